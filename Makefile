@@ -1,0 +1,47 @@
+# What can be done with a fresh checkout on Debian 12: make help
+
+CARGO   ?= cargo
+TARGET  := x86_64-unknown-linux-gnu
+XWEAVE  := target/release/xweave
+KERNELS ?= 6.12 6.1
+
+.PHONY: help setup build demo test unit lab-test lint fmt clean
+
+help:
+	@echo 'make demo      set up, build, and follow packets between two virtual machines'
+	@echo 'make test      set up, build, and run all tests, those in the lab included'
+	@echo 'make build     build target/release/xweave: one static program'
+	@echo 'make lint      formatting and clippy, warnings are errors'
+	@echo 'make unit      the tests that need no lab'
+	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
+	@echo 'make setup     install the Debian packages that are missing'
+
+setup:
+	@scripts/setup
+
+build: setup
+	$(CARGO) build --release --package xweave-cli
+	@mkdir -p target/release
+	@cp -f target/$(TARGET)/release/xweave $(XWEAVE)
+
+demo: build
+	@scripts/demo $(XWEAVE)
+
+test: build
+	@scripts/test $(XWEAVE) $(KERNELS)
+
+unit: setup
+	$(CARGO) test --release --workspace
+
+lab-test: build
+	@scripts/test --lab-only $(XWEAVE) $(KERNELS)
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+
+fmt:
+	$(CARGO) fmt --all
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The host's ends of virtio rings that vhost serves: drivers/vhost/{vhost,net}.c, Linux 6.1 to 6.12.
+ *
+ * vhost knows a ring by its address in QEMU's memory; the guest by its guest-physical one. The
+ * table that vhost itself translates with (vhost_virtqueue.umem) turns the one into the other, once
+ * a ring.
+ */
+#ifndef XW_CARRIER_VHOST_H
+#define XW_CARRIER_VHOST_H
+
+struct xw_ring {
+	u64 desc; /* QEMU's address: if it changes, the ring was set up anew */
+	u64 gpa;
+	u64 pid; /* QEMU */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, struct xw_ring);
+} xw_rings SEC(".maps");
+
+/* QEMU maps a guest's memory in a handful of regions; a guest with more has been given hot-plugged
+ * memory in many pieces, and its rings keep the address 0, which joins nothing and is counted. */
+#define XW_MAX_REGIONS 32
+
+static __noinline u64 xw_guest_address(struct vhost_virtqueue *queue, u64 address)
+{
+	struct vhost_iotlb *table = READ(queue->umem);
+	struct list_head *head = &table->list;
+	struct list_head *link = READ(head->next);
+
+	for (int i = 0; i < XW_MAX_REGIONS && link != head && link; i++) {
+		struct vhost_iotlb_map *map =
+			(void *)link - bpf_core_field_offset(struct vhost_iotlb_map, link);
+		u64 addr = READ(map->addr), size = READ(map->size);
+
+		if (address >= addr && address - addr < size)
+			return READ(map->start) + (address - addr);
+		link = READ(link->next);
+	}
+	return 0;
+}
+
+static __always_inline void xw_vhost_ring(struct vhost_virtqueue *queue, struct xw_key *key)
+{
+	u64 address = (u64)queue, desc = (u64)READ(queue->desc);
+	struct xw_ring *known = bpf_map_lookup_elem(&xw_rings, &address);
+
+	if (!known || known->desc != desc) {
+		struct vhost_dev *dev = READ(queue->dev);
+		struct mm_struct *mm = READ(dev->mm);
+		struct task_struct *owner = READ(mm->owner);
+		struct xw_ring ring = {
+			.desc = desc,
+			.gpa = xw_guest_address(queue, desc),
+			.pid = READ(owner->tgid),
+		};
+
+		bpf_map_update_elem(&xw_rings, &address, &ring, BPF_ANY);
+		key->ring = ring.gpa;
+		key->peer = ring.pid;
+	} else {
+		key->ring = known->gpa;
+		key->peer = known->pid;
+	}
+}
+
+/* At the return of vhost_get_vq_desc: the slot of the available ring that it has just taken. */
+static __always_inline struct xw_key vhost_avail(struct vhost_virtqueue *queue, int head)
+{
+	struct xw_key key = {
+		.index = (u16)(READ(queue->last_avail_idx) - 1),
+		.check = head,
+	};
+	xw_vhost_ring(queue, &key);
+	return key;
+}
+
+/* The device of a queue of vhost-net; its queues are numbered 0 receive, 1 transmit (seen from the guest). */
+static __always_inline struct vhost_net *xw_vhost_net(struct vhost_virtqueue *queue)
+{
+	struct vhost_dev *dev = READ(queue->dev);
+
+	return (void *)dev - bpf_core_field_offset(struct vhost_net, dev);
+}
+
+static __always_inline bool vhost_is_net_rx(struct vhost_virtqueue *queue)
+{
+	struct vhost_net *net = xw_vhost_net(queue);
+
+	return queue == &net->vqs[0].vq;
+}
+
+static __always_inline bool vhost_is_net_tx(struct vhost_virtqueue *queue)
+{
+	struct vhost_net *net = xw_vhost_net(queue);
+
+	return queue == &net->vqs[1].vq;
+}
+
+/* The xdp_buff that handle_tx_copy will build the buffer it has just taken into, if it can. */
+static __always_inline u64 vhost_net_xdp_slot(struct vhost_virtqueue *queue)
+{
+	struct vhost_net_virtqueue *nvq =
+		(void *)queue - bpf_core_field_offset(struct vhost_net_virtqueue, vq);
+
+	return (u64)READ(nvq->xdp) +
+	       READ(nvq->batched_xdp) * bpf_core_type_size(struct xdp_buff);
+}
+
+/* The socket buffer that handle_rx is looking for room for, when it asks for descriptors; none for
+ * an XDP frame (drivers/net/tun.c marks those in bit 0). */
+static __always_inline u64 vhost_net_rx_skb(struct vhost_virtqueue *queue)
+{
+	struct vhost_net_virtqueue *nvq =
+		(void *)queue - bpf_core_field_offset(struct vhost_net_virtqueue, vq);
+	void **entries = READ(nvq->rxq.queue);
+	u64 entry = (u64)READ(entries[READ(nvq->rxq.head)]);
+
+	return entry & 1 ? 0 : entry;
+}
+
+/* At the return of vhost_get_vq_desc in handle_rx, for the first descriptor of a packet: the slot
+ * of the used ring that it will be announced in. Buffers taken but not yet announced come before. */
+static __always_inline struct xw_key vhost_used(struct vhost_virtqueue *queue, int head)
+{
+	struct vhost_net_virtqueue *nvq =
+		(void *)queue - bpf_core_field_offset(struct vhost_net_virtqueue, vq);
+	struct xw_key key = {
+		.index = (u16)(READ(queue->last_used_idx) + READ(nvq->done_idx)),
+		.check = head,
+	};
+	xw_vhost_ring(queue, &key);
+	return key;
+}
+
+#endif

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The prelude: what every piece of advice is compiled with.
+ *
+ * Weaving puts, in this order, into one translation unit per kernel: types.h, the kernel's types
+ * (pruned to the members that the code names), libbpf's helpers, this file, the carriers in use,
+ * the flows, and a program per clause. Words in capitals that start with XW_ are for generated
+ * code; STORE_DATA1…7, DO_RDTSC, READ and flow_* are for people.
+ */
+#ifndef XW_XWEAVE_H
+#define XW_XWEAVE_H
+
+#include "types.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+char _license[] SEC("license") = "GPL";
+
+/* The kinds of record; crates/wire/src/record.rs. */
+enum xw_kind { XW_HOP, XW_START, XW_MOVE, XW_COPY, XW_QUIT, XW_XIN, XW_XOUT };
+
+/* The header of a record; the values follow. Layout as in crates/wire/src/record.rs. */
+struct xw_header {
+	u64 time_ns;
+	u64 flow;
+	u32 site;
+	u32 pid;
+	u32 tid;
+	u16 cpu;
+	u8 kind;
+	u8 n;
+	char comm[16];
+};
+
+/* What both ends of a crossing see; crates/wire/src/record.rs, CarrierKey. */
+struct xw_key {
+	u64 ring;
+	u64 index;
+	u64 check;
+	u64 peer;
+};
+
+/* What a site counts, on each CPU. */
+struct xw_tally {
+	u64 dropped;	  /* records for which the buffer had no room */
+	u64 table_full;	  /* flows that could not be begun or moved */
+	u64 unattributed; /* dropped, and the flow could not be noted */
+	u64 stood_in;	  /* runs of the spare; counted by a program's first site */
+};
+
+enum xw_state { XW_OFF, XW_ON, XW_DRAINING };
+
+/* Set by the agent. */
+struct xw_config {
+	u32 state;  /* enum xw_state */
+	u32 domain; /* the top byte of new flow IDs */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct xw_config);
+} xw_config SEC(".maps");
+
+/* Sizes of this and the following maps are set by the agent before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} xw_records SEC(".maps");
+
+/* By the site's place in the plan. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct xw_tally);
+} xw_tallies SEC(".maps");
+
+/* Local flow ID → records lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u64);
+	__type(value, u64);
+} xw_lossy_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} xw_flow_counter SEC(".maps");
+
+/* One table a flow: address (or xw_thread()) → local flow ID. */
+#define XW_FLOW(name)                                                                              \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_HASH);                                                   \
+		__uint(max_entries, 65536);                                                        \
+		__type(key, u64);                                                                  \
+		__type(value, u64);                                                                \
+	} xw_flow_##name SEC(".maps")
+
+/* Counted with atomics: an interrupt may come between a load and a store, even on per-CPU data. */
+static __always_inline void xw_count(u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1);
+}
+
+static __noinline void xw_lost_record(u32 place, u64 flow)
+{
+	struct xw_tally *tally = bpf_map_lookup_elem(&xw_tallies, &place);
+	u64 one = 1, *count;
+
+	if (!tally)
+		return;
+	xw_count(&tally->dropped);
+	if (!flow)
+		return;
+	if (!bpf_map_update_elem(&xw_lossy_flows, &flow, &one, BPF_NOEXIST))
+		return;
+	count = bpf_map_lookup_elem(&xw_lossy_flows, &flow);
+	if (count)
+		xw_count(count);
+	else
+		xw_count(&tally->unattributed);
+}
+
+static __noinline void xw_lost_flow(u32 place)
+{
+	struct xw_tally *tally = bpf_map_lookup_elem(&xw_tallies, &place);
+
+	if (tally)
+		xw_count(&tally->table_full);
+}
+
+/*
+ * A program holds all that is woven at its join point, clause after clause, flows first: so the
+ * order does not depend on how a kernel chains programs. Its cookie is the place in the plan (bits
+ * 32 to 62) and the number (low half) of the site of the first clause; those of the others follow.
+ *
+ * The kernel does not run a program on a CPU where that program is running already: under an
+ * interrupt, or under a task that preempted another. So each is attached twice. The second, the
+ * spare (bit 63 of its cookie), acts only while the first is running, which is when the first was
+ * left out; in which order the kernel calls the two does not matter. What is missed all the same
+ * (when both were running) is the kernel's count of the first's omissions less the spare's runs.
+ */
+#define XW_ENTER                                                                                   \
+	u64 xw_cookie = bpf_get_attach_cookie(ctx);                                                \
+	u32 xw_zero = 0, xw_first = (u32)(xw_cookie >> 32) & 0x7fffffff;                           \
+	struct xw_config *xw_config_now = bpf_map_lookup_elem(&xw_config, &xw_zero);               \
+	if (!xw_config_now || xw_config_now->state == XW_OFF)                                      \
+		return 0;                                                                          \
+	if (xw_cookie >> 63 && !xw_stand_in(xw_first))                                             \
+		return 0
+
+/* By place: where the kernel keeps, for each CPU, whether the program runs there; from the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} xw_running SEC(".maps");
+
+extern unsigned long this_cpu_off __ksym;
+
+static __noinline bool xw_stand_in(u32 place)
+{
+	u64 *running = bpf_map_lookup_elem(&xw_running, &place);
+	struct xw_tally *tally = bpf_map_lookup_elem(&xw_tallies, &place);
+	unsigned long *offset = bpf_this_cpu_ptr(&this_cpu_off);
+	int count = 0;
+
+	if (!running || !*running || !tally)
+		return false;
+	bpf_probe_read_kernel(&count, sizeof(count), (void *)(*running + *offset));
+	if (!count)
+		return false;
+	xw_count(&tally->stood_in);
+	return true;
+}
+
+/* Tells the agent where that is: pairs of a program's ID and its `active` (include/linux/bpf.h). */
+struct bpf_prog_aux___xweave {
+	u32 id;
+} __attribute__((preserve_access_index));
+struct bpf_prog___xweave {
+	int *active;
+	struct bpf_prog_aux___xweave *aux;
+} __attribute__((preserve_access_index));
+struct bpf_iter_meta___xweave {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+struct bpf_iter__bpf_prog___xweave {
+	struct bpf_iter_meta___xweave *meta;
+	struct bpf_prog___xweave *prog;
+} __attribute__((preserve_access_index));
+
+SEC("iter/bpf_prog") int xw_programs(struct bpf_iter__bpf_prog___xweave *ctx)
+{
+	struct bpf_prog___xweave *program = ctx->prog;
+	u64 pair[2];
+
+	if (!program)
+		return 0;
+	pair[0] = program->aux->id;
+	pair[1] = (u64)program->active;
+	bpf_seq_write(ctx->meta->seq, pair, sizeof(pair));
+	return 0;
+}
+
+/*
+ * The return from a function that return hooks cannot reach is a pair of kprobes: the one at the
+ * entry saves the arguments under the stack slot of the return address, which belongs to this call
+ * and no other; the one at the return finds them there, one word further down. Words of struct
+ * pt_regs (arch/x86/include/asm/ptrace.h): di si dx cx r8 r9 are 14 13 12 11 9 8, ax 10, sp 19.
+ */
+struct xw_call {
+	u64 words[6];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u64);
+	__type(value, struct xw_call);
+} xw_calls SEC(".maps");
+
+#define XW_SAVE                                                                                    \
+	XW_ENTER;                                                                                  \
+	{                                                                                          \
+		u64 xw_slot = ctx[19];                                                             \
+		struct xw_call xw_call = { ctx[14], ctx[13], ctx[12], ctx[11], ctx[9], ctx[8] };   \
+		if (bpf_map_update_elem(&xw_calls, &xw_slot, &xw_call, BPF_ANY))                   \
+			xw_lost_record(xw_first, 0);                                               \
+	}                                                                                          \
+	return 0
+
+/* Arguments 0 to 5, then what is returned. A call that began before the recording is left out. */
+#define XW_SAVED                                                                                   \
+	u64 xw_slot = ctx[19] - 8, xw_words[7];                                                    \
+	struct xw_call *xw_call = bpf_map_lookup_elem(&xw_calls, &xw_slot);                        \
+	if (!xw_call)                                                                              \
+		return 0;                                                                          \
+	__builtin_memcpy(xw_words, xw_call->words, sizeof(xw_call->words));                        \
+	xw_words[6] = ctx[10];                                                                     \
+	bpf_map_delete_elem(&xw_calls, &xw_slot)
+
+/* Each clause is a block that begins with this. */
+#define XW_CLAUSE(nth)                                                                             \
+	u32 xw_place = ((u32)(xw_cookie >> 32) & 0x7fffffff) + (nth), xw_site = (u32)xw_cookie + (nth);           \
+	u64 xw_flow = 0;                                                                           \
+	(void)xw_place;                                                                            \
+	(void)xw_site;                                                                             \
+	(void)xw_flow
+
+#define xw_pc bpf_get_func_ip(ctx)
+
+static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow, u8 kind, u8 n)
+{
+	u64 ids = bpf_get_current_pid_tgid();
+
+	header->time_ns = bpf_ktime_get_ns();
+	header->flow = flow;
+	header->site = site;
+	header->pid = ids >> 32;
+	header->tid = (u32)ids;
+	header->cpu = bpf_get_smp_processor_id();
+	header->kind = kind;
+	header->n = n;
+	bpf_get_current_comm(header->comm, sizeof(header->comm));
+}
+
+/* A record of exactly its size. No wake-up: the agent looks every few milliseconds, and a wake-up
+ * would run in the middle of what is being measured. */
+#define XW_RECORD(kind, flow_id, count, ...)                                                       \
+	({                                                                                         \
+		struct {                                                                           \
+			struct xw_header header;                                                   \
+			u64 values[count];                                                         \
+		} *xw_record = bpf_ringbuf_reserve(&xw_records, sizeof(*xw_record), 0);            \
+		u64 xw_record_flow = (flow_id);                                                    \
+		if (xw_record) {                                                                   \
+			const u64 xw_values[] = { __VA_ARGS__ };                                   \
+			xw_fill(&xw_record->header, xw_site, xw_record_flow, kind, count);         \
+			_Pragma("unroll") for (int xw_i = 0; xw_i < count; xw_i++)                 \
+				xw_record->values[xw_i] = xw_values[xw_i];                         \
+			bpf_ringbuf_submit(xw_record, BPF_RB_NO_WAKEUP);                           \
+		} else {                                                                           \
+			xw_lost_record(xw_place, xw_record_flow);                                  \
+		}                                                                                  \
+	})
+
+#define STORE_DATA1(a) XW_RECORD(XW_HOP, xw_flow, 1, (u64)(a))
+#define STORE_DATA2(a, b) XW_RECORD(XW_HOP, xw_flow, 2, (u64)(a), (u64)(b))
+#define STORE_DATA3(a, b, c) XW_RECORD(XW_HOP, xw_flow, 3, (u64)(a), (u64)(b), (u64)(c))
+#define STORE_DATA4(a, b, c, d)                                                                    \
+	XW_RECORD(XW_HOP, xw_flow, 4, (u64)(a), (u64)(b), (u64)(c), (u64)(d))
+#define STORE_DATA5(a, b, c, d, e)                                                                 \
+	XW_RECORD(XW_HOP, xw_flow, 5, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e))
+#define STORE_DATA6(a, b, c, d, e, f)                                                              \
+	XW_RECORD(XW_HOP, xw_flow, 6, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e), (u64)(f))
+#define STORE_DATA7(a, b, c, d, e, f, g)                                                           \
+	XW_RECORD(XW_HOP, xw_flow, 7, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e), (u64)(f),  \
+		  (u64)(g))
+
+/* The paper's name. Stock eBPF cannot read the TSC; this is CLOCK_MONOTONIC in nanoseconds, the
+ * clock that every record carries anyway and that the controller relates to the TSC. */
+#define DO_RDTSC(variable) ((variable) = bpf_ktime_get_ns())
+
+/* A member or array element that the verifier does not know the pointer of: 0 where it cannot be
+ * read, for the helper clears what it could not fill. */
+#define READ(lvalue)                                                                               \
+	({                                                                                         \
+		__typeof__(lvalue) xw_value;                                                       \
+		bpf_probe_read_kernel(&xw_value, sizeof(xw_value), &(lvalue));                     \
+		xw_value;                                                                          \
+	})
+
+/*
+ * What is running: a key under which a flow can be kept while its data changes shape inside one
+ * function call. Tasks, soft and hard interrupts are told apart, because the latter run on top of
+ * the former with the same current task. Never equal to the address of an object: odd, or small.
+ *
+ * The preemption count is per-CPU data that has moved: __preempt_count up to 6.1, a member of
+ * pcpu_hot from 6.2 (arch/x86/include/asm/preempt.h).
+ */
+struct pcpu_hot___xweave {
+	int preempt_count;
+} __attribute__((preserve_access_index));
+extern struct pcpu_hot___xweave pcpu_hot __ksym __weak;
+extern int __preempt_count __ksym __weak;
+
+static __always_inline u64 xw_thread(void)
+{
+	u32 count = 0;
+	u64 level;
+
+	if (bpf_core_field_exists(pcpu_hot.preempt_count))
+		count = ((struct pcpu_hot___xweave *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	else if (&__preempt_count)
+		count = *(int *)bpf_this_cpu_ptr(&__preempt_count);
+	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving soft interrupt 8 */
+	level = count & 0xf00000 ? 3 : count & 0xf0000 ? 2 : count & 0x100 ? 1 : 0;
+	if (level)
+		return (u64)bpf_get_smp_processor_id() << 2 | level;
+	return bpf_get_current_task() | 1;
+}
+
+/* Local flow IDs: domain (8 bits), CPU (12), a counter of that CPU (44). Never 0. */
+static __always_inline u64 xw_new_flow(void)
+{
+	u32 zero = 0;
+	struct xw_config *config = bpf_map_lookup_elem(&xw_config, &zero);
+	u64 *counter = bpf_map_lookup_elem(&xw_flow_counter, &zero);
+
+	if (!config || !counter)
+		return 0;
+	return (u64)config->domain << 56 | ((u64)bpf_get_smp_processor_id() & 0xfff) << 44 |
+	       ((__sync_fetch_and_add(counter, 1) + 1) & 0xfffffffffffULL);
+}
+
+static __always_inline u64 xw_flow_of(void *table, u64 key)
+{
+	u64 *id = bpf_map_lookup_elem(table, &key);
+
+	return id ? *id : 0;
+}
+
+static __always_inline bool xw_register(void *table, u64 key, u64 id, u32 place)
+{
+	if (!key)
+		return false;
+	if (bpf_map_update_elem(table, &key, &id, BPF_ANY)) {
+		xw_lost_flow(place);
+		return false;
+	}
+	return true;
+}
+
+static __always_inline void xw_remove(void *table, u64 key)
+{
+	bpf_map_delete_elem(table, &key);
+}
+
+#define XW_FLOW_OF(name, key) xw_flow_of(&xw_flow_##name, (u64)(key))
+
+/* While draining, flows under way go on and none begins. */
+#define XW_FLOW_START(name, key)                                                                   \
+	({                                                                                         \
+		u64 xw_key = (u64)(key);                                                           \
+		if (xw_config_now->state == XW_ON) {                                               \
+			xw_flow = xw_new_flow();                                                   \
+			if (xw_register(&xw_flow_##name, xw_key, xw_flow, xw_place))               \
+				XW_RECORD(XW_START, xw_flow, 1, xw_key);                           \
+		}                                                                                  \
+	})
+
+#define XW_TRANSIT(name, from, to, kind, leave)                                                    \
+	({                                                                                         \
+		u64 xw_from = (u64)(from), xw_to = (u64)(to);                                      \
+		xw_flow = xw_flow_of(&xw_flow_##name, xw_from);                                    \
+		if (xw_flow && xw_register(&xw_flow_##name, xw_to, xw_flow, xw_place)) {           \
+			if (leave && xw_from != xw_to)                                             \
+				xw_remove(&xw_flow_##name, xw_from);                               \
+			XW_RECORD(kind, xw_flow, 2, xw_from, xw_to);                               \
+		}                                                                                  \
+	})
+
+#define XW_FLOW_MOVE(name, from, to) XW_TRANSIT(name, from, to, XW_MOVE, 1)
+#define XW_FLOW_COPY(name, from, to) XW_TRANSIT(name, from, to, XW_COPY, 0)
+
+#define XW_FLOW_QUIT(name, key)                                                                    \
+	({                                                                                         \
+		u64 xw_key = (u64)(key);                                                           \
+		xw_flow = xw_flow_of(&xw_flow_##name, xw_key);                                     \
+		if (xw_flow) {                                                                     \
+			xw_remove(&xw_flow_##name, xw_key);                                        \
+			XW_RECORD(XW_QUIT, xw_flow, 1, xw_key);                                    \
+		}                                                                                  \
+	})
+
+/* The key is computed only for data that is followed. */
+#define XW_XIN(name, from, key, leave)                                                             \
+	({                                                                                         \
+		u64 xw_from = (u64)(from);                                                         \
+		xw_flow = xw_flow_of(&xw_flow_##name, xw_from);                                    \
+		if (xw_flow) {                                                                     \
+			struct xw_key xw_carrier = (key);                                          \
+			if (leave)                                                                 \
+				xw_remove(&xw_flow_##name, xw_from);                               \
+			XW_RECORD(XW_XIN, xw_flow, 4, xw_carrier.ring, xw_carrier.index,           \
+				  xw_carrier.check, xw_carrier.peer);                              \
+		}                                                                                  \
+	})
+
+#define XW_XIN_COPY(name, from, key) XW_XIN(name, from, key, 0)
+#define XW_XIN_MOVE(name, from, key) XW_XIN(name, from, key, 1)
+
+/* Whether the other side followed the data cannot be known here: a local flow begins, and the join
+ * makes it the continuation of the flow that was put on the carrier under the same key. */
+#define XW_XOUT(name, key, to)                                                                     \
+	({                                                                                         \
+		struct xw_key xw_carrier = (key);                                                  \
+		u64 xw_to = (u64)(to);                                                             \
+		xw_flow = xw_new_flow();                                                           \
+		if (xw_register(&xw_flow_##name, xw_to, xw_flow, xw_place))                        \
+			XW_RECORD(XW_XOUT, xw_flow, 4, xw_carrier.ring, xw_carrier.index,          \
+				  xw_carrier.check, xw_carrier.peer);                              \
+	})
+
+/* For action blocks. */
+#define flow_start(name, key) XW_FLOW_START(name, key)
+#define flow_move(name, from, to) XW_FLOW_MOVE(name, from, to)
+#define flow_copy(name, from, to) XW_FLOW_COPY(name, from, to)
+#define flow_quit(name, key) XW_FLOW_QUIT(name, key)
+#define flow_of(name, key) XW_FLOW_OF(name, key)
+
+#endif

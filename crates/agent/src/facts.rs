@@ -1,0 +1,115 @@
+//! What this domain is.
+
+use std::fs;
+
+use sha2::{Digest, Sha256};
+use xweave_wire::message::{Facts, ModuleFacts};
+
+use crate::{clock, kvm};
+
+/// Where the kernel shows its own types and those of its modules.
+pub(crate) const BTF_DIR: &str = "/sys/kernel/btf";
+
+/// Bits of `CapEff` in `/proc/self/status` (include/uapi/linux/capability.h).
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_PERFMON: u64 = 1 << 38;
+const CAP_BPF: u64 = 1 << 39;
+
+/// Looks at the machine. Missing files make empty answers: what they mean is the controller's to say.
+pub fn facts() -> Facts {
+    Facts {
+        agent: env!("CARGO_PKG_VERSION").to_owned(),
+        hostname: line("/proc/sys/kernel/hostname"),
+        kernel: line("/proc/sys/kernel/osrelease"),
+        build_id: build_id(&fs::read("/sys/kernel/notes").unwrap_or_default()).unwrap_or_default(),
+        boot_id: line("/proc/sys/kernel/random/boot_id"),
+        cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
+        privileged: privileged(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        btf: fs::exists(format!("{BTF_DIR}/vmlinux")).unwrap_or(false),
+        modules: modules(),
+        tsc_hz: clock::tsc_hz(),
+        vms: kvm::vms(),
+    }
+}
+
+fn line(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+fn modules() -> Vec<ModuleFacts> {
+    let mut modules: Vec<_> = fs::read_dir(BTF_DIR)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            if name == "vmlinux" {
+                return None;
+            }
+            let hash = Sha256::digest(fs::read(entry.path()).ok()?);
+            let btf_sha256 = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            Some(ModuleFacts { name, btf_sha256 })
+        })
+        .collect();
+    modules.sort_by(|a, b| a.name.cmp(&b.name));
+    modules
+}
+
+fn privileged(status: &str) -> bool {
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0);
+    effective & CAP_SYS_ADMIN != 0 || effective & (CAP_BPF | CAP_PERFMON) == CAP_BPF | CAP_PERFMON
+}
+
+/// The description of the note of type 3 (`NT_GNU_BUILD_ID`) and name "GNU", in hex.
+fn build_id(mut notes: &[u8]) -> Option<String> {
+    let word = |bytes: &[u8], at: usize| -> Option<usize> {
+        let word = u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?);
+        usize::try_from(word).ok()
+    };
+    loop {
+        let (name_size, size, kind) = (word(notes, 0)?, word(notes, 4)?, word(notes, 8)?);
+        let name_end = 12 + name_size.next_multiple_of(4);
+        let name = notes.get(12..12 + name_size)?;
+        let description = notes.get(name_end..name_end + size)?;
+        if kind == 3 && name == b"GNU\0" {
+            return Some(description.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        notes = notes.get(name_end + size.next_multiple_of(4)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_is_found_behind_other_notes() {
+        let note = |name: &[u8], kind: u32, description: &[u8]| {
+            let mut bytes = Vec::new();
+            bytes.extend(u32::try_from(name.len()).unwrap().to_le_bytes());
+            bytes.extend(u32::try_from(description.len()).unwrap().to_le_bytes());
+            bytes.extend(kind.to_le_bytes());
+            for part in [name, description] {
+                bytes.extend(part);
+                bytes.resize(bytes.len().next_multiple_of(4), 0);
+            }
+            bytes
+        };
+        let mut notes = note(b"Linux\0", 0x101, b"x");
+        notes.extend(note(b"GNU\0", 3, &[0xab, 0x01]));
+        assert_eq!(build_id(&notes).as_deref(), Some("ab01"));
+        assert_eq!(build_id(&notes[..notes.len() - 4]), None);
+    }
+
+    #[test]
+    fn rights_are_read_from_the_effective_set() {
+        assert!(privileged("Name:\tx\nCapEff:\t000001ffffffffff\n"));
+        assert!(privileged("CapEff:\t000000c000000000\n"));
+        assert!(!privileged("CapEff:\t0000008000000000\n"));
+        assert!(!privileged(""));
+    }
+}

@@ -1,0 +1,81 @@
+//! The virtual machines that this kernel's KVM runs, as debugfs shows them.
+//!
+//! `/sys/kernel/debug/kvm/PID-FD/vcpuN/{tsc-offset,tsc-scaling-ratio,tsc-scaling-ratio-frac-bits}`:
+//! arch/x86/kvm/debugfs.c, Linux 6.1.
+
+use std::{fs, path::Path, str::FromStr};
+
+use xweave_wire::message::Vm;
+
+const KVM_DIR: &str = "/sys/kernel/debug/kvm";
+
+/// All of them, in order of their process IDs; none where debugfs is not mounted or readable.
+pub(crate) fn vms() -> Vec<Vm> {
+    let mut vms: Vec<Vm> =
+        fs::read_dir(KVM_DIR).into_iter().flatten().filter_map(|entry| vm(&entry.ok()?.path())).collect();
+    vms.sort_by_key(|vm| vm.pid);
+    vms
+}
+
+fn vm(dir: &Path) -> Option<Vm> {
+    let (pid, _fd) = dir.file_name()?.to_str()?.split_once('-')?;
+    let pid: u32 = pid.parse().ok()?;
+    let mut vcpus: Vec<_> = fs::read_dir(dir)
+        .ok()?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let number: u32 = path.file_name()?.to_str()?.strip_prefix("vcpu")?.parse().ok()?;
+            Some((number, path))
+        })
+        .collect();
+    vcpus.sort();
+    let first = &vcpus.first()?.1;
+    // Absent where the processor cannot scale: then the guest's TSC runs at the host's rate.
+    let scaling = number::<u64>(first, "tsc-scaling-ratio")
+        .zip(number::<u32>(first, "tsc-scaling-ratio-frac-bits"))
+        .unwrap_or((1, 0));
+    Some(Vm {
+        pid,
+        comm: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned(),
+        tsc_offsets: vcpus.iter().filter_map(|(_, dir)| number(dir, "tsc-offset")).collect(),
+        tsc_scaling: scaling,
+        cid: cid(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()),
+    })
+}
+
+fn number<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
+    fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
+}
+
+/// The `guest-cid=` of a QEMU command line, as `/proc/PID/cmdline` holds it.
+fn cid(command_line: &[u8]) -> Option<u32> {
+    let text = String::from_utf8_lossy(command_line);
+    let (_, rest) = text.split_once("guest-cid=")?;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_is_read_from_its_directory() {
+        let root = std::env::temp_dir().join(format!("xweave-kvm-{}", std::process::id()));
+        let dir = root.join("4000000-12");
+        for (vcpu, offset) in [("vcpu1", "-7"), ("vcpu0", "-5")] {
+            fs::create_dir_all(dir.join(vcpu)).unwrap();
+            fs::write(dir.join(vcpu).join("tsc-offset"), format!("{offset}\n")).unwrap();
+        }
+        let found = vm(&dir).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!((found.pid, found.tsc_offsets, found.tsc_scaling), (4_000_000, vec![-5, -7], (1, 0)));
+    }
+
+    #[test]
+    fn the_context_id_is_found_in_the_command_line() {
+        let line = b"qemu\0-device\0vhost-vsock-pci,guest-cid=42,id=v\0-smp\0two\0";
+        assert_eq!(cid(line), Some(42));
+        assert_eq!(cid(b"qemu\0-smp\0two\0"), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! One connection with a controller.
+
+use std::{
+    fs,
+    io::{BufWriter, Read, Write},
+    sync::{Arc, Mutex},
+};
+
+use xweave_wire::{
+    frame::{self, Error},
+    message::{Failure, FailureKind, FromAgent, Reply, Request},
+};
+
+use crate::{
+    clock,
+    drain::Drain,
+    facts::{BTF_DIR, facts},
+    weaving::{self, State, Woven},
+};
+
+/// Where answers and events go: two threads write, a message at a time.
+pub(crate) type Output = Arc<Mutex<Box<dyn Write + Send>>>;
+
+/// Serves one controller until it closes the connection, and leaves the kernel as it was.
+///
+/// # Errors
+/// When the transport fails or the other end does not speak the protocol. The kernel is clean then too.
+pub fn serve(mut input: impl Read, output: impl Write + Send + 'static) -> Result<(), Error> {
+    let output: Output = Arc::new(Mutex::new(Box::new(BufWriter::new(output))));
+    frame::write_preamble(&mut *lock(&output))?;
+    frame::read_preamble(&mut input)?;
+    let mut session = Session { output, recording: None };
+    loop {
+        let request = match frame::read_message::<Request>(&mut input) {
+            Ok(request) => request,
+            Err(Error::Closed) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let reply = session.answer(request).unwrap_or_else(Reply::Failed);
+        frame::write_message(&mut *lock(&session.output), &FromAgent::Reply(reply))?;
+    }
+}
+
+fn lock(output: &Output) -> std::sync::MutexGuard<'_, Box<dyn Write + Send>> {
+    output.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+struct Recording {
+    woven: Woven,
+    drain: Drain,
+}
+
+struct Session {
+    output: Output,
+    recording: Option<Recording>,
+}
+
+impl Session {
+    fn answer(&mut self, request: Request) -> Result<Reply, Failure> {
+        match request {
+            Request::Facts => Ok(Reply::Facts(Box::new(facts()))),
+            Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
+            Request::Clock => Ok(Reply::Clock(clock::sample())),
+            Request::Weave(plan) => {
+                if self.recording.is_some() {
+                    return Err(misuse("a plan is woven already"));
+                }
+                let woven = Woven::weave(&plan)?;
+                let drain = Drain::start(woven.records()?, Arc::clone(&self.output));
+                self.recording = Some(Recording { woven, drain });
+                Ok(Reply::Woven(weaving::addresses(&plan)))
+            }
+            Request::Start => self.set_state(State::On),
+            Request::Drain => self.set_state(State::Draining),
+            Request::Stop => self.stop(),
+        }
+    }
+
+    fn set_state(&mut self, state: State) -> Result<Reply, Failure> {
+        let recording = self.recording.as_mut().ok_or_else(|| misuse("nothing is woven"))?;
+        recording.woven.set_state(state)?;
+        Ok(Reply::Done)
+    }
+
+    fn stop(&mut self) -> Result<Reply, Failure> {
+        let Recording { mut woven, drain } =
+            self.recording.take().ok_or_else(|| misuse("nothing is woven"))?;
+        woven.set_state(State::Off)?;
+        wait_for_running_programs();
+        let drained = drain.finish();
+        let loss = woven.loss()?;
+        woven.unweave();
+        drained.map_err(|error| Failure {
+            kind: FailureKind::Unsupported,
+            message: format!("the ring buffer could not be emptied: {error}"),
+        })?;
+        Ok(Reply::Stopped(loss))
+    }
+}
+
+/// Programs that saw the recording on may still be writing. They run inside RCU read sections, and
+/// this system call returns when all sections of now have ended.
+fn wait_for_running_programs() {
+    const MEMBARRIER_CMD_GLOBAL: i32 = 1;
+    // SAFETY: takes integers only. Where it is missing (it is not, on x86-64) nothing happens, and a
+    // record too many is left in the buffer.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}
+
+fn btf(module: Option<&str>) -> Result<Vec<u8>, Failure> {
+    let name = module.unwrap_or("vmlinux");
+    if name.contains('/') {
+        return Err(misuse("a module's name has no slash"));
+    }
+    let path = format!("{BTF_DIR}/{name}");
+    fs::read(&path).map_err(|error| Failure {
+        kind: FailureKind::Unsupported,
+        message: format!("the kernel's type information cannot be read: {path}: {error}"),
+    })
+}
+
+fn misuse(message: &str) -> Failure {
+    Failure { kind: FailureKind::Misuse, message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn requests_are_answered_in_order_and_misuse_is_told() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let agent = std::thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs));
+        let mut stream = &ours;
+        frame::write_preamble(&mut stream).unwrap();
+        for request in [Request::Clock, Request::Start, Request::Btf(Some("../x".into()))] {
+            frame::write_message(&mut stream, &request).unwrap();
+        }
+        frame::read_preamble(&mut stream).unwrap();
+        let mut next = || match frame::read_message::<FromAgent>(&mut stream).unwrap() {
+            FromAgent::Reply(reply) => reply,
+            FromAgent::Event(event) => panic!("{event:?} while nothing is recorded"),
+        };
+        assert!(matches!(next(), Reply::Clock(sample) if sample.mono_ns > 0));
+        for _ in 0..2 {
+            assert!(matches!(next(), Reply::Failed(Failure { kind: FailureKind::Misuse, .. })));
+        }
+        drop(ours);
+        agent.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn another_protocol_is_refused() {
+        let output = Vec::new();
+        let banner = b"GET / HTTP/1.1\r\n".as_slice();
+        assert!(matches!(serve(banner, output), Err(Error::NotXweave(_))));
+    }
+}

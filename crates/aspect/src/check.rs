@@ -1,0 +1,187 @@
+//! What can be found wrong with aspects without looking at a kernel.
+
+use std::collections::HashMap;
+
+use crate::code::{Code, Special, TokenKind};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::syntax::{Act, Aspects, ClauseKind, Ident, Pointcut, When, Xflow};
+
+/// Appends all mistakes to `errors`.
+pub(crate) fn check(aspects: &Aspects, errors: &mut Vec<Diagnostic>) {
+    let mut checker = Checker { aspects, errors };
+    checker.duplicates("flow", aspects.xflows.iter().map(|xflow| &xflow.name));
+    let named = aspects.advice.iter().filter(|advice| advice.named);
+    checker.duplicates("advice", named.map(|advice| &advice.name));
+    for xflow in &aspects.xflows {
+        checker.beginnings(xflow);
+        checker.carriers(xflow);
+        for clause in &xflow.clauses {
+            checker.pointcut(&clause.pointcut);
+            checker.returns(&clause.pointcut, When::Before, &clause.act.codes());
+            clause.act.codes().into_iter().for_each(|code| checker.stores(code));
+        }
+    }
+    for advice in &aspects.advice {
+        checker.pointcut(&advice.pointcut);
+        checker.returns(&advice.pointcut, advice.when, &[&advice.body]);
+        checker.stores(&advice.body);
+    }
+}
+
+struct Checker<'a> {
+    aspects: &'a Aspects,
+    errors: &'a mut Vec<Diagnostic>,
+}
+
+impl<'a> Checker<'a> {
+    fn error(&mut self, span: Span, message: impl Into<String>, help: &str) {
+        let error = self.aspects.error(span, message);
+        self.errors.push(if help.is_empty() { error } else { error.with_help(help) });
+    }
+
+    fn duplicates(&mut self, what: &str, names: impl Iterator<Item = &'a Ident>) {
+        let mut seen: HashMap<&str, Span> = HashMap::new();
+        for name in names {
+            if let Some(first) = seen.get(name.text.as_str()) {
+                let file = self.aspects.sources.get(first.file).map_or("", |source| &source.name);
+                let message = format!(
+                    "the name `{}` is used twice for {what}: first in {file}, line {}",
+                    name.text, first.line
+                );
+                self.error(name.span, message, "");
+            } else {
+                seen.insert(&name.text, name.span);
+            }
+        }
+    }
+
+    fn beginnings(&mut self, xflow: &Xflow) {
+        let begins = xflow.clauses.iter().any(|clause| {
+            clause.kind == ClauseKind::Start || matches!(clause.act, Act::Xout { .. } | Act::Action(_))
+        });
+        if !begins {
+            let message = format!("the flow `{}` never begins", xflow.name.text);
+            self.error(xflow.name.span, message, "give it a `start`, or an `xout_move` from a carrier");
+        }
+    }
+
+    fn carriers(&mut self, xflow: &Xflow) {
+        let mut ends: Vec<(&Ident, bool, bool)> = Vec::new();
+        for clause in &xflow.clauses {
+            let (carrier, xin) = match &clause.act {
+                Act::Xin { carrier, .. } => (carrier, true),
+                Act::Xout { carrier, .. } => (carrier, false),
+                _ => continue,
+            };
+            match ends.iter_mut().find(|(other, ..)| other.text == carrier.text) {
+                Some((_, has_xin, has_xout)) => {
+                    *has_xin |= xin;
+                    *has_xout |= !xin;
+                }
+                None => ends.push((carrier, xin, !xin)),
+            }
+        }
+        for (carrier, has_xin, has_xout) in ends {
+            let (name, flow) = (&carrier.text, &xflow.name.text);
+            if !has_xout {
+                let message =
+                    format!("carrier `{name}` has no partner: nothing of flow `{flow}` comes off it");
+                self.error(carrier.span, message, "give it an `xout_move` or `xout_copy`");
+            } else if !has_xin {
+                let message =
+                    format!("carrier `{name}` has no partner: nothing of flow `{flow}` is put on it");
+                self.error(carrier.span, message, "give it an `xin_move` or `xin_copy`");
+            }
+        }
+    }
+
+    fn pointcut(&mut self, pointcut: &Pointcut) {
+        let mut tests = Vec::new();
+        let mut names = 0;
+        pointcut.atoms(&mut |atom| match atom {
+            Pointcut::Xflow(test) => tests.push(test),
+            Pointcut::Execution(_) | Pointcut::Returning(_) => names += 1,
+            _ => {}
+        });
+        for test in &tests {
+            if !self.aspects.xflows.iter().any(|xflow| xflow.name.text == test.flow.text) {
+                let known: Vec<_> =
+                    self.aspects.xflows.iter().map(|xflow| format!("`{}`", xflow.name.text)).collect();
+                let message = if known.is_empty() {
+                    format!("there is no flow `{}`: none is defined", test.flow.text)
+                } else {
+                    format!("there is no flow `{}`; there is {}", test.flow.text, known.join(", "))
+                };
+                self.error(test.flow.span, message, "");
+            }
+        }
+        if names == 0 {
+            let span = pointcut.codes().first().map_or(Span::default(), |code| code.span);
+            let help = "add `execution(…)` or `returning(…)`";
+            self.error(span, "this pointcut names no function, so it selects no place in the code", help);
+        }
+    }
+
+    /// `$return$` needs join points that are returns.
+    fn returns(&mut self, pointcut: &Pointcut, when: When, body: &[&Code]) {
+        let (mut entries, mut returns) = (false, false);
+        pointcut.atoms(&mut |atom| match atom {
+            Pointcut::Execution(_) if when == When::Before => entries = true,
+            Pointcut::Execution(_) | Pointcut::Returning(_) => returns = true,
+            _ => {}
+        });
+        let conditions = if returns { Vec::new() } else { pointcut.codes() };
+        let body = if entries { body } else { &[] };
+        for code in conditions.into_iter().chain(body.iter().copied()) {
+            if let Some(span) = code.special(Special::Return) {
+                let message = "there is no `$return$` where a function is entered";
+                self.error(span, message, "select the return with `returning(…)`");
+            }
+        }
+    }
+
+    /// `STORE_DATAn` takes n values, and n is at most 7.
+    fn stores(&mut self, code: &Code) {
+        let words: Vec<_> = code.words().collect();
+        for (at, word) in words.iter().enumerate() {
+            let Some(number) = word.text.strip_prefix("STORE_DATA") else { continue };
+            if word.kind != TokenKind::Name {
+                continue;
+            }
+            let wanted = number.parse().ok().filter(|n| (1..=7).contains(n));
+            let Some(wanted) = wanted else {
+                let message = format!("there is no `{}`: there are STORE_DATA1 to STORE_DATA7", word.text);
+                self.error(word.span, message, "");
+                continue;
+            };
+            let texts = words[at + 1..].iter().map(|word| word.text.as_str());
+            if let Some(found) = arguments(texts)
+                && found != wanted
+            {
+                let values = if wanted == 1 { "value" } else { "values" };
+                let message = format!("`{}` stores {wanted} {values}, not {found}", word.text);
+                self.error(word.span, message, "");
+            }
+        }
+    }
+}
+
+/// How many arguments the call has whose brackets begin here; none if no brackets do.
+fn arguments<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<usize> {
+    if words.next() != Some("(") {
+        return None;
+    }
+    let (mut depth, mut commas, mut empty) = (0usize, 0, true);
+    for word in words {
+        match word {
+            ")" if depth == 0 => return Some(if empty { 0 } else { commas + 1 }),
+            // Commas between brackets that are not round separate arguments all the same: C's preprocessor.
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            "," if depth == 0 => commas += 1,
+            _ => {}
+        }
+        empty = false;
+    }
+    None
+}

@@ -1,0 +1,314 @@
+//! The syntax tree. Displays as canonical text of the native form.
+
+use std::fmt;
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Source, Span};
+
+/// Everything that a set of files says.
+#[derive(Clone, Debug, Default)]
+pub struct Aspects {
+    /// The files.
+    pub sources: Vec<Source>,
+    /// The flows, in the order of the files.
+    pub xflows: Vec<Xflow>,
+    /// The advice, in the order of the files.
+    pub advice: Vec<Advice>,
+}
+
+impl Aspects {
+    /// An error at a place in the sources.
+    pub fn error(&self, span: Span, message: impl Into<String>) -> Diagnostic {
+        match self.sources.get(span.file) {
+            Some(source) => Diagnostic::at(source, span, message),
+            None => Diagnostic::general(message),
+        }
+    }
+}
+
+/// A name that the aspect gives to something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ident {
+    /// The name.
+    pub text: String,
+    /// Where it is.
+    pub span: Span,
+}
+
+/// The definition of a flow.
+#[derive(Clone, Debug)]
+pub struct Xflow {
+    /// What pointcuts call it.
+    pub name: Ident,
+    /// In the order of the file.
+    pub clauses: Vec<Clause>,
+}
+
+/// One point on the way of a flow.
+#[derive(Clone, Debug)]
+pub struct Clause {
+    /// Beginning, middle or end.
+    pub kind: ClauseKind,
+    /// The flow's name, the kind, and a number among those of the kind from 1: `packet.transit3`.
+    pub name: String,
+    /// Where it is: its first word.
+    pub span: Span,
+    /// At which join points.
+    pub pointcut: Pointcut,
+    /// What happens to the flow there.
+    pub act: Act,
+}
+
+/// Which part of a flow's way a clause is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClauseKind {
+    /// The flow begins.
+    Start,
+    /// The flow goes on in another shape, thread or domain.
+    Transit,
+    /// The flow ends.
+    Quit,
+}
+
+impl ClauseKind {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Transit => "transit",
+            Self::Quit => "quit",
+        }
+    }
+}
+
+/// What a clause does.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Begins or ends (according to the clause's kind) the flow of this key.
+    Select(Code),
+    /// A key hands its flow to another, and keeps it if it is a copy.
+    Hand {
+        /// Whether `from` keeps the flow.
+        copy: bool,
+        /// The key that has the flow.
+        from: Code,
+        /// The key that gets it.
+        to: Code,
+    },
+    /// A key's flow is put on a carrier.
+    Xin {
+        /// Whether `from` keeps the flow.
+        copy: bool,
+        /// What `xout` calls the carrier.
+        carrier: Ident,
+        /// The key that has the flow.
+        from: Code,
+        /// The carrier's key, a `struct xw_key`.
+        key: Code,
+    },
+    /// A flow comes off a carrier.
+    Xout {
+        /// As it was written; it makes no difference, since nothing is written to the carrier.
+        copy: bool,
+        /// What `xin` calls the carrier.
+        carrier: Ident,
+        /// The carrier's key, a `struct xw_key`.
+        key: Code,
+        /// The key that gets the flow.
+        to: Code,
+    },
+    /// Does what this C code does.
+    Action(Code),
+}
+
+impl Act {
+    /// All C fragments in it.
+    pub fn codes(&self) -> Vec<&Code> {
+        match self {
+            Self::Select(code) | Self::Action(code) => vec![code],
+            Self::Hand { from, to, .. } => vec![from, to],
+            Self::Xin { from, key, .. } => vec![from, key],
+            Self::Xout { key, to, .. } => vec![key, to],
+        }
+    }
+}
+
+/// Code to run at join points.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// Its name; without one, the file's name and the line: `net.aspect:12`.
+    pub name: Ident,
+    /// Whether the name was written.
+    pub named: bool,
+    /// At which join points.
+    pub pointcut: Pointcut,
+    /// When.
+    pub when: When,
+    /// What runs.
+    pub body: Code,
+}
+
+/// When advice runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum When {
+    /// Right before the join point.
+    #[default]
+    Before,
+    /// After it: for `execution`, the same as before `returning`.
+    After,
+}
+
+/// An expression over join points.
+#[derive(Clone, Debug)]
+pub enum Pointcut {
+    /// All of them.
+    And(Vec<Pointcut>),
+    /// Any of them.
+    Or(Vec<Pointcut>),
+    /// Not that one.
+    Not(Box<Pointcut>),
+    /// The entry of one of these functions.
+    Execution(Vec<FunctionName>),
+    /// The return from one of these functions.
+    Returning(Vec<FunctionName>),
+    /// Whether data belongs to a flow.
+    Xflow(XflowTest),
+    /// Whether a C expression is not 0.
+    If(Code),
+}
+
+/// The names of all kinds of pointcuts, for messages.
+pub const POINTCUTS: [&str; 4] = ["execution", "returning", "xflow", "if"];
+
+impl Pointcut {
+    /// Calls `visit` for each part that is neither AND nor OR nor NOT.
+    pub fn atoms<'a>(&'a self, visit: &mut impl FnMut(&'a Pointcut)) {
+        match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.atoms(visit)),
+            Self::Not(part) => part.atoms(visit),
+            Self::Execution(_) | Self::Returning(_) | Self::Xflow(_) | Self::If(_) => visit(self),
+        }
+    }
+
+    /// All C fragments in it.
+    pub fn codes(&self) -> Vec<&Code> {
+        let mut codes = Vec::new();
+        self.atoms(&mut |atom| match atom {
+            Self::Xflow(test) => codes.push(&test.key),
+            Self::If(code) => codes.push(code),
+            _ => {}
+        });
+        codes
+    }
+}
+
+/// A function, or functions, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName {
+    /// The name; `%` stands for any characters.
+    pub pattern: String,
+    /// The name or role of the domains that are meant; all if none.
+    pub domain: Option<Ident>,
+    /// Whether a kernel may lack it.
+    pub optional: bool,
+    /// Where it is.
+    pub span: Span,
+}
+
+/// `xflow(flow, key, id)`
+#[derive(Clone, Debug)]
+pub struct XflowTest {
+    /// The flow's name.
+    pub flow: Ident,
+    /// The key that must carry the flow.
+    pub key: Code,
+    /// The variable that holds the flow's ID for the code.
+    pub id: Option<Ident>,
+}
+
+impl fmt::Display for Aspects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for xflow in &self.xflows {
+            writeln!(f, "xflow {} {{", xflow.name.text)?;
+            for clause in &xflow.clauses {
+                writeln!(f, "    {} {} {}", clause.kind.word(), clause.pointcut, clause.act)?;
+            }
+            writeln!(f, "}}")?;
+        }
+        for advice in &self.advice {
+            let name = if advice.named { &advice.name.text } else { "" };
+            let gap = if advice.named { " " } else { "" };
+            let when = match advice.when {
+                When::Before => "before",
+                When::After => "after",
+            };
+            writeln!(f, "advice{gap}{name} {} {when} {{ {}\n}}", advice.pointcut, advice.body)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way = |copy: &bool| if *copy { "copy" } else { "move" };
+        match self {
+            Self::Select(key) => write!(f, "select {key}\n;"),
+            Self::Hand { copy, from, to } => write!(f, "{} from {from}\nto {to}\n;", way(copy)),
+            Self::Xin { copy, carrier, from, key } => {
+                write!(f, "xin_{} {} from {from}\nto {key}\n;", way(copy), carrier.text)
+            }
+            Self::Xout { copy, carrier, key, to } => {
+                write!(f, "xout_{} {} from {key}\nto {to}\n;", way(copy), carrier.text)
+            }
+            Self::Action(code) => write!(f, "action {{ {code}\n}}"),
+        }
+    }
+}
+
+impl fmt::Display for Pointcut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, parts: &[Self], word: &str| {
+            for (nth, part) in parts.iter().enumerate() {
+                f.write_str(if nth == 0 { "" } else { word })?;
+                match part {
+                    Self::And(_) | Self::Or(_) => write!(f, "({part})")?,
+                    _ => write!(f, "{part}")?,
+                }
+            }
+            Ok(())
+        };
+        match self {
+            Self::And(parts) => list(f, parts, " AND "),
+            Self::Or(parts) => list(f, parts, " OR "),
+            Self::Not(part) => match **part {
+                Self::And(_) | Self::Or(_) => write!(f, "NOT ({part})"),
+                _ => write!(f, "NOT {part}"),
+            },
+            Self::Execution(names) => write!(f, "execution({})", Names(names)),
+            Self::Returning(names) => write!(f, "returning({})", Names(names)),
+            Self::Xflow(XflowTest { flow, key, id: None }) => {
+                write!(f, "xflow({}, {key}\n)", flow.text)
+            }
+            Self::Xflow(XflowTest { flow, key, id: Some(id) }) => {
+                write!(f, "xflow({}, {key}\n, {})", flow.text, id.text)
+            }
+            Self::If(code) => write!(f, "if({code}\n)"),
+        }
+    }
+}
+
+struct Names<'a>(&'a [FunctionName]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, name) in self.0.iter().enumerate() {
+            f.write_str(if nth == 0 { "" } else { ", " })?;
+            f.write_str(&name.pattern)?;
+            if let Some(domain) = &name.domain {
+                write!(f, "@{}", domain.text)?;
+            }
+            f.write_str(if name.optional { "?" } else { "" })?;
+        }
+        Ok(())
+    }
+}

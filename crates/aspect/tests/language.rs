@@ -1,0 +1,196 @@
+//! The native form: what it accepts, what it says about mistakes, and that no text upsets it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use proptest::prelude::*;
+use xweave_aspect::syntax::{Act, ClauseKind, Pointcut, When};
+use xweave_aspect::{Aspects, Diagnostic, Source, parse};
+
+const EXAMPLE: &str = r#"# Packets.
+xflow packet {
+    start   execution(udp_sendmsg@guest) select msg;
+    transit returning(ip_make_skb@guest) AND if($return$ != 0) move from from to $return$;
+    transit returning(skb_clone) copy skb to $return$;
+    transit execution(virtqueue_add_outbuf@guest) xin_copy virtio_net from (u64)data & ~7UL to virtqueue_avail(vq);
+    transit returning(vhost_get_vq_desc@host) AND if($return$ >= 0 && vhost_is_net_tx(vq))
+        xout_move virtio_net from vhost_avail(vq, $return$) to $thread$;
+    transit execution(netif_receive_skb@host) AND NOT xflow(packet, skb) move $thread$ to skb;
+    transit execution(tun_sendmsg@host) action { /* ; } */ if (m) { flow_move(packet, from, to); } }
+    quit    execution(kfree_skbmem) OR execution(napi_skb_cache_put?) select skb; // the end
+}
+advice stack execution(ip_output, __dev_queue_xmit, tcp_%) AND xflow(packet, skb, id) before { STORE_DATA1(skb->len); }
+execution(foo) { STORE_DATA1($pc$); }
+xflow(packet, skb) && (returning(a, b@vm-1.example)@host || !execution(c?@host)) after { STORE_DATA2(f(1, 2), "a,b"); }
+"#;
+
+fn read(text: &str) -> Result<Aspects, Vec<Diagnostic>> {
+    parse(vec![Source { name: "x.aspect".into(), text: text.into() }])
+}
+
+/// Line, column and message of each mistake.
+fn mistakes(text: &str) -> Vec<String> {
+    let errors = read(text).err().unwrap_or_default();
+    errors.iter().map(|e| format!("{}:{}: {}", e.line, e.column, e.message)).collect()
+}
+
+#[test]
+fn the_example_means_what_it_says() {
+    let aspects = read(EXAMPLE).unwrap();
+    let clauses = &aspects.xflows[0].clauses;
+    let names: Vec<_> = clauses.iter().map(|clause| clause.name.as_str()).collect();
+    assert_eq!(names[..3], ["packet.start1", "packet.transit1", "packet.transit2"]);
+    assert_eq!(clauses[7].kind, ClauseKind::Quit);
+    assert_eq!((clauses[3].span.line, clauses[3].span.column), (6, 5));
+
+    let Act::Hand { copy: false, from, to } = &clauses[1].act else { panic!() };
+    assert_eq!((from.to_string(), to.to_string()), ("from".into(), "$return$".into()));
+    assert_eq!((from.span.line, from.span.column), (4, 74));
+    let Act::Xin { copy: true, carrier, from, key } = &clauses[3].act else { panic!() };
+    assert_eq!(carrier.text, "virtio_net");
+    assert_eq!(
+        (from.to_string(), key.to_string()),
+        ("(u64)data & ~7UL".into(), "virtqueue_avail(vq)".into())
+    );
+    let Act::Action(code) = &clauses[6].act else { panic!() };
+    assert!(code.to_string().ends_with("to); }"), "{code}");
+
+    let [stack, foo, last] = &aspects.advice[..] else { panic!() };
+    assert_eq!((stack.name.text.as_str(), stack.named), ("stack", true));
+    assert_eq!((foo.name.text.as_str(), foo.named), ("x.aspect:14", false));
+    let Pointcut::And(parts) = &stack.pointcut else { panic!() };
+    let [Pointcut::Execution(names), Pointcut::Xflow(test)] = &parts[..] else { panic!() };
+    assert_eq!(names[2].pattern, "tcp_%");
+    assert_eq!(test.id.as_ref().unwrap().text, "id");
+    assert_eq!(last.when, When::After);
+    let mut domains = Vec::new();
+    last.pointcut.atoms(&mut |atom| {
+        if let Pointcut::Execution(names) | Pointcut::Returning(names) = atom {
+            domains.extend(names.iter().map(|name| (name.domain.clone().unwrap().text, name.optional)));
+        }
+    });
+    assert_eq!(domains, [("host".into(), false), ("vm-1.example".into(), false), ("host".into(), true)]);
+}
+
+#[test]
+fn canonical_text_is_read_as_the_same() {
+    let shown = read(EXAMPLE).unwrap().to_string();
+    let again = read(&shown).unwrap_or_else(|errors| panic!("{shown}\n{}", errors[0])).to_string();
+    // Advice without a name is named after its line, which is not shown.
+    assert_eq!(shown, again);
+}
+
+#[test]
+fn from_may_be_a_word_or_a_variable() {
+    let from = |text: &str| {
+        let text = format!("xflow f {{ start execution(a) select x; transit execution(b) move {text}; }}");
+        match &read(&text).unwrap().xflows[0].clauses[1].act {
+            Act::Hand { from, .. } => from.to_string(),
+            _ => panic!(),
+        }
+    };
+    assert_eq!(from("from to x"), "from");
+    assert_eq!(from("from->to to x"), "from->to");
+    assert_eq!(from("from from to x"), "from");
+    assert_eq!(from("from a to x"), "a");
+    assert_eq!(from("from (u64)a to x"), "(u64)a");
+    assert_eq!(from("from $thread$ to x"), "$thread$");
+    assert_eq!(from("from &a->b to x"), "&a->b");
+    assert_eq!(from("f(to) to x"), "f(to)");
+}
+
+#[test]
+fn one_run_tells_of_several_mistakes() {
+    let text = "xflow f {\n  start execution(a) move x to y;\n  transit execution(b) select x;\n  \
+                quit execution(a,) select x;\n  quit execution(d) select skb;\n}\n\
+                access(sk_buff.len) { STORE_DATA1(1); }\nexecution(a) { f(a]; }\nexecution(b) { $x$ }";
+    assert_eq!(
+        mistakes(text),
+        [
+            "2:22: expected `AND`, `OR`, `select` and the key, or `action`, found `move`",
+            "3:24: expected `AND`, `OR`, or what the flow does here: `move`, `copy`, `xin_move`, \
+             `xin_copy`, `xout_move`, `xout_copy`, `action`, found `select`",
+            "4:20: expected a function's name, found `)`",
+            "7:1: expected a pointcut (`execution(…)`, `returning(…)`, `xflow(…)`, `if(…)`), found `access`",
+            "8:19: `]` does not close the `(` of line 8, column 17",
+            "9:16: after `$`, the weaver knows $return$, $thread$ and $pc$",
+        ]
+    );
+}
+
+#[test]
+fn the_checker_needs_no_kernel() {
+    for (text, expected) in [
+        ("execution(a) { STORE_DATA2(f(1,2)); }", "1:16: `STORE_DATA2` stores 2 values, not 1"),
+        (
+            "execution(a) { STORE_DATA8(1); }",
+            "1:16: there is no `STORE_DATA8`: there are STORE_DATA1 to STORE_DATA7",
+        ),
+        ("execution(a) { STORE_DATA1(); }", "1:16: `STORE_DATA1` stores 1 value, not 0"),
+        ("execution(a) { x = $return$; }", "1:20: there is no `$return$` where a function is entered"),
+        ("execution(a) AND if($return$) { }", "1:21: there is no `$return$` where a function is entered"),
+        ("if(1) { }", "1:4: this pointcut names no function, so it selects no place in the code"),
+        ("xflow(f, a) AND execution(a) { }", "1:7: there is no flow `f`: none is defined"),
+        ("xflow f { quit execution(a) select b; }", "1:7: the flow `f` never begins"),
+        (
+            "xflow f { transit execution(a) xout_move c from b(d) to e; }",
+            "1:42: carrier `c` has no partner: nothing of flow `f` is put on it",
+        ),
+        (
+            "xflow f { start execution(a) select b; }\nxflow f { start execution(a) select b; }",
+            "2:7: the name `f` is used twice for flow: first in x.aspect, line 1",
+        ),
+    ] {
+        assert_eq!(mistakes(text), [expected], "{text}");
+    }
+    assert_eq!(mistakes("execution(a) after { STORE_DATA1($return$); }"), [""; 0]);
+}
+
+#[test]
+fn deep_nesting_is_a_mistake_and_no_crash() {
+    for text in
+        ["(".repeat(100_000), "NOT ".repeat(100_000), "xflow f { start ".to_owned() + &"!".repeat(100_000)]
+    {
+        assert!(mistakes(&text)[0].contains("nests deeper than 64"));
+    }
+    assert!(!mistakes(&("execution(a) {".to_owned() + &"({[".repeat(100_000))).is_empty());
+}
+
+/// Every place that a mistake names is one that an editor can go to.
+fn survives(text: &str) {
+    let lines = text.split('\n').count();
+    for error in read(text).err().unwrap_or_default() {
+        let line = usize::try_from(error.line).unwrap();
+        assert!((1..=lines + 1).contains(&line), "{error}");
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_upsets_it(text in "(?s).{0,200}") {
+        survives(&text);
+    }
+
+    #[test]
+    fn no_words_upset_it(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "xflow", "start", "transit", "quit", "select", "move", "copy", "action", "xin_move", "xout_copy",
+                "advice", "before", "after", "execution(", "returning(", "if(", "xflow(", "from", "to", "a", "b",
+                "(", ")", "{", "}", ";", ",", "@", "?", "%", "AND", "OR", "NOT", "!", "&&", "$return$", "$", "\"",
+                "'", "/*", "//", "#", "\n", "ü", "[", "]", "STORE_DATA1(", "1",
+            ]),
+            0..60,
+        )
+    ) {
+        survives(&words.join(" "));
+    }
+
+    #[test]
+    fn no_damage_upsets_it(at in 0..EXAMPLE.len(), length in 0..40usize, new in "[{}();$\"'/*#a-z \n]{0,8}") {
+        let mut text = EXAMPLE.as_bytes().to_vec();
+        let end = (at + length).min(text.len());
+        text.splice(at..end, new.bytes());
+        survives(&String::from_utf8_lossy(&text));
+    }
+}

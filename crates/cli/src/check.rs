@@ -1,0 +1,204 @@
+//! `xweave check`: what would be woven where, without weaving it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use serde_json::{Value, json};
+use xweave_aspect::{Diagnostic, Source};
+use xweave_code::Kernel;
+use xweave_weave::{Domain, Options, Role, SiteInfo, Skipped};
+
+use crate::failure::Failure;
+
+/// Tell what aspects would weave where, and what is wrong with them; nothing is woven
+///
+/// Parses, finds the join points in each domain's kernel, and compiles. A KERNEL is `live` (this
+/// machine's), a file with type information (vmlinux, or raw BTF) with the files of modules after
+/// commas, or a folder with the layout of /sys/kernel/btf. A domain named host or dom0 is a host,
+/// any other a guest. Without --domain, the running kernel is the host's.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave check virtio-net --domain host=live --domain vm1=vmlinux,virtio_net.ko
+  xweave check -e 'advice reads execution(vfs_read) { STORE_DATA1(count); }'")]
+pub struct Args {
+    /// Aspect files, or names of the library's aspects
+    #[arg(value_name = "ASPECT", required_unless_present = "expression")]
+    aspects: Vec<PathBuf>,
+    /// Aspect text, on the command line
+    #[arg(short, long, value_name = "TEXT")]
+    expression: Vec<String>,
+    /// A domain, and the kernel to look for join points in
+    #[arg(long, value_name = "NAME=KERNEL")]
+    domain: Vec<String>,
+    /// Do not compile: finds no mistakes in C code, and needs no clang
+    #[arg(long)]
+    no_compile: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found in the domains.
+#[derive(Default)]
+struct Found {
+    sites: Vec<(String, Vec<SiteInfo>)>,
+    skipped: Vec<(String, Vec<Skipped>)>,
+    warnings: Vec<Diagnostic>,
+}
+
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let sources = xweave_aspect::read(&args.aspects, &args.expression).map_err(Failure::wrong_use)?;
+    let host = ["host=live".to_owned()];
+    let given = if args.domain.is_empty() { &host[..] } else { &args.domain };
+    let kernels = given.iter().map(|text| kernel(text)).collect::<Result<Vec<_>, _>>()?;
+    let domains: Vec<_> = (1..=u8::MAX)
+        .zip(&kernels)
+        .map(|(number, (name, kernel))| Domain { name: name.clone(), role: role(name), number, kernel })
+        .collect();
+    let result = check(sources, &domains, args.no_compile);
+    let (found, errors) = match result {
+        Ok(found) => (found, Vec::new()),
+        Err(errors) => (Found::default(), errors),
+    };
+    if args.json {
+        print_json(&found, &errors);
+    } else {
+        print(&found, &errors);
+    }
+    match errors.len() {
+        0 => Ok(ExitCode::SUCCESS),
+        1 => Err(Failure::FellShort("1 mistake: nothing can be woven".to_owned())),
+        n => Err(Failure::FellShort(format!("{n} mistakes: nothing can be woven"))),
+    }
+}
+
+fn check(sources: Vec<Source>, domains: &[Domain<'_>], no_compile: bool) -> Result<Found, Vec<Diagnostic>> {
+    let aspects = xweave_aspect::parse(sources)?;
+    let mut found = Found::default();
+    let mut add = |domain: String, sites, skipped| {
+        found.sites.push((domain.clone(), sites));
+        found.skipped.push((domain, skipped));
+    };
+    found.warnings = if no_compile {
+        let resolution = xweave_weave::resolve(&aspects, domains, 1)?;
+        resolution.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped));
+        resolution.warnings
+    } else {
+        // The sizes have no influence on what is compiled.
+        let cache = xweave_weave::cache_directory().join("advice");
+        let options = Options { first_site: 1, buffer: 4096, flow_table: 1, cache };
+        let weaving = xweave_weave::weave(&aspects, domains, &options)?;
+        weaving.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped));
+        weaving.warnings
+    };
+    Ok(found)
+}
+
+fn role(name: &str) -> Role {
+    if matches!(name, "host" | "dom0") { Role::Host } else { Role::Guest }
+}
+
+/// `NAME=KERNEL`
+fn kernel(text: &str) -> Result<(String, Kernel), Failure> {
+    let Some((name, what)) = text.split_once('=').filter(|(name, what)| !name.is_empty() && !what.is_empty())
+    else {
+        return Err(Failure::WrongUse(format!("--domain {text}: NAME=KERNEL is wanted, such as host=live")));
+    };
+    let kernel = if what == "live" {
+        Kernel::live()
+    } else if Path::new(what).is_dir() {
+        of_folder(Path::new(what))
+    } else {
+        let mut files = what.split(',').map(Path::new);
+        let image = files.next().unwrap_or(Path::new(what));
+        Kernel::from_file(image).and_then(|mut kernel| {
+            files.try_for_each(|module| kernel.add_module_file(module))?;
+            Ok(kernel)
+        })
+    };
+    Ok((name.to_owned(), kernel.map_err(|error| Failure::WrongUse(format!("--domain {text}: {error}")))?))
+}
+
+/// A copy of `/sys/kernel/btf`: `vmlinux`, and a file a module.
+fn of_folder(folder: &Path) -> Result<Kernel, xweave_code::Error> {
+    let mut kernel = Kernel::from_file(&folder.join("vmlinux"))?;
+    let read = |reason| xweave_code::Error::Read { path: folder.display().to_string(), reason };
+    let mut modules: Vec<_> =
+        fs::read_dir(folder).map_err(read)?.flatten().map(|entry| entry.path()).collect();
+    modules.retain(|module| !module.ends_with("vmlinux"));
+    modules.sort();
+    modules.iter().try_for_each(|module| kernel.add_module_file(module))?;
+    Ok(kernel)
+}
+
+/// Of each clause in each domain, its sites.
+fn by_clause(found: &Found) -> BTreeMap<(&str, u32, &str, &str), Vec<&SiteInfo>> {
+    let mut clauses: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (domain, sites) in &found.sites {
+        for site in sites {
+            let key = (site.aspect.as_str(), site.aspect_line, site.clause.as_str(), domain.as_str());
+            clauses.entry(key).or_default().push(site);
+        }
+    }
+    clauses
+}
+
+fn print_json(found: &Found, errors: &[Diagnostic]) {
+    let diagnostic = |of: &Diagnostic| {
+        json!({
+            "file": of.file, "line": of.line, "column": of.column, "message": of.message, "help": of.help,
+        })
+    };
+    let advice = by_clause(found).into_iter().map(|((file, line, name, domain), sites)| {
+        // Join points are functions, so every choice of how exact to be comes to the same.
+        let n = sites.len();
+        json!({
+            "name": name, "domain": domain, "sites": { "every": n, "first": n, "function": n },
+            "file": file, "line": line, "action": sites[0].action.name(),
+            "functions": sites.iter().map(|site| site.function.as_str()).collect::<Vec<_>>(),
+        })
+    });
+    let skipped = found.skipped.iter().flat_map(|(domain, skipped)| {
+        skipped.iter().map(move |of| {
+            json!({ "name": of.clause, "domain": domain, "function": of.function, "reason": of.reason })
+        })
+    });
+    println!(
+        "{}",
+        json!({
+            "advice": advice.collect::<Vec<Value>>(),
+            "skipped": skipped.collect::<Vec<Value>>(),
+            "warnings": found.warnings.iter().map(diagnostic).collect::<Vec<_>>(),
+            "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),
+        })
+    );
+}
+
+fn print(found: &Found, errors: &[Diagnostic]) {
+    for diagnostic in found.warnings.iter().chain(errors) {
+        eprintln!("{diagnostic}\n");
+    }
+    let mut total = 0;
+    for ((file, line, name, domain), sites) in by_clause(found) {
+        total += sites.len();
+        let names: Vec<_> = sites.iter().take(4).map(|site| site.function.as_str()).collect();
+        let more = sites.len().saturating_sub(names.len());
+        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+        let action = sites[0].action.name();
+        println!("{domain:<10} {name:<24} {action:<7} {}{more}  ({file}:{line})", names.join(", "));
+    }
+    for (domain, skipped) in &found.skipped {
+        for of in skipped {
+            println!("{domain:<10} {:<24} skipped {}: {}", of.clause, of.function, of.reason);
+        }
+    }
+    if errors.is_empty() {
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        println!("{} in {}", count(total, "join point"), count(found.sites.len(), "domain"));
+    }
+}

@@ -1,0 +1,28 @@
+//! What a command that did not succeed leaves behind: a message on standard error, and a status.
+
+use std::{fmt::Display, process::ExitCode};
+
+/// Why a command did not succeed.
+pub enum Failure {
+    /// Exit status 1: it ran and fell short.
+    FellShort(String),
+    /// Exit status 2: it could not be done as it was asked.
+    WrongUse(String),
+}
+
+impl Failure {
+    /// A wrong use, from an error's words.
+    pub fn wrong_use(error: impl Display) -> Self {
+        Self::WrongUse(error.to_string())
+    }
+
+    /// Says it, and gives the status.
+    pub fn report(self) -> ExitCode {
+        let (message, status) = match self {
+            Self::FellShort(message) => (message, 1),
+            Self::WrongUse(message) => (message, 2),
+        };
+        eprintln!("xweave: {message}");
+        ExitCode::from(status)
+    }
+}

@@ -1,0 +1,105 @@
+//! `xweave flows`: the flow table and the segments of a trace.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use xweave_flow::Flows;
+use xweave_report::{View, closing, hops, segments};
+use xweave_trace::Trace;
+
+use crate::failure::Failure;
+
+/// Columns where standard output is no terminal.
+const WIDE: u16 = 160;
+
+/// Show where the time of the data that was followed went
+///
+/// Without options: the steps of a typical flow, the times between steps over all flows, and what
+/// was followed and lost.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave flows trace                        a typical flow, and the segments of all
+  xweave flows trace --flow 0x200000000000001
+  xweave flows trace --name virtio_tx --limit 5
+  xweave flows trace --json | jq .summary")]
+pub struct Args {
+    /// The directory that `xweave record -o` wrote
+    #[arg(value_name = "DIR")]
+    trace: PathBuf,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Show the flow with this ID (decimal or 0x…), whichever domain's it is
+    #[arg(long, value_name = "ID", value_parser = id)]
+    flow: Option<u64>,
+    /// Show the first N flows, or print no more than N in the document
+    #[arg(long, value_name = "N", conflicts_with = "flow")]
+    limit: Option<usize>,
+    /// Only flows of this definition
+    #[arg(long, value_name = "XFLOW")]
+    name: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
+    let mut flows = Flows::of(&trace);
+    if let Some(name) = &args.name {
+        flows.retain(|flow| flow.name == *name);
+    }
+    if let Some(id) = args.flow {
+        let Some(found) = flows.flow(id).map(|flow| flow.id) else {
+            let dir = args.trace.display();
+            return Err(Failure::FellShort(format!(
+                "{dir} has no flow {id:#x}: `xweave flows {dir} --json` lists all"
+            )));
+        };
+        flows.retain(|flow| flow.id == found);
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = if args.json {
+        flows.truncate(args.limit.unwrap_or(usize::MAX));
+        document(&flows, &mut out)
+    } else {
+        tables(&flows, args.limit, &mut out)
+    };
+    match printed.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough (`| head`).
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::FellShort(format!("cannot write to standard output: {e}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn document(flows: &Flows, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, flows).map_err(io::Error::from)?;
+    writeln!(out)
+}
+
+fn tables(flows: &Flows, limit: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+    let view = View::of_stdout(WIDE);
+    let shown = match limit {
+        Some(limit) => flows.flows().iter().take(limit).collect(),
+        None => Vec::from_iter(flows.typical()),
+    };
+    for flow in shown {
+        writeln!(out, "{}", hops::table(flows, flow, view))?;
+    }
+    if !flows.segments().is_empty() {
+        writeln!(out, "{}", segments::table(flows.segments(), view))?;
+    }
+    write!(out, "{}", closing::line(flows.summary(), view))
+}
+
+fn id(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|e| format!("{e}: an ID is a decimal number, or a hexadecimal one after 0x"))
+}

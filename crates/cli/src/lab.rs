@@ -1,0 +1,405 @@
+//! `xweave lab`: emulated worlds to run in.
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use xweave_lab::{Cache, Command, Error, Images, Listen, Options, PORT, Phase, World, interrupt, load};
+
+/// What `exec` and `run` exit with when the channel failed, so that it is not taken for the command's own status.
+const CHANNEL_FAILED: u8 = 125;
+
+/// Emulated worlds: a stock KVM host with guests, on any machine.
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Example:\n  xweave lab up kvm\n  xweave lab exec kvm vm1 -- uname -r\n  xweave lab down kvm"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Bring a world up, and leave it running.
+    #[command(after_help = "Example:\n  xweave lab up kvm --guests 1 --kernel 6.1 --name old")]
+    Up(UpArgs),
+    /// Bring a world up, run a command in its host, end the world. Exits as the command did (125: the lab failed).
+    #[command(after_help = "Example:\n  xweave lab run kvm -- ping -c 3 10.77.0.1")]
+    Run {
+        #[command(flatten)]
+        up: UpArgs,
+        /// The command.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Build the images that worlds boot from, and nothing else.
+    #[command(after_help = "Example:\n  xweave lab build --kernel 6.1")]
+    Build {
+        /// The kernel series.
+        #[arg(long, default_value = "6.12")]
+        kernel: String,
+    },
+    /// List the worlds.
+    #[command(after_help = "Example:\n  xweave lab list --json")]
+    List {
+        /// One JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a command in a domain. Exits as the command did (125: the channel failed).
+    #[command(after_help = "Example:\n  tar -c dir | xweave lab exec kvm vm1 -- tar -x -C /tmp")]
+    Exec {
+        /// The world.
+        name: String,
+        /// host, vm1, vm2, …
+        domain: String,
+        /// The command.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Copy a file or folder into a domain.
+    #[command(after_help = "Example:\n  xweave lab push kvm vm1 ./load /tmp/")]
+    Push {
+        /// The world.
+        name: String,
+        /// host, vm1, vm2, …
+        domain: String,
+        /// A file or folder here.
+        local: PathBuf,
+        /// Where to, in the domain; a file goes into it if it is a folder or ends with `/`.
+        remote: String,
+    },
+    /// Copy a file or folder out of a domain.
+    #[command(after_help = "Example:\n  xweave lab pull kvm host /tmp/trace ./trace")]
+    Pull {
+        /// The world.
+        name: String,
+        /// host, vm1, vm2, …
+        domain: String,
+        /// A file or folder in the domain.
+        remote: String,
+        /// Where to, here.
+        local: PathBuf,
+    },
+    /// Reset a guest as its reset button would, and wait until it is up again.
+    #[command(after_help = "Example:\n  xweave lab reset kvm vm2")]
+    Reset {
+        /// The world.
+        name: String,
+        /// vm1, vm2, …
+        guest: String,
+        /// Do not wait.
+        #[arg(long)]
+        no_wait: bool,
+        /// Seconds to wait at most.
+        #[arg(long, default_value_t = 300)]
+        timeout: u64,
+    },
+    /// Print what a domain wrote to its console.
+    #[command(after_help = "Example:\n  xweave lab console kvm host | tail")]
+    Console {
+        /// The world.
+        name: String,
+        /// host, vm1, vm2, …
+        domain: String,
+    },
+    /// End a world; nothing is left of it.
+    #[command(after_help = "Example:\n  xweave lab down --all")]
+    Down {
+        /// The world.
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        name: Option<String>,
+        /// Every world of this user.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Serve `lab exec` in a domain.
+    #[command(hide = true)]
+    Serve {
+        /// Listen at this address, for clients that know the token.
+        #[arg(long, requires = "token_file", conflicts_with = "vsock")]
+        tcp: Option<String>,
+        /// The file with the token.
+        #[arg(long)]
+        token_file: Option<PathBuf>,
+        /// Listen at this vsock port, for the host.
+        #[arg(long)]
+        vsock: Option<u32>,
+    },
+    /// Make a test load.
+    #[command(hide = true, subcommand)]
+    Load(Load),
+}
+
+#[derive(Debug, ClapArgs)]
+struct UpArgs {
+    /// What kind of world.
+    #[arg(value_enum)]
+    kind: Kind,
+    /// Its name; by default that of its kind.
+    #[arg(long)]
+    name: Option<String>,
+    /// Guests.
+    #[arg(long, default_value_t = 2)]
+    guests: u32,
+    /// The kernel series of all domains.
+    #[arg(long, default_value = "6.12")]
+    kernel: String,
+    /// The xweave that runs in the domains; by default this one.
+    #[arg(long)]
+    xweave: Option<PathBuf>,
+    /// Seconds that the domains may take to come up.
+    #[arg(long, default_value_t = 300)]
+    timeout: u64,
+    /// More kernel arguments for the emulated host.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    append: String,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// A KVM host with guests.
+    Kvm,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Load {
+    /// Send numbered UDP datagrams; prints how many as JSON.
+    UdpSend {
+        /// ADDRESS:PORT.
+        #[arg(long)]
+        to: String,
+        /// Datagrams, over all senders.
+        #[arg(long)]
+        count: u64,
+        /// Datagrams a second, over all senders; 0 is as fast as it goes.
+        #[arg(long, default_value_t = 0.0)]
+        rate: f64,
+        /// Threads, each on a CPU, with a socket and a source port of its own.
+        #[arg(long, default_value_t = 1)]
+        senders: u16,
+        /// Payload bytes.
+        #[arg(long, default_value_t = 64)]
+        size: usize,
+        /// The first sender's source port; 0 is any.
+        #[arg(long, default_value_t = 0)]
+        bind_base: u16,
+    },
+    /// Receive numbered UDP datagrams; prints what came as JSON.
+    UdpRecv {
+        /// The port.
+        #[arg(long)]
+        port: u16,
+        /// End after so many different ones.
+        #[arg(long)]
+        count: u64,
+        /// Seconds without a datagram after which to end.
+        #[arg(long, default_value_t = 10.0)]
+        idle_timeout: f64,
+    },
+    /// Answer the requests of tcp-get.
+    TcpServe {
+        /// The port.
+        #[arg(long)]
+        port: u16,
+        /// End after so many connections.
+        #[arg(long)]
+        connections: Option<u64>,
+    },
+    /// Exchange requests and answers; prints their times as JSON.
+    TcpGet {
+        /// ADDRESS:PORT.
+        #[arg(long)]
+        to: String,
+        /// Requests, over all connections.
+        #[arg(long, default_value_t = 1)]
+        requests: u64,
+        /// Connections at once.
+        #[arg(long, default_value_t = 1)]
+        concurrency: u16,
+        /// Bytes of a request, at least 8.
+        #[arg(long, default_value_t = 100)]
+        request_size: u32,
+        /// Bytes of an answer.
+        #[arg(long, default_value_t = 1000)]
+        size: u32,
+    },
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> ExitCode {
+    let passes_status = matches!(args.action, Action::Run { .. } | Action::Exec { .. });
+    match act(args.action) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xweave lab: {error}");
+            match error {
+                Error::Interrupted => ExitCode::from(130),
+                Error::Name { .. } => ExitCode::from(2),
+                _ if passes_status => ExitCode::from(CHANNEL_FAILED),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn act(action: Action) -> Result<ExitCode, Error> {
+    match action {
+        Action::Up(args) => {
+            interrupt::install(interrupt::Again::Waits);
+            let world = up(args)?;
+            eprintln!("{} is up: {}", world.name(), world.domains().join(", "));
+        }
+        Action::Run { up: args, command } => {
+            interrupt::install(interrupt::Again::Waits);
+            let world = up(args)?;
+            let status = forward(&world, "host", command);
+            world.down()?;
+            return status;
+        }
+        Action::Build { kernel } => {
+            interrupt::install(interrupt::Again::Waits);
+            let images = Images::ensure(&Cache::open()?, &kernel, &show)?;
+            eprintln!("images for {} are in the cache", images.kernel.release());
+        }
+        Action::List { json } => list(json)?,
+        Action::Exec { name, domain, command } => {
+            let world = World::find(&name)?;
+            interrupt::install(interrupt::Again::Exits);
+            return forward(&world, &domain, command);
+        }
+        Action::Push { name, domain, local, remote } => World::find(&name)?.push(&domain, &local, &remote)?,
+        Action::Pull { name, domain, remote, local } => World::find(&name)?.pull(&domain, &remote, &local)?,
+        Action::Reset { name, guest, no_wait, timeout } => {
+            let wait = (!no_wait).then_some(Duration::from_secs(timeout));
+            World::find(&name)?.reset(&guest, wait)?;
+        }
+        Action::Console { name, domain } => {
+            let mut out = std::io::stdout().lock();
+            if domain == "host" {
+                xweave_lab::host_console(&name, &mut out)?;
+            } else {
+                World::find(&name)?.console(&domain, &mut out)?;
+            }
+        }
+        Action::Down { name, .. } => {
+            let names = match name {
+                Some(name) => vec![name],
+                None => xweave_lab::list()?.into_iter().map(|world| world.name).collect(),
+            };
+            for name in names {
+                xweave_lab::down(&name)?;
+                eprintln!("{name} is down");
+            }
+        }
+        Action::Serve { tcp, token_file, vsock } => {
+            let listen = match (tcp, token_file, vsock) {
+                (Some(address), Some(token_file), None) => Listen::Tcp { address, token_file },
+                (None, _, port) => Listen::Vsock { port: port.unwrap_or(PORT) },
+                _ => return Ok(ExitCode::from(2)),
+            };
+            if let Err(error) = xweave_lab::serve(&listen) {
+                eprintln!("xweave lab serve: cannot serve {listen:?}: {error}");
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Action::Load(load) => return make_load(load),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn up(args: UpArgs) -> Result<World, Error> {
+    let defaults = Options::new()?;
+    let options = Options {
+        name: args.name.unwrap_or_else(|| args.kind.name().to_owned()),
+        guests: args.guests,
+        kernel: args.kernel,
+        xweave: args.xweave.unwrap_or(defaults.xweave),
+        timeout: Duration::from_secs(args.timeout),
+        append: args.append,
+    };
+    World::up(&options, &show)
+}
+
+fn forward(world: &World, domain: &str, command: Vec<String>) -> Result<ExitCode, Error> {
+    let child = world.exec(domain, &Command::new(command))?;
+    let status = child.forward(std::io::stdin(), &mut std::io::stdout(), &mut std::io::stderr())?;
+    // A status is one byte, as it is between processes.
+    Ok(ExitCode::from(u8::try_from(status.code() & 0xff).unwrap_or(u8::MAX)))
+}
+
+fn show(phase: Phase<'_>) {
+    let mut err = std::io::stderr();
+    // Progress that cannot be shown is no reason to stop.
+    let _ = match phase {
+        Phase::Begin(text) => writeln!(err, "{text} …"),
+        Phase::Note(text) => writeln!(err, "    {text}"),
+        Phase::End(text, took) => writeln!(err, "{text}: {:.1} s", took.as_secs_f64()),
+    };
+}
+
+fn list(as_json: bool) -> Result<(), Error> {
+    let worlds = xweave_lab::list()?;
+    let mut out = std::io::stdout().lock();
+    let printed = if as_json {
+        writeln!(out, "{}", json!({ "worlds": worlds }))
+    } else if worlds.is_empty() {
+        if std::io::stdout().is_terminal() {
+            writeln!(out, "no worlds: `xweave lab up kvm` starts one")
+        } else {
+            Ok(())
+        }
+    } else {
+        worlds.iter().try_for_each(|world| {
+            let kernel = world.description.as_ref().map_or("", |d| d.kernel.as_str());
+            writeln!(
+                out,
+                "{:<12} {:<9} {:<30} {}",
+                world.name,
+                world.state.to_string(),
+                kernel,
+                world.domains.join(" ")
+            )
+        })
+    };
+    // Whoever reads the list may stop reading.
+    let _ = printed;
+    Ok(())
+}
+
+fn make_load(load: Load) -> Result<ExitCode, Error> {
+    let (document, complete) = match load {
+        Load::UdpSend { to, count, rate, senders, size, bind_base } => {
+            let sent = load::udp_send(&load::UdpSend { to, count, rate, senders, size, bind_base })?;
+            (json!(sent), sent.sent == count)
+        }
+        Load::UdpRecv { port, count, idle_timeout } => {
+            let idle = Duration::try_from_secs_f64(idle_timeout)
+                .map_err(|_| Error::Load("--idle-timeout is a number of seconds above 0".into()))?;
+            let received = load::udp_receive(port, count, idle, || eprintln!("ready"))?;
+            (json!(received), received.distinct == count)
+        }
+        Load::TcpServe { port, connections } => {
+            load::tcp_serve(port, connections, |address| eprintln!("ready at {address}"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Load::TcpGet { to, requests, concurrency, request_size, size } => {
+            let options = load::TcpGet { to, requests, concurrency, request_size, answer_size: size };
+            let answered = load::tcp_get(&options)?;
+            (json!(answered), answered.requests == requests)
+        }
+    };
+    println!("{document}");
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,60 @@
+//! The `xweave` program: arguments and printing. What it does is in the other crates.
+
+mod agent;
+mod check;
+mod doctor;
+mod failure;
+mod flows;
+mod lab;
+mod record;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Where did this request's time go, in the guest and in the host together?
+///
+/// xweave weaves small probes into the running kernels of a host and its virtual machines, follows
+/// one piece of data across the boundary under one ID, and shows what it met on the way.
+#[derive(Parser)]
+#[command(name = "xweave", version, max_term_width = 100)]
+#[command(after_help = "\
+Examples:
+  xweave doctor                                    what this machine can do
+  xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
+  xweave flows trace                               where the time of one packet went
+  xweave report trace -o report.html               the same as a page for a browser
+  xweave lab up kvm                                an emulated KVM host with two guests, to try it in
+
+Exit status: 0 done; 1 it ran and fell short, and says of what; 2 wrong use.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Doctor(doctor::Args),
+    Check(check::Args),
+    Record(record::Args),
+    Flows(flows::Args),
+    Report(report::Args),
+    Lab(lab::Args),
+    Agent(agent::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Check(args) => check::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Flows(args) => flows::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Lab(args) => Ok(lab::run(args)),
+        Command::Agent(args) => agent::run(&args),
+    };
+    result.unwrap_or_else(Failure::report)
+}

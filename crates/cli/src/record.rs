@@ -1,0 +1,247 @@
+//! `xweave record`: weave, record, unweave.
+
+use std::{
+    env,
+    io::{self, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use xweave_record::{DomainSpec, Options, Outcome, Phase, Until};
+use xweave_trace::Ended;
+
+use crate::failure::Failure;
+
+/// Weave aspects into running kernels, record, and take them out again
+///
+/// An aspect is a file, or the name of one of the library's (virtio-net). Without --duration and
+/// without a command, Ctrl-C ends the recording.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
+  xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace -- ./load.sh
+  xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace")]
+pub struct Args {
+    /// Aspect files, or names of the library's aspects
+    #[arg(value_name = "ASPECT", required_unless_present = "expression")]
+    aspects: Vec<PathBuf>,
+    /// Aspect text, on the command line
+    #[arg(short, long, value_name = "TEXT")]
+    expression: Vec<String>,
+    /// A domain besides this machine: local, vsock:CID[:PORT], or a command that speaks the protocol
+    #[arg(long, value_name = "NAME=TRANSPORT")]
+    domain: Vec<String>,
+    /// The trace directory to make
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Replace a trace that is there already
+    #[arg(long)]
+    force: bool,
+    /// How long to record: 500ms, 10s, 2m
+    #[arg(long, value_parser = duration, conflicts_with = "command")]
+    duration: Option<Duration>,
+    /// Ring buffer of each domain: a power of two, with K or M
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer)]
+    buffer: u32,
+    /// How many pieces of data may be followed at once in a domain
+    #[arg(long, value_name = "N", default_value_t = 65536)]
+    flow_table: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Record while this command runs
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let until = match (args.duration, args.command.is_empty()) {
+        (Some(duration), _) => Until::Elapsed(duration),
+        (None, true) => Until::Interrupted,
+        (None, false) => Until::CommandEnds(args.command),
+    };
+    let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
+    let options = Options {
+        aspects: args.aspects,
+        expressions: args.expression,
+        domains: domains.map_err(Failure::wrong_use)?,
+        output: args.output,
+        replace: args.force,
+        until,
+        buffer: args.buffer,
+        flow_table: args.flow_table,
+        cache: xweave_weave::cache_directory(),
+        command_line: env::args().collect(),
+    };
+    let mut progress = Progress::new(&options.until);
+    let outcome = xweave_record::record(&options, &mut |phase| progress.show(&phase));
+    progress.end();
+    let outcome = outcome.map_err(Failure::wrong_use)?;
+    if args.json {
+        print_json(&outcome);
+    } else {
+        print(&outcome);
+    }
+    judge(&outcome)
+}
+
+/// Exit status 1 where something is missing from the trace, with what.
+fn judge(outcome: &Outcome) -> Result<ExitCode, Failure> {
+    let mut missing = Vec::new();
+    for domain in &outcome.manifest.domains {
+        if let Some(Ended::Lost { reason }) = &domain.ended {
+            missing.push(format!("domain {} was lost while recording: {reason}", domain.name));
+        }
+    }
+    if let Some(status) = outcome.command.filter(|status| !status.success()) {
+        missing.push(format!("the recorded command failed: {status}"));
+    }
+    if missing.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::FellShort(missing.join("; "))) }
+}
+
+fn print_json(outcome: &Outcome) {
+    let manifest = &outcome.manifest;
+    println!(
+        "{}",
+        json!({
+            "trace": outcome.trace,
+            "records": manifest.records,
+            "lost": manifest.lost,
+            "domains": manifest.domains,
+            "clocks": manifest.clocks,
+            "loss": manifest.loss,
+            "command_status": outcome.command.and_then(|status| status.code()),
+        })
+    );
+}
+
+fn print(outcome: &Outcome) {
+    for warning in &outcome.warnings {
+        eprintln!("{warning}");
+    }
+    for (domain, skipped) in &outcome.skipped {
+        eprintln!(
+            "note: {domain}: {} is not woven ({}): {}",
+            skipped.function, skipped.clause, skipped.reason
+        );
+    }
+    let manifest = &outcome.manifest;
+    let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
+    println!(
+        "{} records of {} in {}; {} lost",
+        manifest.records,
+        names.join(", "),
+        outcome.trace.display(),
+        manifest.lost
+    );
+    println!("next: xweave flows {}", outcome.trace.display());
+}
+
+/// Plain lines where there is no terminal: one when a phase begins, and one at the end.
+struct Progress {
+    bar: Option<ProgressBar>,
+    until: Option<Duration>,
+    said: String,
+}
+
+impl Progress {
+    fn new(until: &Until) -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let bar = ProgressBar::new_spinner().with_style(style);
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        let until = match until {
+            Until::Elapsed(duration) => Some(*duration),
+            Until::Interrupted | Until::CommandEnds(_) => None,
+        };
+        Self { bar, until, said: String::new() }
+    }
+
+    fn show(&mut self, phase: &Phase<'_>) {
+        let (line, detail) = match phase {
+            Phase::Connecting { domain } => (format!("reaching {domain}"), String::new()),
+            Phase::Reading { domain, kernel } => (format!("reading {domain}: {kernel}"), String::new()),
+            Phase::Compiling => ("compiling aspects".to_owned(), String::new()),
+            Phase::Weaving { sites } => (format!("weaving {sites} sites"), String::new()),
+            Phase::Recording { elapsed, records, lost } => {
+                let of = self.until.map_or(String::new(), |d| format!(" of {}", seconds(d)));
+                let end = if self.until.is_none() { " (Ctrl-C ends)" } else { "" };
+                let detail = format!("  {}{of}{end}: {records} records, {lost} lost", seconds(*elapsed));
+                ("recording".to_owned(), detail)
+            }
+            Phase::Stopping => ("unweaving".to_owned(), String::new()),
+        };
+        match &self.bar {
+            Some(bar) => bar.set_message(format!("{line}{detail}")),
+            None if line != self.said => eprintln!("xweave: {line}"),
+            None => {}
+        }
+        self.said = line;
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
+/// Reads `500ms`, `10s`, `2m`, or bare seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a duration: write 500ms, 10s or 2m");
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let scale = match unit.trim() {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
+}
+
+/// Reads a ring buffer's size: the kernel wants a power of two of at least a page.
+fn buffer(text: &str) -> Result<u32, String> {
+    let wrong = || format!("`{text}` is not a buffer size: write a power of two from 4K to 1024M");
+    let (number, scale) = match text.trim_end_matches(['K', 'k', 'M', 'm']) {
+        digits if digits.len() == text.len() => (digits, 1),
+        digits if text.ends_with(['K', 'k']) => (digits, 1 << 10),
+        digits => (digits, 1 << 20),
+    };
+    let number: u32 = number.parse().map_err(|_| wrong())?;
+    let size = number.checked_mul(scale).ok_or_else(wrong)?;
+    if size.is_power_of_two() && (4096..=1 << 30).contains(&size) { Ok(size) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_are_read_with_their_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        for wrong in ["", "s", "-1s", "10y", "1e400s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(buffer("16M"), Ok(16 << 20));
+        assert_eq!(buffer("4096"), Ok(4096));
+        for wrong in ["", "M", "3K", "2048", "4096M", "4G"] {
+            assert!(buffer(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The main job, on real kernels: needs a world that is up. `make lab-test` boots one per kernel
+//! and names it in `XWEAVE_WORLD`; without it, each test says that it was skipped.
+
+#![allow(clippy::unwrap_used, reason = "in a test, that is the message")]
+
+mod capture;
+mod clean;
+mod crossing;
+mod loss;
+mod misuse;
+mod world;

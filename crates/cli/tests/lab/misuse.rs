@@ -1,0 +1,101 @@
+//! Wrong use is told: what, where, what to do; and exit status 2.
+
+use crate::world::{DOMAINS, World};
+
+/// Runs a command in the host that must be refused, and gives what it said.
+fn refused(world: &World, script: &str) -> String {
+    let output = world.try_run("host", script);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{script}\n{said}");
+    said
+}
+
+fn assert_says(said: &str, words: &[&str]) {
+    for word in words {
+        assert!(said.contains(word), "{word:?} is missing in: {said}");
+    }
+}
+
+#[test]
+fn wrong_input_is_refused_with_what_to_do() {
+    let Some(world) = World::find("wrong input") else { return };
+    let said = refused(
+        &world,
+        "xweave record -e 'execution(udp_sendmsgg) { STORE_DATA1(1); }' -o /tmp/no --duration 1s",
+    );
+    assert_says(&said, &["udp_sendmsgg", "udp_sendmsg", "host"]);
+
+    let said = refused(
+        &world,
+        "xweave record -e 'execution(ip_rcv@vm9) { STORE_DATA1(1); }' -o /tmp/no --duration 1s",
+    );
+    assert_says(&said, &["vm9"]);
+
+    let said = refused(&world, "xweave record virtio-net --domain vm9=vsock:99 -o /tmp/no --duration 1s");
+    assert_says(&said, &["vm9", "vsock:99"]);
+
+    let said = refused(
+        &world,
+        "xweave record virtio-net --domain 'vm9=echo hello; exit 3' -o /tmp/no --duration 1s",
+    );
+    assert_says(&said, &["vm9", "hello"]);
+
+    let said = refused(
+        &world,
+        "xweave record virtio-net --domain 'vm9=printf \"XWEAVE\\377\\177\"; cat >/dev/null' -o /tmp/no --duration 1s",
+    );
+    assert_says(&said, &["vm9", "version", "32767"]);
+
+    let said = refused(&world, "xweave record nothing.aspect -o /tmp/no --duration 1s");
+    assert_says(&said, &["nothing.aspect"]);
+
+    let said =
+        refused(&world, "xweave record -e 'execution(ip_rcv) { nonsense(; }' -o /tmp/no --duration 1s");
+    assert_says(&said, &["expression 1"]);
+
+    world.run("host", "test ! -e /tmp/no");
+}
+
+#[test]
+fn rights_and_types_are_asked_for_by_name() {
+    let Some(world) = World::find("rights and types") else { return };
+    // As a user without rights.
+    let record = "xweave record -e 'execution(ip_rcv) { STORE_DATA1(1); }' -o /tmp/no --duration 1s";
+    let said = refused(
+        &world,
+        &format!(
+            "setpriv --reuid=65534 --clear-groups --inh-caps=-all --bounding-set=-all -- env HOME=/tmp {record}"
+        ),
+    );
+    assert_says(&said, &["root"]);
+    // On a kernel that shows no types: hidden by a mount that only this command sees.
+    let said = refused(
+        &world,
+        &format!(
+            "unshare --mount sh -c \"mount -t tmpfs none /sys/kernel/btf && exec {}\"",
+            record.replace('"', "\\\"")
+        ),
+    );
+    assert_says(&said, &["BTF"]);
+}
+
+#[test]
+fn a_full_disk_ends_a_recording_with_a_word_and_a_readable_trace() {
+    let Some(world) = World::find("full disk") else { return };
+    world.run("host", "mkdir -p /tmp/small && mount -t tmpfs -o size=600k none /tmp/small");
+    let recording = world.start(
+        "host",
+        &format!("exec xweave record virtio-net {DOMAINS} -o /tmp/small/trace --force --duration 120s"),
+    );
+    let load =
+        world.start("vm1", "exec xweave lab load udp-send --to 10.77.0.2:9003 --count 1000000 --rate 2000");
+    let (status, said) = recording.finish();
+    drop(load);
+    assert_eq!(status, Some(2), "{said}");
+    assert_says(&said, &["/tmp/small/trace", "space"]);
+    let dir = tempfile::tempdir().unwrap();
+    world.pull("host", "/tmp/small/trace", &dir.path().join("trace"));
+    let summary = &world.flows(&dir.path().join("trace"))["summary"];
+    assert!(summary["records"].as_u64() > Some(0), "{summary}");
+    world.run("host", "umount /tmp/small");
+}

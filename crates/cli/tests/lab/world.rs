@@ -1,0 +1,184 @@
+//! Driving a world and the program under test, as a user would.
+
+use std::{
+    env, fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Output, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// Tests share one world, and take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// How long anything may take in an emulated machine on a busy one.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+pub struct World {
+    name: String,
+    program: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl World {
+    /// The world that the environment names; none, said loudly, where it names none.
+    pub fn find(test: &str) -> Option<Self> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Ok(name), Ok(program)) = (env::var("XWEAVE_WORLD"), env::var("XWEAVE_BIN")) else {
+            // Past the test harness's capture, so that it is seen and counted.
+            let _ = writeln!(
+                fs::File::create("/dev/stderr").unwrap(),
+                "SKIPPED: {test}: no lab (run `make lab-test`)"
+            );
+            return None;
+        };
+        Some(Self { name, program: program.into(), _turn: turn })
+    }
+
+    pub fn xweave(&self) -> Command {
+        Command::new(&self.program)
+    }
+
+    fn in_domain(&self, domain: &str, script: &str) -> Command {
+        let mut command = self.xweave();
+        command.args(["lab", "exec", &self.name, domain, "--", "sh", "-c", script]);
+        command
+    }
+
+    /// Runs a script in a domain, whatever its status.
+    pub fn try_run(&self, domain: &str, script: &str) -> Output {
+        self.in_domain(domain, script).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs a script in a domain that must succeed; gives its standard output.
+    pub fn run(&self, domain: &str, script: &str) -> String {
+        let output = self.try_run(domain, script);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "in {domain}: {script}\n{}\n{text}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        text
+    }
+
+    /// Starts a script in a domain; it goes on until its standard input is closed or it is killed.
+    pub fn start(&self, domain: &str, script: &str) -> Running {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let (out, err) = (log.reopen().unwrap(), log.reopen().unwrap());
+        let mut child =
+            self.in_domain(domain, script).stdin(Stdio::piped()).stdout(out).stderr(err).spawn().unwrap();
+        let input = child.stdin.take();
+        Running { child, input, log, script: script.to_owned() }
+    }
+
+    /// Writes a file in a domain.
+    pub fn write(&self, domain: &str, path: &str, text: &str) {
+        let mut running =
+            self.in_domain(domain, &format!("cat >{path}")).stdin(Stdio::piped()).spawn().unwrap();
+        running.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(running.wait().unwrap().success());
+    }
+
+    /// Copies a file or folder out of a domain.
+    pub fn pull(&self, domain: &str, from: &str, to: &Path) {
+        let status = self.xweave().args(["lab", "pull", &self.name, domain, from]).arg(to).status().unwrap();
+        assert!(status.success(), "pull {from}");
+    }
+
+    /// Hard-resets a guest; comes back when it is up again.
+    pub fn reset(&self, domain: &str) {
+        let status = self.xweave().args(["lab", "reset", &self.name, domain]).status().unwrap();
+        assert!(status.success(), "reset {domain}");
+    }
+
+    /// Begins a recording in the host that lasts until [`Running::finish`], and waits until it is woven.
+    pub fn record(&self, arguments: &str) -> Running {
+        let mut running = self.start(
+            "host",
+            &format!("exec xweave record {arguments} --force -- sh -c 'echo all is woven >&2; exec cat'"),
+        );
+        running.wait_for("all is woven");
+        running
+    }
+
+    /// `xweave flows --json` of a trace that was pulled.
+    pub fn flows(&self, trace: &Path) -> Value {
+        let output = self.xweave().arg("flows").arg(trace).arg("--json").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Waits until a script succeeds in a domain.
+    pub fn until(&self, domain: &str, script: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.try_run(domain, script).status.success() {
+            assert!(Instant::now() < deadline, "in {domain}, never true: {script}");
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// Both guests, as `record` wants them.
+pub const DOMAINS: &str = "--domain vm1=vsock:3 --domain vm2=vsock:4";
+
+pub struct Running {
+    child: Child,
+    input: Option<ChildStdin>,
+    log: tempfile::NamedTempFile,
+    script: String,
+}
+
+impl Running {
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log.path()).unwrap()
+    }
+
+    pub fn wait_for(&mut self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log().contains(text) {
+            let over = self.child.try_wait().unwrap();
+            assert!(
+                over.is_none(),
+                "{} ended ({over:?}) before it said {text:?}:\n{}",
+                self.script,
+                self.log()
+            );
+            assert!(Instant::now() < deadline, "{} never said {text:?}:\n{}", self.script, self.log());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Closes standard input and waits for the end: status and all that was said.
+    pub fn finish(mut self) -> (Option<i32>, String) {
+        drop(self.input.take());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status.code(), self.log());
+            }
+            assert!(Instant::now() < deadline, "{} does not end:\n{}", self.script, self.log());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn finish_well(self) -> String {
+        let script = self.script.clone();
+        let (status, log) = self.finish();
+        assert_eq!(status, Some(0), "{script}\n{log}");
+        log
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only if a test fails in the middle: the command in the domain goes with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

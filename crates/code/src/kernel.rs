@@ -1,0 +1,389 @@
+//! A kernel: the type information of its image and of its modules, and the functions in them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::btf::{Btf, RecordKind, Type};
+
+/// The running kernel's type information.
+const LIVE: &str = "/sys/kernel/btf";
+
+/// Types that are made of types nest no deeper in any kernel; circles do.
+pub(crate) const MAX_DEPTH: usize = 32;
+
+/// A type of a kernel. Meaningful for the kernel that it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeRef {
+    /// 0 for the image, else the module's number from 1.
+    pub(crate) part: u32,
+    pub(crate) id: u32,
+}
+
+/// A function, as BTF describes it.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// The module it is in; none for the kernel's image.
+    pub module: Option<String>,
+    /// Its number in that module's, or the image's, BTF.
+    pub btf_id: u32,
+    /// In order.
+    pub params: Vec<Param>,
+    /// What it returns.
+    pub returns: TypeRef,
+    /// Whether it takes any number of arguments (`...`), which no hook can.
+    pub variadic: bool,
+}
+
+/// A parameter of a function.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// Its name; empty if it has none.
+    pub name: String,
+    /// Its type.
+    pub type_: TypeRef,
+}
+
+/// The image or a module.
+struct Part {
+    /// Empty for the image.
+    name: String,
+    btf: Arc<Btf>,
+}
+
+/// A kernel with its modules.
+pub struct Kernel {
+    release: String,
+    /// The image, then the modules.
+    parts: Vec<Part>,
+    /// By name: where it is defined, the image first.
+    functions: HashMap<String, Vec<TypeRef>>,
+    /// By kind and tag: the first definition.
+    records: HashMap<(RecordKind, String), TypeRef>,
+    /// By tag: the first definition.
+    enums: HashMap<String, TypeRef>,
+    /// Whether any enumerator is called `BPF_TRACE_UPROBE_MULTI`: see [`Kernel::max_arguments`].
+    since_6_6: bool,
+}
+
+impl Kernel {
+    /// From the image's raw BTF. The release is what messages call it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]
+    pub fn new(release: impl Into<String>, btf: &[u8]) -> Result<Self, Error> {
+        let release = release.into();
+        let btf = Btf::new(&format!("kernel {release}"), btf, None)?;
+        Ok(Self::of(release, btf))
+    }
+
+    fn of(release: String, image: Btf) -> Self {
+        let mut kernel = Self {
+            release,
+            parts: Vec::new(),
+            functions: HashMap::new(),
+            records: HashMap::new(),
+            enums: HashMap::new(),
+            since_6_6: false,
+        };
+        kernel.add(String::new(), image);
+        kernel
+    }
+
+    /// Adds a module's raw BTF, as in `/sys/kernel/btf/NAME`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]
+    pub fn add_module(&mut self, name: &str, btf: &[u8]) -> Result<(), Error> {
+        let what = format!("module {name} of kernel {}", self.release);
+        let module = Btf::new(&what, btf, Some(Arc::clone(&self.parts[0].btf)))?;
+        self.add(name.to_owned(), module);
+        Ok(())
+    }
+
+    /// From a file, an image (`vmlinux`) with a `.BTF` section or raw BTF. The release is the file's
+    /// path, since BTF does not tell it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]
+    pub fn from_file(path: &Path) -> Result<Self, Error> {
+        Ok(Self::of(path.display().to_string(), Btf::open(path, None)?))
+    }
+
+    /// Adds a module from a file, `NAME.ko` or raw BTF. Its name is the file's, up to the first dot.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`]
+    pub fn add_module_file(&mut self, path: &Path) -> Result<(), Error> {
+        let module = Btf::open(path, Some(Arc::clone(&self.parts[0].btf)))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.add(name.split('.').next().unwrap_or_default().replace('-', "_"), module);
+        Ok(())
+    }
+
+    /// The running kernel with the modules that are loaded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] if there is no `/sys/kernel/btf`, [`Error::Invalid`]
+    pub fn live() -> Result<Self, Error> {
+        let read =
+            |path: &str| std::fs::read(path).map_err(|reason| Error::Read { path: path.to_owned(), reason });
+        let release = read("/proc/sys/kernel/osrelease")?;
+        let release = String::from_utf8_lossy(&release).trim().to_owned();
+        let mut kernel = Self::new(release, &read(&format!("{LIVE}/vmlinux"))?)?;
+        let folder = std::fs::read_dir(LIVE).map_err(|reason| Error::Read { path: LIVE.into(), reason })?;
+        let mut modules: Vec<String> =
+            folder.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        modules.retain(|name| name != "vmlinux");
+        modules.sort();
+        for name in modules {
+            // A module that was unloaded in the meantime is none.
+            if let Ok(bytes) = std::fs::read(format!("{LIVE}/{name}")) {
+                kernel.add_module(&name, &bytes)?;
+            }
+        }
+        Ok(kernel)
+    }
+
+    fn add(&mut self, name: String, btf: Btf) {
+        let part = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
+        for id in btf.ids() {
+            let here = TypeRef { part, id };
+            match btf.get(id) {
+                Type::Function(name, _) if !name.is_empty() => {
+                    let places = self.functions.entry(name.to_owned()).or_default();
+                    // A name twice in one part cannot be told apart, so only the first can be meant.
+                    if places.last().is_none_or(|last| last.part != part) {
+                        places.push(here);
+                    }
+                }
+                Type::Record(record) if !record.name.is_empty() => {
+                    self.records.entry((record.kind, record.name.to_owned())).or_insert(here);
+                }
+                Type::Enum(found) if !found.name.is_empty() => {
+                    if part == 0 && found.name == "bpf_attach_type" {
+                        self.since_6_6 |=
+                            found.enumerators().any(|(name, _)| name == "BPF_TRACE_UPROBE_MULTI");
+                    }
+                    self.enums.entry(found.name.to_owned()).or_insert(here);
+                }
+                _ => {}
+            }
+        }
+        self.parts.push(Part { name, btf: Arc::new(btf) });
+    }
+
+    /// `uname -r`, or the file that the kernel was read from.
+    pub fn release(&self) -> &str {
+        &self.release
+    }
+
+    /// How many argument slots (64 bits each) a function may have that is to be hooked: six, those
+    /// in registers, before Linux 6.6, and 12 since. The version is told by what 6.6 brought besides,
+    /// so that it holds for a file too.
+    pub fn max_arguments(&self) -> usize {
+        if self.since_6_6 { 12 } else { 6 }
+    }
+
+    /// All type information: the image's, then each module's.
+    pub(crate) fn all_ids(&self) -> impl Iterator<Item = TypeRef> {
+        (0..).zip(&self.parts).flat_map(|(part, of)| of.btf.ids().map(move |id| TypeRef { part, id }))
+    }
+
+    /// The type itself, and the same reference in its simplest form.
+    pub(crate) fn get(&self, of: TypeRef) -> Type<'_> {
+        match self.parts.get(usize::try_from(of.part).unwrap_or(usize::MAX)) {
+            Some(part) => part.btf.get(of.id),
+            None => Type::Void,
+        }
+    }
+
+    /// Another type, by its number as `of`'s type information has it. One of the image's gets the
+    /// same reference from wherever it is referred to.
+    pub(crate) fn related(&self, of: TypeRef, id: u32) -> TypeRef {
+        let image = self.parts[0].btf.ids().end;
+        TypeRef { part: if id < image { 0 } else { of.part }, id }
+    }
+
+    /// A structure or union with this tag: the first that defines it.
+    pub fn record(&self, kind: RecordKind, name: &str) -> Option<TypeRef> {
+        self.records.get(&(kind, name.to_owned())).copied()
+    }
+
+    /// What `struct name`, `union name` or `enum name` may mean.
+    pub fn tagged(&self, name: &str) -> Vec<TypeRef> {
+        let records = [RecordKind::Struct, RecordKind::Union].map(|kind| self.record(kind, name));
+        records.into_iter().chain([self.enums.get(name).copied()]).flatten().collect()
+    }
+
+    /// The type behind typedefs and qualifiers.
+    pub fn resolve(&self, mut of: TypeRef) -> TypeRef {
+        for _ in 0..MAX_DEPTH {
+            match self.get(of) {
+                Type::Typedef(_, id) | Type::Qualified(id) => of = self.related(of, id),
+                _ => break,
+            }
+        }
+        of
+    }
+
+    /// Whether a function that "returns" this returns nothing.
+    pub fn is_void(&self, of: TypeRef) -> bool {
+        matches!(self.get(self.resolve(of)), Type::Void)
+    }
+
+    /// Whether it is a structure or union, by value.
+    pub fn is_record(&self, of: TypeRef) -> bool {
+        matches!(self.get(self.resolve(of)), Type::Record(_))
+    }
+
+    /// How many slots of 64 bits a parameter of this type takes, if it can be hooked at all.
+    pub fn slots(&self, of: TypeRef) -> Option<usize> {
+        match self.get(self.resolve(of)) {
+            Type::Pointer(_) | Type::Enum(_) => Some(1),
+            Type::Int(int) => Some(if int.size > 8 { 2 } else { 1 }),
+            Type::Record(record) if record.size <= 16 => usize::try_from(record.size.div_ceil(8)).ok(),
+            _ => None,
+        }
+    }
+
+    fn function_at(&self, at: TypeRef) -> Option<Function> {
+        let part = self.parts.get(usize::try_from(at.part).ok()?)?;
+        let Type::Function(name, prototype) = self.get(at) else { return None };
+        let prototype_at = self.related(at, prototype);
+        let Type::Prototype(prototype) = self.get(prototype_at) else { return None };
+        let mut params: Vec<_> = prototype
+            .params()
+            .map(|(name, id)| Param { name: name.to_owned(), type_: self.related(prototype_at, id) })
+            .collect();
+        let variadic = params.last().is_some_and(|last| last.type_.id == 0);
+        if variadic {
+            params.pop();
+        }
+        Some(Function {
+            name: name.to_owned(),
+            module: Some(part.name.clone()).filter(|name| !name.is_empty()),
+            btf_id: at.id,
+            params,
+            returns: self.related(prototype_at, prototype.returns),
+            variadic,
+        })
+    }
+
+    /// The function with this name: the image's, or else the first module's that has one.
+    pub fn function(&self, name: &str) -> Option<Function> {
+        self.function_at(*self.functions.get(name)?.first()?)
+    }
+
+    /// All functions whose names match, by name and then in the order of modules. `%` stands for any
+    /// characters. Modules may have functions with the same name: these are all given.
+    pub fn functions(&self, pattern: &str) -> Vec<Function> {
+        let places: Vec<&Vec<TypeRef>> = if pattern.contains('%') {
+            let mut matching: Vec<_> =
+                self.functions.iter().filter(|(name, _)| matches(pattern, name)).collect();
+            matching.sort();
+            matching.into_iter().map(|(_, places)| places).collect()
+        } else {
+            self.functions.get(pattern).into_iter().collect()
+        };
+        places.into_iter().flatten().filter_map(|at| self.function_at(*at)).collect()
+    }
+
+    /// The `n` names of functions that are most like this one, the most like first.
+    pub fn nearest(&self, name: &str, n: usize) -> Vec<String> {
+        nearest(name, self.functions.keys().map(String::as_str), n)
+    }
+
+    /// The same for the members of a structure or union, and of those without names in it.
+    pub fn nearest_members(&self, record: TypeRef, name: &str, n: usize) -> Vec<String> {
+        let (mut names, mut left, mut seen) = (Vec::new(), vec![record], HashSet::new());
+        while let Some(at) = left.pop().map(|at| self.resolve(at)) {
+            let Type::Record(record) = self.get(at) else { continue };
+            if seen.insert(at) {
+                names.extend(record.members().map(|member| member.name).filter(|name| !name.is_empty()));
+                let nameless = record.members().filter(|member| member.name.is_empty());
+                left.extend(nameless.map(|member| self.related(at, member.type_)));
+            }
+        }
+        nearest(name, names.into_iter(), n)
+    }
+}
+
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, n: usize) -> Vec<String> {
+    let distance = |other: &str| {
+        let shorter = name.len().min(other.len());
+        // One that contains the other is nearer than its length suggests: `kfree_skbmem` and `__kfree_skbmem`.
+        if shorter >= 5 && (other.contains(name) || name.contains(other)) {
+            return name.len().abs_diff(other.len()).div_ceil(2);
+        }
+        strsim::osa_distance(name, other)
+    };
+    let limit = name.len() / 3 + 1;
+    let near = names.filter(|other| name.len().abs_diff(other.len()) <= limit);
+    let mut near: Vec<_> = near.map(|other| (distance(other), other)).collect();
+    near.retain(|(distance, _)| *distance <= limit);
+    near.sort();
+    near.into_iter().take(n).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// Whether `name` is what `pattern` says, where `%` stands for any characters.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('%');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, expected) in [
+            ("tcp_%", "tcp_rcv", true),
+            ("tcp_%", "udp_rcv", false),
+            ("%", "a", true),
+            ("%_rcv", "tcp_v4_rcv", true),
+            ("a%b%c", "a_b_c", true),
+            ("a%b%c", "a_c_b", false),
+            ("ab%ba", "aba", false),
+            ("a", "ab", false),
+            ("%b%", "abc", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn the_running_kernel_has_functions() {
+        let kernel = Kernel::live().unwrap();
+        let function = kernel.function("vfs_read").unwrap();
+        let names: Vec<_> = function.params.iter().map(|param| param.name.as_str()).collect();
+        assert_eq!(names, ["file", "buf", "count", "pos"]);
+        assert_eq!((function.module, function.variadic), (None, false));
+        assert!(!kernel.is_void(function.returns));
+        assert!(kernel.function("_printk").is_none_or(|function| function.variadic));
+        assert!(kernel.functions("vfs_%").len() > 20);
+        assert_eq!(kernel.nearest("vfs_raed", 1), ["vfs_read"]);
+        let skb = kernel.record(RecordKind::Struct, "sk_buff").unwrap();
+        assert_eq!(kernel.nearest_members(skb, "truesiez", 1), ["truesize"]);
+        assert_eq!(kernel.nearest_members(skb, "dve", 1), ["dev"]);
+        assert!(kernel.nearest("no_kernel_calls_a_function_so", 3).is_empty());
+    }
+}

@@ -1,0 +1,44 @@
+//! What a kernel is, as far as weaving needs to know: its functions and their prototypes, and its
+//! types as C that an eBPF program can be compiled with. All of it comes from BTF, the type
+//! information that a stock kernel carries.
+//!
+//! ```no_run
+//! use std::collections::HashSet;
+//! let kernel = xweave_code::Kernel::live()?;
+//! let function = kernel.function("do_filp_open").unwrap();
+//! println!("{} takes {} parameters", function.name, function.params.len());
+//! let roots: Vec<_> = function.params.iter().map(|param| param.type_).collect();
+//! println!("{}", kernel.declare(&roots, &HashSet::from(["uptr"])));
+//! # Ok::<(), xweave_code::Error>(())
+//! ```
+//!
+//! Rooms: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
+//! kernel together and finds functions in them, [`declare`] writes types as C.
+
+pub mod btf;
+pub mod declare;
+pub mod kernel;
+
+pub use kernel::{Function, Kernel, Param, TypeRef};
+
+/// Why a kernel's type information cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// {what} holds no usable type information (BTF): {reason}
+    #[error("{what} holds no usable type information (BTF): {reason}")]
+    Invalid {
+        /// The file, or what the bytes were said to be.
+        what: String,
+        /// What libbpf found wrong.
+        reason: std::io::Error,
+    },
+    /// {path} cannot be read: {reason}
+    #[error("{path} cannot be read: {reason}")]
+    Read {
+        /// The file or folder.
+        path: String,
+        /// Why.
+        reason: std::io::Error,
+    },
+}

@@ -1,0 +1,46 @@
+//! One time line for all domains, and how far from the truth each time on it may be.
+//!
+//! The time line is the `CLOCK_MONOTONIC` of the *reference* domain, normally the host. A guest's
+//! times get there by one of two ways:
+//!
+//! ```text
+//! tsc-offset   guest ns ─► guest TSC ─► host TSC ─► host ns     exact but for the two readings
+//! exchange     guest ns ─► controller's TSC ─────► host ns     as exact as a message's round trip
+//! ```
+//!
+//! Each arrow that is not arithmetic is a [`map::Map`]: a piecewise linear function through
+//! readings of one clock between two readings of the other. [`vm`] finds which virtual machine,
+//! and so which offset, belongs to a guest. [`timeline`] puts them together.
+//!
+//! Bounds hold under one assumption: between a domain's samples its clock changes its rate at most
+//! once, and not in two neighbouring gaps. (The kernel changes it once a second, at most by
+//! 500 ppm; samples come several times a second.)
+
+pub mod map;
+pub mod timeline;
+pub mod vm;
+
+use xweave_wire::message::ClockSample;
+
+pub use timeline::Timeline;
+
+/// A reading of a domain's clocks that the controller asked for, between two readings of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The controller's TSC before it sent the request. A controller without a usable TSC may put
+    /// any clock of its own that never steps here, in any unit, the same throughout.
+    pub sent_tsc: u64,
+    /// What the domain's agent answered.
+    pub sample: ClockSample,
+    /// The controller's TSC after the answer came.
+    pub received_tsc: u64,
+}
+
+/// A time on the common time line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Nanoseconds of the reference domain's `CLOCK_MONOTONIC`.
+    pub ns: i64,
+    /// The true time is at most this far away, in nanoseconds.
+    pub error_ns: u64,
+}

@@ -1,0 +1,410 @@
+//! Pairing the two sides of carriers.
+//!
+//! A flow goes onto a carrier in one domain (`xin`) and comes off it in another (`xout`); both
+//! records have the same key. Keys come again: ring indexes wrap, queues are reset, a full ring is
+//! tried again with the same index. So times decide between equal keys, as follows.
+//!
+//! A slot that is put on again has been taken off before: an `xout` belongs to the latest `xin`
+//! before it. Only where the clocks' error leaves that open, or contradicts it, are the neighbours
+//! considered, and the nearest is taken; against causality (a *negative gap*) only if it is much
+//! the nearest.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use xweave_trace::{Row, Trace};
+use xweave_wire::record::Kind;
+
+use crate::local::Locals;
+
+/// How much nearer an `xin` after an `xout` must be than one before it, to be taken for its pair.
+const AGAINST_CAUSALITY: u64 = 4;
+
+/// One side of a crossing.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    channel: Channel,
+    index: u64,
+    check: u64,
+    time: i64,
+    put: bool,
+    /// Place of the row, and of its local flow.
+    row: usize,
+    local: usize,
+    domain: u8,
+    /// Counts up each time when the ring's index is another one than before.
+    run: u32,
+}
+
+impl Event {
+    fn key(&self) -> (Channel, u64, u64) {
+        (self.channel, self.index, self.check)
+    }
+}
+
+/// One direction of one ring of one guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Channel {
+    guest: Guest,
+    /// Place in [`Crossings::carriers`].
+    carrier: usize,
+    ring: u64,
+    to_host: bool,
+}
+
+/// The guest whose ring it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Guest {
+    /// A domain of the trace.
+    Domain(u8),
+    /// A process of a host, which no domain of the trace is known to be.
+    Process(u8, u64),
+}
+
+/// What joins two local flows.
+#[derive(Clone, Copy, Debug)]
+pub struct Crossing {
+    /// Place of the local flow that was put on the carrier, and of the row that says so.
+    pub from: (usize, usize),
+    /// Place of the local flow that came off, and of the row that says so.
+    pub to: (usize, usize),
+    /// The time it was on the carrier, in nanoseconds.
+    pub gap_ns: i64,
+    /// By how much that may be wrong, in nanoseconds.
+    pub error_ns: u64,
+}
+
+impl Crossing {
+    /// Whether it came off before it was put on, by more than the clocks' error.
+    pub fn is_negative(&self) -> bool {
+        self.gap_ns < 0 && self.gap_ns.unsigned_abs() > self.error_ns
+    }
+}
+
+/// What happened on the carriers of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CarrierCounts {
+    /// The carrier's name.
+    pub carrier: String,
+    /// Pairs found.
+    pub crossings: u64,
+    /// Put on, and not seen to come off.
+    pub unmatched_xin: u64,
+    /// Come off, and not seen to be put on: the sender was not traced, or its record is missing.
+    pub unmatched_xout: u64,
+    /// Records that a later one for the same slot replaced: the operation had been tried again.
+    pub superseded: u64,
+    /// Pairs that contradict causality: an error of the clocks.
+    pub negative_gaps: u64,
+    /// How many records each side made: (xin, xout).
+    #[serde(skip)]
+    pub sides: (u64, u64),
+}
+
+/// A guest whose process was found by its rings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FoundPeer {
+    /// The guest's domain.
+    pub domain: String,
+    /// The process that runs it.
+    pub pid: u64,
+    /// How many crossings' keys say so.
+    pub keys: u64,
+    /// How many keys speak for the next best process.
+    pub next_best: u64,
+}
+
+/// All crossings of a trace.
+pub struct Crossings {
+    /// The pairs.
+    pub pairs: Vec<Crossing>,
+    /// Counts per carrier's name.
+    pub carriers: Vec<CarrierCounts>,
+    /// Guests that no clock had identified.
+    pub found: Vec<FoundPeer>,
+    /// Places of rows put on a carrier that the other side, though recorded, did not take off.
+    pub unmatched_rows: Vec<usize>,
+}
+
+impl Crossings {
+    /// Finds the crossings among a trace's local flows.
+    pub fn of(trace: &Trace, locals: &Locals) -> Self {
+        let mut carriers = Vec::new();
+        let mut events = events(trace, locals, &mut carriers);
+        let errors = Errors::of(trace);
+        let found = adopt(trace, &mut events, &errors);
+        number_runs(&mut events);
+        events.sort_unstable_by_key(|e| (e.key(), e.time, e.row));
+
+        let mut crossings = Self { pairs: Vec::new(), carriers, found, unmatched_rows: Vec::new() };
+        for group in events.chunk_by(|a, b| a.key() == b.key()) {
+            crossings.pair(group, locals, &errors);
+        }
+        // A side that nobody recorded leaves its partners without a pair: that is no failure of theirs.
+        let recorded = |row: usize| {
+            let name = trace.site(locals.rows[row].site).and_then(|site| site.carrier.as_deref());
+            let counts = crossings.carriers.iter().find(|c| c.carrier == name.unwrap_or_default());
+            counts.is_some_and(|counts| counts.sides.1 > 0)
+        };
+        let unmatched = crossings.unmatched_rows.iter().copied().filter(|&row| recorded(row)).collect();
+        crossings.unmatched_rows = unmatched;
+        crossings
+    }
+
+    /// Pairs the events of one key, in the order of their times.
+    fn pair(&mut self, group: &[Event], locals: &Locals, errors: &Errors) {
+        let mut ins: Vec<&Event> = Vec::new();
+        for event in group.iter().filter(|e| e.put) {
+            match ins.last_mut() {
+                // The same flow tried the same slot again: only the last time it may have succeeded.
+                Some(last) if (last.local, last.run) == (event.local, event.run) => {
+                    *last = event;
+                    let counts = &mut self.carriers[event.channel.carrier];
+                    (counts.superseded, counts.sides.0) = (counts.superseded + 1, counts.sides.0 + 1);
+                }
+                _ => ins.push(event),
+            }
+        }
+        let outs: Vec<&Event> = group.iter().filter(|e| !e.put).collect();
+        let mut partner_of_in = vec![None; ins.len()];
+        let mut partner_of_out = vec![None; outs.len()];
+        for (_, i, o) in candidates(&ins, &outs, errors) {
+            if partner_of_in[i].is_none() && partner_of_out[o].is_none() {
+                (partner_of_in[i], partner_of_out[o]) = (Some(o), Some(i));
+            }
+        }
+        // Taken off, put back and taken off again: the last time counts. The first one's local flow
+        // leads nowhere then.
+        let mut replaced = vec![false; outs.len()];
+        for o in 1..outs.len() {
+            let (before, after) = (outs[o - 1], outs[o]);
+            let dead = &locals.flows[before.local];
+            if let (Some(i), None) = (partner_of_out[o - 1], partner_of_out[o])
+                && before.run == after.run
+                && !dead.quit
+                && locals.end(dead) <= after.time
+            {
+                (partner_of_out[o - 1], partner_of_out[o]) = (None, Some(i));
+                partner_of_in[i] = Some(o);
+                replaced[o - 1] = true;
+            }
+        }
+
+        for (i, event) in ins.iter().enumerate() {
+            let counts = &mut self.carriers[event.channel.carrier];
+            counts.sides.0 += 1;
+            if let Some(o) = partner_of_in[i] {
+                let out: &Event = outs[o];
+                let crossing = Crossing {
+                    from: (event.local, event.row),
+                    to: (out.local, out.row),
+                    gap_ns: out.time.saturating_sub(event.time),
+                    error_ns: errors.between(event, out),
+                };
+                counts.crossings += 1;
+                counts.negative_gaps += u64::from(crossing.is_negative());
+                self.pairs.push(crossing);
+                continue;
+            }
+            // Another flow took the slot, none having been in between: the first did not get it.
+            let taken =
+                ins.get(i + 1).is_some_and(|next| next.run == event.run) && partner_of_in[i + 1].is_some();
+            if taken {
+                counts.superseded += 1;
+            } else {
+                counts.unmatched_xin += 1;
+                self.unmatched_rows.push(event.row);
+            }
+        }
+        for (o, event) in outs.iter().enumerate() {
+            let counts = &mut self.carriers[event.channel.carrier];
+            counts.sides.1 += 1;
+            counts.superseded += u64::from(replaced[o]);
+            counts.unmatched_xout += u64::from(partner_of_out[o].is_none() && !replaced[o]);
+        }
+    }
+}
+
+/// Pairs that may be, the likeliest first: (cost, place among `ins`, place among `outs`).
+fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors) -> Vec<(u64, usize, usize)> {
+    let mut all = Vec::new();
+    for (o, out) in outs.iter().enumerate() {
+        let Some(first) = ins.first() else { break };
+        let error = errors.between(first, out);
+        let latest = out.time.saturating_add_unsigned(error);
+        let after = ins.partition_point(|event| event.time <= latest);
+        let mut consider = |i: usize| {
+            let gap = out.time.saturating_sub(ins[i].time);
+            let against = gap < 0 && gap.unsigned_abs() > error;
+            let weight = if against { AGAINST_CAUSALITY } else { 1 };
+            all.push((gap.unsigned_abs().saturating_mul(weight), i, o));
+        };
+        if let Some(before) = after.checked_sub(1) {
+            consider(before);
+            // Within the error it may as well have been put on later.
+            if ins[before].time.saturating_add_unsigned(error) >= out.time && before > 0 {
+                consider(before - 1);
+            }
+        }
+        if after < ins.len() {
+            consider(after);
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// How far from the truth each domain's times may be.
+struct Errors(BTreeMap<u8, u64>);
+
+impl Errors {
+    fn of(trace: &Trace) -> Self {
+        let clocks = &trace.manifest().clocks;
+        let error = |name: &str| clocks.iter().find(|c| c.domain == name).map_or(0, |clock| clock.error_ns);
+        Self(trace.manifest().domains.iter().map(|d| (d.number, error(&d.name))).collect())
+    }
+
+    fn between(&self, a: &Event, b: &Event) -> u64 {
+        let error = |event: &Event| self.0.get(&event.domain).copied().unwrap_or(0);
+        error(a).saturating_add(error(b))
+    }
+}
+
+/// Everything that was put on carriers or taken off. `carriers` collects their names.
+fn events(trace: &Trace, locals: &Locals, carriers: &mut Vec<CarrierCounts>) -> Vec<Event> {
+    let mut process = HashMap::new();
+    for domain in &trace.manifest().domains {
+        let Some(vm) = &domain.vm else { continue };
+        if let Some(host) = trace.manifest().domains.iter().find(|d| d.name == vm.host) {
+            process.insert((host.number, u64::from(vm.pid)), domain.number);
+        }
+    }
+    let mut places: HashMap<u32, usize> = HashMap::new();
+    let mut place = |row: &Row| {
+        *places.entry(row.site).or_insert_with(|| {
+            let name = trace.site(row.site).and_then(|site| site.carrier.as_deref()).unwrap_or_default();
+            carriers.iter().position(|c| c.carrier == name).unwrap_or_else(|| {
+                carriers.push(CarrierCounts { carrier: name.to_owned(), ..CarrierCounts::default() });
+                carriers.len() - 1
+            })
+        })
+    };
+    let mut events = Vec::new();
+    for (local, flow) in locals.flows.iter().enumerate() {
+        for at in flow.rows.clone() {
+            let row = &locals.rows[at];
+            let Some(key) = row.carrier_key() else { continue };
+            let guest = match (key.peer, process.get(&(row.domain, key.peer))) {
+                (0, _) => Guest::Domain(row.domain),
+                (_, Some(&domain)) => Guest::Domain(domain),
+                (peer, None) => Guest::Process(row.domain, peer),
+            };
+            let put = row.kind == Kind::Xin;
+            let channel =
+                Channel { guest, carrier: place(row), ring: key.ring, to_host: put == (key.peer == 0) };
+            events.push(Event {
+                channel,
+                index: key.index,
+                check: key.check,
+                time: row.time_ns,
+                put,
+                row: at,
+                local,
+                domain: row.domain,
+                run: 0,
+            });
+        }
+    }
+    events
+}
+
+/// What speaks for a process running a guest.
+#[derive(Clone, Copy)]
+struct Score {
+    /// Keys that agree, in an order that causality allows.
+    keys: u64,
+    /// The median of the times between them, in nanoseconds.
+    median: u64,
+    process: (u8, u64),
+    guest: u8,
+}
+
+/// Finds the domains that processes run, where no clock told, by their rings' keys; makes their events one channel's.
+fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors) -> Vec<FoundPeer> {
+    type Key = (usize, u64, bool, u64, u64);
+    let key = |e: &Event| (e.channel.carrier, e.channel.ring, e.channel.to_host, e.index, e.check);
+    let unknown: Vec<u8> =
+        trace.manifest().domains.iter().filter(|d| d.vm.is_none()).map(|d| d.number).collect();
+    let mut strangers: BTreeMap<(u8, u64), Vec<&Event>> = BTreeMap::new();
+    let mut guests: BTreeMap<u8, HashMap<Key, Vec<&Event>>> = BTreeMap::new();
+    for event in &*events {
+        match event.channel.guest {
+            Guest::Process(host, pid) => strangers.entry((host, pid)).or_default().push(event),
+            Guest::Domain(number) if unknown.contains(&number) && event.domain == number => {
+                guests.entry(number).or_default().entry(key(event)).or_default().push(event);
+            }
+            Guest::Domain(_) => {}
+        }
+    }
+    // Equal guests have equal rings, whose keys agree by chance; what tells is that the right
+    // process takes off what was just put on.
+    let mut scores: Vec<Score> = Vec::new();
+    for (&process, theirs) in &strangers {
+        for (&guest, ours) in guests.iter().filter(|(guest, _)| **guest != process.0) {
+            let nearest = |event: &&Event| {
+                let partners = ours.get(&key(event)).into_iter().flatten();
+                let gaps = partners.filter_map(|other| {
+                    let (put, off) = if event.put { (*event, *other) } else { (*other, *event) };
+                    let gap = off.time.saturating_sub(put.time);
+                    let causal = gap.saturating_add_unsigned(errors.between(put, off)) >= 0;
+                    (put.put != off.put && causal).then_some(gap.unsigned_abs())
+                });
+                gaps.min()
+            };
+            let mut gaps: Vec<u64> = theirs.iter().filter_map(nearest).collect();
+            gaps.sort_unstable();
+            if let Some(&median) = gaps.get(gaps.len() / 2) {
+                scores.push(Score { keys: gaps.len() as u64, median, process, guest });
+            }
+        }
+    }
+    let most = |guest: u8| scores.iter().filter(|s| s.guest == guest).map(|s| s.keys).max().unwrap_or(0);
+    let weak: Vec<bool> = scores.iter().map(|score| score.keys * 2 < most(score.guest)).collect();
+    let mut ordered: Vec<(bool, Score)> = weak.into_iter().zip(scores.iter().copied()).collect();
+    ordered.sort_unstable_by_key(|(weak, s)| (*weak, s.median, s.process, s.guest));
+    let mut chosen: BTreeMap<(u8, u64), u8> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (_, Score { keys, process, guest, .. }) in ordered {
+        if chosen.contains_key(&process) || chosen.values().any(|&taken| taken == guest) {
+            continue;
+        }
+        chosen.insert(process, guest);
+        let others = scores.iter().filter(|score| score.guest == guest && score.process != process);
+        found.push(FoundPeer {
+            domain: trace.domain(guest).map_or_else(String::new, |domain| domain.name.clone()),
+            pid: process.1,
+            keys,
+            next_best: others.map(|score| score.keys).max().unwrap_or(0),
+        });
+    }
+    for event in events {
+        if let Guest::Process(host, pid) = event.channel.guest
+            && let Some(&guest) = chosen.get(&(host, pid))
+        {
+            event.channel.guest = Guest::Domain(guest);
+        }
+    }
+    found
+}
+
+/// Numbers the runs of equal indexes on each side of each ring.
+fn number_runs(events: &mut [Event]) {
+    events.sort_unstable_by_key(|e| (e.channel, e.put, e.time, e.row));
+    let mut run = 0;
+    for at in 1..events.len() {
+        let (before, event) = (events[at - 1], &mut events[at]);
+        let same = (before.channel, before.put) == (event.channel, event.put) && before.index == event.index;
+        run += u32::from(!same);
+        event.run = run;
+    }
+}

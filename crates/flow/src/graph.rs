@@ -1,0 +1,231 @@
+//! Local flows connected by crossings, and the path through them.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+use xweave_trace::Trace;
+
+use crate::{
+    crossing::{Crossing, Crossings},
+    local::Locals,
+};
+
+/// One piece of data, followed through all domains.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// The local ID that it began under.
+    pub id: u64,
+    /// What it is a flow of: the flow definition of its first site that names one.
+    pub name: String,
+    /// Flows that it was split off or merged from.
+    pub parents: Vec<u64>,
+    /// When its path began, in nanoseconds of the reference domain.
+    pub start_ns: i64,
+    /// When its path ended.
+    pub end_ns: i64,
+    /// Why it is not known from its beginning to its end; none if it is.
+    pub incomplete: Option<Incomplete>,
+    /// Records of it that are known to be missing.
+    pub lost: u64,
+    /// Crossings on its path.
+    pub crossings: u32,
+    /// All local IDs that it had, the path's first.
+    pub locals: Vec<u64>,
+    /// Its records: those of the path in the path's order, the others among them by time.
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One record of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Place of the row.
+    pub row: usize,
+    pub on_path: bool,
+}
+
+/// Why a flow is not known from its beginning to its end. The first that applies is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Incomplete {
+    /// Records of it were lost.
+    Lost,
+    /// No record says how it began: it came off a carrier whose other side is not in the trace.
+    NoStart,
+    /// It was put on a carrier and not seen to come off, though the other side was traced.
+    Unmatched,
+    /// It was still under way when the recording ended, or went where no site is.
+    NoEnd,
+}
+
+impl Flow {
+    /// Whether it is known from its beginning to its end.
+    pub fn complete(&self) -> bool {
+        self.incomplete.is_none()
+    }
+
+    /// How long its path took, in nanoseconds.
+    pub fn total_ns(&self) -> i64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+}
+
+/// Connects local flows. In the order of their beginnings.
+pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> Vec<Flow> {
+    let mut incoming: Vec<Option<&Crossing>> = vec![None; locals.flows.len()];
+    let mut outgoing: HashMap<usize, Vec<&Crossing>> = HashMap::new();
+    for pair in &crossings.pairs {
+        // A local flow comes off one carrier once: what else claims it is damaged data.
+        if incoming[pair.to.0].is_none() && pair.to.0 != pair.from.0 {
+            incoming[pair.to.0] = Some(pair);
+            outgoing.entry(pair.from.0).or_default().push(pair);
+        }
+    }
+    let mut builder = Builder {
+        trace,
+        locals,
+        incoming,
+        outgoing,
+        seen: vec![false; locals.flows.len()],
+        unmatched: crossings.unmatched_rows.iter().copied().collect(),
+    };
+    let mut flows = Vec::new();
+    for root in 0..locals.flows.len() {
+        if builder.incoming[root].is_none() {
+            flows.push(builder.flow(root));
+        }
+    }
+    // What no root leads to goes round in a circle, which honest data does not: cut it anywhere.
+    for root in 0..locals.flows.len() {
+        if !builder.seen[root] {
+            builder.incoming[root] = None;
+            flows.push(builder.flow(root));
+        }
+    }
+    flows.sort_by_key(|flow| (flow.start_ns, flow.id));
+    flows
+}
+
+struct Builder<'a> {
+    trace: &'a Trace,
+    locals: &'a Locals,
+    /// Per local flow, what it came off.
+    incoming: Vec<Option<&'a Crossing>>,
+    /// Per local flow, what it was put on.
+    outgoing: HashMap<usize, Vec<&'a Crossing>>,
+    seen: Vec<bool>,
+    /// Rows put on a carrier and not taken off.
+    unmatched: HashSet<usize>,
+}
+
+impl Builder<'_> {
+    fn flow(&mut self, root: usize) -> Flow {
+        let members = self.members(root);
+        let path = self.path(root, &members);
+        let steps = self.steps(&members, &path);
+        let on_path = || steps.iter().filter(|step| step.on_path);
+        let time = |step: Option<&Step>| step.map_or(0, |step| self.locals.rows[step.row].time_ns);
+        let (start_ns, end_ns) = (time(on_path().next()), time(on_path().next_back()));
+        let name = steps.iter().find_map(|step| {
+            self.trace.site(self.locals.rows[step.row].site).and_then(|site| site.xflow.clone())
+        });
+        let lost = members.iter().map(|&local| self.locals.flows[local].lost).sum();
+        // The path first, then what branched off it.
+        let mut ordered = path.clone();
+        ordered.extend(members.iter().filter(|local| !path.contains(local)));
+        Flow {
+            id: self.locals.flows[root].id,
+            name: name.unwrap_or_default(),
+            parents: Vec::new(),
+            start_ns,
+            end_ns,
+            incomplete: self.incomplete(root, &path, lost),
+            lost,
+            crossings: u32::try_from(path.len() - 1).unwrap_or(u32::MAX),
+            locals: ordered.iter().map(|&local| self.locals.flows[local].id).collect(),
+            steps,
+        }
+    }
+
+    /// All local flows that a root leads to, itself first.
+    fn members(&mut self, root: usize) -> Vec<usize> {
+        let mut members = vec![root];
+        self.seen[root] = true;
+        let mut next = 0;
+        while let Some(&local) = members.get(next) {
+            for crossing in self.outgoing.get(&local).into_iter().flatten() {
+                if !self.seen[crossing.to.0] {
+                    self.seen[crossing.to.0] = true;
+                    members.push(crossing.to.0);
+                }
+            }
+            next += 1;
+        }
+        members
+    }
+
+    /// From the root to the leaf that ended last.
+    fn path(&self, root: usize, members: &[usize]) -> Vec<usize> {
+        let leaf = |local: &usize| {
+            let outgoing = self.outgoing.get(local).into_iter().flatten();
+            !outgoing.into_iter().any(|crossing| crossing.to.0 != root)
+        };
+        let end = |local: &usize| self.locals.end(&self.locals.flows[*local]);
+        let last = members.iter().copied().filter(leaf).max_by_key(end).unwrap_or(root);
+        let mut path = vec![last];
+        let mut at = last;
+        while at != root
+            && let Some(crossing) = self.incoming[at]
+        {
+            at = crossing.from.0;
+            path.push(at);
+        }
+        path.reverse();
+        path
+    }
+
+    fn steps(&self, members: &[usize], path: &[usize]) -> Vec<Step> {
+        let mut on = Vec::new();
+        let mut off: Vec<usize> = Vec::new();
+        for &local in members {
+            if !path.contains(&local) {
+                off.extend(self.locals.flows[local].rows.clone());
+            }
+        }
+        for (at, &local) in path.iter().enumerate() {
+            let rows = self.locals.flows[local].rows.clone();
+            // Up to where it was put on the carrier that leads on.
+            let leaves =
+                path.get(at + 1).and_then(|&next| self.incoming[next]).map(|crossing| crossing.from.1 + 1);
+            let end = leaves.unwrap_or(rows.end);
+            on.extend(rows.start..end);
+            off.extend(end..rows.end);
+        }
+        off.sort_by_key(|&row| self.locals.rows[row].time_ns);
+        let mut off = off.into_iter().peekable();
+        let mut steps = Vec::with_capacity(on.len());
+        for row in on {
+            let time = self.locals.rows[row].time_ns;
+            while let Some(row) = off.next_if(|&other| self.locals.rows[other].time_ns < time) {
+                steps.push(Step { row, on_path: false });
+            }
+            steps.push(Step { row, on_path: true });
+        }
+        steps.extend(off.map(|row| Step { row, on_path: false }));
+        steps
+    }
+
+    fn incomplete(&self, root: usize, path: &[usize], lost: u64) -> Option<Incomplete> {
+        let last = &self.locals.flows[*path.last().unwrap_or(&root)];
+        if lost > 0 {
+            Some(Incomplete::Lost)
+        } else if !self.locals.flows[root].started {
+            Some(Incomplete::NoStart)
+        } else if last.rows.clone().any(|row| self.unmatched.contains(&row)) {
+            Some(Incomplete::Unmatched)
+        } else if !last.quit {
+            Some(Incomplete::NoEnd)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! From records to flows: one time line for all domains, and the halves of each crossing joined.
+//!
+//! Advice in each domain records under *local* flow IDs. Where data crosses a boundary, both sides
+//! record the same carrier key; joining those makes one flow of the local ones.
+//!
+//! ```text
+//! vm1   start ─ hop ─ hop ─ xin ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ quit      local flow 0x02…01
+//!                            ╎ ring, index, check
+//! host                      xout ─ hop ─ hop ─ quit            local flow 0x01…07
+//! ```
+//!
+//! Rooms: [`clock`] brings times onto one line while recording; [`local`] groups rows by local ID;
+//! [`crossing`] pairs the two sides of carriers; [`graph`] connects local flows and finds each
+//! flow's path; [`segments`] adds up the times between hops; [`sites`] and [`summary`] count;
+//! [`flows`] is the whole result, which serializes to what `xweave flows --json` prints.
+//!
+//! ```
+//! use xweave_flow::Flows;
+//! use xweave_trace::{Domain, Manifest, Site, Trace, Writer};
+//! use xweave_wire::record::{Kind, Record};
+//!
+//! let parent = tempfile::tempdir()?;
+//! let domains = vec![Domain { name: "host".into(), number: 1, ..Domain::default() }];
+//! let mut writer = Writer::create(parent.path(), Manifest { domains, ..Manifest::default() })?;
+//! let site = |site, function: &str| Site {
+//!     site, domain: "host".into(), function: function.into(), xflow: Some("send".into()), ..Site::default()
+//! };
+//! writer.sites(&[site(1, "alloc_skb"), site(2, "kfree_skb")])?;
+//! for (time_ns, site, kind) in [(1_000, 1, Kind::Start), (4_000, 2, Kind::Quit)] {
+//!     let record = Record {
+//!         time_ns, flow: 1 << 56 | 1, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values: vec![0xbeef],
+//!     };
+//!     writer.append(1, i64::try_from(time_ns)?, &record)?;
+//! }
+//! writer.finish()?;
+//!
+//! let flows = Flows::of(&Trace::open(parent.path())?);
+//! assert_eq!((flows.summary().flows, flows.summary().complete), (1, 1));
+//! assert_eq!(flows.segments()[0].p50_ns, 3_000);
+//! assert_eq!(flows.typical().map(|flow| flow.name.as_str()), Some("send"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod clock;
+pub mod crossing;
+pub mod flows;
+pub mod graph;
+pub mod local;
+pub mod segments;
+pub mod sites;
+pub mod summary;
+
+pub use flows::{Flows, Hop};
+pub use graph::{Flow, Incomplete};
+pub use segments::Segment;
+pub use sites::SiteCounts;
+pub use summary::Summary;

@@ -1,0 +1,83 @@
+//! Rows grouped by local flow ID.
+
+use std::{collections::HashMap, ops::Range};
+
+use xweave_trace::{Damaged, Row, Trace};
+use xweave_wire::record::Kind;
+
+/// The records of a trace that belong to flows, in order.
+pub struct Locals {
+    /// Sorted by local flow ID, then time; rows of equal time stay in the order they were recorded in.
+    pub rows: Vec<Row>,
+    /// One per local flow ID, in ascending order.
+    pub flows: Vec<Local>,
+    /// Records in the trace, those of no flow included.
+    pub records: u64,
+    /// How many of them each site made.
+    pub by_site: HashMap<u32, u64>,
+    /// Files that could not be read.
+    pub damaged: Vec<Damaged>,
+}
+
+/// What was recorded under one local flow ID.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// The ID.
+    pub id: u64,
+    /// Which of [`Locals::rows`]. Never empty.
+    pub rows: Range<usize>,
+    /// Records that are known to be missing.
+    pub lost: u64,
+    /// Whether a record says that it began here.
+    pub started: bool,
+    /// Whether a record says that a key stopped carrying it.
+    pub quit: bool,
+}
+
+impl Locals {
+    /// Reads and groups all records.
+    pub fn of(trace: &Trace) -> Self {
+        let (mut rows, mut damaged, mut by_site) = (Vec::new(), Vec::new(), HashMap::new());
+        damaged.extend(trace.sites_damaged().cloned());
+        for batch in trace.batches() {
+            match batch {
+                Ok(batch) => {
+                    for row in &batch {
+                        *by_site.entry(row.site).or_default() += 1;
+                    }
+                    rows.extend(batch.into_iter().filter(|row| row.flow != 0));
+                }
+                Err(file) => damaged.push(file),
+            }
+        }
+        rows.sort_by_key(|row| (row.flow, row.time_ns));
+        let mut lost: HashMap<u64, u64> = HashMap::new();
+        for loss in &trace.manifest().loss.flows {
+            *lost.entry(loss.flow).or_default() += loss.records;
+        }
+        let mut flows = Vec::new();
+        let mut start = 0;
+        for group in rows.chunk_by(|a, b| a.flow == b.flow) {
+            let id = group[0].flow;
+            flows.push(Local {
+                id,
+                rows: start..start + group.len(),
+                lost: lost.get(&id).copied().unwrap_or(0),
+                started: group.iter().any(|row| row.kind == Kind::Start),
+                quit: group.iter().any(|row| row.kind == Kind::Quit),
+            });
+            start += group.len();
+        }
+        Self { rows, flows, records: by_site.values().sum(), by_site, damaged }
+    }
+
+    /// The rows of a local flow.
+    pub fn rows_of(&self, local: &Local) -> &[Row] {
+        &self.rows[local.rows.clone()]
+    }
+
+    /// When a local flow's last record was made, in nanoseconds.
+    pub fn end(&self, local: &Local) -> i64 {
+        self.rows_of(local).last().map_or(i64::MIN, |row| row.time_ns)
+    }
+}

@@ -1,0 +1,469 @@
+//! Traces made up with the truth known: what is joined must be that.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use xweave_flow::Flows;
+use xweave_trace::{Clock, Domain, DomainVm, FlowLoss, Manifest, Role, Site, SiteLoss, Trace, Writer};
+use xweave_wire::record::{Kind, Record};
+
+const HOST: u8 = 1;
+/// Entries of a ring: its index comes round this often.
+const WRAP: u64 = 16;
+/// The processes that run the guests 2 and 3.
+const PIDS: [u64; 2] = [4002, 4003];
+
+/// What may go wrong with one flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fate {
+    /// It is sent on to the other guest.
+    on: bool,
+    /// Its packet is put on the ring twice, as when the ring was full.
+    again: bool,
+    /// A record of its crossing is lost.
+    cut: bool,
+    /// Another record is lost.
+    hole: bool,
+    /// The sender frees its copy later.
+    freed: bool,
+    /// The ring is reset before it.
+    reset: bool,
+    /// It is under way when the recording ends.
+    cut_off: bool,
+    /// From which guest: 0 or 1.
+    guest: usize,
+    gap: u64,
+}
+
+#[derive(Clone, Debug)]
+struct World {
+    fates: Vec<Fate>,
+    /// By how much each domain's times are off, and said to be off at most.
+    off: [i64; 3],
+    error: u64,
+    /// Whether the guests' machines are known.
+    known: bool,
+    /// Which record of a crossing is lost.
+    lose_xin: bool,
+}
+
+/// A made-up trace and what joining it must give.
+struct Made {
+    _parent: tempfile::TempDir,
+    trace: Trace,
+    /// Local IDs of each flow.
+    flows: Vec<Vec<u64>>,
+    complete: u64,
+    crossings: u64,
+    negative: u64,
+    unmatched: (u64, u64),
+    superseded: u64,
+}
+
+struct Maker<'a> {
+    world: &'a World,
+    writer: Writer,
+    next: [u64; 3],
+    rings: BTreeMap<(usize, bool), u64>,
+    made: Vec<Vec<u64>>,
+    loss: Vec<FlowLoss>,
+    complete: u64,
+    crossings: u64,
+    negative: u64,
+    unmatched: (u64, u64),
+    superseded: u64,
+}
+
+impl Maker<'_> {
+    fn id(&mut self, domain: u8) -> u64 {
+        let next = &mut self.next[usize::from(domain) - 1];
+        *next += 1;
+        u64::from(domain) << 56 | *next
+    }
+
+    fn record(&mut self, flow: u64, t: u64, kind: Kind, values: &[u64]) {
+        let domain = u8::try_from(flow >> 56).unwrap();
+        let site = u32::from(domain) * 10 + kind as u32;
+        let record = Record {
+            time_ns: t,
+            flow,
+            site,
+            pid: 7,
+            tid: 8,
+            cpu: 0,
+            kind,
+            comm: [0; 16],
+            values: values.to_vec(),
+        };
+        let seen = i64::try_from(t).unwrap() + self.world.off[usize::from(domain) - 1];
+        self.writer.append(domain, seen, &record).unwrap();
+    }
+
+    fn lose(&mut self, flow: u64) {
+        self.loss.push(FlowLoss { flow, records: 1 });
+    }
+
+    /// Crosses between a guest and the host; the new local ID, and whether both sides recorded it.
+    fn cross(
+        &mut self,
+        flow: u64,
+        guest: usize,
+        to_host: bool,
+        t: u64,
+        fate: &Fate,
+        cut: bool,
+    ) -> (u64, bool) {
+        let index = self.rings.entry((guest, to_host)).or_insert(WRAP - 3);
+        // The same slot twice in a row looks like a second try.
+        if fate.reset && *index % WRAP != 1 {
+            *index = 0;
+        }
+        let at = *index % WRAP;
+        *index += 1;
+        let ring = 0x1000 + u64::from(to_host);
+        let guest_side = [ring, at, at * 3, 0];
+        let host_side = [ring, at, at * 3, PIDS[guest]];
+        let (put, off) = if to_host { (guest_side, host_side) } else { (host_side, guest_side) };
+        let out = self.id(if to_host { HOST } else { u8::try_from(guest).unwrap() + 2 });
+        if cut && self.world.lose_xin {
+            self.lose(flow);
+        } else {
+            if fate.again {
+                self.record(flow, t - 300, Kind::Xin, &put);
+                self.superseded += 1;
+            }
+            self.record(flow, t, Kind::Xin, &put);
+        }
+        if cut && !self.world.lose_xin {
+            self.lose(out);
+            self.unmatched.0 += 1;
+        } else {
+            self.record(out, t + fate.gap, Kind::Xout, &off);
+            self.unmatched.1 += u64::from(cut);
+        }
+        if !cut {
+            self.crossings += 1;
+            let late = self.world.off[usize::try_from(out >> 56).unwrap() - 1];
+            let early = self.world.off[usize::try_from(flow >> 56).unwrap() - 1];
+            let gap = i64::try_from(fate.gap).unwrap() + late - early;
+            self.negative += u64::from(gap < 0 && gap.unsigned_abs() > 2 * self.world.error);
+        }
+        (out, !cut)
+    }
+
+    fn flow(&mut self, at: usize, fate: &Fate) {
+        let t = 1_000_000 + at as u64 * 40_000;
+        let sender = self.id(u8::try_from(fate.guest).unwrap() + 2);
+        self.record(sender, t, Kind::Start, &[0xabc]);
+        self.record(sender, t + 1_000, Kind::Hop, &[1, 2]);
+        let (host, joined) = self.cross(sender, fate.guest, true, t + 2_000, fate, fate.cut);
+        let mut flows = if joined { vec![vec![sender, host]] } else { vec![vec![sender], vec![host]] };
+        self.record(host, t + 9_000, Kind::Hop, &[]);
+        let mut last = host;
+        let mut end = t + 10_000;
+        if fate.on {
+            let (other, _) = self.cross(host, 1 - fate.guest, false, t + 12_000, fate, false);
+            flows.last_mut().unwrap().push(other);
+            last = other;
+            end = t + 20_000;
+        }
+        if fate.freed {
+            self.record(sender, t + 15_000, Kind::Quit, &[0xabc]);
+        }
+        if fate.hole {
+            self.lose(host);
+        }
+        if !fate.cut_off {
+            self.record(last, end, Kind::Quit, &[0xdef]);
+        }
+        self.complete += u64::from(joined && !fate.hole && !fate.cut_off);
+        self.made.extend(flows);
+    }
+}
+
+fn make(world: &World) -> Made {
+    let parent = tempfile::tempdir().unwrap();
+    let names = ["host", "vm1", "vm2"];
+    let domain = |number: u8| {
+        let at = usize::from(number) - 1;
+        let pid = |at: usize| u32::try_from(PIDS[at - 1]).unwrap();
+        let vm = (world.known && at > 0).then(|| DomainVm { host: "host".into(), pid: pid(at), cid: None });
+        let role = if at > 0 { Role::Guest } else { Role::Host };
+        Domain { name: names[at].into(), number, role, vm, ..Domain::default() }
+    };
+    let clock = |name: &&str| Clock { domain: (*name).into(), error_ns: world.error, ..Clock::default() };
+    let manifest = Manifest {
+        reference: "host".into(),
+        domains: (1..=3).map(domain).collect(),
+        clocks: names.iter().map(clock).collect(),
+        ..Manifest::default()
+    };
+    let mut writer = Writer::create(parent.path(), manifest).unwrap();
+    let sites: Vec<Site> = (10..37)
+        .map(|site| Site {
+            site,
+            domain: names[site as usize / 10 - 1].into(),
+            function: format!("function_{}", site % 10),
+            xflow: Some("send".into()),
+            carrier: (site % 10 >= 5).then(|| "virtqueue".into()),
+            ..Site::default()
+        })
+        .collect();
+    writer.sites(&sites).unwrap();
+    let mut maker = Maker {
+        world,
+        writer,
+        next: [0; 3],
+        rings: BTreeMap::new(),
+        made: Vec::new(),
+        loss: Vec::new(),
+        complete: 0,
+        crossings: 0,
+        negative: 0,
+        unmatched: (0, 0),
+        superseded: 0,
+    };
+    for (at, fate) in world.fates.iter().enumerate() {
+        maker.flow(at, fate);
+    }
+    let Maker { mut writer, loss, made, complete, crossings, negative, unmatched, superseded, .. } = maker;
+    writer.manifest_mut().loss.flows = loss;
+    writer.finish().unwrap();
+    let trace = Trace::open(parent.path()).unwrap();
+    let mut flows = made;
+    flows.iter_mut().for_each(|flow| flow.sort_unstable());
+    flows.sort();
+    Made { _parent: parent, trace, flows, complete, crossings, negative, unmatched, superseded }
+}
+
+fn check(world: &World) -> Result<(), TestCaseError> {
+    let made = make(world);
+    let flows = Flows::of(&made.trace);
+    let mut joined: Vec<Vec<u64>> = flows
+        .flows()
+        .iter()
+        .map(|flow| {
+            let mut locals = flow.locals.clone();
+            locals.sort_unstable();
+            locals
+        })
+        .collect();
+    joined.sort();
+    prop_assert_eq!(joined, made.flows);
+    let summary = flows.summary();
+    prop_assert_eq!(summary.complete, made.complete);
+    prop_assert_eq!(summary.negative_gaps, made.negative);
+    prop_assert_eq!(summary.carriers.iter().map(|c| c.crossings).sum::<u64>(), made.crossings);
+    prop_assert_eq!((summary.unmatched_xin(), summary.unmatched_xout()), made.unmatched);
+    prop_assert_eq!(summary.carriers.iter().map(|c| c.superseded).sum::<u64>(), made.superseded);
+    for flow in flows.flows() {
+        prop_assert_eq!(flow.id, flow.locals[0]);
+        let path: Vec<_> = flows.hops(flow).filter(|hop| hop.on_path).collect();
+        let crossed = path.iter().filter(|hop| hop.kind == "xout").count();
+        prop_assert!(crossed >= flow.crossings as usize);
+        prop_assert_eq!((path[0].t_ns, path[path.len() - 1].t_ns), (flow.start_ns, flow.end_ns));
+    }
+    Ok(())
+}
+
+fn fate(gap: std::ops::Range<u64>) -> impl Strategy<Value = Fate> {
+    let rarely = || prop::bool::weighted(0.08);
+    (
+        (any::<bool>(), rarely(), rarely(), rarely()),
+        (any::<bool>(), prop::bool::weighted(0.01), rarely()),
+        0..2usize,
+        gap,
+    )
+        .prop_map(|((on, again, cut, hole), (freed, reset, cut_off), guest, gap)| Fate {
+            on,
+            again,
+            cut,
+            hole,
+            freed,
+            reset,
+            cut_off,
+            guest,
+            gap,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn what_is_joined_is_the_truth(
+        fates in proptest::collection::vec(fate(500..4_000), 1..300),
+        off in [-700i64..=700, -700i64..=700, -700i64..=700],
+        known in any::<bool>(),
+        lose_xin in any::<bool>(),
+    ) {
+        // Who is who can only be told by keys if there are some.
+        let enough = (0..2).all(|guest| fates.iter().filter(|f| f.guest == guest && !f.cut).count() > 20);
+        check(&World { fates, off, error: 700, known: known || !enough, lose_xin })?;
+    }
+
+    #[test]
+    fn clocks_that_err_more_than_they_say_are_found_out(
+        fates in proptest::collection::vec(fate(500..4_000), 1..200),
+        off in [0i64..=6_000, 0i64..=6_000, 0i64..=6_000],
+    ) {
+        let fates = fates.into_iter().map(|fate| Fate { reset: false, again: false, ..fate }).collect();
+        check(&World { fates, off, error: 100, known: true, lose_xin: true })?;
+    }
+}
+
+#[test]
+fn a_plain_flow_in_full() {
+    let fate = Fate { on: true, freed: true, guest: 0, gap: 1_500, ..Fate::default() };
+    let world = World { fates: vec![fate; 5], off: [0; 3], error: 10, known: true, lose_xin: false };
+    let mut flows = Flows::of(&make(&world).trace);
+    let flow = flows.typical().unwrap();
+    assert_eq!((flow.crossings, flow.total_ns(), flow.name.as_str()), (2, 20_000, "send"));
+    let hops: Vec<_> =
+        flows.hops(flow).map(|hop| (hop.t_ns - flow.start_ns, hop.domain, hop.kind, hop.on_path)).collect();
+    assert_eq!(
+        hops,
+        [
+            (0, "vm1", "start", true),
+            (1_000, "vm1", "hop", true),
+            (2_000, "vm1", "xin", true),
+            (3_500, "host", "xout", true),
+            (9_000, "host", "hop", true),
+            (12_000, "host", "xin", true),
+            (13_500, "vm2", "xout", true),
+            (15_000, "vm1", "quit", false),
+            (20_000, "vm2", "quit", true),
+        ]
+    );
+    let segments: Vec<_> =
+        flows.segments().iter().map(|s| (s.from.as_str(), s.to.as_str(), s.count, s.p50_ns)).collect();
+    assert_eq!(segments[2], ("vm1:function_5", "host:function_6", 5, 1_500));
+    assert_eq!(segments.len(), 7);
+    assert!(flows.segments().iter().all(|segment| segment.main));
+    assert_eq!(flows.segments().iter().map(|s| s.p50_ns).sum::<i64>(), 20_000);
+
+    let any_local = flows.flows()[3].locals[1];
+    let id = flows.flows()[3].id;
+    assert_eq!(flows.flow(any_local).unwrap().id, id);
+    flows.retain(|flow| flow.id == id);
+    assert_eq!((flows.summary().flows, flows.segments()[0].count), (1, 1));
+
+    let document = serde_json::to_value(&flows).unwrap();
+    for key in ["flows", "complete", "crossed", "records", "lost", "negative_gaps", "clock_error_ns"] {
+        assert!(document["summary"][key].is_u64(), "{key}");
+    }
+    for key in ["id", "name", "parents", "start_ns", "end_ns", "complete", "hops"] {
+        assert!(!document["flows"][0][key].is_null(), "{key}");
+    }
+    for key in ["t_ns", "domain", "function", "offset", "cpu", "pid", "comm", "values", "on_path"] {
+        assert!(!document["flows"][0]["hops"][0][key].is_null(), "{key}");
+    }
+    for key in ["from", "to", "count", "min_ns", "p50_ns", "p99_ns", "max_ns"] {
+        assert!(!document["segments"][0][key].is_null(), "{key}");
+    }
+    for key in ["site", "domain", "aspect", "advice", "function", "action", "records", "dropped", "missed"] {
+        assert!(!document["sites"][0][key].is_null(), "{key}");
+    }
+    for key in ["module", "xflow", "carrier"] {
+        assert!(document["sites"][0].get(key).is_some(), "{key}");
+    }
+}
+
+#[test]
+fn sites_are_counted_over_the_whole_trace() {
+    let fate = Fate { on: true, gap: 1_500, ..Fate::default() };
+    let world = World { fates: vec![fate; 4], off: [0; 3], error: 10, known: true, lose_xin: true };
+    let made = make(&world);
+    let parent = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
+    writer.sites(made.trace.sites()).unwrap();
+    let record = |site, flow| Record {
+        time_ns: 1,
+        flow,
+        site,
+        pid: 1,
+        tid: 1,
+        cpu: 0,
+        kind: Kind::Hop,
+        comm: [0; 16],
+        values: Vec::new(),
+    };
+    for (site, flow) in [(20, 2 << 56 | 1), (20, 2 << 56 | 2), (20, 0), (99, 0)] {
+        writer.append(2, 1, &record(site, flow)).unwrap();
+    }
+    let loss = |site| SiteLoss { site, dropped: 3, missed: 2, table_full: 1 };
+    writer.manifest_mut().loss.sites = vec![loss(21), loss(77)];
+    writer.finish().unwrap();
+
+    let mut flows = Flows::of(&Trace::open(parent.path()).unwrap());
+    flows.retain(|flow| flow.id == 2 << 56 | 1);
+    let counts = |number: u32| flows.sites().iter().find(|site| site.site == number).unwrap();
+    let of = |number| {
+        let site = counts(number);
+        (site.records, site.dropped, site.missed, site.table_full)
+    };
+    assert_eq!(of(20), (3, 0, 0, 0), "of other flows and of none, too");
+    assert_eq!(of(21), (0, 3, 2, 1));
+    assert_eq!(of(22), (0, 0, 0, 0), "a site with nothing to show is shown");
+    assert_eq!((of(99), of(77)), ((1, 0, 0, 0), (0, 3, 2, 1)));
+    assert_eq!((counts(77).function.as_str(), counts(77).domain.as_str()), ("site 77", ""));
+    assert_eq!((counts(20).domain.as_str(), counts(20).xflow.as_deref()), ("vm1", Some("send")));
+    assert_eq!(flows.sites().iter().map(|site| site.records).sum::<u64>(), flows.summary().records);
+    assert_eq!(flows.sites().len(), made.trace.sites().len() + 2);
+}
+
+#[test]
+fn a_packet_taken_off_put_back_and_taken_off_again_is_one() {
+    let world = World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false };
+    let made = make(&world);
+    let parent = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
+    writer.sites(made.trace.sites()).unwrap();
+    let (guest, first, second) = (2 << 56 | 1, 1 << 56 | 1, 1 << 56 | 2);
+    let records = [
+        (guest, 100, Kind::Start, vec![1]),
+        (guest, 200, Kind::Xin, vec![9, 1, 1, 0]),
+        (first, 300, Kind::Xout, vec![9, 1, 1, 4002]),
+        (first, 310, Kind::Hop, vec![]),
+        (second, 400, Kind::Xout, vec![9, 1, 1, 4002]),
+        (second, 500, Kind::Quit, vec![1]),
+    ];
+    for (flow, time, kind, values) in records {
+        let domain = u8::try_from(flow >> 56).unwrap();
+        let site = u32::from(domain) * 10 + kind as u32;
+        let time_ns = u64::try_from(time).unwrap();
+        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
+        writer.append(domain, time, &record).unwrap();
+    }
+    writer.finish().unwrap();
+    let flows = Flows::of(&Trace::open(parent.path()).unwrap());
+    assert_eq!(flows.flow(guest).unwrap().locals, [guest, second]);
+    assert!(flows.flow(guest).unwrap().complete());
+    let carrier = &flows.summary().carriers[0];
+    assert_eq!((carrier.superseded, carrier.unmatched_xout), (1, 0));
+}
+
+/// Not a check of speed, but the numbers that `cargo test --release -- --ignored --nocapture` prints.
+#[test]
+#[ignore = "a measurement"]
+fn a_million_records() {
+    let fate =
+        |i: usize| Fate { on: i.is_multiple_of(2), freed: true, guest: i % 2, gap: 1_500, ..Fate::default() };
+    let fates: Vec<_> = (0..125_000).map(fate).collect();
+    let world = World { fates, off: [0; 3], error: 10, known: true, lose_xin: false };
+    let begun = std::time::Instant::now();
+    let made = make(&world);
+    println!("written: {} records in {:?}", made.trace.manifest().records, begun.elapsed());
+    let begun = std::time::Instant::now();
+    let read: usize = made.trace.batches().map(|batch| batch.unwrap().len()).sum();
+    println!("read:    {read} records in {:?}", begun.elapsed());
+    let begun = std::time::Instant::now();
+    let flows = Flows::of(&made.trace);
+    println!("joined (reading included): {} flows in {:?}", flows.flows().len(), begun.elapsed());
+    assert_eq!(flows.summary().complete, 125_000);
+    let begun = std::time::Instant::now();
+    let size = serde_json::to_vec(&flows).unwrap().len();
+    println!("JSON:    {} MB in {:?}", size >> 20, begun.elapsed());
+}

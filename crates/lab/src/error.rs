@@ -1,0 +1,172 @@
+//! What can go wrong in the lab. Each message says what happened, where, and what to do.
+
+use std::path::PathBuf;
+
+/// The result of every lab operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A lab operation failed. The doc comment of a variant is its meaning, `Display` the message for people.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or folder could not be used.
+    #[error("cannot {what} {path}: {source}")]
+    Io {
+        /// The verb: `read`, `create`, `lock`, …
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A program that the lab needs is not installed.
+    #[error("{program} is not installed: run scripts/setup, or install the Debian package {package}")]
+    MissingProgram {
+        /// The program that could not be started.
+        program: String,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A program that the lab runs ended with an error.
+    #[error("{program} failed ({status}) while {doing}:\n{stderr}")]
+    Command {
+        /// The program.
+        program: String,
+        /// Its exit status.
+        status: String,
+        /// What the lab was about to do.
+        doing: String,
+        /// The last lines it printed.
+        stderr: String,
+    },
+    /// apt knows no kernel of the wanted series.
+    #[error(
+        "apt knows no package linux-image-{series}.*-cloud-amd64: run `apt-get update`; if it stays unknown, \
+         enable Debian's bookworm-backports (and bookworm-security) in the apt sources"
+    )]
+    NoKernel {
+        /// The series, as `6.12`.
+        series: String,
+    },
+    /// A kernel package does not have what the lab needs.
+    #[error("the kernel package {package} has no {missing}: choose another kernel with --kernel")]
+    Kernel {
+        /// The package's name and version.
+        package: String,
+        /// The file or module that was looked for.
+        missing: String,
+    },
+    /// The machine is not one the lab's images can be built on.
+    #[error(
+        "the lab's images are built from Debian packages, and this machine's apt has no Debian source: {detail}"
+    )]
+    NotDebian {
+        /// What was found instead.
+        detail: String,
+    },
+    /// A name that the user chose is not usable.
+    #[error("{what} `{name}` is not usable: {rule}")]
+    Name {
+        /// What the name is for.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What it must look like.
+        rule: &'static str,
+    },
+    /// A world of that name exists.
+    #[error(
+        "the world `{name}` exists and is {state}: end it with `xweave lab down {name}`, or choose another --name"
+    )]
+    Exists {
+        /// The world.
+        name: String,
+        /// Its state, as `lab list` shows it.
+        state: String,
+    },
+    /// A world of that name exists, but its domains cannot be used.
+    #[error(
+        "the world `{name}` is {state}: `xweave lab console {name} host` shows its host's last words, \
+         `xweave lab down {name}` ends it"
+    )]
+    NotUp {
+        /// The world.
+        name: String,
+        /// Its state, as `lab list` shows it.
+        state: String,
+    },
+    /// There is no world of that name.
+    #[error(
+        "there is no world `{name}`: `xweave lab list` shows those there are, `xweave lab up kvm` starts one"
+    )]
+    NoWorld {
+        /// The name asked for.
+        name: String,
+    },
+    /// A world has no such domain.
+    #[error("the world `{world}` has no domain `{domain}`: it has {known}")]
+    NoDomain {
+        /// The world.
+        world: String,
+        /// The domain asked for.
+        domain: String,
+        /// The domains it has.
+        known: String,
+    },
+    /// The folder of the running worlds belongs to someone else or is open to others.
+    #[error(
+        "{path} is not a private folder of this user (mode 0700): remove it, or set XDG_RUNTIME_DIR to a folder of your own"
+    )]
+    Runtime {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A domain did not come up.
+    #[error(
+        "{domain} of the world `{world}` did not come up: {why}\n--- last lines of its console\n{console}\n---"
+    )]
+    Boot {
+        /// The world.
+        world: String,
+        /// The domain.
+        domain: String,
+        /// Ended, or not ready within the limit.
+        why: String,
+        /// The console's last lines.
+        console: String,
+    },
+    /// A world's state file cannot be understood.
+    #[error("{path} is damaged ({source}): end the world with `xweave lab down`")]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The exec channel broke or refused.
+    #[error("the exec channel to {domain} failed: {why}")]
+    Exec {
+        /// The domain.
+        domain: String,
+        /// What happened.
+        why: String,
+    },
+    /// A signal asked to stop.
+    #[error("stopped by a signal")]
+    Interrupted,
+    /// The test load fell short.
+    #[error("{0}")]
+    Load(String),
+}
+
+/// Attaches what was done, and to which path, to an operating system error.
+pub(crate) trait At<T> {
+    /// Turns the error into [`Error::Io`].
+    fn at(self, what: &'static str, path: impl Into<PathBuf>) -> Result<T>;
+}
+
+impl<T> At<T> for std::io::Result<T> {
+    fn at(self, what: &'static str, path: impl Into<PathBuf>) -> Result<T> {
+        self.map_err(|source| Error::Io { what, path: path.into(), source })
+    }
+}

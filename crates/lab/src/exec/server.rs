@@ -1,0 +1,220 @@
+//! The exec server: runs in the emulated host (TCP behind QEMU's user network) and in guests (vsock).
+
+use super::guest;
+use super::protocol::{Alive, Command, Frame, Hello, PORT, Request};
+use super::run;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockAddr, VsockListener, VsockStream};
+
+/// How long a client may take to close a connection that has been answered.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Where a server listens, and how it knows its clients.
+#[derive(Debug, Clone)]
+pub enum Listen {
+    /// In the emulated host: an address, and the file with the world's secret.
+    Tcp {
+        /// Address and port.
+        address: String,
+        /// The file with the secret that clients must know.
+        token_file: PathBuf,
+    },
+    /// In a guest: a vsock port; only the host is served.
+    Vsock {
+        /// The port.
+        port: u32,
+    },
+}
+
+/// A connection of either kind.
+pub(super) trait Link: Read + Write + Send + 'static {
+    /// Another handle of the same connection.
+    fn again(&self) -> io::Result<Self>
+    where
+        Self: Sized;
+    /// Ends both directions, waking whoever reads.
+    fn end(&self);
+    /// Ends what is sent, and takes what still comes until the client closes. A connection closed with
+    /// input unread is reset, and the reset may overtake the answer.
+    fn linger(self);
+}
+
+/// Both streams have these methods, and no trait that they share names them.
+macro_rules! link {
+    ($stream:ty) => {
+        impl Link for $stream {
+            fn again(&self) -> io::Result<Self> {
+                self.try_clone()
+            }
+            fn end(&self) {
+                let _ = self.shutdown(Shutdown::Both);
+            }
+            fn linger(mut self) {
+                let _ = self.shutdown(Shutdown::Write);
+                let _ = self.set_read_timeout(Some(LINGER));
+                let _ = copy(&mut self, &mut io::sink());
+            }
+        }
+    };
+}
+link!(TcpStream);
+link!(VsockStream);
+
+/// Serves commands until the domain ends. Returns only with an error.
+pub fn serve(listen: &Listen) -> io::Result<()> {
+    match listen {
+        Listen::Tcp { address, token_file } => {
+            let token = std::fs::read_to_string(token_file)?;
+            if let Err(error) = guest::hold_static_keys() {
+                // Commands and guests work without; only resets are less sure.
+                eprintln!("xweave lab serve: cannot keep KVM's code as it is: {error}");
+            }
+            let listener = TcpListener::bind(address)?;
+            loop {
+                let (stream, _) = listener.accept()?;
+                let token = token.clone();
+                std::thread::spawn(move || {
+                    // Small frames both ways: waiting to fill packets would only add delays.
+                    let _ = stream.set_nodelay(true);
+                    serve_one(stream, |stream| host_connection(stream, token.trim()));
+                });
+            }
+        }
+        Listen::Vsock { port } => {
+            let listener = VsockListener::bind(&VsockAddr::new(VMADDR_CID_ANY, *port))?;
+            loop {
+                let (stream, peer) = listener.accept()?;
+                if peer.cid() != VMADDR_CID_HOST {
+                    continue;
+                }
+                std::thread::spawn(move || serve_one(stream, guest_connection));
+            }
+        }
+    }
+}
+
+fn serve_one<L: Link>(link: L, connection: impl FnOnce(L) -> io::Result<()>) {
+    let last = link.again();
+    report(connection(link));
+    if let Ok(last) = last {
+        last.linger();
+    }
+}
+
+/// The server's own messages go to the domain's console.
+fn report(result: io::Result<()>) {
+    let Err(error) = result else { return };
+    // A client that goes away is nothing to tell.
+    if !matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+    ) {
+        eprintln!("xweave lab serve: {error}");
+    }
+}
+
+fn opening(link: &mut impl Link) -> io::Result<Hello> {
+    match Frame::read(link)? {
+        Some(Frame::Hello(hello)) => Ok(hello),
+        Some(other) => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, format!("{other:?} before a greeting")))
+        }
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+fn host_connection(mut link: TcpStream, token: &str) -> io::Result<()> {
+    let hello = opening(&mut link)?;
+    if !same(hello.token.as_bytes(), token.as_bytes()) {
+        return Frame::Failed("wrong token".into()).write(&mut link);
+    }
+    if hello.domain == "host" {
+        return requests(link);
+    }
+    let Some(number) = guest::number(&hello.domain, guest::count()) else {
+        return Frame::Failed(format!("there is no domain {}", hello.domain)).write(&mut link);
+    };
+    let mut guest = match VsockStream::connect(&VsockAddr::new(2 + number, PORT)) {
+        Ok(guest) => guest,
+        Err(e) => return Frame::Failed(format!("{} does not answer: {e}", hello.domain)).write(&mut link),
+    };
+    Frame::Hello(Hello { token: String::new(), domain: hello.domain }).write(&mut guest)?;
+    relay(link, guest)
+}
+
+fn guest_connection(mut link: VsockStream) -> io::Result<()> {
+    opening(&mut link)?;
+    requests(link)
+}
+
+/// Compares without telling by time where the difference is.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
+}
+
+fn requests<L: Link>(mut link: L) -> io::Result<()> {
+    match Frame::read(&mut link)? {
+        Some(Frame::Request(Request::Ping)) => {
+            let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
+            Frame::Alive(Alive { boot_id }).write(&mut link)
+        }
+        Some(Frame::Request(Request::Reset { guest: name })) => {
+            let done = guest::number(&name, guest::count())
+                .ok_or_else(|| io::Error::other(format!("there is no guest {name}")))
+                .and_then(guest::reset);
+            match done {
+                Ok(()) => Frame::Alive(Alive { boot_id: String::new() }).write(&mut link),
+                Err(e) => Frame::Failed(format!("cannot reset {name}: {e}")).write(&mut link),
+            }
+        }
+        Some(Frame::Request(Request::Run(command))) => run_command(link, &command),
+        Some(other) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{other:?} is no request"))),
+        None => Ok(()),
+    }
+}
+
+fn run_command<L: Link>(mut link: L, command: &Command) -> io::Result<()> {
+    match run::spawn(command) {
+        Ok(child) => run::serve(child, link),
+        // 127 and 126 are what a shell gives for a command that it cannot run.
+        Err(e) => {
+            let program = command.arguments.first().map_or("", String::as_str);
+            Frame::Stderr(format!("{program}: {e}\n").into_bytes()).write(&mut link)?;
+            let code = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            Frame::Exit(super::protocol::Status::Code(code)).write(&mut link)
+        }
+    }
+}
+
+/// Copies both ways until either side ends.
+fn relay(client: TcpStream, guest: VsockStream) -> io::Result<()> {
+    // Without a limit, a guest that was reset and never answers would hold this thread for good.
+    let _ = guest.set_write_timeout(Some(Duration::from_secs(60)));
+    let (mut from_client, mut to_client) = (client.again()?, client.again()?);
+    let (mut from_guest, mut to_guest) = (guest.again()?, guest.again()?);
+    let up = std::thread::spawn(move || {
+        let _ = copy(&mut from_client, &mut to_guest);
+        // The client is gone, or the guest is: the guest's server must see it.
+        to_guest.end();
+    });
+    let _ = copy(&mut from_guest, &mut to_client);
+    // Only this direction: the client closes the other one when it has read the end.
+    let _ = client.shutdown(Shutdown::Write);
+    let _ = up.join();
+    Ok(())
+}
+
+fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => to.write_all(&buffer[..n])?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}

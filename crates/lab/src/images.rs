@@ -1,0 +1,221 @@
+//! The images that worlds boot from: a kernel with its modules, the initial file systems, the host's root.
+
+use crate::cache::{Cache, Recipe};
+use crate::error::{At, Error, Result};
+use crate::initrd;
+use crate::modules::Tree;
+use crate::packages::{Kernel, Sources};
+use crate::process::{add_sbin, run, start_error, tail};
+use crate::progress::{Phase, Progress, step};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What the emulated host has installed besides Debian's smallest base.
+const ROOT_PACKAGES: &str =
+    "qemu-system-x86,kmod,iproute2,procps,iputils-ping,tcpdump,bpftool,ethtool,clang-14";
+/// What the root image leaves out: nobody reads manuals there.
+const ROOT_LEFT_OUT: &[&str] =
+    &["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"];
+/// Sparse: only what is used takes room. Enough for long traces.
+const ROOT_SIZE: &str = "8G";
+
+/// Paths of everything a world boots from. They are shared and never written to.
+#[derive(Debug, Clone)]
+pub struct Images {
+    /// The kernel of the host and of its guests.
+    pub kernel: Kernel,
+    /// The kernel's compressed image.
+    pub vmlinuz: PathBuf,
+    /// The unpacked package: `boot/`, `lib/modules/RELEASE/`.
+    pub kernel_folder: PathBuf,
+    /// ext4: the folder RELEASE with all modules.
+    pub modules: PathBuf,
+    /// ext4: the emulated host's root.
+    pub root: PathBuf,
+    /// The emulated host's initial file system, to be followed by a world's own archive.
+    pub host_initrd: PathBuf,
+    /// The acceleration probe's initial file system.
+    pub probe_initrd: PathBuf,
+}
+
+impl Images {
+    /// Builds what is missing for the newest kernel of a series (`6.12`), and returns all paths.
+    pub fn ensure(cache: &Cache, series: &str, progress: Progress<'_>) -> Result<Self> {
+        let kernel = match Kernel::resolve(series) {
+            Ok(kernel) => kernel,
+            // Without apt's lists, or offline: the newest kernel fetched before does as well.
+            Err(error) => cached_kernel(cache, series).ok_or(error)?,
+        };
+        let waiting = || progress(Phase::Note("waiting for another xweave that is building this image"));
+        let package = format!("{}={}", kernel.package, kernel.version);
+
+        let key = Recipe::default().with("layout", "1").with("package", &package).key();
+        let kernel_folder = cache.entry("kernel", &key, waiting, |work| {
+            step(progress, &format!("kernel {} {}", kernel.release(), kernel.version), || {
+                build_kernel(&kernel, work)
+            })
+        })?;
+        let vmlinuz = kernel_folder.join(format!("boot/vmlinuz-{}", kernel.release()));
+
+        let recipe = Recipe::default().with("kernel", &key).with("init", initrd::ingredients());
+        let boot = cache.entry("boot", &recipe.key(), waiting, |work| {
+            step(progress, "initial file systems", || {
+                let tree = Tree::open(&kernel_folder.join("lib/modules").join(kernel.release()), &package)?;
+                let archives = initrd::build(&vmlinuz, &tree)?;
+                initrd::write(&work.join("host.cpio"), &[&archives.host])?;
+                initrd::write(&work.join("probe.cpio"), &[&archives.probe])
+            })
+        })?;
+
+        let sources = Sources::of_this_machine();
+        let suite = sources.as_ref().map_or("bookworm", |s| &s.suite).to_owned();
+        let recipe = Recipe::default()
+            .with("layout", "1")
+            .with("suite", &suite)
+            .with("packages", ROOT_PACKAGES)
+            .with("left out", ROOT_LEFT_OUT.join(" "))
+            .with("size", ROOT_SIZE);
+        let root = cache.entry("root", &recipe.key(), waiting, |work| {
+            step(progress, "root file system of the host (mmdebstrap)", || {
+                build_root(&sources?, work, progress)
+            })
+        })?;
+
+        Ok(Self {
+            kernel,
+            vmlinuz,
+            modules: kernel_folder.join("modules.ext4"),
+            kernel_folder,
+            root: root.join("root.ext4"),
+            host_initrd: boot.join("host.cpio"),
+            probe_initrd: boot.join("probe.cpio"),
+        })
+    }
+}
+
+fn cached_kernel(cache: &Cache, series: &str) -> Option<Kernel> {
+    let entries = std::fs::read_dir(cache.root()).ok()?;
+    let mut kernels: Vec<(std::time::SystemTime, Kernel)> = entries
+        .flatten()
+        .filter(|e| e.file_name().to_string_lossy().starts_with("kernel-"))
+        .filter_map(|e| {
+            let text = std::fs::read(e.path().join("kernel.json")).ok()?;
+            let kernel: Kernel = serde_json::from_slice(&text).ok()?;
+            Some((e.metadata().ok()?.modified().ok()?, kernel))
+        })
+        .filter(|(_, kernel)| kernel.series == series)
+        .collect();
+    kernels.sort_by_key(|(modified, _)| *modified);
+    kernels.pop().map(|(_, kernel)| kernel)
+}
+
+fn build_kernel(kernel: &Kernel, work: &Path) -> Result<()> {
+    kernel.unpack_into(work)?;
+    let release = kernel.release();
+    for needed in [format!("boot/vmlinuz-{release}"), format!("lib/modules/{release}")] {
+        if !work.join(&needed).exists() {
+            return Err(Error::Kernel { package: kernel.package.clone(), missing: needed });
+        }
+    }
+    // Debian runs depmod when a package is installed; this one never is.
+    run(Command::new("depmod").arg("-b").arg(work).arg(release), "listing the modules' dependencies")?;
+    let image = work.join("modules.ext4");
+    let modules = work.join("lib/modules");
+    let mut command = Command::new("mke2fs");
+    // Files may belong to the user who built them; in the image they are root's.
+    command.args(["-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0", "-d"]);
+    run(command.arg(&modules).arg(&image).arg("512M"), "making the modules image")?;
+    let text =
+        serde_json::to_vec_pretty(kernel).map_err(|source| Error::State { path: work.into(), source })?;
+    let path = work.join("kernel.json");
+    std::fs::write(&path, text).at("write", path)
+}
+
+fn build_root(sources: &Sources, work: &Path, progress: Progress<'_>) -> Result<()> {
+    let list = sources.write(work)?;
+    let tar = work.join("root.tar");
+    // SAFETY: geteuid takes nothing and cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+
+    let mut command = if root {
+        // In namespaces of its own, which end with it: killed at any moment, it leaves no process and no mount.
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child=SIGKILL",
+            "mmdebstrap",
+            "--mode=root",
+        ]);
+        command
+    } else {
+        let mut command = Command::new("mmdebstrap");
+        command.arg("--mode=unshare");
+        command
+    };
+    command.args(["--variant=minbase", &format!("--include={ROOT_PACKAGES}"), "--format=tar"]);
+    command.arg("--aptopt=APT::Install-Recommends \"false\";");
+    command.args(sources.options.iter().map(|option| format!("--aptopt={option}")));
+    command.args(ROOT_LEFT_OUT.iter().map(|path| format!("--dpkgopt=path-exclude={path}")));
+    command.arg(&sources.suite).arg(&tar).arg(&list).env("TMPDIR", work).env("LC_ALL", "C");
+    run_noting(&mut command, "building the host's root file system", progress)?;
+
+    progress(Phase::Note("writing the image"));
+    let script = "mkdir tree && tar -xf root.tar -C tree --exclude='./dev/*' && : >root.ext4 && \
+        mke2fs -q -t ext4 -O ^has_journal -m 0 -E lazy_itable_init=1,root_owner=0:0 -d tree root.ext4 \"$1\" && \
+        rm -rf tree root.tar sources.list";
+    let mut command = Command::new(if root { "sh" } else { "fakeroot" });
+    if !root {
+        command.arg("sh");
+    }
+    run(command.args(["-c", script, "sh", ROOT_SIZE]).current_dir(work), "writing the root image").map(|_| ())
+}
+
+/// Runs a long tool, passing on the lines by which it tells what it is doing.
+fn run_noting(command: &mut Command, doing: &str, progress: Progress<'_>) -> Result<()> {
+    add_sbin(command);
+    // SAFETY: prctl with a constant is a plain system call, allowed between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| start_error(command, e))?;
+    let mut printed = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).split(b'\n').map_while(std::io::Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            // mmdebstrap redraws its progress with carriage returns when it sees a terminal; this is none.
+            if let Some(news) = line.strip_prefix("I: ") {
+                progress(Phase::Note(news));
+            }
+            printed.push_str(&line);
+            printed.push('\n');
+            if crate::interrupt::pending() {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+    let status = child.wait().at("wait for", command.get_program())?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Command {
+        program: "mmdebstrap".into(),
+        status: status.to_string(),
+        doing: doing.into(),
+        stderr: tail(&printed, 20),
+    })
+}

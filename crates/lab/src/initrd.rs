@@ -1,0 +1,163 @@
+//! The initial file systems of the emulated host, of its guests and of the acceleration probe.
+
+use crate::error::{At, Error, Result};
+use crate::modules::{Module, Tree};
+use crate::newc::Archive;
+use crate::process::start_error;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HOST_INIT: &str = include_str!("../init/host-initramfs.sh");
+const HOST_INITTAB: &str = include_str!("../init/host-inittab");
+const HOST_RC: &str = include_str!("../init/host-rc.sh");
+const HOST_GUESTS: &str = include_str!("../init/host-guests.sh");
+const HOST_GUEST: &str = include_str!("../init/host-guest.sh");
+const GUEST_INIT: &str = include_str!("../init/guest-init.sh");
+const GUEST_INITTAB: &str = include_str!("../init/guest-inittab");
+const GUEST_AGENT: &str = include_str!("../init/guest-agent.sh");
+const PROBE_INIT: &str = include_str!("../init/probe-init.sh");
+
+/// What the host inserts before its root image can be mounted; the rest it loads from there.
+const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "ext4"];
+const GUEST_MODULES: &[&str] = &["virtio_pci", "virtio_net", "virtio_blk", "vmw_vsock_virtio_transport"];
+const PROBE_MODULES: &[&str] = &["kvm_amd", "kvm_intel"];
+
+/// Everything of the initial file systems that is the lab's own, for the cache key.
+pub fn ingredients() -> String {
+    [
+        HOST_INIT,
+        HOST_INITTAB,
+        HOST_RC,
+        HOST_GUESTS,
+        HOST_GUEST,
+        GUEST_INIT,
+        GUEST_INITTAB,
+        GUEST_AGENT,
+        PROBE_INIT,
+        &HOST_MODULES.join(" "),
+        &GUEST_MODULES.join(" "),
+        &PROBE_MODULES.join(" "),
+    ]
+    .join("\0")
+}
+
+/// Everything of the probe that is the lab's own.
+pub fn probe_ingredients() -> String {
+    [PROBE_INIT, &PROBE_MODULES.join(" ")].join("\0")
+}
+
+/// The archives of one kernel.
+pub struct Initrds {
+    /// Of the emulated host; holds the kernel and the guests' archive too.
+    pub host: Vec<u8>,
+    /// Of the probe.
+    pub probe: Vec<u8>,
+}
+
+/// Builds the archives for the kernel image `vmlinuz` with its `tree` of modules.
+pub fn build(vmlinuz: &Path, tree: &Tree) -> Result<Initrds> {
+    let busybox_path = static_busybox()?;
+    let busybox = std::fs::read(&busybox_path).at("read", &busybox_path)?;
+    let kernel = std::fs::read(vmlinuz).at("read", vmlinuz)?;
+    let guest = guest(&busybox, &tree.closure(GUEST_MODULES)?).at("write", "the guest's initramfs")?;
+    let host =
+        host(&busybox, &tree.closure(HOST_MODULES)?, &kernel, &guest).at("write", "the host's initramfs")?;
+    let probe = with_init(&busybox, PROBE_INIT, &tree.closure(PROBE_MODULES)?)
+        .and_then(Archive::finish)
+        .at("write", "the probe's initramfs")?;
+    Ok(Initrds { host, probe })
+}
+
+/// A dynamically linked busybox would not start without its libraries.
+fn static_busybox() -> Result<PathBuf> {
+    let missing = || Error::MissingProgram { program: "busybox (static)".into(), package: "busybox-static" };
+    for path in ["/bin/busybox", "/usr/bin/busybox"] {
+        let Ok(data) = std::fs::read(path) else { continue };
+        // A dynamic program names its interpreter.
+        if !data.windows(15).any(|w| w == b"/lib64/ld-linux") {
+            return Ok(path.into());
+        }
+    }
+    Err(missing())
+}
+
+fn with_init(busybox: &[u8], init: &str, modules: &[Module]) -> io::Result<Archive<Vec<u8>>> {
+    let mut archive = Archive::new(Vec::new());
+    for folder in ["bin", "lab", "lab/modules.d", "etc"] {
+        archive.directory(folder)?;
+    }
+    archive.file("init", 0o755, init.as_bytes())?;
+    archive.file("bin/busybox", 0o755, busybox)?;
+    let mut order = String::new();
+    for module in modules {
+        archive.file(&format!("lab/modules.d/{}.ko", module.name), 0o644, &module.object)?;
+        order.push_str(&module.name);
+        order.push('\n');
+    }
+    archive.file("lab/modules", 0o644, order.as_bytes())?;
+    Ok(archive)
+}
+
+fn guest(busybox: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
+    let mut archive = with_init(busybox, GUEST_INIT, modules)?;
+    archive.file("etc/inittab", 0o644, GUEST_INITTAB.as_bytes())?;
+    archive.file("lab/guest-agent.sh", 0o755, GUEST_AGENT.as_bytes())?;
+    archive.finish()
+}
+
+fn host(busybox: &[u8], modules: &[Module], kernel: &[u8], guest: &[u8]) -> io::Result<Vec<u8>> {
+    let mut archive = with_init(busybox, HOST_INIT, modules)?;
+    let scripts = [
+        ("lab/host-inittab", HOST_INITTAB),
+        ("lab/host-rc.sh", HOST_RC),
+        ("lab/host-guests.sh", HOST_GUESTS),
+        ("lab/host-guest.sh", HOST_GUEST),
+    ];
+    for (path, text) in scripts {
+        archive.file(path, 0o755, text.as_bytes())?;
+    }
+    archive.file("lab/vmlinuz", 0o644, kernel)?;
+    archive.file("lab/guest.cpio", 0o644, guest)?;
+    archive.finish()
+}
+
+/// What differs from world to world, as an archive that follows the host's.
+pub fn world(xweave: &[u8], config: &str, token: &str) -> io::Result<Vec<u8>> {
+    let mut archive = Archive::new(Vec::new());
+    archive.directory("lab")?;
+    archive.file("lab/xweave", 0o755, xweave)?;
+    archive.file("lab/config", 0o644, config.as_bytes())?;
+    archive.file("lab/token", 0o600, token.as_bytes())?;
+    archive.finish()
+}
+
+/// Reads the program that runs in the domains, without its debug information where `strip` is installed:
+/// it is copied into the memory of every domain.
+pub fn program(path: &Path) -> Result<Vec<u8>> {
+    let data = std::fs::read(path).at("read", path)?;
+    if data.windows(15).any(|w| w == b"/lib64/ld-linux") {
+        return Err(Error::Name {
+            what: "program for the domains",
+            name: path.display().to_string(),
+            rule: "it must be a static executable (build xweave with `make build`)",
+        });
+    }
+    let dir = std::env::temp_dir().join(format!("xweave-strip-{}", crate::process::random_hex(8)?));
+    let mut command = Command::new("strip");
+    command.arg("--strip-debug").arg("-o").arg(&dir).arg(path);
+    let stripped = match command.output() {
+        Ok(output) if output.status.success() => Some(std::fs::read(&dir).at("read", &dir)),
+        Ok(_) => None,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(start_error(&command, e)),
+    };
+    let _ = std::fs::remove_file(&dir);
+    stripped.unwrap_or(Ok(data))
+}
+
+/// Writes archives one after the other.
+pub fn write(path: &Path, archives: &[&[u8]]) -> Result<()> {
+    let mut file = std::fs::File::create(path).at("create", path)?;
+    archives.iter().try_for_each(|a| file.write_all(a)).at("write", path)
+}

@@ -1,0 +1,47 @@
+//! Emulated worlds to run in: a stock KVM host with guests of its own, on any machine.
+//!
+//! A [`World`] is one QEMU process: the *host*, a Debian cloud kernel with KVM, which runs the guests
+//! `vm1`, `vm2`, … on the same kernel. Where the machine's own virtualization cannot nest, QEMU emulates
+//! AMD's in software: every event is real, no time is. Commands run in any domain over a channel of the
+//! lab's own; the program that runs there is xweave itself, static, so guests need nothing else.
+//!
+//! ```no_run
+//! use xweave_lab::{Command, Options, World};
+//!
+//! let world = World::up(&Options::new()?, &|phase| eprintln!("{phase:?}"))?;
+//! let output = world.exec("vm1", &Command::new(["uname", "-r"]))?.output(b"")?;
+//! println!("{}", String::from_utf8_lossy(&output.stdout));
+//! world.down()?;
+//! # Ok::<(), xweave_lab::Error>(())
+//! ```
+//!
+//! Images are built once, from the packages of the machine's own Debian sources ([`Cache`], [`Images`]).
+
+mod accel;
+mod cache;
+mod copy;
+mod error;
+mod exec;
+mod images;
+mod initrd;
+pub mod interrupt;
+pub mod load;
+mod modules;
+mod newc;
+mod packages;
+mod process;
+mod progress;
+mod runtime;
+mod world;
+
+pub use accel::Accelerator;
+pub use cache::Cache;
+pub use error::{Error, Result};
+pub use exec::client::{Event, ExecChild, ExecStdin, Output};
+pub use exec::protocol::{Command, PORT, Status};
+pub use exec::server::{Listen, serve};
+pub use images::Images;
+pub use packages::Kernel;
+pub use progress::{Phase, Progress};
+pub use runtime::{Description, State};
+pub use world::{Listed, Options, World, down, host_console, list};

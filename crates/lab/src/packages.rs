@@ -1,0 +1,225 @@
+//! Debian's packages: which kernel, from where, and how to get it. Sources are the machine's own.
+
+use crate::error::{At, Error, Result};
+use crate::process::run;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A kernel as Debian packages it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// The series asked for: `6.12`.
+    pub series: String,
+    /// The package: `linux-image-RELEASE`.
+    pub package: String,
+    /// The package's version.
+    pub version: String,
+}
+
+impl Kernel {
+    /// What `uname -r` says under this kernel.
+    pub fn release(&self) -> &str {
+        self.package.strip_prefix("linux-image-").unwrap_or(&self.package)
+    }
+
+    /// The newest cloud kernel of a series that the machine's apt offers.
+    pub fn resolve(series: &str) -> Result<Self> {
+        let valid = !series.is_empty() && series.chars().all(|c| c.is_ascii_digit() || c == '.');
+        if !valid {
+            return Err(Error::Name {
+                what: "kernel series",
+                name: series.into(),
+                rule: "numbers and dots, as 6.12",
+            });
+        }
+        let names = run(
+            Command::new("apt-cache").args(["pkgnames", &format!("linux-image-{series}")]),
+            "looking for kernel packages",
+        )?;
+        let names = String::from_utf8_lossy(&names).into_owned();
+        for package in newest_first(&names, series) {
+            // apt also lists names that it knows from dependencies only; those have no version.
+            let Ok(shown) = run(
+                Command::new("apt-cache").args(["show", "--no-all-versions", package]),
+                "reading a kernel package's version",
+            ) else {
+                continue;
+            };
+            let shown = String::from_utf8_lossy(&shown);
+            if let Some(version) = shown.lines().find_map(|l| l.strip_prefix("Version: ")) {
+                return Ok(Self {
+                    series: series.into(),
+                    package: package.into(),
+                    version: version.trim().into(),
+                });
+            }
+        }
+        Err(Error::NoKernel { series: series.into() })
+    }
+
+    /// Downloads the package and unpacks it into `folder`.
+    pub fn unpack_into(&self, folder: &Path) -> Result<()> {
+        let download = folder.join("download");
+        std::fs::create_dir(&download).at("create", &download)?;
+        let mut command = Command::new("apt-get");
+        // apt would drop to a user of its own who cannot write here, and warn about it.
+        command.args(["-q", "-o", "APT::Sandbox::User=root", "download"]);
+        command.arg(format!("{}={}", self.package, self.version)).current_dir(&download);
+        run(&mut command, "downloading the kernel (if apt's lists are old, run `apt-get update`)")?;
+        let deb = std::fs::read_dir(&download)
+            .at("read", &download)?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|e| e == "deb"))
+            .ok_or_else(|| Error::Kernel {
+                package: self.package.clone(),
+                missing: "file to download".into(),
+            })?;
+        run(Command::new("dpkg-deb").arg("-x").args([&deb, folder]), "unpacking the kernel")?;
+        std::fs::remove_dir_all(&download).at("remove", &download)
+    }
+}
+
+/// Kernel packages of a series in `names`, newest first.
+fn newest_first<'a>(names: &'a str, series: &str) -> Vec<&'a str> {
+    let prefix = format!("linux-image-{series}.");
+    let mut found: Vec<&str> = names
+        .lines()
+        .map(str::trim)
+        .filter(|n| n.starts_with(&prefix) && n.ends_with("-cloud-amd64"))
+        .collect();
+    found.sort_by(|a, b| compare(b, a));
+    found
+}
+
+/// Compares names with the numbers in them as numbers.
+fn compare(a: &str, b: &str) -> Ordering {
+    let split = |text: &str| -> Vec<(String, u64)> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+            let (word, tail) = rest.split_at(digits);
+            let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+            parts.push((word.to_owned(), tail[..end].parse().unwrap_or(0)));
+            rest = &tail[end..];
+        }
+        parts
+    };
+    split(a).cmp(&split(b))
+}
+
+/// Where the machine's apt gets Debian from.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// The release's code name, as `bookworm`.
+    pub suite: String,
+    /// Lines in the form of `sources.list`.
+    pub lines: String,
+    /// Options for apt that the machine sets for its network (proxies, certificates, retries).
+    pub options: Vec<String>,
+}
+
+impl Sources {
+    /// Reads them from apt, which understands every form of configuration.
+    pub fn of_this_machine() -> Result<Self> {
+        let suite = std::fs::read_to_string("/etc/os-release")
+            .ok()
+            .and_then(|text| field(&text, "VERSION_CODENAME="))
+            .ok_or_else(|| Error::NotDebian { detail: "/etc/os-release names no release".into() })?;
+        let format = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)|$(ORIGIN)";
+        let listed = run(
+            Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]),
+            "reading apt's sources",
+        )?;
+        let lines = source_lines(&String::from_utf8_lossy(&listed), &suite);
+        if lines.is_empty() {
+            return Err(Error::NotDebian {
+                detail: format!("apt offers nothing of Debian's release `{suite}`; run `apt-get update`"),
+            });
+        }
+        let dump = run(Command::new("apt-config").arg("dump"), "reading apt's options")?;
+        let options = String::from_utf8_lossy(&dump)
+            .lines()
+            .filter(|l| {
+                ["Acquire::http", "Acquire::https", "Acquire::Retries"].iter().any(|p| l.starts_with(p))
+            })
+            // `name "";` for a group sets nothing.
+            .filter(|l| !l.ends_with("\"\";"))
+            .map(str::to_owned)
+            .collect();
+        Ok(Self { suite, lines, options })
+    }
+
+    /// Writes the lines to a file of `folder`.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
+        let path = folder.join("sources.list");
+        std::fs::write(&path, &self.lines).at("write", &path)?;
+        Ok(path)
+    }
+}
+
+fn field(text: &str, key: &str) -> Option<String> {
+    text.lines().find_map(|l| l.strip_prefix(key)).map(|v| v.trim_matches('"').to_owned())
+}
+
+/// Of all of apt's sources, those of Debian's `suite` itself, its updates and its security fixes.
+fn source_lines(listed: &str, suite: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in listed.lines() {
+        let [uri, release, component, signed_by, origin] = line.split('|').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        let wanted = [suite.to_owned(), format!("{suite}-updates"), format!("{suite}-security")];
+        if origin != "Debian" || !wanted.iter().any(|w| w == release) {
+            continue;
+        }
+        // apt prints the name of an option that is not set.
+        let key =
+            if signed_by.starts_with('/') { format!("[signed-by={signed_by}] ") } else { String::new() };
+        let text = format!("deb {key}{uri} {release} {component}\n");
+        if !lines.contains(&text) {
+            lines.push(text);
+        }
+    }
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_kernel_of_the_series_is_first() {
+        let names = "linux-image-6.12-cloud-amd64\nlinux-image-6.12.99+deb12-cloud-amd64\n\
+             linux-image-6.12.117+deb12-cloud-amd64\nlinux-image-6.12.118+deb12-cloud-amd64-dbg\n\
+             linux-image-6.12.118+deb12-cloud-amd64-unsigned\nlinux-image-6.1.0-56-cloud-amd64\n";
+        let found = newest_first(names, "6.12");
+        assert_eq!(
+            found,
+            ["linux-image-6.12.117+deb12-cloud-amd64", "linux-image-6.12.99+deb12-cloud-amd64"]
+        );
+        let names = "linux-image-6.1.0-9-cloud-amd64\nlinux-image-6.1.0-56-cloud-amd64\nlinux-image-6.12.1-cloud-amd64\n";
+        assert_eq!(newest_first(names, "6.1")[0], "linux-image-6.1.0-56-cloud-amd64");
+        assert_eq!(newest_first(names, "6.1").len(), 2);
+    }
+
+    #[test]
+    fn a_series_is_checked_before_apt_sees_it() {
+        assert!(matches!(Kernel::resolve("6.12 --option"), Err(Error::Name { .. })));
+        assert!(matches!(Kernel::resolve(""), Err(Error::Name { .. })));
+    }
+
+    #[test]
+    fn sources_are_debians_own() {
+        let listed = "http://m/debian/|bookworm|main|$(SIGNED_BY)|Debian\nhttp://m/debian/|bookworm|main|$(SIGNED_BY)|Debian\n\
+             http://s/|bookworm-security|main|/k.gpg|Debian\nhttp://o/|bookworm|main|/o.gpg|Other\n\
+             http://m/debian/|bookworm-backports|main|$(SIGNED_BY)|Debian\n";
+        assert_eq!(
+            source_lines(listed, "bookworm"),
+            "deb http://m/debian/ bookworm main\ndeb [signed-by=/k.gpg] http://s/ bookworm-security main\n"
+        );
+    }
+}

@@ -1,0 +1,458 @@
+//! Worlds: an emulated host with its guests, brought up, used and ended.
+
+use crate::accel::{Accelerator, QEMU};
+use crate::cache::Cache;
+use crate::copy::last_lines;
+use crate::error::{At, Error, Result};
+use crate::exec::client::{Address, ExecChild};
+use crate::exec::protocol::{Alive, Command, PORT};
+use crate::images::Images;
+use crate::initrd;
+use crate::process::{Identity, random_hex, start_daemon};
+use crate::progress::{Phase, Progress, step};
+use crate::runtime::{self, Description, Folder, State};
+use serde::Serialize;
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::{Duration, Instant};
+
+/// How many lines of a console an error shows.
+const CONSOLE_LINES: usize = 60;
+/// How often a condition is looked at that cannot be waited for.
+const POLL: Duration = Duration::from_millis(50);
+/// How long QEMU may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// One answer of an exec server; it is asked again until the whole limit is over.
+const ANSWER: Duration = Duration::from_secs(3);
+/// Guests share this many bridge addresses and interface numbers.
+const MOST_GUESTS: u32 = 16;
+
+/// What a world is to be.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Its name: small letters, digits, `-`.
+    pub name: String,
+    /// Guests, 0 to 16.
+    pub guests: u32,
+    /// The kernel series of all domains: `6.12`, `6.1`.
+    pub kernel: String,
+    /// The static program that runs in the domains: it serves `lab exec` and is the agent.
+    pub xweave: PathBuf,
+    /// How long all domains together may take to come up.
+    pub timeout: Duration,
+    /// More kernel arguments for the emulated host.
+    pub append: String,
+}
+
+impl Options {
+    /// A world `kvm` with two guests on 6.12, with the program that is running now.
+    pub fn new() -> Result<Self> {
+        let xweave = std::env::current_exe().at("find", "the program that is running")?;
+        Ok(Self {
+            name: "kvm".into(),
+            guests: 2,
+            kernel: "6.12".into(),
+            xweave,
+            timeout: Duration::from_secs(300),
+            append: String::new(),
+        })
+    }
+}
+
+/// A running world.
+#[derive(Debug, Clone)]
+pub struct World {
+    name: String,
+    folder: Folder,
+    description: Description,
+    token: String,
+}
+
+/// What `lab list` tells of a world.
+#[derive(Debug, Clone, Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Whether it runs.
+    pub state: State,
+    /// Its domains; empty if its `up` did not come so far.
+    pub domains: Vec<String>,
+    /// The rest, as far as it is known.
+    #[serde(flatten)]
+    pub description: Option<Description>,
+    /// The folder with its consoles.
+    pub folder: PathBuf,
+}
+
+/// All worlds of this user.
+pub fn list() -> Result<Vec<Listed>> {
+    let mut worlds = Vec::new();
+    for name in runtime::names()? {
+        // A folder with a name that none of ours can have is no world.
+        let Ok(folder) = runtime::folder(&name) else { continue };
+        let description = folder.description().unwrap_or(None);
+        let domains = description.as_ref().map(|d| domains(d.guests)).unwrap_or_default();
+        worlds.push(Listed { name, state: folder.state(), domains, description, folder: folder.0 });
+    }
+    Ok(worlds)
+}
+
+/// Ends a world in whatever state it is: its processes first, then its files. Nothing is left.
+pub fn down(name: &str) -> Result<()> {
+    let folder = runtime::folder(name)?;
+    if !folder.0.is_dir() {
+        return Err(Error::NoWorld { name: name.to_owned() });
+    }
+    end(&folder)?;
+    // An `up` at work sees its machine end, and ends too; its folder must not be taken from under it.
+    let until = Instant::now() + Duration::from_secs(60);
+    while folder.0.is_dir() && folder.lock()?.is_none() && Instant::now() < until {
+        std::thread::sleep(POLL);
+        end(&folder)?;
+    }
+    remove(&folder)
+}
+
+fn end(folder: &Folder) -> Result<()> {
+    match folder.machine()? {
+        Some(machine) => machine.end(PATIENCE),
+        None => Ok(()),
+    }
+}
+
+fn remove(folder: &Folder) -> Result<()> {
+    match fs::remove_dir_all(&folder.0) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", &folder.0),
+        _ => Ok(()),
+    }
+}
+
+fn domains(guests: u32) -> Vec<String> {
+    std::iter::once("host".to_owned()).chain((1..=guests).map(|i| format!("vm{i}"))).collect()
+}
+
+impl World {
+    /// Brings a world up: builds what images are missing, starts the host, and waits until the host
+    /// and every guest answer. If that fails, everything it started is ended.
+    pub fn up(options: &Options, progress: Progress<'_>) -> Result<Self> {
+        if options.guests > MOST_GUESTS {
+            let name = options.guests.to_string();
+            return Err(Error::Name { what: "number of guests", name, rule: "0 to 16" });
+        }
+        let (folder, _lock) = runtime::create(&options.name)?;
+        let result = Self::start(options, &folder, progress);
+        if result.is_err() {
+            // The first error is the one to tell; what cannot be cleaned up stays visible in `lab list`.
+            if end(&folder).is_ok() {
+                let _ = remove(&folder);
+            }
+        }
+        result
+    }
+
+    fn start(options: &Options, folder: &Folder, progress: Progress<'_>) -> Result<Self> {
+        let program = initrd::program(&options.xweave)?;
+        let cache = Cache::open()?;
+        let images = Images::ensure(&cache, &options.kernel, progress)?;
+        let accelerator = Accelerator::detect(&cache, &images, progress)?;
+
+        let token = random_hex(16)?;
+        let token_file = folder.token_file();
+        fs::write(&token_file, &token).at("write", &token_file)?;
+        let config = format!("GUESTS={}\nGUEST_APPEND=\"quiet panic=-1 mitigations=off\"\n", options.guests);
+        let own = initrd::world(&program, &config, &token).at("make", folder.initrd_file())?;
+        let base = fs::read(&images.host_initrd).at("read", &images.host_initrd)?;
+        initrd::write(&folder.initrd_file(), &[&base, &own])?;
+        drop((program, own, base));
+
+        let mut world = Self {
+            name: options.name.clone(),
+            folder: folder.clone(),
+            description: Description {
+                kind: "kvm".into(),
+                kernel: images.kernel.release().to_owned(),
+                accelerator,
+                guests: options.guests,
+                port: 0,
+                ready: false,
+            },
+            token,
+        };
+        let deadline = Instant::now() + options.timeout;
+        let how = match accelerator {
+            Accelerator::Kvm => "hardware virtualization",
+            Accelerator::Tcg => "software emulation",
+        };
+        step(progress, &format!("host with {} ({how})", world.description.kernel), || {
+            let machine = world.boot(&images, &options.append)?;
+            world.wait("host", machine, deadline, |_| true)
+        })?;
+        // The host's kernel has read it, and it holds the token.
+        let _ = fs::remove_file(folder.initrd_file());
+        if options.guests > 0 {
+            step(progress, &format!("{} guests", options.guests), || {
+                let machine = world.machine()?;
+                for domain in domains(options.guests).iter().skip(1) {
+                    world.wait(domain, machine, deadline, |_| true)?;
+                    progress(Phase::Note(&format!("{domain} is up")));
+                }
+                Ok::<_, Error>(())
+            })?;
+        }
+        world.description.ready = true;
+        folder.describe(&world.description)?;
+        Ok(world)
+    }
+
+    /// Starts the host's QEMU, on another port if the one chosen was taken in the meantime.
+    fn boot(&mut self, images: &Images, append: &str) -> Result<Identity> {
+        for _ in 0..5 {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).at("find a free port on", "127.0.0.1")?;
+            self.description.port = listener.local_addr().at("find a free port on", "127.0.0.1")?.port();
+            drop(listener);
+            self.folder.describe(&self.description)?;
+            let mut command = self.qemu(images, append);
+            let mut child = start_daemon(&mut command, &self.folder.qemu_log(), &self.folder.pid_file())?;
+            let machine = self.machine()?;
+            // QEMU has its port before it opens the console's file, or has ended because it did not get it.
+            loop {
+                let ended = child.try_wait().at("wait for", QEMU)?.is_some();
+                let said = fs::read_to_string(self.folder.qemu_log()).unwrap_or_default();
+                if ended && said.contains("host forwarding") {
+                    break;
+                }
+                if ended || self.folder.console_file().metadata().is_ok_and(|m| m.len() > 0) || self.answers()
+                {
+                    return Ok(machine);
+                }
+                if crate::interrupt::pending() {
+                    return Err(Error::Interrupted);
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Err(self.not_up("host", "no port of 127.0.0.1 could be had in five tries".into()))
+    }
+
+    /// Whether QEMU's port is open; the server behind it may not be.
+    fn answers(&self) -> bool {
+        std::net::TcpStream::connect(("127.0.0.1", self.description.port)).is_ok()
+    }
+
+    fn qemu(&self, images: &Images, append: &str) -> process::Command {
+        let description = &self.description;
+        let memory = (1536 + 448 * description.guests).max(3072).to_string();
+        let drive = |path: &Path, mode: &str| format!("file={},format=raw,if=virtio,{mode}", quoted(path));
+        let mut command = process::Command::new(QEMU);
+        command.arg("-name").arg(format!("xweave-lab-{}", self.name));
+        command.args(description.accelerator.arguments());
+        command.args([
+            "-smp",
+            "2",
+            "-m",
+            &memory,
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+        ]);
+        command.arg("-chardev").arg(format!("file,id=console,path={}", quoted(&self.folder.console_file())));
+        command.args(["-serial", "chardev:console"]);
+        command.args(["-d", "cpu_reset", "-D"]).arg(self.folder.reset_log());
+        // What the host writes goes to a file without a name that ends with QEMU: the image stays as it is.
+        command.arg("-drive").arg(drive(&images.root, "snapshot=on,cache=unsafe"));
+        command.arg("-drive").arg(drive(&images.modules, "readonly=on"));
+        command.arg("-netdev").arg(format!(
+            "user,id=lab,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:{}-10.0.2.15:{PORT}",
+            description.port
+        ));
+        command.args(["-device", "virtio-net-pci,netdev=lab,romfile="]);
+        command.arg("-kernel").arg(&images.vmlinuz).arg("-initrd").arg(self.folder.initrd_file());
+        let steady = description.accelerator.kernel_arguments();
+        command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 mitigations=off {steady} {append}"));
+        command
+    }
+
+    fn machine(&self) -> Result<Identity> {
+        let missing = || Error::NoWorld { name: self.name.clone() };
+        self.folder.machine()?.ok_or_else(missing)
+    }
+
+    /// Waits until a domain answers in a boot that `accept`s.
+    fn wait(
+        &self,
+        domain: &str,
+        machine: Identity,
+        deadline: Instant,
+        accept: impl Fn(&Alive) -> bool,
+    ) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let limit = ANSWER.min(deadline.saturating_duration_since(Instant::now()).max(POLL));
+            let last = match self.address(domain).ping(limit) {
+                Ok(alive) if accept(&alive) => return Ok(()),
+                Ok(_) => "the old boot still answers".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            if crate::interrupt::pending() {
+                return Err(Error::Interrupted);
+            }
+            if !machine.alive() {
+                // Whichever domain was waited for, the host's console tells why.
+                return Err(self.not_up("host", "the emulated machine ended".into()));
+            }
+            if Instant::now() >= deadline {
+                let why = format!("no answer after {} s ({last})", begun.elapsed().as_secs());
+                return Err(self.not_up(domain, why));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn not_up(&self, domain: &str, why: String) -> Error {
+        let mut console = self.console_lines(domain);
+        let said = fs::read_to_string(self.folder.qemu_log()).unwrap_or_default();
+        // Each start prints these about what emulation lacks.
+        let said: Vec<_> =
+            said.lines().filter(|l| !l.contains("doesn't support requested feature")).collect();
+        if !said.is_empty() {
+            console = format!("{console}\nQEMU said: {}", said.join("\n"));
+        }
+        let resets = fs::read_to_string(self.folder.reset_log()).unwrap_or_default();
+        if resets.contains("Triple fault") {
+            console.push_str("\nQEMU said: triple fault of the emulated host");
+        }
+        Error::Boot { world: self.name.clone(), domain: domain.to_owned(), why, console }
+    }
+
+    fn console_lines(&self, domain: &str) -> String {
+        if domain == "host" {
+            return last_lines(&self.folder.console_file(), CONSOLE_LINES);
+        }
+        let lines = CONSOLE_LINES.to_string();
+        let script = "tail -n \"$2\" /run/lab/$1/console.log; cat /run/lab/$1/qemu.err";
+        let command = Command::new(["sh", "-c", script, "sh", domain, &lines]);
+        match self.address("host").run(&command).and_then(|child| child.output(&[])) {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).replace('\r', "").trim_end().to_owned(),
+            Err(e) => format!("(no console: {e})"),
+        }
+    }
+
+    /// A world that came up. One that is starting or broken has no domains to use.
+    pub fn find(name: &str) -> Result<Self> {
+        let folder = runtime::folder(name)?;
+        if !folder.0.is_dir() {
+            return Err(Error::NoWorld { name: name.to_owned() });
+        }
+        let state = folder.state();
+        let (State::Up, Some(description)) = (state, folder.description()?) else {
+            return Err(Error::NotUp { name: name.to_owned(), state: state.to_string() });
+        };
+        let token_file = folder.token_file();
+        let token = fs::read_to_string(&token_file).at("read", token_file)?;
+        Ok(Self { name: name.to_owned(), folder, description, token })
+    }
+
+    /// The world's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the world is.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// `host`, `vm1`, …
+    pub fn domains(&self) -> Vec<String> {
+        domains(self.description.guests)
+    }
+
+    fn address(&self, domain: &str) -> Address {
+        Address { port: self.description.port, token: self.token.clone(), domain: domain.to_owned() }
+    }
+
+    fn known(&self, domain: &str) -> Result<()> {
+        if self.domains().iter().any(|d| d == domain) {
+            return Ok(());
+        }
+        let known = self.domains().join(", ");
+        Err(Error::NoDomain { world: self.name.clone(), domain: domain.to_owned(), known })
+    }
+
+    /// Starts a command in a domain.
+    pub fn exec(&self, domain: &str, command: &Command) -> Result<ExecChild> {
+        self.known(domain)?;
+        self.address(domain).run(command)
+    }
+
+    /// Resets a guest as its reset button would. With a limit, returns when it is up again.
+    pub fn reset(&self, guest: &str, wait: Option<Duration>) -> Result<()> {
+        self.known(guest)?;
+        if guest == "host" {
+            let rule = "a guest: to restart the host, end the world and bring it up again";
+            return Err(Error::Name { what: "domain to reset", name: guest.to_owned(), rule });
+        }
+        // One that hangs has no boot to compare with: then any answer is a new one.
+        let before = self.address(guest).ping(ANSWER).ok();
+        self.address("host").reset(guest)?;
+        match wait {
+            None => Ok(()),
+            Some(limit) => {
+                self.wait(guest, self.machine()?, Instant::now() + limit, |now| before.as_ref() != Some(now))
+            }
+        }
+    }
+
+    /// Writes a domain's whole console to `out`.
+    pub fn console(&self, domain: &str, out: &mut impl io::Write) -> Result<()> {
+        self.known(domain)?;
+        if domain == "host" {
+            return host_console(&self.name, out);
+        }
+        let path = format!("/run/lab/{domain}/console.log");
+        let output = self.address("host").run(&Command::new(["cat", &path]))?.output(&[])?;
+        out.write_all(&output.stdout).at("write", "the console")
+    }
+
+    /// Ends the world. Nothing is left of it.
+    pub fn down(self) -> Result<()> {
+        down(&self.name)
+    }
+}
+
+/// Writes the console of a world's host to `out`, also of a world that is broken.
+pub fn host_console(name: &str, out: &mut impl io::Write) -> Result<()> {
+    let folder = runtime::folder(name)?;
+    if !folder.0.is_dir() {
+        return Err(Error::NoWorld { name: name.to_owned() });
+    }
+    let path = folder.console_file();
+    let mut file = fs::File::open(&path).at("read", &path)?;
+    io::copy(&mut file, out).at("copy", path).map(|_| ())
+}
+
+/// QEMU separates options by commas; a doubled one is part of the value.
+fn quoted(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_are_the_host_and_its_guests() {
+        assert_eq!(domains(0), ["host"]);
+        assert_eq!(domains(2), ["host", "vm1", "vm2"]);
+    }
+
+    #[test]
+    fn commas_are_doubled_for_qemu() {
+        assert_eq!(quoted(Path::new("/a,b")), "/a,,b");
+    }
+}

@@ -1,0 +1,126 @@
+//! What this machine can do, and what would mend what it cannot.
+
+use std::{fs, path::Path};
+
+use xweave_agent::facts;
+
+use crate::kernels;
+
+/// One thing that recording needs, or is better with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What was looked at.
+    pub name: &'static str,
+    /// Whether it is as it should be.
+    pub ok: bool,
+    /// Whether recording is impossible without it.
+    pub needed: bool,
+    /// What was found.
+    pub found: String,
+    /// What to do about it; empty if all is well.
+    pub remedy: &'static str,
+}
+
+/// Looks at this machine.
+pub fn doctor() -> Vec<Check> {
+    let facts = facts();
+    let check = |name, ok, needed, found: String, remedy| Check {
+        name,
+        ok,
+        needed,
+        found,
+        remedy: if ok { "" } else { remedy },
+    };
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let debugfs = fs::read_dir("/sys/kernel/debug").is_ok_and(|mut dir| dir.next().is_some());
+    let kvm = Path::new("/sys/module/kvm").exists();
+    let clang = xweave_weave::find_clang();
+    let clock = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    let steady = matches!(clock.as_str(), "tsc" | "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page");
+    vec![
+        check(
+            "kernel",
+            kernels::is_new_enough(&facts.kernel),
+            true,
+            facts.kernel.clone(),
+            "boot a kernel of 6.1 or later",
+        ),
+        check(
+            "type information (BTF)",
+            facts.btf,
+            true,
+            if facts.btf {
+                format!("vmlinux and {} modules", facts.modules.len())
+            } else {
+                "/sys/kernel/btf/vmlinux is missing".to_owned()
+            },
+            "boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions build it",
+        ),
+        check(
+            "rights to trace",
+            facts.privileged,
+            true,
+            yes_no(facts.privileged),
+            "run as root: sudo xweave …",
+        ),
+        check(
+            "entry and return hooks",
+            has_config("CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS").unwrap_or(true),
+            true,
+            match has_config("CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS") {
+                Some(yes) => yes_no(yes),
+                None => "unknown: the kernel's configuration is not to be read".to_owned(),
+            },
+            "boot a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS, as distributions build it",
+        ),
+        check(
+            "compiler for aspects",
+            clang.is_some(),
+            true,
+            clang.map_or_else(|| "no clang".to_owned(), |path| path.display().to_string()),
+            "apt install clang",
+        ),
+        check(
+            "debugfs",
+            debugfs,
+            false,
+            yes_no(debugfs),
+            "mount -t debugfs none /sys/kernel/debug (gives the exact clock offset of KVM guests)",
+        ),
+        check(
+            "clock",
+            steady,
+            false,
+            if clock.is_empty() { "unknown".to_owned() } else { clock },
+            "a clock other than the TSC makes the common time line less exact; the trace says how much",
+        ),
+        check(
+            "virtual machines",
+            !kvm || !facts.vms.is_empty(),
+            false,
+            match (kvm, facts.vms.len()) {
+                (false, _) => "KVM is not loaded".to_owned(),
+                (true, 0) => "none seen".to_owned(),
+                (true, n) => format!("{n} running under KVM"),
+            },
+            "start the guests first; as root, with debugfs mounted, they are seen in /sys/kernel/debug/kvm",
+        ),
+        check(
+            "vsock to guests",
+            Path::new("/dev/vhost-vsock").exists(),
+            false,
+            yes_no(Path::new("/dev/vhost-vsock").exists()),
+            "modprobe vhost_vsock, and give guests -device vhost-vsock-pci,guest-cid=N; or reach agents by ssh",
+        ),
+    ]
+}
+
+/// Whether the running kernel was built with an option; none where its configuration is not shown.
+fn has_config(option: &str) -> Option<bool> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let text = fs::read_to_string(format!("/boot/config-{}", release.trim())).ok()?;
+    Some(text.lines().any(|line| line.strip_prefix(option) == Some("=y")))
+}

@@ -1,0 +1,89 @@
+//! Naming the domains of a recording.
+
+use std::collections::HashSet;
+
+use xweave_weave::Role;
+
+use crate::{Error, Transport};
+
+/// A domain as the user gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainSpec {
+    /// Its name, in every report.
+    pub name: String,
+    /// How its agent is reached.
+    pub transport: Transport,
+}
+
+impl DomainSpec {
+    /// Parses `NAME=TRANSPORT`.
+    ///
+    /// # Errors
+    /// When there is no `=`, or either side of it is empty or malformed.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::DomainSyntax(text.to_owned());
+        let (name, transport) = text.split_once('=').ok_or_else(wrong)?;
+        let named = !name.is_empty()
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+        if !named {
+            return Err(wrong());
+        }
+        let transport = Transport::parse(transport).ok_or_else(wrong)?;
+        Ok(Self { name: name.to_owned(), transport })
+    }
+
+    /// A host runs the others: it is the machine that the controller runs on, or the one called `host`.
+    pub fn role(&self) -> Role {
+        if self.name == "host" || self.transport == Transport::Local { Role::Host } else { Role::Guest }
+    }
+}
+
+/// The domains of a recording: those given, and this machine as `host` unless it is among them.
+pub(crate) fn complete(given: &[DomainSpec]) -> Result<Vec<DomainSpec>, Error> {
+    let mut domains = Vec::new();
+    if !given.iter().any(|domain| domain.role() == Role::Host) {
+        domains.push(DomainSpec { name: "host".to_owned(), transport: Transport::Local });
+    }
+    domains.extend_from_slice(given);
+    let mut seen = HashSet::new();
+    if let Some(twice) = domains.iter().find(|domain| !seen.insert(domain.name.as_str())) {
+        return Err(Error::DomainTwice(twice.name.clone()));
+    }
+    // The reference, domain 1, is a host where there is one.
+    domains.sort_by_key(|domain| domain.role() != Role::Host);
+    if domains.len() > 255 {
+        return Err(Error::TooManyDomains(domains.len()));
+    }
+    Ok(domains)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_is_a_name_and_a_transport() {
+        let domain = DomainSpec::parse("vm1=ssh -o A=b root@vm1 xweave agent --stdio").unwrap();
+        assert_eq!(domain.name, "vm1");
+        assert_eq!(domain.transport, Transport::Command("ssh -o A=b root@vm1 xweave agent --stdio".into()));
+        assert_eq!(
+            DomainSpec::parse("a=vsock:3:99").unwrap().transport,
+            Transport::Vsock { cid: 3, port: 99 }
+        );
+        for wrong in ["vm1", "=x", "vm1=", "vm 1=local", "a=vsock:x", "a=vsock:3:"] {
+            assert!(DomainSpec::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn this_machine_is_the_host_unless_told_otherwise() {
+        let guest = DomainSpec::parse("vm1=vsock:3").unwrap();
+        let names = |domains: &[DomainSpec]| {
+            complete(domains).map(|all| all.into_iter().map(|d| d.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(std::slice::from_ref(&guest)).unwrap(), ["host", "vm1"]);
+        let host = DomainSpec::parse("l1=local").unwrap();
+        assert_eq!(names(&[guest.clone(), host]).unwrap(), ["l1", "vm1"]);
+        assert!(matches!(names(&[guest.clone(), guest]), Err(Error::DomainTwice(_))));
+    }
+}

@@ -1,0 +1,98 @@
+//! What can keep a recording from happening, or end it.
+
+use std::io;
+
+use xweave_aspect::Diagnostic;
+
+/// Why there is no recording, or why it ended early. All of these are for people: what, where, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A `--domain` argument that is not NAME=TRANSPORT.
+    #[error(
+        "`{0}` is not a domain: write NAME=TRANSPORT, for example vm1=vsock:3 or vm1='ssh root@vm1 xweave agent --stdio'"
+    )]
+    DomainSyntax(String),
+    /// Two domains of one name.
+    #[error("two domains are called {0}: each needs a name of its own")]
+    DomainTwice(String),
+    /// More domains than flow IDs have room for.
+    #[error("{0} domains are more than the 255 that a recording can have")]
+    TooManyDomains(usize),
+    /// The aspects are wrong, or do not fit the kernels.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Aspects(Vec<Diagnostic>),
+    /// An aspect is neither a file nor in the library.
+    #[error("{0}")]
+    AspectFile(#[from] xweave_aspect::Unreadable),
+    /// No agent answers in a domain.
+    #[error("domain {domain}: no agent answers ({transport}): {reason}")]
+    Unreachable {
+        /// Its name.
+        domain: String,
+        /// How it was tried.
+        transport: String,
+        /// What happened, and what to do.
+        reason: String,
+    },
+    /// The agent may not load BPF programs.
+    #[error(
+        "domain {domain}: the agent may not trace its kernel: run it as root (or with CAP_BPF and CAP_PERFMON)"
+    )]
+    NotPermitted {
+        /// Its name.
+        domain: String,
+    },
+    /// The kernel lacks type information.
+    #[error(
+        "domain {domain}: kernel {kernel} has no type information (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF, which all current distribution kernels have"
+    )]
+    NoBtf {
+        /// Its name.
+        domain: String,
+        /// `uname -r`.
+        kernel: String,
+    },
+    /// The kernel is too old.
+    #[error("domain {domain}: kernel {kernel} is older than 6.1, the oldest that xweave traces")]
+    OldKernel {
+        /// Its name.
+        domain: String,
+        /// `uname -r`.
+        kernel: String,
+    },
+    /// The kernel's type information cannot be read.
+    #[error("domain {domain}: {error}")]
+    Code {
+        /// Its name.
+        domain: String,
+        /// What is wrong with it.
+        error: xweave_code::Error,
+    },
+    /// An agent could not do what it was asked.
+    #[error("domain {domain}: {message}")]
+    Agent {
+        /// Its name.
+        domain: String,
+        /// Its own words.
+        message: String,
+    },
+    /// An agent went away before the recording began.
+    #[error("domain {domain}: the agent went away: {reason}")]
+    Lost {
+        /// Its name.
+        domain: String,
+        /// What the transport said.
+        reason: String,
+    },
+    /// The trace cannot be written.
+    #[error("{0}")]
+    Trace(#[from] xweave_trace::Error),
+    /// The command to record could not be started.
+    #[error("the command {command} could not be started: {error}")]
+    Command {
+        /// Its first word.
+        command: String,
+        /// Why.
+        error: io::Error,
+    },
+}

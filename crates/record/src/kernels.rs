@@ -1,0 +1,122 @@
+//! What each domain's kernel is: its type information, asked of the agent once and kept.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use xweave_code::Kernel;
+use xweave_wire::message::{Facts, Reply, Request};
+
+use crate::{Error, link::Link};
+
+/// The oldest kernel with all that weaving uses (typed hooks with cookies in modules).
+const OLDEST: (u32, u32) = (6, 1);
+
+/// Refuses a domain that cannot be traced, with the reason.
+pub(crate) fn check(domain: &str, facts: &Facts) -> Result<(), Error> {
+    let (domain, kernel) = (domain.to_owned(), facts.kernel.clone());
+    if !is_new_enough(&kernel) {
+        return Err(Error::OldKernel { domain, kernel });
+    }
+    if !facts.btf {
+        return Err(Error::NoBtf { domain, kernel });
+    }
+    if !facts.privileged {
+        return Err(Error::NotPermitted { domain });
+    }
+    Ok(())
+}
+
+/// Whether a release (`uname -r`) is one that xweave traces.
+pub(crate) fn is_new_enough(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= OLDEST
+}
+
+/// The kernel of a domain with its loaded modules. Type information seen before comes from the cache.
+pub(crate) fn kernel(link: &mut Link, facts: &Facts, cache: &Path) -> Result<Kernel, Error> {
+    let domain = link.spec.name.clone();
+    let code = |error| Error::Code { domain: domain.clone(), error };
+    let store = Store { dir: cache.join("btf") };
+    let base_key = (!facts.build_id.is_empty()).then(|| facts.build_id.clone());
+    let base = store.get(base_key.as_deref(), || fetch(link, None))?;
+    let mut kernel = Kernel::new(facts.kernel.clone(), &base).map_err(code)?;
+    for module in &facts.modules {
+        // A module's types refer to its kernel's by number: the pair is the key.
+        let key = base_key.as_ref().map(|base| format!("{base}-{}", module.btf_sha256));
+        let btf = store.get(key.as_deref(), || fetch(link, Some(&module.name)))?;
+        kernel.add_module(&module.name, &btf).map_err(code)?;
+    }
+    Ok(kernel)
+}
+
+fn fetch(link: &mut Link, module: Option<&str>) -> Result<Vec<u8>, Error> {
+    match link.call(&Request::Btf(module.map(str::to_owned)))? {
+        Reply::Btf(bytes) => Ok(bytes),
+        _ => Err(link.unexpected()),
+    }
+}
+
+/// Files named by what they hold. The cache is a convenience: what cannot be kept is asked again.
+struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    fn get(&self, key: Option<&str>, ask: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<Vec<u8>, Error> {
+        let path = key.map(|key| self.dir.join(key));
+        if let Some(bytes) = path.as_ref().and_then(|path| fs::read(path).ok()) {
+            return Ok(bytes);
+        }
+        let bytes = ask()?;
+        if let Some(path) = path {
+            // A full disk here must not stop a recording that goes elsewhere.
+            let _ = self.keep(&path, &bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Whole or not at all: others may be reading.
+    fn keep(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        fs::create_dir_all(&self.dir)?;
+        let part = path.with_extension(format!("part-{}", std::process::id()));
+        fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
+            let _ = fs::remove_file(&part);
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(kernel: &str) -> Facts {
+        Facts {
+            agent: String::new(),
+            hostname: String::new(),
+            kernel: kernel.to_owned(),
+            build_id: String::new(),
+            boot_id: String::new(),
+            cpus: 1,
+            privileged: true,
+            btf: true,
+            modules: Vec::new(),
+            tsc_hz: 0,
+            vms: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_traced_is_refused_with_the_reason() {
+        assert!(check("vm1", &facts("6.1.0-56-cloud-amd64")).is_ok());
+        assert!(check("vm1", &facts("7.0")).is_ok());
+        for old in ["5.10.0-8", "6.0.19", "weird"] {
+            assert!(matches!(check("vm1", &facts(old)), Err(Error::OldKernel { .. })), "{old}");
+        }
+        let blind = Facts { btf: false, ..facts("6.12") };
+        assert!(matches!(check("vm1", &blind), Err(Error::NoBtf { .. })));
+        let user = Facts { privileged: false, ..facts("6.12") };
+        assert!(matches!(check("vm1", &user), Err(Error::NotPermitted { .. })));
+    }
+}

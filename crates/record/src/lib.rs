@@ -1,0 +1,25 @@
+//! One recording, from the aspects' text to a finished trace directory.
+//!
+//! ```text
+//! transport ─► link (a connection with one agent) ─┐
+//! kernels  ─► what each domain's kernel is         ├─► recording ─► trace directory
+//! weave    ─► a plan for each domain               ┘
+//! ```
+//!
+//! The controller holds no probe itself: agents do. It may be killed at any moment; the agents see
+//! their streams close and go, and what had been written stays readable.
+
+mod doctor;
+mod domain;
+mod error;
+mod interrupt;
+mod kernels;
+mod link;
+mod recording;
+mod transport;
+
+pub use doctor::{Check, doctor};
+pub use domain::DomainSpec;
+pub use error::Error;
+pub use recording::{Options, Outcome, Phase, Until, record};
+pub use transport::Transport;

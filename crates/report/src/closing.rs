@@ -1,0 +1,86 @@
+//! What was followed, and what is missing: never left unsaid.
+
+use xweave_flow::Summary;
+
+use crate::{View, number};
+
+/// The closing line; more lines where something is missing or wrong.
+pub fn line(summary: &Summary, view: View) -> String {
+    let mut text = format!(
+        "{} followed, {} complete, {} crossed; {} ({} lost); {}; clocks within {}\n",
+        number::counted(summary.flows, "flow", "flows"),
+        number::count(summary.complete),
+        number::count(summary.crossed),
+        number::counted(summary.records, "record", "records"),
+        number::count(summary.lost),
+        number::counted(summary.negative_gaps, "negative gap", "negative gaps"),
+        match summary.clock_error_ns {
+            u64::MAX => "an unknown error".to_owned(),
+            error => number::span(error),
+        },
+    );
+    for remark in remarks(summary) {
+        let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
+        text.push_str(&format!("{on}! {remark}{off}\n"));
+    }
+    text
+}
+
+/// What a reader must know before trusting the numbers; empty if there is nothing.
+pub fn remarks(summary: &Summary) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let reasons = summary.incomplete;
+    let incomplete = summary.flows - summary.complete;
+    if incomplete > 0 {
+        let causes = [
+            (reasons.lost, "lost records"),
+            (reasons.no_start, "have no start"),
+            (reasons.unmatched, "were not seen to arrive"),
+            (reasons.no_end, "have no end"),
+        ];
+        let causes: Vec<String> = causes
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, cause)| format!("{} {cause}", number::count(*n)))
+            .collect();
+        let flows = number::counted(incomplete, "incomplete flow", "incomplete flows");
+        remarks.push(format!("{flows}: {}", causes.join(", ")));
+    }
+    for carrier in &summary.carriers {
+        if carrier.unmatched_xin + carrier.unmatched_xout > 0 {
+            remarks.push(format!(
+                "carrier {}: {} joined; {} put on without coming off, {} come off without being put on",
+                carrier.carrier,
+                number::count(carrier.crossings),
+                number::count(carrier.unmatched_xin),
+                number::count(carrier.unmatched_xout),
+            ));
+        }
+    }
+    if summary.negative_gaps > 0 {
+        let gaps = number::counted(summary.negative_gaps, "crossing contradicts", "crossings contradict");
+        remarks.push(format!("{gaps} causality: the clocks err by more than they say"));
+    }
+    for found in &summary.found {
+        remarks.push(format!(
+            "{} is taken for process {}: {} of its rings agree ({} of the next best)",
+            found.domain,
+            found.pid,
+            number::counted(found.keys, "key", "keys"),
+            number::count(found.next_best),
+        ));
+    }
+    if summary.lost_unattributed > 0 {
+        let n = number::counted(summary.lost_unattributed, "lost record", "lost records");
+        remarks.push(format!("{n} of unknown flows: any flow may miss one"));
+    }
+    if !summary.recording_complete {
+        remarks.push("the recording did not come to its end; what was stored until then is shown".to_owned());
+    }
+    remarks.extend(summary.damaged.iter().cloned());
+    if summary.unreadable > 0 {
+        let n = number::counted(summary.unreadable, "record", "records");
+        remarks.push(format!("{n} could not be read"));
+    }
+    remarks
+}

@@ -1,0 +1,52 @@
+//! What people look at: tables for a terminal, and a page for a browser.
+//!
+//! Everything here is a pure function from [`xweave_flow::Flows`] to text; how wide and whether in
+//! colour is said by a [`View`].
+//!
+//! Rooms: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
+//! [`closing`] is what was followed and what is missing; [`html`] is the page; [`number`] writes
+//! times and counts.
+//!
+//! ```
+//! # use xweave_trace::{Manifest, Trace, Writer};
+//! # let parent = tempfile::tempdir()?;
+//! # Writer::create(parent.path(), Manifest::default())?.finish()?;
+//! # let flows = xweave_flow::Flows::of(&Trace::open(parent.path())?);
+//! use xweave_report::{View, closing, hops, segments};
+//!
+//! let view = View { width: 100, color: false };
+//! if let Some(flow) = flows.typical() {
+//!     print!("{}", hops::table(&flows, flow, view));
+//! }
+//! print!("{}", segments::table(flows.segments(), view));
+//! print!("{}", closing::line(flows.summary(), view));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod closing;
+pub mod hops;
+pub mod html;
+pub mod number;
+pub mod segments;
+mod table;
+
+/// What the text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Columns that there are.
+    pub width: u16,
+    /// Whether it may have colours.
+    pub color: bool,
+}
+
+impl View {
+    /// For standard output: a terminal's own width, and `wide` columns elsewhere. In colour on a
+    /// terminal, unless `NO_COLOR` is set.
+    pub fn of_stdout(wide: u16) -> Self {
+        use std::io::IsTerminal;
+        let terminal = std::io::stdout().is_terminal();
+        let width = comfy_table::Table::new().width().filter(|_| terminal).unwrap_or(wide);
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { width: width.max(40), color: terminal && !plain }
+    }
+}

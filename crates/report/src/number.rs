@@ -1,0 +1,56 @@
+//! Times and counts as people read them.
+
+/// Nanoseconds as microseconds with one digit after the point, thousands apart: `1 234.5`.
+pub fn micros(ns: i64) -> String {
+    let tenths = (ns.unsigned_abs() + 50) / 100;
+    let sign = if ns < 0 && tenths > 0 { "-" } else { "" };
+    format!("{sign}{}.{}", count(tenths / 10), tenths % 10)
+}
+
+/// A count, its thousands apart: `1 234 567`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count and what it counts: `1 flow`, `2 flows`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+/// Nanoseconds in the unit that suits them: `850 ns`, `12.3 µs`, `4.56 ms`.
+pub fn span(ns: u64) -> String {
+    let scaled = |unit: u64, digits: usize| format!("{:.digits$}", ns as f64 / unit as f64);
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{} µs", scaled(1_000, 1)),
+        1_000_000..1_000_000_000 => format!("{} ms", scaled(1_000_000, 2)),
+        _ => format!("{} s", scaled(1_000_000_000, 3)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(micros(0), "0.0");
+        assert_eq!(micros(3_310_449), "3 310.4");
+        assert_eq!(micros(-40), "0.0");
+        assert_eq!(micros(-1_250), "-1.3");
+        assert_eq!(count(1_234_567), "1 234 567");
+        assert_eq!(counted(1, "flow", "flows"), "1 flow");
+        assert_eq!(
+            (span(850), span(12_345), span(4_560_000)),
+            ("850 ns".into(), "12.3 µs".into(), "4.56 ms".into())
+        );
+    }
+}

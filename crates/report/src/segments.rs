@@ -1,0 +1,84 @@
+//! Where the time of all flows goes.
+
+use comfy_table::{Attribute, Cell, Color};
+use xweave_flow::Segment;
+
+use crate::{
+    View, number,
+    table::{self, Heading},
+};
+
+/// Columns that the other columns need at least; what is left is the bar's.
+const BESIDE_BAR: u16 = 84;
+
+/// The segments, with a bar that shows each one's share of the time that the commonest path takes.
+pub fn table(segments: &[Segment], view: View) -> String {
+    if segments.is_empty() {
+        return String::new();
+    }
+    let bar_width = usize::from(view.width.saturating_sub(BESIDE_BAR).clamp(8, 24));
+    let headings = [
+        Heading("From", false),
+        Heading("To", false),
+        Heading("Count", true),
+        Heading("p50 (µs)", true),
+        Heading("p99 (µs)", true),
+        Heading("max (µs)", true),
+        Heading("Share", false),
+    ];
+    let mut table = table::new(&headings, view);
+    for (segment, share) in segments.iter().zip(shares(segments)) {
+        let style = |text: String| {
+            let cell = Cell::new(text);
+            if view.color && !segment.main { cell.add_attribute(Attribute::Dim) } else { cell }
+        };
+        let bar = Cell::new(share.map_or_else(String::new, |share| bar(share, bar_width)));
+        table.add_row([
+            style(segment.from.clone()),
+            style(segment.to.clone()),
+            style(number::count(segment.count)),
+            style(number::micros(segment.p50_ns)),
+            style(number::micros(segment.p99_ns)),
+            style(number::micros(segment.max_ns)),
+            if view.color { bar.fg(Color::Cyan) } else { bar },
+        ]);
+    }
+    table::text(&table)
+}
+
+/// Each segment's share of the sum of the medians on the commonest path; none for other segments.
+pub fn shares(segments: &[Segment]) -> Vec<Option<f64>> {
+    let of = |segment: &Segment| segment.p50_ns.max(0) as f64;
+    let total: f64 = segments.iter().filter(|segment| segment.main).map(of).sum();
+    let share = |segment: &Segment| (segment.main && total > 0.0).then(|| of(segment) / total);
+    segments.iter().map(share).collect()
+}
+
+/// A bar of blocks, to an eighth of a column, and the share in percent.
+fn bar(share: f64, width: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let columns = width.saturating_sub(5) as f64;
+    let percent = format!("{:>3.0}%", share * 100.0);
+    let mut bar = String::new();
+    let mut left = share * columns;
+    while left >= 1.0 {
+        bar.push('█');
+        left -= 1.0;
+    }
+    let last = EIGHTHS.iter().enumerate().rfind(|(eighths, _)| *eighths as f64 <= left * 8.0);
+    bar.push_str(last.map_or("", |(_, block)| block));
+    format!("{percent} {bar}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bar;
+
+    #[test]
+    fn bars_are_to_scale() {
+        assert_eq!(bar(1.0, 13), "100% ████████");
+        assert_eq!(bar(0.5, 13), " 50% ████");
+        assert_eq!(bar(0.0625, 13), "  6% ▌");
+        assert_eq!(bar(0.0, 13), "  0% ");
+    }
+}

@@ -1,0 +1,94 @@
+//! Tables and page of a made-up trace.
+
+mod made_up;
+
+use xweave_flow::Flows;
+use xweave_report::{View, closing, hops, html, segments};
+
+const PLAIN: View = View { width: 140, color: false };
+
+fn flows(lines: bool) -> (tempfile::TempDir, Flows) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let flows = Flows::of(&made_up::write(dir.path(), 100, lines));
+    (dir, flows)
+}
+
+#[test]
+fn hops_are_shown_as_in_the_paper() {
+    let (_dir, flows) = flows(true);
+    let flow = flows.typical().unwrap();
+    let text = hops::table(&flows, flow, PLAIN);
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][0], "virtio_tx");
+    assert_eq!(lines[1], ["Time", "(µs)", "Domain", "Place", "Function", "Kind", "CPU", "Process"]);
+    assert_eq!(lines[2][..5], ["0.0", "vm1", "net/core/skbuff.c:661", "__alloc_skb", "start"]);
+    assert_eq!(
+        lines[7][1..],
+        ["host", "drivers/vhost/vhost.c:2490", "vhost_get_vq_desc", "xout", "1", "vhost-4002/100"]
+    );
+    assert_eq!(lines.len(), 2 + 13);
+}
+
+#[test]
+fn a_narrow_terminal_leaves_columns_out_and_breaks_no_line() {
+    let (_dir, flows) = flows(true);
+    let flow = flows.typical().unwrap();
+    for width in [60, 80, 100] {
+        let text = hops::table(&flows, flow, View { width, color: false });
+        assert!(!text.contains("Process"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+        let text = segments::table(flows.segments(), View { width, color: false });
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+    }
+}
+
+#[test]
+fn without_debug_information_functions_stand_alone() {
+    let (_dir, flows) = flows(false);
+    let text = hops::table(&flows, flows.typical().unwrap(), PLAIN);
+    assert!(!text.contains("Place") && text.contains("tun_get_user"), "{text}");
+}
+
+#[test]
+fn segments_have_bars_that_add_up() {
+    let (_dir, flows) = flows(true);
+    let shares: f64 = segments::shares(flows.segments()).iter().flatten().sum();
+    assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+    let text = segments::table(flows.segments(), PLAIN);
+    assert!(text.lines().any(|line| line.contains("host:tun_get_user") && line.contains('█')), "{text}");
+    assert_eq!(segments::table(&[], PLAIN), "");
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let (_dir, flows) = flows(true);
+    let text = closing::line(flows.summary(), PLAIN);
+    let first = text.lines().next().unwrap();
+    assert!(first.starts_with("100 flows followed, 86 complete, 100 crossed; "), "{text}");
+    assert!(first.ends_with("(0 lost); 0 negative gaps; clocks within 210 ns"), "{text}");
+    assert!(text.contains("! 14 incomplete flows: 14 were not seen to arrive"), "{text}");
+    assert!(text.contains("! carrier virtqueue: 186 joined; 14 put on without coming off"), "{text}");
+}
+
+#[test]
+fn colour_is_there_only_when_asked_for() {
+    let (_dir, flows) = flows(true);
+    let flow = flows.typical().unwrap();
+    let color = View { color: true, ..PLAIN };
+    assert!(hops::table(&flows, flow, color).contains("\x1b["));
+    assert!(closing::line(flows.summary(), color).contains("\x1b["));
+    let plain = hops::table(&flows, flow, PLAIN) + &segments::table(flows.segments(), PLAIN);
+    assert!(!plain.contains('\x1b'));
+}
+
+#[test]
+fn the_page_stands_alone_and_is_well_formed() {
+    let (_dir, flows) = flows(true);
+    let page = html::page(&flows, "<script>alert(1)</script>");
+    assert!(!page.contains("<script") && !page.contains("http"), "nothing foreign");
+    for tag in ["table", "tr", "td", "div", "main", "ul"] {
+        let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
+        let opened = page.matches(&format!("{open}>")).count() + page.matches(&format!("{open} ")).count();
+        assert_eq!(opened, page.matches(&close).count(), "{tag}");
+    }
+}

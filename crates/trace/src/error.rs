@@ -1,0 +1,68 @@
+//! What can go wrong with a trace directory.
+
+use std::{error::Error as _, io, path::Path};
+
+use parquet::errors::ParquetError;
+
+/// A failure: its kind is stable, for programs; its text says what happened, where and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+/// Why something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The directory is no trace.
+    NotATrace,
+    /// The trace was written by a later xweave, with a schema this one does not know.
+    NewerSchema,
+    /// A file's content is not what it should be.
+    Damaged,
+    /// No room for more: the disk, a quota or a file size limit is exhausted.
+    DiskFull,
+    /// There is a trace already where one is to be made.
+    Exists,
+    /// The caller asked for what cannot be.
+    Misuse,
+    /// Any other failure of the file system.
+    Io,
+}
+
+impl Error {
+    /// Why, for programs.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// A failed system call on `path`; `what` completes "cannot …".
+    pub(crate) fn io(what: &str, path: &Path, error: &io::Error) -> Self {
+        let at = path.display();
+        if is_full(error) {
+            let hint =
+                "what was closed before stays readable: free some space, or record to another disk with -o";
+            return Self::new(ErrorKind::DiskFull, format!("cannot {what} {at}: {error}; {hint}"));
+        }
+        Self::new(ErrorKind::Io, format!("cannot {what} {at}: {error}"))
+    }
+
+    /// A failure inside the Parquet library while writing `path`: a system call's, most likely.
+    pub(crate) fn write(path: &Path, error: &ParquetError) -> Self {
+        match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+            Some(io) => Self::io("write", path, io),
+            None => Self::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())),
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}

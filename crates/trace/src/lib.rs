@@ -1,0 +1,58 @@
+//! The trace directory: what a recording leaves behind.
+//!
+//! ```text
+//! DIR/trace.json               the manifest: domains, clocks, aspects, what was lost
+//! DIR/sites.parquet            where the records come from
+//! DIR/records/*.parquet        the records, in segments
+//! ```
+//!
+//! The folder is readable by DuckDB, Polars, pandas and Spark as it is; `docs/trace-format.md`
+//! describes each column. A recording that is killed leaves a readable trace: segments get their
+//! names only when they are whole, and the manifest says `complete: false` until the end.
+//!
+//! Rooms: [`manifest`] is `trace.json`, [`site`] and [`row`] are one line of each table,
+//! [`writer`] makes a trace and [`reader`] opens one; `table` is the only place that knows Parquet.
+//!
+//! ```
+//! use xweave_trace::{Domain, Manifest, Role, Trace, Writer};
+//! use xweave_wire::record::{Kind, Record};
+//!
+//! let parent = tempfile::tempdir()?;
+//! let dir = parent.path().join("trace");
+//!
+//! let mut manifest = Manifest { reference: "host".into(), ..Manifest::default() };
+//! manifest.domains.push(Domain { name: "host".into(), number: 1, ..Domain::default() });
+//! let mut writer = Writer::create(&dir, manifest)?;
+//! let record = Record {
+//!     time_ns: 5, flow: 1 << 56 | 1, site: 1, pid: 42, tid: 42, cpu: 0,
+//!     kind: Kind::Start, comm: *b"ping\0\0\0\0\0\0\0\0\0\0\0\0", values: vec![0xffff_8881_0000_0000],
+//! };
+//! writer.append(1, 1_005, &record)?;
+//! writer.finish()?;
+//!
+//! let trace = Trace::open(&dir)?;
+//! let (rows, damaged) = trace.rows();
+//! assert_eq!((rows[0].time_ns, rows[0].kind, damaged.len()), (1_005, Kind::Start, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod error;
+pub mod manifest;
+pub mod reader;
+mod records;
+pub mod row;
+pub mod site;
+mod table;
+pub mod writer;
+
+pub use error::{Error, ErrorKind};
+pub use manifest::{
+    Aspect, Clock, Domain, DomainVm, Ended, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
+};
+pub use reader::{Batches, Damaged, Trace};
+pub use row::Row;
+pub use site::Site;
+pub use writer::Writer;
+
+/// The version of the trace directory's schema. Raised when a reader of the older one would misread.
+pub const SCHEMA: u32 = 1;

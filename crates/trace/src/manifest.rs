@@ -1,0 +1,253 @@
+//! `trace.json`: what was recorded where, how exact its times are, and what is missing.
+//!
+//! Reading tolerates fields it does not know and fills in those that are absent, so that older and
+//! newer traces of the same schema stay readable, and other programs can write one with little.
+
+use serde::{Deserialize, Serialize};
+use xweave_wire::message;
+
+use crate::SCHEMA;
+
+/// The whole of `trace.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    /// [`SCHEMA`] of the xweave that wrote it.
+    pub schema: u32,
+    /// Version of the xweave that wrote it.
+    pub xweave: String,
+    /// When the recording began, in nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Whether the recording came to its end. A killed controller leaves `false`.
+    pub complete: bool,
+    /// The command line that made the recording.
+    pub command: Vec<String>,
+    /// The domain whose `CLOCK_MONOTONIC` is the time line of all records.
+    pub reference: String,
+    /// When recording began, on that time line, in nanoseconds.
+    pub start_ns: i64,
+    /// When it ended; while it goes on, when the manifest was last written.
+    pub end_ns: i64,
+    /// The running kernels that were woven.
+    pub domains: Vec<Domain>,
+    /// How each domain's times came onto the time line.
+    pub clocks: Vec<Clock>,
+    /// What was woven.
+    pub aspects: Vec<Aspect>,
+    /// What could not be recorded.
+    pub loss: Loss,
+    /// How many records the closed segments hold.
+    pub records: u64,
+    /// How many records are missing: [`Loss::total`].
+    pub lost: u64,
+}
+
+impl Default for Manifest {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA,
+            xweave: env!("CARGO_PKG_VERSION").to_owned(),
+            created_ns: 0,
+            complete: false,
+            command: Vec::new(),
+            reference: String::new(),
+            start_ns: 0,
+            end_ns: 0,
+            domains: Vec::new(),
+            clocks: Vec::new(),
+            aspects: Vec::new(),
+            loss: Loss::default(),
+            records: 0,
+            lost: 0,
+        }
+    }
+}
+
+/// A running kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Domain {
+    /// Its name: `host`, `vm1`.
+    pub name: String,
+    /// The top byte of the local flow IDs that it makes. From 1, unique in the trace.
+    pub number: u8,
+    /// What it is to the others.
+    pub role: Role,
+    /// `uname -n`.
+    pub hostname: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// GNU build ID of its kernel, in hex; empty if it has none.
+    pub build_id: String,
+    /// Differs after every boot.
+    pub boot_id: String,
+    /// Processors on line.
+    pub cpus: u32,
+    /// Rate of its TSC, in Hz; 0 if unknown or unusable.
+    pub tsc_hz: u64,
+    /// Which virtual machine it is, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm: Option<DomainVm>,
+    /// How its part of the recording ended; absent while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Ended>,
+}
+
+impl Domain {
+    /// A domain as its agent describes it.
+    pub fn new(name: &str, number: u8, role: Role, facts: &message::Facts) -> Self {
+        Self {
+            name: name.to_owned(),
+            number,
+            role,
+            hostname: facts.hostname.clone(),
+            kernel: facts.kernel.clone(),
+            build_id: facts.build_id.clone(),
+            boot_id: facts.boot_id.clone(),
+            cpus: facts.cpus,
+            tsc_hz: facts.tsc_hz,
+            vm: None,
+            ended: None,
+        }
+    }
+}
+
+/// What a domain is to the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// It runs the others.
+    #[default]
+    Host,
+    /// It is run by a host.
+    Guest,
+}
+
+/// Which virtual machine of which host a domain is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DomainVm {
+    /// Name of the domain that runs it.
+    pub host: String,
+    /// The process there that runs it: what crossings on the host's side call `peer`.
+    pub pid: u32,
+    /// The context ID of its vsock device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cid: Option<u32>,
+}
+
+/// How a domain's part of the recording ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "lowercase")]
+pub enum Ended {
+    /// As asked: all that its buffers held was received.
+    Stopped,
+    /// Its agent went away; what it had not yet sent is missing.
+    Lost {
+        /// What was seen of it.
+        reason: String,
+    },
+}
+
+/// How a domain's times came onto the time line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// Its name.
+    pub domain: String,
+    /// By which way.
+    pub method: Method,
+    /// No time of this domain is farther than this from the truth, in nanoseconds.
+    pub error_ns: u64,
+    /// Clock samples that were used.
+    pub samples: u64,
+    /// Exchanges with the controller that were used.
+    pub exchanges: u64,
+    /// How it came to this, in words.
+    pub detail: String,
+}
+
+/// The ways onto the time line, the most exact first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// The domain's clock is the time line.
+    #[default]
+    Reference,
+    /// guest TSC = scaled host TSC + the offset that the hypervisor set.
+    TscOffset,
+    /// Paired readings over the controller's connection.
+    Exchange,
+}
+
+/// An aspect that was woven.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Aspect {
+    /// Its name.
+    pub name: String,
+    /// Where it was read from.
+    pub file: String,
+    /// SHA-256 of its text, in hex.
+    pub sha256: String,
+}
+
+/// What could not be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Loss {
+    /// Per site with any loss.
+    pub sites: Vec<SiteLoss>,
+    /// Per local flow that lost records.
+    pub flows: Vec<FlowLoss>,
+    /// Lost records (among those of [`Loss::sites`]) whose flow could not be noted.
+    pub unattributed: u64,
+    /// Records that arrived and could not be stored: the disk was full.
+    pub unwritten: u64,
+}
+
+/// What one site lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SiteLoss {
+    /// The site.
+    pub site: u32,
+    /// Records for which the buffer had no room.
+    pub dropped: u64,
+    /// Times the kernel skipped the program.
+    pub missed: u64,
+    /// Flows that could not be begun or moved for want of room in the flow table (no record each).
+    pub table_full: u64,
+}
+
+/// What one local flow lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FlowLoss {
+    /// Its local ID.
+    pub flow: u64,
+    /// How many records.
+    pub records: u64,
+}
+
+impl Loss {
+    /// Records that are missing: dropped, missed and unwritten.
+    pub fn total(&self) -> u64 {
+        self.sites.iter().map(|site| site.dropped + site.missed).sum::<u64>() + self.unwritten
+    }
+
+    /// Takes over what the agents of all domains last reported (their totals).
+    /// What could not be written stays, as no agent knows of it.
+    pub fn set(&mut self, reported: &[message::Loss]) {
+        let site = |s: &message::SiteLoss| SiteLoss {
+            site: s.site,
+            dropped: s.dropped,
+            missed: s.missed,
+            table_full: s.table_full,
+        };
+        let flow = |&(flow, records): &(u64, u64)| FlowLoss { flow, records };
+        self.sites = reported.iter().flat_map(|loss| loss.sites.iter().map(site)).collect();
+        self.flows = reported.iter().flat_map(|loss| loss.flows.iter().map(flow)).collect();
+        self.unattributed = reported.iter().map(|loss| loss.unattributed).sum();
+    }
+}

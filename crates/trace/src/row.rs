@@ -1,0 +1,73 @@
+//! One line of `records/*.parquet`.
+
+use std::borrow::Cow;
+
+use xweave_wire::record::{CarrierKey, Kind, MAX_VALUES, Record};
+
+/// A record on the common time line. Plain data without allocations: a join holds millions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// When, in nanoseconds of the reference domain's `CLOCK_MONOTONIC`.
+    pub time_ns: i64,
+    /// Local flow ID; 0 if the record belongs to none (null in the file).
+    pub flow: u64,
+    /// Where: a number of `sites.parquet`.
+    pub site: u32,
+    /// Thread group.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Logical CPU.
+    pub cpu: u32,
+    /// The thread's name, NUL-padded.
+    pub comm: [u8; 16],
+    /// Number of the domain that recorded it.
+    pub domain: u8,
+    /// What the record says about its flow.
+    pub kind: Kind,
+    pub(crate) count: u8,
+    pub(crate) stored: [u64; MAX_VALUES],
+}
+
+impl Row {
+    /// The row of a record whose time has been brought onto the common time line.
+    pub fn new(domain: u8, time_ns: i64, record: &Record) -> Self {
+        let count = record.values.len().min(MAX_VALUES);
+        let mut stored = [0; MAX_VALUES];
+        stored[..count].copy_from_slice(&record.values[..count]);
+        Self {
+            time_ns,
+            flow: record.flow,
+            site: record.site,
+            pid: record.pid,
+            tid: record.tid,
+            cpu: u32::from(record.cpu),
+            comm: record.comm,
+            domain,
+            kind: record.kind,
+            count: u8::try_from(count).unwrap_or(0),
+            stored,
+        }
+    }
+
+    /// What was stored, or the flow operation's keys: `v1…v7` up to the first null.
+    pub fn values(&self) -> &[u64] {
+        &self.stored[..usize::from(self.count)]
+    }
+
+    /// The thread's name up to its first NUL.
+    pub fn comm(&self) -> Cow<'_, str> {
+        let end = self.comm.iter().position(|&byte| byte == 0).unwrap_or(self.comm.len());
+        String::from_utf8_lossy(&self.comm[..end])
+    }
+
+    /// The carrier's key, of records that put a flow on a carrier or took it off.
+    pub fn carrier_key(&self) -> Option<CarrierKey> {
+        match (self.kind, self.values()) {
+            (Kind::Xin | Kind::Xout, &[ring, index, check, peer, ..]) => {
+                Some(CarrierKey { ring, index, check, peer })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Parquet files as tables of few column types: the only place that knows the library.
+
+use std::{
+    fs::File,
+    io::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+};
+
+use parquet::{
+    basic::{Compression, Encoding},
+    column::reader::{ColumnReader, ColumnReaderImpl},
+    data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
+    errors::ParquetError,
+    file::{
+        properties::{WriterProperties, WriterPropertiesPtr},
+        reader::{FileReader, SerializedFileReader},
+        writer::SerializedFileWriter,
+    },
+    schema::{
+        parser::parse_message_type,
+        types::{ColumnPath, TypePtr},
+    },
+};
+
+/// What a column holds, without its nulls.
+#[derive(Clone, Debug)]
+pub(crate) enum Values {
+    I32(Vec<i32>),
+    I64(Vec<i64>),
+    Text(Vec<ByteArray>),
+}
+
+impl Values {
+    /// Texts; equal neighbours share their bytes.
+    pub(crate) fn texts<'a>(texts: impl Iterator<Item = &'a String>) -> Self {
+        let mut all: Vec<ByteArray> = Vec::new();
+        for text in texts {
+            match all.last() {
+                Some(last) if last.data() == text.as_bytes() => all.push(last.clone()),
+                _ => all.push(ByteArray::from(text.as_str())),
+            }
+        }
+        Self::Text(all)
+    }
+}
+
+/// One column of some rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    /// Per row whether it has a value (1) or is null (0); none if all have.
+    levels: Option<Vec<i16>>,
+    values: Values,
+}
+
+impl Column {
+    /// A column without nulls.
+    pub(crate) fn all(values: Values) -> Self {
+        Self { levels: None, values }
+    }
+
+    /// A column with nulls; `collect` gathers what is there.
+    pub(crate) fn some<T>(
+        rows: impl Iterator<Item = Option<T>> + Clone,
+        collect: impl FnOnce(&mut dyn Iterator<Item = T>) -> Values,
+    ) -> Self {
+        let levels = rows.clone().map(|row| i16::from(row.is_some())).collect();
+        Self { levels: Some(levels), values: collect(&mut rows.flatten()) }
+    }
+
+    /// The column's numbers as their bits, one per row. 32-bit ones are not sign-extended.
+    pub(crate) fn numbers(&self, rows: usize) -> Result<Vec<Option<u64>>, String> {
+        match &self.values {
+            Values::I32(values) => self.spread(rows, values.iter().map(|v| u64::from(v.cast_unsigned()))),
+            Values::I64(values) => self.spread(rows, values.iter().map(|v| v.cast_unsigned())),
+            Values::Text(_) => Err("holds text where numbers belong".to_owned()),
+        }
+    }
+
+    /// The column's texts as bytes, one per row.
+    pub(crate) fn bytes(&self, rows: usize) -> Result<Vec<Option<&[u8]>>, String> {
+        match &self.values {
+            Values::Text(values) => self.spread(rows, values.iter().map(ByteArray::data)),
+            // Also what stands for a column that the file lacks.
+            _ if self.levels.as_ref().is_some_and(|levels| levels.iter().all(|&level| level == 0)) => {
+                Ok(vec![None; rows])
+            }
+            _ => Err("holds numbers where text belongs".to_owned()),
+        }
+    }
+
+    /// The column's texts, one per row.
+    pub(crate) fn texts(&self, rows: usize) -> Result<Vec<Option<String>>, String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(self.bytes(rows)?.into_iter().map(|bytes| bytes.map(text)).collect())
+    }
+
+    fn spread<T>(&self, rows: usize, mut values: impl Iterator<Item = T>) -> Result<Vec<Option<T>>, String> {
+        let spread: Vec<_> = match &self.levels {
+            None => values.map(Some).collect(),
+            Some(levels) => {
+                levels.iter().map(|&level| if level > 0 { values.next() } else { None }).collect()
+            }
+        };
+        if spread.len() == rows {
+            Ok(spread)
+        } else {
+            Err(format!("has {} rows where others have {rows}", spread.len()))
+        }
+    }
+}
+
+/// Writes one table, row group by row group.
+pub(crate) struct TableWriter<W: Write + Send>(SerializedFileWriter<W>);
+
+impl<W: Write + Send> TableWriter<W> {
+    /// Begins a file. `sequential` names the columns whose neighbours differ little: times and counters.
+    pub(crate) fn new(out: W, schema: &str, sequential: &[&str]) -> Result<Self, ParquetError> {
+        Ok(Self(SerializedFileWriter::new(out, parse(schema)?, properties(sequential))?))
+    }
+
+    /// Writes columns of equal length, in the schema's order, as one row group.
+    pub(crate) fn write(&mut self, columns: &[Column]) -> Result<(), ParquetError> {
+        let mut group = self.0.next_row_group()?;
+        for column in columns {
+            let Some(mut writer) = group.next_column()? else { break };
+            let levels = column.levels.as_deref();
+            match &column.values {
+                Values::I32(values) => writer.typed::<Int32Type>().write_batch(values, levels, None)?,
+                Values::I64(values) => writer.typed::<Int64Type>().write_batch(values, levels, None)?,
+                Values::Text(values) => writer.typed::<ByteArrayType>().write_batch(values, levels, None)?,
+            };
+            writer.close()?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Writes the footer, without which the file is nothing.
+    pub(crate) fn finish(mut self) -> Result<(), ParquetError> {
+        self.0.finish()?;
+        Ok(())
+    }
+}
+
+fn parse(schema: &str) -> Result<TypePtr, ParquetError> {
+    Ok(Arc::new(parse_message_type(schema)?))
+}
+
+fn properties(sequential: &[&str]) -> WriterPropertiesPtr {
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("xweave ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::SNAPPY);
+    for &name in sequential {
+        let path = ColumnPath::from(name);
+        builder = builder
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    Arc::new(builder.build())
+}
+
+/// Reads one table in pieces of bounded size. Errors are texts: what is wrong with the file.
+pub(crate) struct TableReader {
+    file: SerializedFileReader<File>,
+    /// Where the wanted columns are in the file; none for an optional one that it lacks.
+    columns: Vec<Option<usize>>,
+    /// The next row group.
+    group: usize,
+    /// The current row group's columns, and how many of its rows are left.
+    open: Vec<Option<ColumnReader>>,
+    left: usize,
+}
+
+impl TableReader {
+    /// Opens a file that must have the `required` columns; `optional` ones it may lack.
+    pub(crate) fn open(path: &Path, required: &[&str], optional: &[&str]) -> Result<Self, String> {
+        contained(|| Self::try_open(path, required, optional))
+    }
+
+    fn try_open(path: &Path, required: &[&str], optional: &[&str]) -> Result<Self, String> {
+        let file = File::open(path).map_err(|e| e.to_string())?;
+        let file = SerializedFileReader::new(file).map_err(|e| e.to_string())?;
+        let schema = file.metadata().file_metadata().schema_descr_ptr();
+        let find = |&name: &&str| {
+            let at = schema.columns().iter().position(|column| column.path().parts() == [name])?;
+            let flat = schema.column(at).max_rep_level() == 0 && schema.column(at).max_def_level() <= 1;
+            flat.then_some(at)
+        };
+        let mut columns = Vec::new();
+        for name in required {
+            columns.push(Some(find(name).ok_or_else(|| format!("it has no column {name}"))?));
+        }
+        columns.extend(optional.iter().map(find));
+        Ok(Self { file, columns, group: 0, open: Vec::new(), left: 0 })
+    }
+
+    /// The next rows, at most `max`, as their number and the wanted columns.
+    /// After an error the reader is of no use.
+    pub(crate) fn next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, String> {
+        contained(|| self.try_next(max))
+    }
+
+    fn try_next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, String> {
+        while self.left == 0 {
+            if self.group == self.file.num_row_groups() {
+                return Ok(None);
+            }
+            let group = self.file.get_row_group(self.group).map_err(|e| e.to_string())?;
+            self.left = usize::try_from(group.metadata().num_rows()).map_err(|e| e.to_string())?;
+            let open = |at: &Option<usize>| at.map(|at| group.get_column_reader(at)).transpose();
+            self.open = self.columns.iter().map(open).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+            self.group += 1;
+        }
+        let rows = self.left.min(max);
+        let mut columns = Vec::with_capacity(self.open.len());
+        for reader in &mut self.open {
+            columns.push(match reader {
+                None => Column { levels: Some(vec![0; rows]), values: Values::I64(Vec::new()) },
+                Some(ColumnReader::Int32ColumnReader(reader)) => read(reader, rows, Values::I32)?,
+                Some(ColumnReader::Int64ColumnReader(reader)) => read(reader, rows, Values::I64)?,
+                Some(ColumnReader::ByteArrayColumnReader(reader)) => read(reader, rows, Values::Text)?,
+                Some(_) => return Err("a column is neither integer nor text".to_owned()),
+            });
+        }
+        self.left -= rows;
+        Ok(Some((rows, columns)))
+    }
+}
+
+/// The library has assertions that a damaged file can fail (a negative column length, for one):
+/// that must cost this file, not the program.
+fn contained<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(text.unwrap_or_else(|| "its content makes no sense".to_owned()))
+    })
+}
+
+fn read<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    rows: usize,
+    wrap: impl FnOnce(Vec<T::T>) -> Values,
+) -> Result<Column, String> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let mut done = 0;
+    while done < rows {
+        let (read, _, _) = reader
+            .read_records(rows - done, Some(&mut levels), None, &mut values)
+            .map_err(|e| e.to_string())?;
+        if read == 0 {
+            return Err(format!("a column ends after {done} of {rows} rows"));
+        }
+        done += read;
+    }
+    // A required column leaves no levels.
+    let levels = if levels.is_empty() { None } else { Some(levels) };
+    Ok(Column { levels, values: wrap(values) })
+}

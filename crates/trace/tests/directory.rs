@@ -1,0 +1,321 @@
+//! A trace directory as a whole: round trip, killed in the middle, damaged, full disk.
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use proptest::prelude::*;
+use xweave_trace::{
+    Clock, Domain, DomainVm, Ended, ErrorKind, Loss, Manifest, Method, Role, Row, SCHEMA, Site, SiteLoss,
+    Trace, Writer,
+};
+use xweave_wire::record::{Kind, Record};
+
+fn manifest() -> Manifest {
+    let vm = DomainVm { host: "host".into(), pid: 4242, cid: Some(3) };
+    Manifest {
+        reference: "host".into(),
+        command: vec!["xweave".into(), "record".into()],
+        domains: vec![
+            Domain { name: "host".into(), number: 1, cpus: 2, ..Domain::default() },
+            Domain {
+                name: "vm/1".into(),
+                number: 2,
+                role: Role::Guest,
+                vm: Some(vm),
+                ended: Some(Ended::Lost { reason: "went away".into() }),
+                ..Domain::default()
+            },
+        ],
+        clocks: vec![Clock {
+            domain: "vm/1".into(),
+            method: Method::TscOffset,
+            error_ns: 90,
+            ..Clock::default()
+        }],
+        ..Manifest::default()
+    }
+}
+
+fn record(i: u64) -> Record {
+    Record {
+        time_ns: i * 10,
+        flow: ((i % 3) << 56) | (i / 4),
+        site: u32::try_from(i % 5).unwrap(),
+        pid: 42,
+        tid: 43,
+        cpu: 1,
+        kind: Kind::from_byte(u8::try_from(i % 7).unwrap()).unwrap(),
+        comm: *b"vhost-4242\0\0\0\0\0\0",
+        values: (0..i % 8).map(|v| u64::MAX - v).collect(),
+    }
+}
+
+fn fill(writer: &mut Writer, domain: u8, count: u64) {
+    for i in 0..count {
+        writer.append(domain, i64::try_from(i).unwrap() * 10 + 7, &record(i)).unwrap();
+    }
+}
+
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let mut all: Vec<_> = fs::read_dir(dir.join("records")).unwrap().map(|e| e.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+fn any_record() -> impl Strategy<Value = Record> {
+    (
+        any::<[u64; 2]>(),
+        any::<[u32; 3]>(),
+        any::<u16>(),
+        0u8..=6,
+        "[a-z:/ü]{0,9}",
+        proptest::collection::vec(any::<u64>(), 0..=7),
+    )
+        .prop_map(|([time_ns, flow], [site, pid, tid], cpu, kind, name, values)| {
+            let mut comm = [0; 16];
+            let name = &name.as_bytes()[..name.len().min(16)];
+            // The kernel cuts names anywhere; whole characters are what survives the trip exactly.
+            if std::str::from_utf8(name).is_ok() {
+                comm[..name.len()].copy_from_slice(name);
+            }
+            let kind = Kind::from_byte(kind).unwrap();
+            Record { time_ns, flow, site, pid, tid, cpu, kind, comm, values }
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_written_is_read(
+        batches in proptest::collection::vec(
+            proptest::collection::vec((1u8..=2, any::<i64>(), any_record()), 0..40),
+            0..5,
+        )
+    ) {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("trace");
+        let mut writer = Writer::create(&dir, manifest()).unwrap();
+        let mut expected: Vec<Row> = Vec::new();
+        for batch in &batches {
+            for (domain, time, record) in batch {
+                writer.append(*domain, *time, record).unwrap();
+                expected.push(Row::new(*domain, *time, record));
+            }
+            writer.flush().unwrap();
+        }
+        let written = writer.finish().unwrap();
+        let trace = Trace::open(&dir).unwrap();
+        prop_assert_eq!(trace.manifest(), &written);
+        prop_assert!(written.complete);
+        prop_assert_eq!(written.records, expected.len() as u64);
+        let (rows, damaged) = trace.rows();
+        prop_assert!(damaged.is_empty());
+        // Order is kept within a domain; domains are in files of their own.
+        for domain in 1..=2 {
+            let of = |rows: &[Row]| {
+                let mut rows: Vec<Row> = rows.iter().filter(|r| r.domain == domain).copied().collect();
+                rows.sort_by_key(|r| (r.time_ns, r.flow));
+                rows
+            };
+            prop_assert_eq!(of(&rows), of(&expected));
+        }
+    }
+}
+
+#[test]
+fn sites_survive_with_and_without_debug_information() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path();
+    let full = Site {
+        site: 7,
+        domain: "vm1".into(),
+        aspect: "virtio-net".into(),
+        advice: "transit".into(),
+        function: "virtqueue_add_outbuf".into(),
+        offset: 0x1c,
+        address: 0xffff_ffff_c012_3456,
+        module: Some("virtio_ring".into()),
+        file: Some("drivers/virtio/virtio_ring.c".into()),
+        line: Some(2211),
+        action: "xin".into(),
+        xflow: Some("virtio_tx".into()),
+        carrier: Some("virtqueue".into()),
+    };
+    let bare = Site { site: 8, domain: "host".into(), function: "netif_rx".into(), ..Site::default() };
+    let mut writer = Writer::create(dir, manifest()).unwrap();
+    writer.sites(std::slice::from_ref(&bare)).unwrap();
+    writer.sites(&[full.clone(), bare.clone()]).unwrap();
+    writer.finish().unwrap();
+    let trace = Trace::open(dir).unwrap();
+    assert_eq!(trace.sites(), [full.clone(), bare]);
+    assert_eq!(trace.site(7), Some(&full));
+    assert_eq!((trace.site(1), trace.sites_damaged()), (None, None));
+}
+
+#[test]
+fn a_killed_recording_leaves_what_was_closed() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("trace");
+    let mut writer = Writer::create(&dir, manifest()).unwrap();
+    fill(&mut writer, 1, 100);
+    writer.flush().unwrap();
+    fill(&mut writer, 2, 70_000);
+    assert_eq!(segments(&dir).len(), 2, "one closed, one under way");
+    // As SIGKILL would: nothing is closed, nothing cleaned up.
+    std::mem::forget(writer);
+    let trace = Trace::open(&dir).unwrap();
+    assert!(!trace.manifest().complete);
+    assert_eq!(trace.manifest().records, 100);
+    let (rows, damaged) = trace.rows();
+    assert_eq!((rows.len(), damaged.len()), (100, 0));
+}
+
+#[test]
+fn a_damaged_file_is_named_and_the_others_are_read() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path();
+    let mut writer = Writer::create(dir, manifest()).unwrap();
+    for _ in 0..3 {
+        fill(&mut writer, 1, 500);
+        writer.flush().unwrap();
+    }
+    writer.sites(&[Site::default()]).unwrap();
+    writer.finish().unwrap();
+    let broken = &segments(dir)[1];
+    let whole = fs::read(broken).unwrap();
+    for damage in [&whole[..whole.len() / 2], b"", b"PAR1 but nothing else PAR1"] {
+        fs::write(broken, damage).unwrap();
+        let (rows, damaged) = Trace::open(dir).unwrap().rows();
+        assert_eq!(rows.len(), 1000);
+        assert_eq!(damaged.iter().map(|d| &d.file).collect::<Vec<_>>(), [broken]);
+        assert!(!damaged[0].reason.is_empty());
+    }
+    fs::write(dir.join("sites.parquet"), b"no").unwrap();
+    let trace = Trace::open(dir).unwrap();
+    assert!(trace.sites_damaged().unwrap().to_string().contains("sites.parquet cannot be read"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever a disk does to a file, reading ends, and never in a panic.
+    #[test]
+    fn flipped_bytes_do_no_harm(flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path();
+        let mut writer = Writer::create(dir, manifest()).unwrap();
+        fill(&mut writer, 1, 60);
+        writer.sites(&[Site { function: "f".into(), ..Site::default() }]).unwrap();
+        writer.finish().unwrap();
+        for path in [segments(dir)[0].clone(), dir.join("sites.parquet")] {
+            let mut bytes = fs::read(&path).unwrap();
+            for (at, value) in &flips {
+                let at = at.index(bytes.len());
+                bytes[at] = *value;
+            }
+            fs::write(&path, bytes).unwrap();
+        }
+        let _ = Trace::open(dir).unwrap().rows();
+    }
+}
+
+#[test]
+fn a_full_disk_costs_the_open_segment_only_and_is_counted() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path();
+    let mut writer = Writer::create(dir, manifest()).unwrap();
+    fill(&mut writer, 1, 100);
+    writer.flush().unwrap();
+    // The next segment lands on a device that is always full.
+    symlink("/dev/full", dir.join("records/.host-000002.parquet.tmp")).unwrap();
+    fill(&mut writer, 1, 50);
+    fill(&mut writer, 2, 30);
+    let error = writer.flush().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull);
+    assert!(error.to_string().contains("host-000002.parquet"), "{error}");
+    fill(&mut writer, 1, 10);
+    let manifest = writer.finish().unwrap();
+    assert_eq!((manifest.records, manifest.loss.unwritten, manifest.lost), (140, 50, 50));
+    assert_eq!(Trace::open(dir).unwrap().rows().0.len(), 140);
+}
+
+#[test]
+fn what_is_no_trace_is_said_to_be_none() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path();
+    let kind = |dir: &Path| Trace::open(dir).err().map(|e| (e.kind(), e.to_string())).unwrap();
+    assert_eq!(kind(&dir.join("missing")).0, ErrorKind::NotATrace);
+    assert_eq!(kind(dir).0, ErrorKind::NotATrace);
+    fs::write(dir.join("trace.json"), "{").unwrap();
+    assert_eq!(kind(dir).0, ErrorKind::Damaged);
+    fs::write(dir.join("trace.json"), "{}").unwrap();
+    assert_eq!(kind(dir).0, ErrorKind::NotATrace);
+    let newer = format!(r#"{{"schema": {}, "xweave": "9.9", "domains": "of another shape"}}"#, SCHEMA + 1);
+    fs::write(dir.join("trace.json"), newer).unwrap();
+    let (newer, message) = kind(dir);
+    assert_eq!(newer, ErrorKind::NewerSchema);
+    assert!(message.contains("9.9"), "{message}");
+    // Fields that came later, and fields that another program left out.
+    fs::write(
+        dir.join("trace.json"),
+        r#"{"schema": 1, "later": [1], "domains": [{"name": "a", "number": 3}]}"#,
+    )
+    .unwrap();
+    assert_eq!(Trace::open(dir).unwrap().domain(3).unwrap().name, "a");
+}
+
+#[test]
+fn a_trace_is_replaced_only_when_asked() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path();
+    let mut writer = Writer::create(dir, manifest()).unwrap();
+    fill(&mut writer, 1, 10);
+    writer.finish().unwrap();
+    fs::write(dir.join("notes.txt"), "mine").unwrap();
+    assert_eq!(Writer::create(dir, manifest()).err().unwrap().kind(), ErrorKind::Exists);
+    let mut writer = Writer::replace(dir, manifest()).unwrap();
+    fill(&mut writer, 1, 4);
+    writer.finish().unwrap();
+    assert_eq!(Trace::open(dir).unwrap().rows().0.len(), 4);
+    assert!(dir.join("notes.txt").exists());
+}
+
+#[test]
+fn misuse_is_an_error() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut twice = manifest();
+    twice.domains[1].number = 1;
+    assert_eq!(Writer::create(parent.path(), twice).err().unwrap().kind(), ErrorKind::Misuse);
+    let mut writer = Writer::create(parent.path(), manifest()).unwrap();
+    assert_eq!(writer.append(9, 0, &record(0)).unwrap_err().kind(), ErrorKind::Misuse);
+}
+
+#[test]
+fn loss_is_added_up_over_domains() {
+    use xweave_wire::message;
+    let site = |site, dropped, missed| message::SiteLoss { site, dropped, missed, table_full: 1 };
+    let mut loss = Loss { unwritten: 5, ..Loss::default() };
+    loss.set(&[
+        message::Loss { sites: vec![site(1, 2, 0)], flows: vec![(9, 2)], unattributed: 1 },
+        message::Loss { sites: vec![site(2, 0, 3)], flows: vec![], unattributed: 1 },
+    ]);
+    assert_eq!((loss.total(), loss.unattributed, loss.flows.len()), (10, 2, 1));
+    assert_eq!(loss.sites[1], SiteLoss { site: 2, dropped: 0, missed: 3, table_full: 1 });
+}
+
+#[test]
+fn batches_are_bounded() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path();
+    let mut writer = Writer::create(dir, manifest()).unwrap();
+    fill(&mut writer, 1, 150_000);
+    writer.finish().unwrap();
+    let sizes: Vec<usize> = Trace::open(dir).unwrap().batches().map(|b| b.unwrap().len()).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 150_000);
+    assert!(sizes.iter().all(|&n| n <= 65_536), "{sizes:?}");
+}

@@ -1,0 +1,127 @@
+//! Pointcuts, evaluated as far as a join point decides them.
+//!
+//! Where the join point is, is known when weaving; whether data belongs to a flow, or what a C
+//! expression is, only when it runs. What is left to run is a condition over the latter alone.
+
+use xweave_aspect::Code;
+use xweave_aspect::syntax::{FunctionName, Pointcut, XflowTest};
+
+/// What is left of a pointcut at a join point.
+#[derive(Clone)]
+pub(crate) enum Condition<'a> {
+    /// Always, or never.
+    Known(bool),
+    Xflow(&'a XflowTest),
+    If(&'a Code),
+    Not(Box<Condition<'a>>),
+    /// Two at least, none of them known.
+    All(Vec<Condition<'a>>),
+    Any(Vec<Condition<'a>>),
+}
+
+impl<'a> Condition<'a> {
+    /// `selects` tells whether an `execution` (true) or `returning` (false) of a name selects the join point.
+    pub(crate) fn of(pointcut: &'a Pointcut, selects: &impl Fn(bool, &FunctionName) -> bool) -> Self {
+        match pointcut {
+            Pointcut::And(parts) => {
+                Self::combine(parts.iter().map(|part| Self::of(part, selects)), false, Self::All)
+            }
+            Pointcut::Or(parts) => {
+                Self::combine(parts.iter().map(|part| Self::of(part, selects)), true, Self::Any)
+            }
+            Pointcut::Not(part) => match Self::of(part, selects) {
+                Self::Known(known) => Self::Known(!known),
+                other => Self::Not(Box::new(other)),
+            },
+            Pointcut::Execution(names) => Self::Known(names.iter().any(|name| selects(true, name))),
+            Pointcut::Returning(names) => Self::Known(names.iter().any(|name| selects(false, name))),
+            Pointcut::Xflow(test) => Self::Xflow(test),
+            Pointcut::If(code) => Self::If(code),
+        }
+    }
+
+    /// `decides` is the known part that decides the whole.
+    fn combine(parts: impl Iterator<Item = Self>, decides: bool, of: fn(Vec<Self>) -> Self) -> Self {
+        let mut left = Vec::new();
+        for part in parts {
+            match part {
+                Self::Known(known) if known == decides => return Self::Known(decides),
+                Self::Known(_) => {}
+                part => left.push(part),
+            }
+        }
+        match left.pop() {
+            None => Self::Known(!decides),
+            Some(only) if left.is_empty() => only,
+            Some(last) => {
+                left.push(last);
+                of(left)
+            }
+        }
+    }
+
+    /// Calls `visit` for each test of a flow and each C expression.
+    pub(crate) fn leaves(&self, visit: &mut impl FnMut(&Self)) {
+        match self {
+            Self::Known(_) => {}
+            Self::Xflow(_) | Self::If(_) => visit(self),
+            Self::Not(part) => part.leaves(visit),
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.leaves(visit)),
+        }
+    }
+
+    /// Two conditions with the same key are the same.
+    pub(crate) fn key(&self) -> String {
+        let list = |parts: &[Self]| parts.iter().map(Self::key).collect::<Vec<_>>().join(" ");
+        let place = |code: &Code| format!("{}:{}:{}", code.span.file, code.span.line, code.span.column);
+        match self {
+            Self::Known(known) => known.to_string(),
+            Self::Xflow(test) => place(&test.key),
+            Self::If(code) => place(code),
+            Self::Not(part) => format!("!{}", part.key()),
+            Self::All(parts) => format!("&({})", list(parts)),
+            Self::Any(parts) => format!("|({})", list(parts)),
+        }
+    }
+
+    pub(crate) fn codes(&self) -> Vec<&'a Code> {
+        let mut codes = Vec::new();
+        self.leaves(&mut |leaf| match leaf {
+            Self::Xflow(test) => codes.push(&test.key),
+            Self::If(code) => codes.push(*code),
+            _ => {}
+        });
+        codes
+    }
+
+    pub(crate) fn tests(&self) -> Vec<&'a XflowTest> {
+        let mut tests = Vec::new();
+        self.leaves(&mut |leaf| {
+            if let Self::Xflow(test) = leaf {
+                tests.push(*test);
+            }
+        });
+        tests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_join_point_decides_is_gone() {
+        let text = "xflow f { start execution(a) select x; }\n\
+                    (execution(a) AND if(p) OR returning(b) AND NOT xflow(f, q)) AND NOT execution(c) {}";
+        let source = xweave_aspect::Source { name: "x".into(), text: text.into() };
+        let aspects = xweave_aspect::parse(vec![source]).unwrap();
+        let at = |execution: bool, function: &str| {
+            let selects = |is: bool, name: &FunctionName| is == execution && name.pattern == function;
+            Condition::of(&aspects.advice[0].pointcut, &selects).key()
+        };
+        assert_eq!(at(true, "a"), "0:2:22");
+        assert_eq!(at(false, "b"), "!0:2:58");
+        assert_eq!(at(true, "b"), "false");
+        assert_eq!(at(true, "c"), "false");
+    }
+}

@@ -1,0 +1,353 @@
+//! Join points to programs, and programs to C.
+//!
+//! All that is woven at a join point goes into one program: the kernel would run several programs of
+//! one function in an order that flows cannot rely on. Join points at which the same is woven, with
+//! the variables in the same places, share a program.
+//!
+//! The user's C appears under `#line` directives and at its own column, so that the compiler's
+//! messages, and the verifier's, are about the user's own text.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt::Write;
+
+use xweave_aspect::syntax::Act;
+use xweave_aspect::{Aspects, Code, Special};
+use xweave_code::{Kernel, TypeRef};
+use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
+
+use crate::SiteInfo;
+use crate::bind::RETURN;
+use crate::condition::Condition;
+use crate::item::Item;
+use crate::prelude::{self, Carrier};
+use crate::resolve::{Point, Woven};
+
+/// The name of the file with the programs.
+pub(crate) const ADVICE: &str = "advice.c";
+
+/// The name of the file with the kernel's types.
+pub(crate) const KERNEL: &str = "kernel.h";
+
+/// What a program's body gets: `xw_context` are the words that parameters are bound from.
+const BODY_PARAMETERS: &str =
+    "u64 *xw_context, u64 xw_pc_value, u64 xw_cookie, struct xw_config *xw_config_now";
+
+/// Join points at which the same is woven: one at least.
+pub(crate) struct Program<'a> {
+    pub name: String,
+    pub points: Vec<Point<'a>>,
+}
+
+impl<'a> Program<'a> {
+    pub(crate) fn woven(&self) -> &[Woven<'a>] {
+        &self.points[0].woven
+    }
+
+    fn hook(&self) -> Hook {
+        self.points[0].hook
+    }
+
+    /// The name of the program that saves the arguments for this one.
+    fn saver(&self) -> Option<String> {
+        (self.hook() == Hook::ProbeReturn).then(|| format!("{}_in", self.name))
+    }
+
+    fn codes(&self) -> impl Iterator<Item = &'a Code> {
+        self.woven().iter().flat_map(|woven| woven.condition.codes().into_iter().chain(woven.item.codes()))
+    }
+
+    fn attach_order(&self) -> u8 {
+        let orders = || self.woven().iter().map(|woven| woven.item.attach_order());
+        orders().find(|order| *order == 3).or(orders().min()).unwrap_or(0)
+    }
+}
+
+/// What is compiled for a domain, besides what is the same for all.
+pub(crate) struct Emitted {
+    /// [`ADVICE`]
+    pub advice: String,
+    /// [`KERNEL`]
+    pub kernel: String,
+    pub carriers: Vec<Carrier>,
+    /// Structures that the code names, and the kernel does not have.
+    pub missing: Vec<String>,
+}
+
+/// Groups join points into programs, in the order in which these are to be attached.
+pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
+    let mut programs: Vec<Program<'_>> = Vec::new();
+    let mut by_key: HashMap<String, usize> = HashMap::new();
+    for point in points {
+        let mut key = format!("{:?}", point.hook);
+        for woven in &point.woven {
+            let _ = write!(key, "\n{} {}", woven.item.name(), woven.condition.key());
+            for binding in &woven.bound.bindings {
+                let _ = write!(key, "\n{} = {}", binding.declaration, binding.word);
+            }
+        }
+        match by_key.get(&key) {
+            Some(known) => programs[*known].points.push(point),
+            None => {
+                by_key.insert(key, programs.len());
+                programs.push(Program { name: String::new(), points: vec![point] });
+            }
+        }
+    }
+    programs.sort_by_key(Program::attach_order);
+    for (nth, program) in programs.iter_mut().enumerate() {
+        // The kernel shows 15 characters of it.
+        program.name = format!("xw{nth}_{}", program.points[0].function.name);
+    }
+    programs
+}
+
+/// Numbers the sites of a domain, from `next`, which is moved behind them.
+pub(crate) fn number(
+    aspects: &Aspects,
+    programs: &[Program<'_>],
+    next: &mut u32,
+) -> (Vec<SiteInfo>, Vec<PlanProgram>) {
+    let file = |item: &Item<'_>| aspects.sources.get(item.span().file).map_or("", |source| &source.name);
+    let (mut sites, mut plan) = (Vec::new(), Vec::new());
+    for program in programs {
+        let mut places = Vec::new();
+        for point in &program.points {
+            let first = *next;
+            for woven in &point.woven {
+                let item = woven.item;
+                sites.push(SiteInfo {
+                    site: *next,
+                    aspect: file(&item).to_owned(),
+                    aspect_line: item.span().line,
+                    clause: item.name().to_owned(),
+                    action: item.action(),
+                    hook: point.hook,
+                    function: point.function.name.clone(),
+                    module: point.function.module.clone(),
+                    file: None,
+                    line: None,
+                    xflow: item.xflow().map(str::to_owned),
+                    carrier: item.carrier().map(str::to_owned),
+                });
+                *next = next.saturating_add(1);
+            }
+            places.push(PlanSite {
+                site: first,
+                clauses: *next - first,
+                function: point.function.name.clone(),
+                module: point.function.module.clone(),
+                btf_id: point.function.btf_id,
+            });
+        }
+        let origin = program
+            .woven()
+            .iter()
+            .map(|woven| format!("{}:{} {}", file(&woven.item), woven.item.span().line, woven.item.name()));
+        plan.push(PlanProgram {
+            name: program.name.clone(),
+            hook: program.hook(),
+            saver: program.saver(),
+            sites: places,
+            origin: origin.collect::<Vec<_>>().join(", "),
+        });
+    }
+    (sites, plan)
+}
+
+/// The name under which a source is known to the compiler: it finds the text there, and puts the
+/// lines into the object for the verifier's messages.
+pub(crate) fn source_file(aspects: &Aspects, file: usize) -> String {
+    let name = aspects.sources.get(file).map_or("", |source| &source.name);
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
+    let last = name.rsplit('/').next().unwrap_or_default();
+    format!("aspect{file}/{}", last.chars().map(plain).collect::<String>())
+}
+
+/// Writes the C of a domain.
+pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>]) -> Emitted {
+    let codes: Vec<&Code> = programs.iter().flat_map(Program::codes).collect();
+    let carriers = prelude::carriers(codes.iter().flat_map(|code| code.names()));
+    let all = || codes.iter().copied().chain(carriers.iter().map(|carrier| &carrier.code));
+    let macros = prelude::macros();
+    let identifiers: HashSet<&str> =
+        all().flat_map(Code::names).filter(|name| !macros.contains(*name)).collect();
+
+    let tags: BTreeSet<&str> = all().flat_map(Code::tags).collect();
+    let mut roots: Vec<TypeRef> = tags.iter().flat_map(|tag| kernel.tagged(tag)).collect();
+    let of_points = programs.iter().flat_map(|program| &program.points).flat_map(|point| &point.woven);
+    roots.extend(of_points.flat_map(|woven| &woven.bound.types));
+    let missing = tags
+        .iter()
+        .filter(|tag| !tag.starts_with("xw_") && kernel.tagged(tag).is_empty())
+        .map(|tag| (*tag).to_owned())
+        .collect();
+
+    let mut text = Text::new(aspects);
+    let _ = writeln!(text.out, "#include \"{}\"", prelude::TYPES.0);
+    let _ = writeln!(text.out, "#include \"{KERNEL}\"");
+    let _ = writeln!(text.out, "#include \"{}\"", prelude::PRELUDE.0);
+    for carrier in &carriers {
+        let _ = writeln!(text.out, "#include \"carriers/{}\"", carrier.name);
+    }
+    let flows = aspects.xflows.iter().map(|xflow| xflow.name.text.as_str());
+    for flow in flows.filter(|flow| uses_flow(programs, flow)) {
+        let _ = writeln!(text.out, "\nXW_FLOW({flow});");
+    }
+    programs.iter().for_each(|program| text.program(program));
+    Emitted { advice: text.out, kernel: kernel.declare(&roots, &identifiers), carriers, missing }
+}
+
+fn uses_flow(programs: &[Program<'_>], flow: &str) -> bool {
+    programs.iter().flat_map(Program::woven).any(|woven| {
+        matches!(woven.item, Item::Clause(xflow, _) if xflow.name.text == flow)
+            || woven.condition.tests().iter().any(|test| test.flow.text == flow)
+    }) || programs.iter().flat_map(Program::codes).any(|code| code.names().any(|name| name == flow))
+}
+
+struct Text<'a> {
+    aspects: &'a Aspects,
+    out: String,
+}
+
+impl<'a> Text<'a> {
+    fn new(aspects: &'a Aspects) -> Self {
+        Self { aspects, out: String::new() }
+    }
+
+    fn program(&mut self, program: &Program<'_>) {
+        let (section, words) = match program.hook() {
+            Hook::Entry => ("fentry", "ctx"),
+            Hook::Return => ("fexit", "ctx"),
+            Hook::Probe => ("kprobe", "ctx"),
+            Hook::ProbeReturn => ("kretprobe", "xw_words"),
+        };
+        let name = &program.name;
+        // A function of its own, which a kprobe's words and a trampoline's can be given to.
+        let _ = write!(self.out, "\nstatic __always_inline int {name}_body({BODY_PARAMETERS})\n{{\n");
+        for (nth, woven) in program.woven().iter().enumerate() {
+            let _ = write!(self.out, "\t{{ /* {} */\n\t\tXW_CLAUSE({nth});\n", woven.item.name());
+            self.woven(woven);
+            self.out += "\t}\n";
+        }
+        self.out += "\treturn 0;\n}\n";
+        if let Some(saver) = program.saver() {
+            let _ = write!(self.out, "SEC(\"kprobe\")\nint {saver}(u64 *ctx)\n{{\n\tXW_SAVE;\n}}\n");
+        }
+        let _ = write!(self.out, "SEC(\"{section}\")\nint {name}(u64 *ctx)\n{{\n\tXW_ENTER;\n");
+        if program.hook() == Hook::ProbeReturn {
+            self.out += "\tXW_SAVED;\n";
+        }
+        let _ =
+            write!(self.out, "\t{name}_body({words}, xw_pc, xw_cookie, xw_config_now);\n\treturn 0;\n}}\n");
+    }
+
+    fn woven(&mut self, woven: &Woven<'_>) {
+        for binding in &woven.bound.bindings {
+            let word = format!("xw_context[{}]", binding.word);
+            // The bits beyond a value's width are undefined; only to _Bool they would matter.
+            let word = if binding.declaration.starts_with("_Bool ") {
+                format!("(u8){word}")
+            } else {
+                let name = binding.declaration.rsplit(['*', ' ']).next().unwrap_or_default();
+                format!("(__typeof__({name})){word}")
+            };
+            let _ = writeln!(self.out, "\t\t{} = {word};", binding.declaration);
+        }
+        let ids: BTreeSet<_> = woven
+            .condition
+            .tests()
+            .into_iter()
+            .filter_map(|test| test.id.as_ref())
+            .map(|id| &id.text)
+            .collect();
+        for id in ids {
+            let _ = writeln!(self.out, "\t\tu64 {id} = 0;");
+        }
+        if !matches!(woven.condition, Condition::Known(_)) {
+            self.out += "\t\tif (";
+            self.condition(&woven.condition);
+            self.out += ")\n";
+        }
+        self.out += "\t\t{\n";
+        self.act(woven.item);
+        self.out += "\n\t\t}\n";
+    }
+
+    fn condition(&mut self, condition: &Condition<'_>) {
+        match condition {
+            Condition::Known(known) => self.out += if *known { "1" } else { "0" },
+            Condition::If(code) => self.pieces(&[Piece::Text("("), Piece::Code(code), Piece::Text(")")]),
+            Condition::Xflow(test) => {
+                let id = test.id.as_ref().map_or(String::new(), |id| format!("{} = ", id.text));
+                let begin = format!("({id}xw_flow = XW_FLOW_OF({}, (", test.flow.text);
+                self.pieces(&[Piece::Text(&begin), Piece::Code(&test.key), Piece::Text(")))")]);
+            }
+            Condition::Not(part) => {
+                self.out += "!(";
+                self.condition(part);
+                self.out += ")";
+            }
+            Condition::All(parts) | Condition::Any(parts) => {
+                let operator = if matches!(condition, Condition::All(_)) { " && " } else { " || " };
+                for (nth, part) in parts.iter().enumerate() {
+                    self.out += if nth == 0 { "(" } else { operator };
+                    self.condition(part);
+                }
+                self.out += ")";
+            }
+        }
+    }
+
+    fn act(&mut self, item: Item<'_>) {
+        let (flow, act) = match item {
+            Item::Advice(advice) => return self.pieces(&[Piece::Code(&advice.body)]),
+            Item::Clause(xflow, clause) => (&xflow.name.text, &clause.act),
+        };
+        let (word, arguments): (_, &[&Code]) = match act {
+            Act::Action(code) => return self.pieces(&[Piece::Code(code)]),
+            Act::Select(key) => match item.action() {
+                crate::Action::Quit => ("XW_FLOW_QUIT", &[key]),
+                _ => ("XW_FLOW_START", &[key]),
+            },
+            Act::Hand { copy: true, from, to } => ("XW_FLOW_COPY", &[from, to]),
+            Act::Hand { copy: false, from, to } => ("XW_FLOW_MOVE", &[from, to]),
+            Act::Xin { copy: true, from, key, .. } => ("XW_XIN_COPY", &[from, key]),
+            Act::Xin { copy: false, from, key, .. } => ("XW_XIN_MOVE", &[from, key]),
+            Act::Xout { key, to, .. } => ("XW_XOUT", &[key, to]),
+        };
+        let begin = format!("{word}({flow}");
+        let mut pieces = vec![Piece::Text(&begin)];
+        for argument in arguments {
+            pieces.extend([Piece::Text(", ("), Piece::Code(argument), Piece::Text(")")]);
+        }
+        pieces.push(Piece::Text(");"));
+        self.pieces(&pieces);
+    }
+
+    /// Writes text of ours and of the user's, each under the number of its line.
+    fn pieces(&mut self, pieces: &[Piece<'_>]) {
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => self.out += text,
+                Piece::Code(code) => {
+                    let file = source_file(self.aspects, code.span.file);
+                    let indent = usize::try_from(code.span.column).unwrap_or(1).saturating_sub(1);
+                    let text = code.render(|special| match special {
+                        Special::Return => RETURN,
+                        Special::Thread => "xw_thread()",
+                        Special::Pc => "xw_pc_value",
+                    });
+                    let _ = write!(self.out, "\n#line {} \"{file}\"\n{:indent$}{text}\n", code.span.line, "");
+                    // The line after the directive is one further than the directive's own.
+                    let own = self.out.bytes().filter(|byte| *byte == b'\n').count() + 2;
+                    let _ = writeln!(self.out, "#line {own} \"{ADVICE}\"");
+                }
+            }
+        }
+    }
+}
+
+enum Piece<'a> {
+    Text(&'a str),
+    Code(&'a Code),
+}

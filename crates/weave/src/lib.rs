@@ -1,0 +1,274 @@
+//! Weaving: from aspects, and what each domain's kernel is, to what each domain's agent is to load
+//! and where it is to hook it.
+//!
+//! ```no_run
+//! use xweave_weave::{Domain, Options, Role, weave};
+//! let source = xweave_aspect::Source {
+//!     name: "read.aspect".into(),
+//!     text: "advice reads execution(vfs_read) { STORE_DATA1(count); }".into(),
+//! };
+//! let aspects = xweave_aspect::parse(vec![source]).unwrap();
+//! let kernel = xweave_code::Kernel::live()?;
+//! let host = Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &kernel };
+//! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, cache: "/tmp/cache".into() };
+//! let weaving = weave(&aspects, &[host], &options).unwrap();
+//! println!("{} join points", weaving.domains[0].sites.len());
+//! # Ok::<(), xweave_code::Error>(())
+//! ```
+//!
+//! Rooms, in the order of the work: `item` is what is woven, a clause of a flow or a piece of
+//! advice; `condition` evaluates its pointcut as far as a join point decides it; `resolve` finds the
+//! join points; `bind` finds the values of the variables that the C code uses; `emit` writes the C
+//! program of a domain around the prelude (`prelude`); `compile` has clang make an object of it.
+
+mod bind;
+mod compile;
+mod condition;
+mod emit;
+mod item;
+mod prelude;
+mod resolve;
+
+pub use compile::{cache_directory, find_clang};
+
+use std::path::PathBuf;
+
+use xweave_aspect::{Aspects, Diagnostic};
+use xweave_code::Kernel;
+use xweave_wire::plan::{Hook, Plan};
+
+/// A kernel to weave into.
+#[derive(Clone)]
+pub struct Domain<'a> {
+    /// What pointcuts call it after `@`.
+    pub name: String,
+    /// What pointcuts may call it too.
+    pub role: Role,
+    /// The top byte of the flow IDs that it makes: from 1, and no other domain's.
+    pub number: u8,
+    /// What it runs.
+    pub kernel: &'a Kernel,
+}
+
+/// What a domain is to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Runs virtual machines, or stands alone.
+    Host,
+    /// Is a virtual machine.
+    Guest,
+}
+
+impl Role {
+    /// The word after `@` that stands for all domains of this role, if no domain has it as its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Guest => "guest",
+        }
+    }
+}
+
+/// What the aspects leave open.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The number of the first site.
+    pub first_site: u32,
+    /// Size of each domain's ring buffer in bytes: a power of two, at least a page.
+    pub buffer: u32,
+    /// How many keys may carry flows at once in each domain.
+    pub flow_table: u32,
+    /// The folder for compiled objects. It is made if it is missing; nothing in it need be kept.
+    pub cache: PathBuf,
+}
+
+/// What is to be woven into all domains.
+#[derive(Clone, Debug)]
+pub struct Weaving {
+    /// In the order in which the domains were given.
+    pub domains: Vec<Woven>,
+    /// What the user should know of.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// What is to be woven into a domain.
+#[derive(Clone, Debug)]
+pub struct Woven {
+    /// The domain's name.
+    pub domain: String,
+    /// For its agent. Without programs, and with an empty object, where nothing is to be woven.
+    pub plan: Plan,
+    /// All join points, by their numbers.
+    pub sites: Vec<SiteInfo>,
+    /// What patterns matched, but no hook can reach.
+    pub skipped: Vec<Skipped>,
+}
+
+/// The join points of all domains, without the programs.
+#[derive(Clone, Debug)]
+pub struct Resolution {
+    /// In the order in which the domains were given.
+    pub domains: Vec<Resolved>,
+    /// What the user should know of.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// The join points of a domain.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The domain's name.
+    pub domain: String,
+    /// All join points, by their numbers.
+    pub sites: Vec<SiteInfo>,
+    /// What patterns matched, but no hook can reach.
+    pub skipped: Vec<Skipped>,
+}
+
+/// One clause or piece of advice at one join point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteInfo {
+    /// The number that its records carry.
+    pub site: u32,
+    /// The name of the file that the clause is in.
+    pub aspect: String,
+    /// Its line there.
+    pub aspect_line: u32,
+    /// The advice's name, or the flow's, the kind and a number: `packet.transit3`.
+    pub clause: String,
+    /// What it does.
+    pub action: Action,
+    /// How the function is hooked.
+    pub hook: Hook,
+    /// The function.
+    pub function: String,
+    /// The module it lives in; none for the kernel's image.
+    pub module: Option<String>,
+    /// The source file of the join point, where debug information exists. BTF has none.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// The flow that the clause belongs to, or that the advice asks for.
+    pub xflow: Option<String>,
+    /// The carrier that the flow is put on or taken off.
+    pub carrier: Option<String>,
+}
+
+/// What is done at a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// A flow begins.
+    Start,
+    /// A flow passes from one key to another.
+    Move,
+    /// A second key carries a flow.
+    Copy,
+    /// A flow ends.
+    Quit,
+    /// A flow is put on a carrier.
+    Xin,
+    /// A flow comes off a carrier.
+    Xout,
+    /// A clause's own C code.
+    Action,
+    /// Advice.
+    Advice,
+}
+
+impl Action {
+    /// The word for it in traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Move => "move",
+            Self::Copy => "copy",
+            Self::Quit => "quit",
+            Self::Xin => "xin",
+            Self::Xout => "xout",
+            Self::Action => "action",
+            Self::Advice => "advice",
+        }
+    }
+}
+
+/// A function that a pattern matched, but that cannot be hooked in this kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The clause, as in [`SiteInfo::clause`].
+    pub clause: String,
+    /// The function.
+    pub function: String,
+    /// The module it lives in; none for the kernel's image.
+    pub module: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Finds the join points of all domains. Does not compile, so mistakes in C code are not found.
+///
+/// # Errors
+///
+/// All mistakes that were found.
+pub fn resolve(
+    aspects: &Aspects,
+    domains: &[Domain<'_>],
+    first_site: u32,
+) -> Result<Resolution, Vec<Diagnostic>> {
+    let resolution = resolve::resolve(aspects, domains)?;
+    let mut next = first_site;
+    let domains = resolution.domains.into_iter().zip(domains).map(|(woven, domain)| {
+        let programs = emit::programs(woven.points);
+        let (sites, _) = emit::number(aspects, &programs, &mut next);
+        Resolved { domain: domain.name.clone(), sites, skipped: woven.skipped }
+    });
+    Ok(Resolution { domains: domains.collect(), warnings: resolution.warnings })
+}
+
+/// Finds the join points of all domains, and compiles what runs there.
+///
+/// # Errors
+///
+/// All mistakes that were found: those of C code only where there are no others.
+pub fn weave(
+    aspects: &Aspects,
+    domains: &[Domain<'_>],
+    options: &Options,
+) -> Result<Weaving, Vec<Diagnostic>> {
+    let resolution = resolve::resolve(aspects, domains)?;
+    let mut warnings = resolution.warnings;
+    let mut errors = Vec::new();
+    let mut next = options.first_site;
+    let mut result = Vec::new();
+    for (woven, domain) in resolution.domains.into_iter().zip(domains) {
+        let programs = emit::programs(woven.points);
+        let (sites, plan) = emit::number(aspects, &programs, &mut next);
+        let mut object = Vec::new();
+        if !programs.is_empty() {
+            let text = emit::emit(aspects, domain.kernel, &programs);
+            match compile::compile(aspects, domain, &programs, &text, &options.cache) {
+                Ok((bytes, more)) => {
+                    object = bytes;
+                    warnings.extend(more);
+                }
+                Err(more) => errors.extend(more),
+            }
+        }
+        let plan = Plan {
+            domain: domain.number,
+            object,
+            programs: plan,
+            buffer: options.buffer,
+            flow_table: options.flow_table,
+        };
+        result.push(Woven { domain: domain.name.clone(), plan, sites, skipped: woven.skipped });
+    }
+    // Two domains with the same kernel have the same mistakes.
+    for list in [&mut warnings, &mut errors] {
+        let mut seen = Vec::new();
+        list.retain(|diagnostic| {
+            let new = !seen.contains(diagnostic);
+            seen.extend(new.then(|| diagnostic.clone()));
+            new
+        });
+    }
+    if errors.is_empty() { Ok(Weaving { domains: result, warnings }) } else { Err(errors) }
+}

@@ -1,0 +1,121 @@
+//! The C that comes with every program: the prelude and the carriers, from `bpf/`, and libbpf's
+//! headers.
+
+use std::collections::HashSet;
+
+use libbpf_sys::API_HEADERS;
+use xweave_aspect::Code;
+use xweave_aspect::code::TokenKind;
+
+/// Included before the kernel's types.
+pub(crate) const TYPES: (&str, &str) = ("types.h", include_str!("../../../bpf/types.h"));
+
+/// Included after them.
+pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf/xweave.h"));
+
+/// What flows cross boundaries on: functions that give keys.
+const CARRIERS: [(&str, &str); 2] = [
+    ("vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
+    ("virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
+];
+
+/// libbpf's headers that the prelude includes, as `<bpf/…>`.
+pub(crate) fn libbpf() -> impl Iterator<Item = (&'static str, &'static str)> {
+    API_HEADERS.into_iter().filter(|(name, _)| name.starts_with("bpf_"))
+}
+
+/// A carrier that a program uses.
+pub(crate) struct Carrier {
+    /// Its file's name.
+    pub name: &'static str,
+    pub text: &'static str,
+    pub code: Code,
+}
+
+/// The carriers of which the names call or use something, and those that these use.
+pub(crate) fn carriers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Carrier> {
+    let mut used: HashSet<String> = names.map(str::to_owned).collect();
+    let mut left: Vec<_> =
+        CARRIERS.into_iter().map(|(name, text)| Carrier { name, text, code: Code::lex(text) }).collect();
+    let mut found: Vec<Carrier> = Vec::new();
+    while let Some(at) =
+        left.iter().position(|carrier| defined(&carrier.code).any(|name| used.contains(name)))
+    {
+        let carrier = left.remove(at);
+        used.extend(carrier.code.names().map(str::to_owned));
+        // One that another uses comes before it.
+        found.insert(0, carrier);
+    }
+    found
+}
+
+/// The names of the prelude's macros that the kernel's enumerators must leave alone.
+pub(crate) fn macros() -> HashSet<String> {
+    let types = Code::lex(TYPES.1);
+    defined(&types).map(str::to_owned).collect()
+}
+
+/// The functions and macros that a header defines.
+fn defined(header: &Code) -> impl Iterator<Item = &str> {
+    let words: Vec<_> = header.words().collect();
+    let mut depth = 0usize;
+    let mut names = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        match word.text.as_str() {
+            "(" | "{" | "[" => depth += 1,
+            ")" | "}" | "]" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if word.kind != TokenKind::Name || depth > 0 {
+            continue;
+        }
+        let before =
+            at.checked_sub(2).map(|before| (words[before].text.as_str(), words[before + 1].text.as_str()));
+        let macro_ = before == Some(("#", "define"));
+        if macro_ || is_function(&words[at + 1..]) {
+            names.push(word.text.as_str());
+        }
+    }
+    names.into_iter()
+}
+
+/// Whether these words are a function's parameters and the beginning of its body.
+fn is_function(words: &[&xweave_aspect::code::Token]) -> bool {
+    let mut depth = 0usize;
+    for (at, word) in words.iter().enumerate() {
+        match word.text.as_str() {
+            "(" => depth += 1,
+            ")" if depth == 1 => return words.get(at + 1).is_some_and(|next| next.text == "{"),
+            ")" => depth = depth.saturating_sub(1),
+            _ if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_carriers_are_known() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/carriers");
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        assert_eq!(files, CARRIERS.map(|(name, _)| name));
+    }
+
+    #[test]
+    fn a_carrier_is_found_by_what_it_defines() {
+        let names = |names: &[&'static str]| {
+            carriers(names.iter().copied()).iter().map(|carrier| carrier.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["virtqueue_avail"]), ["virtqueue.h"]);
+        assert_eq!(names(&["vhost_avail", "XW_MAX_REGIONS"]), ["vhost.h"]);
+        assert_eq!(names(&["vq", "SEC", "key", "bpf_map_lookup_elem"]), [""; 0]);
+    }
+}

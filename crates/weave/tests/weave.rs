@@ -1,0 +1,199 @@
+//! Weaving into the running kernel's type information: nothing is loaded, nothing attached.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use xweave_aspect::{Aspects, Source, parse};
+use xweave_code::Kernel;
+use xweave_weave::{Domain, Options, Role, SiteInfo, Weaving, resolve, weave};
+use xweave_wire::plan::Hook;
+
+static LIVE: LazyLock<Kernel> = LazyLock::new(|| Kernel::live().unwrap());
+
+fn aspects(text: &str) -> Aspects {
+    let source = Source { name: "dir/x.aspect".into(), text: text.into() };
+    parse(vec![source]).unwrap_or_else(|errors| panic!("{}", errors[0]))
+}
+
+/// A host, and two guests that run the same kernel.
+fn domains() -> [Domain<'static>; 3] {
+    let domain = |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &LIVE };
+    [domain(1, "box", Role::Host), domain(2, "vm1", Role::Guest), domain(3, "vm2", Role::Guest)]
+}
+
+fn weave_text(text: &str, cache: &Path) -> Result<Weaving, Vec<String>> {
+    let options = Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.to_owned() };
+    weave(&aspects(text), &domains(), &options)
+        .map_err(|errors| errors.iter().map(|e| format!("{}:{}: {}", e.line, e.column, e.message)).collect())
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    weave_text(text, tempfile::tempdir().unwrap().path()).err().unwrap_or_default()
+}
+
+/// Where a clause is woven: domain and function, `>` for the return.
+fn places(text: &str) -> Vec<String> {
+    let resolution = resolve(&aspects(text), &domains(), 1).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let mut places = Vec::new();
+    for domain in resolution.domains {
+        places.extend(domain.sites.iter().map(|site: &SiteInfo| {
+            let hook = if site.hook == Hook::Return { ">" } else { "" };
+            format!("{} {hook}{}", domain.domain, site.function)
+        }));
+    }
+    places
+}
+
+#[test]
+fn pointcuts_select_domains_and_hooks() {
+    assert_eq!(places("execution(vfs_read@vm1) {}"), ["vm1 vfs_read"]);
+    assert_eq!(places("execution(vfs_read@host) {}"), ["box vfs_read"]);
+    assert_eq!(places("execution(vfs_read@guest) after {}"), ["vm1 >vfs_read", "vm2 >vfs_read"]);
+    assert_eq!(
+        places("returning(vfs_read@box, vfs_write@box) OR execution(vfs_read)@box {}"),
+        ["box vfs_read", "box >vfs_read", "box >vfs_write"]
+    );
+    assert_eq!(
+        places("execution(vfs_rea%@vm1) AND NOT execution(vfs_read) {}"),
+        ["vm1 vfs_readlink", "vm1 vfs_readv"]
+    );
+    assert_eq!(places("execution(vfs_read@vm2, no_such_function?@vm2) {}"), ["vm2 vfs_read"]);
+}
+
+#[test]
+fn a_program_holds_all_that_is_woven_at_its_join_points() {
+    let text = "xflow f {\n\
+                start execution(vfs_read@box) select file;\n\
+                transit returning(vfs_read@box) move file to $return$;\n\
+                quit execution(vfs_write@box, vfs_read@box) select file;\n}\n\
+                advice a execution(vfs_read@box, vfs_write@box) AND xflow(f, file, id) {\n\
+                \tSTORE_DATA2(file->f_mode, id);\n\tSTORE_DATA1($pc$);\n}\n\
+                advice b execution(vfs_getattr@box, vfs_utimes@box) { STORE_DATA1(path->dentry->d_inode->i_ino); }";
+    let folder = tempfile::tempdir().unwrap();
+    let weaving = weave_text(text, folder.path()).unwrap();
+    let plan = &weaving.domains[0].plan;
+    let shape: Vec<_> = plan
+        .programs
+        .iter()
+        .map(|program| {
+            let sites = program.sites.iter().map(|site| (site.function.as_str(), site.site, site.clauses));
+            (program.hook, sites.collect::<Vec<_>>())
+        })
+        .collect();
+    // What ends flows first, what begins them last; one program for the two with the same shape.
+    assert_eq!(
+        shape,
+        [
+            (Hook::Entry, vec![("vfs_write", 1, 2)]),
+            (Hook::Return, vec![("vfs_read", 3, 1)]),
+            (Hook::Entry, vec![("vfs_getattr", 4, 1), ("vfs_utimes", 5, 1)]),
+            (Hook::Entry, vec![("vfs_read", 6, 3)]),
+        ]
+    );
+    let clauses: Vec<_> = weaving.domains[0].sites.iter().map(|site| site.clause.as_str()).collect();
+    assert_eq!(clauses, ["a", "f.quit1", "f.transit1", "b", "b", "f.start1", "a", "f.quit1"]);
+    assert_eq!(plan.programs[0].origin, "dir/x.aspect:6 a, dir/x.aspect:4 f.quit1");
+    assert_eq!(plan.object[..4], *b"\x7fELF");
+    for program in &plan.programs {
+        let function = LIVE.function(&program.sites[0].function).unwrap();
+        assert_eq!(function.btf_id, program.sites[0].btf_id);
+    }
+    let guest = &weaving.domains[1];
+    assert!(guest.plan.programs.is_empty() && guest.plan.object.is_empty());
+
+    // The second time it comes from the cache, with nothing left behind.
+    let files = || {
+        std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect::<Vec<_>>()
+    };
+    assert_eq!(files().len(), 2, "{:?}", files());
+    assert_eq!(weave_text(text, folder.path()).unwrap().domains[0].plan, *plan);
+}
+
+#[test]
+fn mistakes_are_told_at_the_users_own_place() {
+    assert_eq!(
+        mistakes("execution(vfs_read@box)\n{\n    u64 n = file->f_mode;\n    n += nmae + 1;\n}"),
+        ["4:10: use of undeclared identifier 'nmae'"]
+    );
+    assert_eq!(
+        mistakes("xflow f {\n  start execution(vfs_read@box)\n    select file->f_mod;\n}"),
+        ["3:18: no member named 'f_mod' in 'struct file'"]
+    );
+    assert_eq!(
+        mistakes("execution(vfs_read@box) AND if(count >\n    cuont) { f(); }"),
+        [
+            "2:5: use of undeclared identifier 'cuont'; did you mean 'count'?",
+            "2:14: implicit declaration of function 'f' is invalid in C99",
+        ]
+    );
+    let release = LIVE.release();
+    assert_eq!(
+        mistakes("execution(vfs_raed@vm1) {}"),
+        [format!(
+            "1:11: no function `vfs_raed` in the type information (BTF) of domain `vm1`, kernel {release}; \
+             inlined or renamed, or in a module that is not loaded?"
+        )]
+    );
+    assert_eq!(
+        mistakes("execution(vfs_read@vm3) {}"),
+        ["1:11: `x.aspect:1` is woven nowhere: no domain is called `vm3` (there is `box`, `vm1`, `vm2`)"]
+    );
+    assert_eq!(
+        mistakes("advice a execution(no_such_%) {}"),
+        ["1:20: `a` has no join point in any domain (`box`, `vm1`, `vm2`)"]
+    );
+    assert_eq!(
+        mistakes("returning(fput@box) { STORE_DATA1($return$); }"),
+        [format!("1:35: `fput` returns nothing (domain `box`, kernel {release})")]
+    );
+}
+
+#[test]
+fn what_the_compiler_warns_of_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let weaving =
+            weave_text("execution(vfs_read@box) { int *p = file; STORE_DATA1(p); }", folder.path()).unwrap();
+        assert_eq!(weaving.warnings.len(), 1);
+        assert!(weaving.warnings[0].message.contains("incompatible pointer types"));
+    }
+    let weaving = weave_text("execution(vfs_read@vm1) { STORE_DATA1(count); }", folder.path()).unwrap();
+    assert!(weaving.warnings.is_empty());
+}
+
+/// The library's flow through two kernels of the folders that `XWEAVE_TEST_KERNELS` lists, host and
+/// guest: each with `vmlinux.btf` and modules.
+#[test]
+fn the_library_is_woven() {
+    for folder in
+        std::env::var("XWEAVE_TEST_KERNELS").unwrap_or_default().split(':').filter(|f| !f.is_empty())
+    {
+        let folder = Path::new(folder);
+        let mut kernel = Kernel::from_file(&folder.join("vmlinux.btf")).unwrap();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "ko") {
+                kernel.add_module_file(&path).unwrap();
+            }
+        }
+        let aspects = parse(vec![xweave_aspect::library("virtio-net").unwrap()]).unwrap();
+        let domain = |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &kernel };
+        let domains = [domain(1, "host", Role::Host), domain(2, "vm1", Role::Guest)];
+        let cache = tempfile::tempdir().unwrap();
+        let options = Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.path().to_owned() };
+        let weaving = weave(&aspects, &domains, &options).unwrap_or_else(|errors| {
+            panic!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        });
+        assert!(weaving.warnings.is_empty(), "{}", weaving.warnings[0]);
+        for woven in &weaving.domains {
+            assert!(woven.sites.len() > 10);
+            if let Some(save) = std::env::var_os("XWEAVE_TEST_SAVE") {
+                let release = folder.file_name().unwrap().to_string_lossy();
+                let name = format!("{release}-{}.o", woven.domain);
+                std::fs::write(Path::new(&save).join(name), &woven.plan.object).unwrap();
+            }
+        }
+    }
+}

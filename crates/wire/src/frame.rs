@@ -1,0 +1,169 @@
+//! Cutting the byte stream into messages.
+//!
+//! Layout, all integers little-endian:
+//!
+//! ```text
+//! preamble   8 bytes   "XWEAVE" + u16 version
+//! frame      u32 length, then that many bytes of one postcard-encoded message
+//! ```
+
+use std::io::{self, Read, Write};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::VERSION;
+
+/// The most that one frame may carry. A kernel's BTF is the largest honest one (5 to 10 MB).
+pub const MAX_FRAME: u32 = 64 << 20;
+
+const MAGIC: &[u8; 6] = b"XWEAVE";
+
+/// What can go wrong between two ends of a connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The other end went away, or the transport failed.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The other end closed the connection between two messages.
+    #[error("the other end closed the connection")]
+    Closed,
+    /// What arrived is not this protocol: most often a login banner or an error of the transport's own command.
+    #[error("the other end does not speak xweave's protocol; it said: {0:?}")]
+    NotXweave(String),
+    /// Both ends are xweave, of versions that do not understand each other.
+    #[error(
+        "the other end speaks protocol version {theirs}, this one {ours}: install the same xweave on both sides"
+    )]
+    Version {
+        /// The version that this program speaks.
+        ours: u16,
+        /// The version that the other end announced.
+        theirs: u16,
+    },
+    /// A frame's length is above [`MAX_FRAME`].
+    #[error("a message of {0} bytes is beyond the protocol's limit of {MAX_FRAME}")]
+    TooLong(u32),
+    /// A frame's content is not a message.
+    #[error("a message could not be decoded: {0}")]
+    Decode(#[from] postcard::Error),
+}
+
+/// Opens a connection from this end: who we are and which version we speak.
+pub fn write_preamble(out: &mut impl Write) -> Result<(), Error> {
+    let mut bytes = [0u8; 8];
+    bytes[..6].copy_from_slice(MAGIC);
+    bytes[6..].copy_from_slice(&VERSION.to_le_bytes());
+    out.write_all(&bytes)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Checks what the other end opened with.
+pub fn read_preamble(input: &mut impl Read) -> Result<(), Error> {
+    let mut bytes = [0u8; 8];
+    let got = read_up_to(input, &mut bytes)?;
+    if got == 0 {
+        return Err(Error::Closed);
+    }
+    if got < bytes.len() || &bytes[..6] != MAGIC {
+        // Whatever a shell or ssh said instead is the best explanation there is.
+        let mut said = bytes[..got].to_vec();
+        let mut more = [0u8; 240];
+        if got == bytes.len() {
+            let n = input.read(&mut more)?;
+            said.extend_from_slice(&more[..n]);
+        }
+        return Err(Error::NotXweave(String::from_utf8_lossy(&said).trim().to_owned()));
+    }
+    let theirs = u16::from_le_bytes([bytes[6], bytes[7]]);
+    if theirs != VERSION {
+        return Err(Error::Version { ours: VERSION, theirs });
+    }
+    Ok(())
+}
+
+/// Sends one message and flushes.
+pub fn write_message<M: Serialize>(out: &mut impl Write, message: &M) -> Result<(), Error> {
+    let body = postcard::to_stdvec(message)?;
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    if length > MAX_FRAME {
+        return Err(Error::TooLong(length));
+    }
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(&body)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Waits for one message. [`Error::Closed`] if the stream ended cleanly before it.
+pub fn read_message<M: DeserializeOwned>(input: &mut impl Read) -> Result<M, Error> {
+    let mut length = [0u8; 4];
+    match read_up_to(input, &mut length)? {
+        0 => return Err(Error::Closed),
+        4 => {}
+        _ => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+    }
+    let length = u32::from_le_bytes(length);
+    if length > MAX_FRAME {
+        return Err(Error::TooLong(length));
+    }
+    // Grown as bytes arrive: a hostile length allocates nothing.
+    let mut body = Vec::new();
+    input.take(u64::from(length)).read_to_end(&mut body)?;
+    if body.len() != length as usize {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    Ok(postcard::from_bytes(&body)?)
+}
+
+/// Like `read_exact`, but tells how far it came when the stream ends.
+fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Request;
+
+    #[test]
+    fn a_message_survives_the_stream() {
+        let mut stream = Vec::new();
+        write_preamble(&mut stream).unwrap();
+        write_message(&mut stream, &Request::Facts).unwrap();
+        let mut input = stream.as_slice();
+        read_preamble(&mut input).unwrap();
+        assert!(matches!(read_message(&mut input).unwrap(), Request::Facts));
+        assert!(matches!(read_message::<Request>(&mut input), Err(Error::Closed)));
+    }
+
+    #[test]
+    fn another_version_is_told_apart_from_another_program() {
+        let mut other = b"XWEAVE\xff\x7f".as_slice();
+        assert!(matches!(read_preamble(&mut other), Err(Error::Version { theirs: 0x7fff, .. })));
+        let mut banner = b"Permission denied (publickey).\n".as_slice();
+        let Err(Error::NotXweave(said)) = read_preamble(&mut banner) else {
+            panic!("a banner was taken for the protocol")
+        };
+        assert_eq!(said, "Permission denied (publickey).");
+    }
+
+    #[test]
+    fn cut_and_oversized_frames_are_errors() {
+        let mut stream = Vec::new();
+        write_message(&mut stream, &Request::Facts).unwrap();
+        stream.pop();
+        assert!(matches!(read_message::<Request>(&mut stream.as_slice()), Err(Error::Io(_))));
+        let huge = u32::MAX.to_le_bytes();
+        assert!(matches!(read_message::<Request>(&mut huge.as_slice()), Err(Error::TooLong(_))));
+    }
+}

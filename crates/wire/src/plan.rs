@@ -1,0 +1,63 @@
+//! The weave plan: what a controller asks an agent to load and where to hook it.
+
+use serde::{Deserialize, Serialize};
+
+/// When, at a function, a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Hook {
+    /// On entry (`fentry`).
+    Entry,
+    /// On return, with arguments and return value (`fexit`).
+    Return,
+    /// On entry, by a kprobe: what entry hooks of kernels before 6.6 cannot do is to hook functions
+    /// with more than six parameters.
+    Probe,
+    /// On return, by two kprobes: the one on entry saves the arguments for the one on return.
+    ProbeReturn,
+}
+
+/// A place to hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanSite {
+    /// The number that records of the first clause woven here carry: unique across the recording.
+    pub site: u32,
+    /// How many clauses are woven here: their sites have consecutive numbers.
+    pub clauses: u32,
+    /// The function's name, as in BTF and kallsyms.
+    pub function: String,
+    /// The module it lives in; none for the kernel image.
+    pub module: Option<String>,
+    /// The function's type ID in that module's (or the kernel's) BTF.
+    pub btf_id: u32,
+}
+
+/// One compiled program and the join points that it serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanProgram {
+    /// The program's name in the object.
+    pub name: String,
+    /// When it runs.
+    pub hook: Hook,
+    /// The program that saves the arguments, for [`Hook::ProbeReturn`].
+    pub saver: Option<String>,
+    /// Where: at least one, all with the same prototype.
+    pub sites: Vec<PlanSite>,
+    /// What it was written as (`virtio-net.aspect:12 transit`), for messages.
+    pub origin: String,
+}
+
+/// Everything that one domain is to weave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The domain's number: the top byte of the flow IDs that it makes. From 1.
+    pub domain: u8,
+    /// A BPF object (ELF) with CO-RE relocations, of programs that [`Plan::programs`] names.
+    pub object: Vec<u8>,
+    /// In the order in which they are attached: the last of a flow first, its start last, so that
+    /// no flow is begun that could not be followed.
+    pub programs: Vec<PlanProgram>,
+    /// Size of the ring buffer in bytes: a power of two, at least a page.
+    pub buffer: u32,
+    /// How many keys may carry flows at once in this domain.
+    pub flow_table: u32,
+}

@@ -1,0 +1,228 @@
+//! A record as advice wrote it: the layout shared with `bpf/xweave.h`.
+//!
+//! ```text
+//! offset size
+//!      0    8  time_ns   CLOCK_MONOTONIC of the domain
+//!      8    8  flow      local flow ID, 0 if none
+//!     16    4  site
+//!     20    4  pid       thread group
+//!     24    4  tid
+//!     28    2  cpu
+//!     30    1  kind
+//!     31    1  n         how many values follow
+//!     32   16  comm
+//!     48  8*n  values
+//! ```
+//!
+//! All integers are little-endian (the machine's own: x86-64).
+
+/// Bytes of a record before its values.
+pub const HEADER: usize = 48;
+
+/// The most values that one record carries (`STORE_DATA7`).
+pub const MAX_VALUES: usize = 7;
+
+/// What the record says about its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Advice ran and stored data.
+    Hop = 0,
+    /// A flow began. Values: the key (an address in the domain).
+    Start = 1,
+    /// The flow went from one key to another. Values: from, to.
+    Move = 2,
+    /// A second key now carries the flow. Values: from, to.
+    Copy = 3,
+    /// A key stopped carrying the flow. Values: the key.
+    Quit = 4,
+    /// The flow was put on a carrier. Values: ring, index, check, peer (see [`CarrierKey`]).
+    Xin = 5,
+    /// A flow came off a carrier under a new local ID. Values: as for `Xin`.
+    Xout = 6,
+}
+
+impl Kind {
+    /// The kind of a byte in a record; none for a byte that no prelude writes.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0 => Self::Hop,
+            1 => Self::Start,
+            2 => Self::Move,
+            3 => Self::Copy,
+            4 => Self::Quit,
+            5 => Self::Xin,
+            6 => Self::Xout,
+            _ => return None,
+        })
+    }
+
+    /// The word for it in the trace (`kind` column).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hop => "hop",
+            Self::Start => "start",
+            Self::Move => "move",
+            Self::Copy => "copy",
+            Self::Quit => "quit",
+            Self::Xin => "xin",
+            Self::Xout => "xout",
+        }
+    }
+
+    /// The reverse of [`Kind::name`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        (0..=6).filter_map(Self::from_byte).find(|kind| kind.name() == name)
+    }
+}
+
+/// The key that both sides of a crossing record: `struct xw_key` of the prelude, as the first four values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CarrierKey {
+    /// Where the ring lies in the guest's physical memory: the same number on both sides.
+    pub ring: u64,
+    /// The ring's running index, as wide as the kernel keeps it (16 bits for virtio).
+    pub index: u64,
+    /// Something else that both sides see (virtio: the descriptor head): a wrong pair is found out by it.
+    pub check: u64,
+    /// On the host side, the process that runs the guest (its thread group); 0 in a guest.
+    pub peer: u64,
+}
+
+/// One decoded record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// `CLOCK_MONOTONIC` of the domain, in nanoseconds.
+    pub time_ns: u64,
+    /// Local flow ID; 0 if the record belongs to none.
+    pub flow: u64,
+    /// The number the controller gave this site.
+    pub site: u32,
+    /// Thread group (what user space calls the process).
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Logical CPU.
+    pub cpu: u16,
+    /// What it says about the flow.
+    pub kind: Kind,
+    /// Name of the thread, NUL-padded.
+    pub comm: [u8; 16],
+    /// What `STORE_DATA` stored, or the flow operation's keys.
+    pub values: Vec<u64>,
+}
+
+impl Record {
+    /// Decodes one record that fills `bytes` exactly; none if the bytes are not a record.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let n = usize::from(*bytes.get(31)?);
+        if n > MAX_VALUES || bytes.len() != HEADER + 8 * n {
+            return None;
+        }
+        Some(Self {
+            time_ns: word(0)?,
+            flow: word(8)?,
+            site: half(16)?,
+            pid: half(20)?,
+            tid: half(24)?,
+            cpu: u16::from_le_bytes([bytes[28], bytes[29]]),
+            kind: Kind::from_byte(bytes[30])?,
+            comm: bytes[32..48].try_into().ok()?,
+            values: (0..n).map_while(|i| word(HEADER + 8 * i)).collect(),
+        })
+    }
+
+    /// The reverse of [`Record::decode`], appended to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let n = self.values.len().min(MAX_VALUES);
+        out.extend_from_slice(&self.time_ns.to_le_bytes());
+        out.extend_from_slice(&self.flow.to_le_bytes());
+        out.extend_from_slice(&self.site.to_le_bytes());
+        out.extend_from_slice(&self.pid.to_le_bytes());
+        out.extend_from_slice(&self.tid.to_le_bytes());
+        out.extend_from_slice(&self.cpu.to_le_bytes());
+        out.push(self.kind as u8);
+        out.push(u8::try_from(n).unwrap_or(0));
+        out.extend_from_slice(&self.comm);
+        for value in &self.values[..n] {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    /// The thread's name up to its first NUL.
+    pub fn comm(&self) -> String {
+        let end = self.comm.iter().position(|&b| b == 0).unwrap_or(self.comm.len());
+        String::from_utf8_lossy(&self.comm[..end]).into_owned()
+    }
+
+    /// The carrier's key, for [`Kind::Xin`] and [`Kind::Xout`].
+    pub fn carrier_key(&self) -> Option<CarrierKey> {
+        match (self.kind, self.values.as_slice()) {
+            (Kind::Xin | Kind::Xout, &[ring, index, check, peer, ..]) => {
+                Some(CarrierKey { ring, index, check, peer })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Splits a batch of records that were written one after the other (an agent's [`Records`] event).
+///
+/// Ends early, with what was decoded so far, at the first byte that is no record: the second part
+/// is how many bytes were left over.
+///
+/// [`Records`]: crate::message::Event::Records
+pub fn decode_batch(mut bytes: &[u8]) -> (Vec<Record>, usize) {
+    let mut records = Vec::new();
+    while bytes.len() >= HEADER {
+        let length = HEADER + 8 * usize::from(bytes[31]);
+        match bytes.get(..length).and_then(Record::decode) {
+            Some(record) => records.push(record),
+            None => break,
+        }
+        bytes = &bytes[length..];
+    }
+    (records, bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(n: usize) -> Record {
+        let mut comm = [0; 16];
+        comm[..5].copy_from_slice(b"vhost");
+        Record {
+            time_ns: 1_234_567_890_123,
+            flow: 0x0100_0000_0000_002a,
+            site: 7,
+            pid: 42,
+            tid: 43,
+            cpu: 1,
+            kind: Kind::Xin,
+            comm,
+            values: (0..n as u64).map(|i| i << 33).collect(),
+        }
+    }
+
+    #[test]
+    fn a_batch_decodes_to_what_was_encoded() {
+        let records: Vec<_> = (0..=MAX_VALUES).map(sample).collect();
+        let mut bytes = Vec::new();
+        records.iter().for_each(|r| r.encode(&mut bytes));
+        assert_eq!(decode_batch(&bytes), (records, 0));
+    }
+
+    #[test]
+    fn a_damaged_batch_keeps_what_came_before() {
+        let mut bytes = Vec::new();
+        sample(2).encode(&mut bytes);
+        let good = bytes.len();
+        sample(2).encode(&mut bytes);
+        bytes[good + 30] = 0xff;
+        let (records, left) = decode_batch(&bytes);
+        assert_eq!((records.len(), left), (1, good));
+    }
+}
