@@ -71,6 +71,10 @@ impl Session {
                 Ok(Reply::Woven(weaving::addresses(&plan)))
             }
             Request::Start => self.set_state(State::On),
+            Request::Loss => {
+                let recording = self.recording.as_ref().ok_or_else(|| misuse("nothing is woven"))?;
+                Ok(Reply::Loss(recording.woven.loss()?))
+            }
             Request::Drain => self.set_state(State::Draining),
             Request::Stop => self.stop(),
         }

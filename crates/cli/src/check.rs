@@ -58,7 +58,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let kernels = given.iter().map(|text| kernel(text)).collect::<Result<Vec<_>, _>>()?;
     let domains: Vec<_> = (1..=u8::MAX)
         .zip(&kernels)
-        .map(|(number, (name, kernel))| Domain { name: name.clone(), role: role(name), number, kernel })
+        .map(|(number, (name, kernel))| Domain { name: name.clone(), role: Role::of(name), number, kernel })
         .collect();
     let result = check(sources, &domains, args.no_compile);
     let (found, errors) = match result {
@@ -97,10 +97,6 @@ fn check(sources: Vec<Source>, domains: &[Domain<'_>], no_compile: bool) -> Resu
         weaving.warnings
     };
     Ok(found)
-}
-
-fn role(name: &str) -> Role {
-    if matches!(name, "host" | "dom0") { Role::Host } else { Role::Guest }
 }
 
 /// `NAME=KERNEL`

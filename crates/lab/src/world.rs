@@ -251,7 +251,7 @@ impl World {
         command.args(description.accelerator.arguments());
         command.args([
             "-smp",
-            "2",
+            description.accelerator.processors(),
             "-m",
             &memory,
             "-nodefaults",

@@ -32,9 +32,9 @@ impl DomainSpec {
         Ok(Self { name: name.to_owned(), transport })
     }
 
-    /// A host runs the others: it is the machine that the controller runs on, or the one called `host`.
+    /// A host runs the others: it is the machine that the controller runs on, or called as one.
     pub fn role(&self) -> Role {
-        if self.name == "host" || self.transport == Transport::Local { Role::Host } else { Role::Guest }
+        if self.transport == Transport::Local { Role::Host } else { Role::of(&self.name) }
     }
 }
 
@@ -84,6 +84,8 @@ mod tests {
         assert_eq!(names(std::slice::from_ref(&guest)).unwrap(), ["host", "vm1"]);
         let host = DomainSpec::parse("l1=local").unwrap();
         assert_eq!(names(&[guest.clone(), host]).unwrap(), ["l1", "vm1"]);
+        let dom0 = DomainSpec::parse("dom0=ssh dom0 xweave agent --stdio").unwrap();
+        assert_eq!(names(&[guest.clone(), dom0]).unwrap(), ["dom0", "vm1"]);
         assert!(matches!(names(&[guest.clone(), guest]), Err(Error::DomainTwice(_))));
     }
 }

@@ -210,6 +210,15 @@ impl Member {
         }
     }
 
+    /// Learns what the domain has lost up to now: all that will be known if it is lost itself.
+    fn ask_loss(&mut self) -> Result<(), Error> {
+        match self.link.call(&Request::Loss)? {
+            Reply::Loss(loss) => self.loss = loss,
+            _ => return Err(self.link.unexpected()),
+        }
+        Ok(())
+    }
+
     fn role(&self) -> xweave_trace::Role {
         match self.link.spec.role() {
             Role::Host => xweave_trace::Role::Host,
@@ -477,7 +486,6 @@ impl Recording {
                 self.timeline.sample(member.number, sample);
                 self.write_settled(index)?;
             }
-            Happening::Event(Event::Loss(loss)) => member.loss = loss,
             Happening::Gone(reason) => member.lose(reason),
         }
         Ok(())
@@ -500,12 +508,15 @@ impl Recording {
         Ok(())
     }
 
-    /// Once a second: the clocks are compared, and what has been recorded becomes readable.
+    /// Once a second: the clocks are compared, losses told, and what has been recorded becomes readable.
     fn round(&mut self) -> Result<(), Error> {
         for member in self.members.iter_mut().filter(|member| member.is_there()) {
-            match member.exchange() {
-                Ok(exchange) => self.timeline.exchange(member.number, exchange),
-                Err(error) => member.lose(error.to_string()),
+            let told = member.exchange().and_then(|exchange| {
+                self.timeline.exchange(member.number, exchange);
+                member.ask_loss()
+            });
+            if let Err(error) = told {
+                member.lose(error.to_string());
             }
         }
         self.describe();

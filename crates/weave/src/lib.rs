@@ -60,6 +60,11 @@ pub enum Role {
 }
 
 impl Role {
+    /// What a domain of this name is, where nothing else tells: `host`, and Xen's `dom0`, run the others.
+    pub fn of(domain: &str) -> Self {
+        if matches!(domain, "host" | "dom0") { Self::Host } else { Self::Guest }
+    }
+
     /// The word after `@` that stands for all domains of this role, if no domain has it as its name.
     pub fn name(self) -> &'static str {
         match self {

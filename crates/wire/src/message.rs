@@ -17,6 +17,8 @@ pub enum Request {
     Weave(Box<Plan>),
     /// Record from now on. → [`Reply::Done`]
     Start,
+    /// What has been lost up to now? → [`Reply::Loss`]
+    Loss,
     /// Begin no new flows, go on with those under way. → [`Reply::Done`]
     Drain,
     /// Detach everything and send what is left. All [`Event`]s come before the answer. → [`Reply::Stopped`]
@@ -36,6 +38,8 @@ pub enum Reply {
     Woven(Vec<SiteAddress>),
     /// To [`Request::Start`] and [`Request::Drain`].
     Done,
+    /// To [`Request::Loss`]: totals, not differences.
+    Loss(Loss),
     /// To [`Request::Stop`].
     Stopped(Loss),
     /// To any: it could not be done. The connection stays usable.
@@ -49,8 +53,6 @@ pub enum Event {
     Records(Vec<u8>),
     /// The clocks, several times a second.
     Clock(ClockSample),
-    /// What has been lost up to now (totals, not differences).
-    Loss(Loss),
 }
 
 /// All that an agent sends.

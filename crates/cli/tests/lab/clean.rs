@@ -1,34 +1,6 @@
 //! However a part ends, the kernels are left clean and what was recorded is readable.
 
-use crate::world::{DOMAINS, Running, World};
-
-/// Traffic from vm1 that lasts longer than any of these tests, and ends when it is dropped.
-fn traffic(world: &World) -> Running {
-    let load = "exec xweave lab load udp-send --to 10.77.0.2:9002 --count 1000000 --rate 200";
-    let running = world.start("vm1", load);
-    world.until("vm1", "grep -q udp-send /proc/[0-9]*/cmdline");
-    running
-}
-
-/// Kills, by SIGKILL, the processes of a domain whose command line begins so. (Guests have no pkill,
-/// and it would find the shell that runs it.)
-fn kill(world: &World, domain: &str, command: &str) {
-    world.run(
-        domain,
-        &format!(
-            r#"killed=1
-            for process in /proc/[0-9]*; do
-                case "$(tr '\0' ' ' <$process/cmdline)" in
-                "{command}"*) kill -KILL "${{process#/proc/}}" && killed=0 ;;
-                esac
-            done 2>/dev/null
-            exit $killed"#
-        ),
-    );
-}
-
-/// How a session of an agent shows itself.
-const AGENT: &str = "/proc/self/exe agent --stdio";
+use crate::world::{AGENT, DOMAINS, World};
 
 fn wait_until_written(world: &World, trace: &str) {
     world.until("host", &format!("ls {trace}/records/*.parquet"));
@@ -64,12 +36,12 @@ fn assert_readable(world: &World, trace: &str, complete: bool) {
 fn a_killed_controller_leaves_nothing_woven() {
     let Some(world) = World::find("killed controller") else { return };
     let recording = world.record(&format!("virtio-net {DOMAINS} -o /tmp/killed1"));
-    let load = traffic(&world);
+    let load = world.traffic(200);
     wait_until_written(&world, "/tmp/killed1");
     for domain in ["host", "vm1", "vm2"] {
         assert_woven(&world, domain);
     }
-    kill(&world, "host", "xweave record");
+    world.kill("host", "xweave record");
     recording.finish();
     for domain in ["host", "vm1", "vm2"] {
         assert_clean(&world, domain);
@@ -82,7 +54,7 @@ fn a_killed_controller_leaves_nothing_woven() {
 /// on and are left clean at the end, and the recording says which domain was lost.
 fn assert_others_go_on(world: &World, trace: &str, lost: &str, end: impl FnOnce()) {
     let recording = world.record(&format!("virtio-net {DOMAINS} -o {trace}"));
-    let load = traffic(world);
+    let load = world.traffic(200);
     wait_until_written(world, trace);
     end();
     assert_clean(world, lost);
@@ -100,13 +72,13 @@ fn assert_others_go_on(world: &World, trace: &str, lost: &str, end: impl FnOnce(
 #[test]
 fn a_killed_host_agent_is_told_and_the_guests_go_on() {
     let Some(world) = World::find("killed host agent") else { return };
-    assert_others_go_on(&world, "/tmp/killed2", "host", || kill(&world, "host", AGENT));
+    assert_others_go_on(&world, "/tmp/killed2", "host", || world.kill("host", AGENT));
 }
 
 #[test]
 fn a_killed_guest_agent_is_told_and_the_others_go_on() {
     let Some(world) = World::find("killed guest agent") else { return };
-    assert_others_go_on(&world, "/tmp/killed3", "vm2", || kill(&world, "vm2", AGENT));
+    assert_others_go_on(&world, "/tmp/killed3", "vm2", || world.kill("vm2", AGENT));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Nothing is lost silently.
 
-use crate::world::{DOMAINS, World};
+use std::path::Path;
+
+use crate::world::{AGENT, DOMAINS, World};
 
 const SENT: u64 = 10_000;
 
@@ -22,8 +24,7 @@ fn a_buffer_too_small_loses_exactly_what_it_says() {
     let trace = dir.path().join("trace");
     world.pull("host", "/tmp/loss", &trace);
     let report = world.flows(&trace);
-    let manifest: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(trace.join("trace.json")).unwrap()).unwrap();
+    let manifest = manifest(&trace);
 
     // Every datagram begins a flow at udp_sendmsg in vm1, once: what is not there was lost there.
     let site = report["sites"]
@@ -52,6 +53,33 @@ fn a_buffer_too_small_loses_exactly_what_it_says() {
     assert!(lossy.count() > 0);
     assert_eq!(complete_and_lossy, 0, "a flow with a gap is not complete");
     assert_eq!(report["summary"]["lost"].as_u64(), manifest["lost"].as_u64());
+}
+
+#[test]
+fn what_a_lost_domain_had_lost_stays_known() {
+    let Some(world) = World::find("losses of a lost domain") else { return };
+    let recording = world.record(&format!("virtio-net {DOMAINS} --buffer 4096 -o /tmp/loss-of-lost"));
+    let load = world.traffic(5000);
+    world.until("host", r#"grep -q '"dropped": [1-9]' /tmp/loss-of-lost/trace.json"#);
+    world.kill("vm1", AGENT);
+    drop(load);
+    let (status, log) = recording.finish();
+    assert_eq!(status, Some(1), "{log}");
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    world.pull("host", "/tmp/loss-of-lost", &trace);
+    let sites = world.flows(&trace)["sites"].clone();
+    let of_vm1 = |loss: &&serde_json::Value| {
+        sites.as_array().unwrap().iter().any(|s| s["site"] == loss["site"] && s["domain"] == "vm1")
+    };
+    let manifest = manifest(&trace);
+    let losses = manifest["loss"]["sites"].as_array().unwrap();
+    let dropped: u64 = losses.iter().filter(of_vm1).map(|loss| loss["dropped"].as_u64().unwrap()).sum();
+    assert!(dropped > 0, "{manifest}");
+}
+
+fn manifest(trace: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(trace.join("trace.json")).unwrap()).unwrap()
 }
 
 fn sum(rows: &serde_json::Value, key: &str) -> u64 {

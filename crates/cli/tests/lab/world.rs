@@ -114,6 +114,31 @@ impl World {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// So many datagrams a second from vm1 to vm2, for longer than any test lasts: until it is dropped.
+    pub fn traffic(&self, rate: u32) -> Running {
+        let load = "exec xweave lab load udp-send --to 10.77.0.2:9002 --count 10000000";
+        let running = self.start("vm1", &format!("{load} --rate {rate}"));
+        self.until("vm1", "grep -q udp-send /proc/[0-9]*/cmdline");
+        running
+    }
+
+    /// Kills, by SIGKILL, the processes of a domain whose command line begins so. (Guests have no pkill,
+    /// and it would find the shell that runs it.)
+    pub fn kill(&self, domain: &str, command: &str) {
+        self.run(
+            domain,
+            &format!(
+                r#"killed=1
+                for process in /proc/[0-9]*; do
+                    case "$(tr '\0' ' ' <$process/cmdline)" in
+                    "{command}"*) kill -KILL "${{process#/proc/}}" && killed=0 ;;
+                    esac
+                done 2>/dev/null
+                exit $killed"#
+            ),
+        );
+    }
+
     /// Waits until a script succeeds in a domain.
     pub fn until(&self, domain: &str, script: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -126,6 +151,9 @@ impl World {
 
 /// Both guests, as `record` wants them.
 pub const DOMAINS: &str = "--domain vm1=vsock:3 --domain vm2=vsock:4";
+
+/// How a session of an agent shows itself among the processes.
+pub const AGENT: &str = "/proc/self/exe agent --stdio";
 
 pub struct Running {
     child: Child,
