@@ -36,7 +36,7 @@ impl Drop for Btf {
 /// A type, with the numbers of the types that it is made of.
 #[derive(Clone, Copy)]
 pub enum Type<'a> {
-    /// `void`, and kinds that describe no type (variables, sections, tags of declarations).
+    /// `void`, and kinds that describe no type (sections, tags of declarations).
     Void,
     /// An integer.
     Int(Int),
@@ -56,6 +56,8 @@ pub enum Type<'a> {
     Qualified(u32),
     /// A function with this name and prototype.
     Function(&'a str, u32),
+    /// A variable with this name and type.
+    Variable(&'a str, u32),
     /// A prototype.
     Prototype(Prototype<'a>),
     /// A floating point number of so many bytes.
@@ -328,6 +330,7 @@ impl Btf {
             | sys::BTF_KIND_RESTRICT
             | sys::BTF_KIND_TYPE_TAG => Type::Qualified(size_or_type),
             sys::BTF_KIND_FUNC => Type::Function(name, size_or_type),
+            sys::BTF_KIND_VAR => Type::Variable(name, size_or_type),
             sys::BTF_KIND_FUNC_PROTO => Type::Prototype(Prototype { returns: size_or_type, items }),
             sys::BTF_KIND_FLOAT => Type::Float(size_or_type),
             _ => Type::Void,

@@ -228,7 +228,12 @@ impl<'k, 'i> Writer<'k, 'i> {
             Type::Record(record) => self
                 .define_record(of, depth + 1)
                 .then(|| join(&format!("{} {}", record.kind.word(), record.name), &inner)),
-            Type::Void | Type::Float(_) | Type::Forward(..) | Type::Function(..) | Type::Prototype(_) => None,
+            Type::Void
+            | Type::Float(_)
+            | Type::Forward(..)
+            | Type::Function(..)
+            | Type::Variable(..)
+            | Type::Prototype(_) => None,
         }
     }
 

@@ -198,6 +198,12 @@ impl Kernel {
         (0..).zip(&self.parts).flat_map(|(part, of)| of.btf.ids().map(move |id| TypeRef { part, id }))
     }
 
+    /// The module that a type is of; empty for the image.
+    pub(crate) fn module_of(&self, of: TypeRef) -> &str {
+        let part = usize::try_from(of.part).ok().and_then(|part| self.parts.get(part));
+        part.map_or("", |part| &part.name)
+    }
+
     /// The type itself, and the same reference in its simplest form.
     pub(crate) fn get(&self, of: TypeRef) -> Type<'_> {
         match self.parts.get(usize::try_from(of.part).unwrap_or(usize::MAX)) {

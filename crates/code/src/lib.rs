@@ -13,11 +13,13 @@
 //! ```
 //!
 //! Rooms: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
-//! kernel together and finds functions in them, [`declare`] writes types as C.
+//! kernel together and finds functions in them, [`declare`] writes types as C, [`types`] has them as
+//! tables that tell what lies at an offset.
 
 pub mod btf;
 pub mod declare;
 pub mod kernel;
+pub mod types;
 
 pub use kernel::{Function, Kernel, Param, TypeRef};
 
