@@ -39,7 +39,7 @@ impl Accelerator {
     ///
     /// In software, one: with two, kernels died of it. One processor translates code while the other is
     /// patching it, as attaching probes and static keys do, and the outdated translation stays; about one
-    /// run of the tests in three then lost a guest or the host, none in any with one (QEMU 7.2 and 10.0:
+    /// run of the tests in three then lost a guest or the host, none of thirty with one (QEMU 7.2 and 10.0:
     /// whether a page holds code is looked up outside the lock in `tlb_set_page_full`, and pages are
     /// marked only after they were translated). Two worlds at once use two processors of this machine.
     pub fn processors(self) -> &'static str {
