@@ -1,6 +1,7 @@
 //! What a kernel is, as far as weaving needs to know: its functions and their prototypes, and its
 //! types as C that an eBPF program can be compiled with. All of it comes from BTF, the type
-//! information that a stock kernel carries.
+//! information that a stock kernel carries. Besides, the machine code itself, of kernels and of other
+//! programs, for those who read instructions.
 //!
 //! ```no_run
 //! use std::collections::HashSet;
@@ -14,16 +15,18 @@
 //!
 //! Rooms: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
 //! kernel together and finds functions in them, [`declare`] writes types as C, [`types`] has them as
-//! tables that tell what lies at an offset.
+//! tables that tell what lies at an offset. [`image`] loads machine code with its symbols, and knows
+//! nothing of the others.
 
 pub mod btf;
 pub mod declare;
+pub mod image;
 pub mod kernel;
 pub mod types;
 
 pub use kernel::{Function, Kernel, Param, TypeRef};
 
-/// Why a kernel's type information cannot be used.
+/// Why a kernel's type information, or a file's machine code, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,5 +45,33 @@ pub enum Error {
         path: String,
         /// Why.
         reason: std::io::Error,
+    },
+    /// {what} is no machine code that can be read: {part} {reason}
+    #[error("{what} is no machine code that can be read: {part} {reason}")]
+    Malformed {
+        /// The file, or what the bytes were said to be.
+        what: String,
+        /// The section, or what else of the file.
+        part: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// {what} cannot be unpacked, it is compressed with {packing}: {reason}
+    #[error("{what} cannot be unpacked, it is compressed with {packing}: {reason}")]
+    Packed {
+        /// The file, or the section of a file.
+        what: String,
+        /// The compression's name.
+        packing: &'static str,
+        /// What the decompressor found wrong.
+        reason: String,
+    },
+    /// the running kernel's code cannot be read: {reason}; {advice}
+    #[error("the running kernel's code cannot be read: {reason}; {advice}")]
+    Hidden {
+        /// What the kernel does not show.
+        reason: String,
+        /// What to do about it.
+        advice: &'static str,
     },
 }

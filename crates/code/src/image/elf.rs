@@ -1,0 +1,284 @@
+//! ELF files: their sections and symbols. All of a file's own numbers are checked before use.
+
+use std::collections::HashMap;
+
+use object::elf::{self, FileHeader64, Sym64};
+use object::read::elf::{
+    FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable,
+};
+use object::{LittleEndian, SymbolIndex};
+
+use super::bytes::Bytes;
+use super::debug::Unlinked;
+use super::symbols::{Binding, Entry, Kind};
+use super::{Image, Section, kallsyms, linkage, relocate};
+use crate::Error;
+
+pub(super) const ENDIAN: LittleEndian = LittleEndian;
+
+pub(super) type Header = FileHeader64<LittleEndian>;
+pub(super) type Symbols<'a> = SymbolTable<'a, Header>;
+
+/// Names may share their ends in a string table, so that all together are longer than it is; these
+/// are how many times, and how long they may be in any case.
+const MAX_SHARED: usize = 8;
+const MIN_NAMES: usize = 16 << 20;
+
+/// A section as the file has it.
+pub(super) struct Part {
+    pub name: String,
+    pub kind: elf::SectionType,
+    pub flags: elf::SectionFlags,
+    pub address: u64,
+    pub size: u64,
+    pub bytes: Bytes,
+    /// The number of the section that it applies to, if it is of relocations.
+    pub target: usize,
+    /// The number of the section of the symbols that these refer to.
+    pub symbols: usize,
+}
+
+impl Part {
+    pub fn has(&self, flag: elf::SectionFlags) -> bool {
+        self.flags.0 & flag.0 != 0
+    }
+
+    /// Whether it takes space in memory. The zeros of thread-local variables do in each thread only.
+    pub fn is_loaded(&self) -> bool {
+        let only_in_threads = self.has(elf::SHF_TLS) && self.kind == elf::SHT_NOBITS;
+        self.has(elf::SHF_ALLOC) && !only_in_threads && self.size != 0
+    }
+
+    pub fn section(&self) -> Section {
+        Section {
+            name: self.name.clone(),
+            address: self.address,
+            executable: self.has(elf::SHF_EXECINSTR),
+            writable: self.has(elf::SHF_WRITE),
+            size: self.size,
+            bytes: self.bytes.clone(),
+        }
+    }
+}
+
+/// A file of which the sections are known to lie inside.
+pub(super) struct Elf<'a> {
+    pub what: &'a str,
+    file: &'a Bytes,
+    header: &'a Header,
+    table: SectionTable<'a, Header>,
+    /// By the file's numbers.
+    pub parts: Vec<Part>,
+}
+
+/// The image in an ELF file.
+pub(super) fn load(what: &str, file: &Bytes) -> Result<Image, Error> {
+    let elf = Elf::parse(what, file)?;
+    match elf.header.e_type(ENDIAN) {
+        elf::ET_REL => relocate::load(elf),
+        elf::ET_EXEC | elf::ET_DYN => load_linked(&elf),
+        _ => Err(elf.wrong("its ELF header", "says that it is neither a program, nor an object file")),
+    }
+}
+
+fn load_linked(elf: &Elf) -> Result<Image, Error> {
+    let loaded: Vec<_> = elf.parts.iter().filter(|part| part.is_loaded()).map(Part::section).collect();
+    let mut sections = if elf.parts.is_empty() { elf.segments()? } else { loaded };
+    let symbols = elf.symbols(elf::SHT_SYMTAB)?;
+    let dynamic = elf.symbols(elf::SHT_DYNSYM)?;
+    let known = if symbols.is_empty() { &dynamic } else { &symbols };
+    let mut entries = elf.entries(known, |_, symbol| symbol.st_value(ENDIAN))?;
+    if symbols.is_empty() && dynamic.is_empty() {
+        // A kernel that a boot loader loads has a table of its own.
+        sections.sort_by_key(|section| section.address);
+        entries = kallsyms::read(&sections);
+    }
+    let mut image = Image::new(elf.what, sections, entries);
+    elf.describe(&mut image);
+    image.imports = linkage::imports(elf, &dynamic, &image)?;
+    Ok(image)
+}
+
+impl<'a> Elf<'a> {
+    fn parse(what: &'a str, file: &'a Bytes) -> Result<Self, Error> {
+        let wrong = |part: &str, reason: &str| malformed(what, part, reason);
+        let data: &[u8] = file;
+        let header = Header::parse(data)
+            .and_then(|header| header.endian().map(|_: LittleEndian| header))
+            .map_err(|_| wrong("its ELF header", "is none of 64 bits"))?;
+        if header.e_machine(ENDIAN) != elf::EM_X86_64 {
+            return Err(wrong("its ELF header", "is for another processor than x86-64"));
+        }
+        let table = header.sections(ENDIAN, data);
+        let table = table.map_err(|error| wrong("its section table", &format!("is damaged: {error}")))?;
+        let mut names = Names::of(data.len());
+        let mut parts = Vec::with_capacity(table.len());
+        for (index, section) in table.enumerate() {
+            let nth = || format!("section {}", index.0);
+            let name = table.section_name(ENDIAN, section).ok().and_then(|name| names.read(name));
+            let name = name.ok_or_else(|| wrong(&nth(), "has no name that can be read"))?;
+            let (address, size) = (section.sh_addr(ENDIAN), section.sh_size(ENDIAN));
+            let bytes = match section.file_range(ENDIAN) {
+                Some((offset, size)) => file.part(offset, size),
+                None => file.part(0, 0),
+            };
+            let bytes = bytes.filter(|_| address.checked_add(size).is_some());
+            parts.push(Part {
+                bytes: bytes
+                    .ok_or_else(|| wrong(&format!("section {name}"), "reaches beyond the file's end"))?,
+                kind: section.sh_type(ENDIAN),
+                flags: section.sh_flags(ENDIAN),
+                target: usize::try_from(section.sh_info(ENDIAN)).unwrap_or(usize::MAX),
+                symbols: section.link(ENDIAN).0,
+                name,
+                address,
+                size,
+            });
+        }
+        // Some of them are copied, or gone through whole, so none of the file must be in many.
+        let total = parts.iter().try_fold(0usize, |sum, part: &Part| sum.checked_add(part.bytes.len()));
+        if total.is_none_or(|total| total / 2 > data.len()) {
+            return Err(wrong("its section table", "has many sections in the same place of the file"));
+        }
+        Ok(Self { what, file, header, table, parts })
+    }
+
+    pub fn file_size(&self) -> usize {
+        self.file.len()
+    }
+
+    pub fn wrong(&self, part: &str, reason: &str) -> Error {
+        malformed(self.what, part, reason)
+    }
+
+    /// What is loaded into memory, of a file without sections.
+    fn segments(&self) -> Result<Vec<Section>, Error> {
+        let data: &[u8] = self.file;
+        let headers = self.header.program_headers(ENDIAN, data);
+        let headers = headers.map_err(|error| self.wrong("its program headers", &error.to_string()))?;
+        let loaded = headers.iter().enumerate().filter(|(_, header)| header.p_type(ENDIAN) == elf::PT_LOAD);
+        let section = |(nth, header): (usize, &elf::ProgramHeader64<LittleEndian>)| {
+            let (address, size) = (header.p_vaddr(ENDIAN), header.p_memsz(ENDIAN));
+            let bytes = self.file.part(header.p_offset(ENDIAN), header.p_filesz(ENDIAN).min(size));
+            let bytes = bytes.filter(|_| address.checked_add(size).is_some());
+            let name = format!("segment {nth}");
+            let bytes = bytes.ok_or_else(|| self.wrong(&name, "reaches beyond the file's end"))?;
+            let flags = header.p_flags(ENDIAN).0;
+            let (executable, writable) = (flags & elf::PF_X.0 != 0, flags & elf::PF_W.0 != 0);
+            Ok(Section { name, address, executable, writable, size, bytes })
+        };
+        let sections = loaded.map(section).filter(|section| !matches!(section, Ok(Section { size: 0, .. })));
+        sections.collect()
+    }
+
+    pub fn symbols(&self, kind: elf::SectionType) -> Result<Symbols<'a>, Error> {
+        let data: &'a [u8] = self.file;
+        let symbols = self.table.symbols(ENDIAN, data, kind);
+        symbols.map_err(|error| self.wrong("its symbol table", &format!("is damaged: {error}")))
+    }
+
+    /// The number of the section that defines a symbol, if one does.
+    pub fn home(&self, symbols: &Symbols, index: SymbolIndex, symbol: &Sym64<LittleEndian>) -> Option<usize> {
+        let section = symbols.symbol_section(ENDIAN, symbol, index).ok().flatten()?;
+        (section.0 < self.parts.len()).then_some(section.0)
+    }
+
+    /// The symbols that are defined, except those that only say how the file came about.
+    pub fn entries(
+        &self,
+        symbols: &Symbols,
+        value: impl Fn(SymbolIndex, &Sym64<LittleEndian>) -> u64,
+    ) -> Result<Vec<Entry>, Error> {
+        let mut names = Names::of(self.file.len());
+        let mut entries = Vec::with_capacity(symbols.len());
+        for (index, symbol) in symbols.enumerate() {
+            let place = symbol.st_shndx(ENDIAN);
+            let home = self.home(symbols, index, symbol).and_then(|home| self.parts.get(home));
+            let defined = match place {
+                elf::SHN_UNDEF => false,
+                elf::SHN_ABS | elf::SHN_COMMON => true,
+                _ => home.is_some_and(|home| home.has(elf::SHF_ALLOC)),
+            };
+            let kind = match symbol.st_type() {
+                elf::STT_FUNC | elf::STT_GNU_IFUNC => Kind::Function,
+                elf::STT_OBJECT | elf::STT_COMMON => Kind::Object,
+                elf::STT_NOTYPE => match home {
+                    Some(home) if !home.has(elf::SHF_EXECINSTR) => Kind::Object,
+                    _ => Kind::Other,
+                },
+                _ => continue,
+            };
+            if !defined {
+                continue;
+            }
+            let name = symbols.symbol_name(ENDIAN, symbol).ok().and_then(|name| names.read(name));
+            let name = name.ok_or_else(|| {
+                self.wrong(
+                    "its symbol table",
+                    &format!("has no name that can be read for symbol {}", index.0),
+                )
+            })?;
+            if name.is_empty() {
+                continue;
+            }
+            let binding = match symbol.st_bind() {
+                elf::STB_LOCAL => Binding::Local,
+                elf::STB_WEAK => Binding::Weak,
+                _ => Binding::Global,
+            };
+            let (address, size) = (value(index, symbol), symbol.st_size(ENDIAN));
+            entries.push(Entry { name, address, size, kind, binding, module: None });
+        }
+        Ok(entries)
+    }
+
+    /// What a file says about itself besides.
+    pub fn describe(&self, image: &mut Image) {
+        let notes = self.parts.iter().filter(|part| part.kind == elf::SHT_NOTE).map(|part| &part.bytes);
+        image.build_id = notes.filter_map(|notes| build_id(notes)).next();
+        image.btf = self.parts.iter().find(|part| part.name == ".BTF").map(|part| part.bytes.clone());
+        let mut unlinked = HashMap::new();
+        for (number, part) in self.parts.iter().enumerate() {
+            if part.kind == elf::SHT_PROGBITS && !part.has(elf::SHF_ALLOC) {
+                let section = Unlinked::new(number, part.bytes.clone(), part.has(elf::SHF_COMPRESSED));
+                unlinked.entry(part.name.clone()).or_insert(section);
+            }
+        }
+        image.unlinked = unlinked;
+    }
+}
+
+pub(super) fn malformed(what: &str, part: &str, reason: &str) -> Error {
+    Error::Malformed { what: what.to_owned(), part: part.to_owned(), reason: reason.to_owned() }
+}
+
+/// The build ID among these notes.
+pub(super) fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
+    let mut notes = NoteIterator::<Header>::new(ENDIAN, 4, notes).ok()?;
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(ENDIAN) == elf::NT_GNU_BUILD_ID {
+            return Some(note.desc().to_vec());
+        }
+    }
+    None
+}
+
+/// Reads names, but only so many that a file can have without every name being the end of another.
+pub(super) struct Names {
+    left: usize,
+}
+
+impl Names {
+    /// In a file of this size.
+    pub fn of(size: usize) -> Self {
+        Self { left: size.saturating_mul(MAX_SHARED).max(MIN_NAMES) }
+    }
+
+    pub fn read(&mut self, name: &[u8]) -> Option<String> {
+        self.left = self.left.checked_sub(name.len())?;
+        Some(match std::str::from_utf8(name) {
+            Ok(name) => name.to_owned(),
+            Err(_) => String::from_utf8_lossy(name).into_owned(),
+        })
+    }
+}

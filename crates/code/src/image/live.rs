@@ -1,0 +1,277 @@
+//! The running kernel: `/proc/kallsyms` tells where everything is, `/proc/kcore` what is there.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use object::LittleEndian;
+use object::elf::{self, ProgramHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+
+use super::bytes::Bytes;
+use super::elf::{ENDIAN, Header, build_id, malformed};
+use super::symbols::{Entry, Kind};
+use super::{Image, Section};
+use crate::Error;
+
+const WHAT: &str = "the running kernel";
+
+/// Modules are loaded in whole pages.
+const PAGE: u64 = 0x1000;
+
+/// Code of a module with less in between is read in one piece: functions are smaller.
+const MAX_GAP: u64 = 1 << 20;
+
+/// More than any part of a kernel has.
+const MAX_SIZE: u64 = 256 << 20;
+
+/// Pieces of code that kernels list like modules, but that are none: BPF programs and trampolines.
+const NO_MODULES: [&str; 4] = ["bpf", "__builtin__ftrace", "__builtin__kprobes", "__builtin__kvm"];
+
+/// Where the running kernel shows what it is.
+pub(super) struct Places {
+    pub kallsyms: PathBuf,
+    pub kcore: PathBuf,
+    pub notes: PathBuf,
+    pub btf: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            kallsyms: "/proc/kallsyms".into(),
+            kcore: "/proc/kcore".into(),
+            notes: "/sys/kernel/notes".into(),
+            btf: "/sys/kernel/btf/vmlinux".into(),
+        }
+    }
+}
+
+/// The kernel that shows itself there.
+pub(super) fn load(places: &Places) -> Result<Image, Error> {
+    let table = std::fs::read(&places.kallsyms)
+        .map_err(|reason| Error::Read { path: places.kallsyms.display().to_string(), reason })?;
+    let entries = symbols(&String::from_utf8_lossy(&table));
+    if entries.iter().all(|entry| entry.address == 0) {
+        return Err(Error::Hidden {
+            reason: format!("{} shows no addresses", places.kallsyms.display()),
+            advice: "run this as root, and if kernel.kptr_restrict is 2, set it to 1 with sysctl",
+        });
+    }
+    let core = Core::open(&places.kcore)?;
+    let mut sections = Vec::new();
+    for (name, start, end, executable) in
+        [(".text", "_stext", "_etext", true), (".rodata", "__start_rodata", "__end_rodata", false)]
+    {
+        let find = |name| entries.iter().find(|entry| entry.module.is_none() && entry.name == name);
+        match find(start).zip(find(end)) {
+            Some((start, end)) if start.address < end.address => {
+                sections.push(core.section(name, start.address..end.address, executable)?);
+            }
+            _ if executable => {
+                return Err(malformed(
+                    WHAT,
+                    &places.kallsyms.display().to_string(),
+                    "lacks _stext or _etext",
+                ));
+            }
+            _ => {}
+        }
+    }
+    for (module, range) in module_code(&entries) {
+        // A module that was unloaded in the meantime is none.
+        sections.extend(core.section(&format!(".text [{module}]"), range, true));
+    }
+    let mut image = Image::new(WHAT, sections, entries);
+    image.build_id = std::fs::read(&places.notes).ok().and_then(|notes| build_id(&notes));
+    image.btf = std::fs::read(&places.btf).ok().map(Bytes::from);
+    Ok(image)
+}
+
+/// The lines of a table: address, type, name, and the module's name in brackets if it is a module's.
+fn symbols(table: &str) -> Vec<Entry> {
+    let entry = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let type_ = *words.next()?.as_bytes().first()?;
+        let name = words.next()?.to_owned();
+        let module = words.next().map(|module| module.trim_matches(['[', ']']).to_owned());
+        Some(Entry::typed(type_, name, address, module))
+    };
+    table.lines().filter_map(entry).collect()
+}
+
+/// Where modules have their code.
+fn module_code(entries: &[Entry]) -> Vec<(&str, Range<u64>)> {
+    let mut starts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.kind == Kind::Function) {
+        if let Some(module) = entry.module.as_deref().filter(|module| !NO_MODULES.contains(module)) {
+            starts.entry(module).or_default().push(entry.address);
+        }
+    }
+    let mut ranges: Vec<(&str, Range<u64>)> = Vec::new();
+    for (module, mut starts) in starts {
+        starts.sort_unstable();
+        let first = ranges.len();
+        for start in starts {
+            // How long the last function is, nothing tells; its page is the module's in any case.
+            let Some(end) = start.checked_add(1).and_then(|end| end.checked_next_multiple_of(PAGE)) else {
+                continue;
+            };
+            match ranges.get_mut(first..).and_then(<[_]>::last_mut) {
+                Some((_, range)) if start.saturating_sub(range.end) < MAX_GAP => range.end = end,
+                _ => ranges.push((module, start / PAGE * PAGE..end)),
+            }
+        }
+    }
+    ranges
+}
+
+/// The kernel's memory, as a core file.
+struct Core {
+    path: String,
+    file: File,
+    /// Addresses, and where in the file they begin.
+    segments: Vec<(Range<u64>, u64)>,
+}
+
+impl Core {
+    fn open(path: &Path) -> Result<Self, Error> {
+        let path_name = path.display().to_string();
+        let hidden = |reason: io::Error| Error::Hidden {
+            reason: format!("{path_name} cannot be read: {reason}"),
+            advice: "run this as root, with a kernel that has CONFIG_PROC_KCORE and is not locked down, \
+                     or name its vmlinux or vmlinuz instead",
+        };
+        let file = File::open(path).map_err(hidden)?;
+        let mut start = [0; size_of::<Header>()];
+        file.read_exact_at(&mut start, 0).map_err(hidden)?;
+        let wrong = |reason: &str| malformed(WHAT, &path_name, reason);
+        let header = Header::parse(&start[..]).map_err(|_| wrong("is no core file of 64 bits"))?;
+        if header.e_machine(ENDIAN) != elf::EM_X86_64 || header.e_type(ENDIAN) != elf::ET_CORE {
+            return Err(wrong("is no core file of an x86-64 kernel"));
+        }
+        let count = usize::from(header.e_phnum(ENDIAN));
+        let mut table = vec![0; count * size_of::<ProgramHeader64<LittleEndian>>()];
+        file.read_exact_at(&mut table, header.e_phoff(ENDIAN)).map_err(hidden)?;
+        let headers = object::pod::slice_from_all_bytes::<ProgramHeader64<LittleEndian>>(&table);
+        let headers = headers.map_err(|()| wrong("has program headers of another size"))?;
+        let loaded = headers.iter().filter(|header| header.p_type(ENDIAN) == elf::PT_LOAD);
+        let segments = loaded.map(|header| {
+            let start = header.p_vaddr(ENDIAN);
+            (start..start.saturating_add(header.p_filesz(ENDIAN)), header.p_offset(ENDIAN))
+        });
+        let segments = segments.collect();
+        Ok(Self { path: path_name, file, segments })
+    }
+
+    /// What is at these addresses.
+    fn section(&self, name: &str, range: Range<u64>, executable: bool) -> Result<Section, Error> {
+        let wrong = |reason: &str| malformed(WHAT, &format!("{name} in {}", self.path), reason);
+        let size = range.end - range.start;
+        let length = usize::try_from(size).ok().filter(|_| size <= MAX_SIZE);
+        let length = length.ok_or_else(|| wrong("is larger than any kernel's"))?;
+        let within = |segment: &Range<u64>| segment.start <= range.start && range.end <= segment.end;
+        let segment = self.segments.iter().find(|(segment, _)| within(segment));
+        let (segment, offset) = segment.ok_or_else(|| wrong("is not there"))?;
+        let mut bytes = vec![0; length];
+        let at = offset.saturating_add(range.start - segment.start);
+        self.file.read_exact_at(&mut bytes, at).map_err(|reason| Error::Hidden {
+            reason: format!("{name} in {} cannot be read: {reason}", self.path),
+            advice: "name the kernel's vmlinux or vmlinuz instead",
+        })?;
+        let (name, address, bytes) = (name.to_owned(), range.start, Bytes::from(bytes));
+        Ok(Section { name, address, executable, writable: false, size, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: u64 = 0xffff_ffff_8100_0000;
+    const MODULE: u64 = 0xffff_ffff_c000_0000;
+
+    /// A core file with the kernel's first two pages and a module's one.
+    fn core() -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+        bytes.resize(16, 0);
+        bytes.extend([4, 0, 62, 0, 1, 0, 0, 0]);
+        bytes.extend([0u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+        bytes.extend([0, 0, 0, 0, 64, 0, 56, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        for (address, offset, size) in [(TEXT, 0x1000, 0x2000), (MODULE, 0x3000, 0x1000u64)] {
+            let words = [7 << 32 | 1, offset, address, 0, size, size, 0x1000];
+            bytes.extend(words.iter().flat_map(|word: &u64| word.to_le_bytes()));
+        }
+        bytes.resize(0x1000, 0);
+        bytes.extend([0x90; 0x2000]);
+        bytes.extend([0xcc; 0x1000]);
+        bytes
+    }
+
+    const KALLSYMS: &str = "\
+0000000000000040 A cpu_number
+ffffffff81000000 T _stext
+ffffffff81000000 T first
+ffffffff81000100 t second
+ffffffff81001000 T _etext
+ffffffff81001000 D __start_rodata
+ffffffff81001800 D __end_rodata
+ffffffff83000000 t booting
+ffffffffc0000010 t hello\t[greeter]
+ffffffffc0000020 d hello_data\t[greeter]
+ffffffffc0100000 t bpf_prog_1\t[bpf]
+";
+
+    fn loaded(kallsyms: &str, core: &[u8]) -> Result<Image, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("kallsyms"), kallsyms).unwrap();
+        std::fs::write(path("kcore"), core).unwrap();
+        load(&Places {
+            kallsyms: path("kallsyms"),
+            kcore: path("kcore"),
+            notes: path("notes"),
+            btf: path("btf"),
+        })
+    }
+
+    #[test]
+    fn a_kernel_and_its_module() {
+        let image = loaded(KALLSYMS, &core()).unwrap();
+        let functions: Vec<_> = image.functions().iter().map(|function| function.name.as_str()).collect();
+        assert_eq!(functions, ["_stext", "second", "hello"]);
+        assert_eq!(image.functions()[0].aliases, ["first"]);
+        assert_eq!((image.functions()[0].size, image.functions()[1].size), (0x100, 0xf00));
+        assert_eq!(image.functions()[2].module.as_deref(), Some("greeter"));
+        assert_eq!(image.bytes(TEXT + 0xfff, 1), Some(&[0x90][..]));
+        assert_eq!(image.bytes(MODULE + 0x10, 2), Some(&[0xcc, 0xcc][..]));
+        assert_eq!(image.bytes(TEXT + 0x1800, 1), None);
+        assert_eq!(image.symbol("cpu_number"), Some(0x40));
+        assert_eq!(image.what(), "the running kernel");
+    }
+
+    #[test]
+    fn what_is_hidden_is_told() {
+        let message = |kallsyms: &str, core: &[u8]| loaded(kallsyms, core).err().unwrap().to_string();
+        let zeros = message("0000000000000000 T _stext\n0000000000000000 T _etext\n", &core());
+        assert!(zeros.contains("shows no addresses; run this as root"), "{zeros}");
+        assert!(message(KALLSYMS, b"").contains("CONFIG_PROC_KCORE"));
+        assert!(message(KALLSYMS, &core()[..0x2000]).contains(".rodata"));
+        assert!(message("ffffffff81000000 T _stext", &core()).contains("lacks _stext or _etext"));
+        let far = KALLSYMS.replace("ffffffff81001000 T _etext", "ffffffffffffffff T _etext");
+        assert!(message(&far, &core()).contains("larger than any kernel's"));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        for at in 0..0xb0 {
+            let mut core = core();
+            core[at] ^= 0xff;
+            let _any = loaded(KALLSYMS, &core);
+        }
+    }
+}
