@@ -1,7 +1,8 @@
 //! What a kernel is, as far as weaving needs to know: its functions and their prototypes, and its
-//! types as C that an eBPF program can be compiled with. All of it comes from BTF, the type
-//! information that a stock kernel carries. Besides, the machine code itself, of kernels and of other
-//! programs, for those who read instructions.
+//! types as C that an eBPF program can be compiled with. All of that comes from BTF, the type
+//! information that a stock kernel carries. What BTF does not tell, where variables are in the code and
+//! which lines it is from, comes from DWARF, where there is any; of programs, all of it. Besides, the
+//! machine code itself, for those who read instructions.
 //!
 //! ```no_run
 //! use std::collections::HashSet;
@@ -15,11 +16,12 @@
 //!
 //! Rooms: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
 //! kernel together and finds functions in them, [`declare`] writes types as C, [`types`] has them as
-//! tables that tell what lies at an offset. [`image`] loads machine code with its symbols, and knows
-//! nothing of the others.
+//! tables that tell what lies at an offset, [`dwarf`] reads where variables of these types are.
+//! [`image`] loads machine code with its symbols, and knows nothing of the others.
 
 pub mod btf;
 pub mod declare;
+pub mod dwarf;
 pub mod image;
 pub mod kernel;
 pub mod types;
@@ -37,6 +39,16 @@ pub enum Error {
         what: String,
         /// What libbpf found wrong.
         reason: std::io::Error,
+    },
+    /// {what} has no usable debug information (DWARF): {section}: {reason}
+    #[error("{what} has no usable debug information (DWARF): {section}: {reason}")]
+    Dwarf {
+        /// The file.
+        what: String,
+        /// The section that it was looked for in.
+        section: &'static str,
+        /// What is wrong with it.
+        reason: String,
     },
     /// {path} cannot be read: {reason}
     #[error("{path} cannot be read: {reason}")]

@@ -209,6 +209,11 @@ impl Types {
         (0..).map(RecordId).zip(&self.records)
     }
 
+    /// All prototypes.
+    pub fn protos(&self) -> impl Iterator<Item = (ProtoId, &Proto)> {
+        (0..).map(ProtoId).zip(&self.protos)
+    }
+
     /// The structure or union of this name.
     pub fn find(&self, tag: Tag, name: &str) -> Option<RecordId> {
         self.named.get(&(tag, name.into())).copied()
@@ -224,13 +229,17 @@ impl Types {
 
     /// In bytes; 0 for what has none.
     pub fn size(&self, id: TypeId) -> u32 {
-        match self.get(id) {
-            Type::Void | Type::Function(_) => 0,
+        let (mut id, mut times) = (id, 1_u32);
+        // Arrays of arrays: of any depth, if they come from a file that means harm.
+        while let Type::Array(of, count) = self.get(id) {
+            (id, times) = (of, times.saturating_mul(count));
+        }
+        times.saturating_mul(match self.get(id) {
+            Type::Void | Type::Function(_) | Type::Array(..) => 0,
             Type::Scalar(size) => size,
             Type::Pointer(_) => 8,
-            Type::Array(of, count) => self.size(of).saturating_mul(count),
             Type::Record(record) => self.record(record).size,
-        }
+        })
     }
 }
 

@@ -69,7 +69,7 @@ impl Types {
                 for (number, member) in (0..).zip(&record.members) {
                     let width = self.width(member);
                     let last = record.size <= member.offset.saturating_add(width);
-                    let flexible = last && self.flexible(member.type_);
+                    let flexible = last && self.flexible(member.type_, DEPTH);
                     let end = if flexible { u32::MAX } else { member.offset.saturating_add(width) };
                     if member.offset <= start && start.saturating_add(size) <= end {
                         inside = true;
@@ -93,15 +93,15 @@ impl Types {
     }
 
     /// Whether a member of this type at the end of a structure may go on behind it.
-    fn flexible(&self, of: TypeId) -> bool {
+    fn flexible(&self, of: TypeId, depth: usize) -> bool {
         match self.get(of) {
             Type::Array(element, 0) => self.size(element) > 0,
-            Type::Record(id) => {
+            Type::Record(id) if depth > 0 => {
                 let record = self.record(id);
                 let ends = |member: &&Member| {
                     record.union || member.offset.saturating_add(self.width(member)) >= record.size
                 };
-                record.members.iter().rev().filter(ends).any(|member| self.flexible(member.type_))
+                record.members.iter().rev().filter(ends).any(|member| self.flexible(member.type_, depth - 1))
             }
             _ => false,
         }
@@ -109,7 +109,7 @@ impl Types {
 
     /// Whether something at this offset belongs to an object of this type.
     pub fn contains(&self, of: TypeId, offset: u32) -> bool {
-        offset < self.size(of) || self.flexible(of)
+        offset < self.size(of) || self.flexible(of, DEPTH)
     }
 
     /// Every named structure and union around these bytes, outermost first; one may be there several

@@ -1,0 +1,222 @@
+//! The result: put together from what units say, and asked.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::lines::Lines;
+use super::shapes::Made;
+use super::units::{Fault, Units};
+use super::walk::Found;
+use super::{Damage, Function, Live, NameId, Object, REASONS, Reason};
+use crate::types::{Type, Types};
+
+/// What DWARF says of code.
+pub struct Debug {
+    lives: Vec<Live>,
+    /// For each [`BLOCK`] of lives, behind the last address of any in it; and of any in it or before it.
+    ends: Vec<(u64, u64)>,
+    objects: Vec<Object>,
+    functions: Vec<Function>,
+    names: Names,
+    units: Vec<Box<str>>,
+    skipped: [u64; REASONS],
+    damaged: Vec<Damage>,
+    damaged_units: usize,
+    pub(super) lines: Lines,
+}
+
+/// So many lives are gone over one by one.
+const BLOCK: usize = 64;
+/// So many units that were left out are told of.
+const TOLD: usize = 100;
+/// So much text are all names of any program, each once; a file that means harm can have more than it is long.
+const NAMES: usize = 1 << 28;
+
+#[derive(Default)]
+struct Names {
+    text: String,
+    /// Where each begins; it ends where the next one begins.
+    starts: Vec<usize>,
+}
+
+impl Names {
+    fn get(&self, id: NameId) -> &str {
+        let index = usize::try_from(id.0).unwrap_or(usize::MAX);
+        let Some(start) = self.starts.get(index) else { return "" };
+        let end = self.starts.get(index.saturating_add(1)).copied().unwrap_or(self.text.len());
+        self.text.get(*start..end).unwrap_or("")
+    }
+
+    fn add<'d>(&mut self, known: &mut HashMap<&'d str, NameId>, name: &'d str) -> NameId {
+        *known.entry(name).or_insert_with(|| {
+            let id = NameId(u32::try_from(self.starts.len()).unwrap_or(u32::MAX));
+            self.starts.push(self.text.len());
+            if self.text.len() + name.len() <= NAMES {
+                self.text.push_str(name);
+            }
+            id
+        })
+    }
+}
+
+impl Debug {
+    pub(super) fn new(units: &Units<'_>, found: Vec<Found<'_>>, made: &Made, types: &Types) -> Self {
+        let mut debug = Self {
+            lives: Vec::with_capacity(found.iter().map(|found| found.lives.len()).sum()),
+            ends: Vec::new(),
+            objects: Vec::new(),
+            functions: Vec::new(),
+            names: Names::default(),
+            units: Vec::with_capacity(found.len()),
+            skipped: [0; REASONS],
+            damaged: Vec::new(),
+            damaged_units: 0,
+            lines: Lines::default(),
+        };
+        let mut known = HashMap::new();
+        for (number, found) in (0..).zip(found) {
+            debug.add(number, found, &mut known, made, types);
+        }
+        if let Some(fault) = &units.fault {
+            let end = units.headers.last().and_then(|last| {
+                let start = last.debug_info_offset()?.0;
+                start.checked_add(last.length_including_self())
+            });
+            debug.damage(end.unwrap_or(0), fault);
+        }
+        debug.lives.par_sort_by_key(|live| live.from);
+        let mut end = 0;
+        debug.ends.extend(debug.lives.chunks(BLOCK).map(|block| {
+            let here = block.iter().map(|live| live.to).max().unwrap_or(0);
+            end = here.max(end);
+            (here, end)
+        }));
+        // The same one may be described with each function that it is inlined in.
+        debug.objects.sort_by_key(|object| (object.address, object.name));
+        debug.objects.dedup_by_key(|object| (object.address, object.name));
+        debug.functions.sort_by_key(|function| function.from);
+        debug.functions.dedup_by_key(|function| function.from);
+        debug.lines.sort();
+        debug
+    }
+
+    fn add<'d>(
+        &mut self,
+        unit: u32,
+        found: Found<'d>,
+        known: &mut HashMap<&'d str, NameId>,
+        made: &Made,
+        types: &Types,
+    ) {
+        self.units.push(found.name.into());
+        if let Some(fault) = &found.fault {
+            self.damage(found.start, fault);
+        }
+        for (all, skipped) in self.skipped.iter_mut().zip(found.skipped) {
+            *all += skipped;
+        }
+        let names: Vec<_> = found.names.iter().map(|name| self.names.add(known, name)).collect();
+        let name = |number: u32| {
+            let index = usize::try_from(number).unwrap_or(usize::MAX);
+            names.get(index).copied().unwrap_or(NameId(u32::MAX))
+        };
+        self.lives.extend(found.lives.iter().map(|live| Live {
+            from: live.from,
+            to: live.to,
+            place: live.place,
+            type_: made.get(live.type_),
+            name: name(live.name),
+            parameter: live.parameter,
+        }));
+        self.objects.extend(found.objects.iter().map(|(address, type_, number)| Object {
+            address: *address,
+            type_: made.get(*type_),
+            name: name(*number),
+        }));
+        for function in &found.functions {
+            let Type::Function(proto) = types.get(made.get(function.proto)) else { continue };
+            let (from, to, exact) = (function.from, function.to, function.exact);
+            self.functions.push(Function { name: name(function.name), proto, exact, from, to, unit });
+        }
+        self.lines.add(found.lines, found.folder, &found.code);
+    }
+
+    fn damage(&mut self, unit: usize, fault: &Fault) {
+        self.damaged_units += 1;
+        if self.damaged.len() < TOLD {
+            let unit = u64::try_from(unit).unwrap_or(u64::MAX);
+            self.damaged.push(Damage { unit, section: fault.section, reason: fault.reason.to_string() });
+        }
+    }
+
+    /// All places of variables and parameters, of inlined functions too, by their first addresses. A variable
+    /// with a fixed address is an object instead.
+    pub fn lives(&self) -> &[Live] {
+        &self.lives
+    }
+
+    /// Those that overlap `lo..hi`.
+    pub fn lives_in(&self, lo: u64, hi: u64) -> impl Iterator<Item = &Live> {
+        let first = self.ends.partition_point(|(_, all)| *all <= lo);
+        let blocks = self.lives.chunks(BLOCK).zip(&self.ends).skip(first);
+        blocks
+            .take_while(move |(block, _)| block.first().is_some_and(|live| live.from < hi))
+            .filter(move |(_, (here, _))| lo < *here)
+            .flat_map(|(block, _)| block)
+            .filter(move |live| live.from < hi && lo < live.to)
+    }
+
+    /// Static and global variables with addresses, by these.
+    pub fn objects(&self) -> &[Object] {
+        &self.objects
+    }
+
+    /// All functions with code of their own, by where they are entered.
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The function that is entered at this address.
+    pub fn function(&self, address: u64) -> Option<&Function> {
+        let at = self.functions.binary_search_by_key(&address, |function| function.from).ok()?;
+        self.functions.get(at)
+    }
+
+    /// What the name is.
+    pub fn name(&self, id: NameId) -> &str {
+        self.names.get(id)
+    }
+
+    /// The source file that a unit was compiled from.
+    pub fn unit(&self, unit: u32) -> Option<&str> {
+        self.units.get(usize::try_from(unit).ok()?).map(|name| &**name)
+    }
+
+    /// The source file and line that the instruction at this address is of. The first question about a unit
+    /// reads its lines.
+    pub fn line(&self, address: u64) -> Option<(&str, u32)> {
+        self.lines.line(address)
+    }
+
+    /// The addresses of what comes from source files that are wanted, as separate ranges in order. Files are
+    /// called as they were when they were compiled, from the folder that the compiler ran in if inside it.
+    pub fn within_files(&self, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(u64, u64)> {
+        self.lines.within(&wanted)
+    }
+
+    /// How many places of variables (whose types could tell something) are not told, by reason.
+    pub fn skipped(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Reason::ALL.into_iter().zip(self.skipped)
+    }
+
+    /// The first of the units that were left out.
+    pub fn damaged(&self) -> &[Damage] {
+        &self.damaged
+    }
+
+    /// How many units were left out.
+    pub fn damaged_units(&self) -> usize {
+        self.damaged_units
+    }
+}

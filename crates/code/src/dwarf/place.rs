@@ -1,0 +1,160 @@
+//! Where a variable is, from a location expression: the few forms that say so in one step.
+
+use gimli::Operation;
+
+use super::units::{Bytes, Unit, Units};
+use super::{Place, Reason};
+
+/// What a function's variables in memory are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// The canonical frame address.
+    Cfa,
+    /// A register.
+    Register { register: u8, add: i64 },
+    /// Nothing that can be said here.
+    Unknown,
+}
+
+/// What an expression has on its stack.
+#[derive(Clone, Copy)]
+enum Item {
+    /// A register and a constant.
+    Sum { register: u8, add: i64 },
+    /// The canonical frame address and a constant.
+    Frame { add: i64 },
+    /// A number, or a fixed address.
+    Constant(u64),
+}
+
+/// The hardware's number of a general register: DWARF's order is another.
+fn hardware(register: gimli::Register) -> Result<u8, Reason> {
+    match u8::try_from(register.0) {
+        Ok(low @ 0..8) => Ok([0, 2, 1, 3, 6, 7, 5, 4][usize::from(low)]),
+        Ok(high @ 8..16) => Ok(high),
+        _ => Err(Reason::OtherRegister),
+    }
+}
+
+fn short(add: i64) -> Result<i32, Reason> {
+    i32::try_from(add).map_err(|_| Reason::Arithmetic)
+}
+
+/// More than can be said of any expression are on the stack.
+const STACK: usize = 4;
+
+/// Where the expression says that the variable is.
+pub(super) fn place(
+    units: &Units<'_>,
+    unit: &Unit<'_>,
+    expression: gimli::Expression<Bytes<'_>>,
+    frame: Frame,
+) -> Result<Place, Reason> {
+    let mut operations = expression.operations(unit.encoding());
+    let mut stack = [Item::Constant(0); STACK];
+    let mut height = 0;
+    let mut value = false;
+    while let Some(operation) = operations.next().map_err(|_| Reason::Unreadable)? {
+        if value {
+            return Err(Reason::Pieces);
+        }
+        let item = match operation {
+            Operation::Register { register } => {
+                let register = hardware(register)?;
+                // Nothing else may be in such an expression, except that it is one piece of several.
+                return match (height, operations.next()) {
+                    (0, Ok(None)) => Ok(Place::Register { register, add: 0 }),
+                    _ => Err(Reason::Pieces),
+                };
+            }
+            Operation::RegisterOffset { register, offset, base_type } if base_type.0 == 0 => {
+                Item::Sum { register: hardware(register)?, add: offset }
+            }
+            Operation::FrameOffset { offset } => match frame {
+                Frame::Cfa => Item::Frame { add: offset },
+                Frame::Register { register, add } => Item::Sum { register, add: add.wrapping_add(offset) },
+                Frame::Unknown => return Err(Reason::FrameBase),
+            },
+            Operation::CallFrameCFA => Item::Frame { add: 0 },
+            Operation::UnsignedConstant { value } => Item::Constant(value),
+            Operation::SignedConstant { value } => Item::Constant(value.cast_unsigned()),
+            Operation::Address { address } => Item::Constant(address),
+            Operation::AddressIndex { index } | Operation::ConstantIndex { index } => {
+                Item::Constant(units.dwarf.address(&unit.unit, index).map_err(|_| Reason::Unreadable)?)
+            }
+            Operation::PlusConstant { value } if height > 0 => {
+                height -= 1;
+                sum(stack[height], Item::Constant(value))?
+            }
+            operation @ (Operation::Plus | Operation::Minus) if height > 1 => {
+                height -= 2;
+                match (operation, stack[height + 1]) {
+                    (Operation::Plus, right) => sum(stack[height], right)?,
+                    (_, Item::Constant(right)) => sum(stack[height], Item::Constant(right.wrapping_neg()))?,
+                    _ => return Err(Reason::Arithmetic),
+                }
+            }
+            Operation::StackValue => {
+                value = true;
+                continue;
+            }
+            Operation::Nop => continue,
+            Operation::EntryValue { .. } | Operation::ParameterRef { .. } => return Err(Reason::EntryValue),
+            Operation::Piece { .. } => return Err(Reason::Pieces),
+            Operation::Deref { .. } => return Err(Reason::Dereference),
+            Operation::ImplicitPointer { .. } => return Err(Reason::ImplicitPointer),
+            Operation::TLS => return Err(Reason::ThreadLocal),
+            Operation::ImplicitValue { data } if height == 0 => match <[u8; 8]>::try_from(data.slice()) {
+                Ok(bytes) => return Ok(Place::Value(u64::from_le_bytes(bytes))),
+                Err(_) => return Err(Reason::Arithmetic),
+            },
+            _ => return Err(Reason::Arithmetic),
+        };
+        if height == STACK {
+            return Err(Reason::Arithmetic);
+        }
+        stack[height] = item;
+        height += 1;
+    }
+    match (height, stack[0], value) {
+        (0, ..) => Err(Reason::Nowhere),
+        (1, Item::Sum { register, add }, true) => Ok(Place::Register { register, add: short(add)? }),
+        (1, Item::Sum { register, add }, false) => Ok(Place::Memory { register, add: short(add)? }),
+        (1, Item::Frame { add }, false) => Ok(Place::Frame { add: short(add)? }),
+        (1, Item::Frame { .. }, true) => Err(Reason::FrameAddress),
+        (1, Item::Constant(constant), true) => Ok(Place::Value(constant)),
+        (1, Item::Constant(address), false) => Ok(Place::Address(address)),
+        _ => Err(Reason::Arithmetic),
+    }
+}
+
+fn sum(left: Item, right: Item) -> Result<Item, Reason> {
+    let more = |add: i64, constant: u64| add.wrapping_add(constant.cast_signed());
+    match (left, right) {
+        (Item::Sum { register, add }, Item::Constant(constant))
+        | (Item::Constant(constant), Item::Sum { register, add }) => {
+            Ok(Item::Sum { register, add: more(add, constant) })
+        }
+        (Item::Frame { add }, Item::Constant(constant)) | (Item::Constant(constant), Item::Frame { add }) => {
+            Ok(Item::Frame { add: more(add, constant) })
+        }
+        (Item::Constant(left), Item::Constant(right)) => Ok(Item::Constant(left.wrapping_add(right))),
+        _ => Err(Reason::Arithmetic),
+    }
+}
+
+/// What a subprogram's frame base is, from its expression.
+pub(super) fn frame(
+    units: &Units<'_>,
+    unit: &Unit<'_>,
+    expression: Option<gimli::Expression<Bytes<'_>>>,
+) -> Frame {
+    match expression.map(|expression| place(units, unit, expression, Frame::Unknown)) {
+        Some(Ok(Place::Frame { add: 0 })) => Frame::Cfa,
+        // The register holds the base; and an expression without "value" gives it, too.
+        Some(Ok(Place::Register { register, add } | Place::Memory { register, add })) => {
+            Frame::Register { register, add: i64::from(add) }
+        }
+        _ => Frame::Unknown,
+    }
+}

@@ -1,0 +1,519 @@
+//! What one unit says of code: where its variables are, and what its functions take.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::AttributeValue;
+
+use super::budget::Budget;
+use super::entry::Entry;
+use super::place::{self, Frame};
+use super::shapes::{Prototype, Ref, Shapes};
+use super::typing::{Offsets, Typed, Typing};
+use super::units::{Bytes, Code, Cursor, Fault, Unit, Units, Value};
+use super::{Place, REASONS, Reason};
+
+/// What was found, with types and names that are not yet those of the result.
+#[derive(Default)]
+pub(super) struct Found<'d> {
+    pub(super) lives: Vec<FoundLive>,
+    pub(super) objects: Vec<(u64, Ref, u32)>,
+    pub(super) functions: Vec<FoundFunction>,
+    /// The names that the numbers stand for.
+    pub(super) names: Vec<&'d str>,
+    pub(super) skipped: [u64; REASONS],
+    /// Of the unit's source.
+    pub(super) name: &'d str,
+    /// That the compiler ran in.
+    pub(super) folder: &'d str,
+    /// Where it begins in its section.
+    pub(super) start: usize,
+    pub(super) code: Vec<(u64, u64)>,
+    pub(super) lines: Option<usize>,
+    pub(super) fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct FoundLive {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) place: Place,
+    pub(super) type_: Ref,
+    pub(super) name: u32,
+    pub(super) parameter: bool,
+}
+
+pub(super) struct FoundFunction {
+    pub(super) name: u32,
+    pub(super) proto: Ref,
+    pub(super) exact: bool,
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+/// Something that code belongs to: a function, an inlined one, a block.
+struct Scope<'d> {
+    /// Of its entry.
+    depth: isize,
+    code: Code<'d>,
+    /// Its code, once something asked for it.
+    ranges: Option<Rc<[(u64, u64)]>>,
+    frame: Frame,
+    function: Option<Box<Function<'d>>>,
+}
+
+/// A function with code of its own.
+struct Function<'d> {
+    entry: Entry<'d>,
+    from: u64,
+    to: u64,
+    /// Its parameters' origins (or the entries themselves), types, and where they are when it is entered.
+    params: Vec<Param<'d>>,
+    variadic: bool,
+}
+
+struct Param<'d> {
+    origin: Option<usize>,
+    name: &'d str,
+    type_: Option<usize>,
+    start: Option<Result<Place, Reason>>,
+}
+
+/// A variable that is said more of elsewhere.
+#[derive(Clone, Copy)]
+struct Variable {
+    typed: Typed,
+    name: u32,
+}
+
+/// So many lives are asked for at a time.
+const BATCH: usize = 16;
+/// Code nests no deeper.
+const NESTING: usize = 4096;
+/// The hardware's numbers of the registers that the first whole numbers and pointers are passed in.
+const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+
+pub(super) struct Walk<'s, 'd, 't> {
+    typing: Typing<'s, 'd, 't>,
+    units: &'s Units<'d>,
+    unit: Rc<Unit<'d>>,
+    budget: &'s Budget,
+    scopes: Vec<Scope<'d>>,
+    /// How many lives may be added before asking again.
+    allowed: usize,
+    variables: Offsets<Variable>,
+    numbers: HashMap<&'d str, u32>,
+    found: Found<'d>,
+}
+
+/// Reads a unit.
+pub(super) fn walk<'d>(
+    units: &Units<'d>,
+    shapes: &Shapes<'d, '_>,
+    budget: &Budget,
+    index: usize,
+) -> Found<'d> {
+    let damaged = |fault| Found { fault: Some(fault), start: units.start(index), ..Found::default() };
+    let unit = match units.open(index) {
+        Ok(unit) => unit,
+        Err(fault) => return damaged(fault),
+    };
+    let typing = Typing::new(units, shapes, unit, index);
+    let mut walk = Walk {
+        units,
+        unit: Rc::clone(&typing.unit),
+        typing,
+        budget,
+        scopes: Vec::new(),
+        allowed: 0,
+        variables: Offsets::default(),
+        numbers: HashMap::new(),
+        found: Found::default(),
+    };
+    let outcome = walk.unit();
+    let described = walk.typing.describe();
+    match outcome.and(described) {
+        Ok(()) => walk.found,
+        // Half of what it says may be worse than nothing.
+        Err(fault) => damaged(fault),
+    }
+}
+
+impl<'d> Walk<'_, 'd, '_> {
+    fn unit(&mut self) -> Result<(), Fault> {
+        let unit = Rc::clone(&self.unit);
+        (self.found.name, self.found.folder) = (unit.name, unit.folder);
+        self.found.lines = unit.lines;
+        self.found.code = self.units.ranges(&unit, &unit.code, self.budget.ranges.left())?;
+        self.budget.ranges.spend(self.found.code.len());
+        if matches!(unit.unit.header.type_(), gimli::UnitType::Type { .. }) {
+            return Ok(());
+        }
+        let root = unit.start + unit.unit.header.root_offset().0;
+        let mut cursor = Cursor::new(&unit, root)?;
+        // What is behind the unit's own entry, if anything, is padding.
+        loop {
+            let (at, depth) = (cursor.at(), cursor.depth());
+            if cursor.entries.is_empty() {
+                break;
+            }
+            let Some(abbreviation) = cursor.next()? else {
+                self.leave(cursor.depth())?;
+                continue;
+            };
+            match abbreviation.tag() {
+                tag @ (gimli::DW_TAG_subprogram
+                | gimli::DW_TAG_inlined_subroutine
+                | gimli::DW_TAG_lexical_block
+                | gimli::DW_TAG_try_block
+                | gimli::DW_TAG_catch_block) => {
+                    let entry = Entry::read(&mut cursor, abbreviation)?;
+                    let function = tag == gimli::DW_TAG_subprogram;
+                    self.enter(entry, depth, function)?;
+                    if !abbreviation.has_children() {
+                        self.leave(depth)?;
+                    }
+                }
+                tag @ (gimli::DW_TAG_variable | gimli::DW_TAG_formal_parameter) => {
+                    let entry = Entry::read(&mut cursor, abbreviation)?;
+                    self.variable(at, depth, entry, tag == gimli::DW_TAG_formal_parameter)?;
+                }
+                gimli::DW_TAG_unspecified_parameters => {
+                    cursor.skip(abbreviation)?;
+                    if let Some(function) = self.function(depth) {
+                        function.variadic = true;
+                    }
+                }
+                gimli::DW_TAG_structure_type
+                | gimli::DW_TAG_class_type
+                | gimli::DW_TAG_union_type
+                | gimli::DW_TAG_enumeration_type
+                | gimli::DW_TAG_array_type
+                | gimli::DW_TAG_subroutine_type
+                | gimli::DW_TAG_call_site
+                | gimli::DW_TAG_GNU_call_site
+                    if abbreviation.has_children() =>
+                {
+                    let mut sibling = None;
+                    for spec in abbreviation.attributes() {
+                        if spec.name() == gimli::DW_AT_sibling {
+                            sibling = unit.reference(cursor.entries.read_attribute(*spec)?.value());
+                        } else {
+                            cursor.entries.skip_attributes(std::slice::from_ref(spec))?;
+                        }
+                    }
+                    cursor.jump(sibling, depth)?;
+                }
+                _ => cursor.skip(abbreviation)?,
+            }
+        }
+        self.leave(isize::MIN)
+    }
+
+    /// The function whose own parameter an entry of this depth would be.
+    fn function(&mut self, depth: isize) -> Option<&mut Function<'d>> {
+        let scope = self.scopes.last_mut().filter(|scope| scope.depth + 1 == depth)?;
+        scope.function.as_deref_mut()
+    }
+
+    fn enter(&mut self, entry: Entry<'d>, depth: isize, function: bool) -> Result<(), Fault> {
+        if self.scopes.len() == NESTING {
+            return Err(Fault::new(".debug_info", "code that nests too deep"));
+        }
+        let frame = match (function, self.scopes.last()) {
+            (false, Some(around)) => around.frame,
+            _ => place::frame(self.units, &self.unit, entry.frame_base),
+        };
+        let mut scope = Scope { depth, code: entry.code, ranges: None, frame, function: None };
+        if function {
+            let ranges = self.code(&entry.code)?;
+            // Cold parts lie elsewhere; it is entered where it says, or where its first part begins.
+            let start = entry.entry.and_then(|start| match start.udata_value() {
+                Some(offset) => ranges.first()?.0.checked_add(offset),
+                None => self.units.dwarf.attr_address(&self.unit.unit, start).ok().flatten(),
+            });
+            let first =
+                ranges.iter().find(|range| start.is_none_or(|start| (range.0..range.1).contains(&start)));
+            if let Some((from, to)) = first.copied() {
+                let function =
+                    Function { entry, from: start.unwrap_or(from), to, params: Vec::new(), variadic: false };
+                scope.function = Some(Box::new(function));
+            }
+            scope.ranges = Some(ranges);
+        }
+        self.scopes.push(scope);
+        Ok(())
+    }
+
+    fn code(&self, code: &Code<'d>) -> Result<Rc<[(u64, u64)]>, Fault> {
+        let ranges = self.units.ranges(&self.unit, code, self.budget.ranges.left())?;
+        self.budget.ranges.spend(ranges.len());
+        Ok(ranges.into())
+    }
+
+    /// Leaves the scopes of this depth and deeper.
+    fn leave(&mut self, depth: isize) -> Result<(), Fault> {
+        while let Some(mut scope) = self.scopes.pop_if(|scope| scope.depth >= depth) {
+            if let Some(function) = scope.function.take() {
+                self.finish(*function)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The code of the innermost scope.
+    fn scope(&mut self) -> Result<Rc<[(u64, u64)]>, Fault> {
+        let has_code = |scope: &Scope<'d>| scope.code.ranges.is_some() || scope.code.high.is_some();
+        let Some(at) = self.scopes.iter().rposition(has_code) else { return Ok(Rc::default()) };
+        if let Some(known) = &self.scopes[at].ranges {
+            return Ok(Rc::clone(known));
+        }
+        let ranges = self.code(&self.scopes[at].code)?;
+        self.scopes[at].ranges = Some(Rc::clone(&ranges));
+        Ok(ranges)
+    }
+
+    fn number(&mut self, name: &'d str) -> u32 {
+        let next = u32::try_from(self.found.names.len()).unwrap_or(u32::MAX);
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.found.names.push(name);
+            next
+        })
+    }
+
+    /// The name and type of what an entry says itself, or else of what it refers to.
+    fn about(
+        &mut self,
+        name: Option<Value<'d>>,
+        type_: Option<usize>,
+        mut origin: Option<usize>,
+    ) -> Result<(&'d str, Option<usize>), Fault> {
+        let mut text = name.map(|name| self.units.text(&self.unit, name));
+        let mut type_ = type_;
+        // An inlined one refers to the abstract one, that to its declaration.
+        for _ in 0..4 {
+            let Some(at) = origin.filter(|_| text.is_none() || type_.is_none()) else { break };
+            self.typing.spend(1)?;
+            let unit = self.typing.unit_of(at)?;
+            let mut cursor = Cursor::new(&unit, at)?;
+            let abbreviation = cursor.next()?.ok_or_else(Fault::dangling)?;
+            let entry = Entry::read(&mut cursor, abbreviation)?;
+            text = text.or_else(|| entry.name.map(|name| self.units.text(&unit, name)));
+            type_ = type_.or(entry.type_);
+            origin = entry.origin;
+        }
+        Ok((text.unwrap_or(""), type_))
+    }
+
+    fn known(&mut self, entry: &Entry<'d>) -> Result<Variable, Fault> {
+        if let (None, None, Some(origin)) = (entry.name, entry.type_, entry.origin)
+            && let Some(known) = self.variables.get(&origin)
+        {
+            return Ok(*known);
+        }
+        let (name, type_) = self.about(entry.name, entry.type_, entry.origin)?;
+        let typed = self.typing.resolve(type_)?;
+        let variable = Variable { typed, name: self.number(name) };
+        if let (None, None, Some(origin)) = (entry.name, entry.type_, entry.origin) {
+            self.variables.insert(origin, variable);
+        }
+        Ok(variable)
+    }
+
+    fn variable(&mut self, at: usize, depth: isize, entry: Entry<'d>, parameter: bool) -> Result<(), Fault> {
+        if parameter && self.function(depth).is_some() {
+            self.parameter(at, depth, &entry)?;
+        }
+        if let Some(expression) = entry.location.and_then(|location| location.exprloc_value()) {
+            let frame = self.frame();
+            match place::place(self.units, &self.unit, expression, frame) {
+                Ok(Place::Address(address)) => {
+                    let variable = self.known(&entry)?;
+                    self.found.objects.push((address, variable.typed.type_, variable.name));
+                    return Ok(());
+                }
+                place => self.whole_scope(&entry, place, parameter)?,
+            }
+        } else if let Some(list) = entry.location {
+            let variable = self.known(&entry)?;
+            if variable.typed.useful {
+                self.list(list, variable, parameter)?;
+            }
+        } else if let Some(constant) = entry.constant {
+            let value = constant.udata_value().or_else(|| constant.sdata_value().map(i64::cast_unsigned));
+            // A pointer's constant, or none that fits in one.
+            self.whole_scope(&entry, value.map(Place::Value).ok_or(Reason::Arithmetic), parameter)?;
+        }
+        Ok(())
+    }
+
+    fn frame(&self) -> Frame {
+        self.scopes.last().map_or(Frame::Unknown, |scope| scope.frame)
+    }
+
+    /// One that is in the same place for as long as it is in scope.
+    fn whole_scope(
+        &mut self,
+        entry: &Entry<'d>,
+        place: Result<Place, Reason>,
+        parameter: bool,
+    ) -> Result<(), Fault> {
+        if self.scopes.is_empty() {
+            return Ok(());
+        }
+        let variable = self.known(entry)?;
+        if !variable.typed.useful {
+            return Ok(());
+        }
+        match place {
+            Ok(place) => {
+                for (from, to) in self.scope()?.iter() {
+                    self.live(*from, *to, place, variable, parameter);
+                }
+            }
+            Err(reason) => self.found.skipped[reason.index()] += 1,
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, list: Value<'d>, variable: Variable, parameter: bool) -> Result<(), Fault> {
+        let unit = Rc::clone(&self.unit);
+        let (section, frame) = (locations_section(&unit), self.frame());
+        let locations = self.units.dwarf.attr_locations(&unit.unit, list).map_err(Fault::within(section))?;
+        let Some(mut locations) = locations else { return Ok(()) };
+        let mut last: Option<(u64, u64, Place)> = None;
+        let (most, mut count) = (self.budget.locations.left(), 0);
+        while let Some(location) = locations.next().map_err(Fault::within(section))? {
+            count += 1;
+            if count > most {
+                return Err(Fault::new(section, "more locations than it has room for"));
+            }
+            let (from, to) = (location.range.begin, location.range.end);
+            match place::place(self.units, &unit, location.data, frame) {
+                // A list may be split where a view of the source changes, and nothing else.
+                Ok(place) => match &mut last {
+                    Some((_, end, before)) if *end == from && *before == place => *end = to,
+                    _ => {
+                        if let Some((from, to, place)) = last.replace((from, to, place)) {
+                            self.live(from, to, place, variable, parameter);
+                        }
+                    }
+                },
+                Err(reason) => self.found.skipped[reason.index()] += 1,
+            }
+        }
+        self.budget.locations.spend(count);
+        if let Some((from, to, place)) = last {
+            self.live(from, to, place, variable, parameter);
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, from: u64, to: u64, place: Place, variable: Variable, parameter: bool) {
+        // Threads should not have to agree on each.
+        if self.found.lives.len().is_multiple_of(BATCH) {
+            self.allowed = self.budget.lives.left().min(BATCH);
+            self.budget.lives.spend(self.allowed);
+        }
+        let Some(allowed) = self.allowed.checked_sub(1) else {
+            self.found.skipped[Reason::TooMany.index()] += 1;
+            return;
+        };
+        self.allowed = allowed;
+        let (type_, name) = (variable.typed.type_, variable.name);
+        self.found.lives.push(FoundLive { from, to, place, type_, name, parameter });
+    }
+
+    /// Notes a parameter of the function that is being read.
+    fn parameter(&mut self, at: usize, depth: isize, entry: &Entry<'d>) -> Result<(), Fault> {
+        let (units, unit, frame) = (self.units, Rc::clone(&self.unit), self.frame());
+        let Some(from) = self.function(depth).map(|function| function.from) else { return Ok(()) };
+        let start = match entry.location {
+            Some(AttributeValue::Exprloc(expression)) => Some(expression),
+            Some(list) => {
+                let section = locations_section(&unit);
+                let mut first =
+                    units.dwarf.attr_locations(&unit.unit, list).map_err(Fault::within(section))?;
+                let first = first.as_mut().and_then(|list| list.next().transpose());
+                let first = first.transpose().map_err(Fault::within(section))?;
+                first.filter(|first| first.range.begin == from).map(|first| first.data)
+            }
+            None => None,
+        };
+        let start = start.map(|start: gimli::Expression<Bytes<'d>>| place::place(units, &unit, start, frame));
+        let start = start.or(entry.constant.map(|_| Err(Reason::Nowhere)));
+        let (origin, name, type_) = match entry.origin {
+            Some(origin) => (Some(origin), "", None),
+            None => (Some(at), entry.name.map_or("", |name| units.text(&unit, name)), entry.type_),
+        };
+        if let Some(function) = self.function(depth) {
+            function.params.push(Param { origin, name, type_, start });
+        }
+        Ok(())
+    }
+
+    /// All of a function has been read.
+    fn finish(&mut self, function: Function<'d>) -> Result<(), Fault> {
+        let Function { entry, from, to, params, mut variadic } = function;
+        let (name, returns) = self.about(entry.name, entry.type_, entry.origin)?;
+        let returns = self.typing.resolve(returns)?.type_;
+        // What was declared: with the abstract instance, or here.
+        let mut declared: Vec<(Option<usize>, &'d str, Option<usize>)> = Vec::new();
+        match entry.origin {
+            None => declared.extend(params.iter().map(|param| (param.origin, param.name, param.type_))),
+            Some(origin) => {
+                for child in self.typing.children(origin)? {
+                    match child.tag {
+                        gimli::DW_TAG_formal_parameter => {
+                            declared.push((Some(child.at), child.name, child.type_))
+                        }
+                        gimli::DW_TAG_unspecified_parameters => variadic = true,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let mut exact = !entry.no_call;
+        if let (Some(linkage), Some(_)) = (entry.linkage_name, entry.origin) {
+            exact &= self.units.text(&self.unit, linkage) == name;
+        }
+        let own = params.iter().map(|param| param.origin);
+        // A definition refers to a declaration, whose parameters are others; a clone lacks some, or has them in
+        // another order.
+        let refers = params.iter().any(|param| param.name.is_empty() && param.type_.is_none());
+        exact &= !refers || own.eq(declared.iter().map(|declared| declared.0));
+        let mut types = Vec::with_capacity(declared.len());
+        let mut passed = Some(0);
+        for (nth, (_, name, type_)) in declared.iter().enumerate() {
+            let typed = self.typing.resolve(*type_)?;
+            types.push((*name, typed.type_));
+            // As long as all before it are passed in the registers in order, so is this one.
+            if !self.typing.in_register(*type_)? {
+                passed = None;
+            }
+            if let Some(number) = &mut passed {
+                let expected = ARGUMENTS.get(*number).copied();
+                *number += 1;
+                if let (Some(register), Some(Some(start))) =
+                    (expected, params.get(nth).map(|param| param.start))
+                {
+                    // One that is kept in memory from the beginning was passed as all are.
+                    exact &= match start {
+                        Ok(Place::Register { register: found, add }) => found == register && add == 0,
+                        Ok(Place::Value(_)) | Err(_) => false,
+                        Ok(Place::Memory { .. } | Place::Frame { .. } | Place::Address(_)) => true,
+                    };
+                }
+            }
+        }
+        let prototype = Prototype { params: types.into(), returns, variadic };
+        let proto = self.typing.function(prototype);
+        let name = self.number(name);
+        self.found.functions.push(FoundFunction { name, proto, exact, from, to });
+        Ok(())
+    }
+}
+
+fn locations_section(unit: &Unit<'_>) -> &'static str {
+    if unit.encoding().version < 5 { ".debug_loc" } else { ".debug_loclists" }
+}
