@@ -27,8 +27,10 @@ const MAX_NAME: usize = 1024;
 /// Before the tokens, names are looked for only as far back as the largest kernels have any.
 const MAX_NAMES: usize = 64 << 20;
 
-/// What looks like a table and is none costs time, so this many are tried at most.
-const MAX_TRIES: usize = 1000;
+/// What looks like a table and is none costs time: so many steps are taken at most, and as many for each
+/// byte. The tables of a kernel are found in less than one for each.
+const STEPS: usize = 16;
+const MIN_STEPS: usize = 1 << 20;
 
 const TOKENS: usize = 256;
 
@@ -46,17 +48,17 @@ pub(super) fn read(sections: &[Section]) -> Vec<Entry> {
 /// The symbols of the tables in what lies at `address`, if they are a kernel's that has its code where
 /// `is_code` says.
 fn find(data: &[u8], address: u64, is_code: &dyn Fn(u64) -> bool) -> Option<Vec<Entry>> {
-    let mut tries = MAX_TRIES;
+    let mut steps = data.len().saturating_mul(STEPS).max(MIN_STEPS);
     let mut from = 0;
     while let Some(found) = data.get(from..)?.windows(DIGITS.len()).position(|there| there == DIGITS) {
         let digits = from + found;
         if let Some(tokens) = Tokens::read(data, digits)
-            && let Some(names) = Names::before(data, &tokens, &mut tries)
+            && let Some(names) = Names::before(data, &tokens, &mut steps)
             && let Some(entries) = entries(data, address, &tokens, &names, is_code)
         {
             return Some(entries);
         }
-        tries = tries.checked_sub(1)?;
+        steps = steps.checked_sub(TOKENS)?;
         from = digits + 1;
     }
     None
@@ -117,20 +119,21 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn before(data: &'a [u8], tokens: &Tokens, tries: &mut usize) -> Option<Self> {
+    fn before(data: &'a [u8], tokens: &Tokens, steps: &mut usize) -> Option<Self> {
         let first = tokens.start.saturating_sub(MAX_NAMES);
         let places = (first / 8..tokens.start / 8).rev().map(|at| at * 8);
         for start in places {
+            *steps = steps.checked_sub(1)?;
             let Some(count) = word(data, start).and_then(|count| usize::try_from(count).ok()) else {
                 continue;
             };
             // Each name is two bytes at least; and the number is followed by padding.
             let fits = count > 0 && count <= (tokens.start - start) / 2;
-            if fits && word(data, start + 4) == Some(0) {
-                *tries = tries.checked_sub(1)?;
-                if let Some(names) = read_names(data, start + 8, count, tokens.start) {
-                    return Some(Self { start, names });
-                }
+            if fits
+                && word(data, start + 4) == Some(0)
+                && let Some(names) = read_names(data, start + 8, count, tokens.start, steps)
+            {
+                return Some(Self { start, names });
             }
         }
         None
@@ -138,11 +141,18 @@ impl<'a> Names<'a> {
 }
 
 /// So many names from there on, if markers follow that agree, all before `end`.
-fn read_names(data: &[u8], start: usize, count: usize, end: usize) -> Option<Vec<&[u8]>> {
+fn read_names<'a>(
+    data: &'a [u8],
+    start: usize,
+    count: usize,
+    end: usize,
+    steps: &mut usize,
+) -> Option<Vec<&'a [u8]>> {
     let data = data.get(..end)?;
     let (mut names, mut markers) = (Vec::new(), Vec::new());
     let mut at = start;
     for nth in 0..count {
+        *steps = steps.checked_sub(1)?;
         if nth % 256 == 0 {
             markers.push(u32::try_from(at - start).ok()?);
         }
