@@ -2,7 +2,7 @@
 //! into its read-only data. A stripped kernel has no others.
 //!
 //! Nothing tells where its tables are, but they are told by their shape. They lie in this order, each
-//! at a multiple of 8 bytes, with offsets and base either before (until Linux 6.4) or after the rest:
+//! at a multiple of 8 bytes, with offsets and base either after the rest or, in older kernels, before:
 //!
 //! - `num_syms`, 32 bits;
 //! - `names`: for each symbol its length, then as many numbers of tokens, which together are a letter
@@ -13,7 +13,7 @@
 //! - `offsets`: for each symbol, 32 bits: its distance from the base. Where per-CPU variables are
 //!   linked at 0 (until 6.14), those from 0 on are no distances, but addresses, and a distance `d`
 //!   is written as `-1 - d`.
-//! - `relative_base`: an address, 64 bits.
+//! - `relative_base`: an address, 64 bits. A kernel without it has each distance from where that lies.
 
 use super::Section;
 use super::symbols::{Entry, section_at};
@@ -27,8 +27,10 @@ const MAX_NAME: usize = 1024;
 /// Before the tokens, names are looked for only as far back as the largest kernels have any.
 const MAX_NAMES: usize = 64 << 20;
 
-/// What looks like a table and is none costs time, so this many are tried at most.
-const MAX_TRIES: usize = 1000;
+/// What looks like a table and is none costs time: so many steps are taken at most, and as many for each
+/// byte. The tables of a kernel are found in less than one for each.
+const STEPS: usize = 16;
+const MIN_STEPS: usize = 1 << 20;
 
 const TOKENS: usize = 256;
 
@@ -37,22 +39,26 @@ pub(super) fn read(sections: &[Section]) -> Vec<Entry> {
     let is_code = |address: u64| section_at(sections, address).is_some_and(|section| section.executable);
     // Without sections, but segments, code and constants are together.
     let (code, data): (Vec<_>, Vec<_>) = sections.iter().partition(|section| section.executable);
-    data.into_iter().chain(code).find_map(|section| find(section.data(), &is_code)).unwrap_or_default()
+    data.into_iter()
+        .chain(code)
+        .find_map(|section| find(section.data(), section.address, &is_code))
+        .unwrap_or_default()
 }
 
-/// The symbols of the tables in here, if they are a kernel's that has its code where `is_code` says.
-fn find(data: &[u8], is_code: &dyn Fn(u64) -> bool) -> Option<Vec<Entry>> {
-    let mut tries = MAX_TRIES;
+/// The symbols of the tables in what lies at `address`, if they are a kernel's that has its code where
+/// `is_code` says.
+fn find(data: &[u8], address: u64, is_code: &dyn Fn(u64) -> bool) -> Option<Vec<Entry>> {
+    let mut steps = data.len().saturating_mul(STEPS).max(MIN_STEPS);
     let mut from = 0;
     while let Some(found) = data.get(from..)?.windows(DIGITS.len()).position(|there| there == DIGITS) {
         let digits = from + found;
         if let Some(tokens) = Tokens::read(data, digits)
-            && let Some(names) = Names::before(data, &tokens, &mut tries)
-            && let Some(entries) = entries(data, &tokens, &names, is_code)
+            && let Some(names) = Names::before(data, &tokens, &mut steps)
+            && let Some(entries) = entries(data, address, &tokens, &names, is_code)
         {
             return Some(entries);
         }
-        tries = tries.checked_sub(1)?;
+        steps = steps.checked_sub(TOKENS)?;
         from = digits + 1;
     }
     None
@@ -113,20 +119,21 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn before(data: &'a [u8], tokens: &Tokens, tries: &mut usize) -> Option<Self> {
+    fn before(data: &'a [u8], tokens: &Tokens, steps: &mut usize) -> Option<Self> {
         let first = tokens.start.saturating_sub(MAX_NAMES);
         let places = (first / 8..tokens.start / 8).rev().map(|at| at * 8);
         for start in places {
+            *steps = steps.checked_sub(1)?;
             let Some(count) = word(data, start).and_then(|count| usize::try_from(count).ok()) else {
                 continue;
             };
             // Each name is two bytes at least; and the number is followed by padding.
             let fits = count > 0 && count <= (tokens.start - start) / 2;
-            if fits && word(data, start + 4) == Some(0) {
-                *tries = tries.checked_sub(1)?;
-                if let Some(names) = read_names(data, start + 8, count, tokens.start) {
-                    return Some(Self { start, names });
-                }
+            if fits
+                && word(data, start + 4) == Some(0)
+                && let Some(names) = read_names(data, start + 8, count, tokens.start, steps)
+            {
+                return Some(Self { start, names });
             }
         }
         None
@@ -134,11 +141,18 @@ impl<'a> Names<'a> {
 }
 
 /// So many names from there on, if markers follow that agree, all before `end`.
-fn read_names(data: &[u8], start: usize, count: usize, end: usize) -> Option<Vec<&[u8]>> {
+fn read_names<'a>(
+    data: &'a [u8],
+    start: usize,
+    count: usize,
+    end: usize,
+    steps: &mut usize,
+) -> Option<Vec<&'a [u8]>> {
     let data = data.get(..end)?;
     let (mut names, mut markers) = (Vec::new(), Vec::new());
     let mut at = start;
     for nth in 0..count {
+        *steps = steps.checked_sub(1)?;
         if nth % 256 == 0 {
             markers.push(u32::try_from(at - start).ok()?);
         }
@@ -158,12 +172,16 @@ fn read_names(data: &[u8], start: usize, count: usize, end: usize) -> Option<Vec
     agree.then_some(names)
 }
 
-fn entries(data: &[u8], tokens: &Tokens, names: &Names, is_code: &dyn Fn(u64) -> bool) -> Option<Vec<Entry>> {
+fn entries(
+    data: &[u8],
+    address: u64,
+    tokens: &Tokens,
+    names: &Names,
+    is_code: &dyn Fn(u64) -> bool,
+) -> Option<Vec<Entry>> {
     let count = names.names.len();
     let size = (4 * count).checked_next_multiple_of(8)?;
     let after = tokens.end.checked_next_multiple_of(8)?;
-    let base_before = names.start.checked_sub(8);
-    let before = base_before.and_then(|base| Some((base.checked_sub(size)?, base)));
     let mut budget = super::elf::Names::of(data.len());
     let mut named = Vec::with_capacity(count);
     for name in &names.names {
@@ -177,29 +195,43 @@ fn entries(data: &[u8], tokens: &Tokens, names: &Names, is_code: &dyn Fn(u64) ->
         let (type_, name) = text.split_first()?;
         named.push((*type_, budget.read(name)?));
     }
-    let places = [Some((after, after + size)), before];
-    let addresses = places.into_iter().flatten().find_map(|(offsets, base)| {
-        let addresses = addresses(data, offsets, base, count)?;
-        let code = || named.iter().zip(&addresses).filter(|((type_, _), _)| matches!(type_, b't' | b'T'));
+    let based_after = || based_addresses(data, after, after + size, count);
+    let based_before = || {
+        let base = names.start.checked_sub(8)?;
+        based_addresses(data, base.checked_sub(size)?, base, count)
+    };
+    let unbased = || {
+        let places = (address.checked_add(u64::try_from(after).ok()?)?..).step_by(4);
+        let addresses = offsets(data, after, count)?.zip(places);
+        Some(addresses.map(|(distance, place)| place.wrapping_add_signed(distance.into())).collect())
+    };
+    let fit = |addresses: &Vec<u64>| {
+        let code = || named.iter().zip(addresses).filter(|((type_, _), _)| matches!(type_, b't' | b'T'));
         let good = code().filter(|(_, address)| is_code(**address)).count();
-        (good > 0 && good >= code().count() / 2).then_some(addresses)
-    })?;
+        good > 0 && good >= code().count() / 2
+    };
+    let addresses = based_after().filter(fit).or_else(|| based_before().filter(fit));
+    let addresses = addresses.or_else(|| unbased().filter(fit))?;
     let entry = |((type_, name), address)| Entry::typed(type_, name, address, None);
     Some(named.into_iter().zip(addresses).map(entry).collect())
 }
 
-fn addresses(data: &[u8], offsets: usize, base: usize, count: usize) -> Option<Vec<u64>> {
+fn offsets(data: &[u8], at: usize, count: usize) -> Option<impl Iterator<Item = i32> + Clone> {
+    let offsets = data.get(at..at.checked_add(count.checked_mul(4)?)?)?.as_chunks().0;
+    Some(offsets.iter().map(|offset| i32::from_le_bytes(*offset)))
+}
+
+fn based_addresses(data: &[u8], at: usize, base: usize, count: usize) -> Option<Vec<u64>> {
     let base = u64::from_le_bytes(*data.get(base..)?.first_chunk()?);
-    let offsets = data.get(offsets..offsets.checked_add(count.checked_mul(4)?)?)?.as_chunks().0;
-    let offsets = || offsets.iter().map(|offset| i32::from_le_bytes(*offset));
+    let offsets = offsets(data, at, count)?;
     // No kernel is so large that a plain distance would be negative.
-    let percpu_at_zero = offsets().any(|offset| offset < 0);
+    let percpu_at_zero = offsets.clone().any(|offset| offset < 0);
     let address = |offset: i32| match u64::try_from(offset) {
         Ok(address) if percpu_at_zero => address,
         Ok(distance) => base.wrapping_add(distance),
         Err(_) => base.wrapping_add(i64::from(-1 - offset).cast_unsigned()),
     };
-    Some(offsets().map(address).collect())
+    Some(offsets.map(address).collect())
 }
 
 #[cfg(test)]
@@ -214,7 +246,11 @@ mod tests {
     struct Layout {
         offsets_last: bool,
         percpu_at_zero: bool,
+        without_base: bool,
     }
+
+    /// Where the tables are.
+    const ADDRESS: u64 = BASE + 0x20_0000;
 
     fn pad(bytes: &mut Vec<u8>) {
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -251,7 +287,7 @@ mod tests {
         pad(&mut offsets);
         offsets.extend(BASE.to_le_bytes());
         let mut bytes = vec![0xaa; 64];
-        if !layout.offsets_last {
+        if !layout.offsets_last && !layout.without_base {
             bytes.extend(&offsets);
         }
         bytes.extend(u32::try_from(symbols.len()).unwrap().to_le_bytes());
@@ -270,24 +306,34 @@ mod tests {
             bytes.extend(table);
             pad(&mut bytes);
         }
-        if layout.offsets_last {
+        if layout.without_base {
+            for (_, address) in symbols {
+                let place = ADDRESS + u64::try_from(bytes.len()).unwrap();
+                bytes.extend(u32::try_from(address.wrapping_sub(place) & 0xffff_ffff).unwrap().to_le_bytes());
+            }
+            bytes.extend([0x12; 64]);
+        } else if layout.offsets_last {
             bytes.extend(&offsets);
         }
         bytes
     }
 
     fn found(data: &[u8]) -> Option<Vec<Entry>> {
-        find(data, &|address| (BASE..BASE + 0x1_0000).contains(&address))
+        find(data, ADDRESS, &|address| (BASE..BASE + 0x1_0000).contains(&address))
     }
 
     #[test]
     fn tables_of_all_times() {
-        for (offsets_last, percpu_at_zero) in [(false, true), (true, true), (true, false), (false, false)] {
+        let layouts = [(false, true), (true, true), (true, false), (false, false)];
+        let layout =
+            |(offsets_last, percpu_at_zero)| Layout { offsets_last, percpu_at_zero, without_base: false };
+        let without_base = Layout { offsets_last: true, percpu_at_zero: false, without_base: true };
+        for layout in layouts.map(layout).into_iter().chain([without_base]) {
             let mut symbols = symbols();
-            if percpu_at_zero {
+            if layout.percpu_at_zero {
                 symbols.insert(0, ("Acpu_number".to_owned(), 0x20));
             }
-            let entries = found(&tables(&symbols, Layout { offsets_last, percpu_at_zero })).unwrap();
+            let entries = found(&tables(&symbols, layout)).unwrap();
             let named: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.address)).collect();
             let expected: Vec<_> = symbols.iter().map(|(name, address)| (&name[1..], *address)).collect();
             assert_eq!(named, expected);
@@ -298,7 +344,8 @@ mod tests {
 
     #[test]
     fn damaged_tables_are_none() {
-        let bytes = tables(&symbols(), Layout { offsets_last: true, percpu_at_zero: true });
+        let bytes =
+            tables(&symbols(), Layout { offsets_last: true, percpu_at_zero: true, without_base: false });
         for length in (0..bytes.len()).step_by(37) {
             assert!(found(&bytes[..length]).is_none(), "{length}");
         }
@@ -307,6 +354,6 @@ mod tests {
             bytes[at] ^= 0x80;
             let _any = found(&bytes);
         }
-        assert!(find(&bytes, &|_| false).is_none());
+        assert!(find(&bytes, ADDRESS, &|_| false).is_none());
     }
 }

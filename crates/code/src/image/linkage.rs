@@ -21,7 +21,7 @@ pub(super) fn imports(elf: &Elf, dynamic: &Symbols, image: &Image) -> Result<BTr
         return Ok(imports);
     }
     for section in image.sections().iter().filter(|section| section.name.starts_with(".plt")) {
-        for (address, code) in (section.address..).step_by(STUB).zip(section.data().chunks(STUB)) {
+        for (code, address) in section.data().chunks(STUB).zip((section.address..).step_by(STUB)) {
             // A stub may have up to 16 bytes, and none is shorter than its jump.
             let code = image.bytes(address, 2 * STUB).unwrap_or(code);
             let name = jump_through(address, code).and_then(|slot| imports.get(&slot)).cloned();
