@@ -435,3 +435,27 @@ fn place(member: &TypeEntry<'_>) -> (u32, u32) {
     let last = first.saturating_add(member.bit_size - 1);
     (narrow(Some(first / 8)), narrow(Some(last / 8 - first / 8 + 1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_fields() {
+        let field = |bit_size, data_bit_offset, bit_offset, offset| TypeEntry {
+            size: Some(4),
+            offset,
+            bit_size,
+            data_bit_offset,
+            bit_offset,
+            ..TypeEntry::new(0, gimli::DW_TAG_member)
+        };
+        assert_eq!(place(&field(0, None, None, 12)), (12, 0));
+        assert_eq!(place(&field(3, Some(35), None, 0)), (4, 1));
+        assert_eq!(place(&field(3, Some(38), None, 0)), (4, 2));
+        // The same, as before DWARF 5: 26 bits are above it in the word at 4; then 23.
+        assert_eq!(place(&field(3, None, Some(26), 4)), (4, 1));
+        assert_eq!(place(&field(3, None, Some(23), 4)), (4, 2));
+        assert_eq!(place(&field(u64::MAX, Some(u64::MAX), Some(u64::MAX), u64::MAX)).1, 1);
+    }
+}
