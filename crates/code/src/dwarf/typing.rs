@@ -38,7 +38,8 @@ impl Hasher for Spread {
     }
     fn write_usize(&mut self, number: usize) {
         let number = u64::try_from(number).unwrap_or(u64::MAX);
-        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        // Two factors of 64 bits; every bit of both is in some bit of the folded product.
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
         let [low, high] = [product, product >> 64].map(|half| u64::try_from(half & u128::from(u64::MAX)));
         self.0 = low.unwrap_or(0) ^ high.unwrap_or(0);
     }
