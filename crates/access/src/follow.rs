@@ -7,10 +7,9 @@
 mod execute;
 mod operand;
 
-use std::collections::HashMap;
-
 use iced_x86::{Code, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind, Register};
 use iced_x86::{FlowControl, Instruction};
+use rustc_hash::FxHashMap;
 
 use crate::graph::{Graph, to_u32, to_usize};
 use crate::value::{Kind, Ref, Told, Values};
@@ -62,11 +61,11 @@ struct Follower<'a> {
     /// The stack pointer at the beginning of each block, from [`Ref::FRAME`].
     stack: Vec<Option<i32>>,
     /// What was found to be in a place at the beginning of a block.
-    entries: HashMap<(u32, Place), Ref>,
+    entries: FxHashMap<(u32, Place), Ref>,
     /// Joins whose inputs are not all known yet: the value, its block, the place.
     open: Vec<(u32, u32, Place)>,
     /// Registers that are written in the loop that begins with a block.
-    changed_in_loop: HashMap<u32, u16>,
+    changed_in_loop: FxHashMap<u32, u16>,
     /// Stack addresses that others know of.
     escaped: Vec<i32>,
     info: InstructionInfoFactory,
@@ -88,9 +87,9 @@ impl<'a> Follower<'a> {
             values,
             states: vec![State::default(); count],
             stack: vec![None; count],
-            entries: HashMap::new(),
+            entries: FxHashMap::default(),
             open: Vec::new(),
-            changed_in_loop: HashMap::new(),
+            changed_in_loop: FxHashMap::default(),
             escaped: Vec::new(),
             info: InstructionInfoFactory::new(),
             block: 0,
@@ -105,7 +104,7 @@ impl<'a> Follower<'a> {
     /// For every loop, which registers change in it: the others need no join at its beginning.
     fn find_loops(&mut self) {
         let graph = self.graph;
-        let mut heads: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut heads: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (from, block) in (0u32..).zip(&graph.blocks) {
             for &to in &block.after {
                 if graph.rank[to_usize(to)] <= graph.rank[to_usize(from)] {

@@ -1,6 +1,6 @@
 //! A function's instructions and the ways between them.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
@@ -33,7 +33,7 @@ pub(crate) struct Block {
 }
 
 /// Jumps that no instruction shows: from one address to another (`__jump_table`, `__ex_table`).
-pub(crate) type HiddenJumps = HashMap<u64, Vec<u64>>;
+pub(crate) type HiddenJumps = FxHashMap<u64, Vec<u64>>;
 
 impl Graph {
     /// Disassembles `pieces` (address and bytes; the first is the function's entry).

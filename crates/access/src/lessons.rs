@@ -5,8 +5,7 @@
 //! around that one: source files have their own habits, so lessons hold among neighbours only. Kernel-wide
 //! they would be wrong too often. What lies at a fixed address is the same for all.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use xweave_code::types::TypeId;
 
 use crate::views::{Rank, View};
@@ -35,7 +34,7 @@ const NEIGHBOURS: u32 = 60;
 #[derive(Default)]
 pub(crate) struct Lessons {
     /// By the number of the function that told it.
-    told: HashMap<Subject, Vec<(u32, TypeId, i32)>>,
+    told: FxHashMap<Subject, Vec<(u32, TypeId, i32)>>,
 }
 
 impl Lessons {

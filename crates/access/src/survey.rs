@@ -220,7 +220,7 @@ impl<'a> Sources<'a> {
     /// The kernel's tables of jumps that are switched on and off, and of where faults lead: pairs of
     /// distances, from each number to what it stands for (struct jump_entry, struct exception_table_entry).
     fn hidden_jumps(&self) -> HiddenJumps {
-        let mut hidden = HiddenJumps::new();
+        let mut hidden = HiddenJumps::default();
         for (table, each) in [("jump_table", 16), ("ex_table", 12)] {
             let start = self.image.symbol(&format!("__start___{table}"));
             let stop = self.image.symbol(&format!("__stop___{table}"));

@@ -1,7 +1,6 @@
 //! The way from a structure to some bytes in it, in words.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use xweave_code::types::{Leaf, RecordId, Step, Tag, Type, TypeId, Types, Visit};
 
 /// A structure or union around the bytes that an instruction touches.
@@ -63,7 +62,7 @@ impl Way {
 /// Ways that were asked for, each once.
 #[derive(Default)]
 pub(crate) struct Ways {
-    known: HashMap<Key, u32>,
+    known: FxHashMap<Key, u32>,
     pub(crate) ways: Vec<Way>,
 }
 

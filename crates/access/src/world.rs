@@ -1,6 +1,6 @@
 //! What is known of the program around a function: its symbols, types and prototypes.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 use xweave_code::types::{ProtoId, Type, TypeId, Types};
@@ -87,11 +87,11 @@ pub(crate) const PRESERVING: &[(&str, u16)] = &[
 pub(crate) struct World<'a> {
     pub(crate) types: &'a Types,
     /// By address of the entry.
-    pub(crate) protos: HashMap<u64, ProtoId>,
+    pub(crate) protos: FxHashMap<u64, ProtoId>,
     /// Symbols of functions that are treated in a way of their own.
-    pub(crate) thunks: HashMap<u64, u8>,
+    pub(crate) thunks: FxHashMap<u64, u8>,
     pub(crate) returns: Vec<u64>,
-    pub(crate) preserving: HashMap<u64, u16>,
+    pub(crate) preserving: FxHashMap<u64, u16>,
     /// Sorted by address.
     pub(crate) objects: Vec<Object>,
     /// Addresses and sizes of variables; sorted.
@@ -118,17 +118,17 @@ impl<'a> World<'a> {
     pub(crate) fn new(types: &'a Types) -> Self {
         Self {
             types,
-            protos: HashMap::new(),
-            thunks: HashMap::new(),
+            protos: FxHashMap::default(),
+            thunks: FxHashMap::default(),
             returns: Vec::new(),
-            preserving: HashMap::new(),
+            preserving: FxHashMap::default(),
             objects: Vec::new(),
             symbols: Vec::new(),
             per_cpu: Vec::new(),
             occupied: Vec::new(),
             this_cpu_off: None,
             per_cpu_offset: None,
-            hidden: HiddenJumps::new(),
+            hidden: HiddenJumps::default(),
             live_registers: Vec::new(),
             live_slots: Vec::new(),
             longest_live: 0,

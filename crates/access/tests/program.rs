@@ -114,7 +114,10 @@ fn pointcuts_choose() {
     assert_eq!(told("access(inner.a) AND within_file(program.c)").len(), told("access(inner.a)").len());
     assert!(told("access(inner.a) AND NOT within_file(%program.c)").is_empty());
     assert!(told("within_function(reads)").len() == 1);
-    assert_eq!(told("access(inner.a) AND within_function(reads) OR access(inner.b) AND within_function(both)").len(), 2);
+    assert_eq!(
+        told("access(inner.a) AND within_function(reads) OR access(inner.b) AND within_function(both)").len(),
+        2
+    );
 }
 
 #[test]
