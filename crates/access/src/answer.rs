@@ -102,7 +102,13 @@ impl Answers<'_> {
         };
         let Ok(at) = u32::try_from(best.at) else { return Answer::Not(Reason::Outside) };
         let types = self.world.types;
-        let key = innermost_array(types, best.of).filter(|of| is_record(types, *of)).map(|_| Key {
+        // The compiler's own, which no program names.
+        let own = |of: TypeId| match types.get(of) {
+            Type::Record(record) => &*types.record(record).name == "__va_list_tag",
+            _ => false,
+        };
+        let element = innermost_array(types, best.of).filter(|of| !own(*of));
+        let key = element.filter(|of| is_record(types, *of)).map(|_| Key {
             of: best.of,
             at,
             size,

@@ -231,7 +231,10 @@ impl<'a> Views<'a> {
     /// It lies outside of what the value is known to point to: that must be a part of something.
     fn around_all(&self, address: Ref, found: &mut Vec<View>) {
         let Some(lessons) = self.lessons else { return };
-        for view in self.of(address.value) {
+        let mut views = self.of(address.value).to_vec();
+        // What is around the largest of them is around all of them.
+        views.sort_by_key(|view| std::cmp::Reverse(self.types().size(view.of)));
+        for view in views {
             let answers = lessons.ask(self.number, Subject::Around(view.of));
             // What is in every structure tells nothing.
             if self.is_link(view.of) && answers.len() > 1 {
@@ -242,7 +245,9 @@ impl<'a> Views<'a> {
                 let inside = u32::try_from(at).is_ok_and(|at| at < self.types().size(outer.of));
                 inside.then_some(View { at, ..*outer })
             });
-            found.extend(fitting);
+            if let Some(fitting) = fitting {
+                return found.push(fitting);
+            }
         }
     }
 

@@ -6,6 +6,9 @@ use super::{ARGUMENTS, Follower, RAX, RSP, number, touches};
 use crate::graph::{to_u32, to_usize};
 use crate::value::{Call, Callee, Kind, Ref};
 
+/// What is added to an index and multiplied is no more than a structure is large.
+const MAX_INDEX: i64 = 1 << 20;
+
 impl Follower<'_> {
     pub(super) fn execute(&mut self, instruction: &Instruction) {
         match instruction.flow_control() {
@@ -45,7 +48,7 @@ impl Follower<'_> {
             }
             Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsx | Mnemonic::Movsxd
                 if matches!(instruction.op1_kind(), OpKind::Memory)
-                    || instruction.mnemonic() == Mnemonic::Mov =>
+                    || matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Movsxd) =>
             {
                 self.moves(instruction, to)
             }
@@ -54,7 +57,7 @@ impl Follower<'_> {
                 let (at, scale) = self.address(instruction);
                 let whole = instruction.op0_register().is_gpr64();
                 let value = match self.values.kinds[to_usize(at.value)] {
-                    _ if !whole => Ref::UNKNOWN,
+                    _ if !whole => self.arithmetic(at, 1),
                     // An element of an array that lies at a known place.
                     Kind::Constant(_) | Kind::Frame if scale > 0 => {
                         self.make(Kind::Sum(at, Ref::UNKNOWN, scale))
@@ -76,6 +79,20 @@ impl Follower<'_> {
                     }
                     _ => self.forget(instruction),
                 }
+            }
+            Mnemonic::Shl | Mnemonic::Sal if instruction.op1_kind() == OpKind::Immediate8 => {
+                let Some(register) = to else { return self.forget(instruction) };
+                let old = self.get(register);
+                let value = self.arithmetic(old, 1 << (instruction.immediate8() & 31));
+                self.set(register, value);
+            }
+            Mnemonic::Imul if instruction.op_count() == 3 => {
+                let (Some(register), Some(source)) = (to, number(instruction.op1_register())) else {
+                    return self.forget(instruction);
+                };
+                let old = self.get(source);
+                let value = self.arithmetic(old, instruction.immediate(2).cast_signed());
+                self.set(register, value);
             }
             Mnemonic::Xor if same_registers(instruction) => {
                 let zero = self.make(Kind::Constant(0));
@@ -114,6 +131,17 @@ impl Follower<'_> {
         self.set(register, value);
     }
 
+    /// A number that was multiplied: what had been added to it before, as to an index, is multiplied too.
+    fn arithmetic(&mut self, old: Ref, factor: i64) -> Ref {
+        let add = i64::from(old.add).checked_mul(factor).unwrap_or(0);
+        let is_number = matches!(
+            self.values.kinds[to_usize(old.value)],
+            Kind::Arithmetic | Kind::Number(_) | Kind::Entry(_) | Kind::Join { .. } | Kind::Result(_)
+        );
+        let new = self.make(Kind::Arithmetic);
+        if is_number && add.abs() < MAX_INDEX { new.plus(add) } else { new }
+    }
+
     /// All that the instruction writes is new.
     fn forget(&mut self, instruction: &Instruction) {
         let mask = self.writes(instruction);
@@ -148,6 +176,11 @@ impl Follower<'_> {
             return;
         }
         let value = match instruction.op1_kind() {
+            // The lower half of a number: an index, mostly.
+            OpKind::Register if target.is_gpr32() && instruction.op1_register().is_gpr32() => {
+                let old = number(instruction.op1_register()).map(|register| self.get(register));
+                old.map_or(Ref::UNKNOWN, |old| self.arithmetic(old, 1))
+            }
             OpKind::Immediate32 if target.is_gpr32() => {
                 self.make(Kind::Constant(u64::from(instruction.immediate32())))
             }

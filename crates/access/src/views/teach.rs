@@ -31,6 +31,14 @@ impl Views<'_> {
                     if let Some(from) = self.best(&found, 8).filter(|best| best.rank >= Rank::Used) {
                         let declared = u32::try_from(from.at).map(|at| self.types().leaves(from.of, at, 8));
                         let declared = declared.unwrap_or_default();
+                        // A pointer to bytes is one to a buffer, in which there is anything.
+                        let bytes = |leaf: &TypeId| {
+                            let to = self.types().pointee(*leaf).map(|to| self.types().get(to));
+                            matches!(to, Some(Type::Scalar(_)))
+                        };
+                        if declared.iter().any(bytes) {
+                            continue;
+                        }
                         let new = |view: &&View| {
                             let told = |leaf: &TypeId| self.types().pointee(*leaf) == Some(view.of);
                             !(view.at == 0 && declared.iter().any(told))
