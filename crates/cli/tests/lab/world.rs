@@ -29,11 +29,9 @@ impl World {
     pub fn find(test: &str) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (Ok(name), Ok(program)) = (env::var("XWEAVE_WORLD"), env::var("XWEAVE_BIN")) else {
-            // Past the test harness's capture, so that it is seen and counted.
-            let _ = writeln!(
-                fs::File::create("/dev/stderr").unwrap(),
-                "SKIPPED: {test}: no lab (run `make lab-test`)"
-            );
+            // Past the test harness's capture, so that it is seen and counted, and in one piece.
+            let line = format!("SKIPPED: {test}: no lab (run `make lab-test`)\n");
+            let _ = fs::File::create("/dev/stderr").unwrap().write_all(line.as_bytes());
             return None;
         };
         Some(Self { name, program: program.into(), _turn: turn })

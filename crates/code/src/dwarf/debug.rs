@@ -12,6 +12,7 @@ use super::{Damage, Function, Live, NameId, Object, REASONS, Reason};
 use crate::types::{Type, Types};
 
 /// What DWARF says of code.
+#[derive(Default)]
 pub struct Debug {
     lives: Vec<Live>,
     /// For each [`BLOCK`] of lives, behind the last address of any in it; and of any in it or before it.
@@ -62,18 +63,8 @@ impl Names {
 
 impl Debug {
     pub(super) fn new(units: &Units<'_>, found: Vec<Found<'_>>, made: &Made, types: &Types) -> Self {
-        let mut debug = Self {
-            lives: Vec::with_capacity(found.iter().map(|found| found.lives.len()).sum()),
-            ends: Vec::new(),
-            objects: Vec::new(),
-            functions: Vec::new(),
-            names: Names::default(),
-            units: Vec::with_capacity(found.len()),
-            skipped: [0; REASONS],
-            damaged: Vec::new(),
-            damaged_units: 0,
-            lines: Lines::default(),
-        };
+        let mut debug = Self::default();
+        debug.lives.reserve_exact(found.iter().map(|found| found.lives.len()).sum());
         let mut known = HashMap::new();
         for (number, found) in (0..).zip(found) {
             debug.add(number, found, &mut known, made, types);
@@ -85,13 +76,7 @@ impl Debug {
             });
             debug.damage(end.unwrap_or(0), fault);
         }
-        debug.lives.par_sort_by_key(|live| live.from);
-        let mut end = 0;
-        debug.ends.extend(debug.lives.chunks(BLOCK).map(|block| {
-            let here = block.iter().map(|live| live.to).max().unwrap_or(0);
-            end = here.max(end);
-            (here, end)
-        }));
+        debug.sort();
         // The same one may be described with each function that it is inlined in.
         debug.objects.sort_by_key(|object| (object.address, object.name));
         debug.objects.dedup_by_key(|object| (object.address, object.name));
@@ -99,6 +84,16 @@ impl Debug {
         debug.functions.dedup_by_key(|function| function.from);
         debug.lines.sort();
         debug
+    }
+
+    fn sort(&mut self) {
+        self.lives.par_sort_by_key(|live| live.from);
+        let mut end = 0;
+        self.ends.extend(self.lives.chunks(BLOCK).map(|block| {
+            let here = block.iter().map(|live| live.to).max().unwrap_or(0);
+            end = here.max(end);
+            (here, end)
+        }));
     }
 
     fn add<'d>(
@@ -218,5 +213,39 @@ impl Debug {
     /// How many units were left out.
     pub fn damaged_units(&self) -> usize {
         self.damaged_units
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dwarf::Place;
+
+    #[test]
+    fn lives_that_overlap() {
+        let mut debug = Debug::default();
+        let mut random = 1_u64;
+        let mut below = |limit: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % limit
+        };
+        debug.lives.extend((0..1000).map(|_| {
+            let from = below(100_000);
+            // A few are long.
+            let length = if below(50) == 0 { below(50_000) } else { below(100) };
+            let (place, type_, name) = (Place::Value(0), Types::VOID, NameId(0));
+            Live { from, to: from + length, place, type_, name, parameter: false }
+        }));
+        debug.sort();
+        for _ in 0..300 {
+            let (lo, length) = (below(160_000), below(300));
+            let expected = debug.lives.iter().filter(|live| live.from < lo + length && lo < live.to);
+            assert!(debug.lives_in(lo, lo + length).eq(expected), "{lo} {length}");
+        }
+        assert_eq!(
+            debug.lives_in(0, u64::MAX).count(),
+            debug.lives.iter().filter(|live| live.to > 0).count()
+        );
+        assert_eq!(debug.name(NameId(7)), "");
     }
 }

@@ -12,6 +12,8 @@ pub(super) struct Entry<'d> {
     pub(super) type_: Option<usize>,
     /// The abstract instance, or the declaration, that the rest is said of.
     pub(super) origin: Option<usize>,
+    /// It is an instance of that, not its definition.
+    pub(super) instance: bool,
     pub(super) location: Option<Value<'d>>,
     pub(super) constant: Option<Value<'d>>,
     pub(super) frame_base: Option<gimli::Expression<Bytes<'d>>>,
@@ -42,7 +44,8 @@ impl<'d> Entry<'d> {
                     entry.type_ = unit.reference(entries.read_attribute(*spec)?.value());
                     continue;
                 }
-                gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
+                name @ (gimli::DW_AT_abstract_origin | gimli::DW_AT_specification) => {
+                    entry.instance |= name == gimli::DW_AT_abstract_origin;
                     entry.origin = unit.reference(entries.read_attribute(*spec)?.value());
                     continue;
                 }
@@ -90,16 +93,10 @@ pub(super) struct TypeEntry<'d> {
 }
 
 impl<'d> TypeEntry<'d> {
-    fn read(
-        units: &Units<'d>,
-        at: usize,
-        cursor: &mut Cursor<'_, 'd>,
-        abbreviation: &gimli::Abbreviation,
-    ) -> Result<(Self, Option<usize>), Fault> {
-        let (unit, entries) = (cursor.unit, &mut cursor.entries);
-        let mut entry = Self {
+    pub(super) fn new(at: usize, tag: gimli::DwTag) -> Self {
+        Self {
             at,
-            tag: abbreviation.tag(),
+            tag,
             name: "",
             type_: None,
             size: None,
@@ -110,7 +107,17 @@ impl<'d> TypeEntry<'d> {
             bit_offset: None,
             whole: true,
             count: None,
-        };
+        }
+    }
+
+    fn read(
+        units: &Units<'d>,
+        at: usize,
+        cursor: &mut Cursor<'_, 'd>,
+        abbreviation: &gimli::Abbreviation,
+    ) -> Result<(Self, Option<usize>), Fault> {
+        let (unit, entries) = (cursor.unit, &mut cursor.entries);
+        let mut entry = Self::new(at, abbreviation.tag());
         let mut sibling = None;
         for spec in abbreviation.attributes() {
             let name = spec.name();

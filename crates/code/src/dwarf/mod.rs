@@ -95,9 +95,9 @@ pub struct Function {
     pub name: NameId,
     /// As it was declared.
     pub proto: ProtoId,
-    /// Whether it is called so. A clone (`.isra`, `.constprop`) may lack parameters. DWARF does not name
-    /// clones, so this is told by where parameters are at the beginning; one whose symbol has another name
-    /// is one in any case.
+    /// Whether its parameters are where those of such a function are. A clone (`.isra`, `.constprop`) may lack
+    /// some, or have them elsewhere. DWARF does not name clones, so this is told by what it says of the
+    /// parameters when the function is entered: a clone that is called as the original is counts as exact.
     pub exact: bool,
     /// Where it is entered.
     pub from: u64,

@@ -2,7 +2,7 @@
 
 use gimli::Operation;
 
-use super::units::{Bytes, Unit, Units};
+use super::units::Bytes;
 use super::{Place, Reason};
 
 /// What a function's variables in memory are counted from.
@@ -43,14 +43,14 @@ fn short(add: i64) -> Result<i32, Reason> {
 /// More than can be said of any expression are on the stack.
 const STACK: usize = 4;
 
-/// Where the expression says that the variable is.
+/// Where the expression says that the variable is. `address` gives those that the unit has in a table.
 pub(super) fn place(
-    units: &Units<'_>,
-    unit: &Unit<'_>,
     expression: gimli::Expression<Bytes<'_>>,
+    encoding: gimli::Encoding,
     frame: Frame,
+    address: impl Fn(gimli::DebugAddrIndex) -> Option<u64>,
 ) -> Result<Place, Reason> {
-    let mut operations = expression.operations(unit.encoding());
+    let mut operations = expression.operations(encoding);
     let mut stack = [Item::Constant(0); STACK];
     let mut height = 0;
     let mut value = false;
@@ -80,7 +80,7 @@ pub(super) fn place(
             Operation::SignedConstant { value } => Item::Constant(value.cast_unsigned()),
             Operation::Address { address } => Item::Constant(address),
             Operation::AddressIndex { index } | Operation::ConstantIndex { index } => {
-                Item::Constant(units.dwarf.address(&unit.unit, index).map_err(|_| Reason::Unreadable)?)
+                Item::Constant(address(index).ok_or(Reason::Unreadable)?)
             }
             Operation::PlusConstant { value } if height > 0 => {
                 height -= 1;
@@ -143,18 +143,73 @@ fn sum(left: Item, right: Item) -> Result<Item, Reason> {
     }
 }
 
-/// What a subprogram's frame base is, from its expression.
-pub(super) fn frame(
-    units: &Units<'_>,
-    unit: &Unit<'_>,
-    expression: Option<gimli::Expression<Bytes<'_>>>,
-) -> Frame {
-    match expression.map(|expression| place(units, unit, expression, Frame::Unknown)) {
-        Some(Ok(Place::Frame { add: 0 })) => Frame::Cfa,
-        // The register holds the base; and an expression without "value" gives it, too.
-        Some(Ok(Place::Register { register, add } | Place::Memory { register, add })) => {
-            Frame::Register { register, add: i64::from(add) }
+impl Frame {
+    /// From where a subprogram's own expression says that its frame base is.
+    pub(super) fn new(base: Option<Result<Place, Reason>>) -> Self {
+        match base {
+            Some(Ok(Place::Frame { add: 0 })) => Self::Cfa,
+            // What a register holds is meant, whether or not the expression says so.
+            Some(Ok(Place::Register { register, add } | Place::Memory { register, add })) => {
+                Self::Register { register, add: i64::from(add) }
+            }
+            _ => Self::Unknown,
         }
-        _ => Frame::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], frame: Frame) -> Result<Place, Reason> {
+        let encoding = gimli::Encoding { format: gimli::Format::Dwarf32, version: 5, address_size: 8 };
+        let expression = gimli::Expression(gimli::EndianSlice::new(bytes, gimli::LittleEndian));
+        place(expression, encoding, frame, |index| (index.0 == 1).then_some(0x1000))
+    }
+
+    #[test]
+    fn expressions() {
+        use Place::{Address, Frame as Cfa, Memory, Register, Value};
+        let address = [0x03, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0];
+        let constant = [&address[..], &[0x9f]].concat();
+        let cases: [(&[u8], Result<Place, Reason>); 28] = [
+            // DW_OP_reg0 to reg7 have another order than the hardware.
+            (&[0x50], Ok(Register { register: 0, add: 0 })),
+            (&[0x51], Ok(Register { register: 2, add: 0 })),
+            (&[0x55], Ok(Register { register: 7, add: 0 })),
+            (&[0x57], Ok(Register { register: 4, add: 0 })),
+            (&[0x5f], Ok(Register { register: 15, add: 0 })),
+            (&[0x61], Err(Reason::OtherRegister)),
+            (&[0x90, 0x03], Ok(Register { register: 3, add: 0 })),
+            // In memory at rbx - 8; that as a value, also with an addition and a subtraction.
+            (&[0x73, 0x78], Ok(Memory { register: 3, add: -8 })),
+            (&[0x73, 0x78, 0x9f], Ok(Register { register: 3, add: -8 })),
+            (&[0x73, 0x00, 0x23, 0x10, 0x9f], Ok(Register { register: 3, add: 16 })),
+            (&[0x73, 0x00, 0x34, 0x22, 0x9f], Ok(Register { register: 3, add: 4 })),
+            (&[0x34, 0x73, 0x00, 0x22, 0x9f], Ok(Register { register: 3, add: 4 })),
+            (&[0x73, 0x00, 0x34, 0x1c, 0x9f], Ok(Register { register: 3, add: -4 })),
+            (&[0x34, 0x73, 0x00, 0x1c, 0x9f], Err(Reason::Arithmetic)),
+            (&[0x73, 0x00, 0x76, 0x00, 0x22, 0x9f], Err(Reason::Arithmetic)),
+            (&[0x91, 0x70], Ok(Cfa { add: -16 })),
+            (&[0x91, 0x70, 0x9f], Err(Reason::FrameAddress)),
+            (&address, Ok(Address(0x1234_5678))),
+            (&constant, Ok(Value(0x1234_5678))),
+            (&[0xa1, 0x01], Ok(Address(0x1000))),
+            (&[0xa1, 0x02], Err(Reason::Unreadable)),
+            (&[0x30, 0x9f], Ok(Value(0))),
+            (&[0xa3, 0x01, 0x55, 0x9f], Err(Reason::EntryValue)),
+            (&[0x50, 0x93, 0x08, 0x51, 0x93, 0x08], Err(Reason::Pieces)),
+            (&[0x73, 0x00, 0x06, 0x9f], Err(Reason::Dereference)),
+            (&[], Err(Reason::Nowhere)),
+            (&[0x73], Err(Reason::Unreadable)),
+            (&[0x22], Err(Reason::Arithmetic)),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(read(bytes, Frame::Cfa), expected, "{bytes:x?}");
+        }
+        let rbp = Frame::new(Some(read(&[0x56], Frame::Unknown)));
+        assert_eq!(read(&[0x91, 0x70], rbp), Ok(Memory { register: 5, add: -16 }));
+        assert_eq!(Frame::new(Some(read(&[0x9c], Frame::Unknown))), Frame::Cfa);
+        assert_eq!(read(&[0x91, 0x70], Frame::new(None)), Err(Reason::FrameBase));
     }
 }

@@ -38,7 +38,8 @@ impl Hasher for Spread {
     }
     fn write_usize(&mut self, number: usize) {
         let number = u64::try_from(number).unwrap_or(u64::MAX);
-        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        // Two factors of 64 bits; every bit of both is in some bit of the folded product.
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
         let [low, high] = [product, product >> 64].map(|half| u64::try_from(half & u128::from(u64::MAX)));
         self.0 = low.unwrap_or(0) ^ high.unwrap_or(0);
     }
@@ -434,4 +435,28 @@ fn place(member: &TypeEntry<'_>) -> (u32, u32) {
     };
     let last = first.saturating_add(member.bit_size - 1);
     (narrow(Some(first / 8)), narrow(Some(last / 8 - first / 8 + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bit_fields() {
+        let field = |bit_size, data_bit_offset, bit_offset, offset| TypeEntry {
+            size: Some(4),
+            offset,
+            bit_size,
+            data_bit_offset,
+            bit_offset,
+            ..TypeEntry::new(0, gimli::DW_TAG_member)
+        };
+        assert_eq!(place(&field(0, None, None, 12)), (12, 0));
+        assert_eq!(place(&field(3, Some(35), None, 0)), (4, 1));
+        assert_eq!(place(&field(3, Some(38), None, 0)), (4, 2));
+        // The same, as before DWARF 5: 26 bits are above it in the word at 4; then 23.
+        assert_eq!(place(&field(3, None, Some(26), 4)), (4, 1));
+        assert_eq!(place(&field(3, None, Some(23), 4)), (4, 2));
+        assert_eq!(place(&field(u64::MAX, Some(u64::MAX), Some(u64::MAX), u64::MAX)).1, 1);
+    }
 }

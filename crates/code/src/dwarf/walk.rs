@@ -1,17 +1,18 @@
 //! What one unit says of code: where its variables are, and what its functions take.
 
+mod functions;
+
 use std::collections::HashMap;
 use std::rc::Rc;
-
-use gimli::AttributeValue;
 
 use super::budget::Budget;
 use super::entry::Entry;
 use super::place::{self, Frame};
-use super::shapes::{Prototype, Ref, Shapes};
+use super::shapes::{Ref, Shapes};
 use super::typing::{Offsets, Typed, Typing};
 use super::units::{Bytes, Code, Cursor, Fault, Unit, Units, Value};
 use super::{Place, REASONS, Reason};
+use functions::Function;
 
 /// What was found, with types and names that are not yet those of the result.
 #[derive(Default)]
@@ -62,23 +63,6 @@ struct Scope<'d> {
     function: Option<Box<Function<'d>>>,
 }
 
-/// A function with code of its own.
-struct Function<'d> {
-    entry: Entry<'d>,
-    from: u64,
-    to: u64,
-    /// Its parameters' origins (or the entries themselves), types, and where they are when it is entered.
-    params: Vec<Param<'d>>,
-    variadic: bool,
-}
-
-struct Param<'d> {
-    origin: Option<usize>,
-    name: &'d str,
-    type_: Option<usize>,
-    start: Option<Result<Place, Reason>>,
-}
-
 /// A variable that is said more of elsewhere.
 #[derive(Clone, Copy)]
 struct Variable {
@@ -90,9 +74,6 @@ struct Variable {
 const BATCH: usize = 16;
 /// Code nests no deeper.
 const NESTING: usize = 4096;
-/// The hardware's numbers of the registers that the first whole numbers and pointers are passed in.
-const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
-
 pub(super) struct Walk<'s, 'd, 't> {
     typing: Typing<'s, 'd, 't>,
     units: &'s Units<'d>,
@@ -222,7 +203,7 @@ impl<'d> Walk<'_, 'd, '_> {
         }
         let frame = match (function, self.scopes.last()) {
             (false, Some(around)) => around.frame,
-            _ => place::frame(self.units, &self.unit, entry.frame_base),
+            _ => Frame::new(entry.frame_base.map(|base| self.place(base, Frame::Unknown))),
         };
         let mut scope = Scope { depth, code: entry.code, ranges: None, frame, function: None };
         if function {
@@ -326,7 +307,7 @@ impl<'d> Walk<'_, 'd, '_> {
         }
         if let Some(expression) = entry.location.and_then(|location| location.exprloc_value()) {
             let frame = self.frame();
-            match place::place(self.units, &self.unit, expression, frame) {
+            match self.place(expression, frame) {
                 Ok(Place::Address(address)) => {
                     let variable = self.known(&entry)?;
                     self.found.objects.push((address, variable.typed.type_, variable.name));
@@ -345,6 +326,12 @@ impl<'d> Walk<'_, 'd, '_> {
             self.whole_scope(&entry, value.map(Place::Value).ok_or(Reason::Arithmetic), parameter)?;
         }
         Ok(())
+    }
+
+    fn place(&self, expression: gimli::Expression<Bytes<'d>>, frame: Frame) -> Result<Place, Reason> {
+        let unit = &self.unit.unit;
+        let address = |index| self.units.dwarf.address(unit, index).ok();
+        place::place(expression, unit.encoding(), frame, address)
     }
 
     fn frame(&self) -> Frame {
@@ -389,7 +376,7 @@ impl<'d> Walk<'_, 'd, '_> {
                 return Err(Fault::new(section, "more locations than it has room for"));
             }
             let (from, to) = (location.range.begin, location.range.end);
-            match place::place(self.units, &unit, location.data, frame) {
+            match self.place(location.data, frame) {
                 // A list may be split where a view of the source changes, and nothing else.
                 Ok(place) => match &mut last {
                     Some((_, end, before)) if *end == from && *before == place => *end = to,
@@ -422,95 +409,6 @@ impl<'d> Walk<'_, 'd, '_> {
         self.allowed = allowed;
         let (type_, name) = (variable.typed.type_, variable.name);
         self.found.lives.push(FoundLive { from, to, place, type_, name, parameter });
-    }
-
-    /// Notes a parameter of the function that is being read.
-    fn parameter(&mut self, at: usize, depth: isize, entry: &Entry<'d>) -> Result<(), Fault> {
-        let (units, unit, frame) = (self.units, Rc::clone(&self.unit), self.frame());
-        let Some(from) = self.function(depth).map(|function| function.from) else { return Ok(()) };
-        let start = match entry.location {
-            Some(AttributeValue::Exprloc(expression)) => Some(expression),
-            Some(list) => {
-                let section = locations_section(&unit);
-                let mut first =
-                    units.dwarf.attr_locations(&unit.unit, list).map_err(Fault::within(section))?;
-                let first = first.as_mut().and_then(|list| list.next().transpose());
-                let first = first.transpose().map_err(Fault::within(section))?;
-                first.filter(|first| first.range.begin == from).map(|first| first.data)
-            }
-            None => None,
-        };
-        let start = start.map(|start: gimli::Expression<Bytes<'d>>| place::place(units, &unit, start, frame));
-        let start = start.or(entry.constant.map(|_| Err(Reason::Nowhere)));
-        let (origin, name, type_) = match entry.origin {
-            Some(origin) => (Some(origin), "", None),
-            None => (Some(at), entry.name.map_or("", |name| units.text(&unit, name)), entry.type_),
-        };
-        if let Some(function) = self.function(depth) {
-            function.params.push(Param { origin, name, type_, start });
-        }
-        Ok(())
-    }
-
-    /// All of a function has been read.
-    fn finish(&mut self, function: Function<'d>) -> Result<(), Fault> {
-        let Function { entry, from, to, params, mut variadic } = function;
-        let (name, returns) = self.about(entry.name, entry.type_, entry.origin)?;
-        let returns = self.typing.resolve(returns)?.type_;
-        // What was declared: with the abstract instance, or here.
-        let mut declared: Vec<(Option<usize>, &'d str, Option<usize>)> = Vec::new();
-        match entry.origin {
-            None => declared.extend(params.iter().map(|param| (param.origin, param.name, param.type_))),
-            Some(origin) => {
-                for child in self.typing.children(origin)? {
-                    match child.tag {
-                        gimli::DW_TAG_formal_parameter => {
-                            declared.push((Some(child.at), child.name, child.type_))
-                        }
-                        gimli::DW_TAG_unspecified_parameters => variadic = true,
-                        _ => {}
-                    }
-                }
-            }
-        }
-        let mut exact = !entry.no_call;
-        if let (Some(linkage), Some(_)) = (entry.linkage_name, entry.origin) {
-            exact &= self.units.text(&self.unit, linkage) == name;
-        }
-        let own = params.iter().map(|param| param.origin);
-        // A definition refers to a declaration, whose parameters are others; a clone lacks some, or has them in
-        // another order.
-        let refers = params.iter().any(|param| param.name.is_empty() && param.type_.is_none());
-        exact &= !refers || own.eq(declared.iter().map(|declared| declared.0));
-        let mut types = Vec::with_capacity(declared.len());
-        let mut passed = Some(0);
-        for (nth, (_, name, type_)) in declared.iter().enumerate() {
-            let typed = self.typing.resolve(*type_)?;
-            types.push((*name, typed.type_));
-            // As long as all before it are passed in the registers in order, so is this one.
-            if !self.typing.in_register(*type_)? {
-                passed = None;
-            }
-            if let Some(number) = &mut passed {
-                let expected = ARGUMENTS.get(*number).copied();
-                *number += 1;
-                if let (Some(register), Some(Some(start))) =
-                    (expected, params.get(nth).map(|param| param.start))
-                {
-                    // One that is kept in memory from the beginning was passed as all are.
-                    exact &= match start {
-                        Ok(Place::Register { register: found, add }) => found == register && add == 0,
-                        Ok(Place::Value(_)) | Err(_) => false,
-                        Ok(Place::Memory { .. } | Place::Frame { .. } | Place::Address(_)) => true,
-                    };
-                }
-            }
-        }
-        let prototype = Prototype { params: types.into(), returns, variadic };
-        let proto = self.typing.function(prototype);
-        let name = self.number(name);
-        self.found.functions.push(FoundFunction { name, proto, exact, from, to });
-        Ok(())
     }
 }
 
