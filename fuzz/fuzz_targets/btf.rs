@@ -77,7 +77,11 @@ fn made(stream: &[u8], first: u32, text: u32) -> (Vec<u8>, u32) {
         for _ in 0..items {
             words.push(name(byte()));
             match kind {
-                4 | 5 => words.extend([type_(byte()), byte() * byte() | (byte() % 64) << 24]),
+                4 | 5 => {
+                    let offset = byte() * byte();
+                    let far = [0, 0, 0, 0x1f00_0000, 0x0300_0000, u32::MAX][(byte() % 6) as usize];
+                    words.extend([type_(byte()), offset | far]);
+                }
                 13 => words.push(type_(byte())),
                 6 => words.push(byte()),
                 _ => words.extend([byte(), byte()]),

@@ -151,7 +151,7 @@ fn structures_without_names_with_a_billion_ways_through_them_are_declared_soon()
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 
-/// Likewise: each structure without a name was asked for its members within the one around it, and a chain of
+/// Likewise: each structure was read, and asked for its members' names, within the one around it, and a chain of
 /// thousands of them exhausted the stack.
 #[test]
 fn structures_that_nest_without_end_do_not_exhaust_the_stack() {
