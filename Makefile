@@ -38,7 +38,7 @@ unit: setup
 lab-test: build
 	@scripts/test --lab-only $(XWEAVE) $(KERNELS)
 
-# TARGET: one of fuzz/fuzz_targets; all of them, one after the other, without it.
+# TARGET: one of fuzz/fuzz_targets; without it all of them, as many at a time as there are processors.
 fuzz: setup
 	@scripts/fuzz $(SECONDS) $(TARGET)
 
