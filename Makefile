@@ -1,11 +1,12 @@
 # What can be done with a fresh checkout on Debian 12: make help
 
 CARGO   ?= cargo
-TARGET  := x86_64-unknown-linux-gnu
+TRIPLE  := x86_64-unknown-linux-gnu
 XWEAVE  := target/release/xweave
 KERNELS ?= 6.12 6.1
+SECONDS ?= 60
 
-.PHONY: help setup build demo test unit lab-test lint fmt clean
+.PHONY: help setup build demo test unit lab-test fuzz lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
@@ -14,6 +15,7 @@ help:
 	@echo 'make lint      formatting and clippy, warnings are errors'
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
+	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
 	@echo 'make setup     install the Debian packages that are missing'
 
 setup:
@@ -22,7 +24,7 @@ setup:
 build: setup
 	$(CARGO) build --release --package xweave-cli
 	@mkdir -p target/release
-	@cp -f target/$(TARGET)/release/xweave $(XWEAVE)
+	@cp -f target/$(TRIPLE)/release/xweave $(XWEAVE)
 
 demo: build
 	@scripts/demo $(XWEAVE)
@@ -36,12 +38,18 @@ unit: setup
 lab-test: build
 	@scripts/test --lab-only $(XWEAVE) $(KERNELS)
 
+# TARGET: one of fuzz/fuzz_targets; without it all of them, as many at a time as there are processors.
+fuzz: setup
+	@scripts/fuzz $(SECONDS) $(TARGET)
+
 lint: setup
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
 fmt:
 	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 clean:
 	$(CARGO) clean

@@ -179,8 +179,12 @@ impl<'k, 'i> Writer<'k, 'i> {
         text + &self.out
     }
 
-    /// Whether the code names a member of this record.
-    fn hits(&mut self, at: TypeRef) -> bool {
+    /// Whether the code names a member of this record. Those without names that it consists of nest no deeper
+    /// than anything else, or thousands of them would exhaust the stack.
+    fn hits(&mut self, at: TypeRef, depth: usize) -> bool {
+        if depth == MAX_DEPTH {
+            return false;
+        }
         if let Some(known) = self.hit.get(&at) {
             return *known;
         }
@@ -188,7 +192,7 @@ impl<'k, 'i> Writer<'k, 'i> {
         self.hit.insert(at, false);
         let Type::Record(record) = self.kernel.get(at) else { return false };
         let hit = record.members().any(|member| match member.name {
-            "" => self.hits(self.kernel.resolve(self.kernel.related(at, member.type_))),
+            "" => self.hits(self.kernel.resolve(self.kernel.related(at, member.type_)), depth + 1),
             name => self.identifiers.contains(name),
         });
         self.hit.insert(at, hit);
@@ -404,7 +408,7 @@ impl<'k, 'i> Writer<'k, 'i> {
             let type_ = self.kernel.related(at, member.type_);
             let resolved = self.kernel.resolve(type_);
             let wanted = match member.name {
-                "" => self.hits(resolved),
+                "" => self.hits(resolved, 0),
                 name => self.identifiers.contains(name),
             };
             let Some(bits) = (match member.bits {
@@ -422,7 +426,7 @@ impl<'k, 'i> Writer<'k, 'i> {
             };
             if member.name.is_empty() {
                 // The record around it decides for it.
-                relocatable &= !self.has_bit_fields(resolved, depth);
+                relocatable &= !self.has_bit_fields(resolved, &mut HashSet::new(), depth);
             }
             relocatable &= member.bits == 0;
             let text = match self.kernel.get(resolved) {
@@ -442,13 +446,16 @@ impl<'k, 'i> Writer<'k, 'i> {
     }
 
     /// Whether the code names a bit-field of this record without a tag.
-    fn has_bit_fields(&self, at: TypeRef, depth: usize) -> bool {
+    ///
+    /// What was looked at once is not again: it would have ended the search.
+    fn has_bit_fields(&self, at: TypeRef, seen: &mut HashSet<TypeRef>, depth: usize) -> bool {
         let Type::Record(record) = self.kernel.get(at) else { return false };
         depth < MAX_DEPTH
+            && seen.insert(at)
             && record.members().any(|member| match member.name {
                 "" => {
                     let inner = self.kernel.resolve(self.kernel.related(at, member.type_));
-                    self.has_bit_fields(inner, depth + 1)
+                    self.has_bit_fields(inner, seen, depth + 1)
                 }
                 name => member.bits != 0 && self.identifiers.contains(name),
             })

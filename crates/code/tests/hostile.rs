@@ -1,10 +1,13 @@
 //! Type information that is made to do harm: circles, sizes that fit nothing, names that are none.
 //! It may come from a guest, so it must cost neither a crash nor much time.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use xweave_code::Kernel;
+use xweave_code::types::{KernelTypes, Tag};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d;\nint e", "", "int"];
 
@@ -104,4 +107,58 @@ fn an_exponential_text_has_an_end() {
     let start = Instant::now();
     let text = kernel.declare(&kernel.tagged("a"), &HashSet::from(["b", "c"]));
     assert!(start.elapsed() < Duration::from_secs(20) && text.len() > 100, "{:?}", start.elapsed());
+}
+
+/// A kernel of nothing but structures and unions, each with members (name, type) that lie at its beginning.
+/// The first has the number 1 and the tag `a`; names are offsets: 0 for none, 1 `a`, 3 `b`.
+fn records(union: bool, all: &[&[(u32, u32)]]) -> Kernel {
+    let mut words = Vec::new();
+    for (nth, members) in all.iter().enumerate() {
+        let kind = if union { 5 } else { 4 };
+        words.extend([u32::from(nth == 0), kind << 24 | u32::try_from(members.len()).unwrap(), 8]);
+        words.extend(members.iter().flat_map(|(name, type_)| [*name, *type_, 0]));
+    }
+    // What is referred to behind the last one is an integer.
+    words.extend([0, 1 << 24, 4, 32]);
+    let length = u32::try_from(words.len() * 4).unwrap();
+    let header = [0x0001_eb9f, 24, 0, length, length, 5];
+    let mut bytes: Vec<u8> = header.iter().chain(&words).flat_map(|word| word.to_le_bytes()).collect();
+    bytes.extend(b"\0a\0b\0");
+    Kernel::new("evil", &bytes).unwrap()
+}
+
+/// Found by fuzzing: each union had the next one in it twice, and a walk went all 2²⁴ ways, and asked at each
+/// step whether one of as many ends is a flexible array.
+#[test]
+fn unions_with_a_billion_ways_through_them_are_walked_soon() {
+    let members: Vec<_> = (0..40).map(|nth| [(0, nth + 2), (3, nth + 2), (3, nth + 2)]).collect();
+    let kernel = records(true, &members.iter().map(<[_; 3]>::as_slice).collect::<Vec<_>>());
+    let start = Instant::now();
+    let mut types = KernelTypes::new(&kernel).types;
+    let union = types.find(Tag::Union, "a").unwrap();
+    let union = types.intern(xweave_code::types::Type::Record(union));
+    assert!(types.contains(union, 0) && !types.contains(union, 9));
+    assert!(!types.levels(union, 0, 4).is_empty());
+    types.leaves(union, 100, 4);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+/// Found by reading on from there: whether bit-fields are named was asked along each of 2³² ways.
+#[test]
+fn structures_without_names_with_a_billion_ways_through_them_are_declared_soon() {
+    let members: Vec<_> = (0..40).map(|nth| [(0, nth + 2), (0, nth + 2), (3, 41)]).collect();
+    let kernel = records(true, &members.iter().map(<[_; 3]>::as_slice).collect::<Vec<_>>());
+    let start = Instant::now();
+    kernel.declare(&kernel.tagged("a"), &HashSet::from(["b"]));
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// Likewise: each structure was read, and asked for its members' names, within the one around it, and a chain of
+/// thousands of them exhausted the stack.
+#[test]
+fn structures_that_nest_without_end_do_not_exhaust_the_stack() {
+    let members: Vec<_> = (0..300_000).map(|nth| [(0, nth + 2)]).collect();
+    let kernel = records(false, &members.iter().map(<[_; 1]>::as_slice).collect::<Vec<_>>());
+    kernel.declare(&kernel.tagged("a"), &HashSet::from(["b"]));
+    assert!(KernelTypes::new(&kernel).types.find(Tag::Struct, "a").is_some());
 }

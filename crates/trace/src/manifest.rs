@@ -233,7 +233,9 @@ pub struct FlowLoss {
 impl Loss {
     /// Records that are missing: dropped, missed and unwritten.
     pub fn total(&self) -> u64 {
-        self.sites.iter().map(|site| site.dropped + site.missed).sum::<u64>() + self.unwritten
+        // A damaged manifest may say anything.
+        let missing = self.sites.iter().flat_map(|site| [site.dropped, site.missed]);
+        missing.fold(self.unwritten, u64::saturating_add)
     }
 
     /// Takes over what the agents of all domains last reported (their totals).

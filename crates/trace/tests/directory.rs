@@ -319,3 +319,11 @@ fn batches_are_bounded() {
     assert_eq!(sizes.iter().sum::<usize>(), 150_000);
     assert!(sizes.iter().all(|&n| n <= 65_536), "{sizes:?}");
 }
+
+/// Found by a fuzz target: a manifest whose losses are more than a number can hold.
+#[test]
+fn losses_without_measure_are_the_most_that_there_is() {
+    let site = SiteLoss { dropped: u64::MAX, missed: 7, ..SiteLoss::default() };
+    let loss = Loss { sites: vec![site, site], unwritten: 1, ..Loss::default() };
+    assert_eq!(loss.total(), u64::MAX);
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Member, Param, Proto, ProtoId, Tag, Type, TypeId, Types};
+use super::{Member, Param, Proto, ProtoId, RecordId, Tag, Type, TypeId, Types};
 use crate::btf;
 use crate::kernel::{Kernel, TypeRef};
 
@@ -20,7 +20,13 @@ pub struct KernelTypes {
 impl KernelTypes {
     /// Takes them from a kernel's BTF.
     pub fn new(kernel: &Kernel) -> Self {
-        let mut reader = Reader { kernel, types: Types::default(), seen: HashMap::new(), open: Vec::new() };
+        let mut reader = Reader {
+            kernel,
+            types: Types::default(),
+            seen: HashMap::new(),
+            open: Vec::new(),
+            declared: Vec::new(),
+        };
         let (mut functions, mut variables) = (HashMap::new(), HashMap::new());
         for at in kernel.all_ids() {
             let module = || kernel.module_of(at).into();
@@ -41,6 +47,7 @@ impl KernelTypes {
                 _ => {}
             }
         }
+        reader.define();
         Self { types: reader.types, functions, variables }
     }
 
@@ -66,6 +73,9 @@ struct Reader<'k> {
     seen: HashMap<TypeRef, TypeId>,
     /// The types that are being read: pointers may lead back to them, and hostile typedefs may.
     open: Vec<TypeRef>,
+    /// The structures and unions that still lack their members. These are read one after the other, not within
+    /// each other: they lead on and on, in a file that means harm without end, and would exhaust the stack.
+    declared: Vec<(TypeRef, RecordId)>,
 }
 
 impl Reader<'_> {
@@ -133,25 +143,29 @@ impl Reader<'_> {
         };
         let id = self.types.declare(tag, record.name, record.size, union);
         let type_ = self.types.intern(Type::Record(id));
-        // Before its members, which may point to it; and these are not inside what points to it.
-        self.seen.insert(at, type_);
-        let open = std::mem::take(&mut self.open);
-        let members = record
-            .members()
-            .map(|member| {
-                let last = (member.bit_offset + member.bits.max(1) - 1) / 8;
-                let offset = member.bit_offset / 8;
-                Member {
-                    name: member.name.into(),
-                    type_: self.type_of(self.kernel.related(at, member.type_)),
-                    offset,
-                    bit_field: if member.bits > 0 { last - offset + 1 } else { 0 },
-                }
-            })
-            .collect();
-        self.open = open;
-        self.types.define(id, record.size, members);
+        self.declared.push((at, id));
         type_
+    }
+
+    /// Reads the members of all that was declared, and of what these lead to.
+    fn define(&mut self) {
+        while let Some((at, id)) = self.declared.pop() {
+            let btf::Type::Record(record) = self.kernel.get(at) else { continue };
+            let members = record
+                .members()
+                .map(|member| {
+                    let last = member.bit_offset.saturating_add(member.bits.max(1) - 1) / 8;
+                    let offset = member.bit_offset / 8;
+                    Member {
+                        name: member.name.into(),
+                        type_: self.type_of(self.kernel.related(at, member.type_)),
+                        offset,
+                        bit_field: if member.bits > 0 { last - offset + 1 } else { 0 },
+                    }
+                })
+                .collect();
+            self.types.define(id, record.size, members);
+        }
     }
 
     /// The definition, if there is one anywhere.

@@ -34,6 +34,10 @@ pub struct Leaf {
 /// Structures nest no deeper in any program; circles, which only damaged type information has, do.
 const DEPTH: usize = 24;
 
+/// So many members are looked at in one walk. Unions of unions that are made to do harm have more ways through
+/// them than could ever be gone; the largest honest structures, with all that is in them, a few thousand members.
+const LOOKS: usize = 1 << 16;
+
 impl Types {
     /// Walks from a type to the bytes `start..start + size` in it: through each structure, union and array
     /// around them, from the outside in. `enter` is called for each structure and union, `leave` when all
@@ -41,13 +45,13 @@ impl Types {
     ///
     /// Bytes behind the end of the type are in it if it ends with a flexible array.
     pub fn walk(&self, of: TypeId, start: u32, size: u32, visit: &mut impl Visit) {
-        self.step(of, 0, start, size, DEPTH, visit);
+        self.step(of, 0, start, size, &mut Limits::new(), visit);
     }
 
     /// `start` is from the beginning of `of`, which lies at `at`.
-    fn step(&self, of: TypeId, at: u32, start: u32, size: u32, depth: usize, visit: &mut impl Visit) {
+    fn step(&self, of: TypeId, at: u32, start: u32, size: u32, limits: &mut Limits, visit: &mut impl Visit) {
         let leaf = Leaf { type_: of, start: at };
-        if depth == 0 {
+        if limits.depth == 0 || limits.looks == 0 {
             return visit.leaf(leaf);
         }
         match self.get(of) {
@@ -59,7 +63,9 @@ impl Types {
                     if start - first + size > each {
                         return visit.leaf(leaf);
                     }
-                    self.step(element, at.saturating_add(first), start - first, size, depth - 1, visit);
+                    limits.depth -= 1;
+                    self.step(element, at.saturating_add(first), start - first, size, limits, visit);
+                    limits.depth += 1;
                 }
             },
             Type::Record(id) => {
@@ -67,15 +73,20 @@ impl Types {
                 visit.enter(id, start, start.saturating_add(size));
                 let mut inside = false;
                 for (number, member) in (0..).zip(&record.members) {
+                    if !limits.look() {
+                        break;
+                    }
                     let width = self.width(member);
                     let last = record.size <= member.offset.saturating_add(width);
-                    let flexible = last && self.flexible(member.type_, DEPTH);
+                    let flexible = last && self.flexible(member.type_, limits);
                     let end = if flexible { u32::MAX } else { member.offset.saturating_add(width) };
                     if member.offset <= start && start.saturating_add(size) <= end {
                         inside = true;
                         visit.member(Step { record: id, member: number });
                         let at = at.saturating_add(member.offset);
-                        self.step(member.type_, at, start - member.offset, size, depth - 1, visit);
+                        limits.depth -= 1;
+                        self.step(member.type_, at, start - member.offset, size, limits, visit);
+                        limits.depth += 1;
                     }
                 }
                 if !inside {
@@ -93,15 +104,20 @@ impl Types {
     }
 
     /// Whether a member of this type at the end of a structure may go on behind it.
-    fn flexible(&self, of: TypeId, depth: usize) -> bool {
+    fn flexible(&self, of: TypeId, limits: &mut Limits) -> bool {
         match self.get(of) {
             Type::Array(element, 0) => self.size(element) > 0,
-            Type::Record(id) if depth > 0 => {
+            Type::Record(id) if limits.depth > 0 => {
                 let record = self.record(id);
                 let ends = |member: &&Member| {
                     record.union || member.offset.saturating_add(self.width(member)) >= record.size
                 };
-                record.members.iter().rev().filter(ends).any(|member| self.flexible(member.type_, depth - 1))
+                record.members.iter().rev().filter(ends).any(|member| {
+                    limits.depth -= 1;
+                    let flexible = limits.look() && self.flexible(member.type_, limits);
+                    limits.depth += 1;
+                    flexible
+                })
             }
             _ => false,
         }
@@ -109,7 +125,7 @@ impl Types {
 
     /// Whether something at this offset belongs to an object of this type.
     pub fn contains(&self, of: TypeId, offset: u32) -> bool {
-        offset < self.size(of) || self.flexible(of, DEPTH)
+        offset < self.size(of) || self.flexible(of, &mut Limits::new())
     }
 
     /// Every named structure and union around these bytes, outermost first; one may be there several
@@ -148,6 +164,24 @@ impl Types {
         let mut leaves = Leaves { types: self, start, size, found: Vec::new() };
         self.walk(of, start, size, &mut leaves);
         leaves.found
+    }
+}
+
+/// How far a walk may still go.
+struct Limits {
+    depth: usize,
+    looks: usize,
+}
+
+impl Limits {
+    fn new() -> Self {
+        Self { depth: DEPTH, looks: LOOKS }
+    }
+
+    /// Whether one more member may be looked at.
+    fn look(&mut self) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        self.looks > 0
     }
 }
 

@@ -1,0 +1,48 @@
+//! Any bytes from the other end are messages or an error: no panic, no memory that a length promises but that does
+//! not arrive. What was decoded and is encoded again says the same. The first byte chooses the part of the protocol.
+#![no_main]
+
+use std::fmt::Debug;
+
+use libfuzzer_sys::fuzz_target;
+use serde::{Serialize, de::DeserializeOwned};
+use xweave_fuzz::seeds;
+use xweave_wire::frame::{read_message, read_preamble, write_message};
+use xweave_wire::message::{FromAgent, Request};
+use xweave_wire::record::decode_batch;
+
+fuzz_target!(init: seeds::write(seeds::wire), |data: &[u8]| {
+    let Some((mode, data)) = data.split_first() else { return };
+    match mode {
+        0 => message::<Request>(data),
+        1 => message::<FromAgent>(data),
+        2 => batch(data),
+        _ => stream(data),
+    }
+});
+
+fn message<M: Serialize + DeserializeOwned + Debug>(data: &[u8]) {
+    let length = u32::try_from(data.len()).expect("a short input");
+    let framed = [&length.to_le_bytes(), data].concat();
+    let Ok(message) = read_message::<M>(&mut framed.as_slice()) else { return };
+    let mut again = Vec::new();
+    write_message(&mut again, &message).expect("memory can be written to");
+    let again: M = read_message(&mut again.as_slice()).expect("what was encoded can be decoded");
+    assert_eq!(format!("{message:?}"), format!("{again:?}"));
+}
+
+fn batch(data: &[u8]) {
+    let (records, left) = decode_batch(data);
+    let mut again = Vec::new();
+    records.iter().for_each(|record| record.encode(&mut again));
+    assert_eq!(again, data[..data.len() - left]);
+    for record in &records {
+        let _ = (record.comm(), record.carrier_key());
+    }
+}
+
+fn stream(mut data: &[u8]) {
+    if read_preamble(&mut data).is_ok() {
+        while read_message::<FromAgent>(&mut data).is_ok() {}
+    }
+}

@@ -1,0 +1,293 @@
+//! Small inputs as honest programs make them, for mutations to begin with: no bytes would ever be an ELF file
+//! by chance. They are made anew for each run, by the compilers that building and weaving need anyway.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xweave_code::image::Image;
+use xweave_trace::{Domain, DomainVm, Ended, Loss, Manifest, Site, SiteLoss, Writer};
+use xweave_wire::message::{ClockSample, Event, Facts, FromAgent, ModuleFacts, Reply, Request, Vm};
+use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite};
+use xweave_wire::record::{Kind, Record};
+
+use crate::{joined, scratch};
+
+/// Writes seeds to the folder that `XWEAVE_SEEDS` names, if it does. Called before libFuzzer reads that folder.
+pub fn write(make: impl FnOnce() -> Vec<Vec<u8>>) {
+    let Some(folder) = std::env::var_os("XWEAVE_SEEDS") else { return };
+    let folder = PathBuf::from(folder);
+    for (nth, seed) in make().iter().enumerate() {
+        std::fs::write(folder.join(format!("seed-{nth}")), seed).expect("seeds can be written");
+    }
+}
+
+/// Structures, unions, bit-fields, enumerations, calls, inlined functions, data with and without relocations.
+const SOURCE: &str = "
+enum color { RED = -1, BLUE = 7 };
+enum wide { LARGE = 0x123456789abLL };
+typedef unsigned long word;
+typedef struct { int x, y; } point;
+struct list { struct list *next; union { int number; char text[4]; }; unsigned a : 3, b : 9; };
+struct outer { struct list list; point points[3]; word (*call)(struct outer *, enum color, ...); };
+extern int outside(int);
+extern int counter;
+static const int table[4] = {1, 2, 3, 4};
+volatile enum wide large = LARGE;
+int shared = 7, zeros[9];
+int (*pointer)(int) = outside;
+const point known = {1, 2};
+static inline int helper(int x, struct list *of) { return of ? of->number + x : table[x & 3]; }
+__attribute__((noinline)) static int inner(int x) { int y = outside(x); return helper(y, 0) + y; }
+int outer(struct outer *o, const char *text) { counter++; return inner(o->list.b) + helper(text[1], &o->list); }
+int again(struct outer *o, const char *text) __attribute__((alias(\"outer\")));
+int loop(int n) { int sum = 0; for (int i = 0; i < n; i++) { point p = {i, sum}; sum += outside(p.x) + p.y; } return sum; }
+";
+
+fn run(folder: &Path, command: &str) {
+    let mut words = command.split_whitespace();
+    let program = words.next().unwrap_or_default();
+    let done = Command::new(program).args(words).current_dir(folder).output();
+    let done = done.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// What a command line makes of files in the scratch folder: it writes `out`.
+fn made(command: &str) -> Vec<u8> {
+    let folder = scratch();
+    std::fs::write(folder.join("source.c"), SOURCE).expect("a file in the scratch folder");
+    run(&folder, command);
+    std::fs::read(folder.join("out")).expect("what the command made")
+}
+
+/// Object files, libraries, compressed ones, and kernels.
+pub fn images() -> Vec<Vec<u8>> {
+    let mut images: Vec<_> = [
+        "-c -O1 -fno-pic -mcmodel=kernel",
+        "-c -O1 -fPIC -g -fcommon -ffunction-sections",
+        "-shared -fPIC -nostdlib -O1",
+        "-shared -fPIC -nostdlib -O1 -s -fcf-protection -Wl,--hash-style=gnu,-z,now",
+        "-shared -fPIC -nostdlib -g -gz=zlib",
+    ]
+    .iter()
+    .map(|how| made(&format!("gcc -o out {how} source.c")))
+    .collect();
+    std::fs::write(scratch().join("elf"), &images[0]).expect("a file in the scratch folder");
+    let packers = ["gzip -kf -S .p", "bzip2 -kf", "xz -kf -S .p", "lzma -kf", "lz4 -lfq", "zstd -qf"];
+    let ends = ["p", "bz2", "p", "lzma", "lz4", "zst"];
+    for (packer, end) in packers.iter().zip(ends) {
+        let to = if packer.starts_with("lz4") { "elf.lz4" } else { "" };
+        // Fewer seeds where one of these programs is not installed.
+        if Command::new(packer.split(' ').next().unwrap_or_default()).arg("--version").output().is_err() {
+            continue;
+        }
+        run(&scratch(), &format!("{packer} elf {to}"));
+        let packed = std::fs::read(scratch().join(format!("elf.{end}"))).expect("what the packer made");
+        images.push(kernel_to_boot(&packed));
+        images.push(packed);
+    }
+    images.push(stripped_kernel());
+    images
+}
+
+/// What a boot loader loads, with this in it.
+fn kernel_to_boot(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 0x400];
+    bytes[0x1f1] = 1;
+    bytes[0x1fe..0x200].copy_from_slice(b"\x55\xaa");
+    bytes[0x202..0x206].copy_from_slice(b"HdrS");
+    bytes[0x206..0x208].copy_from_slice(&0x20f_u16.to_le_bytes());
+    bytes[0x24c..0x250].copy_from_slice(&word(payload.len()));
+    bytes.extend(payload);
+    bytes
+}
+
+fn word(number: usize) -> [u8; 4] {
+    u32::try_from(number).expect("a small number").to_le_bytes()
+}
+
+/// A program without symbols, but with those that a kernel has of itself (kallsyms), 300 of them.
+fn stripped_kernel() -> Vec<u8> {
+    const BASE: u64 = 0xffff_ffff_8100_0000;
+    let pad = |bytes: &mut Vec<u8>| bytes.resize(bytes.len().next_multiple_of(8), 0);
+    let (mut names, mut markers, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
+    for nth in 0..300 {
+        if nth % 256 == 0 {
+            markers.extend(word(names.len()));
+        }
+        let name = format!("T\u{1}{nth}");
+        names.push(u8::try_from(name.len()).expect("a short name"));
+        names.extend(name.bytes());
+        offsets.extend(word(nth));
+    }
+    let (mut texts, mut index) = (Vec::new(), Vec::new());
+    for token in 0..=255_u8 {
+        index.extend(&word(texts.len())[..2]);
+        texts.extend(if token == 1 { b"name_".to_vec() } else { vec![token.max(1)] });
+        texts.push(0);
+    }
+    let mut tables = Vec::new();
+    for table in [word(300).to_vec(), names, markers, texts, index, offsets, BASE.to_le_bytes().to_vec()] {
+        tables.extend(table);
+        pad(&mut tables);
+    }
+    std::fs::write(scratch().join("tables"), tables).expect("a file in the scratch folder");
+    let source = ".text\n.globl _start\n_start: .fill 300\n.section .rodata\n.balign 8\n.incbin \"tables\"\n";
+    std::fs::write(scratch().join("kernel.s"), source).expect("a file in the scratch folder");
+    made(&format!("gcc -o out -nostdlib -static -s -Wl,-Ttext={BASE:#x},--build-id kernel.s"))
+}
+
+/// The sections that debug information is read from, in the order in which the target has them.
+pub const DEBUG_SECTIONS: [&str; 11] = [
+    ".debug_info",
+    ".debug_abbrev",
+    ".debug_str",
+    ".debug_str_offsets",
+    ".debug_addr",
+    ".debug_loc",
+    ".debug_loclists",
+    ".debug_ranges",
+    ".debug_rnglists",
+    ".debug_line",
+    ".debug_line_str",
+];
+
+/// Debug information of versions 4 and 5, by the compilers that there are, with and without optimisation.
+pub fn debug() -> Vec<Vec<u8>> {
+    let compilers = [
+        "gcc -gdwarf-5 -O2 -ffunction-sections",
+        "gcc -gdwarf-4 -O2 -ffunction-sections",
+        "gcc -gdwarf-4 -O0 -fdebug-types-section",
+        "gcc -gdwarf-3 -O1",
+        "gcc -gdwarf-5 -O1 -gdwarf64",
+        "clang-14 -gdwarf-5 -O2",
+        "clang-14 -gdwarf-4 -O1",
+    ];
+    let sections = |compiler: &str| {
+        let file = made(&format!("{compiler} -shared -fPIC -nostdlib -o out source.c"));
+        let image = Image::from_bytes("seed", file).expect("what a compiler made");
+        let section = |name: &&str| image.debug_section(name).unwrap_or_default().into_owned();
+        joined(&DEBUG_SECTIONS.iter().map(section).collect::<Vec<_>>())
+    };
+    compilers.into_iter().map(sections).collect()
+}
+
+/// Type information, of an image and of a module on top of it; the first byte says that it is as a file has it.
+pub fn types() -> Vec<Vec<u8>> {
+    let object = made("clang-14 -target bpf -O2 -g -c -o out source.c");
+    std::fs::write(scratch().join("object"), object).expect("a file in the scratch folder");
+    let btf = made("objcopy -I elf64-little --dump-section .BTF=out object /dev/null");
+    // The same again on top of the first: its types' names are found in the image's, and the numbers, too.
+    let both = joined(&[btf.clone(), btf.clone()]);
+    let made_up: Vec<u8> = (0..255).collect();
+    vec![[&[0], &btf[..]].concat(), [&[0], &both[..]].concat(), [&[1], &made_up[..]].concat()]
+}
+
+fn record(kind: Kind, values: Vec<u64>) -> Record {
+    Record {
+        time_ns: 5,
+        flow: 1 << 56 | 1,
+        site: 1,
+        pid: 42,
+        tid: 43,
+        cpu: 1,
+        kind,
+        comm: *b"vhost-4242\0\0\0\0\0\0",
+        values,
+    }
+}
+
+fn records() -> Vec<Record> {
+    vec![
+        record(Kind::Start, vec![0xffff_8881_0000_0000]),
+        record(Kind::Hop, vec![1, 2, 3, 4, 5, 6, 7]),
+        record(Kind::Xin, vec![1 << 30, 7, 9, 4242]),
+        record(Kind::Quit, vec![]),
+    ]
+}
+
+/// What goes over a connection; the first byte says which part of the protocol it is.
+pub fn wire() -> Vec<Vec<u8>> {
+    let encode = |first, message: Result<Vec<u8>, postcard::Error>| {
+        [vec![first], message.expect("messages can be encoded")].concat()
+    };
+    let site = PlanSite {
+        site: 1,
+        clauses: 2,
+        function: "kfree_skb".into(),
+        module: Some("tun".into()),
+        btf_id: 300,
+    };
+    let program = PlanProgram {
+        name: "p0".into(),
+        hook: Hook::ProbeReturn,
+        saver: Some("s0".into()),
+        sites: vec![site],
+        origin: "a.aspect:3".into(),
+    };
+    let plan =
+        Plan { domain: 1, object: vec![0x7f, 0x45], programs: vec![program], buffer: 4096, flow_table: 9 };
+    let facts = Facts {
+        agent: "0.1.0".into(),
+        hostname: "vm1".into(),
+        kernel: "6.12".into(),
+        build_id: "00ff".into(),
+        boot_id: "1".into(),
+        cpus: 2,
+        privileged: true,
+        btf: true,
+        modules: vec![ModuleFacts { name: "tun".into(), btf_sha256: "00".into() }],
+        tsc_hz: 1 << 31,
+        vms: vec![Vm {
+            pid: 7,
+            comm: "qemu".into(),
+            tsc_offsets: vec![-5],
+            tsc_scaling: (1, 0),
+            cid: Some(3),
+        }],
+    };
+    let clock = ClockSample { tsc_before: 1, mono_ns: 2, tsc_after: 3, real_ns: 4 };
+    let mut batch = Vec::new();
+    records().iter().for_each(|record| record.encode(&mut batch));
+    let agents = [
+        FromAgent::Reply(Reply::Facts(Box::new(facts))),
+        FromAgent::Event(Event::Clock(clock)),
+        FromAgent::Event(Event::Records(batch.clone())),
+    ];
+    let requests = [Request::Btf(Some("tun".into())), Request::Weave(Box::new(plan))];
+    let mut stream = vec![3];
+    xweave_wire::frame::write_preamble(&mut stream).expect("memory can be written to");
+    for message in &agents {
+        xweave_wire::frame::write_message(&mut stream, message).expect("memory can be written to");
+    }
+    let requests = requests.iter().map(|message| encode(0, postcard::to_stdvec(message)));
+    let agents = agents.iter().map(|message| encode(1, postcard::to_stdvec(message)));
+    requests.chain(agents).chain([[vec![2], batch].concat(), stream]).collect()
+}
+
+/// The three kinds of files that a trace consists of.
+pub fn trace() -> Vec<Vec<u8>> {
+    let folder = scratch().join("seed");
+    let vm = DomainVm { host: "host".into(), pid: 4242, cid: Some(3) };
+    let domain = Domain {
+        name: "host".into(),
+        number: 1,
+        vm: Some(vm),
+        ended: Some(Ended::Lost { reason: "went".into() }),
+        ..Domain::default()
+    };
+    let loss =
+        Loss { sites: vec![SiteLoss { site: 1, dropped: 2, ..SiteLoss::default() }], ..Loss::default() };
+    let manifest = Manifest { reference: "host".into(), domains: vec![domain], loss, ..Manifest::default() };
+    let mut writer = Writer::replace(&folder, manifest).expect("a folder for a trace");
+    let site =
+        Site { site: 1, domain: "host".into(), function: "f".into(), line: Some(3), ..Site::default() };
+    writer.sites(&[site]).expect("sites can be written");
+    for (time, record) in (0..).zip(records()) {
+        writer.append(1, time, &record).expect("records can be written");
+    }
+    writer.finish().expect("a trace can be finished");
+    let segments = std::fs::read_dir(folder.join("records")).expect("there are segments");
+    let segment = segments.flatten().next().expect("there is a segment").path();
+    let files = [folder.join("trace.json"), folder.join("sites.parquet"), segment];
+    vec![joined(&files.map(|file| std::fs::read(file).expect("what was written can be read")))]
+}
