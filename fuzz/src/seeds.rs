@@ -51,6 +51,22 @@ fn run(folder: &Path, command: &str) {
     assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// A program, its index and a pointcut, each behind the byte that says which it is.
+pub fn access() -> Vec<Vec<u8>> {
+    let program = made("gcc -O2 -g -shared -fPIC -nostdlib -o out source.c");
+    let index = {
+        let image = Image::from_bytes("seed", program.clone()).expect("what gcc makes");
+        let mut types = xweave_code::types::KernelTypes::default();
+        let debug = xweave_code::dwarf::read("seed", |name| image.debug_section(name), &mut types.types).ok();
+        let path = scratch().join("index");
+        let index = xweave_access::Index::new(&image, &types, debug.as_ref());
+        index.write(&path).expect("a file in the scratch folder");
+        std::fs::read(path).expect("what was written")
+    };
+    let pointcut = b"access(list.number, read) AND NOT (within_function(o%) || within_file(a/%.c))".to_vec();
+    [(0, pointcut), (1, index), (2, program)].map(|(mode, bytes)| [vec![mode], bytes].concat()).into()
+}
+
 /// What a command line makes of files in the scratch folder: it writes `out`.
 fn made(command: &str) -> Vec<u8> {
     let folder = scratch();

@@ -69,11 +69,11 @@ impl Follower<'_> {
             Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec => self.adds(instruction, to),
             Mnemonic::And => {
                 // Taking low bits off a pointer leaves it one; these bits are flags in it.
-                let mask = instruction.immediate(1).cast_signed();
-                let immediate =
-                    matches!(instruction.op1_kind(), OpKind::Immediate8to64 | OpKind::Immediate32to64);
+                let flags =
+                    matches!(instruction.op1_kind(), OpKind::Immediate8to64 | OpKind::Immediate32to64)
+                        && (-64..0).contains(&instruction.immediate(1).cast_signed());
                 match to {
-                    Some(register) if immediate && (-64..0).contains(&mask) => {
+                    Some(register) if flags => {
                         let value = self.get(register);
                         self.put(register, value);
                     }
