@@ -4,8 +4,9 @@ CARGO   ?= cargo
 TARGET  := x86_64-unknown-linux-gnu
 XWEAVE  := target/release/xweave
 KERNELS ?= 6.12 6.1
+CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 
-.PHONY: help setup build demo test unit lab-test lint fmt clean
+.PHONY: help setup build demo test unit lab-test case lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
@@ -14,6 +15,7 @@ help:
 	@echo 'make lint      formatting and clippy, warnings are errors'
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
+	@echo 'make case      run a case study: CASE=NAME, one of: $(CASES)'
 	@echo 'make setup     install the Debian packages that are missing'
 
 setup:
@@ -35,6 +37,17 @@ unit: setup
 
 lab-test: build
 	@scripts/test --lab-only $(XWEAVE) $(KERNELS)
+
+# ARGS: further arguments of the case's own.
+case:
+ifeq ($(words $(filter $(CASES),$(CASE))),1)
+	@$(MAKE) --no-print-directory build
+	@cases/$(CASE)/run $(XWEAVE) $(ARGS)
+else
+	@echo '$(if $(CASE),There is no case "$(CASE)". )Run one with make case CASE=NAME. The cases:' >&2
+	@printf '  %s\n' $(CASES) >&2
+	@exit 2
+endif
 
 lint: setup
 	$(CARGO) fmt --all --check
