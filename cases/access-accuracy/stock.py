@@ -80,8 +80,9 @@ def main():
             out.writelines(line for line in lines if line.startswith('#') or line.split('\t')[0] in at)
         with open(f'{table}.at', 'w') as out:
             out.writelines(f'{name}\t{address:x}\t{size:x}\n' for name, (address, size) in sorted(at.items()))
-    print(f'{count.total()} functions with truth, {count.total() - count["kept"]} of them left out, '
-          'because their machine code is not that of the stock kernel')
+    print(f'{count.total()} functions with truth; not measured: {count["other code"]} whose machine code is not '
+          f'the stock kernel\'s, {count["not in there"]} that it has not, {count["in there twice"]} that it has '
+          'more than once, alike')
     print(*(f'  {one}' for one in sorted(left_out)), sep='\n')
 
 
