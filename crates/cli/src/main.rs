@@ -8,6 +8,7 @@ mod flows;
 mod lab;
 mod record;
 mod report;
+mod sites;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ Examples:
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave flows trace                               where the time of one packet went
   xweave report trace -o report.html               the same as a page for a browser
+  xweave sites 'access(sk_buff.len)' --live        every instruction that touches it
   xweave lab up kvm                                an emulated KVM host with two guests, to try it in
 
 Exit status: 0 done; 1 it ran and fell short, and says of what; 2 wrong use.")]
@@ -42,6 +44,7 @@ enum Command {
     Record(record::Args),
     Flows(flows::Args),
     Report(report::Args),
+    Sites(sites::Args),
     Lab(lab::Args),
     Agent(agent::Args),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Report(args) => report::run(args),
+        Command::Sites(args) => sites::run(args),
         Command::Lab(args) => Ok(lab::run(args)),
         Command::Agent(args) => agent::run(&args),
     };

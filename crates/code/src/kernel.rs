@@ -323,7 +323,8 @@ impl Kernel {
     }
 }
 
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, n: usize) -> Vec<String> {
+/// The `n` of these names that are most like this one, the most like first; none that is not like it at all.
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, n: usize) -> Vec<String> {
     let distance = |other: &str| {
         let shorter = name.len().min(other.len());
         // One that contains the other is nearer than its length suggests: `kfree_skbmem` and `__kfree_skbmem`.

@@ -9,7 +9,7 @@ mod layout;
 use std::collections::HashMap;
 
 pub use from_btf::KernelTypes;
-pub use layout::{Leaf, Level, Step};
+pub use layout::{Leaf, Level, Step, Visit};
 
 /// A type of a [`Types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

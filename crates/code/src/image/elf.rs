@@ -81,6 +81,11 @@ pub(super) fn load(what: &str, file: &Bytes) -> Result<Image, Error> {
     }
 }
 
+/// The build ID of a file of which nothing else is wanted.
+pub(super) fn build_id_of(file: &Bytes) -> Option<Vec<u8>> {
+    Elf::parse("", file).ok()?.build_id()
+}
+
 fn load_linked(elf: &Elf) -> Result<Image, Error> {
     let loaded: Vec<_> = elf.parts.iter().filter(|part| part.is_loaded()).map(Part::section).collect();
     let mut sections = if elf.parts.is_empty() { elf.segments()? } else { loaded };
@@ -232,10 +237,14 @@ impl<'a> Elf<'a> {
         Ok(entries)
     }
 
+    fn build_id(&self) -> Option<Vec<u8>> {
+        let notes = self.parts.iter().filter(|part| part.kind == elf::SHT_NOTE);
+        notes.filter_map(|part| build_id(&part.bytes)).next()
+    }
+
     /// What a file says about itself besides.
     pub fn describe(&self, image: &mut Image) {
-        let notes = self.parts.iter().filter(|part| part.kind == elf::SHT_NOTE).map(|part| &part.bytes);
-        image.build_id = notes.filter_map(|notes| build_id(notes)).next();
+        image.build_id = self.build_id();
         image.btf = self.parts.iter().find(|part| part.name == ".BTF").map(|part| part.bytes.clone());
         let mut unlinked = HashMap::new();
         for (number, part) in self.parts.iter().enumerate() {

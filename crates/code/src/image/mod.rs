@@ -129,6 +129,11 @@ pub struct Symbol {
     pub global: bool,
 }
 
+/// The build ID of an ELF file that is not compressed, without reading more of it than its notes.
+pub fn build_id(path: &Path) -> Option<Vec<u8>> {
+    elf::build_id_of(&Bytes::open(path).ok()?)
+}
+
 impl Image {
     /// From a file: a program or library, an object file, a kernel (`vmlinux`, or `vmlinuz` in the
     /// bzImage format), or a module. Modules may be compressed, and so may any of the others.

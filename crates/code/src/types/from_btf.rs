@@ -6,7 +6,8 @@ use super::{Member, Param, Proto, ProtoId, Tag, Type, TypeId, Types};
 use crate::btf;
 use crate::kernel::{Kernel, TypeRef};
 
-/// The types of a kernel and its modules, with what is declared by name.
+/// The types of a kernel and its modules, with what is declared by name. Empty for other programs.
+#[derive(Default)]
 pub struct KernelTypes {
     /// The types.
     pub types: Types,

@@ -1,0 +1,153 @@
+//! What is said of each access, once a function's values are known.
+
+use xweave_code::types::{Type, TypeId, Types};
+
+use crate::graph::{Graph, to_usize};
+use crate::idioms::Overlays;
+use crate::value::{Access, Callee, Kind, Ref, Values};
+use crate::views::{Rank, View, Views};
+use crate::way::{Key, is_record};
+use crate::world::{Function, World};
+
+/// Why it is not known what an instruction touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// It lies on the stack, where no variable is known: a spilled register, mostly.
+    Stack,
+    /// It lies at a fixed address, of a variable without type.
+    Global,
+    /// The pointer is a parameter of a function without prototype, or one that the prototype does not tell
+    /// the type of.
+    Parameter,
+    /// The pointer is the result of a call whose type is not told.
+    Result,
+    /// The pointer is the result of a call through a pointer of which no type is known.
+    IndirectCall,
+    /// The pointer was loaded from a `void *`, or from something that is not declared to be a pointer.
+    Untyped,
+    /// The pointer was loaded from somewhere unknown.
+    Loaded,
+    /// The pointer was calculated.
+    Arithmetic,
+    /// The pointer's type is known, and this lies outside of it: in a structure around it, mostly.
+    Outside,
+    /// The ways to this point bring several values, none of which is known.
+    Join,
+    /// Nothing is known of the register: no way to this point was found, or a call has changed it.
+    Unknown,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Stack,
+        Self::Global,
+        Self::Parameter,
+        Self::Result,
+        Self::IndirectCall,
+        Self::Untyped,
+        Self::Loaded,
+        Self::Arithmetic,
+        Self::Outside,
+        Self::Join,
+        Self::Unknown,
+    ];
+
+    /// For tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stack => "stack",
+            Self::Global => "global",
+            Self::Parameter => "parameter",
+            Self::Result => "result",
+            Self::IndirectCall => "indirect_call",
+            Self::Untyped => "untyped",
+            Self::Loaded => "loaded",
+            Self::Arithmetic => "arithmetic",
+            Self::Outside => "outside",
+            Self::Join => "join",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What is known of an access.
+pub(crate) enum Answer {
+    /// It touches this: a member, if there is a key.
+    Typed {
+        key: Option<Key>,
+        certain: bool,
+        at: i32,
+    },
+    Not(Reason),
+}
+
+/// Answers for the accesses of one function.
+pub(crate) struct Answers<'a> {
+    pub(crate) world: &'a World<'a>,
+    pub(crate) overlays: &'a Overlays,
+    pub(crate) function: &'a Function,
+    pub(crate) graph: &'a Graph,
+    pub(crate) values: &'a Values,
+    pub(crate) views: &'a Views<'a>,
+}
+
+impl Answers<'_> {
+    /// What is known of one.
+    pub(crate) fn of(&self, access: &Access, found: &mut Vec<View>) -> Answer {
+        self.views.at(access.at, found);
+        let size = u32::from(access.size).max(1);
+        let Some(best) = self.views.best(found, size) else {
+            return Answer::Not(self.reason(access.at));
+        };
+        let Ok(at) = u32::try_from(best.at) else { return Answer::Not(Reason::Outside) };
+        let types = self.world.types;
+        let key = innermost_array(types, best.of).filter(|of| is_record(types, *of)).map(|_| Key {
+            of: best.of,
+            at,
+            size,
+            overlay: self.overlays.find(best.of, at, &self.function.name),
+        });
+        Answer::Typed { key, certain: best.rank >= Rank::Used, at: best.at }
+    }
+
+    /// The instruction's address.
+    pub(crate) fn address(&self, access: &Access) -> u64 {
+        self.graph.instructions[to_usize(access.instruction)].ip()
+    }
+
+    fn reason(&self, address: Ref) -> Reason {
+        if !self.views.of(address.value).is_empty() {
+            return Reason::Outside;
+        }
+        match self.values.kinds[to_usize(address.value)] {
+            Kind::Frame => Reason::Stack,
+            Kind::Constant(_) | Kind::PerCpu => Reason::Global,
+            Kind::Entry(_) => Reason::Parameter,
+            Kind::Result(call) => match self.values.calls[to_usize(call)].callee {
+                Callee::At(_) => Reason::Result,
+                Callee::Pointer(_) => Reason::IndirectCall,
+            },
+            Kind::Load(from) => {
+                let mut found = Vec::new();
+                self.views.at(from, &mut found);
+                if found.is_empty() { Reason::Loaded } else { Reason::Untyped }
+            }
+            Kind::Join { .. } => Reason::Join,
+            Kind::Sum(..) | Kind::Arithmetic | Kind::Number(_) => Reason::Arithmetic,
+            Kind::Unknown => Reason::Unknown,
+        }
+    }
+}
+
+/// What an array is made of, or the type itself.
+fn innermost_array(types: &Types, mut of: TypeId) -> Option<TypeId> {
+    // Arrays of arrays nest by what C's declarators are.
+    for _ in 0..16 {
+        match types.get(of) {
+            Type::Array(element, _) => of = element,
+            _ => return Some(of),
+        }
+    }
+    None
+}

@@ -1,0 +1,297 @@
+//! Gathering what is known of a program from its image, its type information and its debug information.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use xweave_code::dwarf::{Debug, Place};
+use xweave_code::image::Image;
+use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
+
+use crate::graph::HiddenJumps;
+use crate::idioms::{self, Overlays};
+use crate::lessons::{Lessons, Subject};
+use crate::views::from_cfa;
+use crate::world::{Function, LiveRegister, LiveSlot, Object, PRESERVING, World};
+
+/// What a program is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) kernel: &'a KernelTypes,
+    pub(crate) debug: Option<&'a Debug>,
+}
+
+/// Hardware numbers of the registers, by name.
+const REGISTERS: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15",
+];
+
+/// A program below this address is linked to run anywhere, so that a number in an instruction is no address.
+const FIXED: u64 = 0x40_0000;
+
+impl<'a> Sources<'a> {
+    fn types(&self) -> &'a Types {
+        &self.kernel.types
+    }
+
+    /// All functions with their parts, in the order of their addresses.
+    pub(crate) fn functions(&self) -> Vec<Function> {
+        let mut apart: HashMap<Called<'_>, Vec<(Range<u64>, &str)>> = HashMap::new();
+        let mut functions = Vec::new();
+        for function in self.image.functions() {
+            let range = function.address..function.address.saturating_add(function.size);
+            // Padding in front of a function (CONFIG_FUNCTION_PADDING_CFI).
+            if function.name.starts_with("__pfx_") {
+                continue;
+            }
+            if range.is_empty() || range.end - range.start > MAX_FUNCTION {
+                continue;
+            }
+            let module = function.module.as_deref();
+            if let Some(of) = cold_of(&function.name) {
+                apart.entry((of, module)).or_default().push((range, &function.name));
+                continue;
+            }
+            functions.push((function, range));
+        }
+        // Several functions may have the same name: then their parts are in the same order as they are.
+        let mut taken: HashMap<Called<'_>, usize> = HashMap::new();
+        let mut count: HashMap<Called<'_>, usize> = HashMap::new();
+        for (function, _) in &functions {
+            *count.entry((&function.name, function.module.as_deref())).or_default() += 1;
+        }
+        functions
+            .into_iter()
+            .map(|(function, range)| {
+                let module = function.module.as_deref();
+                let key = (function.name.as_str(), module);
+                let (mut pieces, mut names) = (vec![range], Vec::new());
+                if let Some(parts) = apart.get(&key).filter(|parts| count.get(&key) == Some(&parts.len())) {
+                    let nth = taken.entry(key).or_default();
+                    if let Some((range, name)) = parts.get(*nth) {
+                        pieces.push(range.clone());
+                        names.push((*name).into());
+                    }
+                    *nth += 1;
+                }
+                let called = || std::iter::once(&function.name).chain(&function.aliases);
+                let declared = called().find_map(|name| self.kernel.function(module, name));
+                let told = self.debug.and_then(|debug| debug.function(function.address));
+                let exact = told.filter(|told| told.exact).map(|told| told.proto);
+                let buffer = idioms::buffer(&function.name).and_then(|name| self.structure(&name));
+                Function {
+                    name: function.name.as_str().into(),
+                    pieces,
+                    apart: names,
+                    module: module.map(Into::into),
+                    proto: declared.or(exact),
+                    buffer,
+                }
+            })
+            .collect()
+    }
+
+    fn structure(&self, name: &str) -> Option<TypeId> {
+        self.types().find(Tag::Struct, name).and_then(|record| self.type_of(record))
+    }
+
+    fn type_of(&self, record: RecordId) -> Option<TypeId> {
+        self.types().interned(Type::Record(record))
+    }
+
+    /// Everything around the functions.
+    pub(crate) fn world(&self, functions: &[Function]) -> World<'a> {
+        let mut world = World::new(self.types());
+        for function in functions {
+            if let Some(proto) = function.proto {
+                world.protos.insert(function.pieces[0].start, proto);
+            }
+        }
+        for function in self.image.functions() {
+            let names = std::iter::once(&function.name).chain(&function.aliases);
+            for name in names {
+                self.routine(&mut world, name, function.address);
+            }
+        }
+        for (address, name) in self.image.imports() {
+            self.routine(&mut world, name, *address);
+            if let Some(proto) = self.kernel.function(None, name) {
+                world.protos.entry(*address).or_insert(proto);
+            }
+        }
+        self.thunks(&mut world);
+        self.variables(&mut world);
+        self.lives(&mut world);
+        world.hidden = self.hidden_jumps();
+        let lowest =
+            self.image.sections().iter().filter(|section| section.executable).map(|s| s.address).min();
+        if lowest.is_some_and(|lowest| lowest >= FIXED) {
+            let sections = self.image.sections().iter().filter(|section| section.address >= FIXED);
+            world.occupied = merge(sections.map(|section| section.address..section.end()).collect());
+        }
+        let this_cpu_off = self.image.symbol("this_cpu_off");
+        world.this_cpu_off = this_cpu_off.and_then(|address| i32::try_from(address).ok());
+        world.per_cpu_offset = self.image.symbol("__per_cpu_offset");
+        world
+    }
+
+    /// Assembler routines: some of their symbols are not said to be functions.
+    fn thunks(&self, world: &mut World<'_>) {
+        for (register, name) in (0..).zip(REGISTERS) {
+            if let Some(address) = self.image.symbol(&format!("__x86_indirect_thunk_{name}")) {
+                world.thunks.insert(address, register);
+            }
+        }
+        world.returns.extend(self.image.symbol("__x86_return_thunk"));
+        for (name, mask) in PRESERVING {
+            if let Some(address) = self.image.symbol(name) {
+                world.preserving.insert(address, *mask);
+            }
+        }
+    }
+
+    fn routine(&self, world: &mut World<'_>, name: &str, address: u64) {
+        // A static call's trampoline is what it leads to (include/linux/static_call_types.h).
+        if let Some(key) = name.strip_prefix("__SCT__") {
+            let traced = key.strip_prefix("tp_func_").map(|event| format!("__traceiter_{event}"));
+            if let Some(proto) = self.kernel.function(None, traced.as_deref().unwrap_or(key)) {
+                world.protos.entry(address).or_insert(proto);
+            }
+        }
+    }
+
+    fn variables(&self, world: &mut World<'_>) {
+        let per_cpu = self.image.percpu().unwrap_or(0..0);
+        let told = self.debug.map(Debug::objects).unwrap_or_default();
+        let mut known: HashMap<u64, TypeId> =
+            told.iter().map(|object| (object.address, object.type_)).collect();
+        for symbol in self.image.objects() {
+            if symbol.size > 0 {
+                world.symbols.push((symbol.address, symbol.size));
+            }
+            let declared = self.kernel.variable(None, &symbol.name).or_else(|| {
+                let structure = idioms::variable(&symbol.name).and_then(|name| self.structure(name));
+                // A variable that is called as its structure is, and as large.
+                let namesake = || {
+                    let of = self.structure(&symbol.name)?;
+                    (u64::from(self.types().size(of)) == symbol.size).then_some(of)
+                };
+                structure.or_else(namesake)
+            });
+            if let Some(declared) = declared {
+                known.entry(symbol.address).or_insert(declared);
+            }
+        }
+        for (address, type_) in known {
+            let objects = if per_cpu.contains(&address) { &mut world.per_cpu } else { &mut world.objects };
+            objects.push(Object { address, type_ });
+        }
+        world.objects.sort_by_key(|object| object.address);
+        world.per_cpu.sort_by_key(|object| object.address);
+        world.symbols.sort_unstable();
+    }
+
+    fn lives(&self, world: &mut World<'_>) {
+        let Some(debug) = self.debug else { return };
+        for live in debug.lives() {
+            let (from, to) = (live.from, live.to);
+            match live.place {
+                Place::Register { register, add } => {
+                    if let Some(points_to) = self.types().pointee(live.type_) {
+                        world.live_registers.push(LiveRegister { from, to, register, add, points_to });
+                    }
+                }
+                Place::Memory { register, add } => {
+                    let points_to = live.type_;
+                    world.live_registers.push(LiveRegister { from, to, register, add, points_to });
+                }
+                Place::Frame { add } => {
+                    let (offset, type_) = (from_cfa(add), live.type_);
+                    world.live_slots.push(LiveSlot { from, to, offset, type_ });
+                }
+                Place::Address(_) | Place::Value(_) => {}
+            }
+        }
+        world.longest_live = world.live_registers.iter().map(|live| live.to - live.from).max().unwrap_or(0);
+        world.longest_slot = world.live_slots.iter().map(|live| live.to - live.from).max().unwrap_or(0);
+    }
+
+    /// The kernel's tables of jumps that are switched on and off, and of where faults lead: pairs of
+    /// distances, from each number to what it stands for (struct jump_entry, struct exception_table_entry).
+    fn hidden_jumps(&self) -> HiddenJumps {
+        let mut hidden = HiddenJumps::default();
+        for (table, each) in [("jump_table", 16), ("ex_table", 12)] {
+            let start = self.image.symbol(&format!("__start___{table}"));
+            let stop = self.image.symbol(&format!("__stop___{table}"));
+            let (Some(start), Some(stop)) = (start, stop) else { continue };
+            let length = usize::try_from(stop.saturating_sub(start)).unwrap_or(0);
+            let Some(bytes) = self.image.bytes(start, length) else { continue };
+            let mut at = start;
+            for entry in bytes.chunks_exact(each) {
+                let distance = |nth: usize| {
+                    let bytes = entry.get(nth..nth + 4).and_then(|bytes| bytes.try_into().ok());
+                    i64::from(i32::from_le_bytes(bytes.unwrap_or_default()))
+                };
+                let code = at.wrapping_add_signed(distance(0));
+                let target = at.wrapping_add(4).wrapping_add_signed(distance(4));
+                hidden.entry(code).or_default().push(target);
+                at = at.wrapping_add(u64::try_from(each).unwrap_or(0));
+            }
+        }
+        hidden
+    }
+
+    /// What is laid over members by convention.
+    pub(crate) fn overlays(&self) -> Overlays {
+        let resolved = idioms::overlays().filter_map(|(structure, member, functions, overlay)| {
+            let record = self.types().find(Tag::Struct, structure)?;
+            let members = &self.types().record(record).members;
+            let member = members.iter().find(|of| &*of.name == member)?;
+            let range = member.offset..member.offset.saturating_add(self.types().size(member.type_));
+            Some((self.type_of(record)?, range, functions, self.structure(overlay)?))
+        });
+        Overlays(resolved.collect())
+    }
+
+    /// What the kernel's macros say, as if a function had told it.
+    pub(crate) fn state_idioms(&self, lessons: &mut Lessons) {
+        for sum in idioms::SUMS {
+            let Some(record) = self.types().find(Tag::Struct, sum.of) else { continue };
+            let members = &self.types().record(record).members;
+            let place = |name: &str| {
+                let offset = members.iter().find(|of| &*of.name == name)?.offset;
+                Some((self.type_of(record)?, i32::try_from(offset).ok()?))
+            };
+            let places = sum.members.map(place);
+            if let ([Some(a), Some(b)], Some(to)) = (places, self.structure(sum.points_to)) {
+                lessons.state(Subject::Sum(a.min(b), a.max(b)), to, 0);
+            }
+        }
+    }
+}
+
+/// A function's name and module.
+type Called<'a> = (&'a str, Option<&'a str>);
+
+/// Larger than any function that a compiler makes; what claims to be larger is damaged.
+const MAX_FUNCTION: u64 = 4 << 20;
+
+/// The function that `name` is the rarely executed part of.
+fn cold_of(name: &str) -> Option<&str> {
+    name.find(".cold").map(|at| &name[..at])
+}
+
+fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(0x1_0000) => {
+                last.end = last.end.max(range.end)
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}

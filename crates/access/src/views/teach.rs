@@ -1,0 +1,85 @@
+//! What a function tells others.
+
+use xweave_code::types::{Type, TypeId};
+
+use super::{Rank, View, Views};
+use crate::graph::to_usize;
+use crate::lessons::Subject;
+use crate::value::{Callee, Kind};
+use crate::world::Function;
+
+impl Views<'_> {
+    /// What others can learn from this function.
+    pub(crate) fn teach(&self, function: &Function) -> Vec<(Subject, View)> {
+        let mut lessons = Vec::new();
+        let mut found = Vec::new();
+        let sure = |view: &&View| view.rank >= Rank::Used;
+        for (value, kind) in (0u32..).zip(&self.values.kinds) {
+            let views = self.of(value);
+            for inner in views.iter().filter(sure) {
+                for outer in views.iter().filter(sure) {
+                    let larger = self.types().size(outer.of) > self.types().size(inner.of);
+                    if larger && self.is_record(outer.of) && self.is_record(inner.of) {
+                        let at = outer.at.saturating_sub(inner.at);
+                        lessons.push((Subject::Around(inner.of), View { at, ..*outer }));
+                    }
+                }
+            }
+            match *kind {
+                Kind::Load(address) => {
+                    self.at(address, &mut found);
+                    if let Some(from) = self.best(&found, 8).filter(|best| best.rank >= Rank::Used) {
+                        let declared = u32::try_from(from.at).map(|at| self.types().leaves(from.of, at, 8));
+                        let declared = declared.unwrap_or_default();
+                        let new = |view: &&View| {
+                            let told = |leaf: &TypeId| self.types().pointee(*leaf) == Some(view.of);
+                            !(view.at == 0 && declared.iter().any(told))
+                        };
+                        let subject = Subject::Member(from.of, from.at);
+                        lessons.extend(views.iter().filter(sure).filter(new).map(|view| (subject, *view)));
+                    }
+                    if let Kind::Constant(base) = self.values.kinds[to_usize(address.value)] {
+                        let at = base.wrapping_add_signed(address.add.into());
+                        for view in views.iter().filter(sure).filter(|view| view.at == 0) {
+                            if let Some(of) = self.types().interned(Type::Pointer(view.of)) {
+                                lessons.push((Subject::Global(at), View { of, ..*view }));
+                            }
+                        }
+                    }
+                }
+                Kind::Sum(a, b, _) => {
+                    if let Some(subject) = self.of_sum(a, b) {
+                        lessons.extend(views.iter().filter(sure).map(|view| (subject, *view)));
+                    }
+                }
+                Kind::Constant(base) if self.world.is_code_or_data(base) => {
+                    for view in views.iter().filter(sure) {
+                        let start = base.wrapping_add_signed(-i64::from(view.at));
+                        lessons.push((Subject::Global(start), View { at: 0, ..*view }));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for call in &self.values.calls {
+            let Callee::At(address) = call.callee else { continue };
+            let proto = self.world.proto_of(call.callee);
+            for (nth, argument) in (0u8..).zip(call.arguments) {
+                if proto.is_some_and(|proto| self.world.points_to(proto, nth.into()).is_some()) {
+                    continue;
+                }
+                for view in self.input_views(argument).iter().filter(sure) {
+                    lessons.push((Subject::Argument(address, nth), *view));
+                }
+            }
+        }
+        if function.proto.is_none() {
+            for value in &self.values.returned {
+                for view in self.input_views(*value).iter().filter(sure) {
+                    lessons.push((Subject::Result(function.pieces[0].start), *view));
+                }
+            }
+        }
+        lessons
+    }
+}

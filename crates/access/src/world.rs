@@ -1,0 +1,250 @@
+//! What is known of the program around a function: its symbols, types and prototypes.
+
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+use xweave_code::types::{ProtoId, Type, TypeId, Types};
+
+use crate::graph::HiddenJumps;
+use crate::value::{Callee, Ref};
+
+/// A function to analyse.
+pub(crate) struct Function {
+    pub(crate) name: Box<str>,
+    /// Addresses of its pieces; the first has its entry.
+    pub(crate) pieces: Vec<Range<u64>>,
+    /// The symbols of the other pieces, in their order.
+    pub(crate) apart: Vec<Box<str>>,
+    /// The module it is in; none for the kernel's image, or a program.
+    pub(crate) module: Option<Box<str>>,
+    pub(crate) proto: Option<ProtoId>,
+    /// What is in the buffer of a function of the tracing macros.
+    pub(crate) buffer: Option<TypeId>,
+}
+
+/// A variable with a fixed address.
+pub(crate) struct Object {
+    pub(crate) address: u64,
+    pub(crate) type_: TypeId,
+}
+
+/// A variable that is in a register, between two addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveRegister {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) register: u8,
+    /// The register plus this is what points to the type.
+    pub(crate) add: i32,
+    pub(crate) points_to: TypeId,
+}
+
+/// A variable that lies on the stack, between two addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveSlot {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// From [`Ref::FRAME`].
+    pub(crate) offset: i32,
+    pub(crate) type_: TypeId,
+}
+
+/// What a call of an assembler routine leaves alone: registers that it does change.
+pub(crate) const PRESERVING: &[(&str, u16)] = &[
+    ("__fentry__", 0),
+    ("preempt_schedule_thunk", 0),
+    ("preempt_schedule_notrace_thunk", 0),
+    ("__SCT__preempt_schedule", 0),
+    ("__SCT__preempt_schedule_notrace", 0),
+    ("entry_untrain_ret", 0),
+    ("__warn_thunk", 0),
+    // The result in rax and rdx (arch/x86/lib/getuser.S).
+    ("__get_user_1", 0b0101),
+    ("__get_user_2", 0b0101),
+    ("__get_user_4", 0b0101),
+    ("__get_user_8", 0b0101),
+    ("__get_user_nocheck_1", 0b0101),
+    ("__get_user_nocheck_2", 0b0101),
+    ("__get_user_nocheck_4", 0b0101),
+    ("__get_user_nocheck_8", 0b0101),
+    // The result in rcx (arch/x86/lib/putuser.S).
+    ("__put_user_1", 0b0010),
+    ("__put_user_2", 0b0010),
+    ("__put_user_4", 0b0010),
+    ("__put_user_8", 0b0010),
+    ("__put_user_nocheck_1", 0b0010),
+    ("__put_user_nocheck_2", 0b0010),
+    ("__put_user_nocheck_4", 0b0010),
+    ("__put_user_nocheck_8", 0b0010),
+    ("__sw_hweight32", 0b0001),
+    ("__sw_hweight64", 0b0001),
+    ("clear_page_rep", 0b1000_0011),
+    ("clear_page_orig", 0b1000_0011),
+    ("clear_page_erms", 0b1000_0011),
+];
+
+/// What every function's analysis may look at.
+pub(crate) struct World<'a> {
+    pub(crate) types: &'a Types,
+    /// By address of the entry.
+    pub(crate) protos: FxHashMap<u64, ProtoId>,
+    /// Symbols of functions that are treated in a way of their own.
+    pub(crate) thunks: FxHashMap<u64, u8>,
+    pub(crate) returns: Vec<u64>,
+    pub(crate) preserving: FxHashMap<u64, u16>,
+    /// Sorted by address.
+    pub(crate) objects: Vec<Object>,
+    /// Addresses and sizes of variables; sorted.
+    pub(crate) symbols: Vec<(u64, u64)>,
+    /// Per-CPU variables by their link address; sorted.
+    pub(crate) per_cpu: Vec<Object>,
+    /// Of what the program occupies.
+    pub(crate) occupied: Vec<Range<u64>>,
+    /// Where `this_cpu_off` lies among the per-CPU variables.
+    pub(crate) this_cpu_off: Option<i32>,
+    /// The table `__per_cpu_offset`.
+    pub(crate) per_cpu_offset: Option<u64>,
+    pub(crate) hidden: HiddenJumps,
+    /// Sorted by their beginnings.
+    pub(crate) live_registers: Vec<LiveRegister>,
+    pub(crate) live_slots: Vec<LiveSlot>,
+    /// The longest of [`World::live_registers`], in bytes.
+    pub(crate) longest_live: u64,
+    /// The longest of [`World::live_slots`].
+    pub(crate) longest_slot: u64,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(types: &'a Types) -> Self {
+        Self {
+            types,
+            protos: FxHashMap::default(),
+            thunks: FxHashMap::default(),
+            returns: Vec::new(),
+            preserving: FxHashMap::default(),
+            objects: Vec::new(),
+            symbols: Vec::new(),
+            per_cpu: Vec::new(),
+            occupied: Vec::new(),
+            this_cpu_off: None,
+            per_cpu_offset: None,
+            hidden: HiddenJumps::default(),
+            live_registers: Vec::new(),
+            live_slots: Vec::new(),
+            longest_live: 0,
+            longest_slot: 0,
+        }
+    }
+
+    /// The variables that lie on the stack of a function at some time.
+    pub(crate) fn slots_of(&self, function: &Function) -> Vec<LiveSlot> {
+        let mut slots = Vec::new();
+        for piece in &function.pieces {
+            let first = piece.start.saturating_sub(self.longest_slot);
+            let begin = self.live_slots.partition_point(|live| live.from < first);
+            let candidates = self.live_slots[begin..].iter().take_while(|live| live.from < piece.end);
+            slots.extend(candidates.filter(|live| live.to > piece.start));
+        }
+        slots
+    }
+
+    /// The register whose value a thunk jumps to (`__x86_indirect_thunk_rax`).
+    pub(crate) fn thunk(&self, target: u64) -> Option<u8> {
+        self.thunks.get(&target).copied()
+    }
+
+    /// Whether a jump there is a return (`__x86_return_thunk`).
+    pub(crate) fn is_return(&self, target: u64) -> bool {
+        self.returns.contains(&target)
+    }
+
+    /// The registers that a routine changes, if they are others than the calling convention says.
+    pub(crate) fn clobbers(&self, target: u64) -> Option<u16> {
+        self.preserving.get(&target).copied()
+    }
+
+    pub(crate) fn proto_of(&self, callee: Callee) -> Option<ProtoId> {
+        match callee {
+            Callee::At(address) => self.protos.get(&address).copied(),
+            Callee::Pointer(_) => None,
+        }
+    }
+
+    /// What the nth register for arguments points to, by a prototype.
+    pub(crate) fn points_to(&self, proto: ProtoId, nth: usize) -> Option<TypeId> {
+        let mut register = 0;
+        for param in &self.types.proto(proto).params {
+            let size = self.types.size(param.type_);
+            match self.types.get(param.type_) {
+                Type::Record(_) if size > 16 => continue,
+                Type::Record(_) => register += usize::from(size > 8),
+                Type::Pointer(to) if register == nth => return Some(to),
+                _ => {}
+            }
+            register += 1;
+        }
+        None
+    }
+
+    pub(crate) fn size(&self, of: TypeId) -> i32 {
+        i32::try_from(self.types.size(of)).unwrap_or(i32::MAX)
+    }
+
+    /// Whether there is something of the program at an address, so that it is not just a number.
+    pub(crate) fn is_code_or_data(&self, address: u64) -> bool {
+        self.occupied.iter().any(|range| range.contains(&address))
+    }
+
+    pub(crate) fn is_this_cpu_offset(&self, at: i32) -> bool {
+        self.this_cpu_off == Some(at)
+    }
+
+    pub(crate) fn is_per_cpu_offset(&self, at: u64) -> bool {
+        self.per_cpu_offset == Some(at)
+    }
+
+    /// The variable that an address lies in, and where in it.
+    pub(crate) fn object(&self, address: u64) -> Option<(TypeId, u32)> {
+        Self::find(&self.objects, self.types, address)
+    }
+
+    /// The per-CPU variable that lies there.
+    pub(crate) fn per_cpu_object(&self, at: i32) -> Option<(TypeId, u32)> {
+        Self::find(&self.per_cpu, self.types, i64::from(at).cast_unsigned())
+    }
+
+    fn find(objects: &[Object], types: &Types, address: u64) -> Option<(TypeId, u32)> {
+        let nth = objects.partition_point(|object| object.address <= address).checked_sub(1)?;
+        let object = &objects[nth];
+        let offset = u32::try_from(address - object.address).ok()?;
+        types.contains(object.type_, offset).then_some((object.type_, offset))
+    }
+
+    /// Where the variable's symbol begins that an address is in, and its size.
+    pub(crate) fn symbol(&self, address: u64) -> Option<(u64, u64)> {
+        let nth = self.symbols.partition_point(|symbol| symbol.0 <= address).checked_sub(1)?;
+        Some(self.symbols[nth]).filter(|(start, size)| address - start < *size)
+    }
+
+    pub(crate) fn has_lives(&self) -> bool {
+        !self.live_registers.is_empty()
+    }
+
+    /// Adds the variables that are in registers at an address.
+    pub(crate) fn lives_at(&self, address: u64, lives: &mut Vec<LiveRegister>) {
+        let first = address.saturating_sub(self.longest_live);
+        let begin = self.live_registers.partition_point(|live| live.from < first);
+        let candidates = self.live_registers[begin..].iter().take_while(|live| live.from <= address);
+        lives.extend(candidates.filter(|live| live.to > address));
+    }
+
+    /// Adds those that begin to be there exactly at an address.
+    pub(crate) fn lives_from(&self, address: u64, lives: &mut Vec<LiveRegister>) {
+        let begin = self.live_registers.partition_point(|live| live.from < address);
+        lives.extend(self.live_registers[begin..].iter().take_while(|live| live.from == address));
+    }
+}
+
+/// The distance of the CFA, which DWARF counts from, to [`Ref::FRAME`]: the return address.
+pub(crate) const CFA: i32 = 8;
+const _: () = assert!(Ref::FRAME.add == 0);

@@ -1,0 +1,307 @@
+//! `xweave sites`: the instructions that touch a member of a structure.
+
+use std::{
+    collections::HashSet,
+    io::{self, BufWriter, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use serde_json::{Value, json};
+use xweave_access::{Coverage, Index, Pointcut, Reason, Site, Source, Unresolved};
+
+use crate::failure::Failure;
+
+/// Show the instructions that touch a member of a structure; nothing is woven
+///
+/// A pointcut is made of access(STRUCT.MEMBER), access(STRUCT.MEMBER, read), within_function(NAME) and
+/// within_file(NAME) with AND, OR and NOT; % stands for anything. Without debug information the kernel's own
+/// type information (BTF) is used, and files are not known.
+///
+/// The first question about a kernel takes seconds: every function is analysed. The answer is kept.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave sites 'access(sk_buff.len)' --live             in the running kernel (as root)
+  xweave sites 'access(sk_buff.%, write) AND within_function(tcp_%)' --kernel vmlinux
+  xweave sites 'access(conn.state)' --program ./server  a program, by its DWARF
+  xweave sites 'access(%.%)' --kernel vmlinux --jsonl   all, a JSON object a line
+  xweave sites 'within_function(tcp_ack)' --kernel vmlinux --unresolved")]
+pub struct Args {
+    /// What to look for
+    #[arg(value_name = "POINTCUT")]
+    pointcut: String,
+    #[command(flatten)]
+    source: Program,
+    /// Leave debug information aside: what a stock kernel alone tells
+    #[arg(long)]
+    btf_only: bool,
+    /// The kernel image that a module (`--program MODULE.ko`) belongs to
+    #[arg(long, value_name = "VMLINUX")]
+    base: Option<PathBuf>,
+    /// Only what the types prove, not what they merely allow
+    #[arg(long)]
+    certain: bool,
+    /// Show instructions of which it is not known what they touch, and why, instead
+    #[arg(long)]
+    unresolved: bool,
+    /// Print one JSON document
+    #[arg(long, conflicts_with = "jsonl")]
+    json: bool,
+    /// Print a JSON object a line, without the coverage
+    #[arg(long)]
+    jsonl: bool,
+    /// Make the index anew, and keep none
+    #[arg(long)]
+    no_cache: bool,
+}
+
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Program {
+    /// A kernel: vmlinux, or vmlinuz
+    #[arg(long, value_name = "VMLINUX")]
+    kernel: Option<PathBuf>,
+    /// A program, library, object file or kernel module
+    #[arg(long, value_name = "ELF")]
+    program: Option<PathBuf>,
+    /// The running kernel with its modules (the default)
+    #[arg(long)]
+    live: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let pointcut = Pointcut::parse(&args.pointcut).map_err(Failure::wrong_use)?;
+    let file = args.source.kernel.or(args.source.program);
+    if let Some(missing) = file.iter().chain(&args.base).find(|file| !file.exists()) {
+        return Err(Failure::WrongUse(format!("{}: there is no such file", missing.display())));
+    }
+    let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
+    let source = Source { file, base: args.base, btf_only: args.btf_only };
+    let cache = xweave_weave::cache_directory().join("access");
+    let mut bar = None;
+    let index = source.index((!args.no_cache).then_some(&cache), || bar = Some(progress(&what)));
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let index = index.map_err(Failure::wrong_use)?;
+    known(&pointcut, &index, &what)?;
+    if pointcut.names_files() && !index.has_lines() {
+        return Err(Failure::WrongUse(format!(
+            "within_file needs debug information, and {what} has none, or it is left aside: use within_function, \
+             or a file with DWARF"
+        )));
+    }
+
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = if args.unresolved {
+        let unresolved = index.unresolved(&pointcut);
+        print(
+            &mut out,
+            &args.json,
+            args.jsonl,
+            index.coverage(),
+            "unresolved",
+            &unresolved,
+            Print {
+                json: |unresolved| {
+                    json!({"function": unresolved.function, "offset": unresolved.offset,
+                "address": unresolved.address, "reason": unresolved.reason.name()})
+                },
+                row: |unresolved| {
+                    vec![place(unresolved.function, unresolved.offset), unresolved.reason.name().into()]
+                },
+                headings: &["Instruction", "Why it is not known"],
+            },
+        )
+    } else {
+        let mut sites = index.sites(&pointcut);
+        sites.retain(|site| site.certain || !args.certain);
+        print(
+            &mut out,
+            &args.json,
+            args.jsonl,
+            index.coverage(),
+            "sites",
+            &sites,
+            Print {
+                json: site_json,
+                row: site_row,
+                headings: &["Instruction", "Access", "Member", "", "Base", "Source"],
+            },
+        )
+    };
+    match printed.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough (`| head`).
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::FellShort(format!("cannot write to standard output: {e}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn progress(what: &str) -> indicatif::ProgressBar {
+    if !io::stderr().is_terminal() {
+        eprintln!("indexing {what} …");
+        return indicatif::ProgressBar::hidden();
+    }
+    let bar = indicatif::ProgressBar::new_spinner().with_message(format!("indexing {what}"));
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}
+
+/// Names that nothing has are most likely mistyped.
+fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> {
+    let levels = || index.ways().iter().flat_map(|way| &way.levels);
+    for (structure, member) in pointcut.accesses() {
+        if structure.contains('%') {
+            continue;
+        }
+        let mut of_structure = levels().filter(|level| level.name() == structure).peekable();
+        if of_structure.peek().is_none() {
+            let names: HashSet<&str> = levels().map(|level| level.name()).collect();
+            return Err(unknown(
+                &format!("no instruction of {what} is known to touch a `{structure}`"),
+                structure,
+                names,
+            ));
+        }
+        let members: HashSet<&str> = of_structure
+            .flat_map(|level| &level.members)
+            .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([&**path]))
+            .collect();
+        if !member.contains('%') && !members.contains(member) {
+            let problem = format!("no instruction of {what} is known to touch `{member}` of `{structure}`");
+            return Err(unknown(&problem, member, members));
+        }
+    }
+    Ok(())
+}
+
+fn unknown(problem: &str, name: &str, names: HashSet<&str>) -> Failure {
+    let near = xweave_code::kernel::nearest(name, names.into_iter(), 4);
+    Failure::WrongUse(match near[..] {
+        [] => format!("{problem}; `access(%.%)` shows all that is touched"),
+        _ => format!("{problem}; did you mean {}?", near.join(", ")),
+    })
+}
+
+/// How one kind of result is printed.
+struct Print<'a, T> {
+    json: fn(&T) -> Value,
+    row: fn(&T) -> Vec<String>,
+    headings: &'a [&'a str],
+}
+
+fn print<T>(
+    out: &mut impl Write,
+    json: &bool,
+    jsonl: bool,
+    coverage: Coverage,
+    name: &str,
+    found: &[T],
+    how: Print<'_, T>,
+) -> io::Result<()> {
+    if jsonl {
+        for one in found {
+            serde_json::to_writer(&mut *out, &(how.json)(one)).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+        return Ok(());
+    }
+    if *json {
+        let found: Vec<Value> = found.iter().map(how.json).collect();
+        let document = json!({"coverage": coverage_json(coverage), name: found});
+        serde_json::to_writer(&mut *out, &document).map_err(io::Error::from)?;
+        return writeln!(out);
+    }
+    let rows: Vec<Vec<String>> = found.iter().map(how.row).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([how.headings[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..how.headings.len()).map(width).collect();
+    let headings: Vec<String> = how.headings.iter().map(|heading| (*heading).to_owned()).collect();
+    for row in [&headings].into_iter().chain(&rows).filter(|_| !rows.is_empty()) {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    let typed = 100.0 * coverage.typed as f64 / coverage.memory_instructions.max(1) as f64;
+    writeln!(
+        out,
+        "{}{} of them; of the program's {} instructions that touch memory, {typed:.1} % are typed",
+        if rows.is_empty() { "" } else { "\n" },
+        rows.len(),
+        coverage.memory_instructions,
+    )
+}
+
+fn coverage_json(coverage: Coverage) -> Value {
+    let reasons: serde_json::Map<_, _> = Reason::ALL
+        .iter()
+        .zip(coverage.unresolved)
+        .map(|(reason, count)| (reason.name().to_owned(), count.into()))
+        .collect();
+    json!({
+        "instructions": coverage.instructions,
+        "memory_instructions": coverage.memory_instructions,
+        "typed": coverage.typed,
+        "unresolved": coverage.unresolved(),
+        "reasons": reasons,
+    })
+}
+
+fn access(site: &Site<'_>) -> &'static str {
+    match (site.reads, site.writes) {
+        (true, true) => "both",
+        (false, true) => "write",
+        _ => "read",
+    }
+}
+
+fn site_json(site: &Site<'_>) -> Value {
+    let levels: Vec<Value> = site
+        .way
+        .levels
+        .iter()
+        .map(|level| {
+            json!({"type": level.type_, "start": level.start, "end": level.end, "overlay": level.overlay})
+        })
+        .collect();
+    json!({
+        "function": site.function,
+        "module": site.module,
+        "offset": site.offset,
+        "address": site.address,
+        "struct": site.way.structure(),
+        "member": site.way.member(),
+        "access": access(site),
+        "certain": site.certain,
+        "levels": levels,
+        "base": site.base.map(|(register, add)| json!({"register": register, "add": add})),
+        "file": site.line.map(|(file, _)| file),
+        "line": site.line.map(|(_, line)| line),
+    })
+}
+
+fn place(function: &str, offset: u32) -> String {
+    format!("{function}+{offset:#x}")
+}
+
+fn site_row(site: &Site<'_>) -> Vec<String> {
+    vec![
+        place(site.function, site.offset),
+        access(site).to_owned(),
+        format!("{}.{}", site.way.structure(), site.way.member()),
+        if site.certain { "" } else { "possible" }.to_owned(),
+        site.base.map_or_else(String::new, |(register, add)| match add {
+            0 => register.to_owned(),
+            add => format!("{register}{add:+}"),
+        }),
+        site.line.map_or_else(String::new, |(file, line)| format!("{file}:{line}")),
+    ]
+}
+
+// Both kinds of results are printed by the same code.
+const _: fn(&Unresolved<'_>) -> u32 = |unresolved| unresolved.offset;
