@@ -7,7 +7,7 @@ KERNELS ?= 6.12 6.1
 SECONDS ?= 60
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 
-.PHONY: help setup build demo test unit lab-test fuzz bench case lint fmt clean
+.PHONY: help setup build demo test unit lab-test fuzz case lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
@@ -17,7 +17,6 @@ help:
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
 	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
-	@echo 'make bench     ratios against the named peers'
 	@echo 'make case      run a case study: CASE=NAME, one of: $(CASES)'
 	@echo 'make setup     install the Debian packages that are missing'
 
@@ -44,9 +43,6 @@ lab-test: build
 # TARGET: one of fuzz/fuzz_targets; without it all of them, as many at a time as there are processors.
 fuzz: setup
 	@scripts/fuzz $(SECONDS) $(TARGET)
-
-bench: build
-	@scripts/bench $(XWEAVE)
 
 # ARGS: further arguments of the case's own.
 case:
