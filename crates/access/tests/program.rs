@@ -1,5 +1,7 @@
 //! What the index says of a program of which the source says what it does.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
