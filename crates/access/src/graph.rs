@@ -32,7 +32,8 @@ pub(crate) struct Block {
     pub(crate) orphan: bool,
 }
 
-/// Jumps that no instruction shows: from one address to another (`__jump_table`, `__ex_table`).
+/// Jumps that no instruction shows: from one address to others (`__jump_table`, `__ex_table`), or from code
+/// that is no function's.
 pub(crate) type HiddenJumps = FxHashMap<u64, Vec<u64>>;
 
 impl Graph {
@@ -63,7 +64,7 @@ impl Graph {
         }
         for (nth, instruction) in self.instructions.iter().enumerate() {
             let jumps = ends_block(instruction);
-            let targets = hidden.get(&instruction.ip());
+            let targets = hidden_targets(hidden, instruction);
             for target in own_target(instruction).into_iter().chain(targets.into_iter().flatten().copied()) {
                 if let Some(target) = at.get(&self.instructions, target) {
                     leader[target] = true;
@@ -103,7 +104,7 @@ impl Graph {
             }
             own_target(last).into_iter().for_each(&mut add);
             for instruction in &self.instructions[to_usize(block.first)..to_usize(block.end)] {
-                hidden.get(&instruction.ip()).into_iter().flatten().copied().for_each(&mut add);
+                hidden_targets(hidden, instruction).into_iter().flatten().copied().for_each(&mut add);
             }
             for to in &after {
                 self.blocks[to_usize(*to)].before.push(to_u32(nth));
@@ -160,6 +161,12 @@ impl Index {
             found.ok().map(|nth| piece.start + nth)
         })
     }
+}
+
+/// Where an instruction may lead besides, or what it jumps to does.
+fn hidden_targets<'h>(hidden: &'h HiddenJumps, instruction: &Instruction) -> Option<&'h Vec<u64>> {
+    let through = || own_target(instruction).and_then(|target| hidden.get(&target));
+    hidden.get(&instruction.ip()).or_else(through)
 }
 
 /// Where a jump leads, if it says so itself.

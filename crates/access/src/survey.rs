@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use xweave_code::dwarf::{Debug, Place};
 use xweave_code::image::Image;
 use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
@@ -239,7 +240,29 @@ impl<'a> Sources<'a> {
                 at = at.wrapping_add(u64::try_from(each).unwrap_or(0));
             }
         }
+        self.tests_of_features(&mut hidden);
         hidden
+    }
+
+    /// Code that functions jump to and that jumps back to one of two places: tests of the processor's
+    /// features as they are before the kernel patches them away (`_static_cpu_has`, arch/x86).
+    fn tests_of_features(&self, hidden: &mut HiddenJumps) {
+        let apart = self.image.sections().iter().filter(|section| section.name == ".altinstr_aux");
+        for section in apart {
+            let mut decoder = Decoder::with_ip(64, section.data(), section.address, DecoderOptions::NONE);
+            let (mut first, mut targets) = (section.address, Vec::new());
+            for instruction in &mut decoder {
+                match instruction.flow_control() {
+                    FlowControl::ConditionalBranch => targets.push(instruction.near_branch_target()),
+                    FlowControl::UnconditionalBranch => {
+                        targets.push(instruction.near_branch_target());
+                        hidden.insert(first, std::mem::take(&mut targets));
+                        first = instruction.next_ip();
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// What is laid over members by convention.

@@ -297,6 +297,9 @@ impl Follower<'_> {
         if self.graph.blocks[to_usize(self.block)].after.iter().any(own) {
             return;
         }
+        if self.world.hidden.contains_key(&target) {
+            return;
+        }
         if self.world.is_return(target) {
             return self.returns();
         }
