@@ -6,7 +6,7 @@ use crate::graph::{Graph, to_usize};
 use crate::idioms::Overlays;
 use crate::value::{Access, Callee, Kind, Ref, Values};
 use crate::views::{Rank, View, Views};
-use crate::way::{Key, is_record};
+use crate::way::Key;
 use crate::world::{Function, World};
 
 /// Why it is not known what an instruction touches.
@@ -108,7 +108,7 @@ impl Answers<'_> {
             _ => false,
         };
         let element = innermost_array(types, best.of).filter(|of| !own(*of));
-        let key = element.filter(|of| is_record(types, *of)).map(|_| Key {
+        let key = element.filter(|of| types.is_record(*of)).map(|_| Key {
             of: best.of,
             at,
             size,

@@ -26,6 +26,7 @@ use crate::Error;
 use crate::answer::Reason;
 use crate::graph::{to_u32, to_usize};
 use crate::index::{Coverage, Found, Site};
+use crate::value::REGISTERS;
 use crate::way::{Level, Way, Ways};
 use crate::world::Function;
 
@@ -37,12 +38,6 @@ const HEADER: usize = 24;
 const FUNCTION: usize = 8;
 const SITE: usize = 6;
 const NONE: u32 = u32::MAX;
-
-/// Registers by their hardware numbers.
-const REGISTERS: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-    "r15",
-];
 
 /// Where the tables lie.
 pub(crate) enum Bytes {

@@ -11,6 +11,7 @@ use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
 use crate::graph::HiddenJumps;
 use crate::idioms::{self, Overlays};
 use crate::lessons::{Lessons, Subject};
+use crate::value::REGISTERS;
 use crate::views::from_cfa;
 use crate::world::{Function, LiveRegister, LiveSlot, Object, PRESERVING, World};
 
@@ -21,12 +22,6 @@ pub(crate) struct Sources<'a> {
     pub(crate) kernel: &'a KernelTypes,
     pub(crate) debug: Option<&'a Debug>,
 }
-
-/// Hardware numbers of the registers, by name.
-const REGISTERS: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-    "r15",
-];
 
 /// A program below this address is linked to run anywhere, so that a number in an instruction is no address.
 const FIXED: u64 = 0x40_0000;

@@ -441,10 +441,6 @@ impl<'a> Views<'a> {
         }
     }
 
-    fn is_record(&self, of: TypeId) -> bool {
-        matches!(self.types().get(of), Type::Record(_))
-    }
-
     /// The best of the views of what lies at an address: of those of the highest rank one that others are
     /// inside of, since a structure around something is there too.
     pub(crate) fn best(&self, found: &[View], size: u32) -> Option<View> {

@@ -1,7 +1,7 @@
 //! The way from a structure to some bytes in it, in words.
 
 use rustc_hash::FxHashMap;
-use xweave_code::types::{Leaf, RecordId, Step, Tag, Type, TypeId, Types, Visit};
+use xweave_code::types::{Leaf, RecordId, Step, Tag, TypeId, Types, Visit};
 
 /// A structure or union around the bytes that an instruction touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,9 +178,4 @@ impl Visit for Walk<'_> {
     fn leave(&mut self, _: RecordId) {
         self.open.pop();
     }
-}
-
-/// Whether it is a structure or union at all.
-pub(crate) fn is_record(types: &Types, of: TypeId) -> bool {
-    matches!(types.get(of), Type::Record(_))
 }

@@ -227,6 +227,11 @@ impl Types {
         }
     }
 
+    /// Whether it is a structure or union.
+    pub fn is_record(&self, id: TypeId) -> bool {
+        matches!(self.get(id), Type::Record(_))
+    }
+
     /// In bytes; 0 for what has none.
     pub fn size(&self, id: TypeId) -> u32 {
         let (mut id, mut times) = (id, 1_u32);

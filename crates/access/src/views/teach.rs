@@ -19,7 +19,7 @@ impl Views<'_> {
             for inner in views.iter().filter(sure) {
                 for outer in views.iter().filter(sure) {
                     let larger = self.types().size(outer.of) > self.types().size(inner.of);
-                    if larger && self.is_record(outer.of) && self.is_record(inner.of) {
+                    if larger && self.types().is_record(outer.of) && self.types().is_record(inner.of) {
                         let at = outer.at.saturating_sub(inner.at);
                         lessons.push((Subject::Around(inner.of), View { at, ..*outer }));
                     }
