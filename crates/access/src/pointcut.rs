@@ -35,7 +35,7 @@ pub enum How {
 
 /// A pointcut that cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}\n{blank:>column$}^ {problem}", blank = "")]
+#[error("{problem}\n    {text}\n    {blank:>column$}^", blank = "")]
 pub struct Malformed {
     /// The pointcut.
     pub text: String,
