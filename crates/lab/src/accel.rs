@@ -37,11 +37,11 @@ impl Accelerator {
 
     /// How many processors the emulated host has.
     ///
-    /// In software, one: with two, kernels died of it. One processor translates code while the other is
-    /// patching it, as attaching probes and static keys do, and the outdated translation stays; about one
-    /// run of the tests in three then lost a guest or the host, none of thirty with one (QEMU 7.2 and 10.0:
-    /// whether a page holds code is looked up outside the lock in `tlb_set_page_full`, and pages are
-    /// marked only after they were translated). Two worlds at once use two processors of this machine.
+    /// In software, one: with two, kernels died of it, in about one run of the tests in three; of thirty
+    /// runs with one, in none (QEMU 7.2 and 10.0). The likely cause: one processor translates code while the
+    /// other is patching it, as attaching probes and static keys do, and the outdated translation stays. In
+    /// 10.0's source, whether a page holds code is looked up outside the lock in `tlb_set_page_full`, and
+    /// pages are marked only after they were translated. Two worlds at once use two processors as well.
     pub fn processors(self) -> &'static str {
         match self {
             Self::Kvm => "2",
