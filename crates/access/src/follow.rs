@@ -42,6 +42,19 @@ struct State {
     done: bool,
 }
 
+impl State {
+    /// What is in a place, if the block says: [`Ref::UNKNOWN`] where it may have been changed.
+    fn get(&self, place: Place) -> Option<Ref> {
+        match place {
+            Place::Register(register) => self.registers[usize::from(register)],
+            Place::Slot(offset) => {
+                let found = self.slots.iter().find(|(at, _)| *at == offset);
+                found.map(|(_, known)| known.unwrap_or(Ref::UNKNOWN))
+            }
+        }
+    }
+}
+
 /// Follows a function's values.
 pub(crate) fn follow(world: &World<'_>, graph: &Graph) -> Values {
     let mut follower = Follower::new(world, graph);
@@ -217,14 +230,7 @@ impl<'a> Follower<'a> {
 
     /// What is in a place at the end of a block.
     fn at_end(&mut self, block: u32, place: Place) -> Ref {
-        let state = &self.states[to_usize(block)];
-        let known = match place {
-            Place::Register(register) => state.registers[usize::from(register)],
-            Place::Slot(offset) => {
-                let found = state.slots.iter().find(|(at, _)| *at == offset);
-                found.map(|(_, known)| known.unwrap_or(Ref::UNKNOWN))
-            }
-        };
+        let known = self.states[to_usize(block)].get(place);
         known.unwrap_or_else(|| self.at_entry(block, place))
     }
 
@@ -252,15 +258,7 @@ impl<'a> Follower<'a> {
             if way.contains(&only) {
                 break Ref::UNKNOWN;
             }
-            let state = &self.states[to_usize(only)];
-            let known = match place {
-                Place::Register(register) => state.registers[usize::from(register)],
-                Place::Slot(offset) => {
-                    let found = state.slots.iter().find(|(at, _)| *at == offset);
-                    found.map(|(_, known)| known.unwrap_or(Ref::UNKNOWN))
-                }
-            };
-            match known {
+            match self.states[to_usize(only)].get(place) {
                 Some(known) => break known,
                 None => way.push(only),
             }

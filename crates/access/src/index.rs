@@ -14,10 +14,11 @@ use crate::file::{self, Tables};
 use crate::follow::{follow, register_of};
 use crate::graph::{Graph, to_u32};
 use crate::idioms::Overlays;
-use crate::lessons::Lessons;
+use crate::lessons::{Lessons, Subject};
 use crate::pointcut::{How, Pointcut};
 use crate::survey::Sources;
-use crate::views::Views;
+use crate::value::Values;
+use crate::views::{View, Views};
 use crate::way::{Key, Way, Ways};
 use crate::world::{Function, World};
 
@@ -157,8 +158,7 @@ impl Index {
 
     /// The join points of a pointcut, in the order of addresses within the image.
     pub fn sites(&self, pointcut: &Pointcut) -> Vec<Site<'_>> {
-        let mut of_ways = HashMap::new();
-        let asked = Asked::new(pointcut, &self.tables, &mut of_ways);
+        let asked = Asked::new(pointcut, &self.tables);
         let mut sites = Vec::new();
         for function in 0..self.tables.functions() {
             let inside = asked.in_function(self.tables.name(function), self.tables.file(function));
@@ -167,7 +167,7 @@ impl Index {
             }
             for site in self.tables.sites_of(function) {
                 if let Some(way) = site.way
-                    && asked.matches(way, site.reads, site.writes, function, &self.tables)
+                    && asked.matches(pointcut, way, site.reads, site.writes, function, &self.tables)
                     && let Some(site) = self.tables.site(function, &site)
                 {
                     sites.push(site);
@@ -179,8 +179,7 @@ impl Index {
 
     /// Instructions of which it is not known what they touch, in functions that the pointcut allows.
     pub fn unresolved(&self, pointcut: &Pointcut) -> Vec<Unresolved<'_>> {
-        let mut of_ways = HashMap::new();
-        let asked = Asked::new(pointcut, &self.tables, &mut of_ways);
+        let asked = Asked::new(pointcut, &self.tables);
         let mut unresolved = Vec::new();
         for function in 0..self.tables.functions() {
             let name = self.tables.name(function);
@@ -212,7 +211,9 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    fn graph(&self, function: &Function) -> Graph {
+    /// A function's instructions and values. Both rounds make them: kept, those of a whole kernel would take
+    /// more memory than all else.
+    fn follow(&self, function: &Function) -> (Graph, Values) {
         let pieces: Vec<_> = function
             .pieces
             .iter()
@@ -221,22 +222,25 @@ impl Program<'_> {
                 Some((piece.start, self.image.bytes(piece.start, length)?))
             })
             .collect();
-        Graph::new(&pieces, &self.world.hidden)
+        let graph = Graph::new(&pieces, &self.world.hidden);
+        let values = follow(self.world, &graph);
+        (graph, values)
     }
 
-    fn teach(&self, function: &Function, number: u32) -> Vec<(crate::lessons::Subject, crate::views::View)> {
-        let graph = self.graph(function);
-        let values = follow(self.world, &graph);
+    fn views<'v>(&'v self, function: &Function, values: &'v Values, number: u32) -> Views<'v> {
         let slots = self.world.slots_of(function);
-        Views::new(self.world, function, &values, &slots, None, number).teach(function)
+        Views::new(self.world, function, values, &slots, self.lessons, number)
+    }
+
+    fn teach(&self, function: &Function, number: u32) -> Vec<(Subject, View)> {
+        let (_, values) = self.follow(function);
+        self.views(function, &values, number).teach(function)
     }
 
     /// The number of instructions, and what is known of those that touch memory.
     fn answer(&self, function: &Function, number: u32) -> (u64, Vec<Found>) {
-        let graph = self.graph(function);
-        let values = follow(self.world, &graph);
-        let slots = self.world.slots_of(function);
-        let views = Views::new(self.world, function, &values, &slots, self.lessons, number);
+        let (graph, values) = self.follow(function);
+        let views = self.views(function, &values, number);
         let (world, overlays) = (self.world, self.overlays);
         let answers = Answers { world, overlays, function, graph: &graph, values: &values, views: &views };
         let mut views_found = Vec::new();
@@ -263,16 +267,13 @@ impl Program<'_> {
 struct Asked<'p> {
     pointcut: &'p Pointcut,
     /// By the pointcut's address: for each way whether it matches.
-    ways: &'p HashMap<*const Pointcut, Vec<bool>>,
+    ways: HashMap<*const Pointcut, Vec<bool>>,
 }
 
 impl<'p> Asked<'p> {
-    fn new(
-        pointcut: &'p Pointcut,
-        tables: &Tables,
-        ways: &'p mut HashMap<*const Pointcut, Vec<bool>>,
-    ) -> Self {
-        prepare(pointcut, tables, ways);
+    fn new(pointcut: &'p Pointcut, tables: &Tables) -> Self {
+        let mut ways = HashMap::new();
+        prepare(pointcut, tables, &mut ways);
         Self { pointcut, ways }
     }
 
@@ -299,12 +300,8 @@ impl<'p> Asked<'p> {
         ask(self.pointcut, name, file)
     }
 
-    fn matches(&self, way: u32, reads: bool, writes: bool, function: u32, tables: &Tables) -> bool {
-        let ask = |pointcut: &Pointcut| self.ask(pointcut, way, reads, writes, function, tables);
-        ask(self.pointcut)
-    }
-
-    fn ask(
+    /// Whether a site matches a pointcut, or a part of it.
+    fn matches(
         &self,
         of: &Pointcut,
         way: u32,
@@ -313,7 +310,7 @@ impl<'p> Asked<'p> {
         function: u32,
         tables: &Tables,
     ) -> bool {
-        let ask = |pointcut: &Pointcut| self.ask(pointcut, way, reads, writes, function, tables);
+        let ask = |part: &Pointcut| self.matches(part, way, reads, writes, function, tables);
         match of {
             Pointcut::Access { how, .. } => {
                 let wanted = match how {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use xweave_access::{Coverage, Index, Pointcut, Reason, Site, Source, Unresolved};
+use xweave_access::{Coverage, Index, Pointcut, Reason, Site, Source};
 
 use crate::failure::Failure;
 
@@ -99,7 +99,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         let unresolved = index.unresolved(&pointcut);
         print(
             &mut out,
-            &args.json,
+            args.json,
             args.jsonl,
             index.coverage(),
             "unresolved",
@@ -120,7 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         sites.retain(|site| site.certain || !args.certain);
         print(
             &mut out,
-            &args.json,
+            args.json,
             args.jsonl,
             index.coverage(),
             "sites",
@@ -196,7 +196,7 @@ struct Print<'a, T> {
 
 fn print<T>(
     out: &mut impl Write,
-    json: &bool,
+    json: bool,
     jsonl: bool,
     coverage: Coverage,
     name: &str,
@@ -210,7 +210,7 @@ fn print<T>(
         }
         return Ok(());
     }
-    if *json {
+    if json {
         let found: Vec<Value> = found.iter().map(how.json).collect();
         let document = json!({"coverage": coverage_json(coverage), name: found});
         serde_json::to_writer(&mut *out, &document).map_err(io::Error::from)?;
@@ -302,6 +302,3 @@ fn site_row(site: &Site<'_>) -> Vec<String> {
         site.line.map_or_else(String::new, |(file, line)| format!("{file}:{line}")),
     ]
 }
-
-// Both kinds of results are printed by the same code.
-const _: fn(&Unresolved<'_>) -> u32 = |unresolved| unresolved.offset;
