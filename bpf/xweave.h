@@ -246,6 +246,41 @@ struct {
 	xw_words[6] = ctx[10];                                                                     \
 	bpf_map_delete_elem(&xw_calls, &xw_slot)
 
+/*
+ * At an instruction, what a variable is depends on the site: the agent puts where it lies into this
+ * table, by the place of the join point's first clause. VariablePlace of crates/wire/src/plan.rs.
+ */
+#define XW_MAX_VARIABLES 8
+#define XW_NO_REGISTER 255
+
+struct xw_variable {
+	s64 add;
+	u32 word; /* of struct pt_regs; XW_NO_REGISTER: it is a constant */
+	u32 load; /* not 0: that is its address */
+};
+
+struct xw_variables {
+	struct xw_variable at[XW_MAX_VARIABLES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct xw_variables);
+} xw_variables SEC(".maps");
+
+/*
+ * Programs at tracepoints find their cookie here, by their number among those of the plan: kernels
+ * before 6.10 have no cookies there.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} xw_tracepoints SEC(".maps");
+
 /* Each clause is a block that begins with this. */
 #define XW_CLAUSE(nth)                                                                             \
 	u32 xw_place = ((u32)(xw_cookie >> 32) & 0x7fffffff) + (nth), xw_site = (u32)xw_cookie + (nth);           \

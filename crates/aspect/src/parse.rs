@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lexer::{Bad, Lexeme, Lexer, Until};
 use crate::syntax::{
-    Act, Advice, Aspects, Clause, ClauseKind, FunctionName, Ident, POINTCUTS, Pointcut, When, Xflow,
+    Act, Advice, Aspects, Clause, ClauseKind, Exact, FunctionName, Ident, POINTCUTS, Pointcut, When, Xflow,
     XflowTest,
 };
 
@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
         self.lexer.next();
         let pointcut = self.pointcut()?;
         let act = self.act(kind)?;
-        Ok(Clause { kind, name: String::new(), span: word.span, pointcut, act })
+        Ok(Clause { kind, name: String::new(), span: word.span, pointcut, exact: Exact::Every, act })
     }
 
     fn act(&mut self, kind: ClauseKind) -> Parsed<Act> {
@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
         };
         let open = self.expect("{", "`AND`, `OR`, `before`, `after` or `{`")?;
         let body = self.lexer.c_block(open.span)?;
-        Ok(Advice { name, named, pointcut, when, body })
+        Ok(Advice { name, named, pointcut, exact: Exact::Every, when, body })
     }
 
     fn pointcut(&mut self) -> Parsed<Pointcut> {

@@ -55,6 +55,8 @@ pub struct Clause {
     pub span: Span,
     /// At which join points.
     pub pointcut: Pointcut,
+    /// At how many of them.
+    pub exact: Exact,
     /// What happens to the flow there.
     pub act: Act,
 }
@@ -86,6 +88,8 @@ impl ClauseKind {
 pub enum Act {
     /// Begins or ends (according to the clause's kind) the flow of this key.
     Select(Code),
+    /// The same, with the address of the structure that `access` selects as the key.
+    SelectTarget,
     /// A key hands its flow to another, and keeps it if it is a copy.
     Hand {
         /// Whether `from` keeps the flow.
@@ -93,6 +97,20 @@ pub enum Act {
         /// The key that has the flow.
         from: Code,
         /// The key that gets it.
+        to: Code,
+    },
+    /// A part of the data of a key goes on as a flow of its own, which names its parent.
+    Split {
+        /// The key that has the flow, and keeps it.
+        from: Code,
+        /// The key of the part.
+        to: Code,
+    },
+    /// The data of a key becomes part of another's: a new flow, which names both as its parents.
+    Merge {
+        /// The key whose data is taken in.
+        from: Code,
+        /// The key that takes it in.
         to: Code,
     },
     /// A key's flow is put on a carrier.
@@ -125,8 +143,11 @@ impl Act {
     /// All C fragments in it.
     pub fn codes(&self) -> Vec<&Code> {
         match self {
+            Self::SelectTarget => Vec::new(),
             Self::Select(code) | Self::Action(code) => vec![code],
-            Self::Hand { from, to, .. } => vec![from, to],
+            Self::Hand { from, to, .. } | Self::Split { from, to } | Self::Merge { from, to } => {
+                vec![from, to]
+            }
             Self::Xin { from, key, .. } => vec![from, key],
             Self::Xout { key, to, .. } => vec![key, to],
         }
@@ -142,6 +163,8 @@ pub struct Advice {
     pub named: bool,
     /// At which join points.
     pub pointcut: Pointcut,
+    /// At how many of them.
+    pub exact: Exact,
     /// When.
     pub when: When,
     /// What runs.
@@ -158,6 +181,34 @@ pub enum When {
     After,
 }
 
+/// At how many of the instructions that `access` selects something is woven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Exact {
+    /// At each.
+    #[default]
+    Every,
+    /// At the first on a path: not where another that touches the same structure, by the same pointer, has
+    /// always come before.
+    First,
+    /// Once per call of a function with such an instruction: at its entry where the structure is a
+    /// parameter, else as [`Exact::First`].
+    Function,
+}
+
+impl Exact {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Every, Self::First, Self::Function];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Every => "every",
+            Self::First => "first",
+            Self::Function => "function",
+        }
+    }
+}
+
 /// An expression over join points.
 #[derive(Clone, Debug)]
 pub enum Pointcut {
@@ -171,14 +222,50 @@ pub enum Pointcut {
     Execution(Vec<FunctionName>),
     /// The return from one of these functions.
     Returning(Vec<FunctionName>),
+    /// The instructions that touch a member of a structure.
+    Access(Access),
+    /// A static tracepoint of the kernel.
+    Tracepoint(Tracepoint),
+    /// The entry of functions of a program in the domain: by `after`, the return from them.
+    User(UserFunction),
+    /// Only what is in one of these functions.
+    WithinFunction(Vec<FunctionName>),
+    /// Only what is in one of these source files: paths or ends of paths, in which `%` and `...` stand for
+    /// anything.
+    WithinFile(Vec<FunctionName>),
+    /// Gives the address of the structure that `access` selects a name.
+    Target(Ident),
+    /// Only where a local variable (or parameter) has a value; and gives that another name.
+    LocalVar(Renamed),
+    /// Gives an argument, by its name or its number from 0, another name.
+    Arg(Renamed),
     /// Whether data belongs to a flow.
     Xflow(XflowTest),
     /// Whether a C expression is not 0.
     If(Code),
+    /// Whether the running process is this one.
+    Pid(u32, Span),
+    /// Whether the running thread has this name; `%` stands for any characters at its end.
+    Comm(Ident),
 }
 
 /// The names of all kinds of pointcuts, for messages.
-pub const POINTCUTS: [&str; 4] = ["execution", "returning", "xflow", "if"];
+pub const POINTCUTS: [&str; 14] = [
+    "execution",
+    "returning",
+    "access",
+    "tracepoint",
+    "user",
+    "within_function",
+    "within_file",
+    "target",
+    "local_var",
+    "arg",
+    "xflow",
+    "if",
+    "pid",
+    "comm",
+];
 
 impl Pointcut {
     /// Calls `visit` for each part that is neither AND nor OR nor NOT.
@@ -186,7 +273,7 @@ impl Pointcut {
         match self {
             Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.atoms(visit)),
             Self::Not(part) => part.atoms(visit),
-            Self::Execution(_) | Self::Returning(_) | Self::Xflow(_) | Self::If(_) => visit(self),
+            _ => visit(self),
         }
     }
 
@@ -213,6 +300,69 @@ pub struct FunctionName {
     pub optional: bool,
     /// Where it is.
     pub span: Span,
+}
+
+/// `access(sk_buff.len, read)@guest`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The structure's, union's or typedef's name; `%` stands for any characters.
+    pub structure: String,
+    /// Names of members with dots between, or the first ones of them; `%` stands for any.
+    pub member: String,
+    /// Only what reads (or also reads), or writes.
+    pub how: Option<How>,
+    /// The name or role of the domains that are meant; all if none.
+    pub domain: Option<Ident>,
+    /// Where it is.
+    pub span: Span,
+}
+
+/// How memory is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    /// It is read.
+    Read,
+    /// It is written.
+    Write,
+}
+
+/// `tracepoint(sched:sched_switch)@host`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracepoint {
+    /// What the kernel lists it under: `sched`.
+    pub category: String,
+    /// Its name.
+    pub name: String,
+    /// The name or role of the domains that are meant; all if none.
+    pub domain: Option<Ident>,
+    /// Whether a kernel may lack it.
+    pub optional: bool,
+    /// Where it is.
+    pub span: Span,
+}
+
+/// `user(/usr/sbin/nginx:ngx_http_handler)@vm1`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserFunction {
+    /// The program's or library's absolute path in the domain.
+    pub path: String,
+    /// The function's name in its symbol table.
+    pub function: String,
+    /// The name or role of the domains that are meant; all if none.
+    pub domain: Option<Ident>,
+    /// Whether a domain may lack it.
+    pub optional: bool,
+    /// Where it is.
+    pub span: Span,
+}
+
+/// `local_var(sk, s)`, `arg(0, message)`: something of the join point's, and the name for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// What it is called there.
+    pub of: Ident,
+    /// What the code calls it; the same if none.
+    pub name: Option<Ident>,
 }
 
 /// `xflow(flow, key, id)`
@@ -253,6 +403,9 @@ impl fmt::Display for Act {
         let way = |copy: &bool| if *copy { "copy" } else { "move" };
         match self {
             Self::Select(key) => write!(f, "select {key}\n;"),
+            Self::SelectTarget => write!(f, ";"),
+            Self::Split { from, to } => write!(f, "split {from}\nto {to}\n;"),
+            Self::Merge { from, to } => write!(f, "merge {from}\nto {to}\n;"),
             Self::Hand { copy, from, to } => write!(f, "{} from {from}\nto {to}\n;", way(copy)),
             Self::Xin { copy, carrier, from, key } => {
                 write!(f, "xin_{} {} from {from}\nto {key}\n;", way(copy), carrier.text)
@@ -293,7 +446,46 @@ impl fmt::Display for Pointcut {
                 write!(f, "xflow({}, {key}\n, {})", flow.text, id.text)
             }
             Self::If(code) => write!(f, "if({code}\n)"),
+            Self::Access(access) => {
+                write!(f, "access({}.{}", access.structure, access.member)?;
+                match access.how {
+                    None => {}
+                    Some(How::Read) => write!(f, ", read")?,
+                    Some(How::Write) => write!(f, ", write")?,
+                }
+                write!(f, "){}", At(&access.domain))
+            }
+            Self::Tracepoint(at) => {
+                write!(f, "tracepoint({}:{}){}", at.category, at.name, At(&at.domain))?;
+                f.write_str(if at.optional { "?" } else { "" })
+            }
+            Self::User(at) => {
+                write!(f, "user({}:{}){}", at.path, at.function, At(&at.domain))?;
+                f.write_str(if at.optional { "?" } else { "" })
+            }
+            Self::WithinFunction(names) => write!(f, "within_function({})", Names(names)),
+            Self::WithinFile(names) => write!(f, "within_file({})", Names(names)),
+            Self::Target(name) => write!(f, "target({})", name.text),
+            Self::LocalVar(renamed) => write!(f, "local_var({renamed})"),
+            Self::Arg(renamed) => write!(f, "arg({renamed})"),
+            Self::Pid(pid, _) => write!(f, "pid({pid})"),
+            Self::Comm(name) => write!(f, "comm({})", name.text),
         }
+    }
+}
+
+struct At<'a>(&'a Option<Ident>);
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |domain| write!(f, "@{}", domain.text))
+    }
+}
+
+impl fmt::Display for Renamed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.of.text)?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, ", {}", name.text))
     }
 }
 

@@ -137,6 +137,8 @@ pub(crate) fn number(
                 function: point.function.name.clone(),
                 module: point.function.module.clone(),
                 btf_id: point.function.btf_id,
+                offset: 0,
+                places: Vec::new(),
             });
         }
         let origin = program

@@ -14,6 +14,14 @@ pub enum Hook {
     Probe,
     /// On return, by two kprobes: the one on entry saves the arguments for the one on return.
     ProbeReturn,
+    /// Before an instruction, by a kprobe.
+    Instruction,
+    /// At a static tracepoint, with its typed arguments (`tp_btf`).
+    Tracepoint,
+    /// On entry of a program's function, by a uprobe.
+    User,
+    /// On return from a program's function.
+    UserReturn,
 }
 
 /// A place to hook.
@@ -23,12 +31,34 @@ pub struct PlanSite {
     pub site: u32,
     /// How many clauses are woven here: their sites have consecutive numbers.
     pub clauses: u32,
-    /// The function's name, as in BTF and kallsyms.
+    /// The function's name, as in BTF and kallsyms, or in the program's symbol table. For
+    /// [`Hook::Tracepoint`]: the tracepoint's name.
     pub function: String,
-    /// The module it lives in; none for the kernel image.
+    /// The module it lives in; none for the kernel image. For [`Hook::User`] and [`Hook::UserReturn`]: the
+    /// path of the program.
     pub module: Option<String>,
-    /// The function's type ID in that module's (or the kernel's) BTF.
+    /// The type ID in that module's (or the kernel's) BTF: the function's; for [`Hook::Tracepoint`], that of
+    /// `btf_trace_NAME`; 0 where the hook needs none.
     pub btf_id: u32,
+    /// For [`Hook::Instruction`]: its distance from the function's beginning in bytes; else 0.
+    pub offset: u32,
+    /// For [`Hook::Instruction`]: where the variables of the program lie, in the order in which it asks for
+    /// them, [`MAX_VARIABLES`] at most; else none.
+    pub places: Vec<VariablePlace>,
+}
+
+/// How many variables a program can have at an instruction: `XW_MAX_VARIABLES` of the prelude.
+pub const MAX_VARIABLES: usize = 8;
+
+/// Where a variable lies at an instruction: `struct xw_variable` of the prelude.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct VariablePlace {
+    /// The word of the kernel's `struct pt_regs` that the place is relative to; none if it is a constant.
+    pub register: Option<u8>,
+    /// To be added to the register.
+    pub add: i64,
+    /// Whether that is the address of the value in memory, rather than the value.
+    pub load: bool,
 }
 
 /// One compiled program and the join points that it serves.
