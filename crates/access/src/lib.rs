@@ -24,6 +24,7 @@
 //! it into words, `file` keeps it, [`Pointcut`] asks for it.
 
 mod answer;
+mod earlier;
 mod file;
 mod follow;
 mod graph;
