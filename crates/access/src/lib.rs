@@ -24,9 +24,11 @@
 //! it into words, `file` keeps it, [`Pointcut`] asks for it.
 
 mod answer;
+mod asked;
 mod file;
 mod follow;
 mod graph;
+mod held;
 mod idioms;
 mod index;
 mod lessons;
@@ -34,6 +36,7 @@ mod pointcut;
 mod source;
 mod survey;
 mod value;
+mod variables;
 mod views;
 mod way;
 mod world;
@@ -41,7 +44,7 @@ mod world;
 use std::path::PathBuf;
 
 pub use answer::Reason;
-pub use index::{Coverage, Index, Site, Unresolved};
+pub use index::{Binding, Coverage, Index, Place, Site, Unresolved};
 pub use pointcut::{How, Malformed, Pointcut};
 pub use source::Source;
 pub use way::{Level, Way};
