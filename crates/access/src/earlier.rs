@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::graph::{Graph, to_u32, to_usize};
+use crate::graph::{Graph, to_usize};
 use crate::value::Ref;
 
 /// For each of these instructions (in their order; with the address of what it touches, where that is known)
@@ -138,6 +138,6 @@ mod tests {
         let graph = Graph::new(&[(0x1000, &CODE)], &HiddenJumps::default());
         let value = Some(Ref { value: 7, add: 8 });
         assert_eq!(earlier(&graph, &[(0, value), (1, value), (6, value)]), [None, Some(0), Some(1)]);
-        assert_eq!(to_u32(graph.blocks.len()), 5);
+        assert_eq!(graph.blocks.len(), 5);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use xweave_access::{How, Place, Pointcut as Query, Site};
+use xweave_access::{How, Level, Place, Site};
 use xweave_aspect::code::Code;
 use xweave_aspect::syntax::{self, Access, Exact, Ident, Pointcut};
 use xweave_code::btf::RecordKind;
@@ -74,21 +74,29 @@ impl<'i> Touch<'i> {
     /// Why it is not to be had.
     pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Result<Value, String> {
         let here = || format!("`{}+{:#x}`", self.site.function, self.site.offset);
-        let level = self.site.way.level(&self.structure.structure, &self.structure.member);
-        let level = level.or(self.site.way.levels.first());
-        let (Some((register, add)), Some(level)) = (self.site.base, level) else {
+        let (Some((register, add)), Some(level)) = (self.site.base, self.level()) else {
             return Err(format!("the address of what is touched at {} is not in a register", here()));
         };
         // The base is that of the outermost structure.
         let outer = self.site.way.levels.first().map_or(0, |outer| outer.start);
         let add = i64::from(add) + i64::from(outer) - i64::from(level.start);
         let place = VariablePlace { register: Some(word(register).ok_or_else(here)?), add, load: false };
-        let type_ = structure(kernel, level.type_());
-        let declaration = match type_ {
-            Some(_) => format!("{} *{name}", level.type_()),
-            None => format!("void *{name}"),
-        };
-        Ok(Value { declaration, types: type_.into_iter().collect(), lies: Lies::Place(place), untold: type_ })
+        Ok(pointer(kernel, &level.type_, name, Lies::Place(place)))
+    }
+
+    /// The structure that the pointcut names.
+    fn level(&self) -> Option<&'i Level> {
+        let named = self.site.way.level(&self.structure.structure, &self.structure.member);
+        named.or(self.site.way.levels.first())
+    }
+
+    /// The argument, by its place among those in registers, that is the address of the structure, and what
+    /// that is called.
+    fn argument(&self) -> Option<(usize, &'i str)> {
+        let level = self.level()?;
+        let outermost = self.site.way.levels.first()?;
+        let same = outermost.start == level.start;
+        self.site.parameter.filter(|_| same).map(|nth| (nth.into(), &*level.type_))
     }
 
     /// A local variable, to be called `name`.
@@ -127,6 +135,16 @@ impl<'i> Touch<'i> {
         };
         Some(Ok(Value { declaration, types, lies: Lies::Place(place), untold: of }))
     }
+}
+
+/// A variable that points to what C calls `type_`.
+pub(crate) fn pointer(kernel: &Kernel, type_: &str, name: &str, lies: Lies) -> Value {
+    let of = structure(kernel, type_);
+    let declaration = match of {
+        Some(_) => format!("{type_} *{name}"),
+        None => format!("void *{name}"),
+    };
+    Value { declaration, types: of.into_iter().collect(), lies, untold: of }
 }
 
 /// The structure or union that C calls this: `struct sk_buff`.
@@ -185,9 +203,7 @@ pub(crate) fn touches<'i>(
                 syntax::How::Read => How::Read,
                 syntax::How::Write => How::Write,
             });
-            let (structure, member) = (access.structure.clone(), access.member.clone());
-            let query = Query::Access { structure, member, how };
-            for site in code.index.sites(&query) {
+            for site in code.index.touching(&access.structure, &access.member, how) {
                 // What the types merely allow is not woven.
                 if site.certain && seen.insert(site.address) {
                     touches.push(Touch { code, site, structure: access });
@@ -237,13 +253,19 @@ fn by_function<'i>(kernel: &Kernel, touches: &[Touch<'i>]) -> Vec<JoinPoint<'i>>
     let mut entered: BTreeMap<(String, Option<String>), bool> = BTreeMap::new();
     for touch in touches {
         let key = (touch.site.whole_function().to_owned(), touch.module().map(str::to_owned));
-        if touch.site.parameter.is_some() && !entered.contains_key(&key) {
+        if let Some((argument, type_)) = touch.argument()
+            && !entered.contains_key(&key)
+        {
             let found = kernel.functions(&key.0).into_iter().find(|function| function.module == key.1);
-            let hook = found.and_then(|function| Some((function_hook(kernel, &function, false).ok()?, function)));
+            let hook =
+                found.and_then(|function| Some((function_hook(kernel, &function, false).ok()?, function)));
             entered.insert(key.clone(), hook.is_some());
-            points.extend(hook.map(|(hook, function)| JoinPoint { hook, at: At::Function(function) }));
+            points.extend(hook.map(|(hook, function)| {
+                let target = Some((argument, type_.to_owned()));
+                JoinPoint { hook, at: At::Function { function, target } }
+            }));
         }
-        if touch.site.parameter.is_none() || entered.get(&key) != Some(&true) {
+        if touch.argument().is_none() || entered.get(&key) != Some(&true) {
             points.push(JoinPoint { hook: Hook::Instruction, at: At::Instruction(touch.clone()) });
         }
     }

@@ -3,7 +3,7 @@
 use xweave_code::{Function, Kernel, TypeRef};
 use xweave_wire::plan::{Hook, VariablePlace};
 
-use crate::instruction::Touch;
+use crate::instruction::{Touch, pointer};
 
 /// A place in a domain's code where something can be woven.
 pub(crate) struct JoinPoint<'i> {
@@ -14,7 +14,12 @@ pub(crate) struct JoinPoint<'i> {
 /// What is there.
 pub(crate) enum At<'i> {
     /// A function's entry or return.
-    Function(Function),
+    Function {
+        function: Function,
+        /// The argument, by its place among those in registers, that is the address of what `access` selects,
+        /// and its type: where the function stands for an instruction of it.
+        target: Option<(usize, String)>,
+    },
     /// A static tracepoint, with its arguments as parameters.
     Tracepoint(Function),
     /// An instruction that touches memory.
@@ -63,7 +68,7 @@ impl JoinPoint<'_> {
     /// The function's, or tracepoint's, name.
     pub(crate) fn name(&self) -> &str {
         match &self.at {
-            At::Function(function) | At::Tracepoint(function) => &function.name,
+            At::Function { function, .. } | At::Tracepoint(function) => &function.name,
             At::Instruction(touch) => touch.function(),
             At::User { function, .. } => function,
         }
@@ -72,7 +77,7 @@ impl JoinPoint<'_> {
     /// The module it lives in, or the program's path.
     pub(crate) fn module(&self) -> Option<&str> {
         match &self.at {
-            At::Function(function) | At::Tracepoint(function) => function.module.as_deref(),
+            At::Function { function, .. } | At::Tracepoint(function) => function.module.as_deref(),
             At::Instruction(touch) => touch.module(),
             At::User { path, .. } => Some(path),
         }
@@ -81,7 +86,7 @@ impl JoinPoint<'_> {
     /// For the kernel; 0 where it needs none.
     pub(crate) fn btf_id(&self) -> u32 {
         match &self.at {
-            At::Function(function) | At::Tracepoint(function) => function.btf_id,
+            At::Function { function, .. } | At::Tracepoint(function) => function.btf_id,
             At::Instruction(_) | At::User { .. } => 0,
         }
     }
@@ -117,7 +122,7 @@ impl JoinPoint<'_> {
     /// How messages call it.
     pub(crate) fn described(&self) -> String {
         match &self.at {
-            At::Function(function) => format!("`{}`", function.name),
+            At::Function { function, .. } => format!("`{}`", function.name),
             At::Tracepoint(function) => format!("tracepoint `{}`", function.name),
             At::Instruction(touch) => format!("`{}+{:#x}`", touch.function(), touch.offset()),
             At::User { path, function } => format!("`{path}:{function}`"),
@@ -127,7 +132,7 @@ impl JoinPoint<'_> {
     /// The names of its variables, for messages.
     pub(crate) fn names(&self) -> Vec<&str> {
         match &self.at {
-            At::Function(function) | At::Tracepoint(function) => {
+            At::Function { function, .. } | At::Tracepoint(function) => {
                 function.params.iter().map(|param| param.name.as_str()).collect()
             }
             At::Instruction(_) | At::User { .. } => Vec::new(),
@@ -141,7 +146,7 @@ impl JoinPoint<'_> {
     /// Why it cannot be read, as what follows its name.
     pub(crate) fn local(&self, kernel: &Kernel, of: &str, name: &str) -> Option<Result<Value, String>> {
         match &self.at {
-            At::Function(function) | At::Tracepoint(function) => {
+            At::Function { function, .. } | At::Tracepoint(function) => {
                 let nth = function.params.iter().position(|param| param.name == of)?;
                 Some(self.parameter(kernel, function, nth, name))
             }
@@ -158,6 +163,18 @@ impl JoinPoint<'_> {
     pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Option<Result<Value, String>> {
         match &self.at {
             At::Instruction(touch) => Some(touch.target(kernel, name)),
+            At::Function { function, target: Some((argument, type_)) } => {
+                let slots = |nth: usize| {
+                    function.params[..nth].iter().map(|param| kernel.slots(param.type_)).sum::<Option<usize>>()
+                };
+                let nth = (0..function.params.len()).find(|nth| slots(*nth) == Some(*argument))?;
+                let told = self.parameter(kernel, function, nth, name);
+                // Declared as something else (`struct sock *`), it is the structure all the same.
+                Some(told.map(|value| match value.declaration == format!("{type_} *{name}") {
+                    true => value,
+                    false => pointer(kernel, type_, name, value.lies),
+                }))
+            }
             _ => None,
         }
     }
@@ -170,7 +187,7 @@ impl JoinPoint<'_> {
     pub(crate) fn argument(&self, kernel: &Kernel, of: &str, name: &str) -> Option<Result<Value, String>> {
         let number = of.parse::<usize>().ok();
         match &self.at {
-            At::Function(function) | At::Tracepoint(function) => {
+            At::Function { function, .. } | At::Tracepoint(function) => {
                 let named = || function.params.iter().position(|param| param.name == of);
                 let nth = number.filter(|nth| *nth < function.params.len()).or_else(named)?;
                 Some(self.parameter(kernel, function, nth, name))
@@ -229,7 +246,7 @@ impl JoinPoint<'_> {
     /// Why there is nothing.
     pub(crate) fn returned(&self, kernel: &Kernel, name: &str) -> Result<Value, String> {
         let function = match &self.at {
-            At::Function(function) => function,
+            At::Function { function, .. } => function,
             At::User { .. } if self.hook == Hook::UserReturn => {
                 return Ok(Value {
                     declaration: format!("unsigned long {name}"),

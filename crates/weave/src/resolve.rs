@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use xweave_aspect::syntax::{Exact, FunctionName, Ident, Pointcut};
+use xweave_aspect::syntax::{FunctionName, Ident, Pointcut};
 use xweave_aspect::{Aspects, Diagnostic, Severity};
 use xweave_code::kernel::matches;
 use xweave_wire::plan::{Hook, VariablePlace};
@@ -162,7 +162,7 @@ impl<'a> Resolver<'a> {
                 }
                 for function in functions {
                     match function_hook(kernel, &function, returns) {
-                        Ok(hook) => add(JoinPoint { hook, at: At::Function(function) }),
+                        Ok(hook) => add(JoinPoint { hook, at: At::Function { function, target: None } }),
                         Err(reason) => self.unhookable(item, domain, name, function, reason, skipped),
                     }
                 }
@@ -230,10 +230,10 @@ impl<'a> Resolver<'a> {
             names.iter().any(|of| self.means(of.domain.as_ref(), domain) && matches(&of.pattern, name))
         };
         match (&at.at, atom) {
-            (At::Function(of), Pointcut::Execution(names)) => returns == after && named(names, &of.name),
-            (At::Function(of), Pointcut::Returning(names)) => returns && named(names, &of.name),
-            (At::Function(of), Pointcut::WithinFunction(names)) => named(names, &of.name),
-            (At::Function(of), Pointcut::WithinFile(names)) => {
+            (At::Function { function: of, .. }, Pointcut::Execution(names)) => returns == after && named(names, &of.name),
+            (At::Function { function: of, .. }, Pointcut::Returning(names)) => returns && named(names, &of.name),
+            (At::Function { function: of, .. }, Pointcut::WithinFunction(names)) => named(names, &of.name),
+            (At::Function { function: of, .. }, Pointcut::WithinFile(names)) => {
                 instruction::file_of(domain.code, &of.name, of.module.as_deref())
                     .is_some_and(|file| names.iter().any(|name| {
                         self.means(name.domain.as_ref(), domain) && instruction::in_file(&name.pattern, file)
@@ -246,15 +246,13 @@ impl<'a> Resolver<'a> {
                 let same = wanted.path == *path && wanted.function == *function;
                 self.means(wanted.domain.as_ref(), domain) && same && returns == after
             }
-            (At::Function(_) | At::Tracepoint(_), Pointcut::LocalVar(of)) => {
+            (At::Function { .. } | At::Tracepoint(_), Pointcut::LocalVar(of)) => {
                 at.local(domain.kernel, &of.of.text, &of.of.text).is_some()
             }
             (_, Pointcut::Arg(of)) => at.argument(domain.kernel, &of.of.text, &of.of.text).is_some(),
             (At::Instruction(touch), atom) => touch.selects(atom, &|name| self.means(name, domain)),
-            // Where an instruction's function is woven in its place: what the instruction decides is decided.
-            (At::Function(_), Pointcut::Access(_) | Pointcut::Target(_)) => {
-                item.exact() == Exact::Function
-            }
+            // What the instruction decides, for which the function stands, is decided.
+            (At::Function { target: Some(_), .. }, Pointcut::Access(_) | Pointcut::Target(_)) => true,
             _ => false,
         }
     }
