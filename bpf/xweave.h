@@ -427,7 +427,12 @@ static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow
 		xw_value;                                                                          \
 	})
 
-/* The same in the memory of the running process. */
+/* What weaving makes of `->` where the verifier does not know the pointer: an array is its address. */
+#define XW_IS_ARRAY(lvalue)                                                                        \
+	(!__builtin_types_compatible_p(__typeof__(lvalue), __typeof__((0, (lvalue)))))
+#define XW_LOAD(lvalue) __builtin_choose_expr(XW_IS_ARRAY(lvalue), (lvalue), READ(lvalue))
+
+/* The same as READ in the memory of the running process. */
 #define READ_USER(lvalue)                                                                          \
 	({                                                                                         \
 		__typeof__(lvalue) xw_value;                                                       \

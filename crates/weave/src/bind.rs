@@ -23,11 +23,14 @@ pub(crate) struct Binding {
 }
 
 /// All that code uses at a join point.
+#[derive(Default)]
 pub(crate) struct Bound {
     /// In the order of their names.
     pub bindings: Vec<Binding>,
     /// Their types.
     pub types: Vec<TypeRef>,
+    /// Whether there is a pointer among them of which the verifier cannot be told what it points to.
+    pub untold: bool,
 }
 
 /// The name of the variable for `$return$`.
@@ -48,7 +51,7 @@ pub(crate) fn bind(
     codes: &[&Code],
     places: &mut Vec<VariablePlace>,
 ) -> Result<Bound, Vec<(Span, String)>> {
-    let mut binder = Binder { kernel, places, bound: Bound { bindings: Vec::new(), types: Vec::new() } };
+    let mut binder = Binder { kernel, places, bound: Bound::default() };
     let mut errors = Vec::new();
     let mut add = |span: Span, value: Result<Value, String>| {
         if let Err(why) = value.and_then(|value| binder.add(value)) {
@@ -120,6 +123,7 @@ impl Binder<'_> {
             },
         };
         let typed = value.untold.and_then(|of| self.kernel.castable(of));
+        self.bound.untold |= value.untold.is_some() && typed.is_none();
         self.bound.bindings.push(Binding { declaration: value.declaration, word, typed });
         self.bound.types.extend(value.types);
         Ok(())

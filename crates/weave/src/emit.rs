@@ -21,6 +21,7 @@ use crate::condition::Condition;
 use crate::item::Item;
 use crate::prelude::{self, Carrier};
 use crate::resolve::{Point, Woven};
+use crate::safe;
 
 /// The name of the file with the programs.
 pub(crate) const ADVICE: &str = "advice.c";
@@ -220,11 +221,13 @@ fn uses_flow(programs: &[Program<'_>], flow: &str) -> bool {
 struct Text<'a> {
     aspects: &'a Aspects,
     out: String,
+    /// Whether the verifier must not be left alone with pointers: see [`safe`].
+    safe: bool,
 }
 
 impl<'a> Text<'a> {
     fn new(aspects: &'a Aspects) -> Self {
-        Self { aspects, out: String::new() }
+        Self { aspects, out: String::new(), safe: false }
     }
 
     /// `tracepoint` is the program's number among those at tracepoints.
@@ -244,6 +247,7 @@ impl<'a> Text<'a> {
         let name = &program.name;
         // A function of its own, which a kprobe's words and a trampoline's can be given to.
         let _ = write!(self.out, "\nstatic __always_inline int {name}_body({BODY_PARAMETERS})\n{{\n");
+        self.safe = program.woven().iter().any(|woven| woven.bound.untold);
         for (nth, woven) in program.woven().iter().enumerate() {
             let _ = write!(self.out, "\t{{ /* {} */\n\t\tXW_CLAUSE({nth});\n", woven.item.name());
             self.woven(woven);
@@ -385,11 +389,12 @@ impl<'a> Text<'a> {
                 Piece::Code(code) => {
                     let file = source_file(self.aspects, code.span.file);
                     let indent = usize::try_from(code.span.column).unwrap_or(1).saturating_sub(1);
-                    let text = code.render(|special| match special {
+                    let special = |special| match special {
                         Special::Return => RETURN,
                         Special::Thread => "xw_thread()",
                         Special::Pc => "xw_pc_value",
-                    });
+                    };
+                    let text = if self.safe { safe::render(code, special) } else { code.render(special) };
                     let _ = write!(self.out, "\n#line {} \"{file}\"\n{:indent$}{text}\n", code.span.line, "");
                     // The line after the directive is one further than the directive's own.
                     let own = self.out.bytes().filter(|byte| *byte == b'\n').count() + 2;

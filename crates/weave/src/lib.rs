@@ -32,6 +32,7 @@ mod item;
 mod point;
 mod prelude;
 mod resolve;
+mod safe;
 
 pub use compile::{cache_directory, find_clang};
 
