@@ -156,7 +156,7 @@ impl Woven {
                             },
                         );
                     }
-                    _ => {
+                    Hook::Probe | Hook::ProbeReturn => {
                         if let Some(saver) = &what.saver {
                             add(Part::Saver, self.first_copy(saver)?);
                         }
@@ -358,7 +358,7 @@ impl Hooked<'_> {
                 options.__bindgen_anon_1.tracing.cookie = self.cookie();
                 0
             }
-            _ => {
+            Hook::Probe | Hook::ProbeReturn => {
                 let returning = self.what.hook == Hook::ProbeReturn && self.part == Part::Main;
                 event = kprobe::open(self.site, returning).map_err(failed)?;
                 options.__bindgen_anon_1.perf_event.bpf_cookie = self.cookie();
@@ -382,7 +382,7 @@ fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
     match hook {
         Hook::Entry => libbpf_sys::BPF_TRACE_FENTRY,
         Hook::Return => libbpf_sys::BPF_TRACE_FEXIT,
-        _ => libbpf_sys::BPF_PERF_EVENT,
+        Hook::Probe | Hook::ProbeReturn => libbpf_sys::BPF_PERF_EVENT,
     }
 }
 

@@ -193,6 +193,14 @@ fn of_folder(folder: &Path) -> Result<Kernel, xweave_code::Error> {
     Ok(kernel)
 }
 
+/// `tcp_sendmsg`, or `tcp_sendmsg+0x1f` where it is an instruction.
+fn place(site: &SiteInfo) -> String {
+    match site.offset {
+        0 => site.function.clone(),
+        offset => format!("{}+{offset:#x}", site.function),
+    }
+}
+
 /// Of each clause in each domain, its sites.
 fn by_clause(found: &Found) -> BTreeMap<(&str, u32, &str, &str), Vec<&SiteInfo>> {
     let mut clauses: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -219,6 +227,7 @@ fn print_json(found: &Found, errors: &[Diagnostic]) {
             "woven": sites.len(),
             "file": file, "line": line, "action": sites[0].action.name(),
             "functions": sites.iter().map(|site| site.function.as_str()).collect::<Vec<_>>(),
+            "places": sites.iter().map(|site| place(site)).collect::<Vec<_>>(),
         })
     });
     let skipped = found.skipped.iter().flat_map(|(domain, skipped)| {
@@ -244,11 +253,24 @@ fn print(found: &Found, errors: &[Diagnostic]) {
     let mut total = 0;
     for ((file, line, name, domain), sites) in by_clause(found) {
         total += sites.len();
-        let names: Vec<_> = sites.iter().take(4).map(|site| site.function.as_str()).collect();
+        let names: Vec<_> = sites.iter().take(4).map(|site| place(site)).collect();
         let more = sites.len().saturating_sub(names.len());
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let action = sites[0].action.name();
         println!("{domain:<10} {name:<24} {action:<7} {}{more}  ({file}:{line})", names.join(", "));
+        let counts = found.counts(domain, name);
+        if counts.every != counts.function {
+            println!(
+                "{:<10} {:<24} {:<7} {} join points: every {}, first {}, function {}",
+                "",
+                "",
+                "",
+                sites.len(),
+                counts.every,
+                counts.first,
+                counts.function
+            );
+        }
     }
     for (domain, skipped) in &found.skipped {
         for of in skipped {
