@@ -278,6 +278,7 @@ fn weave(
             role: member.link.spec.role(),
             number: member.number,
             kernel,
+            code: &[],
         })
         .collect();
     let options = xweave_weave::Options {
