@@ -40,6 +40,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use self::bytes::Bytes;
+pub use self::live::LiveCode;
 use self::debug::Unlinked;
 use self::symbols::Entry;
 use self::unpack::Packing;
@@ -83,6 +84,10 @@ pub struct Section {
 }
 
 impl Section {
+    fn shared(&self) -> Self {
+        Self { name: self.name.clone(), bytes: self.bytes.clone(), ..*self }
+    }
+
     /// What it holds at first; nothing if that is zeros, as in `.bss`.
     pub fn data(&self) -> &[u8] {
         &self.bytes
