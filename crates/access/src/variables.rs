@@ -251,8 +251,7 @@ fn place(
         let Some((register, cfa)) = *cfa else { continue };
         let Some(add) = cfa.checked_add(add) else { continue };
         let part = range.start.max(accesses.start)..range.end.min(accesses.end);
-        let place =
-            if address { Place::Register { register, add } } else { Place::Memory { register, add } };
+        let place = if address { Place::Register { register, add } } else { Place::Memory { register, add } };
         push(part, place);
     }
 }

@@ -398,7 +398,12 @@ mod tests {
             instruction.set_src_reg(source);
             instruction
         };
-        let mut program = [instruction(0x18, 1, 5), instruction(0x18, 1, 6), instruction(0x18, 0, 5), instruction(0xb7, 1, 5)];
+        let mut program = [
+            instruction(0x18, 1, 5),
+            instruction(0x18, 1, 6),
+            instruction(0x18, 0, 5),
+            instruction(0xb7, 1, 5),
+        ];
         refer_to(&mut program, 5, 9);
         assert_eq!(program.map(|instruction| instruction.imm), [9, 6, 5, 5]);
     }

@@ -79,7 +79,8 @@ struct Counted {
 
 impl Counted {
     fn left_out(&self, links: &Links) -> u64 {
-        let program = self.program.as_ref().map_or(0, |program| program_info(program.as_fd()).recursion_misses);
+        let program =
+            self.program.as_ref().map_or(0, |program| program_info(program.as_fd()).recursion_misses);
         program + links.missed(&self.link)
     }
 }

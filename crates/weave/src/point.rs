@@ -165,7 +165,10 @@ impl JoinPoint<'_> {
             At::Instruction(touch) => Some(touch.target(kernel, name)),
             At::Function { function, target: Some((argument, type_)) } => {
                 let slots = |nth: usize| {
-                    function.params[..nth].iter().map(|param| kernel.slots(param.type_)).sum::<Option<usize>>()
+                    function.params[..nth]
+                        .iter()
+                        .map(|param| kernel.slots(param.type_))
+                        .sum::<Option<usize>>()
                 };
                 let nth = (0..function.params.len()).find(|nth| slots(*nth) == Some(*argument))?;
                 let told = self.parameter(kernel, function, nth, name);
