@@ -154,8 +154,8 @@ fn flows_go_by_what_is_accessed() {
 #[test]
 fn mistakes_are_told_where_they_are() {
     for (text, wanted) in [
-        ("access(packet.lne) {}", "1:1: no instruction is known to touch `lne` of `packet`"),
-        ("access(pakket.len) {}", "1:1: no instruction is known to touch a `pakket`"),
+        ("access(packet.lne) {}", "1:8: no instruction is known to touch `lne` of `packet`"),
+        ("access(pakket.len) {}", "1:8: no instruction is known to touch a `pakket`"),
         ("access(packet.len) AND target(p) { STORE_DATA1(p->lenn); }", "no member named 'lenn'"),
     ] {
         let mistakes = try_weave(text).unwrap_err();
