@@ -19,6 +19,8 @@ const VARIABLES: &[(&str, &str)] = &[
     ("pv_ops", "paravirt_patch_template"),
     // DEFINE_STATIC_CALL (include/linux/static_call.h)
     ("__SCK__%", "static_call_key"),
+    // What DEFINE_LSM's .blobs of every security module points to (include/linux/lsm_hooks.h)
+    ("%_blob_sizes", "lsm_blob_sizes"),
 ];
 
 /// Two members whose sum is an address.

@@ -23,8 +23,18 @@ pub(crate) enum Subject {
     Result(u64),
     /// What lies at this address.
     Global(u64),
-    /// What a sum of what lies at two members points to.
-    Sum((TypeId, i32), (TypeId, i32)),
+    /// What a sum of what lies at two places points to.
+    Sum(Place, Place),
+}
+
+/// Where a part of a sum lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// At an offset in this type.
+    Member(TypeId, i32),
+    /// At this address: variables of one type are told apart, as those are in which each security module
+    /// keeps where its part of an object begins.
+    Global(u64),
 }
 
 /// How many functions before and behind one are its neighbours.

@@ -10,7 +10,7 @@ use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
 
 use crate::graph::HiddenJumps;
 use crate::idioms::{self, Overlays};
-use crate::lessons::{Lessons, Subject};
+use crate::lessons::{self, Lessons, Subject};
 use crate::value::REGISTERS;
 use crate::views::from_cfa;
 use crate::world::{Function, LiveRegister, LiveSlot, Object, PRESERVING, World};
@@ -279,7 +279,7 @@ impl<'a> Sources<'a> {
             let members = &self.types().record(record).members;
             let place = |name: &str| {
                 let offset = members.iter().find(|of| &*of.name == name)?.offset;
-                Some((self.type_of(record)?, i32::try_from(offset).ok()?))
+                Some(lessons::Place::Member(self.type_of(record)?, i32::try_from(offset).ok()?))
             };
             let places = sum.members.map(place);
             if let ([Some(a), Some(b)], Some(to)) = (places, self.structure(sum.points_to)) {

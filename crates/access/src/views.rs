@@ -11,7 +11,7 @@ use xweave_code::types::{Type, TypeId, Types};
 
 use crate::follow::ARGUMENTS;
 use crate::graph::to_usize;
-use crate::lessons::{Lessons, Subject};
+use crate::lessons::{Lessons, Place, Subject};
 use crate::value::{Call, Callee, Kind, Ref, Values};
 use crate::world::{CFA, Function, LiveSlot, World};
 
@@ -310,15 +310,18 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// A sum of two members, as an offset is kept beside what it counts from.
+    /// A sum of what lies at two places, as an offset is kept beside what it counts from.
     fn of_sum(&self, a: Ref, b: Ref) -> Option<Subject> {
-        let place = |value: Ref| match self.values.kinds[to_usize(value.value)] {
-            Kind::Load(at) | Kind::Number(at) => {
-                let mut found = Vec::new();
-                self.at(at, &mut found);
-                self.best(&found, 4).map(|view| (view.of, view.at))
+        let place = |value: Ref| {
+            let (Kind::Load(at) | Kind::Number(at)) = self.values.kinds[to_usize(value.value)] else {
+                return None;
+            };
+            if let Kind::Constant(base) = self.values.kinds[to_usize(at.value)] {
+                return Some(Place::Global(base.wrapping_add_signed(at.add.into())));
             }
-            _ => None,
+            let mut found = Vec::new();
+            self.at(at, &mut found);
+            self.best(&found, 4).map(|view| Place::Member(view.of, view.at))
         };
         let (a, b) = (place(a)?, place(b)?);
         Some(Subject::Sum(a.min(b), a.max(b)))
