@@ -23,6 +23,10 @@ const VARIABLES: &[(&str, &str)] = &[
     ("%_blob_sizes", "lsm_blob_sizes"),
 ];
 
+/// A table of pointers to routines, and the structure that each of those is in that saves all registers
+/// but the one with the result: PVOP_CALLEE (arch/x86/include/asm/paravirt_types.h).
+pub(crate) const CALLEE_SAVED: (&str, &str) = ("pv_ops", "paravirt_callee_save");
+
 /// Two members whose sum is an address.
 pub(crate) struct Sum {
     /// The structure.

@@ -23,6 +23,9 @@ pub(crate) struct Sources<'a> {
     pub(crate) debug: Option<&'a Debug>,
 }
 
+/// The register for results, as in [`PRESERVING`].
+const RAX: u16 = 1;
+
 /// A program below this address is linked to run anywhere, so that a number in an instruction is no address.
 const FIXED: u64 = 0x40_0000;
 
@@ -118,6 +121,7 @@ impl<'a> Sources<'a> {
         }
         self.thunks(&mut world);
         self.variables(&mut world);
+        self.callee_saved(&mut world);
         self.lives(&mut world);
         world.hidden = self.hidden_jumps();
         let lowest =
@@ -186,6 +190,18 @@ impl<'a> Sources<'a> {
         world.objects.sort_by_key(|object| object.address);
         world.per_cpu.sort_by_key(|object| object.address);
         world.symbols.sort_unstable();
+    }
+
+    /// Pointers to routines that leave all registers alone but the one with the result.
+    fn callee_saved(&self, world: &mut World<'_>) {
+        let Some(routine) = self.types().find(Tag::Struct, idioms::CALLEE_SAVED.1) else { return };
+        let Some(table) = self.image.symbol(idioms::CALLEE_SAVED.0) else { return };
+        let Some((of, 0)) = world.object(table) else { return };
+        for at in (0..self.types().size(of)).step_by(8) {
+            if self.types().levels(of, at, 8).iter().any(|level| level.record == routine) {
+                world.preserving.insert(table + u64::from(at), RAX);
+            }
+        }
     }
 
     fn lives(&self, world: &mut World<'_>) {

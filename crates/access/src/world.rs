@@ -158,7 +158,8 @@ impl<'a> World<'a> {
         self.returns.contains(&target)
     }
 
-    /// The registers that a routine changes, if they are others than the calling convention says.
+    /// The registers that a routine changes, or that the pointer at this address points to, if they are
+    /// others than the calling convention says.
     pub(crate) fn clobbers(&self, target: u64) -> Option<u16> {
         self.preserving.get(&target).copied()
     }
