@@ -197,7 +197,8 @@ impl<'a> Views<'a> {
                 found.push(View { at, ..*view });
             }
         }
-        if found.is_empty() {
+        // What is not known to be part of anything may be: a variable of debug information, mostly.
+        if !found.iter().any(|view| self.is_compound(view.of)) {
             self.around_all(address, found);
         }
         found.sort_by_key(|view| std::cmp::Reverse(view.rank));
@@ -457,10 +458,18 @@ impl<'a> Views<'a> {
         Some(best)
     }
 
+    /// Whether something is in it.
+    fn is_compound(&self, of: TypeId) -> bool {
+        matches!(self.types().get(of), Type::Record(_) | Type::Array(..))
+    }
+
     /// Whether what `inner` says lies there is part of what `outer` says does.
     fn around(&self, outer: View, inner: View, size: u32) -> bool {
-        let (Ok(at), Type::Record(record)) = (u32::try_from(outer.at), self.types().get(inner.of)) else {
-            return false;
+        let Ok(at) = u32::try_from(outer.at) else { return false };
+        let Type::Record(record) = self.types().get(inner.of) else {
+            return inner.at == 0
+                && !self.is_compound(inner.of)
+                && self.types().leaves(outer.of, at, self.types().size(inner.of)).contains(&inner.of);
         };
         let levels = self.types().levels(outer.of, at, size.max(1));
         levels.iter().any(|level| level.record == record && i64::from(level.start) == i64::from(inner.at))
