@@ -106,6 +106,7 @@ impl<'a> Views<'a> {
         if value <= Ref::PER_CPU.value {
             return;
         }
+        let types = self.types();
         let known = &mut self.of[to_usize(value)];
         if let Some(same) = known.iter_mut().find(|known| known.of == view.of && known.at == view.at) {
             if same.rank < view.rank {
@@ -114,6 +115,13 @@ impl<'a> Views<'a> {
             }
         } else if known.len() < MANY {
             known.push(view);
+            self.changed = true;
+        } else if is_compound(types, view.of)
+            && let Some(least) =
+                known.iter_mut().find(|known| known.rank == Rank::Told && !is_compound(types, known.of))
+        {
+            // Debug information tells of many variables that are copies of members.
+            *least = view;
             self.changed = true;
         }
     }
@@ -198,7 +206,7 @@ impl<'a> Views<'a> {
             }
         }
         // What is not known to be part of anything may be: a variable of debug information, mostly.
-        if !found.iter().any(|view| self.is_compound(view.of)) {
+        if !found.iter().any(|view| is_compound(self.types(), view.of)) {
             self.around_all(address, found);
         }
         found.sort_by_key(|view| std::cmp::Reverse(view.rank));
@@ -458,22 +466,22 @@ impl<'a> Views<'a> {
         Some(best)
     }
 
-    /// Whether something is in it.
-    fn is_compound(&self, of: TypeId) -> bool {
-        matches!(self.types().get(of), Type::Record(_) | Type::Array(..))
-    }
-
     /// Whether what `inner` says lies there is part of what `outer` says does.
     fn around(&self, outer: View, inner: View, size: u32) -> bool {
         let Ok(at) = u32::try_from(outer.at) else { return false };
         let Type::Record(record) = self.types().get(inner.of) else {
             return inner.at == 0
-                && !self.is_compound(inner.of)
+                && !is_compound(self.types(), inner.of)
                 && self.types().leaves(outer.of, at, self.types().size(inner.of)).contains(&inner.of);
         };
         let levels = self.types().levels(outer.of, at, size.max(1));
         levels.iter().any(|level| level.record == record && i64::from(level.start) == i64::from(inner.at))
     }
+}
+
+/// Whether there are members or elements in it.
+fn is_compound(types: &Types, of: TypeId) -> bool {
+    matches!(types.get(of), Type::Record(_) | Type::Array(..))
 }
 
 fn declared((of, at): (TypeId, u32)) -> Option<View> {
