@@ -205,11 +205,13 @@ impl<'a> Views<'a> {
                 found.push(View { at, ..*view });
             }
         }
-        // What is not known to be part of anything may be: a variable of debug information, mostly.
-        if !found.iter().any(|view| is_compound(self.types(), view.of)) {
-            self.around_all(address, found);
-        }
         found.sort_by_key(|view| std::cmp::Reverse(view.rank));
+        // What is not known to be part of anything may be: a variable of debug information, mostly.
+        let known = found.iter().find(|view| is_compound(self.types(), view.of)).copied();
+        if let Some(around) = self.around_all(address, known) {
+            let first = if known.is_some() { 0 } else { found.len() };
+            found.insert(first, around);
+        }
     }
 
     /// What others say lies at an address, or where the variable begins that it is in.
@@ -237,27 +239,37 @@ impl<'a> Views<'a> {
             })
     }
 
-    /// It lies outside of what the value is known to point to: that must be a part of something.
-    fn around_all(&self, address: Ref, found: &mut Vec<View>) {
-        let Some(lessons) = self.lessons else { return };
-        let mut views = self.of(address.value).to_vec();
+    /// It lies outside of what the value is known to point to, by better than `known` or to something that is
+    /// no part of that: then that must be a part of something else.
+    fn around_all(&self, address: Ref, known: Option<View>) -> Option<View> {
+        let lessons = self.lessons?;
+        let better = |view: &&View| {
+            let here = View { at: view.at.saturating_add(address.add), ..**view };
+            known.is_none_or(|known| {
+                let start = View { at: known.at.saturating_sub(here.at), ..known };
+                view.rank > known.rank && !self.around(start, View { at: 0, ..**view }, 1)
+            })
+        };
+        let mut views: Vec<View> = self.of(address.value).iter().filter(better).copied().collect();
         // What is around the largest of them is around all of them.
         views.sort_by_key(|view| std::cmp::Reverse(self.types().size(view.of)));
-        for view in views {
+        views.iter().find_map(|view| {
             let answers = lessons.ask(self.number, Subject::Around(view.of));
             // What is in every structure tells nothing.
             if self.is_link(view.of) && answers.len() > 1 {
-                continue;
+                return None;
             }
-            let fitting = answers.iter().find_map(|(outer, _)| {
+            let fitting = answers.iter().filter_map(|(outer, _)| {
                 let at = outer.at.saturating_add(view.at).saturating_add(address.add);
                 let inside = u32::try_from(at).is_ok_and(|at| at < self.types().size(outer.of));
-                inside.then_some(View { at, ..*outer })
+                let declared = self.around(*outer, View { at: 0, ..*view }, 1);
+                inside.then_some((declared, View { at, ..*outer }))
             });
-            if let Some(fitting) = fitting {
-                return found.push(fitting);
-            }
-        }
+            // What only is cast to another is that less often than what is declared to be in it.
+            let mut fitting = fitting.peekable();
+            let first = fitting.peek().copied();
+            fitting.find(|(declared, _)| *declared).or(first).map(|(_, view)| view)
+        })
     }
 
     fn forward(&mut self, function: &Function) {
