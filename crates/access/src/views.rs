@@ -268,7 +268,13 @@ impl<'a> Views<'a> {
             // What only is cast to another is that less often than what is declared to be in it.
             let mut fitting = fitting.peekable();
             let first = fitting.peek().copied();
-            fitting.find(|(declared, _)| *declared).or(first).map(|(_, view)| view)
+            let declared = fitting.find(|(declared, _)| *declared).map(|(_, view)| view);
+            let only = || {
+                let (of, at) =
+                    self.world.only_holder(view.of, view.at.saturating_add(address.add))?;
+                Some(View { of, at, rank: Rank::Learned })
+            };
+            declared.or_else(only).or(first.map(|(_, view)| view))
         })
     }
 
