@@ -9,7 +9,7 @@ use xweave_code::image::Image;
 use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
 
 use crate::graph::HiddenJumps;
-use crate::idioms::{self, Overlays};
+use crate::idioms::{self, Laid, Overlays};
 use crate::lessons::{self, Lessons, Subject};
 use crate::value::REGISTERS;
 use crate::views::from_cfa;
@@ -276,16 +276,38 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// What is laid over members by convention.
+    /// What is laid over members by convention, in the structures themselves and in what has one as a member.
     pub(crate) fn overlays(&self) -> Overlays {
-        let resolved = idioms::overlays().filter_map(|(structure, member, functions, overlay)| {
-            let record = self.types().find(Tag::Struct, structure)?;
-            let members = &self.types().record(record).members;
-            let member = members.iter().find(|of| &*of.name == member)?;
-            let range = member.offset..member.offset.saturating_add(self.types().size(member.type_));
-            Some((self.type_of(record)?, range, functions, self.structure(overlay)?))
-        });
-        Overlays(resolved.collect())
+        let mut overlays = Overlays::default();
+        for overlay in idioms::OVERLAYS {
+            let Some(of) = self.structure(overlay.over.0) else { continue };
+            let Some(structure) = self.structure(overlay.structure) else { continue };
+            let holders = self.types().records().flat_map(|(holder, record)| {
+                let parts = record.members.iter().filter(|member| member.type_ == of);
+                parts.filter_map(move |part| Some((self.type_of(holder)?, part.offset)))
+            });
+            for (over, base) in holders.chain([(of, 0)]) {
+                self.members(of, base, overlay.over.1, UNNAMED, &mut |bytes| {
+                    let start = overlay.begins.map_or(base, |begins| bytes.start.saturating_add(begins));
+                    let functions = overlay.functions;
+                    overlays.0.push(Laid { over, bytes, start, functions, structure });
+                });
+            }
+        }
+        overlays
+    }
+
+    /// Where in a structure that lies at `base` the members of this name are, or those of unnamed ones in it.
+    fn members(&self, of: TypeId, base: u32, name: &str, depth: u32, found: &mut impl FnMut(Range<u32>)) {
+        let Type::Record(record) = self.types().get(of) else { return };
+        for member in &self.types().record(record).members {
+            let start = base.saturating_add(member.offset);
+            if member.name.is_empty() && depth > 0 {
+                self.members(member.type_, start, name, depth - 1, found);
+            } else if xweave_code::kernel::matches(name, &member.name) {
+                found(start..start.saturating_add(self.types().size(member.type_)));
+            }
+        }
     }
 
     /// What the kernel's macros say, as if a function had told it.
@@ -304,6 +326,9 @@ impl<'a> Sources<'a> {
         }
     }
 }
+
+/// How deep unnamed structures and unions are nested; type information that is damaged may have circles.
+const UNNAMED: u32 = 8;
 
 /// A function's name and module.
 type Called<'a> = (&'a str, Option<&'a str>);

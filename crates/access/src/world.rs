@@ -198,11 +198,16 @@ impl<'a> World<'a> {
     /// too: its type, and where in it these bytes are. Not those around that one.
     pub(crate) fn only_holder(&self, part: TypeId, at: i32) -> Option<(TypeId, i32)> {
         let mut only = None;
-        let mut left = vec![(part, at, 0)];
-        while let Some((part, at, depth)) = left.pop() {
+        let mut left = vec![(part, at)];
+        let mut looks = 0;
+        while let Some((part, at)) = left.pop() {
             let Type::Record(record) = self.types.get(part) else { continue };
             for (holder, offset) in self.holders.get(&record).into_iter().flatten() {
                 let Type::Record(record) = self.types.get(*holder) else { continue };
+                looks += 1;
+                if looks > HOLDERS {
+                    return None;
+                }
                 let at = at.saturating_add(i32::try_from(*offset).unwrap_or(i32::MAX));
                 let named = self.types.record(record).tag.named();
                 if named && (0..self.size(*holder)).contains(&at) {
@@ -210,8 +215,8 @@ impl<'a> World<'a> {
                         return None;
                     }
                     only = Some((*holder, at));
-                } else if depth < HOLDERS {
-                    left.push((*holder, at, depth + 1));
+                } else {
+                    left.push((*holder, at));
                 }
             }
         }
@@ -273,8 +278,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// How far out a part of something is looked for.
-const HOLDERS: u32 = 4;
+/// What is in more structures, directly or not, tells nothing of the one that it is in.
+const HOLDERS: u32 = 100;
 
 fn holders(types: &Types) -> FxHashMap<RecordId, Vec<(TypeId, u32)>> {
     let mut holders: FxHashMap<RecordId, Vec<(TypeId, u32)>> = FxHashMap::default();
