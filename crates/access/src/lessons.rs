@@ -70,16 +70,25 @@ impl Lessons {
 
     fn near(&self, function: u32, subject: Subject) -> &[(u32, TypeId, i32)] {
         let Some(told) = self.told.get(&subject) else { return &[] };
+        // What has an address is the same for all.
         let everywhere = matches!(
             subject,
-            Subject::Argument(..) | Subject::Result(_) | Subject::Global(_) | Subject::Sum(..)
+            Subject::Argument(..)
+                | Subject::Result(_)
+                | Subject::Global(_)
+                | Subject::Sum(Place::Global(_), _)
+                | Subject::Sum(_, Place::Global(_))
         );
         if everywhere {
             return told;
         }
         let first = told.partition_point(|told| told.0 < function.saturating_sub(NEIGHBOURS));
         let end = told.partition_point(|told| told.0 <= function.saturating_add(NEIGHBOURS));
-        &told[first..end]
+        match subject {
+            // A sum is rare enough that others are asked where no neighbour says anything.
+            Subject::Sum(..) if first == end => told,
+            _ => &told[first..end],
+        }
     }
 
     /// The answers that most of those give who say something: several, where one thing is in another.
