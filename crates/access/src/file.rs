@@ -32,7 +32,7 @@ use crate::world::Function;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"xwai");
 /// To be raised with every change of the layout or of what the analysis finds.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Words of the header.
 const HEADER: usize = 24;
 const FUNCTION: usize = 8;

@@ -270,8 +270,7 @@ impl<'a> Views<'a> {
             let first = fitting.peek().copied();
             let declared = fitting.find(|(declared, _)| *declared).map(|(_, view)| view);
             let only = || {
-                let (of, at) =
-                    self.world.only_holder(view.of, view.at.saturating_add(address.add))?;
+                let (of, at) = self.world.only_holder(view.of, view.at.saturating_add(address.add))?;
                 Some(View { of, at, rank: Rank::Learned })
             };
             declared.or_else(only).or(first.map(|(_, view)| view))

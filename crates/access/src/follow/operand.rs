@@ -51,9 +51,7 @@ impl Follower<'_> {
     pub(super) fn displaced(&self, a: Ref, b: Ref) -> Option<Ref> {
         let kind = |value: Ref| self.values.kinds[to_usize(value.value)];
         match (kind(a), kind(b)) {
-            (Kind::PerCpu, Kind::Constant(at)) => {
-                Some(a.plus(at.cast_signed().wrapping_add(b.add.into())))
-            }
+            (Kind::PerCpu, Kind::Constant(at)) => Some(a.plus(at.cast_signed().wrapping_add(b.add.into()))),
             (Kind::Constant(_), Kind::PerCpu) => self.displaced(b, a),
             _ => None,
         }
