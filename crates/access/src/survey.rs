@@ -230,7 +230,7 @@ impl<'a> Sources<'a> {
                     let (offset, type_) = (from_cfa(add), live.type_);
                     world.live_slots.push(LiveSlot { from, to, offset, type_ });
                 }
-                Place::FrameAddress { .. } | Place::Address(_) | Place::Value(_) => {}
+                Place::FrameAddress { .. } | Place::Address(_) | Place::Value(_) | Place::Hiding => {}
             }
         }
         world.longest_live = world.live_registers.iter().map(|live| live.to - live.from).max().unwrap_or(0);

@@ -111,4 +111,31 @@ int skb_segment_two(struct sk_buff_fclones *both)
 	return ((struct skb_gso_cb *)(both->skb2.cb + 32))->mac_offset;
 }
 
+static inline __attribute__((always_inline)) long inlined(struct inner *which, long more)
+{
+	long first = which->a + more;
+	opaque(which);
+	return first + which->b;
+}
+long outer(struct node *node, struct inner *which)
+{
+	long before = which->a;
+	opaque(which);
+	return before + inlined(&node->inner, 7) + which->b;
+}
+long switched(int way, struct node *on)
+{
+	struct item item = { .key = way };
+	opaque(&item);
+	switch (way) {
+	case 0: return item.value;
+	case 1: opaque(on); return item.value + on->inner.a;
+	case 2: return item.key - item.value;
+	case 3: opaque(0); return item.value * item.key;
+	case 4: return item.value / on->inner.b;
+	case 5: return on->number * item.value;
+	default: return 0;
+	}
+}
+
 int main(void) { return (int)of_global(); }
