@@ -62,15 +62,17 @@ pub(super) fn load(places: &Places) -> Result<Image, Error> {
         });
     }
     let core = Core::open(&places.kcore)?;
+    let range = |start: &str, end: &str| {
+        let find = |name| entries.iter().find(|entry| entry.module.is_none() && entry.name == name);
+        let range = find(start)?.address..find(end)?.address;
+        Some(range).filter(|range| !range.is_empty())
+    };
     let mut sections = Vec::new();
     for (name, start, end, executable) in
         [(".text", "_stext", "_etext", true), (".rodata", "__start_rodata", "__end_rodata", false)]
     {
-        let find = |name| entries.iter().find(|entry| entry.module.is_none() && entry.name == name);
-        match find(start).zip(find(end)) {
-            Some((start, end)) if start.address < end.address => {
-                sections.push(core.section(name, start.address..end.address, executable)?);
-            }
+        match range(start, end) {
+            Some(range) => sections.push(core.section(name, range, executable)?),
             _ if executable => {
                 return Err(malformed(
                     WHAT,
@@ -80,6 +82,10 @@ pub(super) fn load(places: &Places) -> Result<Image, Error> {
             }
             _ => {}
         }
+    }
+    // What is in them now says nothing of the program, but where they are does: what addresses it has.
+    for (name, start, end) in [(".data", "_sdata", "_edata"), (".bss", "__bss_start", "__bss_stop")] {
+        sections.extend(range(start, end).map(|range| variables(name, range)));
     }
     for (module, range) in module_code(&entries) {
         // A module that was unloaded in the meantime is none.
@@ -102,6 +108,12 @@ fn symbols(table: &str) -> Vec<Entry> {
         Some(Entry::typed(type_, name, address, module))
     };
     table.lines().filter_map(entry).collect()
+}
+
+/// A section that is not read.
+fn variables(name: &str, range: Range<u64>) -> Section {
+    let (name, address, size) = (name.to_owned(), range.start, range.end - range.start);
+    Section { name, address, executable: false, writable: true, size, bytes: Bytes::from(Vec::new()) }
 }
 
 /// Where modules have their code.
@@ -220,6 +232,9 @@ ffffffff81000100 t second
 ffffffff81001000 T _etext
 ffffffff81001000 D __start_rodata
 ffffffff81001800 D __end_rodata
+ffffffff82000000 D _sdata
+ffffffff82000040 d counters
+ffffffff82001000 D _edata
 ffffffff83000000 t booting
 ffffffffc0000010 t hello\t[greeter]
 ffffffffc0000020 d hello_data\t[greeter]
@@ -250,6 +265,8 @@ ffffffffc0100000 t bpf_prog_1\t[bpf]
         assert_eq!(image.bytes(TEXT + 0xfff, 1), Some(&[0x90][..]));
         assert_eq!(image.bytes(MODULE + 0x10, 2), Some(&[0xcc, 0xcc][..]));
         assert_eq!(image.bytes(TEXT + 0x1800, 1), None);
+        let data = image.section_at(0xffff_ffff_8200_0040).unwrap();
+        assert_eq!((data.name.as_str(), data.end(), data.data()), (".data", 0xffff_ffff_8200_1000, &[][..]));
         assert_eq!(image.symbol("cpu_number"), Some(0x40));
         assert_eq!(image.what(), "the running kernel");
     }
