@@ -13,7 +13,8 @@ import sys
 
 # Where the kernel maps the physical memory that it is linked to (arch/x86/include/asm/page_64_types.h).
 MAP = 0xffffffff80000000
-LOADED, ALLOCATED, EXECUTABLE, NO_BYTES = 1, 2, 4, 8
+TOOLS = {b'\x28\xb5\x2f\xfd': 'zstd', b'\x02\x21\x4c\x18': 'lz4'}
+LOADED, ALLOCATED, EXECUTABLE = 1, 2, 4
 
 
 def fail(message):
@@ -66,12 +67,14 @@ class Kernel:
         offset, length = struct.unpack_from('<II', image, 0x248)
         start = ((image[0x1f1] or 4) + 1) * 512 + offset
         packed = image[start:start + length - 4]
-        if packed.startswith(b'\x28\xb5\x2f\xfd'):
-            self.elf = bytearray(subprocess.run(['zstd', '-dc'], input=packed, check=True, capture_output=True).stdout)
-        elif packed.startswith(b'\xfd7zXZ\0'):
+        if packed.startswith(b'\xfd7zXZ\0'):
             self.elf = bytearray(lzma.LZMADecompressor().decompress(packed))
         else:
-            fail(f'{path} is compressed with something else than zstd or xz (it begins with {packed[:6].hex()})')
+            tool = next((tool for magic, tool in TOOLS.items() if packed.startswith(magic)), None)
+            if not tool:
+                fail(f'{path} is compressed with something else than {", ".join(TOOLS.values())} or xz '
+                     f'(it begins with {packed[:6].hex()})')
+            self.elf = bytearray(subprocess.run([tool, '-dc'], input=packed, check=True, stdout=subprocess.PIPE).stdout)
         start, = struct.unpack_from('<Q', self.elf, 40)
         each, count, names = struct.unpack_from('<HHH', self.elf, 58)
         table = [Section(self.elf, start + each * nth) for nth in range(count)]
