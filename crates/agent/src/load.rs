@@ -84,7 +84,7 @@ fn open(plan: &Plan, sites: usize) -> Result<OpenObject, libbpf_rs::Error> {
     }
     let mut targets: HashMap<&str, Option<String>> = HashMap::new();
     for program in &plan.programs {
-        let first = program.sites.first().map(|site| in_module(site));
+        let first = program.sites.first().map(in_module);
         targets.insert(&program.name, first.filter(|_| is_bound(program.hook)));
         targets.extend(program.saver.as_deref().map(|saver| (saver, None)));
     }
