@@ -285,13 +285,17 @@ static __always_inline u64 xw_tracepoint_cookie(u32 number)
 	return cookie ? *cookie : 0;
 }
 
-/* A word of struct pt_regs: the verifier wants the distance to be a constant. */
-static __always_inline u64 xw_register(u64 *ctx, u32 word)
+/* A word of struct pt_regs. The verifier wants the distance to be a constant, which the compiler, left alone,
+ * makes a variable of. */
+static __always_inline u64 xw_word(u64 *ctx, u32 word)
 {
+	u64 value = 0;
+
 	switch (word) {
 #define XW_WORD(n)                                                                                 \
 	case n:                                                                                    \
-		return *(volatile u64 *)&ctx[n]
+		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(value) : "r"(ctx), "i"((n) * 8));     \
+		break
 		XW_WORD(0);
 		XW_WORD(1);
 		XW_WORD(2);
@@ -307,16 +311,15 @@ static __always_inline u64 xw_register(u64 *ctx, u32 word)
 		XW_WORD(12);
 		XW_WORD(13);
 		XW_WORD(14);
-		XW_WORD(16);
 		XW_WORD(19);
 #undef XW_WORD
 	}
-	return 0;
+	return value;
 }
 
 static __always_inline u64 xw_variable(u64 *ctx, struct xw_variable *variable)
 {
-	u64 value = xw_register(ctx, variable->word) + variable->add;
+	u64 value = xw_word(ctx, variable->word) + variable->add;
 
 	if (variable->load)
 		bpf_probe_read_kernel(&value, sizeof(value), (void *)value);

@@ -85,9 +85,7 @@ impl<'p> Asked<'p> {
             Pointcut::Function(pattern) => {
                 xweave_code::kernel::matches(pattern, whole(self.tables.name(function)))
             }
-            Pointcut::File(pattern) => {
-                self.tables.file(function).is_some_and(|file| in_file(pattern, file))
-            }
+            Pointcut::File(pattern) => self.tables.file(function).is_some_and(|file| in_file(pattern, file)),
             _ => false,
         }
     }

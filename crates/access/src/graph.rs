@@ -108,7 +108,8 @@ impl Graph {
                     after.push(to_u32(block));
                 }
             };
-            if falls_through(last) {
+            // A jump that is in the table itself is one that is switched off, at times.
+            if falls_through(last) || hidden.contains_key(&last.ip()) {
                 add(last.next_ip());
             }
             own_target(last).into_iter().for_each(&mut add);

@@ -273,8 +273,7 @@ impl Keeper<'_> {
                 let plain =
                     instruction.memory_index() == Register::None && !instruction.is_ip_rel_memory_operand();
                 let held = state.of(instruction.memory_base()).filter(|_| plain && whole);
-                let held =
-                    held.and_then(|held| held.plus(instruction.memory_displacement64().cast_signed()));
+                let held = held.and_then(|held| held.plus(instruction.memory_displacement64().cast_signed()));
                 let (base, index) = (instruction.memory_base(), instruction.memory_index());
                 if let Some(at) = state.in_frame(base, index, instruction.memory_displacement64()) {
                     self.escapes(to, at);

@@ -326,7 +326,18 @@ impl Program<'_> {
             let length = graph.length(access.instruction);
             let earlier = None;
             found.push((
-                Found { address, instruction, what, reads, writes, certain, base, earlier, parameter, length },
+                Found {
+                    address,
+                    instruction,
+                    what,
+                    reads,
+                    writes,
+                    certain,
+                    base,
+                    earlier,
+                    parameter,
+                    length,
+                },
                 target,
             ));
         }

@@ -48,7 +48,7 @@ use std::path::PathBuf;
 pub use answer::Reason;
 pub use index::{Binding, Coverage, Index, Place, Site, Unresolved};
 pub use pointcut::{How, Malformed, Pointcut};
-pub use source::Source;
+pub use source::{Kept, Source};
 pub use way::{Level, Way};
 
 /// Belongs into the name of a file that an index is kept in: others cannot read it.

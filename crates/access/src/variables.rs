@@ -109,7 +109,7 @@ impl Lookup<'_> {
     /// The parameters that have a register of their own: their numbers, the registers, their sizes.
     fn passed(&self, proto: ProtoId) -> Vec<(u8, u8, u8)> {
         let types = self.world.types;
-        let (mut passed, mut register) = (Vec::new(), 0);
+        let (mut passed, mut register) = (Vec::new(), self.world.first_register(proto));
         for (nth, param) in (0u8..).zip(&types.proto(proto).params) {
             let size = types.size(param.type_);
             if matches!(types.get(param.type_), Type::Record(_)) && size > 16 {
@@ -251,8 +251,7 @@ fn place(
         let Some((register, cfa)) = *cfa else { continue };
         let Some(add) = cfa.checked_add(add) else { continue };
         let part = range.start.max(accesses.start)..range.end.min(accesses.end);
-        let place =
-            if address { Place::Register { register, add } } else { Place::Memory { register, add } };
+        let place = if address { Place::Register { register, add } } else { Place::Memory { register, add } };
         push(part, place);
     }
 }

@@ -171,3 +171,29 @@ fn a_program_without_types_is_refused_with_what_to_do() {
     let Err(error) = source.make() else { panic!() };
     assert!(error.to_string().contains("-g"), "{error}");
 }
+
+#[test]
+fn sums_with_a_variable_are_what_others_say_of_that_variable() {
+    let own = |function: &str| of(function).pop().unwrap();
+    assert_eq!(own("sum_with_lock"), "sum_with_lock read lock.bolts");
+    assert_eq!(own("sum_with_key"), "sum_with_key read key.cuts");
+}
+
+#[test]
+fn what_lies_behind_a_part_is_in_what_holds_it() {
+    assert_eq!(of("behind"), ["behind read long_request.more"]);
+    assert_eq!(of("behind_what_is_cast"), ["behind_what_is_cast read long_request.more"]);
+    let [site] = &sites("access(long_request.more) AND within_function(behind)")[..] else { panic!() };
+    assert!(!site.certain, "no declaration says so");
+}
+
+#[test]
+fn overlays_begin_where_the_convention_says() {
+    for function in ["skb_segment", "skb_segment_two"] {
+        let pointcut = format!("access(skb_gso_cb.mac_offset) AND within_function({function})");
+        let [site] = &sites(&pointcut)[..] else { panic!("{function}: {:?}", of(function)) };
+        let overlay = site.way.levels.last().unwrap();
+        assert!(overlay.overlay);
+        assert_eq!((overlay.start, overlay.end), (0, 4));
+    }
+}

@@ -86,7 +86,8 @@ mod tests {
             flow_table: 1,
         };
         let symbols = "ffffffff81000000 t f\nffffffff81000010 t f\t[m]\n0000000000000000 t hidden\n";
-        let told: Vec<_> = addresses_in(&plan, symbols).iter().map(|site| (site.site, site.address)).collect();
+        let told: Vec<_> =
+            addresses_in(&plan, symbols).iter().map(|site| (site.site, site.address)).collect();
         assert_eq!(told, [(1, 0xffff_ffff_8100_0000), (2, 0xffff_ffff_8100_0005), (3, 0), (4, 0)]);
     }
 }

@@ -192,7 +192,9 @@ fn may_be_skipped(hooked: &Hooked<'_>, error: &io::Error) -> bool {
 
 fn why_skipped(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::EILSEQ) => "no instruction begins there in the running kernel, which patches itself".to_owned(),
+        Some(libc::EILSEQ) => {
+            "no instruction begins there in the running kernel, which patches itself".to_owned()
+        }
         Some(libc::EINVAL) => "the kernel allows no probe there".to_owned(),
         Some(libc::ENOENT) => "the running kernel has no such function".to_owned(),
         Some(libc::EADDRNOTAVAIL) => "the kernel has several functions of that name".to_owned(),

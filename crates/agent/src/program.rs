@@ -14,8 +14,9 @@ const SUGGESTIONS: usize = 3;
 pub(crate) fn offset(path: &str, function: &str) -> Result<u64, String> {
     let file = File::open(path).map_err(|error| format!("program {path} cannot be opened: {error}"))?;
     if let Some(digits) = function.strip_prefix("0x") {
-        return u64::from_str_radix(digits, 16)
-            .map_err(|_| format!("{function} is no place in program {path}: write 0x and hexadecimal digits"));
+        return u64::from_str_radix(digits, 16).map_err(|_| {
+            format!("{function} is no place in program {path}: write 0x and hexadecimal digits")
+        });
     }
     let cache = ReadCache::new(file);
     let wrong = |error| format!("program {path} cannot be read as an ELF file: {error}");
@@ -31,15 +32,17 @@ pub(crate) fn offset(path: &str, function: &str) -> Result<u64, String> {
         let mut names: Vec<_> = functions().filter_map(|symbol| symbol.name().ok()).collect();
         names.sort_unstable();
         names.dedup();
-        return Err(match (names.is_empty(), xweave_code::kernel::nearest(function, names.into_iter(), SUGGESTIONS)) {
-            (true, _) => format!(
-                "program {path} has no symbols: write the function's place in the file, 0x and hexadecimal digits"
-            ),
-            (false, near) if near.is_empty() => format!("program {path} has no function {function}"),
-            (false, near) => {
-                format!("program {path} has no function {function}; did you mean {}?", near.join(", "))
-            }
-        });
+        return Err(
+            match (names.is_empty(), xweave_code::kernel::nearest(function, names.into_iter(), SUGGESTIONS)) {
+                (true, _) => format!(
+                    "program {path} has no symbols: write the function's place in the file, 0x and hexadecimal digits"
+                ),
+                (false, near) if near.is_empty() => format!("program {path} has no function {function}"),
+                (false, near) => {
+                    format!("program {path} has no function {function}; did you mean {}?", near.join(", "))
+                }
+            },
+        );
     };
     let address = symbol.address();
     elf.segments()

@@ -32,7 +32,10 @@ pub(crate) type Output = Arc<Mutex<Box<dyn Write + Send>>>;
 ///
 /// # Errors
 /// When the transport fails or the other end does not speak the protocol. The kernel is clean then too.
-pub fn serve(mut input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Result<(), Error> {
+pub fn serve(
+    mut input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<(), Error> {
     let output: Output = Arc::new(Mutex::new(Box::new(BufWriter::new(output))));
     frame::write_preamble(&mut *lock(&output))?;
     frame::read_preamble(&mut input)?;

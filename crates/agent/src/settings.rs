@@ -134,7 +134,8 @@ impl Book {
         for line in lines {
             match line.split_once(' ') {
                 Some(("before", setting)) => {
-                    page.before.extend(setting.split_once(' ').map(|(path, v)| (path.to_owned(), v.to_owned())));
+                    page.before
+                        .extend(setting.split_once(' ').map(|(path, v)| (path.to_owned(), v.to_owned())));
                 }
                 Some(("holder", holder)) if lives(holder) => page.holders.push(holder.to_owned()),
                 _ => {}
@@ -184,7 +185,8 @@ impl Book {
             })
             .collect();
         if left.iter().all(|left| left.failed.is_none()) {
-            fs::remove_file(self.page())?;
+            // The values are as they were: a page that stays for want of rights says nothing wrong.
+            let _ = fs::remove_file(self.page());
         }
         Ok(left)
     }
@@ -192,15 +194,22 @@ impl Book {
 
 /// Written only if it is not so: what says no to writing may well be as it should be.
 fn set(path: &Path, value: &str) -> io::Result<()> {
-    if fs::read_to_string(path).is_ok_and(|now| now.trim() == value) { Ok(()) } else { fs::write(path, value) }
+    if fs::read_to_string(path).is_ok_and(|now| now.trim() == value) {
+        Ok(())
+    } else {
+        fs::write(path, value)
+    }
 }
 
 /// A process, and when it was started: numbers are used again.
 fn process(id: u32) -> String {
-    // The command's name is in parentheses, and may have any characters in it (man proc_pid_stat: field 22).
+    // The command's name is in parentheses, and may have any characters in it (man proc_pid_stat: state is
+    // field 3, the start field 22).
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19));
-    format!("{id} {}", start.unwrap_or("0"))
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
+    let dead = matches!(fields.first(), None | Some(&("Z" | "X")));
+    format!("{id} {}", fields.get(19).filter(|_| !dead).unwrap_or(&"0"))
 }
 
 fn lives(holder: &str) -> bool {

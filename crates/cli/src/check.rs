@@ -100,7 +100,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 fn check(aspects: &Aspects, domains: &[Domain<'_>], no_compile: bool) -> Result<Found, Vec<Diagnostic>> {
     let mut found = Found::default();
     let mut add = |domain: String, sites, skipped, counts: Vec<Counts>| {
-        found.counts.extend(counts.into_iter().map(|counts| ((domain.clone(), counts.clause.clone()), counts)));
+        found
+            .counts
+            .extend(counts.into_iter().map(|counts| ((domain.clone(), counts.clause.clone()), counts)));
         found.sites.push((domain.clone(), sites));
         found.skipped.push((domain, skipped));
     };

@@ -237,8 +237,10 @@ fn print<T>(
         cells.chain([how.headings[column].chars().count()]).max().unwrap_or(0)
     };
     // A column in which nothing is, is left out.
-    let filled = |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()));
-    let columns: Vec<_> = (0..how.headings.len()).filter(filled).map(|column| (column, width(column))).collect();
+    let filled =
+        |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()));
+    let columns: Vec<_> =
+        (0..how.headings.len()).filter(filled).map(|column| (column, width(column))).collect();
     let headings: Vec<String> = how.headings.iter().map(|heading| (*heading).to_owned()).collect();
     for row in [&headings].into_iter().chain(&rows).filter(|_| !rows.is_empty()) {
         let cells = columns.iter().map(|(column, width)| format!("{:<width$}", row[*column]));

@@ -263,7 +263,8 @@ impl Kernel {
     /// (`bpf_rdonly_cast`, since 6.2): only types of its image, not those of modules.
     pub fn castable(&self, of: TypeRef) -> Option<String> {
         let Type::Record(record) = self.get(of) else { return None };
-        let castable = of.part == 0 && !record.name.is_empty() && self.functions.contains_key("bpf_rdonly_cast");
+        let castable =
+            of.part == 0 && !record.name.is_empty() && self.functions.contains_key("bpf_rdonly_cast");
         castable.then(|| format!("{} {}", record.kind.word(), record.name))
     }
 

@@ -270,10 +270,8 @@ impl<'a> Text<'a> {
         if words == "xw_words" && program.hook() == Hook::Instruction {
             let _ = writeln!(self.out, "\tXW_VARIABLES({variables});");
         }
-        let _ = write!(
-            self.out,
-            "\t{name}_body({words}, {pc}, xw_cookie, xw_config_now);\n\treturn 0;\n}}\n"
-        );
+        let _ =
+            write!(self.out, "\t{name}_body({words}, {pc}, xw_cookie, xw_config_now);\n\treturn 0;\n}}\n");
     }
 
     fn woven(&mut self, woven: &Woven<'_>) {

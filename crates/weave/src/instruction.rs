@@ -107,9 +107,11 @@ impl<'i> Touch<'i> {
     pub(crate) fn local(&self, kernel: &Kernel, of: &str, name: &str) -> Option<Result<Value, String>> {
         let Some(found) = self.code.index.variable(&self.site, of) else {
             // What no variable of the function is called may be a macro, a constant, a function.
-            return self.code.index.has_variable(&self.site, of).then(|| {
-                Err(format!("has no place at {:#x} where it can be read", self.site.offset))
-            });
+            return self
+                .code
+                .index
+                .has_variable(&self.site, of)
+                .then(|| Err(format!("has no place at {:#x} where it can be read", self.site.offset)));
         };
         let place = match found.place {
             Place::Register { register, add } => {
@@ -118,9 +120,7 @@ impl<'i> Touch<'i> {
             Place::Memory { register, add } => {
                 VariablePlace { register: word(register), add: add.into(), load: true }
             }
-            Place::Constant(value) => {
-                VariablePlace { register: None, add: value.cast_signed(), load: false }
-            }
+            Place::Constant(value) => VariablePlace { register: None, add: value.cast_signed(), load: false },
         };
         let type_ = found.type_.trim();
         let pointee = type_.strip_suffix('*').map(str::trim_end);

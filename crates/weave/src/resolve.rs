@@ -123,8 +123,11 @@ impl<'a> Resolver<'a> {
             let mut places = known.map(|point| point.places.clone()).unwrap_or_default();
             match bind::bind(domain.kernel, &at, item, &codes, &mut places) {
                 Ok(bound) => {
-                    let point =
-                        found.points.entry(place).or_insert(Point { at, places: Vec::new(), woven: Vec::new() });
+                    let point = found.points.entry(place).or_insert(Point {
+                        at,
+                        places: Vec::new(),
+                        woven: Vec::new(),
+                    });
                     point.places = places;
                     point.woven.push(Woven { item, condition, bound });
                 }
@@ -230,14 +233,19 @@ impl<'a> Resolver<'a> {
             names.iter().any(|of| self.means(of.domain.as_ref(), domain) && matches(&of.pattern, name))
         };
         match (&at.at, atom) {
-            (At::Function { function: of, .. }, Pointcut::Execution(names)) => returns == after && named(names, &of.name),
-            (At::Function { function: of, .. }, Pointcut::Returning(names)) => returns && named(names, &of.name),
+            (At::Function { function: of, .. }, Pointcut::Execution(names)) => {
+                returns == after && named(names, &of.name)
+            }
+            (At::Function { function: of, .. }, Pointcut::Returning(names)) => {
+                returns && named(names, &of.name)
+            }
             (At::Function { function: of, .. }, Pointcut::WithinFunction(names)) => named(names, &of.name),
             (At::Function { function: of, .. }, Pointcut::WithinFile(names)) => {
-                instruction::file_of(domain.code, &of.name, of.module.as_deref())
-                    .is_some_and(|file| names.iter().any(|name| {
+                instruction::file_of(domain.code, &of.name, of.module.as_deref()).is_some_and(|file| {
+                    names.iter().any(|name| {
                         self.means(name.domain.as_ref(), domain) && instruction::in_file(&name.pattern, file)
-                    }))
+                    })
+                })
             }
             (At::Tracepoint(of), Pointcut::Tracepoint(wanted)) => {
                 self.means(wanted.domain.as_ref(), domain) && wanted.name == of.name
@@ -318,7 +326,8 @@ impl<'a> Resolver<'a> {
         for anchor in anchors {
             let Anchor::Access(access) = anchor else { continue };
             if let Some((problem, near)) = instruction::unknown(access, domain.code) {
-                let message = format!("{problem} in domain `{}`, kernel {}", domain.name, domain.kernel.release());
+                let message =
+                    format!("{problem} in domain `{}`, kernel {}", domain.name, domain.kernel.release());
                 let error = self.aspects.error(access.span, message);
                 return Err(match near[..] {
                     [] => error,

@@ -20,7 +20,8 @@ pub(crate) fn render(code: &Code, special: impl Fn(Special) -> &'static str) -> 
         TokenKind::Special(word) => special(word).to_owned(),
         _ => token.text.clone(),
     };
-    let words = code.tokens.iter().map(|token| (token.kind == TokenKind::Space, text(token), token)).collect();
+    let words =
+        code.tokens.iter().map(|token| (token.kind == TokenKind::Space, text(token), token)).collect();
     let mut reader = Reader { words, at: 0 };
     let mut out = String::new();
     while reader.at < reader.words.len() {
@@ -173,23 +174,26 @@ fn prefix(before: &str) -> Option<char> {
     let binary = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ')' | ']' | '"' | '\'');
     // A word that a value can follow is no operand.
     let word = rest.rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or("");
-    let follows = rest.ends_with(binary)
-        && !matches!(word, "return" | "case" | "else" | "do")
-        && !ends_in_cast(rest);
+    let follows =
+        rest.ends_with(binary) && !matches!(word, "return" | "case" | "else" | "do") && !ends_in_cast(rest);
     let double = sign == '&' && before[..before.len() - 1].ends_with('&');
     (!follows && !double).then_some(sign)
 }
 
 /// Whether the text ends in a type in brackets.
 fn ends_in_cast(text: &str) -> bool {
-    let Some(inside) = text.strip_suffix(')').and_then(|text| text.rsplit_once('(')).map(|(_, type_)| type_.trim())
+    let Some(inside) =
+        text.strip_suffix(')').and_then(|text| text.rsplit_once('(')).map(|(_, type_)| type_.trim())
     else {
         return false;
     };
     let first = inside.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or("");
     let numbers = first.strip_prefix("__").unwrap_or(first).trim_start_matches(['u', 's']);
     inside.ends_with('*')
-        || matches!(first, "struct" | "union" | "enum" | "unsigned" | "signed" | "int" | "long" | "char" | "short")
+        || matches!(
+            first,
+            "struct" | "union" | "enum" | "unsigned" | "signed" | "int" | "long" | "char" | "short"
+        )
         || first == "bool"
         || (numbers.len() < first.len() && matches!(numbers, "8" | "16" | "32" | "64"))
 }

@@ -219,7 +219,8 @@ fn capture(places: &Places, wanted: impl Fn(Option<&str>) -> bool) -> Result<Liv
     }
     let core = Core::open(&places.kcore)?;
     let mut pieces = Vec::new();
-    let of_kernel = [(".text", "_stext", "_etext", true), (".rodata", "__start_rodata", "__end_rodata", false)];
+    let of_kernel =
+        [(".text", "_stext", "_etext", true), (".rodata", "__start_rodata", "__end_rodata", false)];
     for (name, start, end, executable) in of_kernel.into_iter().filter(|_| wanted(None)) {
         let find = |name| entries.iter().find(|entry| entry.module.is_none() && entry.name == name);
         match find(start).zip(find(end)) {
@@ -382,17 +383,21 @@ ffffffffc0000020 d hello_data\t[greeter]
 ffffffffc0100000 t bpf_prog_1\t[bpf]
 ";
 
-    fn loaded(kallsyms: &str, core: &[u8]) -> Result<Image, Error> {
+    fn at_places<T>(kallsyms: &str, core: &[u8], read: impl Fn(&Places) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("kallsyms"), kallsyms).unwrap();
         std::fs::write(path("kcore"), core).unwrap();
-        load(&Places {
+        read(&Places {
             kallsyms: path("kallsyms"),
             kcore: path("kcore"),
             notes: path("notes"),
             btf: path("btf"),
         })
+    }
+
+    fn loaded(kallsyms: &str, core: &[u8]) -> Result<Image, Error> {
+        at_places(kallsyms, core, load)
     }
 
     #[test]
@@ -408,6 +413,37 @@ ffffffffc0100000 t bpf_prog_1\t[bpf]
         assert_eq!(image.bytes(TEXT + 0x1800, 1), None);
         assert_eq!(image.symbol("cpu_number"), Some(0x40));
         assert_eq!(image.what(), "the running kernel");
+    }
+
+    #[test]
+    fn what_is_sent_is_what_is_there() {
+        // The module calls `second`.
+        let mut core = core();
+        let distance = i32::try_from(0x100 - 0x4000_0015i64 + 0x100_0000).unwrap();
+        core[0x3010] = 0xe8;
+        core[0x3011..0x3015].copy_from_slice(&distance.to_le_bytes());
+        let captured =
+            |wanted: fn(Option<&str>) -> bool| at_places(KALLSYMS, &core, |p| capture(p, wanted)).unwrap();
+        let code = LiveCode::unpack(&captured(|_| true).pack()).unwrap();
+        assert_eq!(code.modules().collect::<Vec<_>>(), ["greeter"]);
+        let kernel = code.image(None);
+        assert_eq!(kernel.bytes(TEXT + 0xfff, 1), Some(&[0x90][..]));
+        assert_eq!(kernel.functions().len(), 2);
+        let only = LiveCode::unpack(&captured(|module| module == Some("greeter")).pack()).unwrap();
+        for code in [&code, &only] {
+            let module = code.image(Some("greeter"));
+            let names: Vec<_> = module.functions().iter().map(|function| function.name.as_str()).collect();
+            assert_eq!(names, ["hello"]);
+            let imports: Vec<_> = module.imports().iter().collect();
+            assert_eq!(imports, [(&(TEXT + 0x100), &"second".to_owned())]);
+            assert_eq!(module.symbol("cpu_number"), Some(0x40));
+        }
+        assert!(only.image(None).sections().is_empty());
+        let packed = code.pack();
+        for length in 0..packed.len() {
+            let _any = LiveCode::unpack(&packed[..length]);
+        }
+        assert!(LiveCode::unpack(b"").is_err());
     }
 
     #[test]
