@@ -147,6 +147,27 @@ fn local_variables_are_there_by_their_names() {
 }
 
 #[test]
+fn behind_an_instruction_is_a_join_point_where_nothing_else_leads_to_it() {
+    let text = |when| {
+        format!(
+            "access(packet.len) AND within_function(queue_drain) AND target(p) {when} {{ STORE_DATA1(p->len); }}"
+        )
+    };
+    let offsets =
+        |weaving: &Weaving| weaving.domains[0].sites.iter().map(|site| site.offset).collect::<Vec<_>>();
+    let (before, after) = (woven(&text("before")), woven(&text("after")));
+    assert!(offsets(&before).len() >= offsets(&after).len());
+    for at in offsets(&after) {
+        assert!(offsets(&before).iter().any(|before| (1..16).contains(&(at - before))));
+    }
+    assert_eq!(offsets(&after).len() + after.domains[0].skipped.len(), offsets(&before).len());
+    // A variable's place is known before the instruction.
+    let mistakes =
+        try_weave("access(packet.len) AND within_function(queue_drain) after { STORE_DATA1(queue); }");
+    assert!(mistakes.unwrap_err()[0].contains("before the instruction only"));
+}
+
+#[test]
 fn flows_go_by_what_is_accessed() {
     let text = "xflow f {\n\
                 start access(packet.dev) AND within_function(packet_index);\n\
