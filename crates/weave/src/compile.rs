@@ -18,7 +18,7 @@ use crate::prelude;
 
 const OBJECT: &str = "advice.o";
 
-const ARGUMENTS: [&str; 17] = [
+const ARGUMENTS: [&str; 18] = [
     "-target",
     "bpf",
     "-mcpu=v3",
@@ -28,6 +28,7 @@ const ARGUMENTS: [&str; 17] = [
     "-Wno-unused",
     "-Wno-address-of-packed-member",
     "-Wno-embedded-directive",
+    "-Wno-parentheses-equality",
     "-Werror=implicit-function-declaration",
     "-fno-color-diagnostics",
     "-fno-caret-diagnostics",

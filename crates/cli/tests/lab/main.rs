@@ -6,6 +6,7 @@
 mod capture;
 mod clean;
 mod crossing;
+mod instructions;
 mod loss;
 mod misuse;
 mod places;

@@ -83,6 +83,30 @@ impl World {
         assert!(running.wait().unwrap().success());
     }
 
+    /// Copies a file, or what is in a folder, into a folder of a domain.
+    pub fn push(&self, domain: &str, from: &Path, to: &str) {
+        let arguments = ["lab", "push", &self.name, domain];
+        let status = self.xweave().args(arguments).arg(from).arg(to).status().unwrap();
+        assert!(status.success(), "push {}", from.display());
+    }
+
+    /// Makes the index of the kernel's code here and brings it to the host, which would take minutes for it.
+    pub fn index_code(&self) {
+        const KEPT: &str = "/root/.cache/xweave/access";
+        if self.try_run("host", &format!("ls {KEPT}/*.index")).status.success() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = dir.path().join("vmlinuz");
+        self.pull("host", "/run/lab/vmlinuz", &kernel);
+        let mut command = self.xweave();
+        command.args(["sites", "access(sk_buff.len)", "--jsonl", "--kernel"]).arg(&kernel);
+        let output = command.env("XWEAVE_CACHE", dir.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.run("host", &format!("mkdir -p {KEPT}"));
+        self.push("host", &dir.path().join("access"), &format!("{KEPT}/"));
+    }
+
     /// Copies a file or folder out of a domain.
     pub fn pull(&self, domain: &str, from: &str, to: &Path) {
         let status = self.xweave().args(["lab", "pull", &self.name, domain, from]).arg(to).status().unwrap();
