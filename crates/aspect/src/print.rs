@@ -191,7 +191,9 @@ fn block(code: &Code, column: usize, indent: usize) -> String {
     let mut out = format!("{{\n{:inside$}", "");
     for token in &code.tokens {
         let mut lines = token.text.split('\n');
-        if token.kind != TokenKind::Space || !token.text.contains('\n') {
+        if token.kind == TokenKind::Space && token.text.starts_with("//") {
+            out += token.text.trim_end();
+        } else if token.kind != TokenKind::Space || !token.text.contains('\n') {
             out += &token.text;
         } else if token.is_blank() {
             let last = lines.next_back().unwrap_or_default();
