@@ -8,4 +8,5 @@ mod clean;
 mod crossing;
 mod loss;
 mod misuse;
+mod places;
 mod world;
