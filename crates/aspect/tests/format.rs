@@ -169,7 +169,7 @@ fn items() -> impl Strategy<Value = String> {
             ("quit", "select $return$; # c"),
             ("transit", "move from to (to);"),
             ("transit", "copy from from.a to b;"),
-            ("transit", "split a to b;"),
+            ("transit", "split -from + 1 to b;"),
             ("transit", "merge from (a) to b;"),
             ("transit", "xin_copy c from (u64)d & ~7UL to e(\n f,\n g);"),
             (
