@@ -1,5 +1,6 @@
 //! What the fuzz targets share: an input of several parts, and the seeds that runs begin from.
 
+pub mod aspects;
 pub mod seeds;
 
 use std::path::PathBuf;

@@ -3,14 +3,15 @@
 use crate::diagnostic::{Diagnostic, Source};
 use crate::front::Reading;
 use crate::print::print;
+use crate::syntax::Aspects;
 
 /// A file in canonical form.
 #[derive(Clone, Debug)]
 pub struct Formatted {
     /// The text.
     pub text: String,
-    /// What the user should know of.
-    pub warnings: Vec<Diagnostic>,
+    /// What it says, and what the user should know of.
+    pub aspects: Aspects,
 }
 
 /// Brings a file into the canonical native form. Whether its names have a meaning is not asked: a file may
@@ -31,5 +32,5 @@ pub fn format(source: Source) -> Result<Formatted, Vec<Diagnostic>> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    Ok(Formatted { text: print(&aspects, &margins), warnings: aspects.warnings })
+    Ok(Formatted { text: print(&aspects, &margins), aspects })
 }

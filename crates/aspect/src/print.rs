@@ -118,10 +118,11 @@ fn print_clause(clause: &Clause) -> String {
 fn print_act(act: &Act) -> String {
     let way = |copy: &bool| if *copy { "copy" } else { "move" };
     let key = |code: &Code| expression(code, CLAUSE_INDENT + INDENT);
-    // The word `from` is needed where it is also the first of the expression.
     let hand = |word: &str, from: &Code, to: &Code| {
-        let from_is = from.tokens.first().is_some_and(|token| token.text == "from");
-        format!("{word} {}{} to {};", if from_is { "from " } else { "" }, key(from), key(to))
+        // The word `from` is needed where a longer expression begins with it.
+        let mut words = from.words();
+        let unclear = words.next().is_some_and(|first| first.text == "from") && words.next().is_some();
+        format!("{word} {}{} to {};", if unclear { "from " } else { "" }, key(from), key(to))
     };
     match act {
         Act::Select(code) => format!("select {};", key(code)),
@@ -191,7 +192,9 @@ fn block(code: &Code, column: usize, indent: usize) -> String {
     let mut out = format!("{{\n{:inside$}", "");
     for token in &code.tokens {
         let mut lines = token.text.split('\n');
-        if token.kind != TokenKind::Space || !token.text.contains('\n') {
+        if token.kind == TokenKind::Space && token.text.starts_with("//") {
+            out += token.text.trim_end();
+        } else if token.kind != TokenKind::Space || !token.text.contains('\n') {
             out += &token.text;
         } else if token.is_blank() {
             let last = lines.next_back().unwrap_or_default();

@@ -94,6 +94,7 @@ fn pointcuts_must_be_possible() {
         "execution(a) AND comm(\"0123456789 abcd%\") { }",
         "xflow f { start first access(a.b); quit function access(a.%, write); }",
         "access(a.b) after { }",
+        "access(a.b) AND NOT local_var(c) { }",
     ] {
         assert_eq!(mistakes(text), [""; 0], "{text}");
     }

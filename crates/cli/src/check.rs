@@ -80,8 +80,11 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             });
             let domains: Vec<_> = domains.collect();
             match check(&aspects, &domains, args.no_compile) {
-                Ok(found) => (found, Vec::new()),
-                Err(errors) => (Found::default(), errors),
+                Ok(mut found) => {
+                    found.warnings.splice(0..0, aspects.warnings);
+                    (found, Vec::new())
+                }
+                Err(errors) => (Found { warnings: aspects.warnings, ..Found::default() }, errors),
             }
         }
     };

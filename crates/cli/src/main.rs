@@ -5,6 +5,7 @@ mod check;
 mod doctor;
 mod failure;
 mod flows;
+mod fmt;
 mod lab;
 mod record;
 mod report;
@@ -41,6 +42,7 @@ struct Arguments {
 enum Command {
     Doctor(doctor::Args),
     Check(check::Args),
+    Fmt(fmt::Args),
     Record(record::Args),
     Flows(flows::Args),
     Report(report::Args),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Check(args) => check::run(args),
+        Command::Fmt(args) => fmt::run(args),
         Command::Record(args) => record::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Report(args) => report::run(args),

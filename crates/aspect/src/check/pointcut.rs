@@ -170,6 +170,8 @@ impl<'a> Checker<'a> {
         for (atom, is) in conjunction {
             let name = match atom {
                 Pointcut::Target(name) => name,
+                // Whether there is a variable can be asked without using it.
+                Pointcut::LocalVar(renamed) if !is && renamed.name.is_none() => continue,
                 Pointcut::LocalVar(renamed) | Pointcut::Arg(renamed) => {
                     renamed.name.as_ref().unwrap_or(&renamed.of)
                 }

@@ -1,0 +1,113 @@
+//! `xweave fmt`: aspects in their canonical form.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use serde_json::json;
+use xweave_aspect::{Diagnostic, Source};
+
+use crate::failure::Failure;
+
+/// Bring aspect files into the canonical form, and print them
+///
+/// A file in the XML form is printed in the native one. Comments are kept; a file with one that has no place in
+/// the new text is refused. What the names in a file mean is not asked: `xweave check` does.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave fmt my.aspect                       print it
+  xweave fmt --write *.aspect                write what changes into the files
+  xweave fmt --check *.aspect                say which would change: exit status 1 if any
+  xweave fmt figure-3.xml > netflow.aspect   from the XML form to the native one")]
+pub struct Args {
+    /// Aspect files
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Write into the files instead
+    #[arg(long)]
+    write: bool,
+    /// Only tell which files would change
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file that was read, and what becomes of it.
+struct File {
+    path: PathBuf,
+    changed: bool,
+    text: String,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let (mut files, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for path in args.files {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(&path)
+            .map_err(|error| Failure::WrongUse(format!("{name} cannot be read: {error}")))?;
+        let source = Source { name, text };
+        if source.is_xml() && (args.write || args.check) {
+            return Err(Failure::WrongUse(format!(
+                "{0} is in the XML form, and the native one needs a file of its own: xweave fmt {0} > FILE.aspect",
+                source.name
+            )));
+        }
+        let old = source.text.clone();
+        match xweave_aspect::format(source) {
+            Ok(formatted) => {
+                warnings.extend(formatted.aspects.warnings);
+                files.push(File { path, changed: formatted.text != old, text: formatted.text });
+            }
+            Err(mistakes) => errors.extend(mistakes),
+        }
+    }
+    if args.write {
+        for file in files.iter().filter(|file| file.changed) {
+            fs::write(&file.path, &file.text).map_err(|error| {
+                Failure::FellShort(format!("{} cannot be written: {error}", file.path.display()))
+            })?;
+        }
+    }
+    if args.json {
+        print_json(&files, &warnings, &errors);
+    } else {
+        for diagnostic in warnings.iter().chain(&errors) {
+            eprintln!("{diagnostic}\n");
+        }
+        for file in &files {
+            match (args.write || args.check, file.changed) {
+                (false, _) => print!("{}", file.text),
+                (true, true) => println!("{}", file.path.display()),
+                (true, false) => {}
+            }
+        }
+    }
+    match (errors.len(), files.iter().filter(|file| file.changed).count()) {
+        (0, n) if n > 0 && args.check => {
+            let files = if n == 1 { "1 file is" } else { &format!("{n} files are") };
+            Err(Failure::FellShort(format!("{files} not in canonical form: xweave fmt --write changes that")))
+        }
+        (0, _) => Ok(ExitCode::SUCCESS),
+        (1, _) => Err(Failure::FellShort("1 mistake: a file stays as it is".to_owned())),
+        (n, _) => Err(Failure::FellShort(format!("{n} mistakes: what has one stays as it is"))),
+    }
+}
+
+fn print_json(files: &[File], warnings: &[Diagnostic], errors: &[Diagnostic]) {
+    let diagnostic = |of: &Diagnostic| {
+        json!({
+            "file": of.file, "line": of.line, "column": of.column, "message": of.message, "help": of.help,
+        })
+    };
+    let file = |of: &File| json!({ "file": of.path, "changed": of.changed, "text": of.text });
+    println!(
+        "{}",
+        json!({
+            "files": files.iter().map(file).collect::<Vec<_>>(),
+            "warnings": warnings.iter().map(diagnostic).collect::<Vec<_>>(),
+            "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),
+        })
+    );
+}
