@@ -21,6 +21,15 @@ SEC("raw_tp") int remove_flow(u64 *ctx)
 	return 0;
 }
 
+/* Loaded and never run: keys are pointers that the verifier knows. */
+SEC("tp_btf/sched_switch") int typed(u64 *ctx)
+{
+	if (!xw_flow_of(&xw_flow_test, ctx[1]))
+		xw_register_flow(&xw_flow_test, ctx[2], 1, 0);
+	xw_remove(&xw_flow_test, ctx[1]);
+	return 0;
+}
+
 #define KEYS 64
 #define STEPS 100000
 

@@ -93,7 +93,7 @@ fn it_holds_what_is_registered_and_not_removed() {
     for id in 1..20_000 {
         // Twice as many keys as buckets, most of which are registered: some do not fit into their bucket.
         let key = 0xffff_8881_0000_0000 + random(&mut state) % 32 * 232;
-        if random(&mut state) % 4 == 0 {
+        if random(&mut state).is_multiple_of(4) {
             table.remove(key);
             model.remove(&key);
         } else {
