@@ -17,7 +17,17 @@
 char _license[] SEC("license") = "GPL";
 
 /* The kinds of record; crates/wire/src/record.rs. */
-enum xw_kind { XW_HOP, XW_START, XW_MOVE, XW_COPY, XW_QUIT, XW_XIN, XW_XOUT };
+enum xw_kind {
+	XW_HOP,
+	XW_START,
+	XW_MOVE,
+	XW_COPY,
+	XW_QUIT,
+	XW_XIN,
+	XW_XOUT,
+	XW_SPLIT,
+	XW_MERGE
+};
 
 /* The header of a record; the values follow. Layout as in crates/wire/src/record.rs. */
 struct xw_header {
@@ -145,8 +155,9 @@ static __noinline void xw_lost_flow(u32 place)
  * left out; in which order the kernel calls the two does not matter. What is missed all the same
  * (when both were running) is the kernel's count of the first's omissions less the spare's runs.
  */
-#define XW_ENTER                                                                                   \
-	u64 xw_cookie = bpf_get_attach_cookie(ctx);                                                \
+#define XW_ENTER XW_ENTER_AS(bpf_get_attach_cookie(ctx))
+#define XW_ENTER_AS(cookie)                                                                        \
+	u64 xw_cookie = (cookie);                                                                  \
 	u32 xw_zero = 0, xw_first = (u32)(xw_cookie >> 32) & 0x7fffffff;                           \
 	struct xw_config *xw_config_now = bpf_map_lookup_elem(&xw_config, &xw_zero);               \
 	if (!xw_config_now || xw_config_now->state == XW_OFF)                                      \
@@ -281,6 +292,67 @@ struct {
 	__type(value, u64);
 } xw_tracepoints SEC(".maps");
 
+static __always_inline u64 xw_tracepoint_cookie(u32 number)
+{
+	u64 *cookie = bpf_map_lookup_elem(&xw_tracepoints, &number);
+
+	return cookie ? *cookie : 0;
+}
+
+/* A word of struct pt_regs: the verifier wants the distance to be a constant. */
+static __always_inline u64 xw_register(u64 *ctx, u32 word)
+{
+	switch (word) {
+#define XW_WORD(n)                                                                                 \
+	case n:                                                                                    \
+		return *(volatile u64 *)&ctx[n]
+		XW_WORD(0);
+		XW_WORD(1);
+		XW_WORD(2);
+		XW_WORD(3);
+		XW_WORD(4);
+		XW_WORD(5);
+		XW_WORD(6);
+		XW_WORD(7);
+		XW_WORD(8);
+		XW_WORD(9);
+		XW_WORD(10);
+		XW_WORD(11);
+		XW_WORD(12);
+		XW_WORD(13);
+		XW_WORD(14);
+		XW_WORD(16);
+		XW_WORD(19);
+#undef XW_WORD
+	}
+	return 0;
+}
+
+static __always_inline u64 xw_variable(u64 *ctx, struct xw_variable *variable)
+{
+	u64 value = xw_register(ctx, variable->word) + variable->add;
+
+	if (variable->load)
+		bpf_probe_read_kernel(&value, sizeof(value), (void *)value);
+	return value;
+}
+
+/* The words of a program at an instruction: its variables' values. */
+#define XW_VARIABLES(count)                                                                        \
+	u64 xw_words[count];                                                                       \
+	{                                                                                          \
+		struct xw_variables *xw_all = bpf_map_lookup_elem(&xw_variables, &xw_first);       \
+		if (!xw_all)                                                                       \
+			return 0;                                                                  \
+		_Pragma("unroll") for (int xw_i = 0; xw_i < count; xw_i++)                         \
+			xw_words[xw_i] = xw_variable(ctx, &xw_all->at[xw_i]);                      \
+	}
+
+/* Lets the verifier know what a pointer points to, so that members can be read through it. */
+extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
+#define XW_TYPED(type, value)                                                                      \
+	((type *)bpf_rdonly_cast((void *)(value), bpf_core_type_id_kernel(type)))
+
 /* Each clause is a block that begins with this. */
 #define XW_CLAUSE(nth)                                                                             \
 	u32 xw_place = ((u32)(xw_cookie >> 32) & 0x7fffffff) + (nth), xw_site = (u32)xw_cookie + (nth);           \
@@ -290,6 +362,9 @@ struct {
 	(void)xw_flow
 
 #define xw_pc bpf_get_func_ip(ctx)
+/* Handlers of kprobes see the address behind the breakpoint, those of uprobes the address itself. */
+#define xw_pc_instruction (ctx[16] - 1)
+#define xw_pc_user ctx[16]
 
 static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow, u8 kind, u8 n)
 {
@@ -352,6 +427,35 @@ static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow
 		xw_value;                                                                          \
 	})
 
+/* What weaving makes of `->` where the verifier does not know the pointer: an array is its address. */
+#define XW_IS_ARRAY(lvalue)                                                                        \
+	(!__builtin_types_compatible_p(__typeof__(lvalue), __typeof__((0, (lvalue)))))
+#define XW_LOAD(lvalue) __builtin_choose_expr(XW_IS_ARRAY(lvalue), (lvalue), READ(lvalue))
+
+/* The same as READ in the memory of the running process. */
+#define READ_USER(lvalue)                                                                          \
+	({                                                                                         \
+		__typeof__(lvalue) xw_value;                                                       \
+		bpf_probe_read_user(&xw_value, sizeof(xw_value), &(lvalue));                       \
+		xw_value;                                                                          \
+	})
+
+/* Whether the running thread's name is this; of `length` characters, or begins with them. */
+static __always_inline bool xw_comm_is(const char *name, u32 length, bool whole)
+{
+	char comm[16];
+
+	bpf_get_current_comm(comm, sizeof(comm));
+	_Pragma("unroll") for (u32 i = 0; i < sizeof(comm); i++)
+	{
+		if (i >= length)
+			return !whole || i == sizeof(comm) - 1 || !comm[i];
+		if (comm[i] != name[i])
+			return false;
+	}
+	return true;
+}
+
 /*
  * What is running: a key under which a flow can be kept while its data changes shape inside one
  * function call. Tasks, soft and hard interrupts are told apart, because the latter run on top of
@@ -402,7 +506,7 @@ static __always_inline u64 xw_flow_of(void *table, u64 key)
 	return id ? *id : 0;
 }
 
-static __always_inline bool xw_register(void *table, u64 key, u64 id, u32 place)
+static __always_inline bool xw_register_flow(void *table, u64 key, u64 id, u32 place)
 {
 	if (!key)
 		return false;
@@ -426,7 +530,7 @@ static __always_inline void xw_remove(void *table, u64 key)
 		u64 xw_key = (u64)(key);                                                           \
 		if (xw_config_now->state == XW_ON) {                                               \
 			xw_flow = xw_new_flow();                                                   \
-			if (xw_register(&xw_flow_##name, xw_key, xw_flow, xw_place))               \
+			if (xw_register_flow(&xw_flow_##name, xw_key, xw_flow, xw_place))               \
 				XW_RECORD(XW_START, xw_flow, 1, xw_key);                           \
 		}                                                                                  \
 	})
@@ -435,7 +539,7 @@ static __always_inline void xw_remove(void *table, u64 key)
 	({                                                                                         \
 		u64 xw_from = (u64)(from), xw_to = (u64)(to);                                      \
 		xw_flow = xw_flow_of(&xw_flow_##name, xw_from);                                    \
-		if (xw_flow && xw_register(&xw_flow_##name, xw_to, xw_flow, xw_place)) {           \
+		if (xw_flow && xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place)) {           \
 			if (leave && xw_from != xw_to)                                             \
 				xw_remove(&xw_flow_##name, xw_from);                               \
 			XW_RECORD(kind, xw_flow, 2, xw_from, xw_to);                               \
@@ -452,6 +556,35 @@ static __always_inline void xw_remove(void *table, u64 key)
 		if (xw_flow) {                                                                     \
 			xw_remove(&xw_flow_##name, xw_key);                                        \
 			XW_RECORD(XW_QUIT, xw_flow, 1, xw_key);                                    \
+		}                                                                                  \
+	})
+
+/* A part of what `from` carries is a flow of its own from here. */
+#define XW_FLOW_SPLIT(name, from, to)                                                              \
+	({                                                                                         \
+		u64 xw_from = (u64)(from), xw_to = (u64)(to);                                      \
+		u64 xw_parent = xw_flow_of(&xw_flow_##name, xw_from);                              \
+		if (xw_parent) {                                                                   \
+			xw_flow = xw_new_flow();                                                   \
+			if (xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place))           \
+				XW_RECORD(XW_SPLIT, xw_flow, 3, xw_parent, xw_from, xw_to);        \
+		}                                                                                  \
+	})
+
+/* What `from` carries is part of `to` from here: a new flow, whose parents both are. */
+#define XW_FLOW_MERGE(name, from, to)                                                              \
+	({                                                                                         \
+		u64 xw_from = (u64)(from), xw_to = (u64)(to);                                      \
+		u64 xw_taken = xw_flow_of(&xw_flow_##name, xw_from);                               \
+		if (xw_taken) {                                                                    \
+			u64 xw_taker = xw_flow_of(&xw_flow_##name, xw_to);                         \
+			xw_flow = xw_new_flow();                                                   \
+			if (xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place)) {         \
+				xw_remove(&xw_flow_##name, xw_from);                               \
+				XW_RECORD(XW_MERGE, xw_flow, 3, xw_taken, xw_from, xw_to);         \
+				if (xw_taker)                                                      \
+					XW_RECORD(XW_MERGE, xw_flow, 3, xw_taker, xw_to, xw_to);   \
+			}                                                                          \
 		}                                                                                  \
 	})
 
@@ -479,7 +612,7 @@ static __always_inline void xw_remove(void *table, u64 key)
 		struct xw_key xw_carrier = (key);                                                  \
 		u64 xw_to = (u64)(to);                                                             \
 		xw_flow = xw_new_flow();                                                           \
-		if (xw_register(&xw_flow_##name, xw_to, xw_flow, xw_place))                        \
+		if (xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place))                        \
 			XW_RECORD(XW_XOUT, xw_flow, 4, xw_carrier.ring, xw_carrier.index,          \
 				  xw_carrier.check, xw_carrier.peer);                              \
 	})
@@ -489,6 +622,8 @@ static __always_inline void xw_remove(void *table, u64 key)
 #define flow_move(name, from, to) XW_FLOW_MOVE(name, from, to)
 #define flow_copy(name, from, to) XW_FLOW_COPY(name, from, to)
 #define flow_quit(name, key) XW_FLOW_QUIT(name, key)
+#define flow_split(name, from, to) XW_FLOW_SPLIT(name, from, to)
+#define flow_merge(name, from, to) XW_FLOW_MERGE(name, from, to)
 #define flow_of(name, key) XW_FLOW_OF(name, key)
 
 #endif

@@ -6,8 +6,10 @@ use std::process::Command;
 
 use xweave_code::image::Image;
 use xweave_trace::{Domain, DomainVm, Ended, Loss, Manifest, Site, SiteLoss, Writer};
-use xweave_wire::message::{ClockSample, Event, Facts, FromAgent, ModuleFacts, Reply, Request, Vm};
-use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite};
+use xweave_wire::message::{
+    ClockSample, CodeParts, Event, Facts, FromAgent, ModuleFacts, Reply, Request, SkippedSite, Vm, Woven,
+};
+use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
 
 use crate::{joined, scratch};
@@ -102,7 +104,34 @@ pub fn images() -> Vec<Vec<u8>> {
         images.push(packed);
     }
     images.push(stripped_kernel());
+    images.push(live_code());
     images
+}
+
+/// What an agent sends of its kernel: one block that lz4 left as it was.
+fn live_code() -> Vec<u8> {
+    let field = |bytes: &[u8]| [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat();
+    let mut body =
+        field(b"ffffffff81000000 T _stext\nffffffff81000000 T first\nffffffffc0000000 t hello\t[tun]\n");
+    body.extend(field(&[1, 2, 3]));
+    for (module, name, address) in
+        [("", ".text", 0xffff_ffff_8100_0000_u64), ("tun", "x", 0xffff_ffff_c000_0000)]
+    {
+        body.extend([field(module.as_bytes()), field(name.as_bytes())].concat());
+        body.extend(address.to_le_bytes());
+        body.push(1);
+        body.extend(field(&[0xe8, 0xfb, 0xff, 0xff, 0x3f, 0xc3]));
+    }
+    // Literals alone: 15 and what is beyond, in steps of 255.
+    let mut block = vec![0xf0];
+    let mut beyond = body.len() - 15;
+    while beyond >= 255 {
+        block.push(255);
+        beyond -= 255;
+    }
+    block.push(u8::try_from(beyond).expect("less than 255"));
+    block.extend(body);
+    [&b"\x02\x21\x4c\x18"[..], &word(block.len()), &block].concat()
 }
 
 /// What a boot loader loads, with this in it.
@@ -232,6 +261,8 @@ pub fn wire() -> Vec<Vec<u8>> {
         function: "kfree_skb".into(),
         module: Some("tun".into()),
         btf_id: 300,
+        offset: 4,
+        places: vec![VariablePlace { register: Some(9), add: -8, load: true }],
     };
     let program = PlanProgram {
         name: "p0".into(),
@@ -251,7 +282,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         cpus: 2,
         privileged: true,
         btf: true,
-        modules: vec![ModuleFacts { name: "tun".into(), btf_sha256: "00".into() }],
+        modules: vec![ModuleFacts { name: "tun".into(), btf_sha256: "00".into(), build_id: "01".into() }],
         tsc_hz: 1 << 31,
         vms: vec![Vm {
             pid: 7,
@@ -264,12 +295,16 @@ pub fn wire() -> Vec<Vec<u8>> {
     let clock = ClockSample { tsc_before: 1, mono_ns: 2, tsc_after: 3, real_ns: 4 };
     let mut batch = Vec::new();
     records().iter().for_each(|record| record.encode(&mut batch));
+    let skipped = SkippedSite { site: 4, reason: "no instruction begins there".into() };
     let agents = [
         FromAgent::Reply(Reply::Facts(Box::new(facts))),
         FromAgent::Event(Event::Clock(clock)),
+        FromAgent::Event(Event::Weaving { done: 1, total: 9 }),
+        FromAgent::Reply(Reply::Woven(Woven { sites: Vec::new(), skipped: vec![skipped] })),
         FromAgent::Event(Event::Records(batch.clone())),
     ];
-    let requests = [Request::Btf(Some("tun".into())), Request::Weave(Box::new(plan))];
+    let parts = CodeParts { kernel: true, modules: vec!["tun".into()] };
+    let requests = [Request::Btf(Some("tun".into())), Request::Code(parts), Request::Weave(Box::new(plan))];
     let mut stream = vec![3];
     xweave_wire::frame::write_preamble(&mut stream).expect("memory can be written to");
     for message in &agents {

@@ -147,7 +147,7 @@ impl Answers<'_> {
 }
 
 /// What an array is made of, or the type itself.
-fn innermost_array(types: &Types, mut of: TypeId) -> Option<TypeId> {
+pub(crate) fn innermost_array(types: &Types, mut of: TypeId) -> Option<TypeId> {
     // Arrays of arrays nest by what C's declarators are.
     for _ in 0..16 {
         match types.get(of) {

@@ -5,38 +5,57 @@
 //!
 //! - functions, [`FUNCTION`] words each: name, module (both: offset and length in the texts), address
 //!   (two words), the number of the first site, the number of the file; sorted by nothing, parts of a
-//!   function are functions of their own;
+//!   function are functions of their own; the number of the first variable;
 //! - sites, [`SITE`] words each: offset in the function; the way, or [`NONE`]; what else is known (bits);
-//!   the base register's constant; file and line;
-//! - ways: bytes, see [`encode`]; files: offset and length in the texts; texts.
+//!   the base register's constant; file and line; the number of the site that always comes before it with the
+//!   same target, or [`NONE`];
+//! - ways: bytes, see [`assemble::encode`]; files: offset and length in the texts;
+//! - variables, [`VARIABLE`] words each: the numbers of name and type, the number of the first run; those of a
+//!   function sorted by name and type;
+//! - runs, [`RUN`] words each: the first site and the one behind the last at which a variable is in one place,
+//!   and the number of that; those of one variable in order;
+//! - places, [`PLACE`] words each: kind (a byte) and register (a byte); a constant (two words);
+//! - names and types of variables: offset and length in the texts; texts.
 //!
 //! Ways are read when the file is opened, since every question goes over them; the rest is looked at where
 //! it lies. Nothing in the file is believed: it may be damaged.
 
-use std::collections::HashMap;
+mod assemble;
+
 use std::fs::{self, File};
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 
 use memmap2::Mmap;
-use xweave_code::dwarf::Debug;
-use xweave_code::types::KernelTypes;
 
 use crate::Error;
 use crate::answer::Reason;
 use crate::graph::{to_u32, to_usize};
-use crate::index::{Coverage, Found, Site};
+use crate::index::{Coverage, Place, Site};
 use crate::value::REGISTERS;
-use crate::way::{Level, Way, Ways};
-use crate::world::Function;
+use crate::way::{Level, Way};
+
+pub(crate) use assemble::assemble;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"xwai");
 /// To be raised with every change of the layout or of what the analysis finds.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Words of the header.
-const HEADER: usize = 24;
-const FUNCTION: usize = 8;
-const SITE: usize = 6;
+const HEADER: usize = 32;
+const FUNCTION: usize = 9;
+const SITE: usize = 7;
+const VARIABLE: usize = 3;
+const RUN: usize = 3;
+const PLACE: usize = 3;
+/// The numbers of the parts that come last.
+const VARIABLES: usize = 4;
+const RUNS: usize = 5;
+const PLACES: usize = 6;
+const NAMES: usize = 7;
+const TYPES: usize = 8;
+const TEXTS: usize = 9;
+const PARTS: usize = 10;
 const NONE: u32 = u32::MAX;
 
 /// Where the tables lie.
@@ -65,22 +84,35 @@ impl std::ops::Deref for Bytes {
 /// The tables of an index.
 pub(crate) struct Tables {
     bytes: Bytes,
-    /// Where the parts begin and end: functions, sites, ways, files, texts.
-    parts: [(usize, usize); 5],
+    /// Where the parts begin and end.
+    parts: [(usize, usize); PARTS],
     ways: Vec<Way>,
 }
 
 /// A site as it is in the table.
 pub(crate) struct Row {
+    pub(crate) number: u32,
     pub(crate) offset: u32,
     pub(crate) way: Option<u32>,
     pub(crate) reason: Option<Reason>,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
     certain: bool,
-    base: Option<(u8, i32)>,
+    pub(crate) base: Option<(u8, i32)>,
     file: u32,
     line: u32,
+    parameter: Option<u8>,
+    length: Option<u8>,
+}
+
+/// A variable in one place.
+pub(crate) struct Located<'t> {
+    /// The number of the first site.
+    pub(crate) first: u32,
+    /// Behind the last.
+    pub(crate) end: u32,
+    pub(crate) type_: &'t str,
+    pub(crate) place: Place,
 }
 
 impl Tables {
@@ -102,7 +134,7 @@ impl Tables {
         if word(&bytes, 1) != Some(VERSION) {
             return Err(damaged("it was written by another version of xweave"));
         }
-        let mut parts = [(0, 0); 5];
+        let mut parts = [(0, 0); PARTS];
         let mut at = HEADER * 4;
         for (nth, part) in parts.iter_mut().enumerate() {
             let length =
@@ -111,7 +143,7 @@ impl Tables {
             *part = (at, end.ok_or_else(|| damaged("it is cut off"))?);
             at = part.1;
         }
-        let texts = bytes.get(parts[4].0..parts[4].1).unwrap_or_default();
+        let texts = bytes.get(parts[TEXTS].0..parts[TEXTS].1).unwrap_or_default();
         if std::str::from_utf8(texts).is_err() {
             return Err(damaged("its names are no text"));
         }
@@ -144,7 +176,7 @@ impl Tables {
     fn text(&self, offset: Option<u32>, length: Option<u32>) -> &str {
         let (Some(offset), Some(length)) = (offset, length) else { return "" };
         let offset = to_usize(offset);
-        let text = self.part(4).get(offset..offset.saturating_add(to_usize(length)));
+        let text = self.part(TEXTS).get(offset..offset.saturating_add(to_usize(length)));
         text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("")
     }
 
@@ -180,9 +212,90 @@ impl Tables {
     }
 
     fn file_name(&self, file: u32) -> Option<&str> {
-        let at = to_usize(file).checked_mul(2)?;
-        let (offset, length) = (word(self.part(3), at)?, word(self.part(3), at + 1)?);
+        self.text_of(3, file)
+    }
+
+    /// The text that a part's row of two words says.
+    fn text_of(&self, part: usize, row: u32) -> Option<&str> {
+        let at = to_usize(row).checked_mul(2)?;
+        let (offset, length) = (word(self.part(part), at)?, word(self.part(part), at + 1)?);
         Some(self.text(Some(offset), Some(length)))
+    }
+
+    /// The names that variables have.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let count = to_u32(self.part(NAMES).len() / 8);
+        (0..count).filter_map(|number| self.text_of(NAMES, number))
+    }
+
+    pub(crate) fn name_of(&self, number: u32) -> Option<&str> {
+        self.text_of(NAMES, number)
+    }
+
+    /// The number of a name of variables.
+    pub(crate) fn name_number(&self, name: &str) -> Option<u32> {
+        self.names().position(|other| other == name).map(to_u32)
+    }
+
+    fn variable(&self, number: u32, field: usize) -> Option<u32> {
+        word(self.part(VARIABLES), to_usize(number).checked_mul(VARIABLE)? + field)
+    }
+
+    /// The function's variables with a name of this number.
+    fn named(&self, function: u32, name: u32) -> Range<u32> {
+        let all = to_u32(self.part(VARIABLES).len() / (VARIABLE * 4));
+        let first = self.function(function, 8).unwrap_or(0);
+        let end = self.function(function.saturating_add(1), 8).unwrap_or(all).min(all);
+        let before = |wanted: u32| {
+            let (mut low, mut high) = (first, end);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                match self.variable(middle, 0) {
+                    Some(number) if number < wanted => low = middle + 1,
+                    _ => high = middle,
+                }
+            }
+            low
+        };
+        before(name)..name.checked_add(1).map_or(end, before)
+    }
+
+    /// Whether a function has a variable with a name of this number.
+    pub(crate) fn has_variable(&self, function: u32, name: u32) -> bool {
+        !self.named(function, name).is_empty()
+    }
+
+    /// Where the function's variables with a name of this number are, in the order of sites.
+    pub(crate) fn located(&self, function: u32, name: u32) -> Vec<Located<'_>> {
+        let runs = self.part(RUNS);
+        let all = to_u32(runs.len() / (RUN * 4));
+        let mut located = Vec::new();
+        for variable in self.named(function, name) {
+            let type_ = self.variable(variable, 1).and_then(|type_| self.text_of(TYPES, type_)).unwrap_or("");
+            let first = self.variable(variable, 2).unwrap_or(all);
+            let end = self.variable(variable.saturating_add(1), 2).unwrap_or(all).min(all);
+            located.extend((first..end).filter_map(|run| {
+                let at = to_usize(run).checked_mul(RUN)?;
+                let (first, end) = (word(runs, at)?, word(runs, at + 1)?);
+                Some(Located { first, end, type_, place: self.place(word(runs, at + 2)?)? })
+            }));
+        }
+        located.sort_by_key(|located| located.first);
+        located
+    }
+
+    fn place(&self, number: u32) -> Option<Place> {
+        let at = to_usize(number).checked_mul(PLACE)?;
+        let field = |nth| word(self.part(PLACES), at + nth);
+        let ([kind, register, ..], low) = (field(0)?.to_le_bytes(), field(1)?);
+        let register = || REGISTERS.get(usize::from(register)).copied();
+        let add = low.cast_signed();
+        match kind {
+            0 => Some(Place::Register { register: register()?, add }),
+            1 => Some(Place::Memory { register: register()?, add }),
+            2 => Some(Place::Constant(u64::from(low) | u64::from(field(2)?) << 32)),
+            _ => None,
+        }
     }
 
     /// The rows of a function.
@@ -199,6 +312,7 @@ impl Tables {
         let (way, bits) = (field(1)?, field(2)?);
         let register = u8::try_from(bits >> 16 & 0xff).ok()?;
         Some(Row {
+            number,
             offset: field(0)?,
             way: (to_usize(way) < self.ways.len()).then_some(way),
             reason: Reason::ALL.get(to_usize(bits >> 8 & 0xff).wrapping_sub(1)).copied(),
@@ -208,6 +322,8 @@ impl Tables {
             base: (bits & 8 != 0).then_some((register, field(3)?.cast_signed())),
             file: field(4)?,
             line: field(5)?,
+            parameter: u8::try_from(bits >> 24 & 0xf).ok()?.checked_sub(1),
+            length: u8::try_from(bits >> 4 & 0xf).ok().filter(|length| *length != 0),
         })
     }
 
@@ -216,6 +332,8 @@ impl Tables {
         let base = row.base.and_then(|(register, add)| Some((*REGISTERS.get(usize::from(register))?, add)));
         Some(Site {
             function: self.name(function),
+            function_number: function,
+            number: row.number,
             module: self.module(function),
             offset: row.offset,
             address: self.address(function).wrapping_add(row.offset.into()),
@@ -224,8 +342,17 @@ impl Tables {
             writes: row.writes,
             certain: row.certain,
             base,
+            parameter: row.parameter,
+            length: row.length,
             line: self.file_name(row.file).map(|file| (file, row.line)),
+            bindings: Vec::new(),
         })
+    }
+
+    /// The site that always comes before another with the same target.
+    pub(crate) fn earlier(&self, site: u32) -> Option<u32> {
+        let earlier = word(self.part(1), to_usize(site).checked_mul(SITE)? + 6)?;
+        Some(earlier).filter(|earlier| *earlier != NONE)
     }
 
     pub(crate) fn has_lines(&self) -> bool {
@@ -233,7 +360,7 @@ impl Tables {
     }
 
     pub(crate) fn coverage(&self) -> Coverage {
-        let number = |nth| u64::from(word(&self.bytes, 7 + nth).unwrap_or(0));
+        let number = |nth| u64::from(word(&self.bytes, 2 + PARTS + nth).unwrap_or(0));
         let mut unresolved = [0; Reason::ALL.len()];
         for (nth, count) in unresolved.iter_mut().enumerate() {
             *count = number(3 + nth);
@@ -246,47 +373,6 @@ fn word(bytes: &[u8], nth: usize) -> Option<u32> {
     let at = nth.checked_mul(4)?;
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
-}
-
-/// Texts, each once.
-#[derive(Default)]
-struct Texts {
-    bytes: Vec<u8>,
-    known: HashMap<Box<str>, [u32; 2]>,
-}
-
-impl Texts {
-    fn add(&mut self, text: &str) -> [u32; 2] {
-        if let Some(known) = self.known.get(text) {
-            return *known;
-        }
-        let place = [to_u32(self.bytes.len()), to_u32(text.len())];
-        self.bytes.extend(text.as_bytes());
-        self.known.insert(text.into(), place);
-        place
-    }
-}
-
-fn push(bytes: &mut Vec<u8>, words: &[u32]) {
-    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-}
-
-/// Ways: for each the number of its levels, and for each of these its name's place, start, end, whether it
-/// is an overlay, the number of its members' paths, and their places.
-fn encode(ways: &[Way], texts: &mut Texts) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for way in ways {
-        push(&mut bytes, &[to_u32(way.levels.len())]);
-        for level in &way.levels {
-            let [offset, length] = texts.add(&level.type_);
-            let overlay = u32::from(level.overlay);
-            push(&mut bytes, &[offset, length, level.start, level.end, overlay, to_u32(level.members.len())]);
-            for member in &level.members {
-                push(&mut bytes, &texts.add(member));
-            }
-        }
-    }
-    bytes
 }
 
 fn decode(bytes: &[u8], texts: &[u8]) -> Option<Vec<Way>> {
@@ -314,122 +400,4 @@ fn decode(bytes: &[u8], texts: &[u8]) -> Option<Vec<Way>> {
     Some(ways)
 }
 
-/// Makes the tables of what was found in all functions.
-pub(crate) fn assemble(
-    kernel: &KernelTypes,
-    debug: Option<&Debug>,
-    functions: &[Function],
-    found: Vec<(u64, Vec<Found>)>,
-    ways: &mut Ways,
-) -> Tables {
-    let mut texts = Texts::default();
-    let mut lines = Lines { debug, files: HashMap::new(), table: Vec::new() };
-    let (mut function_table, mut site_table) = (Vec::new(), Vec::new());
-    let mut coverage = Coverage::default();
-    for (function, (instructions, sites)) in functions.iter().zip(found) {
-        coverage.instructions += instructions;
-        let mut sites = sites.into_iter().peekable();
-        let names = std::iter::once(&function.name).chain(&function.apart);
-        // In the order of addresses, in which the sites are, and each piece's are together.
-        let mut pieces: Vec<_> = function.pieces.iter().zip(names).collect();
-        pieces.sort_by_key(|(piece, _)| piece.start);
-        for (piece, name) in pieces {
-            let [name, name_length] = texts.add(name);
-            let [module, module_length] = texts.add(function.module.as_deref().unwrap_or(""));
-            let [low, high] = halves(piece.start);
-            let first = to_u32(site_table.len() / (SITE * 4));
-            let file = lines.unit(piece.start, function.pieces[0].start, &mut texts);
-            push(&mut function_table, &[name, name_length, module, module_length, low, high, first, file]);
-            while let Some(site) = sites.next_if(|site| piece.contains(&site.address)) {
-                coverage.memory_instructions += 1;
-                let (way, reason) = match site.what {
-                    Ok(key) => {
-                        coverage.typed += 1;
-                        (key.and_then(|key| ways.number(&kernel.types, key)), 0)
-                    }
-                    Err(reason) => {
-                        let nth = Reason::ALL.iter().position(|other| *other == reason).unwrap_or(0);
-                        coverage.unresolved[nth] += 1;
-                        (None, to_u32(nth) + 1)
-                    }
-                };
-                let (register, add) = site.base.unwrap_or_default();
-                let bits = u32::from(site.reads)
-                    | u32::from(site.writes) << 1
-                    | u32::from(site.certain) << 2
-                    | u32::from(site.base.is_some()) << 3
-                    | reason << 8
-                    | u32::from(register) << 16;
-                let offset = u32::try_from(site.address - piece.start).unwrap_or(NONE);
-                let (file, line) = match way {
-                    Some(_) => lines.at(site.address, &mut texts),
-                    None => (NONE, 0),
-                };
-                let way = way.unwrap_or(NONE);
-                push(&mut site_table, &[offset, way, bits, add.cast_unsigned(), file, line]);
-            }
-        }
-    }
-    let encoded = encode(&ways.ways, &mut texts);
-    let parts = [&function_table, &site_table, &encoded, &lines.table, &texts.bytes];
-    let mut bytes = Vec::with_capacity(HEADER * 4 + parts.iter().map(|part| part.len()).sum::<usize>());
-    push(&mut bytes, &[MAGIC, VERSION]);
-    push(&mut bytes, &parts.map(|part| to_u32(part.len())));
-    let counts = [coverage.instructions, coverage.memory_instructions, coverage.typed];
-    for count in counts.iter().chain(&coverage.unresolved) {
-        push(&mut bytes, &[u32::try_from(*count).unwrap_or(u32::MAX)]);
-    }
-    bytes.resize(HEADER * 4, 0);
-    let mut at = bytes.len();
-    let places = parts.map(|part| {
-        let start = at;
-        at += part.len();
-        (start, at)
-    });
-    parts.into_iter().for_each(|part| bytes.extend(part));
-    Tables { bytes: bytes.into(), parts: places, ways: std::mem::take(&mut ways.ways) }
-}
-
-fn halves(address: u64) -> [u32; 2] {
-    let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).unwrap_or(0);
-    [half(address), half(address >> 32)]
-}
-
-/// Source files, each once, and the lines of addresses.
-struct Lines<'d> {
-    debug: Option<&'d Debug>,
-    files: HashMap<Box<str>, u32>,
-    /// Places in the texts.
-    table: Vec<u8>,
-}
-
-impl Lines<'_> {
-    fn file(&mut self, name: &str, texts: &mut Texts) -> u32 {
-        if let Some(known) = self.files.get(name) {
-            return *known;
-        }
-        let number = to_u32(self.files.len());
-        self.files.insert(name.into(), number);
-        push(&mut self.table, &texts.add(name));
-        number
-    }
-
-    fn at(&mut self, address: u64, texts: &mut Texts) -> (u32, u32) {
-        match self.debug.and_then(|debug| debug.line(address)) {
-            Some((file, line)) => (self.file(file, texts), line),
-            None => (NONE, 0),
-        }
-    }
-
-    /// The source file of the unit that a function is in.
-    fn unit(&mut self, piece: u64, entry: u64, texts: &mut Texts) -> u32 {
-        let Some(debug) = self.debug else { return NONE };
-        let function = debug.function(piece).or_else(|| debug.function(entry));
-        match function.and_then(|function| debug.unit(function.unit)) {
-            Some(unit) => self.file(unit, texts),
-            None => NONE,
-        }
-    }
-}
-
-const _: () = assert!(HEADER >= 7 + 3 + Reason::ALL.len());
+const _: () = assert!(HEADER >= 2 + PARTS + 3 + Reason::ALL.len());

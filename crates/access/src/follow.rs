@@ -30,7 +30,7 @@ const RSI: u8 = 6;
 /// The registers for arguments in their order.
 pub(crate) const ARGUMENTS: [u8; 6] = [RDI, RSI, 2, 1, 8, 9];
 /// What a called function may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
-const CLOBBERED: u16 = 0b0000_1111_1100_0111;
+pub(crate) const CLOBBERED: u16 = 0b0000_1111_1100_0111;
 
 /// What a block leaves behind.
 #[derive(Clone, Default)]
@@ -423,7 +423,7 @@ pub(crate) fn register_of(instruction: &Instruction) -> Option<(u8, i32)> {
 }
 
 /// The number of the whole register that this is, or is a part of.
-fn number(register: Register) -> Option<u8> {
+pub(crate) fn number(register: Register) -> Option<u8> {
     let whole = register.full_register();
     if !whole.is_gpr64() {
         return None;

@@ -56,6 +56,15 @@ impl Graph {
         graph
     }
 
+    /// An instruction's length in bytes, if the one behind it is executed after it, and after no other.
+    pub(crate) fn length(&self, instruction: u32) -> Option<u8> {
+        let behind = instruction.checked_add(1)?;
+        let at = self.blocks.partition_point(|block| block.first <= instruction).checked_sub(1)?;
+        let of = self.instructions.get(to_usize(instruction))?;
+        let plain = of.flow_control() == FlowControl::Next && behind < self.blocks[at].end;
+        u8::try_from(of.len()).ok().filter(|_| plain)
+    }
+
     fn divide(&mut self, at: &Index, hidden: &HiddenJumps) {
         let count = self.instructions.len();
         let mut leader = vec![false; count + 1];

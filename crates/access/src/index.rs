@@ -1,6 +1,6 @@
 //! The index of a whole program, and questions to it.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -10,21 +10,24 @@ use xweave_code::types::KernelTypes;
 
 use crate::Error;
 use crate::answer::{Answer, Answers, Reason};
+use crate::asked::Asked;
+use crate::earlier::earlier;
 use crate::file::{self, Tables};
 use crate::follow::{follow, register_of};
 use crate::graph::{Graph, to_u32};
 use crate::idioms::Overlays;
 use crate::lessons::{Lessons, Subject};
-use crate::pointcut::{How, Pointcut};
+use crate::pointcut::Pointcut;
 use crate::survey::Sources;
-use crate::value::Values;
+use crate::value::{Ref, Values};
+use crate::variables::{Lookup, Run};
 use crate::views::{View, Views};
 use crate::way::{Key, Way, Ways};
 use crate::world::{Function, World};
 
 /// Which instruction of a program touches what.
 pub struct Index {
-    tables: Tables,
+    pub(crate) tables: Tables,
 }
 
 /// How much of a program's code is understood.
@@ -50,8 +53,11 @@ impl Coverage {
 /// An instruction that touches a member of a structure.
 #[derive(Clone, Debug)]
 pub struct Site<'i> {
+    /// Its number in the index.
+    pub number: u32,
     /// The function's name; that of its part, where that is what the instruction is in (`.cold`).
     pub function: &'i str,
+    pub(crate) function_number: u32,
     /// The module it is in.
     pub module: Option<&'i str>,
     /// From the function's beginning, in bytes.
@@ -69,8 +75,47 @@ pub struct Site<'i> {
     /// A register, and what is to be added to it to get the address of the outermost structure; none where
     /// an index is part of the address.
     pub base: Option<(&'static str, i32)>,
+    /// The number of the function's argument, from 0, that the outermost structure's address came in.
+    pub parameter: Option<u8>,
+    /// The instruction's length in bytes, where what lies behind it is executed after it and after nothing
+    /// else.
+    pub length: Option<u8>,
     /// The source file and line, where there is debug information.
     pub line: Option<(&'i str, u32)>,
+    /// What the pointcut gives names to here.
+    pub bindings: Vec<Binding<'i>>,
+}
+
+/// Something that a pointcut gives a name to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding<'i> {
+    /// The name.
+    pub name: &'i str,
+    /// Its type as C spells it, without qualifiers.
+    pub type_: Cow<'i, str>,
+    /// Where its value is before the instruction.
+    pub place: Place,
+}
+
+/// Where a value is at an instruction. If it is smaller than a register, that one's low bytes are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is the register's and a constant.
+    Register {
+        /// The register of 64 bits.
+        register: &'static str,
+        /// The constant.
+        add: i32,
+    },
+    /// It lies in memory, where the register and a constant say.
+    Memory {
+        /// The register of 64 bits.
+        register: &'static str,
+        /// The constant.
+        add: i32,
+    },
+    /// It is this, which no register holds.
+    Constant(u64),
 }
 
 /// An instruction of which it is not known what it touches.
@@ -86,14 +131,30 @@ pub struct Unresolved<'i> {
     pub reason: Reason,
 }
 
+/// What was found out about a function.
+pub(crate) struct Answered {
+    /// How many it has.
+    pub(crate) instructions: u64,
+    /// Of those that touch memory, in the order of addresses.
+    pub(crate) found: Vec<Found>,
+    /// Where variables are at these.
+    pub(crate) runs: Vec<Run>,
+}
+
 /// What was found out about one instruction.
 pub(crate) struct Found {
     pub(crate) address: u64,
+    /// Its number in its function.
+    pub(crate) instruction: u32,
     pub(crate) what: Result<Option<Key>, Reason>,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
     pub(crate) certain: bool,
     pub(crate) base: Option<(u8, i32)>,
+    /// The number among what was found in the function of what always comes before it with the same target.
+    pub(crate) earlier: Option<u32>,
+    pub(crate) parameter: Option<u8>,
+    pub(crate) length: Option<u8>,
 }
 
 impl Index {
@@ -108,14 +169,15 @@ impl Index {
         let mut lessons = Lessons::new(told.collect::<Vec<_>>().into_iter());
         sources.state_idioms(&mut lessons);
         let program = Program { lessons: Some(&lessons), ..program };
-        let found: Vec<(u64, Vec<Found>)> = functions
+        let lookup = Lookup { world: &world, debug };
+        let answers: Vec<Answered> = functions
             .par_iter()
             .zip(0u32..to_u32(functions.len()))
-            .map(|(function, number)| program.answer(function, number))
+            .map(|(function, number)| program.answer(function, number, lookup))
             .collect();
         drop(lessons);
         let mut ways = Ways::default();
-        let tables = file::assemble(kernel, debug, &functions, found, &mut ways);
+        let tables = file::assemble(kernel, debug, &functions, answers, &mut ways);
         Self { tables }
     }
 
@@ -157,19 +219,17 @@ impl Index {
     }
 
     /// The join points of a pointcut, in the order of addresses within the image.
-    pub fn sites(&self, pointcut: &Pointcut) -> Vec<Site<'_>> {
+    pub fn sites<'i>(&'i self, pointcut: &'i Pointcut) -> Vec<Site<'i>> {
         let asked = Asked::new(pointcut, &self.tables);
         let mut sites = Vec::new();
         for function in 0..self.tables.functions() {
-            let inside = asked.in_function(self.tables.name(function), self.tables.file(function));
-            if inside == Some(false) {
-                continue;
-            }
-            for site in self.tables.sites_of(function) {
-                if let Some(way) = site.way
-                    && asked.matches(pointcut, way, site.reads, site.writes, function, &self.tables)
-                    && let Some(site) = self.tables.site(function, &site)
+            let Some(inside) = asked.of(function) else { continue };
+            for row in self.tables.sites_of(function) {
+                if let Some(way) = row.way
+                    && inside.matches(&row, way)
+                    && let Some(mut site) = self.tables.site(function, &row)
                 {
+                    site.bindings = inside.bindings(&row, &site);
                     sites.push(site);
                 }
             }
@@ -183,7 +243,7 @@ impl Index {
         let mut unresolved = Vec::new();
         for function in 0..self.tables.functions() {
             let name = self.tables.name(function);
-            if asked.in_function(name, self.tables.file(function)) == Some(false) {
+            if asked.in_function(function) == Some(false) {
                 continue;
             }
             for site in self.tables.sites_of(function) {
@@ -193,6 +253,11 @@ impl Index {
             }
         }
         unresolved
+    }
+
+    /// The names of variables and parameters that can be asked for, each once.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.tables.names()
     }
 
     /// All ways that some instruction goes, each once.
@@ -237,124 +302,53 @@ impl Program<'_> {
         self.views(function, &values, number).teach(function)
     }
 
-    /// The number of instructions, and what is known of those that touch memory.
-    fn answer(&self, function: &Function, number: u32) -> (u64, Vec<Found>) {
+    fn answer(&self, function: &Function, number: u32, lookup: Lookup<'_>) -> Answered {
         let (graph, values) = self.follow(function);
         let views = self.views(function, &values, number);
         let (world, overlays) = (self.world, self.overlays);
         let answers = Answers { world, overlays, function, graph: &graph, values: &values, views: &views };
         let mut views_found = Vec::new();
-        let mut found: Vec<Found> = Vec::with_capacity(values.accesses.len());
+        let mut found: Vec<(Found, Option<Ref>)> = Vec::with_capacity(values.accesses.len());
         for access in &values.accesses {
-            let (what, certain, base) = match answers.of(access, &mut views_found) {
-                Answer::Not(reason) => (Err(reason), false, None),
+            let instruction = &graph.instructions[crate::graph::to_usize(access.instruction)];
+            let (what, certain, base, target) = match answers.of(access, &mut views_found) {
+                Answer::Not(reason) => (Err(reason), false, None, None),
                 Answer::Typed { key, certain, at } => {
-                    let instruction = &graph.instructions[crate::graph::to_usize(access.instruction)];
                     let base = register_of(instruction).filter(|_| access.scale == 0);
                     let base = base.map(|(register, add)| (register, add.saturating_sub(at)));
-                    (Ok(key), certain, base)
+                    let target = (access.scale == 0).then(|| access.at.plus(-i64::from(at)));
+                    (Ok(key), certain, base, target)
                 }
             };
             let (reads, writes) = (access.reads, access.writes);
-            found.push(Found { address: answers.address(access), what, reads, writes, certain, base });
-        }
-        found.sort_by_key(|found| found.address);
-        (u64::try_from(graph.instructions.len()).unwrap_or(0), found)
-    }
-}
-
-/// A pointcut as it is asked of the tables: which ways it matches is found out once.
-struct Asked<'p> {
-    pointcut: &'p Pointcut,
-    /// By the pointcut's address: for each way whether it matches.
-    ways: HashMap<*const Pointcut, Vec<bool>>,
-}
-
-impl<'p> Asked<'p> {
-    fn new(pointcut: &'p Pointcut, tables: &Tables) -> Self {
-        let mut ways = HashMap::new();
-        prepare(pointcut, tables, &mut ways);
-        Self { pointcut, ways }
-    }
-
-    /// Whether sites of a function match by their function alone; none if that depends.
-    fn in_function(&self, name: &str, file: Option<&str>) -> Option<bool> {
-        fn ask(pointcut: &Pointcut, name: &str, file: Option<&str>) -> Option<bool> {
-            match pointcut {
-                Pointcut::Access { .. } => None,
-                Pointcut::Function(pattern) => Some(xweave_code::kernel::matches(pattern, whole(name))),
-                Pointcut::File(pattern) => Some(file.is_some_and(|file| in_file(pattern, file))),
-                Pointcut::And(a, b) => match (ask(a, name, file), ask(b, name, file)) {
-                    (Some(false), _) | (_, Some(false)) => Some(false),
-                    (Some(true), Some(true)) => Some(true),
-                    _ => None,
+            let (address, instruction) = (answers.address(access), access.instruction);
+            let parameter = target.and_then(|target| values.argument(target));
+            let length = graph.length(access.instruction);
+            let earlier = None;
+            found.push((
+                Found {
+                    address,
+                    instruction,
+                    what,
+                    reads,
+                    writes,
+                    certain,
+                    base,
+                    earlier,
+                    parameter,
+                    length,
                 },
-                Pointcut::Or(a, b) => match (ask(a, name, file), ask(b, name, file)) {
-                    (Some(true), _) | (_, Some(true)) => Some(true),
-                    (Some(false), Some(false)) => Some(false),
-                    _ => None,
-                },
-                Pointcut::Not(a) => ask(a, name, file).map(|inside| !inside),
-            }
+                target,
+            ));
         }
-        ask(self.pointcut, name, file)
-    }
-
-    /// Whether a site matches a pointcut, or a part of it.
-    fn matches(
-        &self,
-        of: &Pointcut,
-        way: u32,
-        reads: bool,
-        writes: bool,
-        function: u32,
-        tables: &Tables,
-    ) -> bool {
-        let ask = |part: &Pointcut| self.matches(part, way, reads, writes, function, tables);
-        match of {
-            Pointcut::Access { how, .. } => {
-                let wanted = match how {
-                    None => true,
-                    Some(How::Read) => reads,
-                    Some(How::Write) => writes,
-                };
-                let ways = self.ways.get(&std::ptr::from_ref(of));
-                wanted
-                    && ways.and_then(|ways| ways.get(crate::graph::to_usize(way))).copied().unwrap_or(false)
-            }
-            Pointcut::Function(pattern) => {
-                xweave_code::kernel::matches(pattern, whole(tables.name(function)))
-            }
-            Pointcut::File(pattern) => tables.file(function).is_some_and(|file| in_file(pattern, file)),
-            Pointcut::And(a, b) => ask(a) && ask(b),
-            Pointcut::Or(a, b) => ask(a) || ask(b),
-            Pointcut::Not(a) => !ask(a),
+        found.sort_by_key(|(found, _)| found.address);
+        let targets: Vec<_> = found.iter().map(|(found, target)| (found.instruction, *target)).collect();
+        let mut found: Vec<Found> = found.into_iter().map(|(found, _)| found).collect();
+        for (found, earlier) in found.iter_mut().zip(earlier(&graph, &targets)) {
+            found.earlier = earlier;
         }
-    }
-}
-
-/// The function that a part of it belongs to.
-fn whole(name: &str) -> &str {
-    name.split(".cold").next().unwrap_or(name)
-}
-
-/// Whether a file's path, or an end of it that begins at a folder, is what the pattern says.
-fn in_file(pattern: &str, file: &str) -> bool {
-    let ends = file.match_indices('/').map(|(at, _)| &file[at + 1..]);
-    std::iter::once(file).chain(ends).any(|end| xweave_code::kernel::matches(pattern, end))
-}
-
-fn prepare(of: &Pointcut, tables: &Tables, ways: &mut HashMap<*const Pointcut, Vec<bool>>) {
-    match of {
-        Pointcut::Access { structure, member, .. } => {
-            let matching = tables.ways().iter().map(|way| way.touches(structure, member)).collect();
-            ways.insert(std::ptr::from_ref(of), matching);
-        }
-        Pointcut::And(a, b) | Pointcut::Or(a, b) => {
-            prepare(a, tables, ways);
-            prepare(b, tables, ways);
-        }
-        Pointcut::Not(a) => prepare(a, tables, ways),
-        Pointcut::Function(_) | Pointcut::File(_) => {}
+        let instructions = u64::try_from(graph.instructions.len()).unwrap_or(0);
+        let runs = lookup.of(function, &graph, &found);
+        Answered { instructions, found, runs }
     }
 }

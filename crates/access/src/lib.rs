@@ -24,9 +24,12 @@
 //! it into words, `file` keeps it, [`Pointcut`] asks for it.
 
 mod answer;
+mod asked;
+mod earlier;
 mod file;
 mod follow;
 mod graph;
+mod held;
 mod idioms;
 mod index;
 mod lessons;
@@ -34,16 +37,18 @@ mod pointcut;
 mod source;
 mod survey;
 mod value;
+mod variables;
 mod views;
 mod way;
+mod weaving;
 mod world;
 
 use std::path::PathBuf;
 
 pub use answer::Reason;
-pub use index::{Coverage, Index, Site, Unresolved};
+pub use index::{Binding, Coverage, Index, Place, Site, Unresolved};
 pub use pointcut::{How, Malformed, Pointcut};
-pub use source::Source;
+pub use source::{Kept, Source};
 pub use way::{Level, Way};
 
 /// Belongs into the name of a file that an index is kept in: others cannot read it.

@@ -1,4 +1,4 @@
-//! What is asked for: `access(sk_buff.len, read) AND within_function(tcp_%)`.
+//! What is asked for: `access(sk_buff.len, read) AND target(skb) AND within_function(tcp_%)`.
 
 /// A pointcut over accesses to memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,15 @@ pub enum Pointcut {
     Function(String),
     /// `within_file(net/ipv4/%)`
     File(String),
+    /// `target(skb)`: the pointer to the structure that an access() beside it touches gets this name.
+    Target(String),
+    /// `local_var(sk)`, also `local_var(sk, s)`: a variable or parameter can be read.
+    Variable {
+        /// Its name in the source.
+        name: String,
+        /// The name that it gets.
+        bound: String,
+    },
     /// `a AND b`, `a && b`
     And(Box<Pointcut>, Box<Pointcut>),
     /// `a OR b`, `a || b`
@@ -55,12 +64,18 @@ impl Pointcut {
     ///
     /// [`Malformed`], with the place and what is expected there.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0, alone: Vec::new() };
         let pointcut = parser.either()?;
         parser.space();
-        match parser.rest() {
-            "" => Ok(pointcut),
-            _ => Err(parser.wrong("AND, OR or the end is expected here")),
+        if !parser.rest().is_empty() {
+            return Err(parser.wrong("AND, OR or the end is expected here"));
+        }
+        match parser.alone.first() {
+            None => Ok(pointcut),
+            Some(at) => Err(parser.wrong_at(
+                *at,
+                "a target is that of an access, and none is beside it: access(structure.member) AND target(name)",
+            )),
         }
     }
 
@@ -70,7 +85,36 @@ impl Pointcut {
             Self::File(_) => true,
             Self::And(a, b) | Self::Or(a, b) => a.names_files() || b.names_files(),
             Self::Not(a) => a.names_files(),
-            Self::Access { .. } | Self::Function(_) => false,
+            Self::Access { .. } | Self::Function(_) | Self::Target(_) | Self::Variable { .. } => false,
+        }
+    }
+
+    /// The local variables that are asked for.
+    pub fn variables(&self) -> Vec<&str> {
+        match self {
+            Self::Variable { name, .. } => vec![name],
+            Self::And(a, b) | Self::Or(a, b) => [a.variables(), b.variables()].concat(),
+            Self::Not(a) => a.variables(),
+            Self::Access { .. } | Self::Function(_) | Self::File(_) | Self::Target(_) => Vec::new(),
+        }
+    }
+
+    /// The names that something has at a join point of this: none of what is under a NOT.
+    fn bound(&self) -> Vec<&str> {
+        match self {
+            Self::Target(bound) | Self::Variable { bound, .. } => vec![bound],
+            Self::And(a, b) | Self::Or(a, b) => [a.bound(), b.bound()].concat(),
+            Self::Not(_) | Self::Access { .. } | Self::Function(_) | Self::File(_) => Vec::new(),
+        }
+    }
+
+    /// Whether all its join points are those of some access().
+    fn has_access(&self) -> bool {
+        match self {
+            Self::Access { .. } => true,
+            Self::And(a, b) => a.has_access() || b.has_access(),
+            Self::Or(a, b) => a.has_access() && b.has_access(),
+            _ => false,
         }
     }
 
@@ -80,7 +124,7 @@ impl Pointcut {
             Self::Access { structure, member, .. } => vec![(structure, member)],
             Self::And(a, b) | Self::Or(a, b) => [a.accesses(), b.accesses()].concat(),
             Self::Not(a) => a.accesses(),
-            Self::Function(_) | Self::File(_) => Vec::new(),
+            Self::Function(_) | Self::File(_) | Self::Target(_) | Self::Variable { .. } => Vec::new(),
         }
     }
 }
@@ -89,6 +133,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// Where targets are that no access() is beside so far.
+    alone: Vec<usize>,
 }
 
 impl<'a> Parser<'a> {
@@ -97,7 +143,11 @@ impl<'a> Parser<'a> {
     }
 
     fn wrong(&self, problem: impl Into<String>) -> Malformed {
-        let column = self.text[..self.at].chars().count();
+        self.wrong_at(self.at, problem)
+    }
+
+    fn wrong_at(&self, at: usize, problem: impl Into<String>) -> Malformed {
+        let column = self.text[..at].chars().count();
         Malformed { text: self.text.to_owned(), column, problem: problem.into() }
     }
 
@@ -140,9 +190,19 @@ impl<'a> Parser<'a> {
     }
 
     fn both(&mut self) -> Result<Pointcut, Malformed> {
+        let alone = self.alone.len();
         let mut left = self.one()?;
         while self.word("AND") || self.take("&&") {
-            left = Pointcut::And(Box::new(left), Box::new(self.one()?));
+            self.space();
+            let at = self.at;
+            let right = self.one()?;
+            if let Some(twice) = right.bound().iter().find(|name| left.bound().contains(name)) {
+                return Err(self.wrong_at(at, format!("`{twice}` is the name of something else already")));
+            }
+            left = Pointcut::And(Box::new(left), Box::new(right));
+        }
+        if left.has_access() {
+            self.alone.truncate(alone);
         }
         Ok(left)
     }
@@ -181,9 +241,36 @@ impl<'a> Parser<'a> {
                 return Ok(make(name.replace('*', "%")));
             }
         }
+        let at = self.at;
+        if self.word("target") {
+            self.alone.push(at);
+            self.expect("(")?;
+            let bound = self.identifier("a name for the pointer to the structure")?;
+            self.expect(")")?;
+            return Ok(Pointcut::Target(bound));
+        }
+        if self.word("local_var") {
+            self.expect("(")?;
+            let name = self.identifier("a local variable's name")?;
+            let bound = match self.take(",") {
+                true => self.identifier("a name for what the variable holds")?,
+                false => name.clone(),
+            };
+            self.expect(")")?;
+            return Ok(Pointcut::Variable { name, bound });
+        }
         Err(self.wrong(
-            "a pointcut is expected here: access(structure.member), within_function(name), within_file(name)",
+            "a pointcut is expected here: access(structure.member), target(name), local_var(variable, name), \
+             within_function(name), within_file(name)",
         ))
+    }
+
+    fn identifier(&mut self, what: &str) -> Result<String, Malformed> {
+        self.space();
+        match self.rest().starts_with(|c: char| c.is_ascii_digit()) {
+            true => Err(self.wrong(format!("{what} is expected here"))),
+            false => self.name(&['_'], what),
+        }
     }
 
     fn access(&mut self) -> Result<Pointcut, Malformed> {
@@ -252,6 +339,24 @@ mod tests {
     }
 
     #[test]
+    fn names_are_bound_beside_an_access_or_alone() {
+        for text in [
+            "target(a) AND access(b.c)",
+            "(access(b.c) OR access(b.d, read)) AND target(a)",
+            "access(b.c) AND (target(a) OR within_file(f))",
+            "access(b.c) AND target(a) OR access(b.d) AND target(a)",
+            "access(b.c) AND NOT target(a)",
+            "access(b.c) AND NOT local_var(a) AND target(a)",
+        ] {
+            Pointcut::parse(text).unwrap();
+        }
+        let alone = Pointcut::parse("local_var( sk )").unwrap();
+        assert_eq!(alone, Pointcut::Variable { name: "sk".into(), bound: "sk".into() });
+        let renamed = Pointcut::parse("NOT local_var(sk, s) AND access(a.b)").unwrap();
+        assert_eq!(renamed.variables(), ["sk"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_where_it_is() {
         for (text, column, problem) in [
             ("", 0, "a pointcut is expected"),
@@ -261,6 +366,16 @@ mod tests {
             ("access(a.b", 10, "`)` is expected"),
             ("ANDROID", 0, "a pointcut is expected"),
             ("within_function()", 16, "a name"),
+            ("target(skb)", 0, "none is beside it"),
+            ("access(a.b) AND x OR target(c)", 16, "local_var(variable, name)"),
+            ("access(a.b) OR  target(c)", 16, "none is beside it"),
+            ("NOT access(a.b) AND target(c)", 20, "none is beside it"),
+            ("(access(a.b) OR within_file(c)) AND target(d)", 35, "none is beside it"),
+            ("access(a.b) AND target()", 23, "a name"),
+            ("access(a.b) AND target(c%)", 24, "`)` is expected"),
+            ("local_var(0)", 10, "a local variable's name"),
+            ("local_var(a, )", 13, "a name"),
+            ("access(a.b) AND target(c) AND local_var(c)", 30, "`c` is the name"),
             ("é", 0, "a pointcut"),
         ] {
             let wrong = Pointcut::parse(text).unwrap_err();

@@ -8,6 +8,7 @@ use xweave_code::dwarf::{Debug, Place};
 use xweave_code::image::Image;
 use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
 
+use crate::answer::innermost_array;
 use crate::graph::HiddenJumps;
 use crate::idioms::{self, Overlays};
 use crate::lessons::{Lessons, Subject};
@@ -188,9 +189,16 @@ impl<'a> Sources<'a> {
         world.symbols.sort_unstable();
     }
 
+    /// Whether that something is of this type can tell what is in memory: of a pointer, a structure or union,
+    /// or an array of these.
+    fn tells(&self, type_: TypeId) -> bool {
+        let element = innermost_array(self.types(), type_).map(|element| self.types().get(element));
+        matches!(element, Some(Type::Pointer(_) | Type::Record(_)))
+    }
+
     fn lives(&self, world: &mut World<'_>) {
         let Some(debug) = self.debug else { return };
-        for live in debug.lives() {
+        for live in debug.lives().iter().filter(|live| self.tells(live.type_)) {
             let (from, to) = (live.from, live.to);
             match live.place {
                 Place::Register { register, add } => {
@@ -206,7 +214,7 @@ impl<'a> Sources<'a> {
                     let (offset, type_) = (from_cfa(add), live.type_);
                     world.live_slots.push(LiveSlot { from, to, offset, type_ });
                 }
-                Place::Address(_) | Place::Value(_) => {}
+                Place::FrameAddress { .. } | Place::Address(_) | Place::Value(_) => {}
             }
         }
         world.longest_live = world.live_registers.iter().map(|live| live.to - live.from).max().unwrap_or(0);

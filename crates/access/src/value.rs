@@ -1,5 +1,7 @@
 //! What registers and stack slots hold: values, each made once.
 
+use crate::follow::ARGUMENTS;
+
 /// Registers by their hardware numbers.
 pub(crate) const REGISTERS: [&str; 16] = [
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
@@ -116,4 +118,17 @@ pub(crate) struct Values {
     pub(crate) stores: Vec<Store>,
     pub(crate) returned: Vec<Ref>,
     pub(crate) told: Vec<Told>,
+}
+
+impl Values {
+    /// The number of the argument that this is, from 0, as far as arguments come in registers.
+    pub(crate) fn argument(&self, of: Ref) -> Option<u8> {
+        match self.kinds.get(usize::try_from(of.value).ok()?)? {
+            Kind::Entry(register) if of.add == 0 => {
+                let nth = ARGUMENTS.iter().position(|other| other == register)?;
+                u8::try_from(nth).ok()
+            }
+            _ => None,
+        }
+    }
 }

@@ -49,13 +49,18 @@ impl Way {
     /// Whether this member of this structure is touched (`%` stands for anything), or something in it:
     /// `sock.__sk_common` is, by what touches `sock_common.skc_family` in a `sock`.
     pub(crate) fn touches(&self, structure: &str, member: &str) -> bool {
+        self.level(structure, member).is_some()
+    }
+
+    /// The outermost level at which this member of this structure is touched.
+    pub fn level(&self, structure: &str, member: &str) -> Option<&Level> {
         let matches = xweave_code::kernel::matches;
         let below = |path: &str| {
             let beginnings = path.match_indices('.').map(|(at, _)| &path[..at]);
             beginnings.chain([path]).any(|beginning| matches(member, beginning))
         };
         let mut named = self.levels.iter().filter(|level| matches(structure, level.name()));
-        named.any(|level| member == "%" || level.members.iter().any(|path| below(path)))
+        named.find(|level| member == "%" || level.members.iter().any(|path| below(path)))
     }
 }
 

@@ -48,7 +48,8 @@ fn modules() -> Vec<ModuleFacts> {
             }
             let hash = Sha256::digest(fs::read(entry.path()).ok()?);
             let btf_sha256 = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            Some(ModuleFacts { name, btf_sha256 })
+            let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).unwrap_or_default();
+            Some(ModuleFacts { name, btf_sha256, build_id: build_id(&notes).unwrap_or_default() })
         })
         .collect();
     modules.sort_by(|a, b| a.name.cmp(&b.name));

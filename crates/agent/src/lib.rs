@@ -10,21 +10,28 @@
 //! ```
 //!
 //! Rooms: [`serve`] speaks the protocol on any stream; [`listen`] takes connections from the host by
-//! vsock; `weaving` loads and attaches; `drain` empties the ring buffer; `clock`, `facts` and `kvm`
-//! look at the machine.
+//! vsock; `weaving` has `load` and `attach` do their work, with `settings` of the kernel that make it quick;
+//! `drain` empties the ring buffer; `clock`, `facts` and `kvm` look at the machine.
 
+mod addresses;
+mod attach;
+mod cancel;
 mod clock;
 mod drain;
 mod facts;
 mod kernel_btf;
-mod kprobe;
 mod kvm;
 mod listen;
+mod load;
+mod probe;
+mod program;
 mod running;
 mod session;
+mod settings;
 mod weaving;
 
 pub use clock::{tsc, tsc_hz};
 pub use facts::facts;
 pub use listen::listen;
 pub use session::serve;
+pub use settings::{Left, put_back};

@@ -9,6 +9,8 @@ use std::{
 
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockListener};
 
+use crate::settings;
+
 /// Serves controllers on the host until it is killed. Each connection gets a process of its own, so
 /// that whatever happens to one, its probes go with it and the others stay.
 ///
@@ -34,6 +36,11 @@ pub fn listen(port: u32) -> io::Result<std::convert::Infallible> {
             .stdin(Stdio::from(input))
             .stdout(Stdio::from(output))
             .spawn()?;
-        thread::spawn(move || child.wait());
+        thread::spawn(move || {
+            let ended = child.wait();
+            // If it was killed while it wove.
+            settings::put_back();
+            ended
+        });
     }
 }

@@ -3,19 +3,26 @@
 use std::{
     fs,
     io::{BufWriter, Read, Write},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
+    thread,
 };
 
+use xweave_code::image::LiveCode;
 use xweave_wire::{
     frame::{self, Error},
-    message::{Failure, FailureKind, FromAgent, Reply, Request},
+    message::{self, CodeParts, Event, Failure, FailureKind, FromAgent, Reply, Request},
+    plan::Plan,
 };
 
 use crate::{
+    addresses::addresses,
+    attach::Watch,
+    cancel::Cancel,
     clock,
     drain::Drain,
     facts::{BTF_DIR, facts},
-    weaving::{self, State, Woven},
+    settings,
+    weaving::{State, Woven},
 };
 
 /// Where answers and events go: two threads write, a message at a time.
@@ -25,13 +32,19 @@ pub(crate) type Output = Arc<Mutex<Box<dyn Write + Send>>>;
 ///
 /// # Errors
 /// When the transport fails or the other end does not speak the protocol. The kernel is clean then too.
-pub fn serve(mut input: impl Read, output: impl Write + Send + 'static) -> Result<(), Error> {
+pub fn serve(
+    mut input: impl Read + Send + 'static,
+    output: impl Write + Send + 'static,
+) -> Result<(), Error> {
     let output: Output = Arc::new(Mutex::new(Box::new(BufWriter::new(output))));
     frame::write_preamble(&mut *lock(&output))?;
     frame::read_preamble(&mut input)?;
-    let mut session = Session { output, recording: None };
-    loop {
-        let request = match frame::read_message::<Request>(&mut input) {
+    settings::put_back();
+    let cancel = Arc::new(Cancel::default());
+    let requests = read_ahead(input, Arc::clone(&cancel));
+    let mut session = Session { output, recording: None, cancel };
+    for request in requests {
+        let request = match request {
             Ok(request) => request,
             Err(Error::Closed) => return Ok(()),
             Err(error) => return Err(error),
@@ -39,6 +52,29 @@ pub fn serve(mut input: impl Read, output: impl Write + Send + 'static) -> Resul
         let reply = session.answer(request).unwrap_or_else(Reply::Failed);
         frame::write_message(&mut *lock(&session.output), &FromAgent::Reply(reply))?;
     }
+    Ok(())
+}
+
+/// Reads requests while an earlier one is answered: what breaks off weaving must be seen while it goes on. The
+/// last is an error.
+fn read_ahead(
+    mut input: impl Read + Send + 'static,
+    cancel: Arc<Cancel>,
+) -> mpsc::Receiver<Result<Request, Error>> {
+    let (sender, requests) = mpsc::channel();
+    thread::spawn(move || {
+        loop {
+            let request = frame::read_message::<Request>(&mut input);
+            if matches!(request, Err(_) | Ok(Request::Stop)) {
+                cancel.ask();
+            }
+            let last = request.is_err();
+            if sender.send(request).is_err() || last {
+                return;
+            }
+        }
+    });
+    requests
 }
 
 fn lock(output: &Output) -> std::sync::MutexGuard<'_, Box<dyn Write + Send>> {
@@ -53,6 +89,7 @@ struct Recording {
 struct Session {
     output: Output,
     recording: Option<Recording>,
+    cancel: Arc<Cancel>,
 }
 
 impl Session {
@@ -61,23 +98,35 @@ impl Session {
             Request::Facts => Ok(Reply::Facts(Box::new(facts()))),
             Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
             Request::Clock => Ok(Reply::Clock(clock::sample())),
-            Request::Weave(plan) => {
-                if self.recording.is_some() {
-                    return Err(misuse("a plan is woven already"));
-                }
-                let woven = Woven::weave(&plan)?;
-                let drain = Drain::start(woven.records()?, Arc::clone(&self.output));
-                self.recording = Some(Recording { woven, drain });
-                Ok(Reply::Woven(weaving::addresses(&plan)))
-            }
+            Request::Code(parts) => code(&parts).map(Reply::Code),
+            Request::Weave(plan) => self.weave(&plan),
             Request::Start => self.set_state(State::On),
             Request::Loss => {
                 let recording = self.recording.as_ref().ok_or_else(|| misuse("nothing is woven"))?;
                 Ok(Reply::Loss(recording.woven.loss()?))
             }
             Request::Drain => self.set_state(State::Draining),
-            Request::Stop => self.stop(),
+            Request::Stop => {
+                self.cancel.done();
+                self.stop()
+            }
         }
+    }
+
+    fn weave(&mut self, plan: &Plan) -> Result<Reply, Failure> {
+        if self.recording.is_some() {
+            return Err(misuse("a plan is woven already"));
+        }
+        let tell = |done, total| {
+            let told = FromAgent::Event(Event::Weaving { done, total });
+            // That nobody listens any more is seen by whoever reads.
+            let _ = frame::write_message(&mut *lock(&self.output), &told);
+        };
+        let mut woven = Woven::weave(plan, &Watch { cancel: &self.cancel, tell: &tell })?;
+        let skipped = std::mem::take(&mut woven.skipped);
+        let drain = Drain::start(woven.records()?, Arc::clone(&self.output));
+        self.recording = Some(Recording { woven, drain });
+        Ok(Reply::Woven(message::Woven { sites: addresses(plan), skipped }))
     }
 
     fn set_state(&mut self, state: State) -> Result<Reply, Failure> {
@@ -121,6 +170,16 @@ fn btf(module: Option<&str>) -> Result<Vec<u8>, Failure> {
         kind: FailureKind::Unsupported,
         message: format!("the kernel's type information cannot be read: {path}: {error}"),
     })
+}
+
+fn code(parts: &CodeParts) -> Result<Vec<u8>, Failure> {
+    let wanted = |module: Option<&str>| match module {
+        None => parts.kernel,
+        Some(module) => parts.modules.iter().any(|wanted| wanted == module),
+    };
+    LiveCode::capture(wanted)
+        .map(|code| code.pack())
+        .map_err(|error| Failure { kind: FailureKind::Unsupported, message: error.to_string() })
 }
 
 fn misuse(message: &str) -> Failure {

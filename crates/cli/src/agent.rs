@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 "cannot listen on vsock port {port}: {error}; the guest needs a vsock device (QEMU: -device vhost-vsock-pci,guest-cid=N)"
             ))),
         },
-        None => xweave_agent::serve(io::stdin().lock(), io::stdout())
+        None => xweave_agent::serve(io::stdin(), io::stdout())
             .map(|()| ExitCode::SUCCESS)
             .map_err(|error| Failure::FellShort(format!("agent: {error}"))),
     }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use xweave_aspect::{Diagnostic, Source};
+use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
-use xweave_weave::{Domain, Options, Role, SiteInfo, Skipped};
+use xweave_weave::{CodeIndex, Counts, Domain, Options, Role, SiteInfo, Skipped};
 
 use crate::failure::Failure;
 
@@ -49,21 +49,41 @@ struct Found {
     sites: Vec<(String, Vec<SiteInfo>)>,
     skipped: Vec<(String, Vec<Skipped>)>,
     warnings: Vec<Diagnostic>,
+    /// By domain and clause.
+    counts: BTreeMap<(String, String), Counts>,
+}
+
+impl Found {
+    fn counts(&self, domain: &str, clause: &str) -> Counts {
+        self.counts.get(&(domain.to_owned(), clause.to_owned())).cloned().unwrap_or_default()
+    }
 }
 
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let sources = xweave_aspect::read(&args.aspects, &args.expression).map_err(Failure::wrong_use)?;
     let host = ["host=live".to_owned()];
     let given = if args.domain.is_empty() { &host[..] } else { &args.domain };
-    let kernels = given.iter().map(|text| kernel(text)).collect::<Result<Vec<_>, _>>()?;
-    let domains: Vec<_> = (1..=u8::MAX)
-        .zip(&kernels)
-        .map(|(number, (name, kernel))| Domain { name: name.clone(), role: Role::of(name), number, kernel })
-        .collect();
-    let result = check(sources, &domains, args.no_compile);
-    let (found, errors) = match result {
-        Ok(found) => (found, Vec::new()),
+    let given = given.iter().map(|text| kernel(text)).collect::<Result<Vec<_>, _>>()?;
+    let (found, errors) = match xweave_aspect::parse(sources) {
         Err(errors) => (Found::default(), errors),
+        Ok(aspects) => {
+            let mut code = Vec::new();
+            for of in &given {
+                code.push(if xweave_weave::needs_code(&aspects) { of.code()? } else { Vec::new() });
+            }
+            let domains = (1..=u8::MAX).zip(given.iter().zip(&code)).map(|(number, (of, code))| Domain {
+                name: of.name.clone(),
+                role: Role::of(&of.name),
+                number,
+                kernel: &of.kernel,
+                code,
+            });
+            let domains: Vec<_> = domains.collect();
+            match check(&aspects, &domains, args.no_compile) {
+                Ok(found) => (found, Vec::new()),
+                Err(errors) => (Found::default(), errors),
+            }
+        }
     };
     if args.json {
         print_json(&found, &errors);
@@ -77,30 +97,71 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-fn check(sources: Vec<Source>, domains: &[Domain<'_>], no_compile: bool) -> Result<Found, Vec<Diagnostic>> {
-    let aspects = xweave_aspect::parse(sources)?;
+fn check(aspects: &Aspects, domains: &[Domain<'_>], no_compile: bool) -> Result<Found, Vec<Diagnostic>> {
     let mut found = Found::default();
-    let mut add = |domain: String, sites, skipped| {
+    let mut add = |domain: String, sites, skipped, counts: Vec<Counts>| {
+        found
+            .counts
+            .extend(counts.into_iter().map(|counts| ((domain.clone(), counts.clause.clone()), counts)));
         found.sites.push((domain.clone(), sites));
         found.skipped.push((domain, skipped));
     };
     found.warnings = if no_compile {
-        let resolution = xweave_weave::resolve(&aspects, domains, 1)?;
-        resolution.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped));
+        let resolution = xweave_weave::resolve(aspects, domains, 1)?;
+        resolution.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped, of.counts));
         resolution.warnings
     } else {
         // The sizes have no influence on what is compiled.
         let cache = xweave_weave::cache_directory().join("advice");
         let options = Options { first_site: 1, buffer: 4096, flow_table: 1, cache };
-        let weaving = xweave_weave::weave(&aspects, domains, &options)?;
-        weaving.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped));
+        let weaving = xweave_weave::weave(aspects, domains, &options)?;
+        weaving.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped, of.counts));
         weaving.warnings
     };
     Ok(found)
 }
 
+/// What `--domain` names.
+struct Given {
+    name: String,
+    kernel: Kernel,
+    /// Its files: the image, then modules; none for the running kernel.
+    files: Vec<PathBuf>,
+}
+
+impl Given {
+    /// What its instructions touch. The indices are kept.
+    fn code(&self) -> Result<Vec<CodeIndex>, Failure> {
+        let cache = xweave_weave::cache_directory().join("access");
+        let index = |file: Option<&PathBuf>, base: Option<&PathBuf>| {
+            let what = file.map_or("the running kernel".into(), |file| file.display().to_string());
+            let source = xweave_access::Source { file: file.cloned(), base: base.cloned(), btf_only: false };
+            let index = source.index(Some(&cache), || eprintln!("indexing {what} …"));
+            index.map_err(|error| Failure::WrongUse(format!("--domain {}: {error}", self.name)))
+        };
+        let Some((image, modules)) = self.files.split_first() else {
+            return Ok(vec![CodeIndex { module: None, index: index(None, None)? }]);
+        };
+        if image.is_dir() {
+            return Err(Failure::WrongUse(format!(
+                "--domain {}: {} has types and no machine code, in which access() and within_file() look: name \
+                 the kernel's vmlinux instead, with its modules after commas",
+                self.name,
+                image.display()
+            )));
+        }
+        let mut code = vec![CodeIndex { module: None, index: index(Some(image), None)? }];
+        for module in modules {
+            let name = module.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = name.split('.').next().unwrap_or_default().replace('-', "_");
+            code.push(CodeIndex { module: Some(name), index: index(Some(module), Some(image))? });
+        }
+        Ok(code)
+    }
+}
+
 /// `NAME=KERNEL`
-fn kernel(text: &str) -> Result<(String, Kernel), Failure> {
+fn kernel(text: &str) -> Result<Given, Failure> {
     let Some((name, what)) = text.split_once('=').filter(|(name, what)| !name.is_empty() && !what.is_empty())
     else {
         return Err(Failure::WrongUse(format!("--domain {text}: NAME=KERNEL is wanted, such as host=live")));
@@ -117,7 +178,9 @@ fn kernel(text: &str) -> Result<(String, Kernel), Failure> {
             Ok(kernel)
         })
     };
-    Ok((name.to_owned(), kernel.map_err(|error| Failure::WrongUse(format!("--domain {text}: {error}")))?))
+    let kernel = kernel.map_err(|error| Failure::WrongUse(format!("--domain {text}: {error}")))?;
+    let files = if what == "live" { Vec::new() } else { what.split(',').map(PathBuf::from).collect() };
+    Ok(Given { name: name.to_owned(), kernel, files })
 }
 
 /// A copy of `/sys/kernel/btf`: `vmlinux`, and a file a module.
@@ -130,6 +193,14 @@ fn of_folder(folder: &Path) -> Result<Kernel, xweave_code::Error> {
     modules.sort();
     modules.iter().try_for_each(|module| kernel.add_module_file(module))?;
     Ok(kernel)
+}
+
+/// `tcp_sendmsg`, or `tcp_sendmsg+0x1f` where it is an instruction.
+fn place(site: &SiteInfo) -> String {
+    match site.offset {
+        0 => site.function.clone(),
+        offset => format!("{}+{offset:#x}", site.function),
+    }
 }
 
 /// Of each clause in each domain, its sites.
@@ -151,12 +222,14 @@ fn print_json(found: &Found, errors: &[Diagnostic]) {
         })
     };
     let advice = by_clause(found).into_iter().map(|((file, line, name, domain), sites)| {
-        // Join points are functions, so every choice of how exact to be comes to the same.
-        let n = sites.len();
+        let counts = found.counts(domain, name);
         json!({
-            "name": name, "domain": domain, "sites": { "every": n, "first": n, "function": n },
+            "name": name, "domain": domain,
+            "sites": { "every": counts.every, "first": counts.first, "function": counts.function },
+            "woven": sites.len(),
             "file": file, "line": line, "action": sites[0].action.name(),
             "functions": sites.iter().map(|site| site.function.as_str()).collect::<Vec<_>>(),
+            "places": sites.iter().map(|site| place(site)).collect::<Vec<_>>(),
         })
     });
     let skipped = found.skipped.iter().flat_map(|(domain, skipped)| {
@@ -182,11 +255,24 @@ fn print(found: &Found, errors: &[Diagnostic]) {
     let mut total = 0;
     for ((file, line, name, domain), sites) in by_clause(found) {
         total += sites.len();
-        let names: Vec<_> = sites.iter().take(4).map(|site| site.function.as_str()).collect();
+        let names: Vec<_> = sites.iter().take(4).map(|site| place(site)).collect();
         let more = sites.len().saturating_sub(names.len());
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let action = sites[0].action.name();
         println!("{domain:<10} {name:<24} {action:<7} {}{more}  ({file}:{line})", names.join(", "));
+        let counts = found.counts(domain, name);
+        if counts.every != counts.function {
+            println!(
+                "{:<10} {:<24} {:<7} {} join points: every {}, first {}, function {}",
+                "",
+                "",
+                "",
+                sites.len(),
+                counts.every,
+                counts.first,
+                counts.function
+            );
+        }
     }
     for (domain, skipped) in &found.skipped {
         for of in skipped {

@@ -50,6 +50,9 @@ pub struct Args {
     /// How many pieces of data may be followed at once in a domain
     #[arg(long, value_name = "N", default_value_t = 65536)]
     flow_table: u32,
+    /// A file of the kernel that a domain runs, with debug information: for lines and local variables
+    #[arg(long, value_name = "NAME=FILE")]
+    symbols: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -65,6 +68,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         (None, false) => Until::CommandEnds(args.command),
     };
     let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
+    let symbols: Result<Vec<_>, _> = args.symbols.iter().map(|text| xweave_record::symbols(text)).collect();
     let options = Options {
         aspects: args.aspects,
         expressions: args.expression,
@@ -74,6 +78,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         until,
         buffer: args.buffer,
         flow_table: args.flow_table,
+        symbols: symbols.map_err(Failure::wrong_use)?,
         cache: xweave_weave::cache_directory(),
         command_line: env::args().collect(),
     };
@@ -113,6 +118,7 @@ fn print_json(outcome: &Outcome) {
             "lost": manifest.lost,
             "domains": manifest.domains,
             "clocks": manifest.clocks,
+            "warnings": manifest.warnings,
             "loss": manifest.loss,
             "command_status": outcome.command.and_then(|status| status.code()),
         })
@@ -130,6 +136,9 @@ fn print(outcome: &Outcome) {
         );
     }
     let manifest = &outcome.manifest;
+    for warning in &manifest.warnings {
+        eprintln!("note: {warning}");
+    }
     let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
     println!(
         "{} records of {} in {}; {} lost",
@@ -168,8 +177,16 @@ impl Progress {
         let (line, detail) = match phase {
             Phase::Connecting { domain } => (format!("reaching {domain}"), String::new()),
             Phase::Reading { domain, kernel } => (format!("reading {domain}: {kernel}"), String::new()),
+            Phase::Indexing { domain } => (format!("looking into the code of {domain}"), String::new()),
             Phase::Compiling => ("compiling aspects".to_owned(), String::new()),
             Phase::Weaving { sites } => (format!("weaving {sites} sites"), String::new()),
+            Phase::Attaching { domain, done, total } => {
+                // Where there is no terminal, the line before has said it.
+                if let Some(bar) = &self.bar {
+                    bar.set_message(format!("weaving {done} of {total} in {domain}"));
+                }
+                return;
+            }
             Phase::Recording { elapsed, records, lost } => {
                 let of = self.until.map_or(String::new(), |d| format!(" of {}", seconds(d)));
                 let end = if self.until.is_none() { " (Ctrl-C ends)" } else { "" };

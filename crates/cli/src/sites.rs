@@ -8,15 +8,17 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use xweave_access::{Coverage, Index, Pointcut, Reason, Site, Source};
+use xweave_access::{Binding, Coverage, Index, Place, Pointcut, Reason, Site, Source};
 
 use crate::failure::Failure;
 
 /// Show the instructions that touch a member of a structure; nothing is woven
 ///
 /// A pointcut is made of access(STRUCT.MEMBER), access(STRUCT.MEMBER, read), within_function(NAME) and
-/// within_file(NAME) with AND, OR and NOT; % stands for anything. Without debug information the kernel's own
-/// type information (BTF) is used, and files are not known.
+/// within_file(NAME) with AND, OR and NOT; % stands for anything. local_var(VARIABLE, NAME) is where a local
+/// variable or parameter can be read, and names its value; target(NAME) names the pointer that an access() is
+/// through. Without debug information the kernel's own type information (BTF) is used: then files are not
+/// known, and of variables the parameters only.
 ///
 /// The first question about a kernel takes seconds: every function is analysed. The answer is kept.
 #[derive(clap::Args)]
@@ -24,6 +26,7 @@ use crate::failure::Failure;
 Examples:
   xweave sites 'access(sk_buff.len)' --live             in the running kernel (as root)
   xweave sites 'access(sk_buff.%, write) AND within_function(tcp_%)' --kernel vmlinux
+  xweave sites 'access(sk_buff.len) AND target(skb) AND local_var(sk)' --kernel vmlinux
   xweave sites 'access(conn.state)' --program ./server  a program, by its DWARF
   xweave sites 'access(%.%)' --kernel vmlinux --jsonl   all, a JSON object a line
   xweave sites 'within_function(tcp_ack)' --kernel vmlinux --unresolved")]
@@ -128,7 +131,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             Print {
                 json: site_json,
                 row: site_row,
-                headings: &["Instruction", "Access", "Member", "", "Base", "Source"],
+                headings: &["Instruction", "Access", "Member", "", "Base", "Bindings", "Source"],
             },
         )
     };
@@ -154,6 +157,16 @@ fn progress(what: &str) -> indicatif::ProgressBar {
 /// Names that nothing has are most likely mistyped.
 fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> {
     let levels = || index.ways().iter().flat_map(|way| &way.levels);
+    for variable in pointcut.variables() {
+        let names: HashSet<&str> = index.variables().collect();
+        if !names.contains(variable) {
+            let near = near(variable, names).unwrap_or_else(|| {
+                "without debug information, parameters are known only, as they are declared".to_owned()
+            });
+            let problem = format!("no function of {what} has a variable `{variable}` that could be read");
+            return Err(Failure::WrongUse(format!("{problem}; {near}")));
+        }
+    }
     for (structure, member) in pointcut.accesses() {
         if structure.contains('%') {
             continue;
@@ -180,11 +193,13 @@ fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> 
 }
 
 fn unknown(problem: &str, name: &str, names: HashSet<&str>) -> Failure {
+    let near = near(name, names).unwrap_or_else(|| "`access(%.%)` shows all that is touched".to_owned());
+    Failure::WrongUse(format!("{problem}; {near}"))
+}
+
+fn near(name: &str, names: HashSet<&str>) -> Option<String> {
     let near = xweave_code::kernel::nearest(name, names.into_iter(), 4);
-    Failure::WrongUse(match near[..] {
-        [] => format!("{problem}; `access(%.%)` shows all that is touched"),
-        _ => format!("{problem}; did you mean {}?", near.join(", ")),
-    })
+    (!near.is_empty()).then(|| format!("did you mean {}?", near.join(", ")))
 }
 
 /// How one kind of result is printed.
@@ -221,10 +236,14 @@ fn print<T>(
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([how.headings[column].chars().count()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..how.headings.len()).map(width).collect();
+    // A column in which nothing is, is left out.
+    let filled =
+        |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()));
+    let columns: Vec<_> =
+        (0..how.headings.len()).filter(filled).map(|column| (column, width(column))).collect();
     let headings: Vec<String> = how.headings.iter().map(|heading| (*heading).to_owned()).collect();
     for row in [&headings].into_iter().chain(&rows).filter(|_| !rows.is_empty()) {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = columns.iter().map(|(column, width)| format!("{:<width$}", row[*column]));
         writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     let typed = 100.0 * coverage.typed as f64 / coverage.memory_instructions.max(1) as f64;
@@ -282,7 +301,36 @@ fn site_json(site: &Site<'_>) -> Value {
         "base": site.base.map(|(register, add)| json!({"register": register, "add": add})),
         "file": site.line.map(|(file, _)| file),
         "line": site.line.map(|(_, line)| line),
+        "bindings": site.bindings.iter().map(binding_json).collect::<Vec<_>>(),
     })
+}
+
+fn binding_json(binding: &Binding<'_>) -> Value {
+    let place = match binding.place {
+        Place::Register { register, add } => json!({"register": register, "add": add, "dereference": false}),
+        Place::Memory { register, add } => json!({"register": register, "add": add, "dereference": true}),
+        Place::Constant(constant) => json!({"constant": constant}),
+    };
+    json!({"name": binding.name, "type": binding.type_, "place": place})
+}
+
+fn binding_text(binding: &Binding<'_>) -> String {
+    let name = binding.name;
+    match binding.place {
+        Place::Register { register, add } => format!("{name} = {}", sum(register, add)),
+        Place::Memory { register, add } => format!("{name} = *({})", sum(register, add)),
+        Place::Constant(constant) => match i32::try_from(constant.cast_signed()) {
+            Ok(small) => format!("{name} = {small}"),
+            Err(_) => format!("{name} = {constant:#x}"),
+        },
+    }
+}
+
+fn sum(register: &str, add: i32) -> String {
+    match add {
+        0 => register.to_owned(),
+        add => format!("{register}{add:+}"),
+    }
 }
 
 fn place(function: &str, offset: u32) -> String {
@@ -295,10 +343,8 @@ fn site_row(site: &Site<'_>) -> Vec<String> {
         access(site).to_owned(),
         format!("{}.{}", site.way.structure(), site.way.member()),
         if site.certain { "" } else { "possible" }.to_owned(),
-        site.base.map_or_else(String::new, |(register, add)| match add {
-            0 => register.to_owned(),
-            add => format!("{register}{add:+}"),
-        }),
+        site.base.map_or_else(String::new, |(register, add)| sum(register, add)),
+        site.bindings.iter().map(binding_text).collect::<Vec<_>>().join(", "),
         site.line.map_or_else(String::new, |(file, line)| format!("{file}:{line}")),
     ]
 }

@@ -528,7 +528,7 @@ fn join(type_: &str, inner: &str) -> String {
     if inner.is_empty() { type_.to_owned() } else { format!("{type_} {inner}") }
 }
 
-fn int_text(int: Int) -> &'static str {
+pub(crate) fn int_text(int: Int) -> &'static str {
     match (int.size, int.signed) {
         _ if int.boolean => "_Bool",
         _ if int.char => "char",

@@ -251,6 +251,23 @@ impl Kernel {
         matches!(self.get(self.resolve(of)), Type::Record(_))
     }
 
+    /// The structure or union that a pointer points to.
+    pub fn pointee(&self, of: TypeRef) -> Option<TypeRef> {
+        let pointer = self.resolve(of);
+        let Type::Pointer(to) = self.get(pointer) else { return None };
+        let to = self.resolve(self.related(pointer, to));
+        matches!(self.get(to), Type::Record(_)).then_some(to)
+    }
+
+    /// The C name of a structure, if the kernel lets programs make pointers to it of any number
+    /// (`bpf_rdonly_cast`, since 6.2): only types of its image, not those of modules.
+    pub fn castable(&self, of: TypeRef) -> Option<String> {
+        let Type::Record(record) = self.get(of) else { return None };
+        let castable =
+            of.part == 0 && !record.name.is_empty() && self.functions.contains_key("bpf_rdonly_cast");
+        castable.then(|| format!("{} {}", record.kind.word(), record.name))
+    }
+
     /// How many slots of 64 bits a parameter of this type takes, if it can be hooked at all.
     pub fn slots(&self, of: TypeRef) -> Option<usize> {
         match self.get(self.resolve(of)) {
@@ -301,6 +318,29 @@ impl Kernel {
             self.functions.get(pattern).into_iter().collect()
         };
         places.into_iter().flatten().filter_map(|at| self.function_at(*at)).collect()
+    }
+
+    /// A static tracepoint, as a function: its number is that of the type `btf_trace_NAME`, its parameters
+    /// are those that its callbacks get.
+    ///
+    /// From `__traceiter_NAME`, which every tracepoint has (include/linux/tracepoint.h) and which, unlike the
+    /// type, tells the parameters' names.
+    pub fn tracepoint(&self, name: &str) -> Option<Function> {
+        let mut found = self.function(&format!("__traceiter_{name}"))?;
+        let part = self.parts.iter().find(|part| part.name == found.module.as_deref().unwrap_or(""))?;
+        let wanted = format!("btf_trace_{name}");
+        let type_ = |id: &u32| matches!(part.btf.get(*id), Type::Typedef(name, _) if name == wanted);
+        found.btf_id = part.btf.ids().find(type_)?;
+        found.name = name.to_owned();
+        // The first is the callback's own data.
+        found.params = found.params.split_off(found.params.len().min(1));
+        Some(found)
+    }
+
+    /// The `n` names of tracepoints that are most like this one.
+    pub fn nearest_tracepoints(&self, name: &str, n: usize) -> Vec<String> {
+        let all = self.functions.keys().filter_map(|function| function.strip_prefix("__traceiter_"));
+        nearest(name, all, n)
     }
 
     /// The `n` names of functions that are most like this one, the most like first.

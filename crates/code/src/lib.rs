@@ -24,6 +24,7 @@ pub mod declare;
 pub mod dwarf;
 pub mod image;
 pub mod kernel;
+mod spelling;
 pub mod types;
 
 pub use kernel::{Function, Kernel, Param, TypeRef};

@@ -263,8 +263,9 @@ fn variables_are_where_the_code_has_them() {
         assert!(start[0].0.parameter);
         let (_, at) = lives("walk", "at");
         assert!(at.iter().all(|(live, type_)| type_ == "node*" && !live.parameter && live.from < live.to));
-        // Numbers are of no use.
-        assert!(!debug.lives().iter().any(|live| ["sum", "limit", "x"].contains(&debug.name(live.name))));
+        let (_, sum) = lives("walk", "sum");
+        assert_eq!(debug.name(sum[0].0.spelling), "long int", "{version}");
+        assert_eq!(debug.name(start[0].0.spelling), "struct node *", "{version}");
         let (on_stack, local) = lives("on_stack", "local");
         let (live, type_) = &local[0];
         assert_eq!((&**type_, live.from, live.to), ("inner", on_stack.from, on_stack.to), "{version}");

@@ -56,7 +56,8 @@ pub struct Hop<'a> {
     pub tid: u32,
     /// The thread's name.
     pub comm: Cow<'a, str>,
-    /// What the record says of the flow: `hop`, `start`, `move`, `copy`, `quit`, `xin`, `xout`.
+    /// What the record says of the flow: `hop`, `start`, `move`, `copy`, `quit`, `split`, `merge`, `xin`,
+    /// `xout`.
     pub kind: &'static str,
     /// The site's number.
     pub site: u32,

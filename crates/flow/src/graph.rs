@@ -17,7 +17,7 @@ pub struct Flow {
     pub id: u64,
     /// What it is a flow of: the flow definition of its first site that names one.
     pub name: String,
-    /// Flows that it was split off or merged from.
+    /// Flows that it is a part of, or that became parts of it; in ascending order.
     pub parents: Vec<u64>,
     /// When its path began, in nanoseconds of the reference domain.
     pub start_ns: i64,
@@ -101,6 +101,17 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
             flows.push(builder.flow(root));
         }
     }
+    // Parents were noted by the IDs that they had in their domain.
+    let of_local: HashMap<u64, u64> =
+        flows.iter().flat_map(|flow| flow.locals.iter().map(|local| (*local, flow.id))).collect();
+    for flow in &mut flows {
+        for parent in &mut flow.parents {
+            *parent = of_local.get(parent).copied().unwrap_or(*parent);
+        }
+        flow.parents.sort_unstable();
+        flow.parents.dedup();
+        flow.parents.retain(|parent| *parent != flow.id);
+    }
     flows.sort_by_key(|flow| (flow.start_ns, flow.id));
     flows
 }
@@ -135,7 +146,7 @@ impl Builder<'_> {
         Flow {
             id: self.locals.flows[root].id,
             name: name.unwrap_or_default(),
-            parents: Vec::new(),
+            parents: members.iter().flat_map(|local| &self.locals.flows[*local].parents).copied().collect(),
             start_ns,
             end_ns,
             incomplete: self.incomplete(root, &path, lost),

@@ -1,6 +1,9 @@
 //! Rows grouped by local flow ID.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use xweave_trace::{Damaged, Row, Trace};
 use xweave_wire::record::Kind;
@@ -30,8 +33,10 @@ pub struct Local {
     pub lost: u64,
     /// Whether a record says that it began here.
     pub started: bool,
-    /// Whether a record says that a key stopped carrying it.
+    /// Whether a record says that a key stopped carrying it, or that it became part of another.
     pub quit: bool,
+    /// The local flows that it is a part of, or that are parts of it.
+    pub parents: Vec<u64>,
 }
 
 impl Locals {
@@ -55,6 +60,12 @@ impl Locals {
         for loss in &trace.manifest().loss.flows {
             *lost.entry(loss.flow).or_default() += loss.records;
         }
+        let parent = |row: &Row| match row.kind {
+            Kind::Split | Kind::Merge => row.values().first().copied(),
+            _ => None,
+        };
+        let merged: HashSet<u64> =
+            rows.iter().filter(|row| row.kind == Kind::Merge).filter_map(parent).collect();
         let mut flows = Vec::new();
         let mut start = 0;
         for group in rows.chunk_by(|a, b| a.flow == b.flow) {
@@ -63,8 +74,9 @@ impl Locals {
                 id,
                 rows: start..start + group.len(),
                 lost: lost.get(&id).copied().unwrap_or(0),
-                started: group.iter().any(|row| row.kind == Kind::Start),
-                quit: group.iter().any(|row| row.kind == Kind::Quit),
+                started: group.iter().any(|row| row.kind == Kind::Start || parent(row).is_some()),
+                quit: merged.contains(&id) || group.iter().any(|row| row.kind == Kind::Quit),
+                parents: group.iter().filter_map(parent).collect(),
             });
             start += group.len();
         }

@@ -80,7 +80,9 @@ pub(crate) fn of(
 /// The hops on a flow's path. What a flow operation recorded at the function of the hop before it
 /// is no step of its own: advice and operation are woven into the same place.
 fn path(flow: &Flow, rows: &[Row], place: impl Fn(&Row) -> Place) -> Vec<(Place, i64)> {
-    let operation = |row: &Row| matches!(row.kind, Kind::Start | Kind::Move | Kind::Copy | Kind::Quit);
+    let operation = |row: &Row| {
+        matches!(row.kind, Kind::Start | Kind::Move | Kind::Copy | Kind::Quit | Kind::Split | Kind::Merge)
+    };
     let mut path: Vec<(Place, i64)> = Vec::new();
     let mut last: Option<&Row> = None;
     for step in flow.steps.iter().filter(|step| step.on_path) {

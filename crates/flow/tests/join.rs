@@ -445,6 +445,53 @@ fn a_packet_taken_off_put_back_and_taken_off_again_is_one() {
     assert_eq!((carrier.superseded, carrier.unmatched_xout), (1, 0));
 }
 
+#[test]
+fn parts_name_what_they_are_parts_of() {
+    let world = World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false };
+    let made = make(&world);
+    let parent = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
+    writer.sites(made.trace.sites()).unwrap();
+    // A message of a guest is cut in two; the host takes both parts off a ring and puts them together.
+    let id = |domain: u64, nth: u64| domain << 56 | nth;
+    let (message, first, second) = (id(2, 1), id(2, 2), id(2, 3));
+    let (taken, taker, whole) = (id(1, 1), id(1, 2), id(1, 3));
+    let records = [
+        (message, 100, Kind::Start, vec![0x10]),
+        (first, 110, Kind::Split, vec![message, 0x10, 0x20]),
+        (second, 120, Kind::Split, vec![message, 0x10, 0x30]),
+        (message, 130, Kind::Quit, vec![0x10]),
+        (first, 200, Kind::Xin, vec![9, 1, 1, 0]),
+        (second, 210, Kind::Xin, vec![9, 2, 2, 0]),
+        (taker, 300, Kind::Xout, vec![9, 1, 1, 4002]),
+        (taken, 310, Kind::Xout, vec![9, 2, 2, 4002]),
+        (whole, 320, Kind::Merge, vec![taken, 0x50, 0x40]),
+        (whole, 320, Kind::Merge, vec![taker, 0x40, 0x40]),
+        (whole, 400, Kind::Quit, vec![0x40]),
+    ];
+    for (flow, time, kind, values) in records {
+        let domain = u8::try_from(flow >> 56).unwrap();
+        let site = u32::from(domain) * 10 + kind as u32;
+        let time_ns = u64::try_from(time).unwrap();
+        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
+        writer.append(domain, time, &record).unwrap();
+    }
+    writer.finish().unwrap();
+    let flows = Flows::of(&Trace::open(parent.path()).unwrap());
+    let family: Vec<_> =
+        flows.flows().iter().map(|flow| (flow.id, flow.parents.clone(), flow.complete())).collect();
+    // The parents of the whole have the IDs that they began with, in the guest.
+    assert_eq!(
+        family,
+        [
+            (message, vec![], true),
+            (first, vec![message], true),
+            (second, vec![message], true),
+            (whole, vec![first, second], true),
+        ]
+    );
+}
+
 /// Not a check of speed, but the numbers that `cargo test --release -- --ignored --nocapture` prints.
 #[test]
 #[ignore = "a measurement"]

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use xweave_agent::facts;
+use xweave_agent::{Left, facts, put_back};
 
 use crate::kernels;
 
@@ -40,6 +40,8 @@ pub fn doctor() -> Vec<Check> {
         .trim()
         .to_owned();
     let steady = matches!(clock.as_str(), "tsc" | "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page");
+    let left = put_back();
+    let not_put_back = left.iter().any(|left| left.failed.is_some());
     vec![
         check(
             "kernel",
@@ -84,6 +86,13 @@ pub fn doctor() -> Vec<Check> {
             "apt install clang",
         ),
         check(
+            "settings put back",
+            !not_put_back,
+            false,
+            if left.is_empty() { "nothing was left changed".to_owned() } else { told(&left) },
+            "sudo xweave doctor, or write the value into the file",
+        ),
+        check(
             "debugfs",
             debugfs,
             false,
@@ -116,6 +125,17 @@ pub fn doctor() -> Vec<Check> {
             "modprobe vhost_vsock, and give guests -device vhost-vsock-pci,guest-cid=N; or reach agents by ssh",
         ),
     ]
+}
+
+/// What agents that were killed had left changed, and what has become of it.
+fn told(left: &[Left]) -> String {
+    let one = |left: &Left| match &left.failed {
+        None => format!("{}, left by a killed agent, is {} again", left.path, left.value),
+        Some(reason) => {
+            format!("{}, left by a killed agent, cannot be set to {} again: {reason}", left.path, left.value)
+        }
+    };
+    left.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// Whether the running kernel was built with an option; none where its configuration is not shown.

@@ -1,6 +1,6 @@
 //! Naming the domains of a recording.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, path::PathBuf};
 
 use xweave_weave::Role;
 
@@ -35,6 +35,17 @@ impl DomainSpec {
     /// A host runs the others: it is the machine that the controller runs on, or called as one.
     pub fn role(&self) -> Role {
         if self.transport == Transport::Local { Role::Host } else { Role::of(&self.name) }
+    }
+}
+
+/// Parses `NAME=FILE`: a domain, and a file of the kernel that it runs.
+///
+/// # Errors
+/// When there is no `=`, or nothing on either side of it.
+pub fn symbols(text: &str) -> Result<(String, PathBuf), Error> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_owned(), file.into())),
+        _ => Err(Error::SymbolsSyntax(text.to_owned())),
     }
 }
 

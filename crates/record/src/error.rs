@@ -1,6 +1,6 @@
 //! What can keep a recording from happening, or end it.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use xweave_aspect::Diagnostic;
 
@@ -68,6 +68,32 @@ pub enum Error {
         /// What is wrong with it.
         error: xweave_code::Error,
     },
+    /// A `--symbols` argument that is not NAME=FILE.
+    #[error(
+        "`{0}` names no file of a kernel: write DOMAIN=FILE, for example vm1=/usr/lib/debug/boot/vmlinux-6.1.0"
+    )]
+    SymbolsSyntax(String),
+    /// A `--symbols` argument for no domain.
+    #[error("--symbols {domain}=…: there is no such domain; there are {domains}")]
+    SymbolsDomain {
+        /// What was named.
+        domain: String,
+        /// All of them.
+        domains: String,
+    },
+    /// A file is not of the kernel that a domain runs.
+    #[error("--symbols {domain}={}: that file {reason}", file.display())]
+    Symbols {
+        /// Of which it was said to be.
+        domain: String,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Weaving was interrupted.
+    #[error("interrupted while weaving: nothing was recorded, and what was woven is taken out again")]
+    Interrupted,
     /// An agent could not do what it was asked.
     #[error("domain {domain}: {message}")]
     Agent {

@@ -30,8 +30,13 @@ pub(crate) fn check(domain: &str, facts: &Facts) -> Result<(), Error> {
 
 /// Whether a release (`uname -r`) is one that xweave traces.
 pub(crate) fn is_new_enough(release: &str) -> bool {
+    is_at_least(release, OLDEST)
+}
+
+/// Whether a release is this version or a later one.
+pub(crate) fn is_at_least(release: &str, version: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= OLDEST
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
 }
 
 /// The kernel of a domain with its loaded modules. Type information seen before comes from the cache.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! transport ─► link (a connection with one agent) ─┐
-//! kernels  ─► what each domain's kernel is         ├─► recording ─► trace directory
+//! kernels, codes ─► what each domain's kernel is   ├─► recording ─► trace directory
 //! weave    ─► a plan for each domain               ┘
 //! ```
 //!
 //! The controller holds no probe itself: agents do. It may be killed at any moment; the agents see
 //! their streams close and go, and what had been written stays readable.
 
+mod codes;
 mod doctor;
 mod domain;
 mod error;
@@ -17,9 +18,10 @@ mod kernels;
 mod link;
 mod recording;
 mod transport;
+mod weaving;
 
 pub use doctor::{Check, doctor};
-pub use domain::DomainSpec;
+pub use domain::{DomainSpec, symbols};
 pub use error::Error;
 pub use recording::{Options, Outcome, Phase, Until, record};
 pub use transport::Transport;

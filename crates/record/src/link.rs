@@ -4,26 +4,31 @@ use std::{
     io::{BufReader, Write},
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use xweave_agent::tsc;
 use xweave_wire::{
     frame,
-    message::{Event, FromAgent, Reply, Request},
+    message::{Event, FromAgent, Reply, Request, Woven},
+    plan::Plan,
 };
 
 use crate::{
     Error,
     domain::DomainSpec,
+    interrupt::interrupted,
     transport::{End, Stream},
 };
 
 /// How long an agent may take to say hello.
 const HELLO: Duration = Duration::from_secs(20);
 
-/// How long an agent may take to answer. Loading under emulation takes seconds.
+/// How long an agent may take to answer, or to tell how far it has come. Loading under emulation takes seconds.
 const ANSWER: Duration = Duration::from_secs(120);
+
+/// How soon an interruption is seen.
+const SOON: Duration = Duration::from_millis(50);
 
 /// What happened in a domain.
 pub(crate) enum Happening {
@@ -37,10 +42,20 @@ pub(crate) enum Happening {
 pub(crate) struct Link {
     pub(crate) spec: DomainSpec,
     output: Option<Box<dyn Write + Send>>,
-    replies: Receiver<Answer>,
+    replies: Receiver<Heard>,
     end: End,
     /// Why the connection is over, once it is.
     pub(crate) gone: Option<String>,
+}
+
+/// What comes in the order of the requests.
+enum Heard {
+    Answer(Answer),
+    /// How far an agent has come with weaving.
+    Weaving {
+        done: u32,
+        total: u32,
+    },
 }
 
 struct Answer {
@@ -77,7 +92,12 @@ impl Link {
             let reason = loop {
                 match frame::read_message(&mut input) {
                     Ok(FromAgent::Reply(reply)) => {
-                        if answer.send(Answer { reply, received: tsc() }).is_err() {
+                        if answer.send(Heard::Answer(Answer { reply, received: tsc() })).is_err() {
+                            return;
+                        }
+                    }
+                    Ok(FromAgent::Event(Event::Weaving { done, total })) => {
+                        if answer.send(Heard::Weaving { done, total }).is_err() {
                             return;
                         }
                     }
@@ -133,11 +153,43 @@ impl Link {
         frame::write_message(output, request).map_err(|error| self.lost(error.to_string()))
     }
 
+    /// Has a plan woven: tells how far that has come, and gives up when interrupted.
+    pub(crate) fn weave(&mut self, plan: Plan, tell: impl Fn(u32, u32)) -> Result<Woven, Error> {
+        self.send(&Request::Weave(Box::new(plan)))?;
+        let mut heard = Instant::now();
+        loop {
+            match self.replies.recv_timeout(SOON) {
+                Ok(Heard::Weaving { done, total }) => {
+                    heard = Instant::now();
+                    tell(done, total);
+                }
+                Ok(Heard::Answer(Answer { reply: Reply::Woven(woven), .. })) => return Ok(woven),
+                Ok(Heard::Answer(Answer { reply: Reply::Failed(failure), .. })) => {
+                    return Err(Error::Agent { domain: self.spec.name.clone(), message: failure.message });
+                }
+                Ok(Heard::Answer(_)) => return Err(self.unexpected()),
+                Err(RecvTimeoutError::Timeout) if interrupted() => return Err(Error::Interrupted),
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() < ANSWER => {}
+                Err(error) => return Err(self.silent(error)),
+            }
+        }
+    }
+
     fn answer(&mut self) -> Result<Answer, Error> {
-        self.replies.recv_timeout(ANSWER).map_err(|error| match error {
+        loop {
+            match self.replies.recv_timeout(ANSWER) {
+                Ok(Heard::Answer(answer)) => return Ok(answer),
+                Ok(Heard::Weaving { .. }) => {}
+                Err(error) => return Err(self.silent(error)),
+            }
+        }
+    }
+
+    fn silent(&mut self, error: RecvTimeoutError) -> Error {
+        match error {
             RecvTimeoutError::Timeout => self.lost(format!("no answer within {} seconds", ANSWER.as_secs())),
             RecvTimeoutError::Disconnected => self.lost("the connection was closed".to_owned()),
-        })
+        }
     }
 
     fn lost(&mut self, reason: String) -> Error {

@@ -11,12 +11,11 @@ use std::{
 
 use sha2::{Digest, Sha256};
 use xweave_aspect::Aspects;
-use xweave_code::Kernel;
 use xweave_flow::clock::{Exchange, Timeline};
-use xweave_trace::{Aspect, Domain, DomainVm, Ended, Manifest, Site, Writer};
-use xweave_weave::{Role, Weaving, Woven};
+use xweave_trace::{Aspect, Domain, DomainVm, Ended, Manifest, Writer};
+use xweave_weave::{Role, Weaving};
 use xweave_wire::{
-    message::{Event, Facts, Loss, Reply, Request, SiteAddress},
+    message::{Event, Facts, Loss, Reply, Request},
     record::{Record, decode_batch},
 };
 
@@ -25,6 +24,7 @@ use crate::{
     domain::{self, DomainSpec},
     interrupt, kernels,
     link::{Happening, Link},
+    weaving::{self, compile, indices, sites, weave},
 };
 
 /// Exchanges of clock readings with each domain before weaving. The tightest counts.
@@ -66,7 +66,9 @@ pub struct Options {
     pub buffer: u32,
     /// How many keys may carry flows at once in a domain.
     pub flow_table: u32,
-    /// Where compiled advice and type information are kept.
+    /// Files of the kernels that domains run, with debug information: by the domains' names.
+    pub symbols: Vec<(String, PathBuf)>,
+    /// Where compiled advice, type information and indices are kept.
     pub cache: PathBuf,
     /// The command line, for the trace's manifest.
     pub command_line: Vec<String>,
@@ -87,12 +89,26 @@ pub enum Phase<'a> {
         /// `uname -r`.
         kernel: &'a str,
     },
+    /// Finding out what the instructions of a domain's kernel touch.
+    Indexing {
+        /// The domain.
+        domain: &'a str,
+    },
     /// Resolving pointcuts and compiling advice.
     Compiling,
     /// Loading and attaching, in all domains.
     Weaving {
         /// Sites in all domains.
         sites: usize,
+    },
+    /// The same: how far one of them has come.
+    Attaching {
+        /// The domain.
+        domain: &'a str,
+        /// Hooks that are attached.
+        done: u32,
+        /// All of them.
+        total: u32,
     },
     /// Records are coming in.
     Recording {
@@ -114,7 +130,8 @@ pub struct Outcome {
     pub trace: PathBuf,
     /// The trace's manifest, as written.
     pub manifest: Manifest,
-    /// Functions that a wildcard named but that cannot be hooked, per domain.
+    /// Places that a pointcut selects but that cannot be hooked, per domain: what the kernels had to say only
+    /// when they were asked is among the manifest's warnings.
     pub skipped: Vec<(String, xweave_weave::Skipped)>,
     /// What the checker wanted to be known.
     pub warnings: Vec<xweave_aspect::Diagnostic>,
@@ -144,14 +161,11 @@ pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
         progress(Phase::Reading { domain: &member.link.spec.name, kernel: &member.facts.kernel });
         kernels.push(kernels::kernel(&mut member.link, &member.facts, &options.cache)?);
     }
+    let codes = indices(&aspects, &mut members, &kernels, options, progress)?;
     let timeline = timeline(&mut members)?;
 
     progress(Phase::Compiling);
-    let Weaving { domains: woven, warnings } = weave(&aspects, &members, &kernels, options)?;
-    let skipped = woven
-        .iter()
-        .flat_map(|woven| woven.skipped.iter().map(|skipped| (woven.domain.clone(), skipped.clone())))
-        .collect();
+    let Weaving { domains: woven, warnings } = compile(&aspects, &members, &kernels, &codes, options)?;
     let mut manifest = manifest(options, &aspects, &members);
     describe_domains(&mut manifest, &members, &timeline);
     let mut writer = if options.replace {
@@ -161,8 +175,13 @@ pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
     };
 
     progress(Phase::Weaving { sites: woven.iter().map(|woven| woven.sites.len()).sum() });
-    let addresses = weave_all(&mut members, &woven)?;
-    writer.sites(&sites(&woven, &addresses))?;
+    let there = weave(&mut members, &woven, progress)?;
+    let skipped = woven
+        .iter()
+        .flat_map(|woven| woven.skipped.iter().map(|skipped| (woven.domain.clone(), skipped.clone())))
+        .collect();
+    writer.manifest_mut().warnings = weaving::warnings(&members, &woven, &there);
+    writer.sites(&sites(&woven, &there))?;
 
     let mut recording = Recording { members, timeline, writer, happenings };
     let command = recording.run(options, progress)?;
@@ -172,15 +191,15 @@ pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
 }
 
 /// A domain that takes part.
-struct Member {
-    link: Link,
-    facts: Facts,
-    number: u8,
+pub(crate) struct Member {
+    pub(crate) link: Link,
+    pub(crate) facts: Facts,
+    pub(crate) number: u8,
     /// Decoded, and waiting for the clocks to have been read after them.
     waiting: Vec<Record>,
     loss: Loss,
     /// Whether it has been asked to weave.
-    woven: bool,
+    pub(crate) woven: bool,
     ended: Option<Ended>,
 }
 
@@ -262,84 +281,6 @@ fn timeline(members: &mut [Member]) -> Result<Timeline, Error> {
     }
     timeline.settle();
     Ok(timeline)
-}
-
-fn weave(
-    aspects: &Aspects,
-    members: &[Member],
-    kernels: &[Kernel],
-    options: &Options,
-) -> Result<Weaving, Error> {
-    let domains: Vec<_> = members
-        .iter()
-        .zip(kernels)
-        .map(|(member, kernel)| xweave_weave::Domain {
-            name: member.link.spec.name.clone(),
-            role: member.link.spec.role(),
-            number: member.number,
-            kernel,
-        })
-        .collect();
-    let options = xweave_weave::Options {
-        first_site: 1,
-        buffer: options.buffer,
-        flow_table: options.flow_table,
-        cache: options.cache.join("advice"),
-    };
-    xweave_weave::weave(aspects, &domains, &options).map_err(Error::Aspects)
-}
-
-/// Loads and attaches in all domains at once: most of the time is spent in the kernels, waiting.
-fn weave_all(members: &mut [Member], woven: &[Woven]) -> Result<Vec<SiteAddress>, Error> {
-    let answers: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = members
-            .iter_mut()
-            .zip(woven)
-            .filter(|(_, woven)| !woven.plan.programs.is_empty())
-            .map(|(member, woven)| {
-                scope.spawn(move || {
-                    member.woven = true;
-                    match member.link.call(&Request::Weave(Box::new(woven.plan.clone())))? {
-                        Reply::Woven(addresses) => Ok(addresses),
-                        _ => Err(member.link.unexpected()),
-                    }
-                })
-            })
-            .collect();
-        asked.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
-    let mut addresses = Vec::new();
-    for answer in answers {
-        addresses.extend(answer?);
-    }
-    Ok(addresses)
-}
-
-fn sites(woven: &[Woven], addresses: &[SiteAddress]) -> Vec<Site> {
-    let address = |site| addresses.iter().find(|a| a.site == site).map_or(0, |a| a.address);
-    let of_domain = |woven: &Woven| {
-        let domain = woven.domain.clone();
-        woven
-            .sites
-            .iter()
-            .map(|info| Site {
-                site: info.site,
-                domain: domain.clone(),
-                aspect: info.aspect.clone(),
-                advice: info.clause.clone(),
-                function: info.function.clone(),
-                offset: 0,
-                address: address(info.site),
-                module: info.module.clone(),
-                file: info.file.clone(),
-                line: info.line,
-                action: info.action.name().to_owned(),
-                xflow: info.xflow.clone(),
-                carrier: info.carrier.clone(),
-            })
-            .collect::<Vec<_>>()
-    };
-    woven.iter().flat_map(of_domain).collect()
 }
 
 fn manifest(options: &Options, aspects: &Aspects, members: &[Member]) -> Manifest {
@@ -486,6 +427,8 @@ impl Recording {
                 self.timeline.sample(member.number, sample);
                 self.write_settled(index)?;
             }
+            // It is told to whoever waits for the weaving.
+            Happening::Event(Event::Weaving { .. }) => {}
             Happening::Gone(reason) => member.lose(reason),
         }
         Ok(())

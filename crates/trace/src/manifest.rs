@@ -34,6 +34,8 @@ pub struct Manifest {
     pub clocks: Vec<Clock>,
     /// What was woven.
     pub aspects: Vec<Aspect>,
+    /// What else there is to know, for people: losses that cannot be known, places that could not be woven.
+    pub warnings: Vec<String>,
     /// What could not be recorded.
     pub loss: Loss,
     /// How many records the closed segments hold.
@@ -56,6 +58,7 @@ impl Default for Manifest {
             domains: Vec::new(),
             clocks: Vec::new(),
             aspects: Vec::new(),
+            warnings: Vec::new(),
             loss: Loss::default(),
             records: 0,
             lost: 0,

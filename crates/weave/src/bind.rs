@@ -1,9 +1,15 @@
-//! What the variables of C code mean at a function: its parameters, and what it returns.
+//! The variables that the C code of a clause uses at a join point, and where their values are.
+
+use std::collections::BTreeSet;
 
 use xweave_aspect::code::Special;
+use xweave_aspect::syntax::{Act, Pointcut, Renamed};
 use xweave_aspect::{Code, Span};
-use xweave_code::{Function, Kernel, TypeRef};
-use xweave_wire::plan::Hook;
+use xweave_code::{Kernel, TypeRef};
+use xweave_wire::plan::{MAX_VARIABLES, VariablePlace};
+
+use crate::item::Item;
+use crate::point::{JoinPoint, Lies, Value};
 
 /// A variable of the C program, to be set from the program's context.
 #[derive(Clone, PartialEq, Eq)]
@@ -12,129 +18,130 @@ pub(crate) struct Binding {
     pub declaration: String,
     /// The value's 64-bit word in the context.
     pub word: usize,
+    /// The type that it points to, for the verifier: `struct sk_buff`.
+    pub typed: Option<String>,
 }
 
-/// All that code uses at a function.
+/// All that code uses at a join point.
+#[derive(Default)]
 pub(crate) struct Bound {
-    /// In the order of the parameters; what is returned comes last.
+    /// In the order of their names.
     pub bindings: Vec<Binding>,
     /// Their types.
     pub types: Vec<TypeRef>,
+    /// Whether there is a pointer among them of which the verifier cannot be told what it points to.
+    pub untold: bool,
 }
 
 /// The name of the variable for `$return$`.
 pub(crate) const RETURN: &str = "xw_return";
 
-/// Where a kprobe finds the arguments: the words of `struct pt_regs` for di, si, dx, cx, r8 and r9.
-const PROBE_WORDS: [usize; 6] = [14, 13, 12, 11, 9, 8];
+/// The name of the variable for what `access` selects, where a clause uses it unnamed.
+pub(crate) const TARGET: &str = "xw_target";
 
-/// Where a pair of kprobes finds what is returned: behind the six arguments that were saved.
-const SAVED_WORDS: usize = 6;
-
-/// How a join point can be hooked.
-pub(crate) fn hook(kernel: &Kernel, function: &Function, at: Hook) -> Result<Hook, String> {
-    if at == Hook::Return && kernel.is_record(function.returns) {
-        return Err("it returns a structure".into());
-    }
-    Ok(match (trampolines_reach(kernel, function), at) {
-        (true, at) => at,
-        (false, Hook::Entry | Hook::Probe) => Hook::Probe,
-        (false, Hook::Return | Hook::ProbeReturn) => Hook::ProbeReturn,
-    })
-}
-
-/// Whether the kernel's trampolines (fentry, fexit) can hook a function: not one with a variable
-/// number of arguments, nor with more than they can pass on (six before 6.6, twelve since).
-fn trampolines_reach(kernel: &Kernel, function: &Function) -> bool {
-    let slots: Option<usize> = function.params.iter().map(|param| kernel.slots(param.type_)).sum();
-    !function.variadic
-        && slots.is_some_and(|slots| slots <= kernel.max_arguments())
-        && !kernel.is_record(function.returns)
-}
-
-/// Finds the values that the code uses.
+/// Finds the values that the code of an item uses. Where variables lie at an instruction goes into `places`.
 ///
 /// # Errors
 ///
 /// Places in the code where there is none to be had, and why.
 pub(crate) fn bind(
     kernel: &Kernel,
-    function: &Function,
-    hook: Hook,
+    point: &JoinPoint<'_>,
+    item: Item<'_>,
     codes: &[&Code],
+    places: &mut Vec<VariablePlace>,
 ) -> Result<Bound, Vec<(Span, String)>> {
-    let mut bound = Bound { bindings: Vec::new(), types: Vec::new() };
+    let mut binder = Binder { kernel, places, bound: Bound::default() };
     let mut errors = Vec::new();
-    let mut slot = Some(0);
-    for param in &function.params {
-        let here = slot;
-        slot = slot.and_then(|slot| Some(slot + kernel.slots(param.type_)?));
-        let mut uses = codes.iter().flat_map(|code| code.variables());
-        let Some(used) = uses.find(|token| token.text == param.name) else { continue };
-        match binding(kernel, param.type_, &param.name, here, hook) {
-            Ok(binding) => {
-                bound.bindings.push(binding);
-                bound.types.push(param.type_);
-            }
-            Err(why) => {
-                let message = format!("the parameter `{}` of `{}` {why}", param.name, function.name);
-                errors.push((used.span, message));
-            }
+    let mut add = |span: Span, value: Result<Value, String>| {
+        if let Err(why) = value.and_then(|value| binder.add(value)) {
+            errors.push((span, why));
         }
-        // The code after a structure may be in registers or not: a kprobe cannot tell.
-        let probed = matches!(hook, Hook::Probe | Hook::ProbeReturn);
-        if probed && kernel.is_record(param.type_) {
-            slot = None;
+    };
+
+    let (renamed, targets) = given(item.pointcut());
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for (of, is_argument) in renamed {
+        let name = of.name.as_ref().unwrap_or(&of.of);
+        if !names.insert(&name.text) {
+            continue;
+        }
+        let value = match is_argument {
+            true => point.argument(kernel, &of.of.text, &name.text),
+            false => point.local(kernel, &of.of.text, &name.text),
+        };
+        // What a join point lacks, the condition has ruled out.
+        if let Some(value) = value {
+            add(of.of.span, value.map_err(|why| format!("`{}` of {} {why}", of.of.text, point.described())));
+        }
+    }
+    for target in targets {
+        if names.insert(&target.text)
+            && let Some(value) = point.target(kernel, &target.text)
+        {
+            add(target.span, value);
+        }
+    }
+    if uses_target(&item)
+        && let Some(value) = point.target(kernel, TARGET)
+    {
+        add(item.span(), value);
+    }
+    for used in codes.iter().flat_map(|code| code.variables()) {
+        if names.insert(&used.text)
+            && let Some(value) = point.local(kernel, &used.text, &used.text)
+        {
+            let what = |why| format!("the variable `{}` of {} {why}", used.text, point.described());
+            add(used.span, value.map_err(what));
         }
     }
     if let Some(span) = codes.iter().find_map(|code| code.special(Special::Return)) {
-        let returned = match hook {
-            Hook::Return => slot,
-            Hook::ProbeReturn => Some(SAVED_WORDS),
-            Hook::Entry | Hook::Probe => None,
-        };
-        match returned {
-            Some(_) if kernel.is_void(function.returns) => {
-                errors.push((span, format!("`{}` returns nothing", function.name)));
-            }
-            Some(slot) => match kernel.variable(function.returns, RETURN) {
-                Some(declaration) => {
-                    bound.bindings.push(Binding { declaration, word: slot });
-                    bound.types.push(function.returns);
-                }
-                None => errors.push((span, format!("what `{}` returns has no type in C", function.name))),
-            },
-            None => {
-                errors.push((span, format!("there is no `$return$` where `{}` is entered", function.name)));
-            }
-        }
+        add(span, point.returned(kernel, RETURN));
     }
-    if errors.is_empty() { Ok(bound) } else { Err(errors) }
+    if errors.is_empty() { Ok(binder.bound) } else { Err(errors) }
 }
 
-fn binding(
-    kernel: &Kernel,
-    type_: TypeRef,
-    name: &str,
-    slot: Option<usize>,
-    hook: Hook,
-) -> Result<Binding, &'static str> {
-    if kernel.is_record(type_) {
-        return Err("is a structure, and those cannot be read here");
+struct Binder<'a> {
+    kernel: &'a Kernel,
+    places: &'a mut Vec<VariablePlace>,
+    bound: Bound,
+}
+
+impl Binder<'_> {
+    fn add(&mut self, value: Value) -> Result<(), String> {
+        let word = match value.lies {
+            Lies::Word(word) => word,
+            Lies::Place(place) => match self.places.iter().position(|known| *known == place) {
+                Some(known) => known,
+                None if self.places.len() == MAX_VARIABLES => {
+                    return Err(format!("more than {MAX_VARIABLES} variables are used at one instruction"));
+                }
+                None => {
+                    self.places.push(place);
+                    self.places.len() - 1
+                }
+            },
+        };
+        let typed = value.untold.and_then(|of| self.kernel.castable(of));
+        self.bound.untold |= value.untold.is_some() && typed.is_none();
+        self.bound.bindings.push(Binding { declaration: value.declaration, word, typed });
+        self.bound.types.extend(value.types);
+        Ok(())
     }
-    if kernel.slots(type_) != Some(1) {
-        return Err("is wider than a register, and such cannot be read here");
-    }
-    let Some(declaration) = kernel.variable(type_, name) else {
-        return Err("has a type that C code here cannot have");
-    };
-    let word = match hook {
-        Hook::Probe => slot.and_then(|slot| PROBE_WORDS.get(slot).copied()),
-        Hook::ProbeReturn => slot.filter(|slot| *slot < SAVED_WORDS),
-        Hook::Entry | Hook::Return => slot,
-    };
-    match word {
-        Some(word) => Ok(Binding { declaration, word }),
-        None => Err("is not in a register, and such cannot be read here"),
-    }
+}
+
+/// What a pointcut gives names: variables and arguments (true), and targets.
+fn given(pointcut: &Pointcut) -> (Vec<(&Renamed, bool)>, Vec<&xweave_aspect::syntax::Ident>) {
+    let (mut renamed, mut targets) = (Vec::new(), Vec::new());
+    pointcut.atoms(&mut |atom| match atom {
+        Pointcut::Arg(of) => renamed.push((of, true)),
+        Pointcut::LocalVar(of) => renamed.push((of, false)),
+        Pointcut::Target(name) => targets.push(name),
+        _ => {}
+    });
+    (renamed, targets)
+}
+
+fn uses_target(item: &Item<'_>) -> bool {
+    matches!(item, Item::Clause(_, clause) if matches!(clause.act, Act::SelectTarget))
 }

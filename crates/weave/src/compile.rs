@@ -283,11 +283,11 @@ impl Messages<'_> {
                 })
             })
         })?;
-        let function = &program.points[0].function;
-        let names: Vec<_> = function.params.iter().map(|param| format!("`{}`", param.name)).collect();
+        let point = &program.points[0].at;
+        let names: Vec<_> = point.names().iter().map(|name| format!("`{name}`")).collect();
         Some(match names.is_empty() {
-            true => format!("`{}` has no parameters", function.name),
-            false => format!("the parameters of `{}` are {}", function.name, names.join(", ")),
+            true => format!("{} has no parameters", point.described()),
+            false => format!("the parameters of {} are {}", point.described(), names.join(", ")),
         })
     }
 }

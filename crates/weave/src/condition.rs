@@ -4,7 +4,7 @@
 //! expression is, only when it runs. What is left to run is a condition over the latter alone.
 
 use xweave_aspect::Code;
-use xweave_aspect::syntax::{FunctionName, Pointcut, XflowTest};
+use xweave_aspect::syntax::{Ident, Pointcut, XflowTest};
 
 /// What is left of a pointcut at a join point.
 #[derive(Clone)]
@@ -13,6 +13,8 @@ pub(crate) enum Condition<'a> {
     Known(bool),
     Xflow(&'a XflowTest),
     If(&'a Code),
+    Pid(u32),
+    Comm(&'a Ident),
     Not(Box<Condition<'a>>),
     /// Two at least, none of them known.
     All(Vec<Condition<'a>>),
@@ -20,8 +22,8 @@ pub(crate) enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// `selects` tells whether an `execution` (true) or `returning` (false) of a name selects the join point.
-    pub(crate) fn of(pointcut: &'a Pointcut, selects: &impl Fn(bool, &FunctionName) -> bool) -> Self {
+    /// `selects` tells whether the join point is one that an atom selects, of those that join points decide.
+    pub(crate) fn of(pointcut: &'a Pointcut, selects: &impl Fn(&Pointcut) -> bool) -> Self {
         match pointcut {
             Pointcut::And(parts) => {
                 Self::combine(parts.iter().map(|part| Self::of(part, selects)), false, Self::All)
@@ -33,10 +35,11 @@ impl<'a> Condition<'a> {
                 Self::Known(known) => Self::Known(!known),
                 other => Self::Not(Box::new(other)),
             },
-            Pointcut::Execution(names) => Self::Known(names.iter().any(|name| selects(true, name))),
-            Pointcut::Returning(names) => Self::Known(names.iter().any(|name| selects(false, name))),
             Pointcut::Xflow(test) => Self::Xflow(test),
             Pointcut::If(code) => Self::If(code),
+            Pointcut::Pid(pid, _) => Self::Pid(*pid),
+            Pointcut::Comm(name) => Self::Comm(name),
+            atom => Self::Known(selects(atom)),
         }
     }
 
@@ -64,7 +67,7 @@ impl<'a> Condition<'a> {
     pub(crate) fn leaves(&self, visit: &mut impl FnMut(&Self)) {
         match self {
             Self::Known(_) => {}
-            Self::Xflow(_) | Self::If(_) => visit(self),
+            Self::Xflow(_) | Self::If(_) | Self::Pid(_) | Self::Comm(_) => visit(self),
             Self::Not(part) => part.leaves(visit),
             Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.leaves(visit)),
         }
@@ -78,6 +81,8 @@ impl<'a> Condition<'a> {
             Self::Known(known) => known.to_string(),
             Self::Xflow(test) => place(&test.key),
             Self::If(code) => place(code),
+            Self::Pid(pid) => format!("pid {pid}"),
+            Self::Comm(name) => format!("comm {}", name.text),
             Self::Not(part) => format!("!{}", part.key()),
             Self::All(parts) => format!("&({})", list(parts)),
             Self::Any(parts) => format!("|({})", list(parts)),
@@ -107,6 +112,8 @@ impl<'a> Condition<'a> {
 
 #[cfg(test)]
 mod tests {
+    use xweave_aspect::syntax::FunctionName;
+
     use super::*;
 
     #[test]
@@ -116,7 +123,12 @@ mod tests {
         let source = xweave_aspect::Source { name: "x".into(), text: text.into() };
         let aspects = xweave_aspect::parse(vec![source]).unwrap();
         let at = |execution: bool, function: &str| {
-            let selects = |is: bool, name: &FunctionName| is == execution && name.pattern == function;
+            let is = |names: &[FunctionName]| names[0].pattern == function;
+            let selects = |atom: &Pointcut| match atom {
+                Pointcut::Execution(names) => execution && is(names),
+                Pointcut::Returning(names) => !execution && is(names),
+                _ => false,
+            };
             Condition::of(&aspects.advice[0].pointcut, &selects).key()
         };
         assert_eq!(at(true, "a"), "0:2:22");

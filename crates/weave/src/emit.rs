@@ -16,11 +16,12 @@ use xweave_code::{Kernel, TypeRef};
 use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
 
 use crate::SiteInfo;
-use crate::bind::RETURN;
+use crate::bind::{RETURN, TARGET};
 use crate::condition::Condition;
 use crate::item::Item;
 use crate::prelude::{self, Carrier};
 use crate::resolve::{Point, Woven};
+use crate::safe;
 
 /// The name of the file with the programs.
 pub(crate) const ADVICE: &str = "advice.c";
@@ -44,7 +45,7 @@ impl<'a> Program<'a> {
     }
 
     fn hook(&self) -> Hook {
-        self.points[0].hook
+        self.points[0].at.hook
     }
 
     /// The name of the program that saves the arguments for this one.
@@ -78,11 +79,15 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
     let mut programs: Vec<Program<'_>> = Vec::new();
     let mut by_key: HashMap<String, usize> = HashMap::new();
     for point in points {
-        let mut key = format!("{:?}", point.hook);
+        let mut key = format!("{:?}", point.at.hook);
+        if point.at.hook == Hook::Tracepoint {
+            // The program finds its cookie by its number.
+            let _ = write!(key, " {:?}", point.at.place());
+        }
         for woven in &point.woven {
             let _ = write!(key, "\n{} {}", woven.item.name(), woven.condition.key());
             for binding in &woven.bound.bindings {
-                let _ = write!(key, "\n{} = {}", binding.declaration, binding.word);
+                let _ = write!(key, "\n{} = {} {:?}", binding.declaration, binding.word, binding.typed);
             }
         }
         match by_key.get(&key) {
@@ -96,7 +101,9 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
     programs.sort_by_key(Program::attach_order);
     for (nth, program) in programs.iter_mut().enumerate() {
         // The kernel shows 15 characters of it.
-        program.name = format!("xw{nth}_{}", program.points[0].function.name);
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let of = program.points[0].at.name().chars().map(plain);
+        program.name = format!("xw{nth}_{}", of.collect::<String>());
     }
     programs
 }
@@ -121,11 +128,12 @@ pub(crate) fn number(
                     aspect_line: item.span().line,
                     clause: item.name().to_owned(),
                     action: item.action(),
-                    hook: point.hook,
-                    function: point.function.name.clone(),
-                    module: point.function.module.clone(),
-                    file: None,
-                    line: None,
+                    hook: point.at.hook,
+                    function: point.at.name().to_owned(),
+                    module: point.at.module().map(str::to_owned),
+                    offset: point.at.offset(),
+                    file: point.at.line().map(|(file, _)| file.to_owned()),
+                    line: point.at.line().map(|(_, line)| line),
                     xflow: item.xflow().map(str::to_owned),
                     carrier: item.carrier().map(str::to_owned),
                 });
@@ -134,11 +142,11 @@ pub(crate) fn number(
             places.push(PlanSite {
                 site: first,
                 clauses: *next - first,
-                function: point.function.name.clone(),
-                module: point.function.module.clone(),
-                btf_id: point.function.btf_id,
-                offset: 0,
-                places: Vec::new(),
+                function: point.at.name().to_owned(),
+                module: point.at.module().map(str::to_owned),
+                btf_id: point.at.btf_id(),
+                offset: point.at.offset(),
+                places: point.places.clone(),
             });
         }
         let origin = program
@@ -195,7 +203,11 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
     for flow in flows.filter(|flow| uses_flow(programs, flow)) {
         let _ = writeln!(text.out, "\nXW_FLOW({flow});");
     }
-    programs.iter().for_each(|program| text.program(program));
+    let mut tracepoints = 0..;
+    for program in programs {
+        let number = if program.hook() == Hook::Tracepoint { tracepoints.next().unwrap_or(0) } else { 0 };
+        text.program(program, number);
+    }
     Emitted { advice: text.out, kernel: kernel.declare(&roots, &identifiers), carriers, missing }
 }
 
@@ -209,23 +221,33 @@ fn uses_flow(programs: &[Program<'_>], flow: &str) -> bool {
 struct Text<'a> {
     aspects: &'a Aspects,
     out: String,
+    /// Whether the verifier must not be left alone with pointers: see [`safe`].
+    safe: bool,
 }
 
 impl<'a> Text<'a> {
     fn new(aspects: &'a Aspects) -> Self {
-        Self { aspects, out: String::new() }
+        Self { aspects, out: String::new(), safe: false }
     }
 
-    fn program(&mut self, program: &Program<'_>) {
-        let (section, words) = match program.hook() {
-            Hook::Entry => ("fentry", "ctx"),
-            Hook::Return => ("fexit", "ctx"),
-            Hook::Probe => ("kprobe", "ctx"),
-            Hook::ProbeReturn => ("kretprobe", "xw_words"),
+    /// `tracepoint` is the program's number among those at tracepoints.
+    fn program(&mut self, program: &Program<'_>, tracepoint: u32) {
+        let variables = program.points[0].places.len();
+        let (section, words, pc) = match program.hook() {
+            Hook::Entry => ("fentry", "ctx", "xw_pc"),
+            Hook::Return => ("fexit", "ctx", "xw_pc"),
+            Hook::Probe => ("kprobe", "ctx", "xw_pc"),
+            Hook::ProbeReturn => ("kretprobe", "xw_words", "xw_pc"),
+            Hook::Instruction if variables == 0 => ("kprobe", "ctx", "xw_pc_instruction"),
+            Hook::Instruction => ("kprobe", "xw_words", "xw_pc_instruction"),
+            Hook::Tracepoint => ("tp_btf", "ctx", "0"),
+            Hook::User => ("uprobe", "ctx", "xw_pc_user"),
+            Hook::UserReturn => ("uretprobe", "ctx", "xw_pc_user"),
         };
         let name = &program.name;
         // A function of its own, which a kprobe's words and a trampoline's can be given to.
         let _ = write!(self.out, "\nstatic __always_inline int {name}_body({BODY_PARAMETERS})\n{{\n");
+        self.safe = program.woven().iter().any(|woven| woven.bound.untold);
         for (nth, woven) in program.woven().iter().enumerate() {
             let _ = write!(self.out, "\t{{ /* {} */\n\t\tXW_CLAUSE({nth});\n", woven.item.name());
             self.woven(woven);
@@ -235,19 +257,30 @@ impl<'a> Text<'a> {
         if let Some(saver) = program.saver() {
             let _ = write!(self.out, "SEC(\"kprobe\")\nint {saver}(u64 *ctx)\n{{\n\tXW_SAVE;\n}}\n");
         }
-        let _ = write!(self.out, "SEC(\"{section}\")\nint {name}(u64 *ctx)\n{{\n\tXW_ENTER;\n");
+        let _ = write!(self.out, "SEC(\"{section}\")\nint {name}(u64 *ctx)\n{{\n");
+        match program.hook() {
+            Hook::Tracepoint => {
+                let _ = writeln!(self.out, "\tXW_ENTER_AS(xw_tracepoint_cookie({tracepoint}));");
+            }
+            _ => self.out += "\tXW_ENTER;\n",
+        }
         if program.hook() == Hook::ProbeReturn {
             self.out += "\tXW_SAVED;\n";
         }
+        if words == "xw_words" && program.hook() == Hook::Instruction {
+            let _ = writeln!(self.out, "\tXW_VARIABLES({variables});");
+        }
         let _ =
-            write!(self.out, "\t{name}_body({words}, xw_pc, xw_cookie, xw_config_now);\n\treturn 0;\n}}\n");
+            write!(self.out, "\t{name}_body({words}, {pc}, xw_cookie, xw_config_now);\n\treturn 0;\n}}\n");
     }
 
     fn woven(&mut self, woven: &Woven<'_>) {
         for binding in &woven.bound.bindings {
             let word = format!("xw_context[{}]", binding.word);
             // The bits beyond a value's width are undefined; only to _Bool they would matter.
-            let word = if binding.declaration.starts_with("_Bool ") {
+            let word = if let Some(type_) = &binding.typed {
+                format!("XW_TYPED({type_}, {word})")
+            } else if binding.declaration.starts_with("_Bool ") {
                 format!("(u8){word}")
             } else {
                 let name = binding.declaration.rsplit(['*', ' ']).next().unwrap_or_default();
@@ -284,6 +317,17 @@ impl<'a> Text<'a> {
                 let begin = format!("({id}xw_flow = XW_FLOW_OF({}, (", test.flow.text);
                 self.pieces(&[Piece::Text(&begin), Piece::Code(&test.key), Piece::Text(")))")]);
             }
+            Condition::Pid(pid) => {
+                let _ = write!(self.out, "(bpf_get_current_pid_tgid() >> 32 == {pid})");
+            }
+            Condition::Comm(name) => {
+                // The kernel keeps 15 characters.
+                let whole = !name.text.ends_with('%');
+                let text: String = name.text.trim_end_matches('%').chars().take(15).collect();
+                let length = text.len();
+                let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+                let _ = write!(self.out, "xw_comm_is(\"{text}\", {length}, {whole})");
+            }
             Condition::Not(part) => {
                 self.out += "!(";
                 self.condition(part);
@@ -307,6 +351,15 @@ impl<'a> Text<'a> {
         };
         let (word, arguments): (_, &[&Code]) = match act {
             Act::Action(code) => return self.pieces(&[Piece::Code(code)]),
+            Act::SelectTarget => {
+                let word = match item.action() {
+                    crate::Action::Quit => "XW_FLOW_QUIT",
+                    _ => "XW_FLOW_START",
+                };
+                return self.pieces(&[Piece::Text(&format!("{word}({flow}, {TARGET});"))]);
+            }
+            Act::Split { from, to } => ("XW_FLOW_SPLIT", &[from, to]),
+            Act::Merge { from, to } => ("XW_FLOW_MERGE", &[from, to]),
             Act::Select(key) => match item.action() {
                 crate::Action::Quit => ("XW_FLOW_QUIT", &[key]),
                 _ => ("XW_FLOW_START", &[key]),
@@ -334,11 +387,12 @@ impl<'a> Text<'a> {
                 Piece::Code(code) => {
                     let file = source_file(self.aspects, code.span.file);
                     let indent = usize::try_from(code.span.column).unwrap_or(1).saturating_sub(1);
-                    let text = code.render(|special| match special {
+                    let special = |special| match special {
                         Special::Return => RETURN,
                         Special::Thread => "xw_thread()",
                         Special::Pc => "xw_pc_value",
-                    });
+                    };
+                    let text = if self.safe { safe::render(code, special) } else { code.render(special) };
                     let _ = write!(self.out, "\n#line {} \"{file}\"\n{:indent$}{text}\n", code.span.line, "");
                     // The line after the directive is one further than the directive's own.
                     let own = self.out.bytes().filter(|byte| *byte == b'\n').count() + 2;

@@ -1,6 +1,6 @@
 //! What is woven: the clauses of flows and the advice, seen alike.
 
-use xweave_aspect::syntax::{Act, Advice, Clause, ClauseKind, Pointcut, When, Xflow};
+use xweave_aspect::syntax::{Act, Advice, Clause, ClauseKind, Exact, Pointcut, When, Xflow};
 use xweave_aspect::{Aspects, Code, Span};
 
 use crate::Action;
@@ -81,6 +81,13 @@ impl<'a> Item<'a> {
         }
     }
 
+    pub(crate) fn exact(&self) -> Exact {
+        match self {
+            Self::Clause(_, clause) => clause.exact,
+            Self::Advice(advice) => advice.exact,
+        }
+    }
+
     /// The C fragments that run, besides the pointcut's.
     pub(crate) fn codes(&self) -> Vec<&'a Code> {
         match self {
@@ -94,8 +101,10 @@ impl<'a> Item<'a> {
             Self::Advice(_) => Action::Advice,
             Self::Clause(_, clause) => match (&clause.act, clause.kind) {
                 (Act::Action(_), _) => Action::Action,
-                (Act::Select(_), ClauseKind::Quit) => Action::Quit,
-                (Act::Select(_), _) => Action::Start,
+                (Act::Select(_) | Act::SelectTarget, ClauseKind::Quit) => Action::Quit,
+                (Act::Select(_) | Act::SelectTarget, _) => Action::Start,
+                (Act::Split { .. }, _) => Action::Split,
+                (Act::Merge { .. }, _) => Action::Merge,
                 (Act::Hand { copy: true, .. }, _) => Action::Copy,
                 (Act::Hand { copy: false, .. }, _) => Action::Move,
                 (Act::Xin { .. }, _) => Action::Xin,

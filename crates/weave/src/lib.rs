@@ -9,7 +9,7 @@
 //! };
 //! let aspects = xweave_aspect::parse(vec![source]).unwrap();
 //! let kernel = xweave_code::Kernel::live()?;
-//! let host = Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &kernel };
+//! let host = Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &kernel, code: &[] };
 //! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, cache: "/tmp/cache".into() };
 //! let weaving = weave(&aspects, &[host], &options).unwrap();
 //! println!("{} join points", weaving.domains[0].sites.len());
@@ -17,22 +17,29 @@
 //! ```
 //!
 //! Rooms, in the order of the work: `item` is what is woven, a clause of a flow or a piece of
-//! advice; `condition` evaluates its pointcut as far as a join point decides it; `resolve` finds the
-//! join points; `bind` finds the values of the variables that the C code uses; `emit` writes the C
-//! program of a domain around the prelude (`prelude`); `compile` has clang make an object of it.
+//! advice; `anchor` are the parts of its pointcut that select places; `point` is a join point, `instruction`
+//! one that the access index found; `condition` evaluates the pointcut as far as a join point decides it;
+//! `resolve` puts these together; `bind` finds the values of the variables that the C code uses; `emit`
+//! writes the C program of a domain around the prelude (`prelude`); `compile` has clang make an object of it.
 
+mod anchor;
 mod bind;
 mod compile;
 mod condition;
 mod emit;
+mod instruction;
 mod item;
+mod point;
 mod prelude;
 mod resolve;
+mod safe;
 
 pub use compile::{cache_directory, find_clang};
 
 use std::path::PathBuf;
 
+use xweave_access::Index;
+use xweave_aspect::syntax::Pointcut;
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
 use xweave_wire::plan::{Hook, Plan};
@@ -48,6 +55,26 @@ pub struct Domain<'a> {
     pub number: u8,
     /// What it runs.
     pub kernel: &'a Kernel,
+    /// What its instructions touch: may be empty where [`needs_code`] says so.
+    pub code: &'a [CodeIndex],
+}
+
+/// What the instructions of a kernel, or of a module, touch.
+pub struct CodeIndex {
+    /// The module; none for the kernel's image, or for all that runs.
+    pub module: Option<String>,
+    /// What is known of its code.
+    pub index: Index,
+}
+
+/// Whether these aspects select instructions, so that domains need [`Domain::code`].
+pub fn needs_code(aspects: &Aspects) -> bool {
+    let pointcuts = aspects.xflows.iter().flat_map(|xflow| &xflow.clauses).map(|clause| &clause.pointcut);
+    let mut needs = false;
+    for pointcut in pointcuts.chain(aspects.advice.iter().map(|advice| &advice.pointcut)) {
+        pointcut.atoms(&mut |atom| needs |= matches!(atom, Pointcut::Access(_) | Pointcut::WithinFile(_)));
+    }
+    needs
 }
 
 /// What a domain is to the others.
@@ -107,6 +134,30 @@ pub struct Woven {
     pub sites: Vec<SiteInfo>,
     /// What patterns matched, but no hook can reach.
     pub skipped: Vec<Skipped>,
+    /// How many join points each choice of how exact to be would have, by clause.
+    pub counts: Vec<Counts>,
+}
+
+/// How many join points a clause has, or would have, in a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// As in [`SiteInfo::clause`].
+    pub clause: String,
+    /// Of [`xweave_aspect::syntax::Exact::Every`].
+    pub every: usize,
+    /// Of [`xweave_aspect::syntax::Exact::First`].
+    pub first: usize,
+    /// Of [`xweave_aspect::syntax::Exact::Function`].
+    pub function: usize,
+}
+
+impl Counts {
+    /// One that is the same for every choice.
+    pub(crate) fn add_one(&mut self) {
+        self.every += 1;
+        self.first += 1;
+        self.function += 1;
+    }
 }
 
 /// The join points of all domains, without the programs.
@@ -127,6 +178,8 @@ pub struct Resolved {
     pub sites: Vec<SiteInfo>,
     /// What patterns matched, but no hook can reach.
     pub skipped: Vec<Skipped>,
+    /// How many join points each choice of how exact to be would have, by clause.
+    pub counts: Vec<Counts>,
 }
 
 /// One clause or piece of advice at one join point.
@@ -146,8 +199,10 @@ pub struct SiteInfo {
     pub hook: Hook,
     /// The function.
     pub function: String,
-    /// The module it lives in; none for the kernel's image.
+    /// The module it lives in, none for the kernel's image; or the path of the program.
     pub module: Option<String>,
+    /// The instruction's distance from the function's beginning, in bytes.
+    pub offset: u32,
     /// The source file of the join point, where debug information exists. BTF has none.
     pub file: Option<String>,
     /// The line in it.
@@ -169,6 +224,10 @@ pub enum Action {
     Copy,
     /// A flow ends.
     Quit,
+    /// A part of a flow's data goes on as a flow.
+    Split,
+    /// Two flows' data go on as one.
+    Merge,
     /// A flow is put on a carrier.
     Xin,
     /// A flow comes off a carrier.
@@ -187,6 +246,8 @@ impl Action {
             Self::Move => "move",
             Self::Copy => "copy",
             Self::Quit => "quit",
+            Self::Split => "split",
+            Self::Merge => "merge",
             Self::Xin => "xin",
             Self::Xout => "xout",
             Self::Action => "action",
@@ -204,6 +265,8 @@ pub struct Skipped {
     pub function: String,
     /// The module it lives in; none for the kernel's image.
     pub module: Option<String>,
+    /// The instruction's distance from its beginning.
+    pub offset: u32,
     /// Why.
     pub reason: String,
 }
@@ -223,7 +286,7 @@ pub fn resolve(
     let domains = resolution.domains.into_iter().zip(domains).map(|(woven, domain)| {
         let programs = emit::programs(woven.points);
         let (sites, _) = emit::number(aspects, &programs, &mut next);
-        Resolved { domain: domain.name.clone(), sites, skipped: woven.skipped }
+        Resolved { domain: domain.name.clone(), sites, skipped: woven.skipped, counts: woven.counts }
     });
     Ok(Resolution { domains: domains.collect(), warnings: resolution.warnings })
 }
@@ -264,7 +327,8 @@ pub fn weave(
             buffer: options.buffer,
             flow_table: options.flow_table,
         };
-        result.push(Woven { domain: domain.name.clone(), plan, sites, skipped: woven.skipped });
+        let (domain, skipped, counts) = (domain.name.clone(), woven.skipped, woven.counts);
+        result.push(Woven { domain, plan, sites, skipped, counts });
     }
     // Two domains with the same kernel have the same mistakes.
     for list in [&mut warnings, &mut errors] {

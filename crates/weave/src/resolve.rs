@@ -1,20 +1,22 @@
 //! Pointcuts to join points.
 //!
-//! Every name that a pointcut mentions makes candidates: the entries or returns of the functions
-//! that it matches in each domain. At each the pointcut is evaluated; where it is false, nothing is
-//! woven.
+//! What a pointcut's anchors select in each domain are candidates: the entries or returns of functions,
+//! tracepoints, instructions. At each the pointcut is evaluated; where it is false, nothing is woven.
 
 use std::collections::BTreeMap;
 
-use xweave_aspect::syntax::{FunctionName, Pointcut, When};
+use xweave_aspect::syntax::{FunctionName, Ident, Pointcut};
 use xweave_aspect::{Aspects, Diagnostic, Severity};
-use xweave_code::Function;
-use xweave_wire::plan::Hook;
+use xweave_code::kernel::matches;
+use xweave_wire::plan::{Hook, VariablePlace};
 
+use crate::anchor::Anchor;
 use crate::bind::{self, Bound};
 use crate::condition::Condition;
+use crate::instruction::{self, Touch};
 use crate::item::Item;
-use crate::{Domain, Role, Skipped};
+use crate::point::{At, JoinPoint, Place, function_hook};
+use crate::{Counts, Domain, Role, Skipped};
 
 /// Join points of all domains.
 pub(crate) struct Resolved<'a> {
@@ -23,15 +25,18 @@ pub(crate) struct Resolved<'a> {
 }
 
 /// Join points of a domain.
+#[derive(Default)]
 pub(crate) struct DomainPoints<'a> {
     pub points: Vec<Point<'a>>,
     pub skipped: Vec<Skipped>,
+    pub counts: Vec<Counts>,
 }
 
 /// A join point, and all that is woven there.
 pub(crate) struct Point<'a> {
-    pub function: Function,
-    pub hook: Hook,
+    pub at: JoinPoint<'a>,
+    /// Where variables lie, at an instruction: see [`xweave_wire::plan::PlanSite::places`].
+    pub places: Vec<VariablePlace>,
     /// In the order in which it runs.
     pub woven: Vec<Woven<'a>>,
 }
@@ -44,22 +49,19 @@ pub(crate) struct Woven<'a> {
     pub bound: Bound,
 }
 
-/// The module and the name of a function, and whether it is about its return.
-type Place = (String, Option<String>, bool);
-
 /// Finds all join points, in the order of functions' names.
 pub(crate) fn resolve<'a>(
     aspects: &'a Aspects,
-    domains: &[Domain<'_>],
+    domains: &'a [Domain<'a>],
 ) -> Result<Resolved<'a>, Vec<Diagnostic>> {
     let mut resolver = Resolver { aspects, domains, diagnostics: Vec::new() };
-    let mut found: Vec<(BTreeMap<Place, Point<'a>>, Vec<Skipped>)> = Vec::new();
-    found.resize_with(domains.len(), Default::default);
+    let mut found: Vec<Found<'a>> = Vec::new();
+    found.resize_with(domains.len(), Found::default);
     for item in Item::all(aspects) {
         let before = resolver.diagnostics.len();
         let mut selected = 0;
-        for (domain, (points, skipped)) in domains.iter().zip(&mut found) {
-            selected += resolver.item(item, domain, points, skipped);
+        for (domain, found) in domains.iter().zip(&mut found) {
+            selected += resolver.item(item, domain, found);
         }
         if selected == 0 && resolver.diagnostics.len() == before {
             resolver.nowhere(item);
@@ -70,98 +72,63 @@ pub(crate) fn resolve<'a>(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let domains = found
-        .into_iter()
-        .map(|(points, skipped)| DomainPoints { points: points.into_values().collect(), skipped });
+    let domains = found.into_iter().map(|found| DomainPoints {
+        points: found.points.into_values().collect(),
+        skipped: found.skipped,
+        counts: found.counts,
+    });
     Ok(Resolved { domains: domains.collect(), warnings })
 }
 
-struct Resolver<'a, 'd> {
+struct Resolver<'a> {
     aspects: &'a Aspects,
-    domains: &'d [Domain<'d>],
+    domains: &'a [Domain<'a>],
     diagnostics: Vec<Diagnostic>,
 }
 
-/// What `execution` asks for.
-fn entered(item: &Item<'_>) -> Hook {
-    match item.when() {
-        When::Before => Hook::Entry,
-        When::After => Hook::Return,
-    }
+/// What was found in a domain.
+#[derive(Default)]
+struct Found<'a> {
+    points: BTreeMap<Place, Point<'a>>,
+    skipped: Vec<Skipped>,
+    counts: Vec<Counts>,
 }
 
-/// The names in a pointcut, with the hook that each asks for.
-fn names<'a>(item: &Item<'a>) -> Vec<(&'a FunctionName, Hook)> {
-    let mut names = Vec::new();
-    let entered = entered(item);
-    item.pointcut().atoms(&mut |atom| match atom {
-        Pointcut::Execution(of) => names.extend(of.iter().map(|name| (name, entered))),
-        Pointcut::Returning(of) => names.extend(of.iter().map(|name| (name, Hook::Return))),
-        _ => {}
-    });
-    names
-}
+/// Join points that an item may be woven at, with the anchor that each is from.
+type Candidates<'a> = BTreeMap<Place, (JoinPoint<'a>, Anchor<'a>)>;
 
-impl<'a> Resolver<'a, '_> {
+impl<'a> Resolver<'a> {
     /// Weaves an item into a domain. Gives the number of join points, skipped ones included.
-    fn item(
-        &mut self,
-        item: Item<'a>,
-        domain: &Domain<'_>,
-        points: &mut BTreeMap<Place, Point<'a>>,
-        skipped: &mut Vec<Skipped>,
-    ) -> usize {
-        let mut candidates: BTreeMap<Place, (Function, &FunctionName)> = BTreeMap::new();
-        for (name, hook) in names(&item) {
-            if !self.means(name, domain) {
-                continue;
-            }
-            let functions = domain.kernel.functions(&name.pattern);
-            if functions.is_empty() && !name.optional && !name.pattern.contains('%') {
-                self.unknown(name, domain);
-            }
-            for function in functions {
-                let place = (function.name.clone(), function.module.clone(), hook == Hook::Return);
-                candidates.entry(place).or_insert((function, name));
-            }
+    fn item(&mut self, item: Item<'a>, domain: &'a Domain<'a>, found: &mut Found<'a>) -> usize {
+        let anchors: Vec<_> =
+            Anchor::all(&item).into_iter().filter(|anchor| self.means(anchor.domain(), domain)).collect();
+        let mut counts = Counts { clause: item.name().to_owned(), ..Counts::default() };
+        let mut candidates = Candidates::new();
+        for anchor in &anchors {
+            self.candidates(item, domain, *anchor, &mut candidates, &mut found.skipped);
         }
+        self.instructions(item, domain, &anchors, &mut candidates, &mut counts);
         let mut selected = 0;
-        for (place, (function, name)) in candidates {
-            let at = if place.2 { Hook::Return } else { Hook::Entry };
-            let condition = Condition::of(item.pointcut(), &|execution, name| {
-                let hook = if execution { entered(&item) } else { Hook::Return };
-                hook == at
-                    && self.means(name, domain)
-                    && xweave_code::kernel::matches(&name.pattern, &function.name)
-            });
+        for (place, (at, anchor)) in candidates {
+            let condition = Condition::of(item.pointcut(), &|atom| self.selects(atom, &item, domain, &at));
             if matches!(condition, Condition::Known(false)) {
                 continue;
             }
             selected += 1;
-            let hook = match bind::hook(domain.kernel, &function, at) {
-                Ok(hook) => hook,
-                Err(reason) if name.optional || name.pattern.contains('%') => {
-                    let clause = item.name().to_owned();
-                    let (function, module) = (function.name, function.module);
-                    skipped.push(Skipped { clause, function, module, reason });
-                    continue;
-                }
-                Err(reason) => {
-                    let message = format!(
-                        "the return from `{}` cannot be hooked in domain `{}` (kernel {}): {reason}",
-                        function.name,
-                        domain.name,
-                        domain.kernel.release()
-                    );
-                    let help = "hook another function, or write `?` after the name to do without it there";
-                    self.diagnostics.push(self.aspects.error(name.span, message).with_help(help));
-                    continue;
-                }
-            };
+            if !matches!(at.at, At::Instruction(_)) && !matches!(anchor, Anchor::Access(_)) {
+                counts.add_one();
+            }
             let codes: Vec<_> = condition.codes().into_iter().chain(item.codes()).collect();
-            match bind::bind(domain.kernel, &function, hook, &codes) {
+            let known = found.points.get(&place);
+            let mut places = known.map(|point| point.places.clone()).unwrap_or_default();
+            match bind::bind(domain.kernel, &at, item, &codes, &mut places) {
                 Ok(bound) => {
-                    let point = points.entry(place).or_insert(Point { function, hook, woven: Vec::new() });
+                    let point = found.points.entry(place).or_insert(Point {
+                        at,
+                        places: Vec::new(),
+                        woven: Vec::new(),
+                    });
+                    point.places = places;
                     point.woven.push(Woven { item, condition, bound });
                 }
                 Err(errors) => {
@@ -173,18 +140,165 @@ impl<'a> Resolver<'a, '_> {
                 }
             }
         }
+        found.counts.push(counts);
         selected
     }
 
+    /// What an anchor selects, but for instructions.
+    fn candidates(
+        &mut self,
+        item: Item<'a>,
+        domain: &'a Domain<'a>,
+        anchor: Anchor<'a>,
+        candidates: &mut Candidates<'a>,
+        skipped: &mut Vec<Skipped>,
+    ) {
+        let kernel = domain.kernel;
+        let mut add = |at: JoinPoint<'a>| {
+            candidates.entry(at.place()).or_insert((at, anchor));
+        };
+        match anchor {
+            Anchor::Function(name, returns) => {
+                let functions = kernel.functions(&name.pattern);
+                if functions.is_empty() && !name.optional && !name.pattern.contains('%') {
+                    return self.unknown(name, domain);
+                }
+                for function in functions {
+                    match function_hook(kernel, &function, returns) {
+                        Ok(hook) => add(JoinPoint { hook, at: At::Function { function, target: None } }),
+                        Err(reason) => self.unhookable(item, domain, name, function, reason, skipped),
+                    }
+                }
+            }
+            Anchor::Tracepoint(of) => match kernel.tracepoint(&of.name) {
+                Some(tracepoint) => add(JoinPoint { hook: Hook::Tracepoint, at: At::Tracepoint(tracepoint) }),
+                None if of.optional => {}
+                None => {
+                    let message = format!(
+                        "no tracepoint `{}` in domain `{}`, kernel {}; or is it in a module that is not loaded?",
+                        of.name,
+                        domain.name,
+                        kernel.release()
+                    );
+                    let near = kernel.nearest_tracepoints(&of.name, 3);
+                    self.diagnostics.push(self.aspects.error(of.span, message).with_help(or_write(&near)));
+                }
+            },
+            Anchor::User(of, returns) => add(JoinPoint {
+                hook: if returns { Hook::UserReturn } else { Hook::User },
+                at: At::User { path: of.path.clone(), function: of.function.clone() },
+            }),
+            Anchor::Access(_) => {}
+        }
+    }
+
+    /// The instructions that the pointcut may select, as many of them as the item asks for.
+    fn instructions(
+        &mut self,
+        item: Item<'a>,
+        domain: &'a Domain<'a>,
+        anchors: &[Anchor<'a>],
+        candidates: &mut Candidates<'a>,
+        counts: &mut Counts,
+    ) {
+        let Some(anchor) = anchors.iter().find(|anchor| matches!(anchor, Anchor::Access(_))) else { return };
+        if domain.code.is_empty() {
+            let message = format!("the machine code of domain `{}` is not known", domain.name);
+            self.diagnostics.push(self.aspects.error(anchor.span(), message));
+            return;
+        }
+        let touches = instruction::touches(item.pointcut(), domain.code, &|name| self.means(name, domain));
+        let touches: Vec<Touch<'a>> = touches
+            .into_iter()
+            .filter(|touch| {
+                let at = JoinPoint { hook: Hook::Instruction, at: At::Instruction(touch.clone()) };
+                let selects = |atom: &Pointcut| self.selects(atom, &item, domain, &at);
+                !matches!(Condition::of(item.pointcut(), &selects), Condition::Known(false))
+            })
+            .collect();
+        if let Err(error) = self.plausible(anchors, domain, &touches) {
+            self.diagnostics.push(error);
+        }
+        let chosen = instruction::choose(domain.kernel, touches, item.exact(), counts);
+        for at in chosen {
+            candidates.entry(at.place()).or_insert((at, *anchor));
+        }
+    }
+
+    /// Whether an atom that join points decide selects this one.
+    fn selects(&self, atom: &Pointcut, item: &Item<'_>, domain: &Domain<'_>, at: &JoinPoint<'_>) -> bool {
+        let returns = matches!(at.hook, Hook::Return | Hook::ProbeReturn | Hook::UserReturn);
+        let after = item.when() == xweave_aspect::syntax::When::After;
+        let named = |names: &[FunctionName], name: &str| {
+            names.iter().any(|of| self.means(of.domain.as_ref(), domain) && matches(&of.pattern, name))
+        };
+        match (&at.at, atom) {
+            (At::Function { function: of, .. }, Pointcut::Execution(names)) => {
+                returns == after && named(names, &of.name)
+            }
+            (At::Function { function: of, .. }, Pointcut::Returning(names)) => {
+                returns && named(names, &of.name)
+            }
+            (At::Function { function: of, .. }, Pointcut::WithinFunction(names)) => named(names, &of.name),
+            (At::Function { function: of, .. }, Pointcut::WithinFile(names)) => {
+                instruction::file_of(domain.code, &of.name, of.module.as_deref()).is_some_and(|file| {
+                    names.iter().any(|name| {
+                        self.means(name.domain.as_ref(), domain) && instruction::in_file(&name.pattern, file)
+                    })
+                })
+            }
+            (At::Tracepoint(of), Pointcut::Tracepoint(wanted)) => {
+                self.means(wanted.domain.as_ref(), domain) && wanted.name == of.name
+            }
+            (At::User { path, function }, Pointcut::User(wanted)) => {
+                let same = wanted.path == *path && wanted.function == *function;
+                self.means(wanted.domain.as_ref(), domain) && same && returns == after
+            }
+            (At::Function { .. } | At::Tracepoint(_), Pointcut::LocalVar(of)) => {
+                at.local(domain.kernel, &of.of.text, &of.of.text).is_some()
+            }
+            (_, Pointcut::Arg(of)) => at.argument(domain.kernel, &of.of.text, &of.of.text).is_some(),
+            (At::Instruction(touch), atom) => touch.selects(atom, &|name| self.means(name, domain)),
+            // What the instruction decides, for which the function stands, is decided.
+            (At::Function { target: Some(_), .. }, Pointcut::Access(_) | Pointcut::Target(_)) => true,
+            _ => false,
+        }
+    }
+
     /// Whether a name is meant in this domain. A domain with the name wins over those of the role.
-    fn means(&self, name: &FunctionName, domain: &Domain<'_>) -> bool {
-        match &name.domain {
+    fn means(&self, wanted: Option<&Ident>, domain: &Domain<'_>) -> bool {
+        match wanted {
             None => true,
             Some(wanted) if self.domains.iter().any(|other| other.name == wanted.text) => {
                 wanted.text == domain.name
             }
             Some(wanted) => wanted.text == domain.role.name(),
         }
+    }
+
+    fn unhookable(
+        &mut self,
+        item: Item<'_>,
+        domain: &Domain<'_>,
+        name: &FunctionName,
+        function: xweave_code::Function,
+        reason: String,
+        skipped: &mut Vec<Skipped>,
+    ) {
+        if name.optional || name.pattern.contains('%') {
+            let (clause, offset) = (item.name().to_owned(), 0);
+            let (function, module) = (function.name, function.module);
+            skipped.push(Skipped { clause, function, module, offset, reason });
+            return;
+        }
+        let message = format!(
+            "the return from `{}` cannot be hooked in domain `{}` (kernel {}): {reason}",
+            function.name,
+            domain.name,
+            domain.kernel.release()
+        );
+        let help = "hook another function, or write `?` after the name to do without it there";
+        self.diagnostics.push(self.aspects.error(name.span, message).with_help(help));
     }
 
     fn unknown(&mut self, name: &FunctionName, domain: &Domain<'_>) {
@@ -196,24 +310,43 @@ impl<'a> Resolver<'a, '_> {
             domain.kernel.release()
         );
         let near = domain.kernel.nearest(&name.pattern, 3);
-        let mut help = "write `?` after the name if a kernel may lack it".to_owned();
-        if !near.is_empty() {
-            help += &format!(
-                "; there is {}",
-                near.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-            );
+        self.diagnostics.push(self.aspects.error(name.span, message).with_help(or_write(&near)));
+    }
+
+    /// Structures and members that nothing is known to touch are most likely mistyped.
+    fn plausible(
+        &self,
+        anchors: &[Anchor<'_>],
+        domain: &Domain<'_>,
+        touches: &[Touch<'_>],
+    ) -> Result<(), Diagnostic> {
+        if !touches.is_empty() {
+            return Ok(());
         }
-        self.diagnostics.push(self.aspects.error(name.span, message).with_help(help));
+        for anchor in anchors {
+            let Anchor::Access(access) = anchor else { continue };
+            if let Some((problem, near)) = instruction::unknown(access, domain.code) {
+                let message =
+                    format!("{problem} in domain `{}`, kernel {}", domain.name, domain.kernel.release());
+                let error = self.aspects.error(access.span, message);
+                return Err(match near[..] {
+                    [] => error,
+                    _ => error.with_help(format!("there is {}", quoted(&near))),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Says why an item is woven nowhere.
     fn nowhere(&mut self, item: Item<'a>) {
-        let names = names(&item);
-        let absent = |name: &FunctionName| !self.domains.iter().any(|domain| self.means(name, domain));
-        let Some((first, _)) = names.first() else { return };
+        let anchors = Anchor::all(&item);
+        let absent =
+            |anchor: &Anchor<'_>| !self.domains.iter().any(|domain| self.means(anchor.domain(), domain));
+        let Some(first) = anchors.first() else { return };
         let known: Vec<_> = self.domains.iter().map(|domain| format!("`{}`", domain.name)).collect();
-        if names.iter().all(|(name, _)| absent(name)) {
-            let wanted = first.domain.as_ref().map_or("", |domain| &domain.text);
+        if anchors.iter().all(absent) {
+            let wanted = first.domain().map_or("", |domain| &domain.text);
             let role = [Role::Host, Role::Guest].iter().any(|role| role.name() == wanted);
             let message = format!(
                 "`{}` is woven nowhere: no domain is {} `{wanted}` (there is {})",
@@ -221,12 +354,21 @@ impl<'a> Resolver<'a, '_> {
                 if role { "a" } else { "called" },
                 known.join(", ")
             );
-            let diagnostic = self.aspects.error(first.span, message);
+            let diagnostic = self.aspects.error(first.span(), message);
             // To watch the host's half alone makes sense; a name that nobody has is a mistake.
             self.diagnostics.push(if role { diagnostic.as_warning() } else { diagnostic });
-        } else if !names.iter().all(|(name, _)| name.optional) {
+        } else if !anchors.iter().all(Anchor::optional) {
             let message = format!("`{}` has no join point in any domain ({})", item.name(), known.join(", "));
-            self.diagnostics.push(self.aspects.error(first.span, message));
+            self.diagnostics.push(self.aspects.error(first.span(), message));
         }
     }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn or_write(near: &[String]) -> String {
+    let help = "write `?` after the name if a kernel may lack it";
+    if near.is_empty() { help.to_owned() } else { format!("{help}; there is {}", quoted(near)) }
 }

@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::VERSION;
 
-/// The most that one frame may carry. A kernel's BTF is the largest honest one (5 to 10 MB).
+/// The most that one frame may carry. A kernel's code is the largest honest one (20 MB, packed).
 pub const MAX_FRAME: u32 = 64 << 20;
 
 const MAGIC: &[u8; 6] = b"XWEAVE";

@@ -11,9 +11,13 @@ pub enum Request {
     Facts,
     /// The type information of the kernel (`None`) or of a loaded module. → [`Reply::Btf`]
     Btf(Option<String>),
+    /// The machine code of the running kernel and of loaded modules, with all symbols. → [`Reply::Code`]
+    Code(CodeParts),
     /// Read your clocks, at once. → [`Reply::Clock`]
     Clock,
-    /// Load and attach, recording nothing yet. → [`Reply::Woven`]
+    /// Load and attach, recording nothing yet. [`Event::Weaving`] may come before the answer. A
+    /// [`Request::Stop`] that arrives while it goes on, or the end of the connection, breaks it off. →
+    /// [`Reply::Woven`]
     Weave(Box<Plan>),
     /// Record from now on. → [`Reply::Done`]
     Start,
@@ -32,10 +36,12 @@ pub enum Reply {
     Facts(Box<Facts>),
     /// To [`Request::Btf`]: raw BTF.
     Btf(Vec<u8>),
+    /// To [`Request::Code`]: `xweave_code::image::LiveCode`, packed by it.
+    Code(Vec<u8>),
     /// To [`Request::Clock`].
     Clock(ClockSample),
-    /// To [`Request::Weave`]: the address of each site, in the plan's order.
-    Woven(Vec<SiteAddress>),
+    /// To [`Request::Weave`].
+    Woven(Woven),
     /// To [`Request::Start`] and [`Request::Drain`].
     Done,
     /// To [`Request::Loss`]: totals, not differences.
@@ -46,9 +52,16 @@ pub enum Reply {
     Failed(Failure),
 }
 
-/// From the agent, unasked, while it records.
+/// From the agent, unasked, while it weaves and records.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Event {
+    /// How far it has come with [`Request::Weave`]: now and then, where that takes long.
+    Weaving {
+        /// Hooks that are attached, or cannot be.
+        done: u32,
+        /// All of them.
+        total: u32,
+    },
     /// Records, one after the other, as [`crate::record`] lays them out.
     Records(Vec<u8>),
     /// The clocks, several times a second.
@@ -98,6 +111,17 @@ pub struct ModuleFacts {
     pub name: String,
     /// A hash of its BTF in hex: equal names and hashes are the same types.
     pub btf_sha256: String,
+    /// GNU build ID in hex; empty if it has none.
+    pub build_id: String,
+}
+
+/// Which parts of a kernel's code are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeParts {
+    /// The kernel's image.
+    pub kernel: bool,
+    /// Modules, by their names.
+    pub modules: Vec<String>,
 }
 
 /// A virtual machine as KVM's debugfs shows it.
@@ -128,12 +152,31 @@ pub struct ClockSample {
     pub real_ns: u64,
 }
 
+/// What has been woven.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Woven {
+    /// The address of each site, in the plan's order.
+    pub sites: Vec<SiteAddress>,
+    /// Sites that could not be hooked, where other sites of the same program could.
+    pub skipped: Vec<SkippedSite>,
+}
+
+/// A site that could not be hooked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedSite {
+    /// The site's number.
+    pub site: u32,
+    /// Why, for people.
+    pub reason: String,
+}
+
 /// Where a site came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteAddress {
     /// The site's number.
     pub site: u32,
-    /// The function's address in the running kernel; 0 where kallsyms hides it.
+    /// The address of what is hooked in the running kernel: the function's or the instruction's; 0 where
+    /// kallsyms hides it, and for tracepoints and programs, which have none there.
     pub address: u64,
 }
 
@@ -155,7 +198,8 @@ pub struct SiteLoss {
     pub site: u32,
     /// Records for which the buffer had no room.
     pub dropped: u64,
-    /// Times the kernel skipped the program because it was already running on that CPU.
+    /// Times the kernel skipped the program, because it, or for a kprobe any other, was already running on
+    /// that CPU. What the kernel counts for all instructions that share a program is told of the first.
     pub missed: u64,
     /// Flows that could not be begun or moved because the flow table was full.
     pub table_full: u64,
@@ -181,6 +225,8 @@ pub enum FailureKind {
     Verifier,
     /// A function cannot be hooked.
     Attach,
+    /// It was broken off, as asked.
+    Cancelled,
     /// The request does not fit the agent's state.
     Misuse,
 }

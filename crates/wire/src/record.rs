@@ -40,6 +40,11 @@ pub enum Kind {
     Xin = 5,
     /// A flow came off a carrier under a new local ID. Values: as for `Xin`.
     Xout = 6,
+    /// A flow began as a part of another. Values: the parent's local ID, its key, the part's key.
+    Split = 7,
+    /// A flow began that has another's data in it; one record for each of these. Values: the parent's
+    /// local ID, its key, the new flow's key.
+    Merge = 8,
 }
 
 impl Kind {
@@ -53,6 +58,8 @@ impl Kind {
             4 => Self::Quit,
             5 => Self::Xin,
             6 => Self::Xout,
+            7 => Self::Split,
+            8 => Self::Merge,
             _ => return None,
         })
     }
@@ -67,12 +74,14 @@ impl Kind {
             Self::Quit => "quit",
             Self::Xin => "xin",
             Self::Xout => "xout",
+            Self::Split => "split",
+            Self::Merge => "merge",
         }
     }
 
     /// The reverse of [`Kind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
-        (0..=6).filter_map(Self::from_byte).find(|kind| kind.name() == name)
+        (0..=8).filter_map(Self::from_byte).find(|kind| kind.name() == name)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The result: put together from what units say, and asked.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use rayon::prelude::*;
@@ -49,15 +50,17 @@ impl Names {
         self.text.get(*start..end).unwrap_or("")
     }
 
-    fn add<'d>(&mut self, known: &mut HashMap<&'d str, NameId>, name: &'d str) -> NameId {
-        *known.entry(name).or_insert_with(|| {
-            let id = NameId(u32::try_from(self.starts.len()).unwrap_or(u32::MAX));
-            self.starts.push(self.text.len());
-            if self.text.len() + name.len() <= NAMES {
-                self.text.push_str(name);
-            }
-            id
-        })
+    fn add<'d>(&mut self, known: &mut HashMap<Cow<'d, str>, NameId>, name: &Cow<'d, str>) -> NameId {
+        if let Some(known) = known.get(name) {
+            return *known;
+        }
+        let id = NameId(u32::try_from(self.starts.len()).unwrap_or(u32::MAX));
+        self.starts.push(self.text.len());
+        if self.text.len() + name.len() <= NAMES {
+            self.text.push_str(name);
+        }
+        known.insert(name.clone(), id);
+        id
     }
 }
 
@@ -100,7 +103,7 @@ impl Debug {
         &mut self,
         unit: u32,
         found: Found<'d>,
-        known: &mut HashMap<&'d str, NameId>,
+        known: &mut HashMap<Cow<'d, str>, NameId>,
         made: &Made,
         types: &Types,
     ) {
@@ -121,7 +124,9 @@ impl Debug {
             to: live.to,
             place: live.place,
             type_: made.get(live.type_),
+            spelling: name(live.spelling),
             name: name(live.name),
+            depth: live.depth,
             parameter: live.parameter,
         }));
         self.objects.extend(found.objects.iter().map(|(address, type_, number)| Object {
@@ -200,7 +205,7 @@ impl Debug {
         self.lines.within(&wanted)
     }
 
-    /// How many places of variables (whose types could tell something) are not told, by reason.
+    /// How many places of variables are not told, by reason.
     pub fn skipped(&self) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.into_iter().zip(self.skipped)
     }
@@ -234,7 +239,7 @@ mod tests {
             // A few are long.
             let length = if below(50) == 0 { below(50_000) } else { below(100) };
             let (place, type_, name) = (Place::Value(0), Types::VOID, NameId(0));
-            Live { from, to: from + length, place, type_, name, parameter: false }
+            Live { from, to: from + length, place, type_, spelling: name, name, depth: 0, parameter: false }
         }));
         debug.sort();
         for _ in 0..300 {

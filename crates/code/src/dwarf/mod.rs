@@ -26,7 +26,7 @@ pub use debug::Debug;
 use shapes::Shapes;
 use units::{Fault, Units};
 
-/// The name of a variable or function, of a [`Debug`].
+/// The name of a variable, function or type, of a [`Debug`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(u32);
 
@@ -39,10 +39,15 @@ pub struct Live {
     pub to: u64,
     /// Where it is.
     pub place: Place,
-    /// Its type: a pointer, a structure or union, or an array of these.
+    /// Its type.
     pub type_: TypeId,
+    /// Its type as C spells it, without qualifiers.
+    pub spelling: NameId,
     /// Its name.
     pub name: NameId,
+    /// How many functions, inlined functions and blocks are around it: of two variables with one name, the
+    /// deeper one is meant.
+    pub depth: u16,
     /// Whether it is a parameter, maybe of an inlined function.
     pub parameter: bool,
 }
@@ -73,6 +78,11 @@ pub enum Place {
     },
     /// It lies in memory at this address.
     Address(u64),
+    /// Its value is the canonical frame address and a constant.
+    FrameAddress {
+        /// The constant.
+        add: i32,
+    },
     /// Its value is this.
     Value(u64),
 }
@@ -120,8 +130,6 @@ pub enum Reason {
     Arithmetic,
     /// It is a pointer to what has no address.
     ImplicitPointer,
-    /// Its value is an address in the stack frame.
-    FrameAddress,
     /// It is counted from a frame base that cannot be said.
     FrameBase,
     /// It is in a register that is no general one.
@@ -136,7 +144,7 @@ pub enum Reason {
     TooMany,
 }
 
-const REASONS: usize = 12;
+const REASONS: usize = 11;
 
 impl Reason {
     /// All of them.
@@ -146,7 +154,6 @@ impl Reason {
         Self::Dereference,
         Self::Arithmetic,
         Self::ImplicitPointer,
-        Self::FrameAddress,
         Self::FrameBase,
         Self::OtherRegister,
         Self::ThreadLocal,

@@ -104,10 +104,12 @@ pub(super) fn place(
             Operation::Deref { .. } => return Err(Reason::Dereference),
             Operation::ImplicitPointer { .. } => return Err(Reason::ImplicitPointer),
             Operation::TLS => return Err(Reason::ThreadLocal),
-            Operation::ImplicitValue { data } if height == 0 => match <[u8; 8]>::try_from(data.slice()) {
-                Ok(bytes) => return Ok(Place::Value(u64::from_le_bytes(bytes))),
-                Err(_) => return Err(Reason::Arithmetic),
-            },
+            Operation::ImplicitValue { data } if height == 0 => {
+                let mut bytes = [0; 8];
+                let low = bytes.get_mut(..data.slice().len()).ok_or(Reason::Arithmetic)?;
+                low.copy_from_slice(data.slice());
+                return Ok(Place::Value(u64::from_le_bytes(bytes)));
+            }
             _ => return Err(Reason::Arithmetic),
         };
         if height == STACK {
@@ -121,7 +123,7 @@ pub(super) fn place(
         (1, Item::Sum { register, add }, true) => Ok(Place::Register { register, add: short(add)? }),
         (1, Item::Sum { register, add }, false) => Ok(Place::Memory { register, add: short(add)? }),
         (1, Item::Frame { add }, false) => Ok(Place::Frame { add: short(add)? }),
-        (1, Item::Frame { .. }, true) => Err(Reason::FrameAddress),
+        (1, Item::Frame { add }, true) => Ok(Place::FrameAddress { add: short(add)? }),
         (1, Item::Constant(constant), true) => Ok(Place::Value(constant)),
         (1, Item::Constant(address), false) => Ok(Place::Address(address)),
         _ => Err(Reason::Arithmetic),
@@ -172,7 +174,7 @@ mod tests {
         use Place::{Address, Frame as Cfa, Memory, Register, Value};
         let address = [0x03, 0x78, 0x56, 0x34, 0x12, 0, 0, 0, 0];
         let constant = [&address[..], &[0x9f]].concat();
-        let cases: [(&[u8], Result<Place, Reason>); 28] = [
+        let cases: [(&[u8], Result<Place, Reason>); 30] = [
             // DW_OP_reg0 to reg7 have another order than the hardware.
             (&[0x50], Ok(Register { register: 0, add: 0 })),
             (&[0x51], Ok(Register { register: 2, add: 0 })),
@@ -191,7 +193,9 @@ mod tests {
             (&[0x34, 0x73, 0x00, 0x1c, 0x9f], Err(Reason::Arithmetic)),
             (&[0x73, 0x00, 0x76, 0x00, 0x22, 0x9f], Err(Reason::Arithmetic)),
             (&[0x91, 0x70], Ok(Cfa { add: -16 })),
-            (&[0x91, 0x70, 0x9f], Err(Reason::FrameAddress)),
+            (&[0x91, 0x70, 0x9f], Ok(Place::FrameAddress { add: -16 })),
+            (&[0x9e, 0x02, 0x34, 0x12], Ok(Value(0x1234))),
+            (&[0x9e, 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0], Err(Reason::Arithmetic)),
             (&address, Ok(Address(0x1234_5678))),
             (&constant, Ok(Value(0x1234_5678))),
             (&[0xa1, 0x01], Ok(Address(0x1000))),

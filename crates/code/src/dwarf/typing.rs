@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::entry::TypeEntry;
 use super::shapes::{Part, Prototype, Recipe, Ref, Shapes};
 use super::units::{Fault, Unit, Units};
+use crate::spelling::Declarator;
 use crate::types::Tag;
 
 /// A map by offsets.
@@ -45,22 +46,13 @@ impl Hasher for Spread {
     }
 }
 
-/// A type, and whether knowing that something has it can tell anything about memory.
-#[derive(Clone, Copy)]
-pub(super) struct Typed {
-    pub(super) type_: Ref,
-    /// It is a pointer, a structure or union, or an array of these.
-    pub(super) useful: bool,
-}
-
-impl Typed {
-    const VOID: Self = Self { type_: Ref::VOID, useful: false };
-}
-
 /// No chain of types that is not a circle is as long.
 const DEPTH: usize = 64;
 /// Entries in other units are rare (whole-program optimisation), and then often in the same few.
 const FOREIGN: usize = 16;
+/// So many parameters of a function are spelled, and functions within functions.
+const PARAMETERS: usize = 16;
+const NESTED: usize = 2;
 
 /// Reads the types of a unit.
 pub(super) struct Typing<'s, 'd, 't> {
@@ -69,7 +61,7 @@ pub(super) struct Typing<'s, 'd, 't> {
     index: usize,
     pub(super) shapes: &'s Shapes<'d, 't>,
     foreign: HashMap<usize, Rc<Unit<'d>>>,
-    seen: Offsets<Typed>,
+    seen: Offsets<Ref>,
     /// What types look like from outside, hashed.
     looks: Offsets<u64>,
     depth: usize,
@@ -140,16 +132,16 @@ impl<'s, 'd, 't> Typing<'s, 'd, 't> {
     }
 
     /// The type there; none is `void`.
-    pub(super) fn resolve(&mut self, at: Option<usize>) -> Result<Typed, Fault> {
-        let Some(at) = at else { return Ok(Typed::VOID) };
+    pub(super) fn resolve(&mut self, at: Option<usize>) -> Result<Ref, Fault> {
+        let Some(at) = at else { return Ok(Ref::VOID) };
         if let Some(known) = self.seen.get(&at) {
             return Ok(*known);
         }
         if self.depth == DEPTH {
-            return Ok(Typed::VOID);
+            return Ok(Ref::VOID);
         }
         // Whoever comes back to it before it is done goes in a circle.
-        self.seen.insert(at, Typed::VOID);
+        self.seen.insert(at, Ref::VOID);
         self.depth += 1;
         let typed = self.read(at);
         self.depth -= 1;
@@ -158,31 +150,30 @@ impl<'s, 'd, 't> Typing<'s, 'd, 't> {
         Ok(typed)
     }
 
-    fn read(&mut self, at: usize) -> Result<Typed, Fault> {
+    fn read(&mut self, at: usize) -> Result<Ref, Fault> {
         let entry = self.entry(at)?;
-        let told = |type_| Typed { type_, useful: true };
         Ok(match kind(entry.tag) {
-            Kind::Scalar => Typed { type_: self.scalar(&entry)?, useful: false },
+            Kind::Scalar => self.scalar(&entry)?,
             Kind::Pointer => {
-                let to = self.resolve(entry.type_)?.type_;
-                told(self.shapes.pointer(to, self.index))
+                let to = self.resolve(entry.type_)?;
+                self.shapes.pointer(to, self.index)
             }
             Kind::Qualified => self.resolve(entry.type_)?,
             Kind::Typedef => match self.nameless(entry.type_)? {
                 Some(record) => {
-                    let typed = told(self.record(record.clone(), entry.name)?);
+                    let typed = self.record(record.clone(), entry.name)?;
                     self.seen.insert(record.at, typed);
                     typed
                 }
                 None => self.resolve(entry.type_)?,
             },
-            Kind::Record => told(self.record(entry, "")?),
+            Kind::Record => self.record(entry, "")?,
             Kind::Array => {
-                let mut typed = self.resolve(entry.type_)?;
+                let mut type_ = self.resolve(entry.type_)?;
                 for dimension in self.dimensions(at)?.into_iter().rev() {
-                    typed.type_ = self.shapes.array(typed.type_, dimension, self.index);
+                    type_ = self.shapes.array(type_, dimension, self.index);
                 }
-                typed
+                type_
             }
             Kind::Function => {
                 let mut params = Vec::new();
@@ -190,18 +181,60 @@ impl<'s, 'd, 't> Typing<'s, 'd, 't> {
                 for child in self.children(at)? {
                     match child.tag {
                         gimli::DW_TAG_formal_parameter => {
-                            params.push((child.name, self.resolve(child.type_)?.type_));
+                            params.push((child.name, self.resolve(child.type_)?));
                         }
                         gimli::DW_TAG_unspecified_parameters => variadic = true,
                         _ => {}
                     }
                 }
-                let returns = self.resolve(entry.type_)?.type_;
+                let returns = self.resolve(entry.type_)?;
                 let prototype = Prototype { params: params.into(), returns, variadic };
-                Typed { type_: self.shapes.function(prototype, self.index), useful: false }
+                self.shapes.function(prototype, self.index)
             }
-            Kind::Unknown => Typed::VOID,
+            Kind::Unknown => Ref::VOID,
         })
+    }
+
+    /// A type as C spells it; `nested` is for those of a function's parameters.
+    pub(super) fn spell(&mut self, mut at: Option<usize>, nested: usize) -> Result<String, Fault> {
+        let mut declarator = Declarator::new();
+        for _ in 0..DEPTH {
+            let Some(target) = at else { break };
+            let entry = self.entry(target)?;
+            match kind(entry.tag) {
+                Kind::Qualified => {}
+                Kind::Pointer => declarator.pointer(),
+                Kind::Array => {
+                    self.dimensions(target)?.into_iter().for_each(|dimension| declarator.array(dimension))
+                }
+                Kind::Function => {
+                    let mut params = Vec::new();
+                    for child in self.children(target)?.iter().take(PARAMETERS) {
+                        match child.tag {
+                            gimli::DW_TAG_formal_parameter if nested == NESTED => params.push("…".to_owned()),
+                            gimli::DW_TAG_formal_parameter => {
+                                params.push(self.spell(child.type_, nested + 1)?)
+                            }
+                            gimli::DW_TAG_unspecified_parameters => params.push("...".to_owned()),
+                            _ => {}
+                        }
+                    }
+                    declarator.function(&params);
+                }
+                Kind::Scalar | Kind::Typedef | Kind::Record | Kind::Unknown => {
+                    let tag = match entry.tag {
+                        gimli::DW_TAG_structure_type => "struct ",
+                        gimli::DW_TAG_union_type => "union ",
+                        gimli::DW_TAG_enumeration_type => "enum ",
+                        _ => "",
+                    };
+                    let name = if entry.name.is_empty() { "{…}" } else { entry.name };
+                    return Ok(declarator.of(&format!("{tag}{name}")));
+                }
+            }
+            at = entry.type_;
+        }
+        Ok(declarator.of("void"))
     }
 
     pub(super) fn function(&mut self, prototype: Prototype<'d>) -> Ref {
@@ -226,7 +259,7 @@ impl<'s, 'd, 't> Typing<'s, 'd, 't> {
 
     fn scalar(&mut self, entry: &TypeEntry<'d>) -> Result<Ref, Fault> {
         match entry.size {
-            None if entry.type_.is_some() => Ok(self.resolve(entry.type_)?.type_),
+            None if entry.type_.is_some() => self.resolve(entry.type_),
             size => Ok(self.shapes.scalar(narrow(size))),
         }
     }
@@ -378,7 +411,7 @@ impl<'s, 'd, 't> Typing<'s, 'd, 't> {
     fn parts(&mut self, entry: &TypeEntry<'d>) -> Result<Vec<Part<'d>>, Fault> {
         let mut parts = Vec::new();
         for member in self.members(entry.at)? {
-            let type_ = self.resolve(member.type_)?.type_;
+            let type_ = self.resolve(member.type_)?;
             let (offset, bit_field) = place(&member);
             parts.push(Part { name: member.name, type_, offset, bit_field });
         }

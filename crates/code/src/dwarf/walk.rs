@@ -2,6 +2,7 @@
 
 mod functions;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use super::budget::Budget;
 use super::entry::Entry;
 use super::place::{self, Frame};
 use super::shapes::{Ref, Shapes};
-use super::typing::{Offsets, Typed, Typing};
+use super::typing::{Offsets, Typing};
 use super::units::{Bytes, Code, Cursor, Fault, Unit, Units, Value};
 use super::{Place, REASONS, Reason};
 use functions::Function;
@@ -21,7 +22,7 @@ pub(super) struct Found<'d> {
     pub(super) objects: Vec<(u64, Ref, u32)>,
     pub(super) functions: Vec<FoundFunction>,
     /// The names that the numbers stand for.
-    pub(super) names: Vec<&'d str>,
+    pub(super) names: Vec<Cow<'d, str>>,
     pub(super) skipped: [u64; REASONS],
     /// Of the unit's source.
     pub(super) name: &'d str,
@@ -40,7 +41,9 @@ pub(super) struct FoundLive {
     pub(super) to: u64,
     pub(super) place: Place,
     pub(super) type_: Ref,
+    pub(super) spelling: u32,
     pub(super) name: u32,
+    pub(super) depth: u16,
     pub(super) parameter: bool,
 }
 
@@ -66,7 +69,8 @@ struct Scope<'d> {
 /// A variable that is said more of elsewhere.
 #[derive(Clone, Copy)]
 struct Variable {
-    typed: Typed,
+    type_: Ref,
+    spelling: u32,
     name: u32,
 }
 
@@ -83,7 +87,9 @@ pub(super) struct Walk<'s, 'd, 't> {
     /// How many lives may be added before asking again.
     allowed: usize,
     variables: Offsets<Variable>,
-    numbers: HashMap<&'d str, u32>,
+    numbers: HashMap<Cow<'d, str>, u32>,
+    /// The numbers of types' spellings.
+    spellings: Offsets<u32>,
     found: Found<'d>,
 }
 
@@ -109,6 +115,7 @@ pub(super) fn walk<'d>(
         allowed: 0,
         variables: Offsets::default(),
         numbers: HashMap::new(),
+        spellings: Offsets::default(),
         found: Found::default(),
     };
     let outcome = walk.unit();
@@ -254,12 +261,23 @@ impl<'d> Walk<'_, 'd, '_> {
         Ok(ranges)
     }
 
-    fn number(&mut self, name: &'d str) -> u32 {
-        let next = u32::try_from(self.found.names.len()).unwrap_or(u32::MAX);
-        *self.numbers.entry(name).or_insert_with(|| {
-            self.found.names.push(name);
+    fn number(&mut self, name: impl Into<Cow<'d, str>>) -> u32 {
+        let (name, next) = (name.into(), u32::try_from(self.found.names.len()).unwrap_or(u32::MAX));
+        *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.found.names.push(name.clone());
             next
         })
+    }
+
+    fn spelling(&mut self, at: Option<usize>) -> Result<u32, Fault> {
+        let known = at.and_then(|at| self.spellings.get(&at));
+        if let Some(known) = known {
+            return Ok(*known);
+        }
+        let spelling = self.typing.spell(at, 0)?;
+        let number = self.number(spelling);
+        at.map(|at| self.spellings.insert(at, number));
+        Ok(number)
     }
 
     /// The name and type of what an entry says itself, or else of what it refers to.
@@ -293,8 +311,8 @@ impl<'d> Walk<'_, 'd, '_> {
             return Ok(*known);
         }
         let (name, type_) = self.about(entry.name, entry.type_, entry.origin)?;
-        let typed = self.typing.resolve(type_)?;
-        let variable = Variable { typed, name: self.number(name) };
+        let (type_, spelling) = (self.typing.resolve(type_)?, self.spelling(type_)?);
+        let variable = Variable { type_, spelling, name: self.number(name) };
         if let (None, None, Some(origin)) = (entry.name, entry.type_, entry.origin) {
             self.variables.insert(origin, variable);
         }
@@ -310,19 +328,17 @@ impl<'d> Walk<'_, 'd, '_> {
             match self.place(expression, frame) {
                 Ok(Place::Address(address)) => {
                     let variable = self.known(&entry)?;
-                    self.found.objects.push((address, variable.typed.type_, variable.name));
+                    self.found.objects.push((address, variable.type_, variable.name));
                     return Ok(());
                 }
                 place => self.whole_scope(&entry, place, parameter)?,
             }
         } else if let Some(list) = entry.location {
             let variable = self.known(&entry)?;
-            if variable.typed.useful {
-                self.list(list, variable, parameter)?;
-            }
+            self.list(list, variable, parameter)?;
         } else if let Some(constant) = entry.constant {
             let value = constant.udata_value().or_else(|| constant.sdata_value().map(i64::cast_unsigned));
-            // A pointer's constant, or none that fits in one.
+            // A constant that fits in a register, or not.
             self.whole_scope(&entry, value.map(Place::Value).ok_or(Reason::Arithmetic), parameter)?;
         }
         Ok(())
@@ -349,9 +365,6 @@ impl<'d> Walk<'_, 'd, '_> {
             return Ok(());
         }
         let variable = self.known(entry)?;
-        if !variable.typed.useful {
-            return Ok(());
-        }
         match place {
             Ok(place) => {
                 for (from, to) in self.scope()?.iter() {
@@ -407,8 +420,9 @@ impl<'d> Walk<'_, 'd, '_> {
             return;
         };
         self.allowed = allowed;
-        let (type_, name) = (variable.typed.type_, variable.name);
-        self.found.lives.push(FoundLive { from, to, place, type_, name, parameter });
+        let Variable { type_, spelling, name } = variable;
+        let depth = u16::try_from(self.scopes.len()).unwrap_or(u16::MAX);
+        self.found.lives.push(FoundLive { from, to, place, type_, spelling, name, depth, parameter });
     }
 }
 

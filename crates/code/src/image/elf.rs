@@ -86,6 +86,11 @@ pub(super) fn build_id_of(file: &Bytes) -> Option<Vec<u8>> {
     Elf::parse("", file).ok()?.build_id()
 }
 
+/// Whether a file has a section with one of these names.
+pub(super) fn has_section(file: &Bytes, names: &[&str]) -> bool {
+    Elf::parse("", file).is_ok_and(|elf| elf.parts.iter().any(|part| names.contains(&part.name.as_str())))
+}
+
 fn load_linked(elf: &Elf) -> Result<Image, Error> {
     let loaded: Vec<_> = elf.parts.iter().filter(|part| part.is_loaded()).map(Part::section).collect();
     let mut sections = if elf.parts.is_empty() { elf.segments()? } else { loaded };

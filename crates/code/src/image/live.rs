@@ -1,6 +1,6 @@
 //! The running kernel: `/proc/kallsyms` tells where everything is, `/proc/kcore` what is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -14,6 +14,7 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use super::bytes::Bytes;
 use super::elf::{ENDIAN, Header, build_id, malformed};
 use super::symbols::{Entry, Kind};
+use super::unpack::Packing;
 use super::{Image, Section};
 use crate::Error;
 
@@ -52,9 +53,164 @@ impl Default for Places {
 
 /// The kernel that shows itself there.
 pub(super) fn load(places: &Places) -> Result<Image, Error> {
+    let code = capture(places, |_| true)?;
+    let mut image = code.image_of(|_| true);
+    image.btf = std::fs::read(&places.btf).ok().map(Bytes::from);
+    Ok(image)
+}
+
+/// The code of a running kernel, or of parts of it, with all its symbols: to be sent to whoever looks into it.
+pub struct LiveCode {
+    /// As in `/proc/kallsyms`.
+    symbols: String,
+    build_id: Option<Vec<u8>>,
+    pieces: Vec<Piece>,
+}
+
+struct Piece {
+    module: Option<String>,
+    section: Section,
+}
+
+impl LiveCode {
+    /// That of this machine's kernel (`None`) and its modules, as far as it is wanted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Image::live`].
+    pub fn capture(wanted: impl Fn(Option<&str>) -> bool) -> Result<Self, Error> {
+        capture(&Places::default(), wanted)
+    }
+
+    /// The modules of which there is code.
+    pub fn modules(&self) -> impl Iterator<Item = &str> {
+        let mut modules: Vec<_> = self.pieces.iter().filter_map(|piece| piece.module.as_deref()).collect();
+        modules.dedup();
+        modules.into_iter()
+    }
+
+    /// The kernel (`None`) or a module by itself. What it calls in others are its imports.
+    pub fn image(&self, module: Option<&str>) -> Image {
+        self.image_of(|of| of == module)
+    }
+
+    fn image_of(&self, wanted: impl Fn(Option<&str>) -> bool) -> Image {
+        let pieces = self.pieces.iter().filter(|piece| wanted(piece.module.as_deref()));
+        let sections = pieces.map(|piece| piece.section.shared()).collect();
+        let entries = symbols(&self.symbols);
+        let mut elsewhere: HashMap<u64, String> = HashMap::new();
+        for entry in entries.iter().filter(|entry| entry.kind == Kind::Function && entry.address != 0) {
+            elsewhere.entry(entry.address).or_insert_with(|| entry.name.clone());
+        }
+        let mut image = Image::new(WHAT, sections, entries);
+        for function in image.functions() {
+            elsewhere.remove(&function.address);
+        }
+        let called = image.sections.iter().filter(|section| section.executable).flat_map(targets);
+        image.imports = called.filter_map(|address| elsewhere.remove_entry(&address)).collect();
+        image.build_id.clone_from(&self.build_id);
+        image
+    }
+
+    /// As bytes: what [`LiveCode::unpack`] reads.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, self.symbols.as_bytes());
+        put(&mut bytes, self.build_id.as_deref().unwrap_or_default());
+        for Piece { module, section } in &self.pieces {
+            put(&mut bytes, module.as_deref().unwrap_or_default().as_bytes());
+            put(&mut bytes, section.name.as_bytes());
+            bytes.extend(section.address.to_le_bytes());
+            bytes.push(section.executable.into());
+            put(&mut bytes, section.data());
+        }
+        super::unpack::pack_lz4(&bytes)
+    }
+
+    /// From the bytes of [`LiveCode::pack`], which may be anybody's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Packed`], [`Error::Malformed`]
+    pub fn unpack(packed: &[u8]) -> Result<Self, Error> {
+        let bytes = Bytes::from(Packing::Lz4.unpack(WHAT, packed)?);
+        let mut rest = Rest { bytes: &bytes, at: 0 };
+        let mut read = || {
+            let symbols = String::from_utf8_lossy(&rest.field()?).into_owned();
+            let build_id = Some(rest.field()?.to_vec()).filter(|id| !id.is_empty());
+            let mut pieces = Vec::new();
+            while !rest.is_empty() {
+                pieces.push(rest.piece()?);
+            }
+            Some(Self { symbols, build_id, pieces })
+        };
+        read().ok_or_else(|| malformed(WHAT, "what was sent of it", "is cut off"))
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, field: &[u8]) {
+    bytes.extend((field.len() as u64).to_le_bytes());
+    bytes.extend(field);
+}
+
+/// What has not been read yet.
+struct Rest<'a> {
+    bytes: &'a Bytes,
+    at: u64,
+}
+
+impl Rest<'_> {
+    fn is_empty(&self) -> bool {
+        usize::try_from(self.at).is_ok_and(|at| at >= self.bytes.len())
+    }
+
+    fn take(&mut self, size: u64) -> Option<Bytes> {
+        let part = self.bytes.part(self.at, size)?;
+        self.at += size;
+        Some(part)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.as_ref().try_into().ok()?))
+    }
+
+    fn field(&mut self) -> Option<Bytes> {
+        let size = self.number()?;
+        self.take(size)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.field()?.to_vec()).ok()
+    }
+
+    fn piece(&mut self) -> Option<Piece> {
+        let module = Some(self.text()?).filter(|module| !module.is_empty());
+        let (name, address) = (self.text()?, self.number()?);
+        let executable = self.take(1)?.first() == Some(&1);
+        let bytes = self.field()?;
+        let size = u64::try_from(bytes.len()).ok()?;
+        address.checked_add(size)?;
+        let section = Section { name, address, executable, writable: false, size, bytes };
+        Some(Piece { module, section })
+    }
+}
+
+/// Where the code may call or jump to. Some are none, but what only looks like a call: that does no harm.
+fn targets(section: &Section) -> impl Iterator<Item = u64> {
+    let calls = (1u64..).zip(section.data().windows(5)).filter(|(_, bytes)| matches!(bytes[0], 0xe8 | 0xe9));
+    calls.map(|(after_first, bytes)| {
+        let distance = i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]);
+        let after = section.address.wrapping_add(after_first + 4);
+        after.wrapping_add_signed(distance.into())
+    })
+}
+
+/// The parts that are wanted of the kernel that shows itself there.
+fn capture(places: &Places, wanted: impl Fn(Option<&str>) -> bool) -> Result<LiveCode, Error> {
     let table = std::fs::read(&places.kallsyms)
         .map_err(|reason| Error::Read { path: places.kallsyms.display().to_string(), reason })?;
-    let entries = symbols(&String::from_utf8_lossy(&table));
+    let table = String::from_utf8_lossy(&table).into_owned();
+    let entries = symbols(&table);
     if entries.iter().all(|entry| entry.address == 0) {
         return Err(Error::Hidden {
             reason: format!("{} shows no addresses", places.kallsyms.display()),
@@ -62,14 +218,15 @@ pub(super) fn load(places: &Places) -> Result<Image, Error> {
         });
     }
     let core = Core::open(&places.kcore)?;
-    let mut sections = Vec::new();
-    for (name, start, end, executable) in
-        [(".text", "_stext", "_etext", true), (".rodata", "__start_rodata", "__end_rodata", false)]
-    {
+    let mut pieces = Vec::new();
+    let of_kernel =
+        [(".text", "_stext", "_etext", true), (".rodata", "__start_rodata", "__end_rodata", false)];
+    for (name, start, end, executable) in of_kernel.into_iter().filter(|_| wanted(None)) {
         let find = |name| entries.iter().find(|entry| entry.module.is_none() && entry.name == name);
         match find(start).zip(find(end)) {
             Some((start, end)) if start.address < end.address => {
-                sections.push(core.section(name, start.address..end.address, executable)?);
+                let section = core.section(name, start.address..end.address, executable)?;
+                pieces.push(Piece { module: None, section });
             }
             _ if executable => {
                 return Err(malformed(
@@ -81,14 +238,14 @@ pub(super) fn load(places: &Places) -> Result<Image, Error> {
             _ => {}
         }
     }
-    for (module, range) in module_code(&entries) {
+    for (module, range) in module_code(&entries).into_iter().filter(|(module, _)| wanted(Some(module))) {
         // A module that was unloaded in the meantime is none.
-        sections.extend(core.section(&format!(".text [{module}]"), range, true));
+        if let Ok(section) = core.section(&format!(".text [{module}]"), range, true) {
+            pieces.push(Piece { module: Some(module.to_owned()), section });
+        }
     }
-    let mut image = Image::new(WHAT, sections, entries);
-    image.build_id = std::fs::read(&places.notes).ok().and_then(|notes| build_id(&notes));
-    image.btf = std::fs::read(&places.btf).ok().map(Bytes::from);
-    Ok(image)
+    let build_id = std::fs::read(&places.notes).ok().and_then(|notes| build_id(&notes));
+    Ok(LiveCode { symbols: table, build_id, pieces })
 }
 
 /// The lines of a table: address, type, name, and the module's name in brackets if it is a module's.
@@ -226,17 +383,21 @@ ffffffffc0000020 d hello_data\t[greeter]
 ffffffffc0100000 t bpf_prog_1\t[bpf]
 ";
 
-    fn loaded(kallsyms: &str, core: &[u8]) -> Result<Image, Error> {
+    fn at_places<T>(kallsyms: &str, core: &[u8], read: impl Fn(&Places) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("kallsyms"), kallsyms).unwrap();
         std::fs::write(path("kcore"), core).unwrap();
-        load(&Places {
+        read(&Places {
             kallsyms: path("kallsyms"),
             kcore: path("kcore"),
             notes: path("notes"),
             btf: path("btf"),
         })
+    }
+
+    fn loaded(kallsyms: &str, core: &[u8]) -> Result<Image, Error> {
+        at_places(kallsyms, core, load)
     }
 
     #[test]
@@ -252,6 +413,37 @@ ffffffffc0100000 t bpf_prog_1\t[bpf]
         assert_eq!(image.bytes(TEXT + 0x1800, 1), None);
         assert_eq!(image.symbol("cpu_number"), Some(0x40));
         assert_eq!(image.what(), "the running kernel");
+    }
+
+    #[test]
+    fn what_is_sent_is_what_is_there() {
+        // The module calls `second`.
+        let mut core = core();
+        let distance = i32::try_from(0x100 - 0x4000_0015i64 + 0x100_0000).unwrap();
+        core[0x3010] = 0xe8;
+        core[0x3011..0x3015].copy_from_slice(&distance.to_le_bytes());
+        let captured =
+            |wanted: fn(Option<&str>) -> bool| at_places(KALLSYMS, &core, |p| capture(p, wanted)).unwrap();
+        let code = LiveCode::unpack(&captured(|_| true).pack()).unwrap();
+        assert_eq!(code.modules().collect::<Vec<_>>(), ["greeter"]);
+        let kernel = code.image(None);
+        assert_eq!(kernel.bytes(TEXT + 0xfff, 1), Some(&[0x90][..]));
+        assert_eq!(kernel.functions().len(), 2);
+        let only = LiveCode::unpack(&captured(|module| module == Some("greeter")).pack()).unwrap();
+        for code in [&code, &only] {
+            let module = code.image(Some("greeter"));
+            let names: Vec<_> = module.functions().iter().map(|function| function.name.as_str()).collect();
+            assert_eq!(names, ["hello"]);
+            let imports: Vec<_> = module.imports().iter().collect();
+            assert_eq!(imports, [(&(TEXT + 0x100), &"second".to_owned())]);
+            assert_eq!(module.symbol("cpu_number"), Some(0x40));
+        }
+        assert!(only.image(None).sections().is_empty());
+        let packed = code.pack();
+        for length in 0..packed.len() {
+            let _any = LiveCode::unpack(&packed[..length]);
+        }
+        assert!(LiveCode::unpack(b"").is_err());
     }
 
     #[test]

@@ -41,6 +41,7 @@ use std::sync::OnceLock;
 
 use self::bytes::Bytes;
 use self::debug::Unlinked;
+pub use self::live::LiveCode;
 use self::symbols::Entry;
 use self::unpack::Packing;
 use crate::Error;
@@ -83,6 +84,10 @@ pub struct Section {
 }
 
 impl Section {
+    fn shared(&self) -> Self {
+        Self { name: self.name.clone(), bytes: self.bytes.clone(), ..*self }
+    }
+
     /// What it holds at first; nothing if that is zeros, as in `.bss`.
     pub fn data(&self) -> &[u8] {
         &self.bytes
@@ -132,6 +137,11 @@ pub struct Symbol {
 /// The build ID of an ELF file that is not compressed, without reading more of it than its notes.
 pub fn build_id(path: &Path) -> Option<Vec<u8>> {
     elf::build_id_of(&Bytes::open(path).ok()?)
+}
+
+/// Whether a file that is not compressed has debug information (DWARF), without reading it.
+pub fn has_debug_info(path: &Path) -> bool {
+    Bytes::open(path).is_ok_and(|file| elf::has_section(&file, &[".debug_info", ".zdebug_info"]))
 }
 
 impl Image {

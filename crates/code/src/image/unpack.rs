@@ -107,6 +107,17 @@ fn too_large() -> io::Error {
     io::Error::other("it becomes far larger than honest data does")
 }
 
+/// Packs into lz4's legacy frame.
+pub(super) fn pack_lz4(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = b"\x02\x21\x4c\x18".to_vec();
+    for block in bytes.chunks(LZ4_BLOCK) {
+        let block = lz4_flex::block::compress(block);
+        packed.extend(u32::try_from(block.len()).unwrap_or(u32::MAX).to_le_bytes());
+        packed.extend(block);
+    }
+    packed
+}
+
 /// The legacy frame: a magic number, then blocks, each with its size before it.
 fn unpack_lz4(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();

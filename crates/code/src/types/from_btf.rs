@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use super::{Member, Param, Proto, ProtoId, RecordId, Tag, Type, TypeId, Types};
 use crate::btf;
-use crate::kernel::{Kernel, TypeRef};
+use crate::declare::int_text;
+use crate::kernel::{Kernel, MAX_DEPTH, TypeRef};
+use crate::spelling::Declarator;
 
 /// The types of a kernel and its modules, with what is declared by name. Empty for other programs.
 #[derive(Default)]
@@ -15,6 +17,15 @@ pub struct KernelTypes {
     functions: HashMap<(Box<str>, Box<str>), ProtoId>,
     /// Types of variables, by module and name. BTF has the per-CPU ones only (before Linux 6.19).
     variables: HashMap<(Box<str>, Box<str>), TypeId>,
+    spellings: Spellings,
+}
+
+/// How C spells the types of functions' parameters.
+#[derive(Default)]
+struct Spellings {
+    texts: Vec<Box<str>>,
+    /// The number of the text of each parameter.
+    of: HashMap<ProtoId, Box<[usize]>>,
 }
 
 impl KernelTypes {
@@ -28,13 +39,25 @@ impl KernelTypes {
             declared: Vec::new(),
         };
         let (mut functions, mut variables) = (HashMap::new(), HashMap::new());
+        let (mut spellings, mut spelled) = (Spellings::default(), HashMap::new());
         for at in kernel.all_ids() {
             let module = || kernel.module_of(at).into();
             match kernel.get(at) {
                 btf::Type::Function(name, proto) => {
-                    let proto = reader.type_of(kernel.related(at, proto));
+                    let prototype = kernel.related(at, proto);
+                    let proto = reader.type_of(prototype);
                     if let Type::Function(proto) = reader.types.get(proto) {
                         functions.entry((module(), name.into())).or_insert(proto);
+                        let number = |of| {
+                            *spelled.entry(of).or_insert_with(|| {
+                                spellings.texts.push(spell(kernel, of, 0).into());
+                                spellings.texts.len() - 1
+                            })
+                        };
+                        let btf::Type::Prototype(params) = kernel.get(prototype) else { continue };
+                        let params = params.params().filter(|(_, type_)| *type_ != 0);
+                        let params = params.map(|(_, of)| kernel.related(prototype, of)).map(number);
+                        spellings.of.insert(proto, params.collect());
                     }
                 }
                 btf::Type::Variable(name, of) => {
@@ -48,12 +71,18 @@ impl KernelTypes {
             }
         }
         reader.define();
-        Self { types: reader.types, functions, variables }
+        Self { types: reader.types, functions, variables, spellings }
     }
 
     /// The prototype of a function: the module's own, or else the image's.
     pub fn function(&self, module: Option<&str>, name: &str) -> Option<ProtoId> {
         declared(&self.functions, module, name)
+    }
+
+    /// The type of a function's nth parameter as C spells it, without qualifiers.
+    pub fn spelling(&self, of: ProtoId, nth: usize) -> Option<&str> {
+        let text = self.spellings.of.get(&of)?.get(nth)?;
+        self.spellings.texts.get(*text).map(|text| &**text)
     }
 
     /// The type of a variable: the module's own, or else the image's.
@@ -65,6 +94,56 @@ impl KernelTypes {
 fn declared<T: Copy>(all: &HashMap<(Box<str>, Box<str>), T>, module: Option<&str>, name: &str) -> Option<T> {
     let own = module.and_then(|module| all.get(&(module.into(), name.into())));
     own.or_else(|| all.get(&(Box::default(), name.into()))).copied()
+}
+
+/// So many parameters of a function are spelled, and functions within functions.
+const PARAMETERS: usize = 16;
+const NESTED: usize = 2;
+
+/// A type as C spells it; `nested` is for those of a function's parameters.
+fn spell(kernel: &Kernel, mut at: TypeRef, nested: usize) -> String {
+    let mut declarator = Declarator::new();
+    for _ in 0..MAX_DEPTH {
+        let (prefix, name) = match kernel.get(at) {
+            btf::Type::Pointer(to) => {
+                declarator.pointer();
+                at = kernel.related(at, to);
+                continue;
+            }
+            btf::Type::Qualified(of) => {
+                at = kernel.related(at, of);
+                continue;
+            }
+            btf::Type::Array(of, count) => {
+                declarator.array(count);
+                at = kernel.related(at, of);
+                continue;
+            }
+            btf::Type::Prototype(proto) => {
+                let params = proto.params().take(PARAMETERS).map(|(_, of)| match of {
+                    0 => "...".to_owned(),
+                    _ if nested == NESTED => "…".to_owned(),
+                    of => spell(kernel, kernel.related(at, of), nested + 1),
+                });
+                declarator.function(&params.collect::<Vec<_>>());
+                at = kernel.related(at, proto.returns);
+                continue;
+            }
+            btf::Type::Int(int) => ("", int_text(int)),
+            btf::Type::Float(4) => ("", "float"),
+            btf::Type::Float(8) => ("", "double"),
+            btf::Type::Float(_) => ("", "long double"),
+            btf::Type::Enum(of) => ("enum", of.name),
+            btf::Type::Record(record) => (record.kind.word(), record.name),
+            btf::Type::Forward(name, kind) => (kind.word(), name),
+            btf::Type::Typedef(name, _) => ("", name),
+            btf::Type::Void | btf::Type::Function(..) | btf::Type::Variable(..) => break,
+        };
+        let name = if name.is_empty() { "{…}" } else { name };
+        let space = if prefix.is_empty() { "" } else { " " };
+        return declarator.of(&format!("{prefix}{space}{name}"));
+    }
+    declarator.of("void")
 }
 
 struct Reader<'k> {

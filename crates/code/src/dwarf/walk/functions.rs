@@ -63,7 +63,7 @@ impl<'d> Walk<'_, 'd, '_> {
     pub(super) fn finish(&mut self, function: Function<'d>) -> Result<(), Fault> {
         let Function { entry, from, to, params, mut variadic } = function;
         let (name, returns) = self.about(entry.name, entry.type_, entry.origin)?;
-        let returns = self.typing.resolve(returns)?.type_;
+        let returns = self.typing.resolve(returns)?;
         // What was declared: with the abstract instance, or here.
         let mut declared: Vec<(Option<usize>, &'d str, Option<usize>)> = Vec::new();
         match entry.origin {
@@ -90,8 +90,7 @@ impl<'d> Walk<'_, 'd, '_> {
         let mut types = Vec::with_capacity(declared.len());
         let mut passed = Some(0);
         for (nth, (_, name, type_)) in declared.iter().enumerate() {
-            let typed = self.typing.resolve(*type_)?;
-            types.push((*name, typed.type_));
+            types.push((*name, self.typing.resolve(*type_)?));
             // As long as all before it are passed in the registers in order, so is this one.
             if !self.typing.in_register(*type_)? {
                 passed = None;
@@ -104,7 +103,7 @@ impl<'d> Walk<'_, 'd, '_> {
                     exact &= match param.start {
                         Some(Ok(Place::Register { register: found, add })) => found == register && add == 0,
                         Some(Ok(Place::Memory { .. } | Place::Frame { .. } | Place::Address(_))) => true,
-                        Some(Ok(Place::Value(_)) | Err(_)) | None => false,
+                        Some(Ok(Place::FrameAddress { .. } | Place::Value(_)) | Err(_)) | None => false,
                     };
                 }
             }

@@ -1,4 +1,4 @@
-//! Kprobes as perf events: they go when their descriptor is closed, unlike those of tracefs.
+//! Kprobes and uprobes as perf events: they go when their descriptor is closed, unlike those of tracefs.
 
 use std::{
     ffi::CString,
@@ -6,7 +6,14 @@ use std::{
     os::fd::{FromRawFd, OwnedFd},
 };
 
-use xweave_wire::plan::PlanSite;
+/// Where a probe is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the kernel: `function` or `module:function`, and the distance from its beginning.
+    Kernel { function: String, offset: u64 },
+    /// In a program's file, so many bytes from its beginning.
+    Program { path: String, offset: u64 },
+}
 
 /// `struct perf_event_attr` up to its first published size (include/uapi/linux/perf_event.h).
 #[repr(C)]
@@ -21,28 +28,29 @@ struct Attributes {
     flags: u64,
     wakeup_events: u32,
     bp_type: u32,
-    /// `kprobe_func`: the address of a name.
+    /// `kprobe_func`, `uprobe_path`: the address of a name.
     config1: u64,
     /// `probe_offset`.
     config2: u64,
 }
 
-/// An event at a function's entry or return, on all processors.
-pub(crate) fn open(site: &PlanSite, returning: bool) -> io::Result<OwnedFd> {
+/// An event there, or at the return from the function there, on all processors.
+pub(crate) fn open(place: &Place, returning: bool) -> io::Result<OwnedFd> {
     const CLOSE_ON_EXEC: u64 = 8;
-    let kind = fs::read_to_string("/sys/bus/event_source/devices/kprobe/type")?;
-    let kind = kind.trim().parse().map_err(io::Error::other)?;
-    let name = match &site.module {
-        Some(module) => format!("{module}:{}", site.function),
-        None => site.function.clone(),
+    let (source, name, offset) = match place {
+        Place::Kernel { function, offset } => ("kprobe", function, *offset),
+        Place::Program { path, offset } => ("uprobe", path, *offset),
     };
-    let name = CString::new(name).map_err(io::Error::other)?;
+    let kind = fs::read_to_string(format!("/sys/bus/event_source/devices/{source}/type"))?;
+    let kind = kind.trim().parse().map_err(io::Error::other)?;
+    let name = CString::new(name.as_str()).map_err(io::Error::other)?;
     let attributes = Attributes {
         kind,
         size: u32::try_from(size_of::<Attributes>()).unwrap_or(0),
-        // format/retprobe of the event source: bit 0
+        // format/retprobe of both event sources: bit 0
         config: u64::from(returning),
         config1: name.as_ptr() as u64,
+        config2: offset,
         ..Attributes::default()
     };
     // SAFETY: attributes and the name that they point to outlive the call.

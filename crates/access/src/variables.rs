@@ -1,0 +1,257 @@
+//! Where a function's variables and parameters are at its accesses: from debug information, or else from the
+//! prototype and the registers that it says they come in.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use xweave_code::dwarf::{self, Debug, Live, NameId};
+use xweave_code::types::{ProtoId, Type};
+
+use crate::follow::ARGUMENTS;
+use crate::graph::{Graph, to_u32, to_usize};
+use crate::held::{State, held};
+use crate::index::Found;
+use crate::world::{Function, World};
+
+/// Where the value of a variable is at an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// It is the register's and a constant.
+    Register { register: u8, add: i32 },
+    /// It lies in memory, where the register and a constant say.
+    Memory { register: u8, add: i32 },
+    /// It is this.
+    Constant(u64),
+}
+
+/// Which variable it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Which {
+    /// One with this name and spelling of its type.
+    Told { name: NameId, spelling: NameId },
+    /// The nth parameter of a function that is declared so.
+    Parameter { proto: ProtoId, nth: u8 },
+}
+
+/// A variable is in one place at some of a function's accesses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) which: Which,
+    /// The first access, by its number among the function's.
+    pub(crate) first: u32,
+    /// Behind the last.
+    pub(crate) end: u32,
+    pub(crate) place: Place,
+}
+
+/// Where debug information says that a variable is.
+struct Candidate<'d> {
+    live: &'d Live,
+    accesses: Range<u32>,
+}
+
+/// What all functions' variables are looked up in.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a> {
+    pub(crate) world: &'a World<'a>,
+    pub(crate) debug: Option<&'a Debug>,
+}
+
+impl Lookup<'_> {
+    /// Where a function's variables are at what was found in it, which is in the order of addresses.
+    pub(crate) fn of(&self, function: &Function, graph: &Graph, found: &[Found]) -> Vec<Run> {
+        // Others are no join points.
+        let typed = |found: &Found| matches!(found.what, Ok(Some(_)));
+        if !found.iter().any(typed) {
+            return Vec::new();
+        }
+        let told = self.debug.filter(|debug| debug.function(function.pieces[0].start).is_some());
+        let states = || {
+            let mut wanted: Vec<u32> = found.iter().map(|found| found.instruction).collect();
+            wanted.sort_unstable();
+            wanted.dedup();
+            let states = held(self.world, graph, &wanted);
+            let state = |found: &Found| wanted.binary_search(&found.instruction).ok();
+            found.iter().map(|found| states.get(state(found)?).cloned()).collect::<Vec<Option<State>>>()
+        };
+        match told {
+            Some(debug) => from_debug(debug, function, found, states),
+            None => self.parameters(function, found, states),
+        }
+    }
+
+    fn parameters(
+        &self,
+        function: &Function,
+        found: &[Found],
+        states: impl FnOnce() -> Vec<Option<State>>,
+    ) -> Vec<Run> {
+        let Some(proto) = function.proto else { return Vec::new() };
+        let passed = self.passed(proto);
+        if passed.is_empty() {
+            return Vec::new();
+        }
+        let states = states();
+        let mut runs = Vec::new();
+        for accesses in pieces(function, found) {
+            for (nth, register, bytes) in &passed {
+                let places = accesses.clone().map(|access| {
+                    let state = states.get(to_usize(access)).and_then(Option::as_ref);
+                    (access, state.and_then(|state| state.place(*register, *bytes)))
+                });
+                add(&mut runs, Which::Parameter { proto, nth: *nth }, places);
+            }
+        }
+        runs
+    }
+
+    /// The parameters that have a register of their own: their numbers, the registers, their sizes.
+    fn passed(&self, proto: ProtoId) -> Vec<(u8, u8, u8)> {
+        let types = self.world.types;
+        let (mut passed, mut register) = (Vec::new(), 0);
+        for (nth, param) in (0u8..).zip(&types.proto(proto).params) {
+            let size = types.size(param.type_);
+            if matches!(types.get(param.type_), Type::Record(_)) && size > 16 {
+                continue;
+            }
+            let takes = usize::from(size > 8) + 1;
+            // What does not fit in those that are left is on the stack; others may still fit.
+            if register + takes > ARGUMENTS.len() {
+                continue;
+            }
+            if let (1, Ok(size @ 1..), false) = (takes, u8::try_from(size), param.name.is_empty()) {
+                passed.push((nth, ARGUMENTS[register], size));
+            }
+            register += takes;
+        }
+        passed
+    }
+}
+
+/// The accesses in each of a function's pieces.
+fn pieces(function: &Function, found: &[Found]) -> impl Iterator<Item = Range<u32>> {
+    function.pieces.iter().map(|piece| within(found, piece.start, piece.end))
+}
+
+fn within(found: &[Found], from: u64, to: u64) -> Range<u32> {
+    let at = |address| to_u32(found.partition_point(|found| found.address < address));
+    at(from)..at(to)
+}
+
+/// Adds a variable's places as runs.
+fn add(runs: &mut Vec<Run>, which: Which, places: impl Iterator<Item = (u32, Option<Place>)>) {
+    for (access, place) in places {
+        let Some(place) = place else { continue };
+        match runs.last_mut().filter(|last| last.end == access && last.place == place) {
+            Some(last) if last.which == which => last.end = access + 1,
+            _ => runs.push(Run { which, first: access, end: access + 1, place }),
+        }
+    }
+}
+
+/// Runs are so many times as many as there are accesses and places, at most: in what a compiler makes, far
+/// fewer.
+const SPLIT: usize = 16;
+
+fn from_debug(
+    debug: &Debug,
+    function: &Function,
+    found: &[Found],
+    states: impl FnOnce() -> Vec<Option<State>>,
+) -> Vec<Run> {
+    let mut candidates = Vec::new();
+    for (piece, accesses) in function.pieces.iter().zip(pieces(function, found)) {
+        for live in debug.lives_in(piece.start, piece.end) {
+            let at = within(found, live.from, live.to);
+            let at = at.start.max(accesses.start)..at.end.min(accesses.end);
+            let named = !debug.name(live.name).is_empty();
+            if at.start < at.end && named && !matches!(live.place, dwarf::Place::Address(_)) {
+                candidates.push(Candidate { live, accesses: at });
+            }
+        }
+    }
+    let counted = |candidate: &Candidate<'_>| {
+        matches!(candidate.live.place, dwarf::Place::Frame { .. } | dwarf::Place::FrameAddress { .. })
+    };
+    // The canonical frame address, as long as it is counted from one register in one way.
+    let mut frames: Vec<(Range<u32>, Option<(u8, i32)>)> = Vec::new();
+    if candidates.iter().any(counted) {
+        for (access, state) in (0u32..).zip(states()) {
+            let cfa = state.and_then(|state| state.cfa());
+            match frames.last_mut() {
+                Some((range, last)) if *last == cfa => range.end = access + 1,
+                _ => frames.push((access..access + 1, cfa)),
+            }
+        }
+    }
+    let mut runs = Vec::new();
+    let most = (found.len() + candidates.len()).saturating_mul(SPLIT);
+    candidates.sort_by_key(|candidate| (candidate.live.name, candidate.accesses.start));
+    for named in candidates.chunk_by(|a, b| a.live.name == b.live.name) {
+        innermost(named, |candidate, accesses| place(candidate.live, accesses, &frames, most, &mut runs));
+    }
+    runs
+}
+
+/// Calls back with the stretches of accesses at which each of several variables with one name is meant.
+fn innermost<'c, 'd>(named: &'c [Candidate<'d>], mut meant: impl FnMut(&'c Candidate<'d>, Range<u32>)) {
+    let mut events: Vec<(u32, bool, usize)> = Vec::with_capacity(named.len() * 2);
+    for (nth, candidate) in named.iter().enumerate() {
+        events.push((candidate.accesses.start, true, nth));
+        events.push((candidate.accesses.end, false, nth));
+    }
+    events.sort_unstable();
+    let mut open: BTreeSet<(Reverse<u16>, Reverse<u32>, usize)> = BTreeSet::new();
+    let mut before = 0;
+    for (at, begins, nth) in events {
+        if let Some((_, _, meant_one)) = open.first().filter(|_| before < at) {
+            meant(&named[*meant_one], before..at);
+        }
+        before = at;
+        // Of two that are as deep, the one that began later: lists may overlap where the source's view changes.
+        let key = (Reverse(named[nth].live.depth), Reverse(named[nth].accesses.start), nth);
+        if begins {
+            open.insert(key);
+        } else {
+            open.remove(&key);
+        }
+    }
+}
+
+/// Adds the runs of one variable over some accesses.
+fn place(
+    live: &Live,
+    accesses: Range<u32>,
+    frames: &[(Range<u32>, Option<(u8, i32)>)],
+    most: usize,
+    runs: &mut Vec<Run>,
+) {
+    let which = Which::Told { name: live.name, spelling: live.spelling };
+    let mut push = |accesses: Range<u32>, place: Place| {
+        let (first, end, full) = (accesses.start, accesses.end, runs.len() >= most);
+        match runs.last_mut().filter(|last| last.which == which && last.end == first && last.place == place) {
+            Some(last) => last.end = end,
+            None if full => {}
+            None => runs.push(Run { which, first, end, place }),
+        }
+    };
+    let (add, address) = match live.place {
+        dwarf::Place::Register { register, add } => {
+            return push(accesses, Place::Register { register, add });
+        }
+        dwarf::Place::Memory { register, add } => return push(accesses, Place::Memory { register, add }),
+        dwarf::Place::Value(value) => return push(accesses, Place::Constant(value)),
+        dwarf::Place::Address(_) => return,
+        dwarf::Place::Frame { add } => (add, false),
+        dwarf::Place::FrameAddress { add } => (add, true),
+    };
+    let first = frames.partition_point(|(range, _)| range.end <= accesses.start);
+    for (range, cfa) in frames[first..].iter().take_while(|(range, _)| range.start < accesses.end) {
+        let Some((register, cfa)) = *cfa else { continue };
+        let Some(add) = cfa.checked_add(add) else { continue };
+        let part = range.start.max(accesses.start)..range.end.min(accesses.end);
+        let place = if address { Place::Register { register, add } } else { Place::Memory { register, add } };
+        push(part, place);
+    }
+}

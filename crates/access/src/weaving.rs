@@ -1,0 +1,72 @@
+//! What weaving asks of an index besides the join points of pointcuts.
+
+use crate::asked::whole;
+use crate::graph::to_usize;
+use crate::index::{Binding, Index, Site};
+use crate::pointcut::How;
+
+impl Index {
+    /// The instructions that touch this member of this structure (`%` stands for anything) in this way.
+    pub fn touching(&self, structure: &str, member: &str, how: Option<How>) -> Vec<Site<'_>> {
+        let tables = &self.tables;
+        let touches: Vec<bool> = tables.ways().iter().map(|way| way.touches(structure, member)).collect();
+        let mut sites = Vec::new();
+        for function in 0..tables.functions() {
+            for row in tables.sites_of(function) {
+                let wanted = match how {
+                    None => true,
+                    Some(How::Read) => row.reads,
+                    Some(How::Write) => row.writes,
+                };
+                if wanted && row.way.is_some_and(|way| touches.get(to_usize(way)) == Some(&true)) {
+                    sites.extend(tables.site(function, &row));
+                }
+            }
+        }
+        sites
+    }
+
+    /// The numbers of the instructions that have always touched the same structure (by the same pointer)
+    /// before this one does: the nearest first.
+    pub fn earlier(&self, site: &Site<'_>) -> impl Iterator<Item = u32> {
+        // Each comes before the other: in a damaged file they may not.
+        let next = |number: &u32| self.tables.earlier(*number).filter(|earlier| earlier != number);
+        std::iter::successors(next(&site.number), next).take(MOST)
+    }
+
+    /// A local variable, or parameter, of the function that a site is in, if it can be read there.
+    pub fn variable(&self, site: &Site<'_>, name: &str) -> Option<Binding<'_>> {
+        let number = self.tables.name_number(name)?;
+        let located = self.tables.located(site.function_number, number);
+        let nth = located.partition_point(|located| located.first <= site.number).checked_sub(1)?;
+        let found = located.get(nth).filter(|located| site.number < located.end)?;
+        Some(Binding { name: self.tables.name_of(number)?, type_: found.type_.into(), place: found.place })
+    }
+
+    /// Whether the function that a site is in has a variable with this name, wherever it can be read.
+    pub fn has_variable(&self, site: &Site<'_>, name: &str) -> bool {
+        let number = self.tables.name_number(name);
+        number.is_some_and(|number| self.tables.has_variable(site.function_number, number))
+    }
+
+    /// The source file that a site's function is from, where there is debug information.
+    pub fn file_of(&self, site: &Site<'_>) -> Option<&str> {
+        self.tables.file(site.function_number)
+    }
+
+    /// The source file that the function with this name is from, where there is debug information.
+    pub fn file_of_function(&self, name: &str) -> Option<&str> {
+        let found = (0..self.tables.functions()).find(|function| self.tables.name(*function) == name)?;
+        self.tables.file(found)
+    }
+}
+
+/// No function has so many instructions that touch one structure.
+const MOST: usize = 1 << 16;
+
+impl Site<'_> {
+    /// The function's name, without that of its part.
+    pub fn whole_function(&self) -> &str {
+        whole(self.function)
+    }
+}

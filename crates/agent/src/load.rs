@@ -1,0 +1,410 @@
+//! Loading a plan's object: a program for each place that needs one of its own.
+//!
+//! One compiled program serves many functions. Entry and return hooks (fentry, fexit) bind a program
+//! to one function when it is loaded, so the program that libbpf has loaded and relocated is loaded
+//! again from its final instructions for each further function; all copies share the maps. Why
+//! these and not kprobes: the arguments are typed, nothing is skipped because another probe is
+//! running on the CPU, and what is skipped (the very same program, interrupted by itself) is
+//! counted per program by the kernel, and taken care of by a spare copy. Tracepoints are the same.
+//!
+//! A kprobe or uprobe is bound when it is attached: one copy serves all places.
+
+use std::{
+    collections::HashMap,
+    ffi::{CStr, c_char},
+    io,
+    mem::size_of_val,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    sync::{Arc, Mutex},
+};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject};
+use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, VariablePlace};
+
+use crate::{attach::attach_type, kernel_btf::KernelBtf, probe, program, running, weaving::Error};
+
+/// The prelude's program that lists programs.
+const LISTER: &str = "xw_programs";
+
+/// A program to be run at a place: one of the two copies at a function or tracepoint, or a probe's.
+pub(crate) struct Hooked<'p> {
+    pub(crate) what: &'p PlanProgram,
+    pub(crate) site: &'p PlanSite,
+    /// The first clause's, in the plan's order of sites.
+    pub(crate) place: u32,
+    pub(crate) part: Part,
+    pub(crate) program: Arc<OwnedFd>,
+    /// Where, if it is a probe's.
+    pub(crate) probe: Option<probe::Place>,
+}
+
+/// What a program is at its function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The program itself.
+    Main,
+    /// The copy that acts where the kernel leaves the program out (the prelude says when).
+    Spare,
+    /// The one that saves arguments.
+    Saver,
+}
+
+impl Hooked<'_> {
+    /// Bits 32 to 62: the place; 63: the spare; low half: the number. `XW_ENTER` of the prelude.
+    pub(crate) fn cookie(&self) -> u64 {
+        cookie(self.part, self.place, self.site)
+    }
+}
+
+fn cookie(part: Part, place: u32, site: &PlanSite) -> u64 {
+    u64::from(part == Part::Spare) << 63 | u64::from(place) << 32 | u64::from(site.site)
+}
+
+/// Opens the object, and has libbpf load what the plan names of it.
+pub(crate) fn load_object(plan: &Plan, sites: usize) -> Result<Object, Error> {
+    let log = Log::capture();
+    open(plan, sites).and_then(OpenObject::load).map_err(|error| Error::Load { error, log: log.take() })
+}
+
+fn open(plan: &Plan, sites: usize) -> Result<OpenObject, libbpf_rs::Error> {
+    let entries = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
+    let any_instruction = plan.programs.iter().any(|program| program.hook == Hook::Instruction);
+    let mut object = ObjectBuilder::default().name("xweave")?.open_memory(&plan.object)?;
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        match name.as_str() {
+            "xw_records" => map.set_max_entries(plan.buffer)?,
+            "xw_tallies" | "xw_running" => map.set_max_entries(entries(sites))?,
+            "xw_variables" if any_instruction => map.set_max_entries(entries(sites))?,
+            "xw_tracepoints" => map.set_max_entries(entries(tracepoints(plan).count()))?,
+            "xw_flow_counter" => {}
+            name if name.starts_with("xw_flow_") => map.set_max_entries(plan.flow_table)?,
+            _ => {}
+        }
+    }
+    let mut targets: HashMap<&str, Option<String>> = HashMap::new();
+    for program in &plan.programs {
+        let first = program.sites.first().map(|site| in_module(site));
+        targets.insert(&program.name, first.filter(|_| is_bound(program.hook)));
+        targets.extend(program.saver.as_deref().map(|saver| (saver, None)));
+    }
+    for mut program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        match targets.get(name.as_str()) {
+            Some(Some(target)) => program.set_attach_target(0, Some(target.clone()))?,
+            Some(None) => {}
+            None if name == LISTER => {}
+            None => program.set_autoload(false),
+        }
+    }
+    Ok(object)
+}
+
+/// Whether a program is bound to one place when it is loaded.
+fn is_bound(hook: Hook) -> bool {
+    matches!(hook, Hook::Entry | Hook::Return | Hook::Tracepoint)
+}
+
+/// A function as libbpf and the kernel want it named.
+fn in_module(site: &PlanSite) -> String {
+    match &site.module {
+        Some(module) => format!("{module}:{}", site.function),
+        None => site.function.clone(),
+    }
+}
+
+/// The join points that are tracepoints, with their places.
+fn tracepoints(plan: &Plan) -> impl Iterator<Item = (u32, &PlanSite)> {
+    places(plan).filter(|(what, ..)| what.hook == Hook::Tracepoint).map(|(_, site, place)| (place, site))
+}
+
+/// All join points: with their programs, and the places of their first clauses.
+fn places(plan: &Plan) -> impl Iterator<Item = (&PlanProgram, &PlanSite, u32)> {
+    let mut next = 0;
+    let points = plan.programs.iter().flat_map(|what| what.sites.iter().map(move |site| (what, site)));
+    points.map(move |(what, site)| {
+        let place = next;
+        next += site.clauses;
+        (what, site, place)
+    })
+}
+
+/// Fills the plan's tables, and loads what libbpf has not: a copy of each bound program for each further
+/// place, and the spares.
+pub(crate) fn load<'p>(object: &Object, plan: &'p Plan) -> Result<Vec<Hooked<'p>>, Error> {
+    let spare_cookies = fill_tables(object, plan)?;
+    let mut loader = Loader { object, btf: KernelBtf::default(), shared: HashMap::new(), spare_cookies };
+    let mut loaded = Vec::new();
+    for (what, site, place) in places(plan) {
+        let mut add = |part, program, probe| {
+            loaded.push(Hooked { what, site, place, part, program, probe });
+        };
+        if is_bound(what.hook) {
+            add(Part::Spare, loader.further_copy(what, site, Part::Spare)?.into(), None);
+            let main = match what.sites.first() {
+                Some(first) if first == site => loader.first_copy(&what.name)?,
+                _ => loader.further_copy(what, site, Part::Main)?.into(),
+            };
+            add(Part::Main, main, None);
+            continue;
+        }
+        let probe = match what.hook {
+            Hook::User | Hook::UserReturn => {
+                let path = site.module.clone().unwrap_or_default();
+                let offset = program::offset(&path, &site.function)
+                    .map_err(|reason| Error::Program { origin: what.origin.clone(), reason })?;
+                probe::Place::Program { path, offset }
+            }
+            _ => probe::Place::Kernel { function: in_module(site), offset: site.offset.into() },
+        };
+        if let Some(saver) = &what.saver {
+            add(Part::Saver, loader.first_copy(saver)?, Some(probe.clone()));
+        }
+        add(Part::Main, loader.first_copy(&what.name)?, Some(probe));
+    }
+    tell_spares(&mut loader, &loaded)?;
+    Ok(loaded)
+}
+
+/// Writes what programs look up by their place or number. Gives the table in which the spares of tracepoints
+/// find their cookies, where there are any: in the other are those of the programs themselves.
+fn fill_tables(object: &Object, plan: &Plan) -> Result<Option<MapHandle>, Error> {
+    for (_, site, place) in places(plan).filter(|(_, site, _)| !site.places.is_empty()) {
+        let table = map(object, "xw_variables")?;
+        table.update(&place.to_le_bytes(), &variables(&site.places), MapFlags::ANY)?;
+    }
+    let count = u32::try_from(tracepoints(plan).count()).unwrap_or(u32::MAX);
+    if count == 0 {
+        return Ok(None);
+    }
+    let table = map(object, "xw_tracepoints")?;
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let spares = MapHandle::create(MapType::Array, Some("xw_spares"), 4, 8, count, &options)?;
+    for (nth, (place, site)) in (0u32..).zip(tracepoints(plan)) {
+        let cookie = |part| cookie(part, place, site).to_le_bytes();
+        table.update(&nth.to_le_bytes(), &cookie(Part::Main), MapFlags::ANY)?;
+        spares.update(&nth.to_le_bytes(), &cookie(Part::Spare), MapFlags::ANY)?;
+    }
+    Ok(Some(spares))
+}
+
+/// `struct xw_variables` of the prelude.
+fn variables(places: &[VariablePlace]) -> Vec<u8> {
+    const NO_REGISTER: u32 = 255;
+    let mut bytes = Vec::with_capacity(16 * MAX_VARIABLES);
+    for place in places.iter().take(MAX_VARIABLES) {
+        bytes.extend(place.add.to_le_bytes());
+        bytes.extend(place.register.map_or(NO_REGISTER, u32::from).to_le_bytes());
+        bytes.extend(u32::from(place.load).to_le_bytes());
+    }
+    bytes.resize(16 * MAX_VARIABLES, 0);
+    bytes
+}
+
+/// Tells the spares where to see whether their programs are running.
+fn tell_spares<'p>(loader: &mut Loader<'_, 'p>, loaded: &[Hooked<'p>]) -> Result<(), Error> {
+    let mut bound = loaded.iter().filter(|h| h.part == Part::Main && is_bound(h.what.hook)).peekable();
+    if bound.peek().is_none() {
+        return Ok(());
+    }
+    let running = running::addresses(loader.first_copy(LISTER)?.as_fd()).map_err(Error::Running)?;
+    let places = map(loader.object, "xw_running")?;
+    for hooked in bound {
+        let id = program_info(hooked.program.as_fd()).id;
+        let address = running.get(&u64::from(id)).copied().unwrap_or(0);
+        places.update(&hooked.place.to_le_bytes(), &address.to_le_bytes(), MapFlags::ANY)?;
+    }
+    Ok(())
+}
+
+struct Loader<'o, 'p> {
+    object: &'o Object,
+    btf: KernelBtf,
+    /// What libbpf loaded, by name.
+    shared: HashMap<&'p str, Arc<OwnedFd>>,
+    spare_cookies: Option<MapHandle>,
+}
+
+impl<'p> Loader<'_, 'p> {
+    /// The copy that libbpf loaded: for a program's first place, and for all that are probes.
+    fn first_copy(&mut self, name: &'p str) -> Result<Arc<OwnedFd>, Error> {
+        if let Some(known) = self.shared.get(name) {
+            return Ok(Arc::clone(known));
+        }
+        let program = self.object.progs().find(|program| program.name() == name);
+        let program = program.ok_or_else(|| Error::Plan(format!("no program {name}")))?;
+        let program = program.as_fd().try_clone_to_owned().map_err(|error| Error::Plan(error.to_string()))?;
+        Ok(Arc::clone(self.shared.entry(name).or_insert(Arc::new(program))))
+    }
+
+    /// Loads the program once more, for another place, or as a spare.
+    fn further_copy(&mut self, program: &PlanProgram, site: &PlanSite, part: Part) -> Result<OwnedFd, Error> {
+        let found = self.object.progs().find(|p| p.name() == program.name.as_str());
+        let loaded = found.ok_or_else(|| Error::Plan(format!("no program {}", program.name)))?;
+        let mut instructions = loaded.insns().to_vec();
+        if let (Part::Spare, Hook::Tracepoint, Some(cookies)) = (part, program.hook, &self.spare_cookies) {
+            let table = map(self.object, "xw_tracepoints")?.as_fd().as_raw_fd();
+            refer_to(&mut instructions, table, cookies.as_fd().as_raw_fd());
+        }
+        let mut log = vec![0u8; 256 << 10];
+        let mut options = libbpf_sys::bpf_prog_load_opts {
+            expected_attach_type: attach_type(program.hook),
+            attach_btf_id: site.btf_id,
+            attach_btf_obj_fd: match &site.module {
+                Some(module) => u32::try_from(self.btf.module(module)?).unwrap_or(0),
+                None => 0,
+            },
+            ..Default::default()
+        };
+        options.sz = size_of_val(&options) as u64;
+        // Quietly at first: a log costs the verifier time.
+        for level in [0, 1] {
+            options.log_level = level;
+            if level > 0 {
+                options.log_buf = log.as_mut_ptr().cast::<c_char>();
+                options.log_size = u32::try_from(log.len()).unwrap_or(u32::MAX);
+            }
+            // SAFETY: the instructions and the log belong to this frame.
+            let fd = unsafe {
+                libbpf_sys::bpf_prog_load(
+                    libbpf_sys::BPF_PROG_TYPE_TRACING,
+                    c"xweave".as_ptr(),
+                    c"GPL".as_ptr(),
+                    instructions.as_ptr(),
+                    instructions.len() as u64,
+                    &raw mut options,
+                )
+            };
+            if fd >= 0 {
+                // SAFETY: a descriptor that was just opened and belongs to nobody else.
+                return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+        }
+        let error = io::Error::last_os_error();
+        let text = CStr::from_bytes_until_nul(&log).unwrap_or(c"").to_string_lossy();
+        Err(Error::Refused {
+            origin: program.origin.clone(),
+            function: site.function.clone(),
+            error,
+            log: tail(&text, 12),
+        })
+    }
+}
+
+/// Makes a program refer to another map than it did: kernels before 6.10 do not tell programs at tracepoints
+/// which of several copies they are.
+fn refer_to(instructions: &mut [libbpf_sys::bpf_insn], map: i32, instead: i32) {
+    /// The first half of a load of 64 bits; `BPF_LD | BPF_IMM | BPF_DW`.
+    const WIDE_LOAD: u8 = 0x18;
+    for instruction in instructions {
+        let of_map = u32::from(instruction.src_reg()) == libbpf_sys::BPF_PSEUDO_MAP_FD;
+        if instruction.code == WIDE_LOAD && of_map && instruction.imm == map {
+            instruction.imm = instead;
+        }
+    }
+}
+
+pub(crate) fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>, Error> {
+    object.maps().find(|map| map.name() == name).ok_or_else(|| Error::Plan(format!("no map {name}")))
+}
+
+pub(crate) fn program_info(program: BorrowedFd<'_>) -> libbpf_sys::bpf_prog_info {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = u32::try_from(size_of_val(&info)).unwrap_or(0);
+    // SAFETY: info lives in this frame and size is its size.
+    let failed =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
+    if failed == 0 { info } else { libbpf_sys::bpf_prog_info::default() }
+}
+
+/// What libbpf says while it loads: the verifier's words are in it.
+struct Log;
+
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+unsafe extern "C" {
+    /// libc's, in its C types: the message comes as a format and a list of arguments.
+    fn vsnprintf(
+        buffer: *mut c_char,
+        size: usize,
+        format: *const c_char,
+        arguments: *mut libbpf_sys::__va_list_tag,
+    ) -> i32;
+}
+
+extern "C" fn keep(
+    level: libbpf_sys::libbpf_print_level,
+    format: *const c_char,
+    arguments: *mut libbpf_sys::__va_list_tag,
+) -> i32 {
+    if level == libbpf_sys::LIBBPF_DEBUG {
+        return 0;
+    }
+    let mut buffer = vec![0u8; 64 << 10];
+    // SAFETY: the buffer has the size given; format and arguments are libbpf's own and valid for the call.
+    unsafe { vsnprintf(buffer.as_mut_ptr().cast(), buffer.len(), format, arguments) };
+    if let (Ok(text), Ok(mut log)) = (CStr::from_bytes_until_nul(&buffer), LOG.lock()) {
+        log.push_str(&text.to_string_lossy());
+    }
+    0
+}
+
+impl Log {
+    fn capture() -> Self {
+        // SAFETY: keep is a function with static lifetime and the type that libbpf asks for.
+        unsafe { libbpf_sys::libbpf_set_print(Some(keep)) };
+        Self
+    }
+
+    /// The last lines of what was said.
+    fn take(&self) -> String {
+        LOG.lock().map(|mut log| tail(&std::mem::take(&mut *log), 24)).unwrap_or_default()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // SAFETY: none is allowed, and silences libbpf.
+        unsafe { libbpf_sys::libbpf_set_print(None) };
+    }
+}
+
+fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_lie_as_in_the_prelude() {
+        let at_register = VariablePlace { register: Some(14), add: -8, load: true };
+        let constant = VariablePlace { register: None, add: 7, load: false };
+        let bytes = variables(&[at_register, constant]);
+        assert_eq!(bytes.len(), 128);
+        assert_eq!(bytes[..16], [0xf8, 255, 255, 255, 255, 255, 255, 255, 14, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(bytes[16..32], [7, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn only_references_to_the_map_are_changed() {
+        let instruction = |code, source: u8, imm| {
+            let mut instruction = libbpf_sys::bpf_insn { code, imm, ..Default::default() };
+            instruction.set_src_reg(source);
+            instruction
+        };
+        let mut program = [
+            instruction(0x18, 1, 5),
+            instruction(0x18, 1, 6),
+            instruction(0x18, 0, 5),
+            instruction(0xb7, 1, 5),
+        ];
+        refer_to(&mut program, 5, 9);
+        assert_eq!(program.map(|instruction| instruction.imm), [9, 6, 5, 5]);
+    }
+}

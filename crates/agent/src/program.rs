@@ -1,0 +1,75 @@
+//! Where in a program's file a function of it lies.
+
+use std::fs::File;
+
+use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
+
+/// Names that are suggested for one that is not there.
+const SUGGESTIONS: usize = 3;
+
+/// The distance from the file's beginning, of a symbol, or as it is written in hexadecimal (`0x1139`).
+///
+/// # Errors
+/// In words: the file cannot be read, or has no such function.
+pub(crate) fn offset(path: &str, function: &str) -> Result<u64, String> {
+    let file = File::open(path).map_err(|error| format!("program {path} cannot be opened: {error}"))?;
+    if let Some(digits) = function.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).map_err(|_| {
+            format!("{function} is no place in program {path}: write 0x and hexadecimal digits")
+        });
+    }
+    let cache = ReadCache::new(file);
+    let wrong = |error| format!("program {path} cannot be read as an ELF file: {error}");
+    let elf = object::File::parse(&cache).map_err(wrong)?;
+    // A stripped program has no other symbols than those for the dynamic linker.
+    let functions = || {
+        let code = |symbol: &object::Symbol<'_, '_, _>| {
+            matches!(symbol.kind(), SymbolKind::Text) && symbol.is_definition()
+        };
+        elf.symbols().filter(code).chain(elf.dynamic_symbols().filter(code))
+    };
+    let Some(symbol) = functions().find(|symbol| symbol.name() == Ok(function)) else {
+        let mut names: Vec<_> = functions().filter_map(|symbol| symbol.name().ok()).collect();
+        names.sort_unstable();
+        names.dedup();
+        return Err(
+            match (names.is_empty(), xweave_code::kernel::nearest(function, names.into_iter(), SUGGESTIONS)) {
+                (true, _) => format!(
+                    "program {path} has no symbols: write the function's place in the file, 0x and hexadecimal digits"
+                ),
+                (false, near) if near.is_empty() => format!("program {path} has no function {function}"),
+                (false, near) => {
+                    format!("program {path} has no function {function}; did you mean {}?", near.join(", "))
+                }
+            },
+        );
+    };
+    let address = symbol.address();
+    elf.segments()
+        .find_map(|segment| {
+            let distance = address.checked_sub(segment.address())?;
+            let (start, size) = segment.file_range();
+            (distance < size).then(|| start + distance)
+        })
+        .ok_or_else(|| format!("function {function} of program {path} lies in no part of its file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_found_where_its_bytes_are() {
+        let path = std::env::current_exe().unwrap();
+        let path = path.to_str().unwrap();
+        // Of the test program itself, which is not stripped and linked to be loaded anywhere.
+        let main = offset(path, "main").unwrap();
+        assert!(main > 0 && main < std::fs::metadata(path).unwrap().len());
+        assert_eq!(offset(path, "0x1139"), Ok(0x1139));
+        let near = offset(path, "mainn").unwrap_err();
+        assert!(near.contains("no function mainn; did you mean") && near.contains("main"), "{near}");
+        assert!(offset(path, "0xyz").is_err());
+        assert!(offset("/nonexistent", "main").unwrap_err().contains("/nonexistent cannot be opened"));
+        assert!(offset("/proc/version", "main").unwrap_err().contains("/proc/version"));
+    }
+}

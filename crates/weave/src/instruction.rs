@@ -1,0 +1,296 @@
+//! Join points that are instructions: what the access index of a domain's code knows of them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use xweave_access::{How, Level, Place, Site};
+use xweave_aspect::code::Code;
+use xweave_aspect::syntax::{self, Access, Exact, Ident, Pointcut};
+use xweave_code::btf::RecordKind;
+use xweave_code::{Kernel, TypeRef};
+use xweave_wire::plan::{Hook, VariablePlace};
+
+use crate::point::{At, JoinPoint, Lies, Value, function_hook};
+use crate::{CodeIndex, Counts};
+
+/// An instruction that touches memory, as a join point.
+#[derive(Clone)]
+pub(crate) struct Touch<'i> {
+    code: &'i CodeIndex,
+    site: Site<'i>,
+    /// What the pointcut calls the structure: the first `access` of it that selects the instruction.
+    structure: &'i Access,
+}
+
+impl<'i> Touch<'i> {
+    pub(crate) fn function(&self) -> &str {
+        self.site.function
+    }
+
+    pub(crate) fn module(&self) -> Option<&str> {
+        self.site.module.or(self.code.module.as_deref())
+    }
+
+    pub(crate) fn offset(&self) -> u32 {
+        self.site.offset
+    }
+
+    pub(crate) fn line(&self) -> Option<(&str, u32)> {
+        self.site.line
+    }
+
+    /// Whether an atom that join points decide selects this one.
+    pub(crate) fn selects(&self, atom: &Pointcut, means: &impl Fn(Option<&Ident>) -> bool) -> bool {
+        match atom {
+            Pointcut::Access(access) => means(access.domain.as_ref()) && self.touches(access),
+            Pointcut::WithinFunction(names) => names.iter().any(|name| {
+                means(name.domain.as_ref())
+                    && xweave_code::kernel::matches(&name.pattern, self.site.whole_function())
+            }),
+            Pointcut::WithinFile(names) => {
+                let file = self.code.index.file_of(&self.site);
+                file.is_some_and(|file| {
+                    names.iter().any(|name| means(name.domain.as_ref()) && in_file(&name.pattern, file))
+                })
+            }
+            Pointcut::Target(_) => self.site.base.is_some(),
+            Pointcut::LocalVar(of) => self.code.index.variable(&self.site, &of.of.text).is_some(),
+            _ => false,
+        }
+    }
+
+    fn touches(&self, access: &Access) -> bool {
+        let wanted = match access.how {
+            None => true,
+            Some(syntax::How::Read) => self.site.reads,
+            Some(syntax::How::Write) => self.site.writes,
+        };
+        wanted && self.site.way.level(&access.structure, &access.member).is_some()
+    }
+
+    /// The structure's address, to be called `name`.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not to be had.
+    pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Result<Value, String> {
+        let here = || format!("`{}+{:#x}`", self.site.function, self.site.offset);
+        let (Some((register, add)), Some(level)) = (self.site.base, self.level()) else {
+            return Err(format!("the address of what is touched at {} is not in a register", here()));
+        };
+        // The base is that of the outermost structure.
+        let outer = self.site.way.levels.first().map_or(0, |outer| outer.start);
+        let add = i64::from(add) + i64::from(outer) - i64::from(level.start);
+        let place = VariablePlace { register: Some(word(register).ok_or_else(here)?), add, load: false };
+        Ok(pointer(kernel, &level.type_, name, Lies::Place(place)))
+    }
+
+    /// The structure that the pointcut names.
+    fn level(&self) -> Option<&'i Level> {
+        let named = self.site.way.level(&self.structure.structure, &self.structure.member);
+        named.or(self.site.way.levels.first())
+    }
+
+    /// The argument, by its place among those in registers, that is the address of the structure, and what
+    /// that is called.
+    fn argument(&self) -> Option<(usize, &'i str)> {
+        let level = self.level()?;
+        let outermost = self.site.way.levels.first()?;
+        let same = outermost.start == level.start;
+        self.site.parameter.filter(|_| same).map(|nth| (nth.into(), &*level.type_))
+    }
+
+    /// A local variable, to be called `name`.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read.
+    pub(crate) fn local(&self, kernel: &Kernel, of: &str, name: &str) -> Option<Result<Value, String>> {
+        let Some(found) = self.code.index.variable(&self.site, of) else {
+            // What no variable of the function is called may be a macro, a constant, a function.
+            return self
+                .code
+                .index
+                .has_variable(&self.site, of)
+                .then(|| Err(format!("has no place at {:#x} where it can be read", self.site.offset)));
+        };
+        let place = match found.place {
+            Place::Register { register, add } => {
+                VariablePlace { register: word(register), add: add.into(), load: false }
+            }
+            Place::Memory { register, add } => {
+                VariablePlace { register: word(register), add: add.into(), load: true }
+            }
+            Place::Constant(value) => VariablePlace { register: None, add: value.cast_signed(), load: false },
+        };
+        let type_ = found.type_.trim();
+        let pointee = type_.strip_suffix('*').map(str::trim_end);
+        let of = pointee.and_then(|pointee| structure(kernel, pointee));
+        let tags = Code::lex(type_);
+        let types = tags.tags().flat_map(|tag| kernel.tagged(tag)).collect();
+        let declaration = match type_ {
+            // Functions and arrays are declared around their names, and nothing is lost by the address alone.
+            _ if type_.contains(['(', '[']) => format!("void *{name}"),
+            _ if type_.ends_with('*') => format!("{type_}{name}"),
+            _ => format!("{type_} {name}"),
+        };
+        Some(Ok(Value { declaration, types, lies: Lies::Place(place), untold: of }))
+    }
+}
+
+/// A variable that points to what C calls `type_`.
+pub(crate) fn pointer(kernel: &Kernel, type_: &str, name: &str, lies: Lies) -> Value {
+    let of = structure(kernel, type_);
+    let declaration = match of {
+        Some(_) => format!("{type_} *{name}"),
+        None => format!("void *{name}"),
+    };
+    Value { declaration, types: of.into_iter().collect(), lies, untold: of }
+}
+
+/// The structure or union that C calls this: `struct sk_buff`.
+fn structure(kernel: &Kernel, name: &str) -> Option<TypeRef> {
+    let (kind, tag) = name.split_once(' ')?;
+    let kind = match kind {
+        "struct" => RecordKind::Struct,
+        "union" => RecordKind::Union,
+        _ => return None,
+    };
+    kernel.record(kind, tag)
+}
+
+/// The word of `struct pt_regs` (arch/x86/include/asm/ptrace.h) that holds a register.
+fn word(register: &str) -> Option<u8> {
+    let words = [
+        "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi",
+    ];
+    let found = words.iter().position(|other| *other == register);
+    found.and_then(|at| u8::try_from(at).ok()).or((register == "rsp").then_some(19))
+}
+
+/// Whether a file's path, or an end of it that begins at a folder, is what the pattern says; `...` stands for
+/// any characters, as `%` does.
+pub(crate) fn in_file(pattern: &str, file: &str) -> bool {
+    let pattern = pattern.replace("...", "%");
+    let ends = file.match_indices('/').map(|(at, _)| &file[at + 1..]);
+    std::iter::once(file).chain(ends).any(|end| xweave_code::kernel::matches(&pattern, end))
+}
+
+/// The source file of a function.
+pub(crate) fn file_of<'i>(code: &'i [CodeIndex], function: &str, module: Option<&str>) -> Option<&'i str> {
+    let of_module = |code: &&CodeIndex| code.module.as_deref() == module || code.module.is_none();
+    code.iter().filter(of_module).find_map(|code| code.index.file_of_function(function))
+}
+
+/// The instructions that some `access` of the pointcut selects.
+pub(crate) fn touches<'i>(
+    pointcut: &'i Pointcut,
+    code: &'i [CodeIndex],
+    means: &impl Fn(Option<&Ident>) -> bool,
+) -> Vec<Touch<'i>> {
+    let mut accesses: Vec<&'i Access> = Vec::new();
+    pointcut.atoms(&mut |atom| {
+        if let Pointcut::Access(access) = atom
+            && means(access.domain.as_ref())
+        {
+            accesses.push(access);
+        }
+    });
+    let mut touches = Vec::new();
+    for code in code {
+        let mut seen: HashSet<u64> = HashSet::new();
+        for access in &accesses {
+            let how = access.how.map(|how| match how {
+                syntax::How::Read => How::Read,
+                syntax::How::Write => How::Write,
+            });
+            for site in code.index.touching(&access.structure, &access.member, how) {
+                // What the types merely allow is not woven.
+                if site.certain && seen.insert(site.address) {
+                    touches.push(Touch { code, site, structure: access });
+                }
+            }
+        }
+    }
+    touches
+}
+
+/// As many of them as are asked for; and how many each choice would be.
+pub(crate) fn choose<'i>(
+    kernel: &Kernel,
+    touches: Vec<Touch<'i>>,
+    exact: Exact,
+    counts: &mut Counts,
+) -> Vec<JoinPoint<'i>> {
+    let at = |touch: Touch<'i>| JoinPoint { hook: Hook::Instruction, at: At::Instruction(touch) };
+    let first = first(&touches);
+    counts.every += touches.len();
+    counts.first += first.len();
+    let functions = by_function(kernel, &first);
+    counts.function += functions.len();
+    match exact {
+        Exact::Every => touches.into_iter().map(at).collect(),
+        Exact::First => first.into_iter().map(at).collect(),
+        Exact::Function => functions,
+    }
+}
+
+/// Without those before which another with the same target has always come.
+fn first<'i>(touches: &[Touch<'i>]) -> Vec<Touch<'i>> {
+    let mut selected: HashMap<*const CodeIndex, HashSet<u32>> = HashMap::new();
+    for touch in touches {
+        selected.entry(std::ptr::from_ref(touch.code)).or_default().insert(touch.site.number);
+    }
+    let comes_first = |touch: &&Touch<'i>| {
+        let selected = &selected[&std::ptr::from_ref(touch.code)];
+        !touch.code.index.earlier(&touch.site).any(|earlier| selected.contains(&earlier))
+    };
+    touches.iter().filter(comes_first).cloned().collect()
+}
+
+/// The entries of the functions where the target is a parameter, and the instructions elsewhere.
+fn by_function<'i>(kernel: &Kernel, touches: &[Touch<'i>]) -> Vec<JoinPoint<'i>> {
+    let mut points = Vec::new();
+    let mut entered: BTreeMap<(String, Option<String>), bool> = BTreeMap::new();
+    for touch in touches {
+        let key = (touch.site.whole_function().to_owned(), touch.module().map(str::to_owned));
+        if let Some((argument, type_)) = touch.argument()
+            && !entered.contains_key(&key)
+        {
+            let found = kernel.functions(&key.0).into_iter().find(|function| function.module == key.1);
+            let hook =
+                found.and_then(|function| Some((function_hook(kernel, &function, false).ok()?, function)));
+            entered.insert(key.clone(), hook.is_some());
+            points.extend(hook.map(|(hook, function)| {
+                let target = Some((argument, type_.to_owned()));
+                JoinPoint { hook, at: At::Function { function, target } }
+            }));
+        }
+        if touch.argument().is_none() || entered.get(&key) != Some(&true) {
+            points.push(JoinPoint { hook: Hook::Instruction, at: At::Instruction(touch.clone()) });
+        }
+    }
+    points
+}
+
+/// Why an `access` can select nothing, and what there is that is like what it names.
+pub(crate) fn unknown(access: &Access, code: &[CodeIndex]) -> Option<(String, Vec<String>)> {
+    let levels = || code.iter().flat_map(|code| code.index.ways()).flat_map(|way| &way.levels);
+    if access.structure.contains('%') {
+        return None;
+    }
+    let mut of_structure = levels().filter(|level| level.name() == access.structure).peekable();
+    if of_structure.peek().is_none() {
+        let names: HashSet<&str> = levels().map(|level| level.name()).collect();
+        let near = xweave_code::kernel::nearest(&access.structure, names.into_iter(), 3);
+        return Some((format!("no instruction is known to touch a `{}`", access.structure), near));
+    }
+    let members: HashSet<&str> = of_structure
+        .flat_map(|level| &level.members)
+        .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([&**path]))
+        .collect();
+    if access.member.contains('%') || members.contains(access.member.as_str()) {
+        return None;
+    }
+    let near = xweave_code::kernel::nearest(&access.member, members.into_iter(), 3);
+    Some((format!("no instruction is known to touch `{}` of `{}`", access.member, access.structure), near))
+}

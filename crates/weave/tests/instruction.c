@@ -1,0 +1,59 @@
+/* Compiled twice: for the machine, to be looked into; and for BPF, whose object tells the types as a kernel
+ * does. */
+struct device {
+	int ifindex;
+	int mtu;
+};
+
+struct packet {
+	struct packet *next;
+	struct device *dev;
+	unsigned int len;
+	unsigned int mark;
+	unsigned char cb[48];
+};
+
+struct queue {
+	struct packet *head;
+	unsigned int count;
+	struct packet spare;
+};
+
+#define NOINLINE __attribute__((noinline))
+
+extern void note(unsigned int value);
+
+/* One packet, by a parameter: three instructions, of which the first two are on no common way. */
+NOINLINE unsigned int packet_weigh(struct packet *packet, int fast)
+{
+	if (fast)
+		note(packet->len);
+	else
+		note(packet->len + 1);
+	return packet->len * 2;
+}
+
+/* The packet is no parameter. */
+NOINLINE void queue_drain(struct queue *queue)
+{
+	struct packet *packet;
+
+	while ((packet = queue->head)) {
+		queue->head = packet->next;
+		note(packet->len);
+		packet->len = 0;
+		queue->count--;
+	}
+}
+
+/* The packet lies in something. */
+NOINLINE void queue_reset(struct queue *queue)
+{
+	queue->spare.len = 7;
+	note(queue->count);
+}
+
+NOINLINE int packet_index(struct packet *packet)
+{
+	return packet->dev->ifindex;
+}

@@ -1,0 +1,164 @@
+//! Weaving at instructions: into a program of which the source says what it does, with its types as a kernel
+//! tells them. Nothing is loaded, nothing attached.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use xweave_access::Source as Program;
+use xweave_aspect::{Source, parse};
+use xweave_code::Kernel;
+use xweave_weave::{CodeIndex, Counts, Domain, Options, Role, Weaving, find_clang, weave};
+use xweave_wire::plan::{Hook, PlanSite, VariablePlace};
+
+struct Made {
+    kernel: Kernel,
+    code: Vec<CodeIndex>,
+}
+
+fn compile(command: &mut Command, to: &Path) -> PathBuf {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/instruction.c");
+    let output = command.arg("-c").arg(source).arg("-o").arg(to).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    to.to_owned()
+}
+
+static MADE: LazyLock<Made> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let types = compile(
+        Command::new(find_clang().unwrap()).args(["-target", "bpf", "-g", "-O0"]),
+        &folder.path().join("types.o"),
+    );
+    let program = compile(
+        Command::new("gcc").args(["-O2", "-g", "-fcf-protection=none", "-fno-ipa-icf", "-fno-ipa-ra"]),
+        &folder.path().join("program.o"),
+    );
+    let source = Program { file: Some(program), base: None, btf_only: false };
+    let index = source.make().unwrap();
+    Made { kernel: Kernel::from_file(&types).unwrap(), code: vec![CodeIndex { module: None, index }] }
+});
+
+fn try_weave(text: &str) -> Result<Weaving, Vec<String>> {
+    let source = Source { name: "x.aspect".into(), text: text.into() };
+    let told = |errors: Vec<xweave_aspect::Diagnostic>| {
+        errors.iter().map(|e| format!("{}:{}: {}", e.line, e.column, e.message)).collect::<Vec<_>>()
+    };
+    let aspects = parse(vec![source]).map_err(told)?;
+    let made = &*MADE;
+    let domain =
+        Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &made.kernel, code: &made.code };
+    let cache = tempfile::tempdir().unwrap();
+    let options =
+        Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.path().to_owned() };
+    weave(&aspects, &[domain], &options).map_err(told)
+}
+
+fn woven(text: &str) -> Weaving {
+    try_weave(text).unwrap_or_else(|errors| panic!("{}", errors.join("\n")))
+}
+
+/// `function hook` of each join point; `+` for an instruction.
+fn places(weaving: &Weaving) -> Vec<String> {
+    let sites = weaving.domains[0].sites.iter();
+    let mut places: Vec<_> = sites
+        .map(|site| match site.hook {
+            Hook::Instruction => format!("{}+", site.function),
+            _ => site.function.clone(),
+        })
+        .collect();
+    places.sort();
+    places
+}
+
+fn plan_sites(weaving: &Weaving) -> Vec<PlanSite> {
+    weaving.domains[0].plan.programs.iter().flat_map(|program| program.sites.clone()).collect()
+}
+
+fn counts(weaving: &Weaving) -> (usize, usize, usize) {
+    let Counts { every, first, function, .. } = weaving.domains[0].counts[0];
+    (every, first, function)
+}
+
+#[test]
+fn each_instruction_that_touches_a_member_is_a_join_point() {
+    let weaving = woven("access(packet.len) AND within_function(packet_weigh) AND target(p) { STORE_DATA1(p->len); }");
+    assert_eq!(places(&weaving), ["packet_weigh+"; 3]);
+    let sites = plan_sites(&weaving);
+    // One program serves all: what differs is in the table.
+    assert_eq!(weaving.domains[0].plan.programs.len(), 1);
+    assert!(sites.iter().all(|site| site.places.len() == 1 && site.offset > 0));
+    assert!(sites.iter().all(|site| site.places[0].add == 0 && !site.places[0].load));
+    assert_eq!(weaving.domains[0].sites[0].file.as_deref().map(|file| file.ends_with("instruction.c")), Some(true));
+}
+
+#[test]
+fn as_many_as_are_asked_for() {
+    let text = |exact: &str, function: &str| {
+        format!("advice a {exact} access(packet.len) AND within_function({function}) AND target(p) {{ STORE_DATA1(p); }}")
+    };
+    // Neither of two ways comes before the other, and the instruction behind both has one of them before it,
+    // but not always the same.
+    let every = woven(&text("every", "packet_weigh"));
+    assert_eq!(counts(&every), (3, 3, 1));
+    let function = woven(&text("function", "packet_weigh"));
+    assert_eq!(places(&function), ["packet_weigh"]);
+    assert_eq!(weaving_hook(&function), Hook::Entry);
+    // Written where it was read, in a loop.
+    let first = woven(&text("first", "queue_drain"));
+    assert_eq!(places(&first), ["queue_drain+"]);
+    assert_eq!(counts(&first), (2, 1, 1));
+    // It is no parameter: its first instruction stands for the function.
+    assert_eq!(places(&woven(&text("function", "queue_drain"))), ["queue_drain+"]);
+}
+
+fn weaving_hook(weaving: &Weaving) -> Hook {
+    weaving.domains[0].plan.programs[0].hook
+}
+
+#[test]
+fn what_lies_in_a_structure_has_its_own_address() {
+    let weaving = woven("access(packet.len) AND within_function(queue_reset) AND target(p) { STORE_DATA1(p); }");
+    let places = plan_sites(&weaving)[0].places.clone();
+    // rdi holds the queue; the packet lies 16 bytes in it.
+    assert_eq!(places, [VariablePlace { register: Some(14), add: 16, load: false }]);
+}
+
+#[test]
+fn local_variables_are_there_by_their_names() {
+    let weaving = woven("access(packet.next) AND within_function(queue_drain) { STORE_DATA2(queue, packet->len); }");
+    let places = plan_sites(&weaving)[0].places.clone();
+    assert_eq!(places.len(), 2);
+    let renamed = "access(packet.next) AND within_function(queue_drain) AND local_var(packet, p) { STORE_DATA1(p); }";
+    assert_eq!(plan_sites(&woven(renamed))[0].places.len(), 1);
+    // Where no such variable is, there is no join point.
+    let mistakes = try_weave("access(packet.len) AND local_var(device) { STORE_DATA1(device); }").unwrap_err();
+    assert!(mistakes[0].contains("no join point"), "{mistakes:?}");
+}
+
+#[test]
+fn flows_go_by_what_is_accessed() {
+    let text = "xflow f {\n\
+                start access(packet.dev) AND within_function(packet_index);\n\
+                transit access(packet.next) AND within_function(queue_drain) move queue to packet;\n\
+                quit access(packet.len, write) AND within_function(queue_drain);\n}\n\
+                access(packet.%) AND target(p) AND xflow(f, p, id) { STORE_DATA2($pc$, id); }";
+    let weaving = woven(text);
+    let clauses: Vec<_> = weaving.domains[0].sites.iter().map(|site| site.clause.as_str()).collect();
+    for clause in ["f.start1", "f.transit1", "f.quit1", "x.aspect:6"] {
+        assert!(clauses.contains(&clause), "{clause}: {clauses:?}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_where_they_are() {
+    for (text, wanted) in [
+        ("access(packet.lne) {}", "1:1: no instruction is known to touch `lne` of `packet`"),
+        ("access(pakket.len) {}", "1:1: no instruction is known to touch a `pakket`"),
+        ("access(packet.len) AND target(p) { STORE_DATA1(p->lenn); }", "no member named 'lenn'"),
+    ] {
+        let mistakes = try_weave(text).unwrap_err();
+        assert!(mistakes[0].contains(wanted), "{text}: {mistakes:?}");
+    }
+}
