@@ -10,6 +10,15 @@ ip link set lab0 up
 # Not dom0's: no guest must be able to give dom0 commands.
 (umask 077 && tr -d - </proc/sys/kernel/random/uuid >/run/lab/guests.token)
 
+# Connects a guest's interface. Xen's own script does the same in four times the time, under emulation.
+cat >/run/lab/vif.sh <<'END'
+#!/bin/sh
+[ "$1" = online ] || exit 0
+ip link set "$vif" master "$(xenstore-read "$XENBUS_PATH/bridge")" up
+xenstore-write "$XENBUS_PATH/hotplug-status" connected
+END
+chmod 755 /run/lab/vif.sh
+
 mkdir -p /var/log/xen/console /var/lib/xen /run/xen
 xen=$(echo /usr/lib/xen-[0-9]*/bin)
 "$xen/xenstored" --pid-file /run/xenstored.pid

@@ -44,7 +44,14 @@ impl Guests {
     pub fn reset(self, number: u32) -> io::Result<()> {
         match self.kind {
             Kind::Kvm => reset_machine(number),
-            Kind::Xen => start(number),
+            Kind::Xen => {
+                // Fails if it is not running.
+                process::Command::new("xl").args(["destroy", &format!("vm{number}")]).output()?;
+                // Under emulation it may take longer than an answer may; whoever waits, waits for the new boot.
+                let mut starting = starter(number).spawn()?;
+                std::thread::spawn(move || starting.wait());
+                Ok(())
+            }
         }
     }
 }
@@ -140,9 +147,14 @@ fn answer(answers: &mut impl BufRead, command: &str) -> io::Result<()> {
     }
 }
 
+fn starter(number: u32) -> process::Command {
+    let mut command = process::Command::new("sh");
+    command.args(["/run/lab/host-guest.sh", &number.to_string()]);
+    command
+}
+
 fn start(number: u32) -> io::Result<()> {
-    let output =
-        process::Command::new("sh").args(["/run/lab/host-guest.sh", &number.to_string()]).output()?;
+    let output = starter(number).output()?;
     if output.status.success() {
         return Ok(());
     }
