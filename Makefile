@@ -6,8 +6,9 @@ XWEAVE  := target/release/xweave
 KERNELS ?= 6.12 6.1
 SECONDS ?= 60
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
+BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
-.PHONY: help setup build demo test unit lab-test fuzz case lint fmt clean
+.PHONY: help setup build demo test unit lab-test fuzz case bench lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
@@ -18,6 +19,7 @@ help:
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
 	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
 	@echo 'make case      run a case study: CASE=NAME, one of: $(CASES)'
+	@echo 'make bench     measure beside others: all, or BENCH=NAME, one of: $(BENCHES)'
 	@echo 'make setup     install the Debian packages that are missing'
 
 setup:
@@ -52,6 +54,17 @@ ifeq ($(words $(filter $(CASES),$(CASE))),1)
 else
 	@echo '$(if $(CASE),There is no case "$(CASE)". )Run one with make case CASE=NAME. The cases:' >&2
 	@printf '  %s\n' $(CASES) >&2
+	@exit 2
+endif
+
+# ARGS: further arguments of the benchmark's own.
+bench:
+ifeq ($(filter-out $(BENCHES),$(BENCH)),)
+	@$(MAKE) --no-print-directory build
+	@set -e; for bench in $(or $(BENCH),$(BENCHES)); do benches/$$bench/run $(XWEAVE) $(ARGS); done
+else
+	@echo 'There is no benchmark "$(BENCH)". Run all with make bench, or one with make bench BENCH=NAME:' >&2
+	@printf '  %s\n' $(BENCHES) >&2
 	@exit 2
 endif
 

@@ -62,8 +62,8 @@ enum xw_state { XW_OFF, XW_ON, XW_DRAINING };
 
 /* Set by the agent. */
 struct xw_config {
-	u32 state;  /* enum xw_state */
-	u32 domain; /* the top byte of new flow IDs */
+	u32 state;	 /* enum xw_state */
+	u32 last_bucket; /* of each flow table; their number is a power of 2 */
 };
 
 struct {
@@ -94,22 +94,6 @@ struct {
 	__type(key, u64);
 	__type(value, u64);
 } xw_lossy_flows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, u64);
-} xw_flow_counter SEC(".maps");
-
-/* One table a flow: address (or xw_thread()) → local flow ID. */
-#define XW_FLOW(name)                                                                              \
-	struct {                                                                                   \
-		__uint(type, BPF_MAP_TYPE_HASH);                                                   \
-		__uint(max_entries, 65536);                                                        \
-		__type(key, u64);                                                                  \
-		__type(value, u64);                                                                \
-	} xw_flow_##name SEC(".maps")
 
 /* Counted with atomics: an interrupt may come between a load and a store, even on per-CPU data. */
 static __always_inline void xw_count(u64 *counter)
@@ -143,6 +127,8 @@ static __noinline void xw_lost_flow(u32 place)
 	if (tally)
 		xw_count(&tally->table_full);
 }
+
+#include "flow.h"
 
 /*
  * A program holds all that is woven at its join point, clause after clause, flows first: so the
@@ -299,13 +285,17 @@ static __always_inline u64 xw_tracepoint_cookie(u32 number)
 	return cookie ? *cookie : 0;
 }
 
-/* A word of struct pt_regs: the verifier wants the distance to be a constant. */
-static __always_inline u64 xw_register(u64 *ctx, u32 word)
+/* A word of struct pt_regs. The verifier wants the distance to be a constant, which the compiler, left alone,
+ * makes a variable of. */
+static __always_inline u64 xw_word(u64 *ctx, u32 word)
 {
+	u64 value = 0;
+
 	switch (word) {
 #define XW_WORD(n)                                                                                 \
 	case n:                                                                                    \
-		return *(volatile u64 *)&ctx[n]
+		asm volatile("%0 = *(u64 *)(%1 + %2)" : "=r"(value) : "r"(ctx), "i"((n) * 8));     \
+		break
 		XW_WORD(0);
 		XW_WORD(1);
 		XW_WORD(2);
@@ -321,16 +311,15 @@ static __always_inline u64 xw_register(u64 *ctx, u32 word)
 		XW_WORD(12);
 		XW_WORD(13);
 		XW_WORD(14);
-		XW_WORD(16);
 		XW_WORD(19);
 #undef XW_WORD
 	}
-	return 0;
+	return value;
 }
 
 static __always_inline u64 xw_variable(u64 *ctx, struct xw_variable *variable)
 {
-	u64 value = xw_register(ctx, variable->word) + variable->add;
+	u64 value = xw_word(ctx, variable->word) + variable->add;
 
 	if (variable->load)
 		bpf_probe_read_kernel(&value, sizeof(value), (void *)value);
@@ -484,42 +473,6 @@ static __always_inline u64 xw_thread(void)
 	if (level)
 		return (u64)bpf_get_smp_processor_id() << 2 | level;
 	return bpf_get_current_task() | 1;
-}
-
-/* Local flow IDs: domain (8 bits), CPU (12), a counter of that CPU (44). Never 0. */
-static __always_inline u64 xw_new_flow(void)
-{
-	u32 zero = 0;
-	struct xw_config *config = bpf_map_lookup_elem(&xw_config, &zero);
-	u64 *counter = bpf_map_lookup_elem(&xw_flow_counter, &zero);
-
-	if (!config || !counter)
-		return 0;
-	return (u64)config->domain << 56 | ((u64)bpf_get_smp_processor_id() & 0xfff) << 44 |
-	       ((__sync_fetch_and_add(counter, 1) + 1) & 0xfffffffffffULL);
-}
-
-static __always_inline u64 xw_flow_of(void *table, u64 key)
-{
-	u64 *id = bpf_map_lookup_elem(table, &key);
-
-	return id ? *id : 0;
-}
-
-static __always_inline bool xw_register_flow(void *table, u64 key, u64 id, u32 place)
-{
-	if (!key)
-		return false;
-	if (bpf_map_update_elem(table, &key, &id, BPF_ANY)) {
-		xw_lost_flow(place);
-		return false;
-	}
-	return true;
-}
-
-static __always_inline void xw_remove(void *table, u64 key)
-{
-	bpf_map_delete_elem(table, &key);
 }
 
 #define XW_FLOW_OF(name, key) xw_flow_of(&xw_flow_##name, (u64)(key))

@@ -40,11 +40,18 @@ fn program(data: &[u8]) {
 }
 
 fn ask(index: &Index) {
-    for text in ["access(%.%)", "access(list.number, write) OR NOT within_function(o%)", "within_file(%.c)"] {
+    for text in [
+        "access(%.%) AND target(t)",
+        "access(list.number, write) OR NOT within_function(o%)",
+        "within_file(%.c)",
+        "local_var(o) OR local_var(x) AND NOT local_var(p)",
+    ] {
         let pointcut = Pointcut::parse(text).expect("a pointcut that is well formed");
         for site in index.sites(&pointcut) {
             let _ = (site.way.structure().len(), site.way.member().len(), site.base, site.line);
+            assert!(site.bindings.iter().all(|binding| ["t", "o", "x"].contains(&binding.name)));
         }
         let _ = index.unresolved(&pointcut).len();
     }
+    let _ = index.variables().count();
 }

@@ -65,7 +65,7 @@ pub fn access() -> Vec<Vec<u8>> {
         index.write(&path).expect("a file in the scratch folder");
         std::fs::read(path).expect("what was written")
     };
-    let pointcut = b"access(list.number, read) AND NOT (within_function(o%) || within_file(a/%.c))".to_vec();
+    let pointcut = b"access(list.number, read) AND target(l) AND local_var(o, p) AND NOT (within_function(o%) || within_file(a/%.c))".to_vec();
     [(0, pointcut), (1, index), (2, program)].map(|(mode, bytes)| [vec![mode], bytes].concat()).into()
 }
 

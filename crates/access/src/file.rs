@@ -40,7 +40,7 @@ pub(crate) use assemble::assemble;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"xwai");
 /// To be raised with every change of the layout or of what the analysis finds.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Words of the header.
 const HEADER: usize = 32;
 const FUNCTION: usize = 9;

@@ -176,9 +176,11 @@ impl<'a> Follower<'a> {
 
     fn clobbered(&self, call: &Instruction) -> u16 {
         match call.flow_control() {
-            FlowControl::Call => self.world.clobbers(call.near_branch_target()).unwrap_or(CLOBBERED),
-            _ => CLOBBERED,
+            FlowControl::Call => self.world.clobbers(call.near_branch_target()),
+            _ if call.is_ip_rel_memory_operand() => self.world.clobbers(call.ip_rel_memory_address()),
+            _ => None,
         }
+        .unwrap_or(CLOBBERED)
     }
 
     fn make(&mut self, kind: Kind) -> Ref {

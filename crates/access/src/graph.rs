@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess};
 
 /// The code of one function, which may lie in several places: compilers move what is rarely executed
 /// away (`.cold`).
@@ -56,13 +56,15 @@ impl Graph {
         graph
     }
 
-    /// An instruction's length in bytes, if the one behind it is executed after it, and after no other.
-    pub(crate) fn length(&self, instruction: u32) -> Option<u8> {
+    /// An instruction's length in bytes, if the one behind it is executed after it and after no other, and finds
+    /// this register as it was.
+    pub(crate) fn length(&self, instruction: u32, register: Option<u8>) -> Option<u8> {
         let behind = instruction.checked_add(1)?;
         let at = self.blocks.partition_point(|block| block.first <= instruction).checked_sub(1)?;
         let of = self.instructions.get(to_usize(instruction))?;
         let plain = of.flow_control() == FlowControl::Next && behind < self.blocks[at].end;
-        u8::try_from(of.len()).ok().filter(|_| plain)
+        let changed = register.is_some_and(|register| changes(of, register));
+        u8::try_from(of.len()).ok().filter(|_| plain && !changed)
     }
 
     fn divide(&mut self, at: &Index, hidden: &HiddenJumps) {
@@ -108,7 +110,8 @@ impl Graph {
                     after.push(to_u32(block));
                 }
             };
-            if falls_through(last) {
+            // A jump that is in the table itself is one that is switched off, at times.
+            if falls_through(last) || hidden.contains_key(&last.ip()) {
                 add(last.next_ip());
             }
             own_target(last).into_iter().for_each(&mut add);
@@ -176,6 +179,15 @@ impl Index {
 fn hidden_targets<'h>(hidden: &'h HiddenJumps, instruction: &Instruction) -> Option<&'h Vec<u64>> {
     let through = || own_target(instruction).and_then(|target| hidden.get(&target));
     hidden.get(&instruction.ip()).or_else(through)
+}
+
+/// Whether an instruction may write to a register.
+fn changes(instruction: &Instruction, register: u8) -> bool {
+    let mut info = InstructionInfoFactory::new();
+    info.info(instruction).used_registers().iter().any(|used| {
+        crate::follow::number(used.register()) == Some(register)
+            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+    })
 }
 
 /// Where a jump leads, if it says so itself.

@@ -3,9 +3,7 @@
 //!
 //! A fact is kept only while it holds on every way; what is not understood ends it.
 
-use iced_x86::{
-    FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
-};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::follow::{ARGUMENTS, CLOBBERED, number};
 use crate::graph::{Graph, to_u32, to_usize};
@@ -127,6 +125,12 @@ impl State {
         }
     }
 
+    /// Something is written to an address that is not known: there or above in the frame, or to any object.
+    fn store_around(&mut self, base: Register, index: Register, displacement: u64, escaped: i32) {
+        let from = self.in_frame(base, index, displacement).unwrap_or(escaped);
+        self.slots.retain(|(at, _)| *at < from);
+    }
+
     fn load(&self, offset: i32, size: usize) -> Option<Held> {
         let (_, held) = self.slots.iter().find(|(at, _)| *at == offset)?;
         held.low(size)
@@ -148,15 +152,20 @@ impl State {
     }
 }
 
-/// The states before instructions, which are wanted by their numbers, in order.
-pub(crate) fn held(world: &World<'_>, graph: &Graph, wanted: &[u32]) -> Vec<State> {
+/// What `tell` takes of the states before instructions, which are wanted by their numbers, in order.
+pub(crate) fn held<T>(
+    world: &World<'_>,
+    graph: &Graph,
+    wanted: &[u32],
+    tell: impl FnMut(&State) -> T,
+) -> Vec<T> {
     let mut keeper =
         Keeper { world, graph, entries: Vec::new(), escaped: i32::MAX, info: InstructionInfoFactory::new() };
     keeper.entries.resize(graph.blocks.len(), None);
     if !keeper.settle() {
-        return vec![State::nothing(); wanted.len()];
+        keeper.entries.fill(None);
     }
-    keeper.states(wanted)
+    keeper.states(wanted, tell)
 }
 
 struct Keeper<'a> {
@@ -236,17 +245,20 @@ impl Keeper<'_> {
         };
     }
 
-    fn states(&mut self, wanted: &[u32]) -> Vec<State> {
+    fn states<T>(&mut self, wanted: &[u32], mut tell: impl FnMut(&State) -> T) -> Vec<T> {
         let graph = self.graph;
         let mut states = Vec::with_capacity(wanted.len());
         let mut wanted = wanted.iter().peekable();
         while let Some(first) = wanted.peek() {
             let nth = graph.blocks.partition_point(|block| block.end <= **first);
             let Some(block) = graph.blocks.get(nth) else { break };
-            let mut state = self.entries[nth].clone().unwrap_or_else(State::nothing);
+            let mut state = self.entries[nth].take().unwrap_or_else(State::nothing);
             for number in block.first..block.end {
+                if wanted.peek().is_none_or(|wanted| **wanted >= block.end) {
+                    break;
+                }
                 while wanted.next_if(|wanted| **wanted == number).is_some() {
-                    states.push(state.clone());
+                    states.push(tell(&state));
                 }
                 self.execute(&mut state, &graph.instructions[to_usize(number)]);
             }
@@ -333,7 +345,10 @@ impl Keeper<'_> {
             let size = instruction.memory_size().size();
             return match state.slot(instruction) {
                 Some(at) => state.store(at, size, held.filter(|_| !high_byte(source))),
-                None => self.write(state, instruction.memory_base(), instruction.memory_index(), instruction),
+                None => {
+                    let (base, index) = (instruction.memory_base(), instruction.memory_index());
+                    state.store_around(base, index, instruction.memory_displacement64(), self.escaped);
+                }
             };
         }
         let Some(register) = to else { return };
@@ -391,38 +406,30 @@ impl Keeper<'_> {
     /// Any other instruction: what it writes is not known any more.
     fn other(&mut self, state: &mut State, instruction: &Instruction) {
         let by = instruction.stack_pointer_increment();
-        let info = self.info.info(instruction);
         let writes = |access| {
             matches!(
                 access,
                 OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite | OpAccess::ReadCondWrite
             )
         };
-        let registers = info.used_registers().iter().filter(|used| writes(used.access()));
-        let registers = registers.filter_map(|used| number(used.register()));
-        let registers: Vec<u8> = registers.filter(|register| *register != RSP || by == 0).collect();
-        let memory: Vec<UsedMemory> =
-            info.used_memory().iter().filter(|used| writes(used.access())).copied().collect();
-        for used in memory {
+        let escaped = self.escaped;
+        let info = self.info.info(instruction);
+        for used in info.used_memory().iter().filter(|used| writes(used.access())) {
             // Of a string instruction one element is said, and any number may be written.
             let plain = used.index() == Register::None && !instruction.is_string_instruction();
             match state.in_frame(used.base(), Register::None, used.displacement()).filter(|_| plain) {
                 Some(at) => state.store(at, used.memory_size().size(), None),
-                None => self.write(state, used.base(), used.index(), instruction),
+                None => state.store_around(used.base(), used.index(), used.displacement(), escaped),
+            }
+        }
+        for used in info.used_registers().iter().filter(|used| writes(used.access())) {
+            if let Some(register) = number(used.register()).filter(|register| *register != RSP || by == 0) {
+                state.set(register, None);
             }
         }
         if by != 0 {
             self.adjust(state, by.into());
         }
-        for register in registers {
-            state.set(register, None);
-        }
-    }
-
-    /// A write to an address that is not known: to what lies there or above, or to any object.
-    fn write(&self, state: &mut State, base: Register, index: Register, instruction: &Instruction) {
-        let from = state.in_frame(base, index, instruction.memory_displacement64()).unwrap_or(self.escaped);
-        state.slots.retain(|(at, _)| *at < from);
     }
 }
 

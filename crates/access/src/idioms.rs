@@ -19,7 +19,13 @@ const VARIABLES: &[(&str, &str)] = &[
     ("pv_ops", "paravirt_patch_template"),
     // DEFINE_STATIC_CALL (include/linux/static_call.h)
     ("__SCK__%", "static_call_key"),
+    // What DEFINE_LSM's .blobs of every security module points to (include/linux/lsm_hooks.h)
+    ("%_blob_sizes", "lsm_blob_sizes"),
 ];
+
+/// A table of pointers to routines, and the structure that each of those is in that saves all registers
+/// but the one with the result: PVOP_CALLEE (arch/x86/include/asm/paravirt_types.h).
+pub(crate) const CALLEE_SAVED: (&str, &str) = ("pv_ops", "paravirt_callee_save");
 
 /// Two members whose sum is an address.
 pub(crate) struct Sum {
@@ -39,49 +45,90 @@ pub(crate) const SUMS: &[Sum] = &[
 /// (include/trace/stages/).
 const BUFFERS: &[&str] = &["trace_event_raw_event_", "perf_trace_", "trace_raw_output_"];
 
-/// Members that other structures are laid over, in functions of these names; the first that fits counts.
-const OVERLAYS: &[(&str, &str, &str, &str)] = &[
+/// A structure that is laid over members of another in some functions.
+pub(crate) struct Overlay {
+    /// The other structure, and the members.
+    pub(crate) over: (&'static str, &'static str),
+    /// Where in the member it begins; none if both structures begin at the same place.
+    pub(crate) begins: Option<u32>,
+    pub(crate) functions: &'static str,
+    pub(crate) structure: &'static str,
+}
+
+const fn over_cb(functions: &'static str, structure: &'static str) -> Overlay {
+    Overlay { over: ("sk_buff", "cb"), begins: Some(0), functions, structure }
+}
+
+/// What something has in common with the page that it is.
+const fn over_page(structure: &'static str) -> Overlay {
+    Overlay { over: (structure, "__page_%"), begins: None, functions: "%", structure: "folio" }
+}
+
+/// The first that fits counts.
+pub(crate) const OVERLAYS: &[Overlay] = &[
+    // udp_skb_scratch (include/linux/udp.h, net/ipv4/udp.c)
+    Overlay { over: ("sk_buff", "dev_scratch"), ..over_cb("%udp%", "udp_dev_scratch") },
+    // SKB_EXT_ERR (include/linux/errqueue.h)
+    over_cb("%err_skb", "sock_exterr_skb"),
+    over_cb("%errqueue%", "sock_exterr_skb"),
+    over_cb("%timestamp%", "sock_exterr_skb"),
+    over_cb("%zerocopy_callback", "sock_exterr_skb"),
+    // skb_from_uarg (include/linux/skbuff.h)
+    over_cb("%msg_zerocopy%", "ubuf_info_msgzc"),
     // TCP_SKB_CB (include/net/tcp.h)
-    ("sk_buff", "cb", "%tcp%", "tcp_skb_cb"),
+    over_cb("%tcp%", "tcp_skb_cb"),
     // UDP_SKB_CB (include/linux/udp.h)
-    ("sk_buff", "cb", "%udp%", "udp_skb_cb"),
+    over_cb("%udp%", "udp_skb_cb"),
     // NETLINK_CB (include/linux/netlink.h)
-    ("sk_buff", "cb", "%netlink%", "netlink_skb_parms"),
+    over_cb("%netlink%", "netlink_skb_parms"),
     // NAPI_GRO_CB (include/net/gro.h)
-    ("sk_buff", "cb", "%gro%", "napi_gro_cb"),
-    // SKB_GSO_CB (include/net/gso.h)
-    ("sk_buff", "cb", "%gso%", "skb_gso_cb"),
-    ("sk_buff", "cb", "%segment%", "skb_gso_cb"),
+    over_cb("%gro%", "napi_gro_cb"),
+    // SKB_GSO_CB, which begins at SKB_GSO_CB_OFFSET (include/net/gso.h)
+    Overlay { begins: Some(32), ..over_cb("%gso%", "skb_gso_cb") },
+    Overlay { begins: Some(32), ..over_cb("%segment%", "skb_gso_cb") },
+    // tc_skb_cb, which begins as a qdisc_skb_cb (include/net/pkt_sched.h)
+    over_cb("tc_%", "tc_skb_cb"),
+    over_cb("%dev_queue_xmit%", "tc_skb_cb"),
+    over_cb("%netif_receive_skb%", "tc_skb_cb"),
     // qdisc_skb_cb (include/net/sch_generic.h)
-    ("sk_buff", "cb", "%qdisc%", "qdisc_skb_cb"),
-    ("sk_buff", "cb", "%sch_%", "qdisc_skb_cb"),
+    over_cb("%qdisc%", "qdisc_skb_cb"),
+    over_cb("%sch_%", "qdisc_skb_cb"),
+    over_cb("%fifo%", "qdisc_skb_cb"),
     // BPF_SKB_CB is qdisc_skb_cb too
-    ("sk_buff", "cb", "%bpf%", "qdisc_skb_cb"),
+    over_cb("%bpf%", "qdisc_skb_cb"),
     // IP6CB (include/linux/ipv6.h)
-    ("sk_buff", "cb", "%ip6%", "inet6_skb_parm"),
-    ("sk_buff", "cb", "%ipv6%", "inet6_skb_parm"),
+    over_cb("%ip6%", "inet6_skb_parm"),
+    over_cb("%ipv6%", "inet6_skb_parm"),
     // IPCB (include/net/ip.h)
-    ("sk_buff", "cb", "%ip_%", "inet_skb_parm"),
-    ("sk_buff", "cb", "%icmp%", "inet_skb_parm"),
+    over_cb("%ip_%", "inet_skb_parm"),
+    over_cb("%icmp%", "inet_skb_parm"),
+    // SLAB_MATCH (mm/slab.h), TABLE_MATCH (include/linux/mm_types.h)
+    over_page("slab"),
+    over_page("ptdesc"),
 ];
 
 /// [`OVERLAYS`] of a kernel.
 #[derive(Default)]
-pub(crate) struct Overlays(pub(crate) Vec<(TypeId, Range<u32>, &'static str, TypeId)>);
+pub(crate) struct Overlays(pub(crate) Vec<Laid>);
+
+/// A structure that is laid over bytes of another.
+pub(crate) struct Laid {
+    pub(crate) over: TypeId,
+    pub(crate) bytes: Range<u32>,
+    /// Where it begins.
+    pub(crate) start: u32,
+    pub(crate) functions: &'static str,
+    pub(crate) structure: TypeId,
+}
 
 impl Overlays {
     /// What is laid over these bytes in a function, and where in that they are.
     pub(crate) fn find(&self, of: TypeId, at: u32, function: &str) -> Option<(TypeId, u32)> {
-        let fits = |row: &&(TypeId, Range<u32>, &str, TypeId)| {
-            row.0 == of && row.1.contains(&at) && xweave_code::kernel::matches(row.2, function)
-        };
-        self.0.iter().find(fits).map(|(_, range, _, overlay)| (*overlay, at - range.start))
+        self.0.iter().filter(|laid| laid.over == of && laid.bytes.contains(&at)).find_map(|laid| {
+            let inside = at.checked_sub(laid.start)?;
+            xweave_code::kernel::matches(laid.functions, function).then_some((laid.structure, inside))
+        })
     }
-}
-
-/// What is laid over members: structure, member, functions, what it is there.
-pub(crate) fn overlays() -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
-    OVERLAYS.iter().copied()
 }
 
 /// The structure that a variable of this name is.

@@ -78,7 +78,7 @@ pub struct Site<'i> {
     /// The number of the function's argument, from 0, that the outermost structure's address came in.
     pub parameter: Option<u8>,
     /// The instruction's length in bytes, where what lies behind it is executed after it and after nothing
-    /// else.
+    /// else, and the base is still there.
     pub length: Option<u8>,
     /// The source file and line, where there is debug information.
     pub line: Option<(&'i str, u32)>,
@@ -323,7 +323,7 @@ impl Program<'_> {
             let (reads, writes) = (access.reads, access.writes);
             let (address, instruction) = (answers.address(access), access.instruction);
             let parameter = target.and_then(|target| values.argument(target));
-            let length = graph.length(access.instruction);
+            let length = graph.length(access.instruction, base.map(|(register, _)| register));
             let earlier = None;
             found.push((
                 Found {

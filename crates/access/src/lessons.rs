@@ -23,8 +23,18 @@ pub(crate) enum Subject {
     Result(u64),
     /// What lies at this address.
     Global(u64),
-    /// What a sum of what lies at two members points to.
-    Sum((TypeId, i32), (TypeId, i32)),
+    /// What a sum of what lies at two places points to.
+    Sum(Place, Place),
+}
+
+/// Where a part of a sum lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// At an offset in this type.
+    Member(TypeId, i32),
+    /// At this address: variables of one type are told apart, as those are in which each security module
+    /// keeps where its part of an object begins.
+    Global(u64),
 }
 
 /// How many functions before and behind one are its neighbours.
@@ -60,16 +70,25 @@ impl Lessons {
 
     fn near(&self, function: u32, subject: Subject) -> &[(u32, TypeId, i32)] {
         let Some(told) = self.told.get(&subject) else { return &[] };
+        // What has an address is the same for all.
         let everywhere = matches!(
             subject,
-            Subject::Argument(..) | Subject::Result(_) | Subject::Global(_) | Subject::Sum(..)
+            Subject::Argument(..)
+                | Subject::Result(_)
+                | Subject::Global(_)
+                | Subject::Sum(Place::Global(_), _)
+                | Subject::Sum(_, Place::Global(_))
         );
         if everywhere {
             return told;
         }
         let first = told.partition_point(|told| told.0 < function.saturating_sub(NEIGHBOURS));
         let end = told.partition_point(|told| told.0 <= function.saturating_add(NEIGHBOURS));
-        &told[first..end]
+        match subject {
+            // A sum is rare enough that others are asked where no neighbour says anything.
+            Subject::Sum(..) if first == end => told,
+            _ => &told[first..end],
+        }
     }
 
     /// The answers that most of those give who say something: several, where one thing is in another.

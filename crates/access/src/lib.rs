@@ -21,7 +21,8 @@
 //! Rooms, in the order of work: `survey` gathers what is known of a program, `graph` disassembles a function,
 //! `follow` numbers its values, `views` finds out what they point to, with what other functions tell
 //! (`lessons`) and the kernel's macros say (`idioms`); `answer` says what is known of each access, `way` puts
-//! it into words, `file` keeps it, [`Pointcut`] asks for it.
+//! it into words; `variables` says where variables are then, with what `held` knows of the stack and of
+//! parameters; `file` keeps it all, [`Pointcut`] asks for it, as `asked` does of the tables.
 
 mod answer;
 mod asked;

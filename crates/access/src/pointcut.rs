@@ -370,7 +370,7 @@ mod tests {
             ("access(a.b) AND x OR target(c)", 16, "local_var(variable, name)"),
             ("access(a.b) OR  target(c)", 16, "none is beside it"),
             ("NOT access(a.b) AND target(c)", 20, "none is beside it"),
-            ("(access(a.b) OR within_file(c)) AND target(d)", 35, "none is beside it"),
+            ("(access(a.b) OR within_file(c)) AND target(d)", 36, "none is beside it"),
             ("access(a.b) AND target()", 23, "a name"),
             ("access(a.b) AND target(c%)", 24, "`)` is expected"),
             ("local_var(0)", 10, "a local variable's name"),

@@ -78,7 +78,8 @@ impl Source {
         let made = self.made()?;
         let Some(cache) = cache else { return Ok(made.index) };
         if let Some(ids) = &made.ids {
-            Kept(cache).keep(&ids.iter().map(String::as_str).collect::<Vec<_>>(), made.debug, &made.index);
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            Kept(cache).keep(&ids, made.debug, &made.index);
         }
         // A compressed file must be read to know its build ID.
         if self.quick_ids().is_none()

@@ -10,8 +10,8 @@ use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
 
 use crate::answer::innermost_array;
 use crate::graph::HiddenJumps;
-use crate::idioms::{self, Overlays};
-use crate::lessons::{Lessons, Subject};
+use crate::idioms::{self, Laid, Overlays};
+use crate::lessons::{self, Lessons, Subject};
 use crate::value::REGISTERS;
 use crate::views::from_cfa;
 use crate::world::{Function, LiveRegister, LiveSlot, Object, PRESERVING, World};
@@ -23,6 +23,9 @@ pub(crate) struct Sources<'a> {
     pub(crate) kernel: &'a KernelTypes,
     pub(crate) debug: Option<&'a Debug>,
 }
+
+/// The register for results, as in [`PRESERVING`].
+const RAX: u16 = 1;
 
 /// A program below this address is linked to run anywhere, so that a number in an instruction is no address.
 const FIXED: u64 = 0x40_0000;
@@ -119,6 +122,7 @@ impl<'a> Sources<'a> {
         }
         self.thunks(&mut world);
         self.variables(&mut world);
+        self.callee_saved(&mut world);
         self.lives(&mut world);
         world.hidden = self.hidden_jumps();
         let lowest =
@@ -196,6 +200,18 @@ impl<'a> Sources<'a> {
         matches!(element, Some(Type::Pointer(_) | Type::Record(_)))
     }
 
+    /// Pointers to routines that leave all registers alone but the one with the result.
+    fn callee_saved(&self, world: &mut World<'_>) {
+        let Some(routine) = self.types().find(Tag::Struct, idioms::CALLEE_SAVED.1) else { return };
+        let Some(table) = self.image.symbol(idioms::CALLEE_SAVED.0) else { return };
+        let Some((of, 0)) = world.object(table) else { return };
+        for at in (0..self.types().size(of)).step_by(8) {
+            if self.types().levels(of, at, 8).iter().any(|level| level.record == routine) {
+                world.preserving.insert(table + u64::from(at), RAX);
+            }
+        }
+    }
+
     fn lives(&self, world: &mut World<'_>) {
         let Some(debug) = self.debug else { return };
         for live in debug.lives().iter().filter(|live| self.tells(live.type_)) {
@@ -214,7 +230,7 @@ impl<'a> Sources<'a> {
                     let (offset, type_) = (from_cfa(add), live.type_);
                     world.live_slots.push(LiveSlot { from, to, offset, type_ });
                 }
-                Place::FrameAddress { .. } | Place::Address(_) | Place::Value(_) => {}
+                Place::FrameAddress { .. } | Place::Address(_) | Place::Value(_) | Place::Hiding => {}
             }
         }
         world.longest_live = world.live_registers.iter().map(|live| live.to - live.from).max().unwrap_or(0);
@@ -268,16 +284,38 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// What is laid over members by convention.
+    /// What is laid over members by convention, in the structures themselves and in what has one as a member.
     pub(crate) fn overlays(&self) -> Overlays {
-        let resolved = idioms::overlays().filter_map(|(structure, member, functions, overlay)| {
-            let record = self.types().find(Tag::Struct, structure)?;
-            let members = &self.types().record(record).members;
-            let member = members.iter().find(|of| &*of.name == member)?;
-            let range = member.offset..member.offset.saturating_add(self.types().size(member.type_));
-            Some((self.type_of(record)?, range, functions, self.structure(overlay)?))
-        });
-        Overlays(resolved.collect())
+        let mut overlays = Overlays::default();
+        for overlay in idioms::OVERLAYS {
+            let Some(of) = self.structure(overlay.over.0) else { continue };
+            let Some(structure) = self.structure(overlay.structure) else { continue };
+            let holders = self.types().records().flat_map(|(holder, record)| {
+                let parts = record.members.iter().filter(|member| member.type_ == of);
+                parts.filter_map(move |part| Some((self.type_of(holder)?, part.offset)))
+            });
+            for (over, base) in holders.chain([(of, 0)]) {
+                self.members(of, base, overlay.over.1, UNNAMED, &mut |bytes| {
+                    let start = overlay.begins.map_or(base, |begins| bytes.start.saturating_add(begins));
+                    let functions = overlay.functions;
+                    overlays.0.push(Laid { over, bytes, start, functions, structure });
+                });
+            }
+        }
+        overlays
+    }
+
+    /// Where in a structure that lies at `base` the members of this name are, or those of unnamed ones in it.
+    fn members(&self, of: TypeId, base: u32, name: &str, depth: u32, found: &mut impl FnMut(Range<u32>)) {
+        let Type::Record(record) = self.types().get(of) else { return };
+        for member in &self.types().record(record).members {
+            let start = base.saturating_add(member.offset);
+            if member.name.is_empty() && depth > 0 {
+                self.members(member.type_, start, name, depth - 1, found);
+            } else if xweave_code::kernel::matches(name, &member.name) {
+                found(start..start.saturating_add(self.types().size(member.type_)));
+            }
+        }
     }
 
     /// What the kernel's macros say, as if a function had told it.
@@ -287,7 +325,7 @@ impl<'a> Sources<'a> {
             let members = &self.types().record(record).members;
             let place = |name: &str| {
                 let offset = members.iter().find(|of| &*of.name == name)?.offset;
-                Some((self.type_of(record)?, i32::try_from(offset).ok()?))
+                Some(lessons::Place::Member(self.type_of(record)?, i32::try_from(offset).ok()?))
             };
             let places = sum.members.map(place);
             if let ([Some(a), Some(b)], Some(to)) = (places, self.structure(sum.points_to)) {
@@ -296,6 +334,9 @@ impl<'a> Sources<'a> {
         }
     }
 }
+
+/// How deep unnamed structures and unions are nested; type information that is damaged may have circles.
+const UNNAMED: u32 = 8;
 
 /// A function's name and module.
 type Called<'a> = (&'a str, Option<&'a str>);

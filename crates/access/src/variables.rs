@@ -51,6 +51,9 @@ struct Candidate<'d> {
     accesses: Range<u32>,
 }
 
+/// Where the canonical frame address is at some accesses: a register, and how far from that.
+type Frame = (Range<u32>, Option<(u8, i32)>);
+
 /// What all functions' variables are looked up in.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a> {
@@ -66,39 +69,41 @@ impl Lookup<'_> {
         if !found.iter().any(typed) {
             return Vec::new();
         }
-        let told = self.debug.filter(|debug| debug.function(function.pieces[0].start).is_some());
-        let states = || {
-            let mut wanted: Vec<u32> = found.iter().map(|found| found.instruction).collect();
-            wanted.sort_unstable();
-            wanted.dedup();
-            let states = held(self.world, graph, &wanted);
-            let state = |found: &Found| wanted.binary_search(&found.instruction).ok();
-            found.iter().map(|found| states.get(state(found)?).cloned()).collect::<Vec<Option<State>>>()
-        };
-        match told {
-            Some(debug) => from_debug(debug, function, found, states),
-            None => self.parameters(function, found, states),
+        match self.debug.filter(|debug| debug.function(function.pieces[0].start).is_some()) {
+            Some(debug) => self.told(debug, function, graph, found),
+            None => self.parameters(function, graph, found),
         }
     }
 
-    fn parameters(
-        &self,
-        function: &Function,
-        found: &[Found],
-        states: impl FnOnce() -> Vec<Option<State>>,
-    ) -> Vec<Run> {
+    /// What `tell` takes of what is held at each access.
+    fn held<T: Copy>(&self, graph: &Graph, found: &[Found], tell: impl FnMut(&State) -> T) -> Vec<Option<T>> {
+        let mut wanted: Vec<u32> = found.iter().map(|found| found.instruction).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let told = held(self.world, graph, &wanted, tell);
+        let of = |found: &Found| told.get(wanted.binary_search(&found.instruction).ok()?).copied();
+        found.iter().map(of).collect()
+    }
+
+    fn parameters(&self, function: &Function, graph: &Graph, found: &[Found]) -> Vec<Run> {
         let Some(proto) = function.proto else { return Vec::new() };
         let passed = self.passed(proto);
         if passed.is_empty() {
             return Vec::new();
         }
-        let states = states();
+        let places = self.held(graph, found, |state| {
+            let mut places = [None; ARGUMENTS.len()];
+            for (place, (_, register, bytes)) in places.iter_mut().zip(&passed) {
+                *place = state.place(*register, *bytes);
+            }
+            places
+        });
         let mut runs = Vec::new();
         for accesses in pieces(function, found) {
-            for (nth, register, bytes) in &passed {
+            for (order, (nth, ..)) in passed.iter().enumerate() {
                 let places = accesses.clone().map(|access| {
-                    let state = states.get(to_usize(access)).and_then(Option::as_ref);
-                    (access, state.and_then(|state| state.place(*register, *bytes)))
+                    let places = places.get(to_usize(access)).and_then(Option::as_ref);
+                    (access, places.and_then(|places| *places.get(order)?))
                 });
                 add(&mut runs, Which::Parameter { proto, nth: *nth }, places);
             }
@@ -106,10 +111,44 @@ impl Lookup<'_> {
         runs
     }
 
+    fn told(&self, debug: &Debug, function: &Function, graph: &Graph, found: &[Found]) -> Vec<Run> {
+        let mut candidates = Vec::new();
+        for (piece, accesses) in function.pieces.iter().zip(pieces(function, found)) {
+            for live in debug.lives_in(piece.start, piece.end) {
+                let at = within(found, live.from, live.to);
+                let at = at.start.max(accesses.start)..at.end.min(accesses.end);
+                let named = !debug.name(live.name).is_empty();
+                if at.start < at.end && named && live.depth > 0 {
+                    candidates.push(Candidate { live, accesses: at });
+                }
+            }
+        }
+        let counted = |candidate: &Candidate<'_>| {
+            matches!(candidate.live.place, dwarf::Place::Frame { .. } | dwarf::Place::FrameAddress { .. })
+        };
+        let mut frames: Vec<Frame> = Vec::new();
+        if candidates.iter().any(counted) {
+            for (access, cfa) in (0u32..).zip(self.held(graph, found, State::cfa)) {
+                let cfa = cfa.flatten();
+                match frames.last_mut() {
+                    Some((range, last)) if *last == cfa => range.end = access + 1,
+                    _ => frames.push((access..access + 1, cfa)),
+                }
+            }
+        }
+        let mut runs = Vec::new();
+        let most = (found.len() + candidates.len()).saturating_mul(SPLIT);
+        candidates.sort_by_key(|candidate| (candidate.live.name, candidate.accesses.start));
+        for named in candidates.chunk_by(|a, b| a.live.name == b.live.name) {
+            innermost(named, |candidate, accesses| place(candidate.live, accesses, &frames, most, &mut runs));
+        }
+        runs
+    }
+
     /// The parameters that have a register of their own: their numbers, the registers, their sizes.
     fn passed(&self, proto: ProtoId) -> Vec<(u8, u8, u8)> {
         let types = self.world.types;
-        let (mut passed, mut register) = (Vec::new(), 0);
+        let (mut passed, mut register) = (Vec::new(), self.world.first_register(proto));
         for (nth, param) in (0u8..).zip(&types.proto(proto).params) {
             let size = types.size(param.type_);
             if matches!(types.get(param.type_), Type::Record(_)) && size > 16 {
@@ -154,46 +193,6 @@ fn add(runs: &mut Vec<Run>, which: Which, places: impl Iterator<Item = (u32, Opt
 /// fewer.
 const SPLIT: usize = 16;
 
-fn from_debug(
-    debug: &Debug,
-    function: &Function,
-    found: &[Found],
-    states: impl FnOnce() -> Vec<Option<State>>,
-) -> Vec<Run> {
-    let mut candidates = Vec::new();
-    for (piece, accesses) in function.pieces.iter().zip(pieces(function, found)) {
-        for live in debug.lives_in(piece.start, piece.end) {
-            let at = within(found, live.from, live.to);
-            let at = at.start.max(accesses.start)..at.end.min(accesses.end);
-            let named = !debug.name(live.name).is_empty();
-            if at.start < at.end && named && !matches!(live.place, dwarf::Place::Address(_)) {
-                candidates.push(Candidate { live, accesses: at });
-            }
-        }
-    }
-    let counted = |candidate: &Candidate<'_>| {
-        matches!(candidate.live.place, dwarf::Place::Frame { .. } | dwarf::Place::FrameAddress { .. })
-    };
-    // The canonical frame address, as long as it is counted from one register in one way.
-    let mut frames: Vec<(Range<u32>, Option<(u8, i32)>)> = Vec::new();
-    if candidates.iter().any(counted) {
-        for (access, state) in (0u32..).zip(states()) {
-            let cfa = state.and_then(|state| state.cfa());
-            match frames.last_mut() {
-                Some((range, last)) if *last == cfa => range.end = access + 1,
-                _ => frames.push((access..access + 1, cfa)),
-            }
-        }
-    }
-    let mut runs = Vec::new();
-    let most = (found.len() + candidates.len()).saturating_mul(SPLIT);
-    candidates.sort_by_key(|candidate| (candidate.live.name, candidate.accesses.start));
-    for named in candidates.chunk_by(|a, b| a.live.name == b.live.name) {
-        innermost(named, |candidate, accesses| place(candidate.live, accesses, &frames, most, &mut runs));
-    }
-    runs
-}
-
 /// Calls back with the stretches of accesses at which each of several variables with one name is meant.
 fn innermost<'c, 'd>(named: &'c [Candidate<'d>], mut meant: impl FnMut(&'c Candidate<'d>, Range<u32>)) {
     let mut events: Vec<(u32, bool, usize)> = Vec::with_capacity(named.len() * 2);
@@ -202,15 +201,17 @@ fn innermost<'c, 'd>(named: &'c [Candidate<'d>], mut meant: impl FnMut(&'c Candi
         events.push((candidate.accesses.end, false, nth));
     }
     events.sort_unstable();
-    let mut open: BTreeSet<(Reverse<u16>, Reverse<u32>, usize)> = BTreeSet::new();
+    let mut open: BTreeSet<(Reverse<u16>, bool, Reverse<u32>, usize)> = BTreeSet::new();
     let mut before = 0;
     for (at, begins, nth) in events {
-        if let Some((_, _, meant_one)) = open.first().filter(|_| before < at) {
+        if let Some((.., meant_one)) = open.first().filter(|_| before < at) {
             meant(&named[*meant_one], before..at);
         }
         before = at;
         // Of two that are as deep, the one that began later: lists may overlap where the source's view changes.
-        let key = (Reverse(named[nth].live.depth), Reverse(named[nth].accesses.start), nth);
+        let Candidate { live, accesses } = &named[nth];
+        let hiding = live.place == dwarf::Place::Hiding;
+        let key = (Reverse(live.depth), hiding, Reverse(accesses.start), nth);
         if begins {
             open.insert(key);
         } else {
@@ -220,13 +221,7 @@ fn innermost<'c, 'd>(named: &'c [Candidate<'d>], mut meant: impl FnMut(&'c Candi
 }
 
 /// Adds the runs of one variable over some accesses.
-fn place(
-    live: &Live,
-    accesses: Range<u32>,
-    frames: &[(Range<u32>, Option<(u8, i32)>)],
-    most: usize,
-    runs: &mut Vec<Run>,
-) {
+fn place(live: &Live, accesses: Range<u32>, frames: &[Frame], most: usize, runs: &mut Vec<Run>) {
     let which = Which::Told { name: live.name, spelling: live.spelling };
     let mut push = |accesses: Range<u32>, place: Place| {
         let (first, end, full) = (accesses.start, accesses.end, runs.len() >= most);
@@ -242,7 +237,7 @@ fn place(
         }
         dwarf::Place::Memory { register, add } => return push(accesses, Place::Memory { register, add }),
         dwarf::Place::Value(value) => return push(accesses, Place::Constant(value)),
-        dwarf::Place::Address(_) => return,
+        dwarf::Place::Address(_) | dwarf::Place::Hiding => return,
         dwarf::Place::Frame { add } => (add, false),
         dwarf::Place::FrameAddress { add } => (add, true),
     };

@@ -11,7 +11,7 @@ use xweave_code::types::{Type, TypeId, Types};
 
 use crate::follow::ARGUMENTS;
 use crate::graph::to_usize;
-use crate::lessons::{Lessons, Subject};
+use crate::lessons::{Lessons, Place, Subject};
 use crate::value::{Call, Callee, Kind, Ref, Values};
 use crate::world::{CFA, Function, LiveSlot, World};
 
@@ -106,6 +106,7 @@ impl<'a> Views<'a> {
         if value <= Ref::PER_CPU.value {
             return;
         }
+        let types = self.types();
         let known = &mut self.of[to_usize(value)];
         if let Some(same) = known.iter_mut().find(|known| known.of == view.of && known.at == view.at) {
             if same.rank < view.rank {
@@ -114,6 +115,13 @@ impl<'a> Views<'a> {
             }
         } else if known.len() < MANY {
             known.push(view);
+            self.changed = true;
+        } else if is_compound(types, view.of)
+            && let Some(least) =
+                known.iter_mut().find(|known| known.rank == Rank::Told && !is_compound(types, known.of))
+        {
+            // Debug information tells of many variables that are copies of members.
+            *least = view;
             self.changed = true;
         }
     }
@@ -197,10 +205,13 @@ impl<'a> Views<'a> {
                 found.push(View { at, ..*view });
             }
         }
-        if found.is_empty() {
-            self.around_all(address, found);
-        }
         found.sort_by_key(|view| std::cmp::Reverse(view.rank));
+        // What is not known to be part of anything may be: a variable of debug information, mostly.
+        let known = found.iter().find(|view| is_compound(self.types(), view.of)).copied();
+        if let Some(around) = self.around_all(address, known) {
+            let first = if known.is_some() { 0 } else { found.len() };
+            found.insert(first, around);
+        }
     }
 
     /// What others say lies at an address, or where the variable begins that it is in.
@@ -228,27 +239,42 @@ impl<'a> Views<'a> {
             })
     }
 
-    /// It lies outside of what the value is known to point to: that must be a part of something.
-    fn around_all(&self, address: Ref, found: &mut Vec<View>) {
-        let Some(lessons) = self.lessons else { return };
-        let mut views = self.of(address.value).to_vec();
+    /// It lies outside of what the value is known to point to, by better than `known` or to something that is
+    /// no part of that: then that must be a part of something else.
+    fn around_all(&self, address: Ref, known: Option<View>) -> Option<View> {
+        let lessons = self.lessons?;
+        let better = |view: &&View| {
+            let here = View { at: view.at.saturating_add(address.add), ..**view };
+            known.is_none_or(|known| {
+                let start = View { at: known.at.saturating_sub(here.at), ..known };
+                view.rank > known.rank && !self.around(start, View { at: 0, ..**view }, 1)
+            })
+        };
+        let mut views: Vec<View> = self.of(address.value).iter().filter(better).copied().collect();
         // What is around the largest of them is around all of them.
         views.sort_by_key(|view| std::cmp::Reverse(self.types().size(view.of)));
-        for view in views {
+        views.iter().find_map(|view| {
             let answers = lessons.ask(self.number, Subject::Around(view.of));
             // What is in every structure tells nothing.
             if self.is_link(view.of) && answers.len() > 1 {
-                continue;
+                return None;
             }
-            let fitting = answers.iter().find_map(|(outer, _)| {
+            let fitting = answers.iter().filter_map(|(outer, _)| {
                 let at = outer.at.saturating_add(view.at).saturating_add(address.add);
                 let inside = u32::try_from(at).is_ok_and(|at| at < self.types().size(outer.of));
-                inside.then_some(View { at, ..*outer })
+                let declared = self.around(*outer, View { at: 0, ..*view }, 1);
+                inside.then_some((declared, View { at, ..*outer }))
             });
-            if let Some(fitting) = fitting {
-                return found.push(fitting);
-            }
-        }
+            // What only is cast to another is that less often than what is declared to be in it.
+            let mut fitting = fitting.peekable();
+            let first = fitting.peek().copied();
+            let declared = fitting.find(|(declared, _)| *declared).map(|(_, view)| view);
+            let only = || {
+                let (of, at) = self.world.only_holder(view.of, view.at.saturating_add(address.add))?;
+                Some(View { of, at, rank: Rank::Learned })
+            };
+            declared.or_else(only).or(first.map(|(_, view)| view))
+        })
     }
 
     fn forward(&mut self, function: &Function) {
@@ -310,15 +336,18 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// A sum of two members, as an offset is kept beside what it counts from.
+    /// A sum of what lies at two places, as an offset is kept beside what it counts from.
     fn of_sum(&self, a: Ref, b: Ref) -> Option<Subject> {
-        let place = |value: Ref| match self.values.kinds[to_usize(value.value)] {
-            Kind::Load(at) | Kind::Number(at) => {
-                let mut found = Vec::new();
-                self.at(at, &mut found);
-                self.best(&found, 4).map(|view| (view.of, view.at))
+        let place = |value: Ref| {
+            let (Kind::Load(at) | Kind::Number(at)) = self.values.kinds[to_usize(value.value)] else {
+                return None;
+            };
+            if let Kind::Constant(base) = self.values.kinds[to_usize(at.value)] {
+                return Some(Place::Global(base.wrapping_add_signed(at.add.into())));
             }
-            _ => None,
+            let mut found = Vec::new();
+            self.at(at, &mut found);
+            self.best(&found, 4).map(|view| Place::Member(view.of, view.at))
         };
         let (a, b) = (place(a)?, place(b)?);
         Some(Subject::Sum(a.min(b), a.max(b)))
@@ -456,12 +485,20 @@ impl<'a> Views<'a> {
 
     /// Whether what `inner` says lies there is part of what `outer` says does.
     fn around(&self, outer: View, inner: View, size: u32) -> bool {
-        let (Ok(at), Type::Record(record)) = (u32::try_from(outer.at), self.types().get(inner.of)) else {
-            return false;
+        let Ok(at) = u32::try_from(outer.at) else { return false };
+        let Type::Record(record) = self.types().get(inner.of) else {
+            return inner.at == 0
+                && !is_compound(self.types(), inner.of)
+                && self.types().leaves(outer.of, at, self.types().size(inner.of)).contains(&inner.of);
         };
         let levels = self.types().levels(outer.of, at, size.max(1));
         levels.iter().any(|level| level.record == record && i64::from(level.start) == i64::from(inner.at))
     }
+}
+
+/// Whether there are members or elements in it.
+fn is_compound(types: &Types, of: TypeId) -> bool {
+    matches!(types.get(of), Type::Record(_) | Type::Array(..))
 }
 
 fn declared((of, at): (TypeId, u32)) -> Option<View> {

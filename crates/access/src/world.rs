@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-use xweave_code::types::{ProtoId, Type, TypeId, Types};
+use xweave_code::types::{ProtoId, RecordId, Type, TypeId, Types};
 
 use crate::graph::HiddenJumps;
 use crate::value::{Callee, Ref};
@@ -86,6 +86,8 @@ pub(crate) const PRESERVING: &[(&str, u16)] = &[
 /// What every function's analysis may look at.
 pub(crate) struct World<'a> {
     pub(crate) types: &'a Types,
+    /// For each structure, those that have one as a member, and where.
+    holders: FxHashMap<RecordId, Vec<(TypeId, u32)>>,
     /// By address of the entry.
     pub(crate) protos: FxHashMap<u64, ProtoId>,
     /// Symbols of functions that are treated in a way of their own.
@@ -118,6 +120,7 @@ impl<'a> World<'a> {
     pub(crate) fn new(types: &'a Types) -> Self {
         Self {
             types,
+            holders: holders(types),
             protos: FxHashMap::default(),
             thunks: FxHashMap::default(),
             returns: Vec::new(),
@@ -158,7 +161,8 @@ impl<'a> World<'a> {
         self.returns.contains(&target)
     }
 
-    /// The registers that a routine changes, if they are others than the calling convention says.
+    /// The registers that a routine changes, or that the pointer at this address points to, if they are
+    /// others than the calling convention says.
     pub(crate) fn clobbers(&self, target: u64) -> Option<u16> {
         self.preserving.get(&target).copied()
     }
@@ -170,9 +174,16 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The register for arguments, by its number, that the first parameter is in: a structure that does not fit
+    /// in two registers is returned where the caller says, by a pointer that comes before.
+    pub(crate) fn first_register(&self, proto: ProtoId) -> usize {
+        let returns = self.types.proto(proto).returns;
+        usize::from(matches!(self.types.get(returns), Type::Record(_)) && self.types.size(returns) > 16)
+    }
+
     /// What the nth register for arguments points to, by a prototype.
     pub(crate) fn points_to(&self, proto: ProtoId, nth: usize) -> Option<TypeId> {
-        let mut register = 0;
+        let mut register = self.first_register(proto);
         for param in &self.types.proto(proto).params {
             let size = self.types.size(param.type_);
             match self.types.get(param.type_) {
@@ -188,6 +199,35 @@ impl<'a> World<'a> {
 
     pub(crate) fn size(&self, of: TypeId) -> i32 {
         i32::try_from(self.types.size(of)).unwrap_or(i32::MAX)
+    }
+
+    /// The one structure that a part of it must be in for so many bytes from the part's beginning to be in it
+    /// too: its type, and where in it these bytes are. Not those around that one.
+    pub(crate) fn only_holder(&self, part: TypeId, at: i32) -> Option<(TypeId, i32)> {
+        let mut only = None;
+        let mut left = vec![(part, at)];
+        let mut looks = 0;
+        while let Some((part, at)) = left.pop() {
+            let Type::Record(record) = self.types.get(part) else { continue };
+            for (holder, offset) in self.holders.get(&record).into_iter().flatten() {
+                let Type::Record(record) = self.types.get(*holder) else { continue };
+                looks += 1;
+                if looks > HOLDERS {
+                    return None;
+                }
+                let at = at.saturating_add(i32::try_from(*offset).unwrap_or(i32::MAX));
+                let named = self.types.record(record).tag.named();
+                if named && (0..self.size(*holder)).contains(&at) {
+                    if only.is_some_and(|only| only != (*holder, at)) {
+                        return None;
+                    }
+                    only = Some((*holder, at));
+                } else {
+                    left.push((*holder, at));
+                }
+            }
+        }
+        only
     }
 
     /// Whether there is something of the program at an address, so that it is not just a number.
@@ -243,6 +283,22 @@ impl<'a> World<'a> {
         let begin = self.live_registers.partition_point(|live| live.from < address);
         lives.extend(self.live_registers[begin..].iter().take_while(|live| live.from == address));
     }
+}
+
+/// What is in more structures, directly or not, tells nothing of the one that it is in.
+const HOLDERS: u32 = 100;
+
+fn holders(types: &Types) -> FxHashMap<RecordId, Vec<(TypeId, u32)>> {
+    let mut holders: FxHashMap<RecordId, Vec<(TypeId, u32)>> = FxHashMap::default();
+    for (record, holder) in types.records() {
+        let Some(of) = types.interned(Type::Record(record)) else { continue };
+        for member in &holder.members {
+            if let Type::Record(part) = types.get(member.type_) {
+                holders.entry(part).or_default().push((of, member.offset));
+            }
+        }
+    }
+    holders
 }
 
 /// The distance of the CFA, which DWARF counts from, to [`Ref::FRAME`]: the return address.

@@ -6,24 +6,26 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xweave_access::{Error, Index, Pointcut, Reason, Site, Source};
+use xweave_access::{Binding, Error, Index, Place, Pointcut, Reason, Site, Source};
 
 /// The program, compiled once.
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap().keep();
-        let program = folder.join("program");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program.c");
-        let output = Command::new("gcc")
-            .args(["-O2", "-g", "-fno-inline", "-fno-ipa-icf", "-fno-ipa-ra", "-fcf-protection=none", "-o"])
-            .arg(&program)
-            .arg(source)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        program
-    })
+    PROGRAM.get_or_init(|| compile("-g"))
+}
+
+fn compile(debug: &str) -> PathBuf {
+    let folder = tempfile::tempdir().unwrap().keep();
+    let program = folder.join("program");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program.c");
+    let output = Command::new("gcc")
+        .args(["-O2", debug, "-fno-inline", "-fno-ipa-icf", "-fno-ipa-ra", "-fcf-protection=none", "-o"])
+        .arg(&program)
+        .arg(source)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
 }
 
 fn index() -> &'static Index {
@@ -36,7 +38,32 @@ fn source() -> Source {
 }
 
 fn sites(pointcut: &str) -> Vec<Site<'static>> {
-    index().sites(&Pointcut::parse(pointcut).unwrap())
+    sites_of(index(), pointcut)
+}
+
+fn sites_of(index: &'static Index, pointcut: &str) -> Vec<Site<'static>> {
+    index.sites(Box::leak(Box::new(Pointcut::parse(pointcut).unwrap())))
+}
+
+/// `member: name = value, type` of each site with bindings, in a function.
+fn bound(index: &'static Index, function: &str, pointcut: &str) -> Vec<String> {
+    let tell = |binding: &Binding<'_>| {
+        let value = match binding.place {
+            Place::Register { register, add } => format!("{register}{add:+}"),
+            Place::Memory { register, add } => format!("*({register}{add:+})"),
+            Place::Constant(value) => value.to_string(),
+        };
+        format!("{} = {value}, {}", binding.name, binding.type_)
+    };
+    let all = format!("within_function({function}) AND ({pointcut})");
+    let sites = sites_of(index, &all);
+    sites
+        .iter()
+        .map(|site| {
+            let bindings: Vec<_> = site.bindings.iter().map(tell).collect();
+            format!("{}: {}", site.way.member(), bindings.join("; "))
+        })
+        .collect()
 }
 
 /// `function access member` of each.
@@ -123,6 +150,96 @@ fn pointcuts_choose() {
 }
 
 #[test]
+fn a_target_is_the_pointer_to_the_structure_that_is_asked_for() {
+    let target = |function: &str, access: &str| bound(index(), function, &format!("{access} AND target(t)"));
+    assert_eq!(target("reads", "access(node.inner)"), ["inner.a: t = rdi+0, struct node *"]);
+    assert_eq!(target("reads", "access(inner.a)"), ["inner.a: t = rdi+16, struct inner *"]);
+    assert_eq!(target("reads", "access(%.%)"), ["inner.a: t = rdi+0, struct node *"], "the outermost");
+    assert_eq!(target("container", "access(item.value)"), ["value: t = rdi-8, struct item *"]);
+    assert!(target("element", "access(node.many)").is_empty(), "an index is part of the address");
+    assert_eq!(bound(index(), "element", "access(node.many) AND NOT target(t)"), ["many.a: "]);
+    let either = "(access(inner.a) OR access(node.number)) AND target(t)";
+    assert_eq!(bound(index(), "reads", either), ["inner.a: t = rdi+16, struct inner *"]);
+    assert_eq!(bound(index(), "overlapping", either), ["number: t = rdi+0, struct node *"]);
+}
+
+#[test]
+fn variables_are_where_debug_information_says() {
+    let variable = |function: &str, pointcut: &str| bound(index(), function, pointcut);
+    assert_eq!(
+        variable("writes", "access(inner.a) AND local_var(node) AND local_var(value, v)"),
+        ["inner.a: node = rdi+0, struct node *; v = rsi+0, long"]
+    );
+    // In a register that is kept, and spilled.
+    let spilled = variable("spilled", "local_var(node)");
+    assert!(spilled[0].starts_with("inner.a: node = r"), "{spilled:?}");
+    assert!(spilled[1].starts_with("inner.b: node = *(rsp+"), "{spilled:?}");
+    let local = variable("local", "local_var(node)");
+    assert!(local.iter().all(|found| found.ends_with("node = *(rsp+0), struct node")), "{local:?}");
+    assert!(local.len() > 1);
+    // The frame is the same behind a jump through a table.
+    let switched = variable("switched", "access(item.value, read) AND local_var(item)");
+    assert!(switched.len() > 1, "{switched:?}");
+    assert!(switched.iter().all(|found| found == "value: item = *(rsp+0), struct item"), "{switched:?}");
+    assert_eq!(variable("listed", "access(node.link) AND local_var(sum)"), ["link.next: sum = 0, long"]);
+    assert!(variable("reads", "local_var(value)").is_empty());
+    assert_eq!(variable("reads", "NOT local_var(value) AND local_var(node)").len(), 1);
+}
+
+#[test]
+fn an_inlined_functions_variable_hides_one_with_its_name() {
+    let which = bound(index(), "outer", "local_var(which)");
+    let [own, inlined, .., after] = &which[..] else { panic!("{which:?}") };
+    assert_eq!(own, "a: which = rsi+0, struct inner *");
+    let (_, place) = inlined.split_once(" = ").unwrap();
+    // The one that is 16 bytes into the node, whichever register that is counted from.
+    assert!(inlined.starts_with("inner.a: ") && place.contains("+16"), "{which:?}");
+    // It was optimised away there: that another has its name does not make that one it.
+    assert!(!which.iter().any(|found| found.starts_with("inner.b: ")), "{which:?}");
+    assert!(after.starts_with("b: which = r") && after.contains("+0"), "{which:?}");
+    let constant = bound(index(), "outer", "local_var(more, m)");
+    assert_eq!(constant, ["inner.a: m = 7, long"]);
+}
+
+#[test]
+fn bindings_are_those_of_the_alternatives_that_match() {
+    let either = "access(inner.a, write) AND target(t) OR local_var(value, t) OR local_var(node)";
+    assert_eq!(
+        bound(index(), "writes", either),
+        ["inner.a: t = rdi+16, struct inner *; node = rdi+0, struct node *"],
+        "the first one that gives a name"
+    );
+    assert_eq!(bound(index(), "reads", either), ["inner.a: node = rdi+0, struct node *"]);
+}
+
+/// From BTF alone.
+fn of_btf() -> &'static Index {
+    static INDEX: OnceLock<Index> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let source = Source { file: Some(compile("-gbtf")), base: None, btf_only: true };
+        source.make().unwrap()
+    })
+}
+
+#[test]
+fn parameters_are_followed_from_prototypes() {
+    let variable = |function: &str, name: &str| bound(of_btf(), function, &format!("local_var({name})"));
+    assert_eq!(variable("writes", "value"), ["inner.a: value = rsi+0, long"]);
+    // In what a call leaves alone, and then on the stack.
+    let spilled = variable("spilled", "node");
+    assert!(spilled[0].starts_with("inner.a: node = r"), "{spilled:?}");
+    assert!(!spilled[0].contains("rdi"), "{spilled:?}");
+    assert!(spilled.get(1).is_none_or(|found| found.contains("node = ")), "{spilled:?}");
+    // What is behind a call that may change the register is not the parameter any more.
+    let outer = variable("outer", "which");
+    assert_eq!(outer[0], "a: which = rsi+0, struct inner *");
+    assert!(outer[1..].iter().all(|found| !found.contains("rsi")), "{outer:?}");
+    assert!(bound(of_btf(), "listed", "local_var(sum)").is_empty(), "no parameter");
+    let names: Vec<_> = of_btf().variables().collect();
+    assert!(names.contains(&"node") && !names.contains(&"sum"), "{names:?}");
+}
+
+#[test]
 fn what_is_not_known_says_why() {
     let unresolved = index().unresolved(&Pointcut::parse("within_function(untyped)").unwrap());
     assert!(unresolved.iter().any(|one| one.reason == Reason::Untyped), "{unresolved:?}");
@@ -144,7 +261,7 @@ fn an_index_is_kept_and_damage_to_it_is_found_or_does_no_harm() {
     let whole = std::fs::read(&kept).unwrap();
     let ask = |bytes: Vec<u8>| {
         Index::from_bytes("damaged", bytes).map(|index| {
-            let all = Pointcut::parse("access(%.%) OR within_function(%)").unwrap();
+            let all = Pointcut::parse("access(%.%) AND target(t) OR local_var(node)").unwrap();
             (index.sites(&all).len(), index.unresolved(&all).len(), index.coverage())
         })
     };
@@ -170,4 +287,30 @@ fn a_program_without_types_is_refused_with_what_to_do() {
     let source = Source { file: Some(stripped), base: None, btf_only: false };
     let Err(error) = source.make() else { panic!() };
     assert!(error.to_string().contains("-g"), "{error}");
+}
+
+#[test]
+fn sums_with_a_variable_are_what_others_say_of_that_variable() {
+    let own = |function: &str| of(function).pop().unwrap();
+    assert_eq!(own("sum_with_lock"), "sum_with_lock read lock.bolts");
+    assert_eq!(own("sum_with_key"), "sum_with_key read key.cuts");
+}
+
+#[test]
+fn what_lies_behind_a_part_is_in_what_holds_it() {
+    assert_eq!(of("behind"), ["behind read long_request.more"]);
+    assert_eq!(of("behind_what_is_cast"), ["behind_what_is_cast read long_request.more"]);
+    let [site] = &sites("access(long_request.more) AND within_function(behind)")[..] else { panic!() };
+    assert!(!site.certain, "no declaration says so");
+}
+
+#[test]
+fn overlays_begin_where_the_convention_says() {
+    for function in ["skb_segment", "skb_segment_two"] {
+        let pointcut = format!("access(skb_gso_cb.mac_offset) AND within_function({function})");
+        let [site] = &sites(&pointcut)[..] else { panic!("{function}: {:?}", of(function)) };
+        let overlay = site.way.levels.last().unwrap();
+        assert!(overlay.overlay);
+        assert_eq!((overlay.start, overlay.end), (0, 4));
+    }
 }

@@ -77,14 +77,13 @@ fn open(plan: &Plan, sites: usize) -> Result<OpenObject, libbpf_rs::Error> {
             "xw_tallies" | "xw_running" => map.set_max_entries(entries(sites))?,
             "xw_variables" if any_instruction => map.set_max_entries(entries(sites))?,
             "xw_tracepoints" => map.set_max_entries(entries(tracepoints(plan).count()))?,
-            "xw_flow_counter" => {}
-            name if name.starts_with("xw_flow_") => map.set_max_entries(plan.flow_table)?,
+            name if name.starts_with("xw_flow_") => map.set_max_entries(buckets(plan))?,
             _ => {}
         }
     }
     let mut targets: HashMap<&str, Option<String>> = HashMap::new();
     for program in &plan.programs {
-        let first = program.sites.first().map(|site| in_module(site));
+        let first = program.sites.first().map(in_module);
         targets.insert(&program.name, first.filter(|_| is_bound(program.hook)));
         targets.extend(program.saver.as_deref().map(|saver| (saver, None)));
     }
@@ -98,6 +97,12 @@ fn open(plan: &Plan, sites: usize) -> Result<OpenObject, libbpf_rs::Error> {
         }
     }
     Ok(object)
+}
+
+/// How many buckets each flow table has: a power of two, with room for three and a half times the keys at
+/// least. So each finds a slot within the prelude's reach, though they are not spread evenly.
+pub(crate) fn buckets(plan: &Plan) -> u32 {
+    plan.flow_table.div_ceil(2).next_power_of_two()
 }
 
 /// Whether a program is bound to one place when it is loaded.
@@ -169,6 +174,11 @@ pub(crate) fn load<'p>(object: &Object, plan: &'p Plan) -> Result<Vec<Hooked<'p>
 /// Writes what programs look up by their place or number. Gives the table in which the spares of tracepoints
 /// find their cookies, where there are any: in the other are those of the programs themselves.
 fn fill_tables(object: &Object, plan: &Plan) -> Result<Option<MapHandle>, Error> {
+    // Domain and CPU are in the counters from the beginning: so a new ID is one addition.
+    let cpus = 0..libbpf_rs::num_possible_cpus()? as u64;
+    let before_first: Vec<_> =
+        cpus.map(|cpu| (u64::from(plan.domain) << 56 | (cpu & 0xfff) << 44).to_le_bytes().to_vec()).collect();
+    map(object, "xw_last_flow")?.update_percpu(&0u32.to_le_bytes(), &before_first, MapFlags::ANY)?;
     for (_, site, place) in places(plan).filter(|(_, site, _)| !site.places.is_empty()) {
         let table = map(object, "xw_variables")?;
         table.update(&place.to_le_bytes(), &variables(&site.places), MapFlags::ANY)?;

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn requests_are_answered_in_order_and_misuse_is_told() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let agent = std::thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs));
+        let agent = thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs));
         let mut stream = &ours;
         frame::write_preamble(&mut stream).unwrap();
         for request in [Request::Clock, Request::Start, Request::Btf(Some("../x".into()))] {

@@ -8,6 +8,7 @@
 use std::{
     fs::{self, File},
     io,
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -119,8 +120,11 @@ impl Book {
     fn lock(&self) -> io::Result<File> {
         fs::create_dir_all(&self.folder)?;
         let folder = File::open(&self.folder)?;
-        folder.lock()?;
-        Ok(folder)
+        // SAFETY: takes integers; the descriptor is open.
+        match unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX) } {
+            0 => Ok(folder),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// What holds of this boot: of those who hold, only those who live.

@@ -15,7 +15,7 @@ use xweave_wire::{
 
 use crate::{
     attach::{Link, Links, Watch, attach},
-    load::{Hooked, Part, load, load_object, map, program_info},
+    load::{Hooked, Part, buckets, load, load_object, map, program_info},
 };
 
 /// Why a plan could not be woven.
@@ -92,7 +92,7 @@ pub(crate) struct Woven {
     /// By place in the plan.
     sites: Vec<u32>,
     object: Object,
-    domain: u8,
+    last_bucket: u32,
     pub(crate) skipped: Vec<SkippedSite>,
 }
 
@@ -109,7 +109,7 @@ impl Woven {
         make_room(sites.len());
         let object = load_object(plan, sites.len())?;
         let (links, counted, skipped) = Default::default();
-        let mut woven = Self { counted, links, sites, object, domain: plan.domain, skipped };
+        let mut woven = Self { counted, links, sites, object, last_bucket: buckets(plan) - 1, skipped };
         woven.set_state(State::Off)?;
         let loaded = load(&woven.object, plan)?;
         let attached = attach(&loaded, watch)?;
@@ -142,7 +142,7 @@ impl Woven {
         }
         let mut value = [0u8; 8];
         value[..4].copy_from_slice(&(state as u32).to_le_bytes());
-        value[4..].copy_from_slice(&u32::from(self.domain).to_le_bytes());
+        value[4..].copy_from_slice(&self.last_bucket.to_le_bytes());
         map(&self.object, "xw_config")?.update(&0u32.to_le_bytes(), &value, MapFlags::ANY)?;
         Ok(())
     }

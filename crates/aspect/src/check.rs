@@ -1,10 +1,13 @@
 //! What can be found wrong with aspects without looking at a kernel.
 
+mod pointcut;
+
 use std::collections::HashMap;
 
-use crate::code::{Code, Special, TokenKind};
+use crate::code::{Code, TokenKind};
 use crate::diagnostic::{Diagnostic, Span};
-use crate::syntax::{Act, Aspects, ClauseKind, Ident, Pointcut, When, Xflow};
+use crate::syntax::{Act, Advice, Aspects, ClauseKind, Ident, When, Xflow};
+use pointcut::Where;
 
 /// Appends all mistakes to `errors`.
 pub(crate) fn check(aspects: &Aspects, errors: &mut Vec<Diagnostic>) {
@@ -16,15 +19,15 @@ pub(crate) fn check(aspects: &Aspects, errors: &mut Vec<Diagnostic>) {
         checker.beginnings(xflow);
         checker.carriers(xflow);
         for clause in &xflow.clauses {
-            checker.pointcut(&clause.pointcut);
-            checker.returns(&clause.pointcut, When::Before, &clause.act.codes());
-            clause.act.codes().into_iter().for_each(|code| checker.stores(code));
+            let selects_target = matches!(clause.act, Act::SelectTarget).then_some(clause.span);
+            let (pointcut, exact, codes) = (&clause.pointcut, clause.exact, clause.act.codes());
+            checker.place(&Where { pointcut, exact, when: When::Before, codes, selects_target });
         }
     }
     for advice in &aspects.advice {
-        checker.pointcut(&advice.pointcut);
-        checker.returns(&advice.pointcut, advice.when, &[&advice.body]);
-        checker.stores(&advice.body);
+        let Advice { pointcut, exact, when, body, .. } = advice;
+        let codes = vec![body];
+        checker.place(&Where { pointcut, exact: *exact, when: *when, codes, selects_target: None });
     }
 }
 
@@ -35,8 +38,24 @@ struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     fn error(&mut self, span: Span, message: impl Into<String>, help: &str) {
+        let message = message.into();
+        let file = self.aspects.sources.get(span.file).map_or("", |source| &source.name);
+        // A part of a pointcut may be judged several times, in different company.
+        let same = |other: &Diagnostic| {
+            (other.line, other.column) == (span.line, span.column)
+                && other.file == file
+                && other.message == message
+        };
+        if self.errors.iter().any(same) {
+            return;
+        }
         let error = self.aspects.error(span, message);
         self.errors.push(if help.is_empty() { error } else { error.with_help(help) });
+    }
+
+    fn place(&mut self, at: &Where<'a>) {
+        self.pointcut(at);
+        at.codes.iter().for_each(|code| self.stores(code));
     }
 
     fn duplicates(&mut self, what: &str, names: impl Iterator<Item = &'a Ident>) {
@@ -91,51 +110,6 @@ impl<'a> Checker<'a> {
                 let message =
                     format!("carrier `{name}` has no partner: nothing of flow `{flow}` is put on it");
                 self.error(carrier.span, message, "give it an `xin_move` or `xin_copy`");
-            }
-        }
-    }
-
-    fn pointcut(&mut self, pointcut: &Pointcut) {
-        let mut tests = Vec::new();
-        let mut names = 0;
-        pointcut.atoms(&mut |atom| match atom {
-            Pointcut::Xflow(test) => tests.push(test),
-            Pointcut::Execution(_) | Pointcut::Returning(_) => names += 1,
-            _ => {}
-        });
-        for test in &tests {
-            if !self.aspects.xflows.iter().any(|xflow| xflow.name.text == test.flow.text) {
-                let known: Vec<_> =
-                    self.aspects.xflows.iter().map(|xflow| format!("`{}`", xflow.name.text)).collect();
-                let message = if known.is_empty() {
-                    format!("there is no flow `{}`: none is defined", test.flow.text)
-                } else {
-                    format!("there is no flow `{}`; there is {}", test.flow.text, known.join(", "))
-                };
-                self.error(test.flow.span, message, "");
-            }
-        }
-        if names == 0 {
-            let span = pointcut.codes().first().map_or(Span::default(), |code| code.span);
-            let help = "add `execution(…)` or `returning(…)`";
-            self.error(span, "this pointcut names no function, so it selects no place in the code", help);
-        }
-    }
-
-    /// `$return$` needs join points that are returns.
-    fn returns(&mut self, pointcut: &Pointcut, when: When, body: &[&Code]) {
-        let (mut entries, mut returns) = (false, false);
-        pointcut.atoms(&mut |atom| match atom {
-            Pointcut::Execution(_) if when == When::Before => entries = true,
-            Pointcut::Execution(_) | Pointcut::Returning(_) => returns = true,
-            _ => {}
-        });
-        let conditions = if returns { Vec::new() } else { pointcut.codes() };
-        let body = if entries { body } else { &[] };
-        for code in conditions.into_iter().chain(body.iter().copied()) {
-            if let Some(span) = code.special(Special::Return) {
-                let message = "there is no `$return$` where a function is entered";
-                self.error(span, message, "select the return with `returning(…)`");
             }
         }
     }

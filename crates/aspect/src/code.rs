@@ -56,11 +56,18 @@ pub struct Token {
     pub span: Span,
 }
 
+impl Token {
+    /// Whether it is space without a comment.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.kind == TokenKind::Space && self.text.trim_start().is_empty()
+    }
+}
+
 /// A balanced piece of C. Nothing of it is lost: the tokens' texts, one after the other, are what
 /// was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// In order; neither the first nor the last is space.
+    /// In order; neither the first nor the last is space, but for comments at the ends of a block.
     pub tokens: Vec<Token>,
     /// Where the first token is.
     pub span: Span,
@@ -73,11 +80,19 @@ impl Code {
     }
 
     /// Without the space around it.
-    pub(crate) fn trimmed(mut tokens: Vec<Token>, place: Span) -> Self {
-        let is_space = |token: &Token| token.kind == TokenKind::Space;
+    pub(crate) fn trimmed(tokens: Vec<Token>, place: Span) -> Self {
+        Self::without(tokens, place, |token| token.kind == TokenKind::Space)
+    }
+
+    /// Without the blanks around it: what comments say about a block is part of it.
+    pub(crate) fn block(tokens: Vec<Token>, place: Span) -> Self {
+        Self::without(tokens, place, Token::is_blank)
+    }
+
+    fn without(mut tokens: Vec<Token>, place: Span, is_space: impl Fn(&Token) -> bool) -> Self {
         let first = tokens.iter().position(|token| !is_space(token)).unwrap_or(tokens.len());
         tokens.drain(..first);
-        while tokens.last().is_some_and(is_space) {
+        while tokens.last().is_some_and(&is_space) {
             tokens.pop();
         }
         let span = tokens.first().map_or(place, |first| {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::syntax::Ident;
+
 /// A file of aspects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -9,6 +11,19 @@ pub struct Source {
     pub name: String,
     /// What is in it.
     pub text: String,
+}
+
+impl Source {
+    /// Whether it is in the XML form.
+    pub fn is_xml(&self) -> bool {
+        self.text.trim_start().starts_with('<')
+    }
+
+    /// What advice without a name is called.
+    pub(crate) fn unnamed(&self, place: Span) -> Ident {
+        let file = self.name.rsplit('/').next().unwrap_or(&self.name);
+        Ident { text: format!("{file}:{}", place.line), span: place }
+    }
 }
 
 /// A place in one of the sources.

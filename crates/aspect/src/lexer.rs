@@ -15,10 +15,29 @@ pub(crate) struct Lexeme<'a> {
     pub span: Span,
 }
 
-/// A mistake that the lexer found.
+/// A mistake in an item.
 pub(crate) struct Bad {
     pub span: Span,
     pub message: String,
+    pub help: Option<String>,
+}
+
+impl Bad {
+    pub(crate) fn new(span: Span, message: impl Into<String>) -> Self {
+        Self { span, message: message.into(), help: None }
+    }
+
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+}
+
+/// A place in a text where the file that it comes from has more characters: its columns are counted there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// How many bytes of the text follow it.
+    pub before: usize,
+    pub columns: u32,
 }
 
 /// Where a C expression ends, besides at an unmatched closing bracket.
@@ -36,11 +55,30 @@ pub(crate) struct Lexer<'a> {
     file: usize,
     line: u32,
     column: u32,
+    gaps: &'a [Gap],
+    /// The first comment that was skipped between tokens, where the tree has no place for it.
+    pub(crate) lost: Option<Span>,
 }
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str, file: usize) -> Self {
-        Self { rest: text, file, line: 1, column: 1 }
+        Self::inside(text, Span { file, line: 1, column: 1, length: 1 }, &[])
+    }
+
+    /// Reads a text that lies at `place` in its file.
+    pub(crate) fn inside(text: &'a str, place: Span, gaps: &'a [Gap]) -> Self {
+        let Span { file, line, column, .. } = place;
+        let mut lexer = Self { rest: text, file, line, column, gaps, lost: None };
+        lexer.cross(text.len());
+        lexer
+    }
+
+    /// Counts the columns of the gaps that have been reached where `left` bytes follow.
+    fn cross(&mut self, left: usize) {
+        while let Some((gap, later)) = self.gaps.split_first().filter(|(gap, _)| gap.before >= left) {
+            self.column = self.column.saturating_add(gap.columns);
+            self.gaps = later;
+        }
     }
 
     /// An empty span at the present place.
@@ -52,6 +90,7 @@ impl<'a> Lexer<'a> {
     fn take(&mut self, bytes: usize) -> (&'a str, Span) {
         let mut span = self.here();
         let (text, rest) = self.rest.split_at(bytes);
+        let mut left = self.rest.len();
         self.rest = rest;
         for c in text.chars() {
             if c == '\n' {
@@ -60,6 +99,8 @@ impl<'a> Lexer<'a> {
             } else {
                 self.column = self.column.saturating_add(1);
             }
+            left -= c.len_utf8();
+            self.cross(left);
         }
         let first_line = text.split('\n').next().unwrap_or("");
         span.length = u32::try_from(first_line.chars().count()).unwrap_or(u32::MAX);
@@ -70,15 +111,43 @@ impl<'a> Lexer<'a> {
         self.take(self.rest.find(|c| !keep(c)).unwrap_or(self.rest.len()))
     }
 
-    /// Skips blanks, and comments from `#` or `//` to the line's end.
+    /// Takes a comment, from `#` or `//` to the line's end.
+    fn comment(&mut self) -> Option<(&'a str, Span)> {
+        let found = self.rest.starts_with('#') || self.rest.starts_with("//");
+        found.then(|| self.take_while(|c| c != '\n'))
+    }
+
+    /// Skips blanks and comments.
     fn skip_space(&mut self) {
         loop {
             self.take_while(char::is_whitespace);
-            if !self.rest.starts_with('#') && !self.rest.starts_with("//") {
-                return;
+            match self.comment() {
+                Some((_, span)) => self.lost = self.lost.or(Some(span)),
+                None => return,
             }
-            self.take_while(|c| c != '\n');
         }
+    }
+
+    /// Takes what stands above an item: its comments, and an empty line where there are any.
+    pub(crate) fn margin(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let (blank, _) = self.take_while(char::is_whitespace);
+            // What is before ends with its line.
+            if blank.matches('\n').count() > 1 {
+                lines.push(String::new());
+            }
+            match self.comment() {
+                Some((text, _)) => lines.push(text.trim_end().to_owned()),
+                None => return lines,
+            }
+        }
+    }
+
+    /// Takes a comment that follows on the same line.
+    pub(crate) fn beside(&mut self) -> Option<String> {
+        self.take_while(|c| c != '\n' && c.is_whitespace());
+        self.comment().map(|(text, _)| text.trim_end().to_owned())
     }
 
     /// Takes the next native token.
@@ -107,10 +176,10 @@ impl<'a> Lexer<'a> {
         copy.next()
     }
 
-    /// The next two native tokens, left where they are.
-    pub(crate) fn peek2(&self) -> (Lexeme<'a>, Lexeme<'a>) {
+    /// The next native tokens, left where they are.
+    pub(crate) fn peek_at<const N: usize>(&self) -> [Lexeme<'a>; N] {
         let mut copy = *self;
-        (copy.next(), copy.next())
+        std::array::from_fn(|_| copy.next())
     }
 
     /// Takes a domain's name, which may have dots and hyphens, and follows `@` directly.
@@ -119,26 +188,47 @@ impl<'a> Lexer<'a> {
         Lexeme { word: true, text, span }
     }
 
+    /// Takes a run of these characters: a path, the name of a thread.
+    pub(crate) fn run(&mut self, keep: impl Fn(char) -> bool) -> Lexeme<'a> {
+        self.skip_space();
+        let (text, span) = self.take_while(keep);
+        Lexeme { word: true, text, span }
+    }
+
     /// Takes C up to the bracket that closes one already taken at `open`, and that bracket.
     pub(crate) fn c_block(&mut self, open: Span) -> Result<Code, Bad> {
         let tokens = self.c_tokens(None)?;
         if self.rest.is_empty() {
-            return Err(Bad { span: open, message: "this `{` is never closed".into() });
+            return Err(Bad::new(open, "this `{` is never closed"));
         }
         if !self.rest.starts_with('}') {
-            return Err(Bad { span: self.here(), message: "this closes nothing: `}` is due".into() });
+            return Err(Bad::new(self.here(), "this closes nothing: `}` is due"));
         }
         let place = self.here();
         self.take(1);
-        Ok(Code::trimmed(tokens, place))
+        Ok(Code::block(tokens, place))
+    }
+
+    /// Takes everything as the inside of a block.
+    pub(crate) fn c_rest(&mut self) -> Result<Code, Bad> {
+        let tokens = self.c_tokens(None)?;
+        match self.rest.chars().next() {
+            None => Ok(Code::block(tokens, self.here())),
+            Some(bracket) => Err(Bad::new(self.here(), format!("this `{bracket}` closes nothing"))),
+        }
     }
 
     /// Takes a C expression, and leaves what ends it.
     pub(crate) fn c_expression(&mut self, until: Until) -> Result<Code, Bad> {
         let tokens = self.c_tokens(Some(until))?;
+        let outside = |token: &&Token| token.kind == TokenKind::Space;
+        let around = tokens.iter().take_while(outside).chain(tokens.iter().rev().take_while(outside));
+        if let Some(comment) = around.into_iter().find(|token| !token.text.trim().is_empty()) {
+            self.lost = self.lost.or(Some(comment.span));
+        }
         let code = Code::trimmed(tokens, self.here());
         if code.is_empty() {
-            return Err(Bad { span: self.here(), message: "an expression is missing here".into() });
+            return Err(Bad::new(self.here(), "an expression is missing here"));
         }
         Ok(code)
     }
@@ -164,7 +254,7 @@ impl<'a> Lexer<'a> {
             let Some(first) = self.rest.chars().next() else {
                 return match open.last() {
                     Some((bracket, span)) => {
-                        Err(Bad { span: *span, message: format!("this `{bracket}` is never closed") })
+                        Err(Bad::new(*span, format!("this `{bracket}` is never closed")))
                     }
                     None => Ok(tokens),
                 };
@@ -184,7 +274,7 @@ impl<'a> Lexer<'a> {
                             "`{first}` does not close the `{bracket}` of line {}, column {}",
                             span.line, span.column
                         );
-                        return Err(Bad { span: self.here(), message });
+                        return Err(Bad::new(self.here(), message));
                     }
                 },
                 _ => {}
@@ -242,7 +332,7 @@ impl<'a> Lexer<'a> {
         };
         let (text, span) = self.take(length);
         match bad {
-            Some(message) => Err(Bad { span, message: message.into() }),
+            Some(message) => Err(Bad::new(span, message)),
             None => Ok(Token { kind, text: text.to_owned(), span }),
         }
     }
@@ -250,7 +340,7 @@ impl<'a> Lexer<'a> {
 
 /// How long the string or character at the start of `text` is, and whether it is closed: it ends
 /// with its line at the latest.
-fn literal(text: &str, quote: char) -> (usize, bool) {
+pub(crate) fn literal(text: &str, quote: char) -> (usize, bool) {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
         match c {

@@ -41,7 +41,7 @@ impl std::error::Error for Unreadable {
 /// The first aspect that cannot be read.
 pub fn read(files: &[PathBuf], expressions: &[String]) -> Result<Vec<Source>, Unreadable> {
     let expression = |(nth, text): (usize, &String)| Source {
-        name: format!("expression {}", nth + 1),
+        name: if expressions.len() == 1 { "-e".to_owned() } else { format!("-e {}", nth + 1) },
         text: text.clone(),
     };
     let mut sources = files.iter().map(|file| named(file)).collect::<Result<Vec<_>, _>>()?;
@@ -67,8 +67,9 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/read.rs");
         let sources = read(&[file.into(), "virtio-net".into()], &["a".into(), "b".into()]).unwrap();
         let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
-        assert_eq!(names, [file, "virtio-net.aspect", "expression 1", "expression 2"]);
+        assert_eq!(names, [file, "virtio-net.aspect", "-e 1", "-e 2"]);
         assert_eq!(sources[3].text, "b");
+        assert_eq!(read(&[], &["a".into()]).unwrap()[0].name, "-e");
     }
 
     #[test]

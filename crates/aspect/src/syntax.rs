@@ -1,6 +1,4 @@
-//! The syntax tree. Displays as canonical text of the native form.
-
-use std::fmt;
+//! The syntax tree. Displays as canonical text of the native form, which `print` makes.
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Source, Span};
@@ -14,6 +12,8 @@ pub struct Aspects {
     pub xflows: Vec<Xflow>,
     /// The advice, in the order of the files.
     pub advice: Vec<Advice>,
+    /// What the user should know of, though it can be woven.
+    pub warnings: Vec<Diagnostic>,
 }
 
 impl Aspects {
@@ -42,6 +42,15 @@ pub struct Xflow {
     pub name: Ident,
     /// In the order of the file.
     pub clauses: Vec<Clause>,
+}
+
+impl Xflow {
+    /// Adds a clause, and names it.
+    pub(crate) fn push(&mut self, mut clause: Clause) {
+        let same = self.clauses.iter().filter(|other| other.kind == clause.kind).count();
+        clause.name = format!("{}.{}{}", self.name.text, clause.kind.word(), same + 1);
+        self.clauses.push(clause);
+    }
 }
 
 /// One point on the way of a flow.
@@ -73,6 +82,9 @@ pub enum ClauseKind {
 }
 
 impl ClauseKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Start, Self::Transit, Self::Quit];
+
     /// As it is written.
     pub fn word(self) -> &'static str {
         match self {
@@ -374,133 +386,4 @@ pub struct XflowTest {
     pub key: Code,
     /// The variable that holds the flow's ID for the code.
     pub id: Option<Ident>,
-}
-
-impl fmt::Display for Aspects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for xflow in &self.xflows {
-            writeln!(f, "xflow {} {{", xflow.name.text)?;
-            for clause in &xflow.clauses {
-                writeln!(f, "    {} {} {}", clause.kind.word(), clause.pointcut, clause.act)?;
-            }
-            writeln!(f, "}}")?;
-        }
-        for advice in &self.advice {
-            let name = if advice.named { &advice.name.text } else { "" };
-            let gap = if advice.named { " " } else { "" };
-            let when = match advice.when {
-                When::Before => "before",
-                When::After => "after",
-            };
-            writeln!(f, "advice{gap}{name} {} {when} {{ {}\n}}", advice.pointcut, advice.body)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Act {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = |copy: &bool| if *copy { "copy" } else { "move" };
-        match self {
-            Self::Select(key) => write!(f, "select {key}\n;"),
-            Self::SelectTarget => write!(f, ";"),
-            Self::Split { from, to } => write!(f, "split {from}\nto {to}\n;"),
-            Self::Merge { from, to } => write!(f, "merge {from}\nto {to}\n;"),
-            Self::Hand { copy, from, to } => write!(f, "{} from {from}\nto {to}\n;", way(copy)),
-            Self::Xin { copy, carrier, from, key } => {
-                write!(f, "xin_{} {} from {from}\nto {key}\n;", way(copy), carrier.text)
-            }
-            Self::Xout { copy, carrier, key, to } => {
-                write!(f, "xout_{} {} from {key}\nto {to}\n;", way(copy), carrier.text)
-            }
-            Self::Action(code) => write!(f, "action {{ {code}\n}}"),
-        }
-    }
-}
-
-impl fmt::Display for Pointcut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |f: &mut fmt::Formatter<'_>, parts: &[Self], word: &str| {
-            for (nth, part) in parts.iter().enumerate() {
-                f.write_str(if nth == 0 { "" } else { word })?;
-                match part {
-                    Self::And(_) | Self::Or(_) => write!(f, "({part})")?,
-                    _ => write!(f, "{part}")?,
-                }
-            }
-            Ok(())
-        };
-        match self {
-            Self::And(parts) => list(f, parts, " AND "),
-            Self::Or(parts) => list(f, parts, " OR "),
-            Self::Not(part) => match **part {
-                Self::And(_) | Self::Or(_) => write!(f, "NOT ({part})"),
-                _ => write!(f, "NOT {part}"),
-            },
-            Self::Execution(names) => write!(f, "execution({})", Names(names)),
-            Self::Returning(names) => write!(f, "returning({})", Names(names)),
-            Self::Xflow(XflowTest { flow, key, id: None }) => {
-                write!(f, "xflow({}, {key}\n)", flow.text)
-            }
-            Self::Xflow(XflowTest { flow, key, id: Some(id) }) => {
-                write!(f, "xflow({}, {key}\n, {})", flow.text, id.text)
-            }
-            Self::If(code) => write!(f, "if({code}\n)"),
-            Self::Access(access) => {
-                write!(f, "access({}.{}", access.structure, access.member)?;
-                match access.how {
-                    None => {}
-                    Some(How::Read) => write!(f, ", read")?,
-                    Some(How::Write) => write!(f, ", write")?,
-                }
-                write!(f, "){}", At(&access.domain))
-            }
-            Self::Tracepoint(at) => {
-                write!(f, "tracepoint({}:{}){}", at.category, at.name, At(&at.domain))?;
-                f.write_str(if at.optional { "?" } else { "" })
-            }
-            Self::User(at) => {
-                write!(f, "user({}:{}){}", at.path, at.function, At(&at.domain))?;
-                f.write_str(if at.optional { "?" } else { "" })
-            }
-            Self::WithinFunction(names) => write!(f, "within_function({})", Names(names)),
-            Self::WithinFile(names) => write!(f, "within_file({})", Names(names)),
-            Self::Target(name) => write!(f, "target({})", name.text),
-            Self::LocalVar(renamed) => write!(f, "local_var({renamed})"),
-            Self::Arg(renamed) => write!(f, "arg({renamed})"),
-            Self::Pid(pid, _) => write!(f, "pid({pid})"),
-            Self::Comm(name) => write!(f, "comm({})", name.text),
-        }
-    }
-}
-
-struct At<'a>(&'a Option<Ident>);
-
-impl fmt::Display for At<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |domain| write!(f, "@{}", domain.text))
-    }
-}
-
-impl fmt::Display for Renamed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.of.text)?;
-        self.name.as_ref().map_or(Ok(()), |name| write!(f, ", {}", name.text))
-    }
-}
-
-struct Names<'a>(&'a [FunctionName]);
-
-impl fmt::Display for Names<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (nth, name) in self.0.iter().enumerate() {
-            f.write_str(if nth == 0 { "" } else { ", " })?;
-            f.write_str(&name.pattern)?;
-            if let Some(domain) = &name.domain {
-                write!(f, "@{}", domain.text)?;
-            }
-            f.write_str(if name.optional { "?" } else { "" })?;
-        }
-        Ok(())
-    }
 }

@@ -3,6 +3,20 @@
 /// What a type is to what is spelled within it: `*` in `int (*)[4]`.
 pub(crate) struct Declarator(String);
 
+/// What people call a number that GCC calls by all of its words.
+pub(crate) fn usual(name: &str) -> &str {
+    match name {
+        "short int" => "short",
+        "short unsigned int" => "unsigned short",
+        "long int" => "long",
+        "long unsigned int" => "unsigned long",
+        "long long int" => "long long",
+        "long long unsigned int" => "unsigned long long",
+        "__int128 unsigned" => "unsigned __int128",
+        name => name,
+    }
+}
+
 /// No type that a person wrote is as long.
 const LONGEST: usize = 1024;
 

@@ -264,7 +264,7 @@ fn variables_are_where_the_code_has_them() {
         let (_, at) = lives("walk", "at");
         assert!(at.iter().all(|(live, type_)| type_ == "node*" && !live.parameter && live.from < live.to));
         let (_, sum) = lives("walk", "sum");
-        assert_eq!(debug.name(sum[0].0.spelling), "long int", "{version}");
+        assert_eq!(debug.name(sum[0].0.spelling), "long", "{version}");
         assert_eq!(debug.name(start[0].0.spelling), "struct node *", "{version}");
         let (on_stack, local) = lives("on_stack", "local");
         let (live, type_) = &local[0];

@@ -12,8 +12,9 @@ use std::{
 use vsock::VsockStream;
 use xweave_wire::VSOCK_PORT;
 
-/// How long a child may take to go after its standard input was closed.
-const FAREWELL: Duration = Duration::from_secs(3);
+/// How long a child may take to go after its standard input was closed: it may have a thousand hooks to take
+/// away, and settings of the kernel to put back then.
+const FAREWELL: Duration = Duration::from_secs(20);
 
 /// How an agent is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

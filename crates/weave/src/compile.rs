@@ -84,50 +84,67 @@ pub(crate) fn compile(
         return Ok((object, messages.warnings(&log)));
     }
 
-    let io =
-        |what: &Path, error: io::Error| general(format!("{} cannot be written: {error}", what.display()));
-    let folder = Folder::new(cache).map_err(|error| io(cache, error))?;
-    for (name, text) in &files {
-        let path = folder.0.join(name);
-        path.parent()
-            .map_or(Ok(()), fs::create_dir_all)
-            .and_then(|()| fs::write(&path, text))
-            .map_err(|error| io(&path, error))?;
-    }
-    let mut command = Command::new(&clang);
-    // Whatever the user's language is, its messages are to be understood here.
-    command.args(ARGUMENTS).arg(OBJECT).current_dir(&folder.0).env("LC_ALL", "C");
-    let output = run(&mut command).map_err(general)?;
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !output.status.success() {
+    let folder = Folder::new(cache).map_err(|error| general(unwritable(cache, &error)))?;
+    let (made, log) = make(&clang, &files, &folder).map_err(general)?;
+    if !made {
         return Err(messages.errors(&log));
     }
     let object = folder.0.join(OBJECT);
-    if let Some(strip) = strip(&clang) {
-        // Removes DWARF, which nobody reads, and keeps BTF. If it cannot, the object is only larger.
-        let _ = Command::new(strip).arg("-g").arg(&object).output();
-    }
-    let bytes = fs::read(&object).map_err(|error| io(&object, error))?;
+    let bytes = fs::read(&object).map_err(|error| general(unwritable(&object, &error)))?;
     // The log first: an object without one is not taken from the cache.
     let log_file = folder.0.join("log");
     fs::write(&log_file, &log)
         .and_then(|()| fs::rename(&log_file, &warned))
         .and_then(|()| fs::rename(&object, &kept))
-        .map_err(|error| io(&kept, error))?;
+        .map_err(|error| general(unwritable(&kept, &error)))?;
     Ok((bytes, messages.warnings(&log)))
+}
+
+/// The object of a C file with programs of its own, which includes the prelude and is compiled as advice is:
+/// so that the prelude can be tested and measured.
+pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, String> {
+    let clang = find_clang().ok_or("there is no clang in the path: apt install clang")?;
+    let mut files: Vec<(String, &str)> = prelude::files();
+    files.push((emit::ADVICE.to_owned(), text));
+    let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+    let (made, log) = make(&clang, &files, &folder)?;
+    if !made {
+        return Err(log);
+    }
+    let object = folder.0.join(OBJECT);
+    fs::read(&object).map_err(|error| unwritable(&object, &error))
+}
+
+/// Has clang make an object of these files. Gives whether it could, and what it said.
+fn make(clang: &Path, files: &[(String, &str)], folder: &Folder) -> Result<(bool, String), String> {
+    for (name, text) in files {
+        let path = folder.0.join(name);
+        path.parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| unwritable(&path, &error))?;
+    }
+    let mut command = Command::new(clang);
+    // Whatever the user's language is, its messages are to be understood here.
+    command.args(ARGUMENTS).arg(OBJECT).current_dir(&folder.0).env("LC_ALL", "C");
+    let output = run(&mut command)?;
+    if let Some(strip) = strip(clang).filter(|_| output.status.success()) {
+        // Removes DWARF, which nobody reads, and keeps BTF. If it cannot, the object is only larger.
+        let _ = Command::new(strip).arg("-g").arg(folder.0.join(OBJECT)).output();
+    }
+    Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+fn unwritable(what: &Path, error: &io::Error) -> String {
+    format!("{} cannot be written: {error}", what.display())
 }
 
 /// All that clang reads, by name.
 fn files<'a>(aspects: &'a Aspects, emitted: &'a Emitted) -> Vec<(String, &'a str)> {
-    let own = [
-        (emit::ADVICE, emitted.advice.as_str()),
-        (emit::KERNEL, emitted.kernel.as_str()),
-        prelude::TYPES,
-        prelude::PRELUDE,
-    ];
-    let mut files: Vec<_> = own.map(|(name, text)| (name.to_owned(), text)).into();
+    let own = [(emit::ADVICE, emitted.advice.as_str()), (emit::KERNEL, emitted.kernel.as_str())];
+    let mut files: Vec<(String, &str)> = prelude::files();
+    files.extend(own.map(|(name, text)| (name.to_owned(), text)));
     files.extend(emitted.carriers.iter().map(|carrier| (format!("carriers/{}", carrier.name), carrier.text)));
-    files.extend(prelude::libbpf().map(|(name, text)| (format!("bpf/{name}"), text)));
     for (file, source) in aspects.sources.iter().enumerate() {
         files.push((emit::source_file(aspects, file), &source.text));
     }

@@ -19,6 +19,8 @@ pub(crate) struct Touch<'i> {
     site: Site<'i>,
     /// What the pointcut calls the structure: the first `access` of it that selects the instruction.
     structure: &'i Access,
+    /// Whether the join point is behind the instruction.
+    after: bool,
 }
 
 impl<'i> Touch<'i> {
@@ -30,8 +32,17 @@ impl<'i> Touch<'i> {
         self.site.module.or(self.code.module.as_deref())
     }
 
+    /// Of the join point, from the function's beginning in bytes.
     pub(crate) fn offset(&self) -> u32 {
-        self.site.offset
+        let length = self.site.length.filter(|_| self.after).unwrap_or(0);
+        self.site.offset.saturating_add(length.into())
+    }
+
+    /// Why there is no join point behind the instruction, where one is wanted.
+    pub(crate) fn unhookable(&self) -> Option<&'static str> {
+        (self.after && self.site.length.is_none()).then_some(
+            "what lies behind the instruction is executed after others too, or the pointer is gone there",
+        )
     }
 
     pub(crate) fn line(&self) -> Option<(&str, u32)> {
@@ -105,6 +116,9 @@ impl<'i> Touch<'i> {
     ///
     /// Why it cannot be read.
     pub(crate) fn local(&self, kernel: &Kernel, of: &str, name: &str) -> Option<Result<Value, String>> {
+        if self.after && self.code.index.has_variable(&self.site, of) {
+            return Some(Err("is known before the instruction only: leave out `after`".into()));
+        }
         let Some(found) = self.code.index.variable(&self.site, of) else {
             // What no variable of the function is called may be a macro, a constant, a function.
             return self
@@ -185,6 +199,7 @@ pub(crate) fn file_of<'i>(code: &'i [CodeIndex], function: &str, module: Option<
 pub(crate) fn touches<'i>(
     pointcut: &'i Pointcut,
     code: &'i [CodeIndex],
+    after: bool,
     means: &impl Fn(Option<&Ident>) -> bool,
 ) -> Vec<Touch<'i>> {
     let mut accesses: Vec<&'i Access> = Vec::new();
@@ -206,7 +221,7 @@ pub(crate) fn touches<'i>(
             for site in code.index.touching(&access.structure, &access.member, how) {
                 // What the types merely allow is not woven.
                 if site.certain && seen.insert(site.address) {
-                    touches.push(Touch { code, site, structure: access });
+                    touches.push(Touch { code, site, structure: access, after });
                 }
             }
         }
@@ -258,7 +273,7 @@ fn by_function<'i>(kernel: &Kernel, touches: &[Touch<'i>]) -> Vec<JoinPoint<'i>>
         {
             let found = kernel.functions(&key.0).into_iter().find(|function| function.module == key.1);
             let hook =
-                found.and_then(|function| Some((function_hook(kernel, &function, false).ok()?, function)));
+                found.and_then(|function| Some((function_hook(kernel, &function, touch.after).ok()?, function)));
             entered.insert(key.clone(), hook.is_some());
             points.extend(hook.map(|(hook, function)| {
                 let target = Some((argument, type_.to_owned()));

@@ -34,7 +34,7 @@ mod prelude;
 mod resolve;
 mod safe;
 
-pub use compile::{cache_directory, find_clang};
+pub use compile::{cache_directory, compile_c, find_clang};
 
 use std::path::PathBuf;
 

@@ -233,6 +233,9 @@ impl JoinPoint<'_> {
             true => None,
             false => before.iter().map(|param| kernel.slots(param.type_)).sum::<Option<usize>>(),
         };
+        // A structure that does not fit in two registers is returned where the caller says, in the first.
+        let hidden = kernel.is_record(function.returns) && kernel.size_of(function.returns) > Some(16);
+        let slot = slot.map(|slot| slot + usize::from(hidden));
         let word = match self.hook {
             Hook::Probe => slot.and_then(|slot| PROBE_WORDS.get(slot).copied()),
             Hook::ProbeReturn => slot.filter(|slot| *slot < SAVED_WORDS),

@@ -13,15 +13,20 @@ pub(crate) const TYPES: (&str, &str) = ("types.h", include_str!("../../../bpf/ty
 /// Included after them.
 pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf/xweave.h"));
 
+/// What that includes.
+const FLOW: (&str, &str) = ("flow.h", include_str!("../../../bpf/flow.h"));
+
 /// What flows cross boundaries on: functions that give keys.
 const CARRIERS: [(&str, &str); 2] = [
     ("vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
     ("virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
 ];
 
-/// libbpf's headers that the prelude includes, as `<bpf/…>`.
-pub(crate) fn libbpf() -> impl Iterator<Item = (&'static str, &'static str)> {
-    API_HEADERS.into_iter().filter(|(name, _)| name.starts_with("bpf_"))
+/// All that every program includes, by name: libbpf's headers are `<bpf/…>`.
+pub(crate) fn files() -> Vec<(String, &'static str)> {
+    let libbpf = API_HEADERS.into_iter().filter(|(name, _)| name.starts_with("bpf_"));
+    let own = [TYPES, PRELUDE, FLOW].map(|(name, text)| (name.to_owned(), text));
+    own.into_iter().chain(libbpf.map(|(name, text)| (format!("bpf/{name}"), text))).collect()
 }
 
 /// A carrier that a program uses.

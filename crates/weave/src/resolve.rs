@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use xweave_aspect::syntax::{FunctionName, Ident, Pointcut};
+use xweave_aspect::syntax::{FunctionName, Ident, Pointcut, When};
 use xweave_aspect::{Aspects, Diagnostic, Severity};
 use xweave_code::kernel::matches;
 use xweave_wire::plan::{Hook, VariablePlace};
@@ -107,7 +107,7 @@ impl<'a> Resolver<'a> {
         for anchor in &anchors {
             self.candidates(item, domain, *anchor, &mut candidates, &mut found.skipped);
         }
-        self.instructions(item, domain, &anchors, &mut candidates, &mut counts);
+        self.instructions(item, domain, &anchors, &mut candidates, &mut found.skipped, &mut counts);
         let mut selected = 0;
         for (place, (at, anchor)) in candidates {
             let condition = Condition::of(item.pointcut(), &|atom| self.selects(atom, &item, domain, &at));
@@ -199,6 +199,7 @@ impl<'a> Resolver<'a> {
         domain: &'a Domain<'a>,
         anchors: &[Anchor<'a>],
         candidates: &mut Candidates<'a>,
+        skipped: &mut Vec<Skipped>,
         counts: &mut Counts,
     ) {
         let Some(anchor) = anchors.iter().find(|anchor| matches!(anchor, Anchor::Access(_))) else { return };
@@ -207,7 +208,9 @@ impl<'a> Resolver<'a> {
             self.diagnostics.push(self.aspects.error(anchor.span(), message));
             return;
         }
-        let touches = instruction::touches(item.pointcut(), domain.code, &|name| self.means(name, domain));
+        let after = item.when() == When::After;
+        let means = |name: Option<&Ident>| self.means(name, domain);
+        let touches = instruction::touches(item.pointcut(), domain.code, after, &means);
         let touches: Vec<Touch<'a>> = touches
             .into_iter()
             .filter(|touch| {
@@ -219,6 +222,15 @@ impl<'a> Resolver<'a> {
         if let Err(error) = self.plausible(anchors, domain, &touches) {
             self.diagnostics.push(error);
         }
+        let (touches, none): (Vec<_>, Vec<_>) =
+            touches.into_iter().partition(|touch| touch.unhookable().is_none());
+        skipped.extend(none.into_iter().map(|touch| Skipped {
+            clause: item.name().to_owned(),
+            function: touch.function().to_owned(),
+            module: touch.module().map(str::to_owned),
+            offset: touch.offset(),
+            reason: touch.unhookable().unwrap_or_default().to_owned(),
+        }));
         let chosen = instruction::choose(domain.kernel, touches, item.exact(), counts);
         for at in chosen {
             candidates.entry(at.place()).or_insert((at, *anchor));
@@ -228,7 +240,7 @@ impl<'a> Resolver<'a> {
     /// Whether an atom that join points decide selects this one.
     fn selects(&self, atom: &Pointcut, item: &Item<'_>, domain: &Domain<'_>, at: &JoinPoint<'_>) -> bool {
         let returns = matches!(at.hook, Hook::Return | Hook::ProbeReturn | Hook::UserReturn);
-        let after = item.when() == xweave_aspect::syntax::When::After;
+        let after = item.when() == When::After;
         let named = |names: &[FunctionName], name: &str| {
             names.iter().any(|of| self.means(of.domain.as_ref(), domain) && matches(&of.pattern, name))
         };

@@ -26,10 +26,15 @@ extern void note(unsigned int value);
 /* One packet, by a parameter: three instructions, of which the first two are on no common way. */
 NOINLINE unsigned int packet_weigh(struct packet *packet, int fast)
 {
-	if (fast)
-		note(packet->len);
-	else
-		note(packet->len + 1);
+	if (fast) {
+		packet->len = 5;
+		note(1);
+	} else {
+		note(2);
+		packet->len = 6;
+		note(3);
+	}
+	note(4);
 	return packet->len * 2;
 }
 

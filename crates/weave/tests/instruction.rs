@@ -50,8 +50,7 @@ fn try_weave(text: &str) -> Result<Weaving, Vec<String>> {
     let domain =
         Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &made.kernel, code: &made.code };
     let cache = tempfile::tempdir().unwrap();
-    let options =
-        Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.path().to_owned() };
+    let options = Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.path().to_owned() };
     weave(&aspects, &[domain], &options).map_err(told)
 }
 
@@ -83,20 +82,26 @@ fn counts(weaving: &Weaving) -> (usize, usize, usize) {
 
 #[test]
 fn each_instruction_that_touches_a_member_is_a_join_point() {
-    let weaving = woven("access(packet.len) AND within_function(packet_weigh) AND target(p) { STORE_DATA1(p->len); }");
+    let weaving =
+        woven("access(packet.len) AND within_function(packet_weigh) AND target(p) { STORE_DATA1(p->len); }");
     assert_eq!(places(&weaving), ["packet_weigh+"; 3]);
     let sites = plan_sites(&weaving);
     // One program serves all: what differs is in the table.
     assert_eq!(weaving.domains[0].plan.programs.len(), 1);
     assert!(sites.iter().all(|site| site.places.len() == 1 && site.offset > 0));
     assert!(sites.iter().all(|site| site.places[0].add == 0 && !site.places[0].load));
-    assert_eq!(weaving.domains[0].sites[0].file.as_deref().map(|file| file.ends_with("instruction.c")), Some(true));
+    assert_eq!(
+        weaving.domains[0].sites[0].file.as_deref().map(|file| file.ends_with("instruction.c")),
+        Some(true)
+    );
 }
 
 #[test]
 fn as_many_as_are_asked_for() {
     let text = |exact: &str, function: &str| {
-        format!("advice a {exact} access(packet.len) AND within_function({function}) AND target(p) {{ STORE_DATA1(p); }}")
+        format!(
+            "advice a {exact} access(packet.len) AND within_function({function}) AND target(p) {{ STORE_DATA1(p); }}"
+        )
     };
     // Neither of two ways comes before the other, and the instruction behind both has one of them before it,
     // but not always the same.
@@ -119,7 +124,8 @@ fn weaving_hook(weaving: &Weaving) -> Hook {
 
 #[test]
 fn what_lies_in_a_structure_has_its_own_address() {
-    let weaving = woven("access(packet.len) AND within_function(queue_reset) AND target(p) { STORE_DATA1(p); }");
+    let weaving =
+        woven("access(packet.len) AND within_function(queue_reset) AND target(p) { STORE_DATA1(p); }");
     let places = plan_sites(&weaving)[0].places.clone();
     // rdi holds the queue; the packet lies 16 bytes in it.
     assert_eq!(places, [VariablePlace { register: Some(14), add: 16, load: false }]);
@@ -127,14 +133,38 @@ fn what_lies_in_a_structure_has_its_own_address() {
 
 #[test]
 fn local_variables_are_there_by_their_names() {
-    let weaving = woven("access(packet.next) AND within_function(queue_drain) { STORE_DATA2(queue, packet->len); }");
+    let weaving =
+        woven("access(packet.next) AND within_function(queue_drain) { STORE_DATA2(queue, packet->len); }");
     let places = plan_sites(&weaving)[0].places.clone();
     assert_eq!(places.len(), 2);
-    let renamed = "access(packet.next) AND within_function(queue_drain) AND local_var(packet, p) { STORE_DATA1(p); }";
+    let renamed =
+        "access(packet.next) AND within_function(queue_drain) AND local_var(packet, p) { STORE_DATA1(p); }";
     assert_eq!(plan_sites(&woven(renamed))[0].places.len(), 1);
     // Where no such variable is, there is no join point.
-    let mistakes = try_weave("access(packet.len) AND local_var(device) { STORE_DATA1(device); }").unwrap_err();
+    let mistakes =
+        try_weave("access(packet.len) AND local_var(device) { STORE_DATA1(device); }").unwrap_err();
     assert!(mistakes[0].contains("no join point"), "{mistakes:?}");
+}
+
+#[test]
+fn behind_an_instruction_is_a_join_point_where_nothing_else_leads_to_it() {
+    let text = |when| {
+        format!(
+            "access(packet.len) AND within_function(queue_drain) AND target(p) {when} {{ STORE_DATA1(p->len); }}"
+        )
+    };
+    let offsets =
+        |weaving: &Weaving| weaving.domains[0].sites.iter().map(|site| site.offset).collect::<Vec<_>>();
+    let (before, after) = (woven(&text("before")), woven(&text("after")));
+    assert!(offsets(&before).len() >= offsets(&after).len());
+    for at in offsets(&after) {
+        assert!(offsets(&before).iter().any(|before| (1..16).contains(&(at - before))));
+    }
+    assert_eq!(offsets(&after).len() + after.domains[0].skipped.len(), offsets(&before).len());
+    // A variable's place is known before the instruction.
+    let mistakes =
+        try_weave("access(packet.len) AND within_function(queue_drain) after { STORE_DATA1(queue); }");
+    assert!(mistakes.unwrap_err()[0].contains("before the instruction only"));
 }
 
 #[test]
@@ -154,8 +184,8 @@ fn flows_go_by_what_is_accessed() {
 #[test]
 fn mistakes_are_told_where_they_are() {
     for (text, wanted) in [
-        ("access(packet.lne) {}", "1:1: no instruction is known to touch `lne` of `packet`"),
-        ("access(pakket.len) {}", "1:1: no instruction is known to touch a `pakket`"),
+        ("access(packet.lne) {}", "1:8: no instruction is known to touch `lne` of `packet`"),
+        ("access(pakket.len) {}", "1:8: no instruction is known to touch a `pakket`"),
         ("access(packet.len) AND target(p) { STORE_DATA1(p->lenn); }", "no member named 'lenn'"),
     ] {
         let mistakes = try_weave(text).unwrap_err();

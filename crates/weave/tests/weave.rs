@@ -19,7 +19,8 @@ fn aspects(text: &str) -> Aspects {
 
 /// A host, and two guests that run the same kernel.
 fn domains() -> [Domain<'static>; 3] {
-    let domain = |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &LIVE };
+    let domain =
+        |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &LIVE, code: &[] };
     [domain(1, "box", Role::Host), domain(2, "vm1", Role::Guest), domain(3, "vm2", Role::Guest)]
 }
 
@@ -179,7 +180,8 @@ fn the_library_is_woven() {
             }
         }
         let aspects = parse(vec![xweave_aspect::library("virtio-net").unwrap()]).unwrap();
-        let domain = |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &kernel };
+        let domain =
+            |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &kernel, code: &[] };
         let domains = [domain(1, "host", Role::Host), domain(2, "vm1", Role::Guest)];
         let cache = tempfile::tempdir().unwrap();
         let options = Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.path().to_owned() };

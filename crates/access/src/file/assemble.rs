@@ -104,7 +104,7 @@ impl<'a> Variables<'a> {
 
     /// Adds those of a function's runs that are among `accesses`, of which the first has this number.
     fn add(&mut self, of_function: &[Run], accesses: Range<u32>, number: u32, texts: &mut Texts) {
-        let here = of_function.iter().filter(|run| accesses.contains(&run.first));
+        let here = of_function.iter().filter(|run| run.first < accesses.end && accesses.start < run.end);
         let mut here: Vec<_> = here.map(|run| (self.numbers(run.which, texts), *run)).collect();
         here.sort_unstable_by_key(|(numbers, run)| (*numbers, run.first));
         let mut last = None;
@@ -120,7 +120,8 @@ impl<'a> Variables<'a> {
                 };
                 vec![u32::from(u16::from_le_bytes(kind)), low, high]
             });
-            let (first, end) = (run.first - accesses.start, run.end.min(accesses.end) - accesses.start);
+            let first = run.first.max(accesses.start) - accesses.start;
+            let end = run.end.min(accesses.end) - accesses.start;
             push(&mut self.runs, &[number.saturating_add(first), number.saturating_add(end), place]);
         }
     }

@@ -216,14 +216,13 @@ impl Follower<'_> {
         if register == RSP {
             return;
         }
-        let value = match (self.values.kinds[to_usize(a.value)], self.values.kinds[to_usize(b.value)]) {
+        let value = match self.displaced(a, b) {
             _ if sign < 0 => self.make(Kind::Arithmetic),
-            (Kind::PerCpu, Kind::Constant(at)) => a.plus(at.cast_signed().wrapping_add(b.add.into())),
-            (Kind::Constant(at), Kind::PerCpu) => b.plus(at.cast_signed().wrapping_add(a.add.into())),
+            Some(displaced) => displaced,
             // A pointer to a variable of each processor, made one to that of this processor.
-            (Kind::PerCpu, _) if a.add == 0 => b,
-            (_, Kind::PerCpu) if b.add == 0 => a,
-            _ => self.sum(a, b, 1),
+            None if a == Ref::PER_CPU => b,
+            None if b == Ref::PER_CPU => a,
+            None => self.sum(a, b, 1),
         };
         self.put(register, value);
     }

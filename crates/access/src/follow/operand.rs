@@ -29,6 +29,9 @@ impl Follower<'_> {
             (None, Some(_)) => (self.make(Kind::Constant(displacement)), scale),
             (Some(base), Some(index)) => {
                 let (base, index) = (self.get(base), self.get(index));
+                if let Some(displaced) = self.displaced(base, index).filter(|_| scale == 1) {
+                    return (displaced.plus(signed), 0);
+                }
                 // A table at a constant address, or an object on the stack, is the base of what is in it.
                 let fixed = |value: Ref| {
                     matches!(self.values.kinds[to_usize(value.value)], Kind::Frame | Kind::Constant(_))
@@ -41,6 +44,16 @@ impl Follower<'_> {
                 }
                 (self.sum(base, index, scale).plus(signed), scale)
             }
+        }
+    }
+
+    /// The sum of what a processor's variables are displaced by and the address of one.
+    pub(super) fn displaced(&self, a: Ref, b: Ref) -> Option<Ref> {
+        let kind = |value: Ref| self.values.kinds[to_usize(value.value)];
+        match (kind(a), kind(b)) {
+            (Kind::PerCpu, Kind::Constant(at)) => Some(a.plus(at.cast_signed().wrapping_add(b.add.into()))),
+            (Kind::Constant(_), Kind::PerCpu) => self.displaced(b, a),
+            _ => None,
         }
     }
 

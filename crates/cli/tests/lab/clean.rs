@@ -90,3 +90,22 @@ fn the_reset_of_a_guest_is_told_and_the_others_go_on() {
     world.run("vm1", "ping -c 1 10.77.0.2");
     recording.finish_well();
 }
+
+#[test]
+fn settings_that_a_killed_agent_left_are_put_back() {
+    let Some(world) = World::find("settings put back") else { return };
+    let settings = "cat /proc/sys/debug/kprobes-optimization /sys/kernel/rcu_expedited";
+    let before = world.run("host", settings);
+    let recording = world.start(
+        "host",
+        "exec xweave record -e 'execution(tcp_%) { STORE_DATA1(1); }' -o /tmp/killed4 --force --duration 1s",
+    );
+    world.run("host", "until test -e /run/xweave/settings; do sleep 0.02; done");
+    world.kill("host", AGENT);
+    let (status, log) = recording.finish();
+    assert_ne!(status, Some(0), "{log}");
+    world.run("host", "xweave doctor");
+    assert_eq!(world.run("host", settings), before);
+    world.run("host", "test ! -e /run/xweave/settings");
+    assert_clean(&world, "host");
+}

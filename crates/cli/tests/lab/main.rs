@@ -9,5 +9,6 @@ mod clean;
 mod crossing;
 mod loss;
 mod misuse;
+mod places;
 mod world;
 mod xen;

@@ -51,7 +51,7 @@ fn wrong_input_is_refused_with_what_to_do() {
 
     let said =
         refused(&world, "xweave record -e 'execution(ip_rcv) { nonsense(; }' -o /tmp/no --duration 1s");
-    assert_says(&said, &["expression 1"]);
+    assert_says(&said, &["-e:1:"]);
 
     world.run("host", "test ! -e /tmp/no");
 }

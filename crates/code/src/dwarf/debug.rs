@@ -50,16 +50,16 @@ impl Names {
         self.text.get(*start..end).unwrap_or("")
     }
 
-    fn add<'d>(&mut self, known: &mut HashMap<Cow<'d, str>, NameId>, name: &Cow<'d, str>) -> NameId {
-        if let Some(known) = known.get(name) {
+    fn add<'d>(&mut self, known: &mut HashMap<Cow<'d, str>, NameId>, name: Cow<'d, str>) -> NameId {
+        if let Some(known) = known.get(&name) {
             return *known;
         }
         let id = NameId(u32::try_from(self.starts.len()).unwrap_or(u32::MAX));
         self.starts.push(self.text.len());
         if self.text.len() + name.len() <= NAMES {
-            self.text.push_str(name);
+            self.text.push_str(&name);
         }
-        known.insert(name.clone(), id);
+        known.insert(name, id);
         id
     }
 }
@@ -114,7 +114,7 @@ impl Debug {
         for (all, skipped) in self.skipped.iter_mut().zip(found.skipped) {
             *all += skipped;
         }
-        let names: Vec<_> = found.names.iter().map(|name| self.names.add(known, name)).collect();
+        let names: Vec<_> = found.names.into_iter().map(|name| self.names.add(known, name)).collect();
         let name = |number: u32| {
             let index = usize::try_from(number).unwrap_or(usize::MAX);
             names.get(index).copied().unwrap_or(NameId(u32::MAX))

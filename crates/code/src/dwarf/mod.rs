@@ -46,7 +46,7 @@ pub struct Live {
     /// Its name.
     pub name: NameId,
     /// How many functions, inlined functions and blocks are around it: of two variables with one name, the
-    /// deeper one is meant.
+    /// deeper one is meant. 0 where it is out of scope, though the compiler still says where it is.
     pub depth: u16,
     /// Whether it is a parameter, maybe of an inlined function.
     pub parameter: bool,
@@ -85,6 +85,8 @@ pub enum Place {
     },
     /// Its value is this.
     Value(u64),
+    /// It hides another variable with its name, wherever it is in scope, and in places said besides.
+    Hiding,
 }
 
 /// A variable with an address of its own.

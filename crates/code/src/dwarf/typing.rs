@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::entry::TypeEntry;
 use super::shapes::{Part, Prototype, Recipe, Ref, Shapes};
 use super::units::{Fault, Unit, Units};
-use crate::spelling::Declarator;
+use crate::spelling::{Declarator, usual};
 use crate::types::Tag;
 
 /// A map by offsets.
@@ -228,7 +228,7 @@ impl<'s, 'd, 't> Typing<'s, 'd, 't> {
                         gimli::DW_TAG_enumeration_type => "enum ",
                         _ => "",
                     };
-                    let name = if entry.name.is_empty() { "{…}" } else { entry.name };
+                    let name = if entry.name.is_empty() { "{…}" } else { usual(entry.name) };
                     return Ok(declarator.of(&format!("{tag}{name}")));
                 }
             }

@@ -64,6 +64,14 @@ struct Scope<'d> {
     ranges: Option<Rc<[(u64, u64)]>>,
     frame: Frame,
     function: Option<Box<Function<'d>>>,
+    /// The names of its own variables.
+    names: Vec<u32>,
+}
+
+impl Scope<'_> {
+    fn has_code(&self) -> bool {
+        self.code.ranges.is_some() || self.code.high.is_some()
+    }
 }
 
 /// A variable that is said more of elsewhere.
@@ -76,6 +84,8 @@ struct Variable {
 
 /// So many lives are asked for at a time.
 const BATCH: usize = 16;
+/// So many pieces of a scope are looked at for each entry of a list.
+const PIECES: usize = 64;
 /// Code nests no deeper.
 const NESTING: usize = 4096;
 pub(super) struct Walk<'s, 'd, 't> {
@@ -87,6 +97,8 @@ pub(super) struct Walk<'s, 'd, 't> {
     /// How many lives may be added before asking again.
     allowed: usize,
     variables: Offsets<Variable>,
+    /// By the number of a name: how many variables have it in the scopes that are open.
+    open: Vec<usize>,
     numbers: HashMap<Cow<'d, str>, u32>,
     /// The numbers of types' spellings.
     spellings: Offsets<u32>,
@@ -114,6 +126,7 @@ pub(super) fn walk<'d>(
         scopes: Vec::new(),
         allowed: 0,
         variables: Offsets::default(),
+        open: Vec::new(),
         numbers: HashMap::new(),
         spellings: Offsets::default(),
         found: Found::default(),
@@ -212,7 +225,8 @@ impl<'d> Walk<'_, 'd, '_> {
             (false, Some(around)) => around.frame,
             _ => Frame::new(entry.frame_base.map(|base| self.place(base, Frame::Unknown))),
         };
-        let mut scope = Scope { depth, code: entry.code, ranges: None, frame, function: None };
+        let mut scope =
+            Scope { depth, code: entry.code, ranges: None, frame, function: None, names: Vec::new() };
         if function {
             let ranges = self.code(&entry.code)?;
             // Cold parts lie elsewhere; it is entered where it says, or where its first part begins.
@@ -242,6 +256,11 @@ impl<'d> Walk<'_, 'd, '_> {
     /// Leaves the scopes of this depth and deeper.
     fn leave(&mut self, depth: isize) -> Result<(), Fault> {
         while let Some(mut scope) = self.scopes.pop_if(|scope| scope.depth >= depth) {
+            for name in scope.names {
+                if let Some(count) = self.open.get_mut(index(name)) {
+                    *count -= 1;
+                }
+            }
             if let Some(function) = scope.function.take() {
                 self.finish(*function)?;
             }
@@ -251,8 +270,7 @@ impl<'d> Walk<'_, 'd, '_> {
 
     /// The code of the innermost scope.
     fn scope(&mut self) -> Result<Rc<[(u64, u64)]>, Fault> {
-        let has_code = |scope: &Scope<'d>| scope.code.ranges.is_some() || scope.code.high.is_some();
-        let Some(at) = self.scopes.iter().rposition(has_code) else { return Ok(Rc::default()) };
+        let Some(at) = self.scopes.iter().rposition(Scope::has_code) else { return Ok(Rc::default()) };
         if let Some(known) = &self.scopes[at].ranges {
             return Ok(Rc::clone(known));
         }
@@ -323,6 +341,7 @@ impl<'d> Walk<'_, 'd, '_> {
         if parameter && self.function(depth).is_some() {
             self.parameter(at, depth, &entry)?;
         }
+        self.hide(&entry, parameter)?;
         if let Some(expression) = entry.location.and_then(|location| location.exprloc_value()) {
             let frame = self.frame();
             match self.place(expression, frame) {
@@ -340,6 +359,26 @@ impl<'d> Walk<'_, 'd, '_> {
             let value = constant.udata_value().or_else(|| constant.sdata_value().map(i64::cast_unsigned));
             // A constant that fits in a register, or not.
             self.whole_scope(&entry, value.map(Place::Value).ok_or(Reason::Arithmetic), parameter)?;
+        }
+        Ok(())
+    }
+
+    /// Where a variable is in scope, none of those around is meant by its name, even if it has no place.
+    fn hide(&mut self, entry: &Entry<'d>, parameter: bool) -> Result<(), Fault> {
+        // A function as it is inlined elsewhere has none.
+        if !self.scopes.first().is_some_and(Scope::has_code) {
+            return Ok(());
+        }
+        let variable = self.known(entry)?;
+        self.open.resize(self.open.len().max(self.found.names.len()), 0);
+        let Some(count) = self.open.get_mut(index(variable.name)) else { return Ok(()) };
+        *count += 1;
+        let hides = *count > 1;
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.names.push(variable.name);
+        }
+        if hides {
+            self.whole_scope(entry, Ok(Place::Hiding), parameter)?;
         }
         Ok(())
     }
@@ -367,8 +406,9 @@ impl<'d> Walk<'_, 'd, '_> {
         let variable = self.known(entry)?;
         match place {
             Ok(place) => {
+                let depth = self.depth();
                 for (from, to) in self.scope()?.iter() {
-                    self.live(*from, *to, place, variable, parameter);
+                    self.live(*from, *to, place, variable, parameter, depth);
                 }
             }
             Err(reason) => self.found.skipped[reason.index()] += 1,
@@ -394,8 +434,8 @@ impl<'d> Walk<'_, 'd, '_> {
                 Ok(place) => match &mut last {
                     Some((_, end, before)) if *end == from && *before == place => *end = to,
                     _ => {
-                        if let Some((from, to, place)) = last.replace((from, to, place)) {
-                            self.live(from, to, place, variable, parameter);
+                        if let Some(last) = last.replace((from, to, place)) {
+                            self.located(last, variable, parameter)?;
                         }
                     }
                 },
@@ -403,13 +443,49 @@ impl<'d> Walk<'_, 'd, '_> {
             }
         }
         self.budget.locations.spend(count);
-        if let Some((from, to, place)) = last {
-            self.live(from, to, place, variable, parameter);
+        if let Some(last) = last {
+            self.located(last, variable, parameter)?;
         }
         Ok(())
     }
 
-    fn live(&mut self, from: u64, to: u64, place: Place, variable: Variable, parameter: bool) {
+    /// One entry of a list, which may go on where the variable is out of scope.
+    fn located(
+        &mut self,
+        (from, to, place): (u64, u64, Place),
+        variable: Variable,
+        parameter: bool,
+    ) -> Result<(), Fault> {
+        let (scope, depth) = (self.scope()?, self.depth());
+        let mut inside: Vec<_> = scope
+            .iter()
+            .take(PIECES)
+            .map(|(lo, hi)| (from.max(*lo), to.min(*hi)))
+            .filter(|(lo, hi)| lo < hi)
+            .collect();
+        inside.sort_unstable();
+        let mut at = from;
+        for (lo, hi) in inside {
+            if at < lo {
+                self.live(at, lo, place, variable, parameter, 0);
+            }
+            if at.max(lo) < hi {
+                self.live(at.max(lo), hi, place, variable, parameter, depth);
+            }
+            at = at.max(hi);
+        }
+        if at < to {
+            self.live(at, to, place, variable, parameter, 0);
+        }
+        Ok(())
+    }
+
+    /// That of what is declared here.
+    fn depth(&self) -> u16 {
+        u16::try_from(self.scopes.len()).unwrap_or(u16::MAX)
+    }
+
+    fn live(&mut self, from: u64, to: u64, place: Place, variable: Variable, parameter: bool, depth: u16) {
         // Threads should not have to agree on each.
         if self.found.lives.len().is_multiple_of(BATCH) {
             self.allowed = self.budget.lives.left().min(BATCH);
@@ -421,9 +497,12 @@ impl<'d> Walk<'_, 'd, '_> {
         };
         self.allowed = allowed;
         let Variable { type_, spelling, name } = variable;
-        let depth = u16::try_from(self.scopes.len()).unwrap_or(u16::MAX);
         self.found.lives.push(FoundLive { from, to, place, type_, spelling, name, depth, parameter });
     }
+}
+
+fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn locations_section(unit: &Unit<'_>) -> &'static str {

@@ -121,7 +121,8 @@ impl LiveCode {
             put(&mut bytes, module.as_deref().unwrap_or_default().as_bytes());
             put(&mut bytes, section.name.as_bytes());
             bytes.extend(section.address.to_le_bytes());
-            bytes.push(section.executable.into());
+            bytes.extend(section.size.to_le_bytes());
+            bytes.push(u8::from(section.executable) | u8::from(section.writable) << 1);
             put(&mut bytes, section.data());
         }
         super::unpack::pack_lz4(&bytes)
@@ -185,12 +186,13 @@ impl Rest<'_> {
 
     fn piece(&mut self) -> Option<Piece> {
         let module = Some(self.text()?).filter(|module| !module.is_empty());
-        let (name, address) = (self.text()?, self.number()?);
-        let executable = self.take(1)?.first() == Some(&1);
+        let (name, address, size) = (self.text()?, self.number()?, self.number()?);
+        let flags = *self.take(1)?.first()?;
         let bytes = self.field()?;
-        let size = u64::try_from(bytes.len()).ok()?;
-        address.checked_add(size)?;
-        let section = Section { name, address, executable, writable: false, size, bytes };
+        // Of variables it is only told where they are.
+        address.checked_add(size).filter(|_| bytes.is_empty() || u64::try_from(bytes.len()) == Ok(size))?;
+        let (executable, writable) = (flags & 1 != 0, flags & 2 != 0);
+        let section = Section { name, address, executable, writable, size, bytes };
         Some(Piece { module, section })
     }
 }
@@ -218,14 +220,18 @@ fn capture(places: &Places, wanted: impl Fn(Option<&str>) -> bool) -> Result<Liv
         });
     }
     let core = Core::open(&places.kcore)?;
+    let range = |start: &str, end: &str| {
+        let find = |name| entries.iter().find(|entry| entry.module.is_none() && entry.name == name);
+        let range = find(start)?.address..find(end)?.address;
+        Some(range).filter(|range| !range.is_empty())
+    };
     let mut pieces = Vec::new();
     let of_kernel =
         [(".text", "_stext", "_etext", true), (".rodata", "__start_rodata", "__end_rodata", false)];
     for (name, start, end, executable) in of_kernel.into_iter().filter(|_| wanted(None)) {
-        let find = |name| entries.iter().find(|entry| entry.module.is_none() && entry.name == name);
-        match find(start).zip(find(end)) {
-            Some((start, end)) if start.address < end.address => {
-                let section = core.section(name, start.address..end.address, executable)?;
+        match range(start, end) {
+            Some(range) => {
+                let section = core.section(name, range, executable)?;
                 pieces.push(Piece { module: None, section });
             }
             _ if executable => {
@@ -237,6 +243,11 @@ fn capture(places: &Places, wanted: impl Fn(Option<&str>) -> bool) -> Result<Liv
             }
             _ => {}
         }
+    }
+    // What is in them now says nothing of the program, but where they are does: what addresses it has.
+    for (name, start, end) in [(".data", "_sdata", "_edata"), (".bss", "__bss_start", "__bss_stop")] {
+        let section = range(start, end).filter(|_| wanted(None)).map(|range| variables(name, range));
+        pieces.extend(section.map(|section| Piece { module: None, section }));
     }
     for (module, range) in module_code(&entries).into_iter().filter(|(module, _)| wanted(Some(module))) {
         // A module that was unloaded in the meantime is none.
@@ -259,6 +270,12 @@ fn symbols(table: &str) -> Vec<Entry> {
         Some(Entry::typed(type_, name, address, module))
     };
     table.lines().filter_map(entry).collect()
+}
+
+/// A section that is not read.
+fn variables(name: &str, range: Range<u64>) -> Section {
+    let (name, address, size) = (name.to_owned(), range.start, range.end - range.start);
+    Section { name, address, executable: false, writable: true, size, bytes: Bytes::from(Vec::new()) }
 }
 
 /// Where modules have their code.
@@ -377,6 +394,9 @@ ffffffff81000100 t second
 ffffffff81001000 T _etext
 ffffffff81001000 D __start_rodata
 ffffffff81001800 D __end_rodata
+ffffffff82000000 D _sdata
+ffffffff82000040 d counters
+ffffffff82001000 D _edata
 ffffffff83000000 t booting
 ffffffffc0000010 t hello\t[greeter]
 ffffffffc0000020 d hello_data\t[greeter]
@@ -411,6 +431,8 @@ ffffffffc0100000 t bpf_prog_1\t[bpf]
         assert_eq!(image.bytes(TEXT + 0xfff, 1), Some(&[0x90][..]));
         assert_eq!(image.bytes(MODULE + 0x10, 2), Some(&[0xcc, 0xcc][..]));
         assert_eq!(image.bytes(TEXT + 0x1800, 1), None);
+        let data = image.section_at(0xffff_ffff_8200_0040).unwrap();
+        assert_eq!((data.name.as_str(), data.end(), data.data()), (".data", 0xffff_ffff_8200_1000, &[][..]));
         assert_eq!(image.symbol("cpu_number"), Some(0x40));
         assert_eq!(image.what(), "the running kernel");
     }

@@ -88,12 +88,12 @@ impl Section {
         Self { name: self.name.clone(), bytes: self.bytes.clone(), ..*self }
     }
 
-    /// What it holds at first; nothing if that is zeros, as in `.bss`.
+    /// What it holds at first; nothing if that is zeros, as in `.bss`, nor of the running kernel's variables.
     pub fn data(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// In bytes, also of one that holds zeros.
+    /// In bytes, also where [`Section::data`] is none.
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -103,7 +103,8 @@ impl<'d> Walk<'_, 'd, '_> {
                     exact &= match param.start {
                         Some(Ok(Place::Register { register: found, add })) => found == register && add == 0,
                         Some(Ok(Place::Memory { .. } | Place::Frame { .. } | Place::Address(_))) => true,
-                        Some(Ok(Place::FrameAddress { .. } | Place::Value(_)) | Err(_)) | None => false,
+                        Some(Ok(Place::FrameAddress { .. } | Place::Value(_) | Place::Hiding) | Err(_))
+                        | None => false,
                     };
                 }
             }

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The operations of the paper's table 1, as the prelude has them and as the kernel's maps have them. A
+ * program makes CALLS calls and gives the nanoseconds that took; 0 where the calls did not do what
+ * they are for.
+ */
+#include "types.h"
+#include "xweave.h"
+
+#define CALLS 2000
+#define KEY(nth) (0xffff888100000000ULL + (u64)(nth) * 256)
+
+/* What calls that did what they are for have added. The verifier would follow a variable through all calls. */
+u64 count;
+
+#define TIMED(name, done, ...)                                                                     \
+	static long name##_call(u32 nth, void *unused)                                             \
+	{                                                                                          \
+		u64 key = KEY(nth), id = nth + 1, one = 1;                                         \
+		__VA_ARGS__;                                                                       \
+		return 0;                                                                          \
+	}                                                                                          \
+	SEC("raw_tp") int name(void *ctx)                                                          \
+	{                                                                                          \
+		u64 start = bpf_ktime_get_ns();                                                    \
+		count = 0;                                                                         \
+		bpf_loop(CALLS, name##_call, NULL, 0);                                             \
+		start = bpf_ktime_get_ns() - start;                                                \
+		return count == (done) ? start : 0;                                                \
+	}
+
+XW_FLOW(ours);
+
+/* Its type is set before it is loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, u64);
+	__type(value, u64);
+} kernels SEC(".maps");
+
+/* What the other loops do besides: they take this longer than a call. */
+TIMED(nothing, CALLS, count += *(volatile u64 *)&key != 0)
+
+TIMED(new_ours, CALLS, count += xw_new_flow() != 0)
+TIMED(new_kernels, CALLS, u32 zero = 0; u64 *last = bpf_map_lookup_elem(&xw_last_flow, &zero);
+      if (last) count += __sync_fetch_and_add(last, 1) != ~0ULL)
+
+TIMED(empty_ours, 0, count += xw_flow_of(&xw_flow_ours, key) != 0)
+TIMED(empty_kernels, 0, count += bpf_map_lookup_elem(&kernels, &key) != NULL)
+
+TIMED(register_ours, CALLS, count += xw_register_flow(&xw_flow_ours, key, id, 0))
+TIMED(register_kernels, CALLS, count += !bpf_map_update_elem(&kernels, &key, &id, BPF_ANY))
+TIMED(lookup_ours, CALLS, count += xw_flow_of(&xw_flow_ours, key) == id)
+TIMED(lookup_kernels, CALLS, count += bpf_map_lookup_elem(&kernels, &key) != NULL)
+TIMED(remove_ours, 0, xw_remove(&xw_flow_ours, key))
+TIMED(remove_kernels, CALLS, count += !bpf_map_delete_elem(&kernels, &key))
+
+TIMED(register_same_ours, CALLS, count += xw_register_flow(&xw_flow_ours, key, one, 0))
+TIMED(register_same_kernels, CALLS, count += !bpf_map_update_elem(&kernels, &key, &one, BPF_ANY))
+TIMED(lookup_same_ours, CALLS, count += xw_flow_of(&xw_flow_ours, key) == one)
+
+/* Keys of others: nearly as many as the tables are meant for. */
+static long fill_call(u32 nth, void *unused)
+{
+	u64 key = KEY(nth + CALLS), one = 1;
+
+	count += xw_register_flow(&xw_flow_ours, key, one, 0);
+	bpf_map_update_elem(&kernels, &key, &one, BPF_ANY);
+	return 0;
+}
+
+SEC("raw_tp") int fill(void *ctx)
+{
+	count = 0;
+	bpf_loop(60000, fill_call, NULL, 0);
+	return count == 60000;
+}
+
+/*
+ * A bucket in an arena, beside one in an array map. A program reaches it by its address in the process, which
+ * is set before it is loaded, and an instruction that not every compiler can write: r1 = cast(r1, 0, 1).
+ */
+#define ARENA_START (1ULL << 44)
+#define ARENA_BUCKETS 32768
+
+struct {
+	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, ARENA_BUCKETS * sizeof(struct xw_bucket) / 4096);
+} arena SEC(".maps");
+
+static __always_inline u64 hashed(u64 key)
+{
+	return key * 0x9e3779b97f4a7c15ULL >> 32 & (ARENA_BUCKETS - 1);
+}
+
+TIMED(bucket_array, CALLS, u32 at = hashed(key);
+      volatile struct xw_bucket *bucket = bpf_map_lookup_elem(&xw_flow_ours, &at);
+      if (bucket) count += bucket->keys[0] != key)
+TIMED(bucket_arena, CALLS, u64 at = ARENA_START + hashed(key) * sizeof(struct xw_bucket);
+      asm volatile("r1 = %[at]; .byte 0xbf, 0x11, 1, 0, 1, 0, 0, 0; %[at] = r1"
+		   : [at] "+r"(at)
+		   : "r"(&arena)
+		   : "r1");
+      count += *(volatile u64 *)at != key)

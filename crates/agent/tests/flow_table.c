@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The prelude's flow table, operation by operation; see flow_table.rs. */
+#include "types.h"
+#include "xweave.h"
+
+XW_FLOW(test);
+
+SEC("raw_tp") int register_flow(u64 *ctx)
+{
+	return xw_register_flow(&xw_flow_test, ctx[0], ctx[1], 0);
+}
+
+SEC("raw_tp") int lookup(u64 *ctx)
+{
+	return xw_flow_of(&xw_flow_test, ctx[0]);
+}
+
+SEC("raw_tp") int remove_flow(u64 *ctx)
+{
+	xw_remove(&xw_flow_test, ctx[0]);
+	return 0;
+}
+
+#define KEYS 64
+#define STEPS 100000
+
+struct churn {
+	u64 random;
+	u64 wrong;
+};
+
+static long churn_step(u32 nth, struct churn *churn)
+{
+	u64 key, id;
+
+	churn->random = churn->random * 6364136223846793005ULL + 1442695040888963407ULL;
+	key = 1 + (churn->random >> 40) % KEYS;
+	switch (churn->random >> 62) {
+	case 0:
+		xw_remove(&xw_flow_test, key);
+		break;
+	case 1:
+		xw_register_flow(&xw_flow_test, key, key << 32 | nth, 0);
+		break;
+	default:
+		id = xw_flow_of(&xw_flow_test, key);
+		churn->wrong += id && id >> 32 != key;
+	}
+	return 0;
+}
+
+/* What every CPU may do at any time, to the same few keys. Gives how often an ID was another key's. */
+SEC("raw_tp") int churn(u64 *ctx)
+{
+	struct churn churn = { .random = ctx[0] };
+
+	bpf_loop(STEPS, churn_step, &churn, 0);
+	return churn.wrong;
+}

@@ -1,0 +1,162 @@
+//! The prelude's flow table in the kernel itself, by BPF_PROG_TEST_RUN. Where loading programs is not allowed,
+//! the tests say so and pass.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::{collections::HashMap, os::fd::AsRawFd, thread};
+
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+
+struct Table {
+    object: Object,
+    buckets: u32,
+}
+
+impl Table {
+    fn new(buckets: u32) -> Option<Self> {
+        let cache = tempfile::tempdir().unwrap();
+        let object = xweave_weave::compile_c(include_str!("flow_table.c"), cache.path()).unwrap();
+        let mut open = ObjectBuilder::default().open_memory(&object).unwrap();
+        for mut map in open.maps_mut().filter(|map| map.name() == "xw_flow_test") {
+            map.set_max_entries(buckets).unwrap();
+        }
+        for mut program in open.progs_mut().filter(|program| program.name() == "xw_programs") {
+            program.set_autoload(false);
+        }
+        let object = match open.load() {
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+                eprintln!("SKIPPED: loading BPF programs needs root; the flow table was not tested");
+                return None;
+            }
+            loaded => loaded.unwrap(),
+        };
+        let table = Self { object, buckets };
+        let config = [1, buckets - 1].map(u32::to_le_bytes).concat();
+        table.map("xw_config").update(&0u32.to_le_bytes(), &config, MapFlags::ANY).unwrap();
+        Some(table)
+    }
+
+    fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
+        self.object.maps().find(|map| map.name() == name).unwrap()
+    }
+
+    /// What a program returns, given these words.
+    fn run(&self, program: &str, words: [u64; 2]) -> u32 {
+        let program = self.object.progs().find(|found| found.name() == program).unwrap();
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+            ctx_in: words.as_ptr().cast(),
+            ctx_size_in: u32::try_from(size_of_val(&words)).unwrap(),
+            ..Default::default()
+        };
+        // SAFETY: the words and the options outlive the call.
+        let result = unsafe {
+            libbpf_sys::bpf_prog_test_run_opts(
+                std::os::fd::AsFd::as_fd(&program).as_raw_fd(),
+                &raw mut options,
+            )
+        };
+        assert_eq!(result, 0, "BPF_PROG_TEST_RUN");
+        options.retval
+    }
+
+    fn register(&self, key: u64, id: u32) -> bool {
+        self.run("register_flow", [key, id.into()]) == 1
+    }
+
+    fn flow_of(&self, key: u64) -> u32 {
+        self.run("lookup", [key, 0])
+    }
+
+    fn remove(&self, key: u64) {
+        self.run("remove_flow", [key, 0]);
+    }
+
+    /// The keys in all slots, those that are empty among them.
+    fn keys(&self) -> Vec<u64> {
+        let map = self.map("xw_flow_test");
+        let bucket = |at: u32| map.lookup(&at.to_le_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let word = |word: &[u8]| u64::from_le_bytes(word.try_into().unwrap());
+        (0..self.buckets).flat_map(|at| bucket(at)[..56].chunks(8).map(word).collect::<Vec<_>>()).collect()
+    }
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 20
+}
+
+#[test]
+fn it_holds_what_is_registered_and_not_removed() {
+    let Some(table) = Table::new(8) else { return };
+    let (mut model, mut state) = (HashMap::new(), 1);
+    for id in 1..20_000 {
+        // Twice as many keys as buckets, most of which are registered: some do not fit into their bucket.
+        let key = 0xffff_8881_0000_0000 + random(&mut state) % 32 * 232;
+        if random(&mut state) % 4 == 0 {
+            table.remove(key);
+            model.remove(&key);
+        } else {
+            assert!(table.register(key, id));
+            model.insert(key, id);
+        }
+        let other = 0xffff_8881_0000_0000 + random(&mut state) % 32 * 232;
+        for key in [key, other] {
+            assert_eq!(table.flow_of(key), model.get(&key).copied().unwrap_or(0), "{key:#x} at {id}");
+        }
+    }
+    let mut keys: Vec<_> = table.keys().into_iter().filter(|key| *key != 0).collect();
+    keys.sort_unstable();
+    let mut expected: Vec<_> = model.into_keys().collect();
+    expected.sort_unstable();
+    assert_eq!(keys, expected);
+}
+
+#[test]
+fn what_finds_no_room_is_counted_and_room_is_used_again() {
+    let Some(table) = Table::new(4) else { return };
+    let held: Vec<_> = (1..=40).filter(|key| table.register(*key << 8, 1)).collect();
+    assert_eq!(held.len(), 28, "four buckets of seven");
+    let tallies = table.map("xw_tallies").lookup_percpu(&0u32.to_le_bytes(), MapFlags::ANY).unwrap().unwrap();
+    let full: u64 = tallies.iter().map(|cpu| u64::from_le_bytes(cpu[8..16].try_into().unwrap())).sum();
+    assert_eq!(full, 12);
+    // A key that is there needs no room.
+    assert!(table.register(held[3] << 8, 2));
+    assert_eq!(table.flow_of(held[3] << 8), 2);
+    for key in held {
+        table.remove(key << 8);
+        assert_eq!(table.flow_of(key << 8), 0);
+        assert!(table.register(key << 8 | 1, 3));
+    }
+}
+
+#[test]
+fn no_key_and_the_mark_of_a_taken_slot_carry_nothing() {
+    let Some(table) = Table::new(4) else { return };
+    assert!(table.register(77, 1));
+    table.remove(77);
+    for key in [0, u64::MAX] {
+        assert!(!table.register(key, 2));
+        assert_eq!(table.flow_of(key), 0);
+        table.remove(key);
+    }
+}
+
+#[test]
+fn processors_do_not_see_ids_of_other_keys() {
+    let Some(table) = Table::new(8) else { return };
+    let table = &table;
+    thread::scope(|scope| {
+        for seed in 1..=4 {
+            scope.spawn(move || {
+                for round in 0..20 {
+                    assert_eq!(table.run("churn", [seed << 32 | round, 0]), 0);
+                }
+            });
+        }
+    });
+    for key in 1..=64 {
+        table.remove(key);
+    }
+    assert!(table.keys().iter().all(|key| *key == 0), "{:x?}", table.keys());
+}

@@ -1,0 +1,35 @@
+//! `xweave fmt`: a file of either form to canonical text of the native one.
+
+use crate::diagnostic::{Diagnostic, Source};
+use crate::front::Reading;
+use crate::print::print;
+
+/// A file in canonical form.
+#[derive(Clone, Debug)]
+pub struct Formatted {
+    /// The text.
+    pub text: String,
+    /// What the user should know of.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Brings a file into the canonical native form. Whether its names have a meaning is not asked: a file may
+/// use another's flows.
+///
+/// # Errors
+///
+/// All mistakes in the file; or a comment that has no place in the new text.
+pub fn format(source: Source) -> Result<Formatted, Vec<Diagnostic>> {
+    let Reading { aspects, mut errors, margins, .. } = Reading::of(vec![source]);
+    if errors.is_empty()
+        && let Some(comment) = margins.lost
+    {
+        let message = "this comment is within a clause or advice, where it would be lost";
+        let help = "put it on a line before, at the end, or into the C code";
+        errors.push(aspects.error(comment, message).with_help(help));
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    Ok(Formatted { text: print(&aspects, &margins), warnings: aspects.warnings })
+}

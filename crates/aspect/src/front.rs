@@ -1,0 +1,90 @@
+//! What front ends have in common: what they fill, and the words that they suggest.
+
+use crate::diagnostic::{Diagnostic, Source};
+use crate::lexer::Bad;
+use crate::margin::Margins;
+use crate::syntax::{Aspects, Clause};
+use crate::{parse, xml};
+
+/// What has been read of a set of files.
+#[derive(Default)]
+pub(crate) struct Reading {
+    pub aspects: Aspects,
+    pub errors: Vec<Diagnostic>,
+    pub margins: Margins,
+    /// Clauses outside of flows, which the XML form has.
+    pub strays: Vec<Clause>,
+}
+
+impl Reading {
+    /// Reads each source in its form.
+    pub(crate) fn of(sources: Vec<Source>) -> Self {
+        let aspects = Aspects { sources, ..Aspects::default() };
+        let mut reading = Self { aspects, ..Self::default() };
+        for file in 0..reading.aspects.sources.len() {
+            let source = reading.aspects.sources[file].clone();
+            if source.is_xml() {
+                xml::file(&source, file, &mut reading);
+            } else {
+                parse::file(&source, file, &mut reading);
+            }
+        }
+        if reading.errors.is_empty() {
+            reading.adopt();
+        }
+        reading
+    }
+
+    pub(crate) fn error(&mut self, bad: Bad) {
+        let error = self.diagnostic(bad);
+        self.errors.push(error);
+    }
+
+    pub(crate) fn warn(&mut self, bad: Bad) {
+        let warning = self.diagnostic(bad).as_warning();
+        self.aspects.warnings.push(warning);
+    }
+
+    fn diagnostic(&self, bad: Bad) -> Diagnostic {
+        let diagnostic = self.aspects.error(bad.span, bad.message);
+        bad.help.into_iter().fold(diagnostic, Diagnostic::with_help)
+    }
+
+    /// Gives clauses outside of flows to the only flow that they can belong to.
+    fn adopt(&mut self) {
+        for clause in std::mem::take(&mut self.strays) {
+            let flows = &mut self.aspects.xflows;
+            let here = flows.iter().filter(|flow| flow.name.span.file == clause.span.file).count();
+            let home = match here {
+                1 => flows.iter_mut().find(|flow| flow.name.span.file == clause.span.file),
+                _ if flows.len() == 1 => flows.first_mut(),
+                _ => None,
+            };
+            let (span, word) = (clause.span, clause.kind.word());
+            match home {
+                Some(flow) => {
+                    let name = flow.name.text.clone();
+                    flow.push(clause);
+                    let message = format!(
+                        "this <{word}> is in no <xflow>: it is taken as one of `{name}`, the only flow"
+                    );
+                    self.warn(Bad::new(span, message));
+                }
+                None => {
+                    let message =
+                        format!("this <{word}> is in no <xflow>, and which flow it belongs to is not clear");
+                    self.error(Bad::new(span, message).with_help("put it into `<xflow name=\"…\">`"));
+                }
+            }
+        }
+    }
+}
+
+/// What to do about a word that none of the known ones is: the nearest of them, or all.
+pub(crate) fn suggest(word: &str, known: &[&str], show: impl Fn(&str) -> String) -> String {
+    let near = known.iter().map(|name| (strsim::osa_distance(word, name), name)).min();
+    match near {
+        Some((distance, name)) if distance <= word.len() / 3 => format!("did you mean {}?", show(name)),
+        _ => format!("there is {}", known.iter().map(|name| show(name)).collect::<Vec<_>>().join(", ")),
+    }
+}

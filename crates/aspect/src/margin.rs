@@ -1,0 +1,43 @@
+//! What a file says besides what it means, for the printer: comments, and empty lines.
+
+use std::collections::HashMap;
+
+use crate::diagnostic::Span;
+
+/// What is around the items of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Margins {
+    around: HashMap<Span, Margin>,
+    /// At the end of the file.
+    pub end: Vec<String>,
+    /// The first comment that has no place around an item.
+    pub lost: Option<Span>,
+}
+
+/// What is around an item. The items of flows are in it as well.
+#[derive(Debug, Default)]
+pub(crate) struct Margin {
+    /// Comments, and empty lines.
+    pub above: Vec<String>,
+    /// At the end of its last line.
+    pub beside: Option<String>,
+    /// In a flow, after its last clause.
+    pub below: Vec<String>,
+}
+
+impl Margins {
+    /// Around the item with this place.
+    pub(crate) fn at(&mut self, item: Span) -> &mut Margin {
+        self.around.entry(item).or_default()
+    }
+
+    /// Around the item with this place, if there is anything.
+    pub(crate) fn of(&self, item: Span) -> Option<&Margin> {
+        self.around.get(&item)
+    }
+
+    /// A comment has no place.
+    pub(crate) fn lose(&mut self, comment: Option<Span>) {
+        self.lost = self.lost.or(comment);
+    }
+}
