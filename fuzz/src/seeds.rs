@@ -291,6 +291,7 @@ pub fn wire() -> Vec<Vec<u8>> {
             tsc_scaling: (1, 0),
             cid: Some(3),
         }],
+        xen_pv: true,
     };
     let clock = ClockSample { tsc_before: 1, mono_ns: 2, tsc_after: 3, real_ns: 4 };
     let mut batch = Vec::new();

@@ -29,6 +29,7 @@ pub fn facts() -> Facts {
         modules: modules(),
         tsc_hz: clock::tsc_hz(),
         vms: kvm::vms(),
+        xen_pv: line("/sys/hypervisor/type") == "xen" && line("/sys/hypervisor/guest_type") == "PV",
     }
 }
 

@@ -6,12 +6,14 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use xweave_lab::{Cache, Command, Error, Images, Listen, Options, PORT, Phase, World, interrupt, load};
+use xweave_lab::{
+    Cache, Command, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, interrupt, load,
+};
 
 /// What `exec` and `run` exit with when the channel failed, so that it is not taken for the command's own status.
 const CHANNEL_FAILED: u8 = 125;
 
-/// Emulated worlds: a stock KVM host with guests, on any machine.
+/// Emulated worlds: a stock KVM host with guests, or Xen, on any machine.
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Example:\n  xweave lab up kvm\n  xweave lab exec kvm vm1 -- uname -r\n  xweave lab down kvm"
@@ -36,8 +38,11 @@ enum Action {
         command: Vec<String>,
     },
     /// Build the images that worlds boot from, and nothing else.
-    #[command(after_help = "Example:\n  xweave lab build --kernel 6.1")]
+    #[command(after_help = "Example:\n  xweave lab build kvm --kernel 6.1")]
     Build {
+        /// What kind of world.
+        #[arg(value_enum, default_value_t = Kind::Kvm)]
+        kind: Kind,
         /// The kernel series.
         #[arg(long, default_value = "6.12")]
         kernel: String,
@@ -54,7 +59,7 @@ enum Action {
     Exec {
         /// The world.
         name: String,
-        /// host, vm1, vm2, …
+        /// host (Xen: dom0), vm1, vm2, …
         domain: String,
         /// The command.
         #[arg(last = true, required = true)]
@@ -65,7 +70,7 @@ enum Action {
     Push {
         /// The world.
         name: String,
-        /// host, vm1, vm2, …
+        /// host (Xen: dom0), vm1, vm2, …
         domain: String,
         /// A file or folder here.
         local: PathBuf,
@@ -77,7 +82,7 @@ enum Action {
     Pull {
         /// The world.
         name: String,
-        /// host, vm1, vm2, …
+        /// host (Xen: dom0), vm1, vm2, …
         domain: String,
         /// A file or folder in the domain.
         remote: String,
@@ -103,8 +108,19 @@ enum Action {
     Console {
         /// The world.
         name: String,
-        /// host, vm1, vm2, …
+        /// host (Xen: dom0), vm1, vm2, …
         domain: String,
+    },
+    /// In the host of a world whose guests have no vsock (Xen's dom0): run a command in a guest.
+    #[command(
+        after_help = "Example:\n  xweave record … --domain dom0=local --domain vm1='xweave lab enter vm1 -- xweave agent --stdio'"
+    )]
+    Enter {
+        /// vm1, vm2, …
+        guest: String,
+        /// The command.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
     },
     /// End a world; nothing is left of it.
     #[command(after_help = "Example:\n  xweave lab down --all")]
@@ -142,9 +158,9 @@ struct UpArgs {
     /// Its name; by default that of its kind.
     #[arg(long)]
     name: Option<String>,
-    /// Guests.
-    #[arg(long, default_value_t = 2)]
-    guests: u32,
+    /// Guests; by default 2, and 1 with Xen.
+    #[arg(long)]
+    guests: Option<u32>,
     /// The kernel series of all domains.
     #[arg(long, default_value = "6.12")]
     kernel: String,
@@ -163,12 +179,15 @@ struct UpArgs {
 enum Kind {
     /// A KVM host with guests.
     Kvm,
+    /// Xen: dom0 with paravirtual guests.
+    Xen,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Kvm => "kvm",
+impl From<Kind> for xweave_lab::Kind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Kvm => Self::Kvm,
+            Kind::Xen => Self::Xen,
         }
     }
 }
@@ -239,7 +258,8 @@ enum Load {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> ExitCode {
-    let passes_status = matches!(args.action, Action::Run { .. } | Action::Exec { .. });
+    let passes_status =
+        matches!(args.action, Action::Run { .. } | Action::Exec { .. } | Action::Enter { .. });
     match act(args.action) {
         Ok(code) => code,
         Err(error) => {
@@ -264,20 +284,24 @@ fn act(action: Action) -> Result<ExitCode, Error> {
         Action::Run { up: args, command } => {
             interrupt::install(interrupt::Again::Waits);
             let world = up(args)?;
-            let status = forward(&world, "host", command);
+            let status = world.exec(world.host(), &Command::new(command)).and_then(forward);
             world.down()?;
             return status;
         }
-        Action::Build { kernel } => {
+        Action::Build { kind, kernel } => {
             interrupt::install(interrupt::Again::Waits);
-            let images = Images::ensure(&Cache::open()?, &kernel, &show)?;
+            let images = Images::ensure(&Cache::open()?, kind.into(), &kernel, &show)?;
             eprintln!("images for {} are in the cache", images.kernel.release());
         }
         Action::List { json } => list(json)?,
         Action::Exec { name, domain, command } => {
             let world = World::find(&name)?;
             interrupt::install(interrupt::Again::Exits);
-            return forward(&world, &domain, command);
+            return forward(world.exec(&domain, &Command::new(command))?);
+        }
+        Action::Enter { guest, command } => {
+            interrupt::install(interrupt::Again::Exits);
+            return forward(xweave_lab::enter(&guest, &Command::new(command))?);
         }
         Action::Push { name, domain, local, remote } => World::find(&name)?.push(&domain, &local, &remote)?,
         Action::Pull { name, domain, remote, local } => World::find(&name)?.pull(&domain, &remote, &local)?,
@@ -286,12 +310,7 @@ fn act(action: Action) -> Result<ExitCode, Error> {
             World::find(&name)?.reset(&guest, wait)?;
         }
         Action::Console { name, domain } => {
-            let mut out = std::io::stdout().lock();
-            if domain == "host" {
-                xweave_lab::host_console(&name, &mut out)?;
-            } else {
-                World::find(&name)?.console(&domain, &mut out)?;
-            }
+            xweave_lab::console(&name, &domain, &mut std::io::stdout().lock())?;
         }
         Action::Down { name, .. } => {
             let names = match name {
@@ -320,10 +339,11 @@ fn act(action: Action) -> Result<ExitCode, Error> {
 }
 
 fn up(args: UpArgs) -> Result<World, Error> {
-    let defaults = Options::new()?;
+    let defaults = Options::new(args.kind.into())?;
     let options = Options {
-        name: args.name.unwrap_or_else(|| args.kind.name().to_owned()),
-        guests: args.guests,
+        kind: defaults.kind,
+        name: args.name.unwrap_or(defaults.name),
+        guests: args.guests.unwrap_or(defaults.guests),
         kernel: args.kernel,
         xweave: args.xweave.unwrap_or(defaults.xweave),
         timeout: Duration::from_secs(args.timeout),
@@ -332,8 +352,7 @@ fn up(args: UpArgs) -> Result<World, Error> {
     World::up(&options, &show)
 }
 
-fn forward(world: &World, domain: &str, command: Vec<String>) -> Result<ExitCode, Error> {
-    let child = world.exec(domain, &Command::new(command))?;
+fn forward(child: ExecChild) -> Result<ExitCode, Error> {
     let status = child.forward(std::io::stdin(), &mut std::io::stdout(), &mut std::io::stderr())?;
     // A status is one byte, as it is between processes.
     Ok(ExitCode::from(u8::try_from(status.code() & 0xff).unwrap_or(u8::MAX)))

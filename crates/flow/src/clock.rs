@@ -1,16 +1,17 @@
 //! One time line for all domains, and how far from the truth each time on it may be.
 //!
 //! The time line is the `CLOCK_MONOTONIC` of the *reference* domain, normally the host. A guest's
-//! times get there by one of two ways:
+//! times get there by one of three ways:
 //!
 //! ```text
 //! tsc-offset   guest ns ─► guest TSC ─► host TSC ─► host ns     exact but for the two readings
+//! common-tsc   guest ns ─► the TSC of both ───────► host ns     the same
 //! exchange     guest ns ─► controller's TSC ─────► host ns     as exact as a message's round trip
 //! ```
 //!
 //! Each arrow that is not arithmetic is a [`map::Map`]: a piecewise linear function through
 //! readings of one clock between two readings of the other. [`vm`] finds which virtual machine,
-//! and so which offset, belongs to a guest. [`timeline`] puts them together.
+//! and so which offset, belongs to a guest. (Xen's paravirtual domains read the machine's own TSC.) [`timeline`] puts them together.
 //!
 //! Bounds hold under one assumption: between a domain's samples its clock changes its rate at most
 //! once, and not in two neighbouring gaps. (The kernel changes it once a second, at most by

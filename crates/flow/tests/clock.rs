@@ -171,6 +171,7 @@ fn facts(vms: Vec<Vm>) -> Facts {
         modules: Vec::new(),
         tsc_hz: HZ as u64,
         vms,
+        xen_pv: false,
     }
 }
 
@@ -277,6 +278,30 @@ fn a_pinned_machine_must_fit() {
         let clock = timeline.clock(GUEST, "vm1").unwrap();
         assert_eq!(clock.method, method, "{clock:?}");
         assert_eq!(timeline.clock(HOST, "host").unwrap().method, Method::Reference);
+    }
+}
+
+#[test]
+fn paravirtual_domains_of_xen_have_one_tsc() {
+    // `tsc_mode`: native, and emulated with an offset.
+    for (offset, method) in [(0, Method::CommonTsc), (-(1 << 39), Method::Exchange)] {
+        let mut world = plain();
+        world.vms = vec![machine(0, offset, (1, 0))];
+        let mut timeline = Timeline::new(HOST);
+        for domain in [HOST, GUEST] {
+            timeline.facts(domain, &Facts { xen_pv: true, ..facts(Vec::new()) });
+        }
+        timeline.controller_in(HOST);
+        for i in 0..12 {
+            timeline.exchange(HOST, world.exchange(HOST, 1e9 + i as f64 * 2e8, i));
+            timeline.exchange(GUEST, world.exchange(GUEST, 1e9 + i as f64 * 2e8, i));
+        }
+        timeline.settle();
+        world.check(&mut timeline).unwrap();
+        assert!(timeline.vm(GUEST).is_none());
+        let clock = timeline.clock(GUEST, "vm1").unwrap();
+        assert_eq!(clock.method, method, "{clock:?}");
+        assert_eq!(clock.error_ns < 400, method == Method::CommonTsc, "{clock:?}");
     }
 }
 

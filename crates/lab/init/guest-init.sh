@@ -17,15 +17,17 @@ mount -t bpf bpf /sys/fs/bpf
 
 domain=guest
 address=
+control=
 for word in $(cat /proc/cmdline); do
     case $word in
     xweave.domain=*) domain=${word#*=} ;;
     xweave.address=*) address=${word#*=} ;;
+    xweave.control=*) control=${word#*=} ;;
     esac
 done
 hostname "$domain"
 echo "root::0:0:root:/root:/bin/sh" >/etc/passwd
-printf '127.0.0.1 localhost\n10.77.0.254 host\n' >/etc/hosts
+printf '127.0.0.1 localhost\n10.77.0.254 host dom0\n' >/etc/hosts
 
 echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
 echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
@@ -36,4 +38,9 @@ rm -r /lab/modules.d
 ip link set lo up
 ip addr add "$address" dev eth0
 ip link set eth0 up
+if [ -n "$control" ]; then
+    ip addr add "$control" dev eth1
+    ip link set eth1 up
+    echo "${control%/*}" >/run/control
+fi
 exec /bin/busybox init

@@ -1,12 +1,12 @@
-# Sets up the emulated host: file systems, modules, the bridge for its guests.
+# Sets up the emulated host: file systems, the bridge for its guests, then what its kind needs.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 . /run/lab/config
 
-hostname host
-echo host >/etc/hostname
+hostname "$HOST"
+echo "$HOST" >/etc/hostname
 {
     echo "127.0.0.1 localhost"
-    echo "10.77.0.254 host"
+    echo "10.77.0.254 $HOST"
     i=1
     while [ $i -le "$GUESTS" ]; do
         echo "10.77.0.$i vm$i"
@@ -32,20 +32,8 @@ ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0
 ip link set eth0 up
 
-if grep -qw svm /proc/cpuinfo; then
-    modprobe kvm_amd
-else
-    modprobe kvm_intel
-fi
-modprobe -a vhost_net tun bridge vhost_vsock
-
+modprobe bridge
 ip link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0
 ip addr add 10.77.0.254/24 dev br0
 ip link set br0 up
-i=1
-while [ $i -le "$GUESTS" ]; do
-    ip tuntap add "tap$i" mode tap vnet_hdr multi_queue
-    ip link set "tap$i" master br0
-    ip link set "tap$i" up
-    i=$((i + 1))
-done
+. /run/lab/host-kind.sh

@@ -29,9 +29,17 @@ impl Accelerator {
     /// QEMU's arguments.
     pub fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
+            Self::Kvm => &["-accel", "kvm"],
+            Self::Tcg => &["-accel", "tcg,thread=multi"],
+        }
+    }
+
+    /// A processor for a host that runs guests by hardware virtualization.
+    pub fn nesting_processor(self) -> &'static [&'static str] {
+        match self {
+            Self::Kvm => &["-cpu", "host"],
             // AMD's SVM is the virtualization that software emulation can nest.
-            Self::Tcg => &["-accel", "tcg,thread=multi", "-cpu", "EPYC-Rome,+svm,+npt"],
+            Self::Tcg => &["-cpu", "EPYC-Rome,+svm,+npt"],
         }
     }
 
@@ -145,7 +153,7 @@ fn forget_other_boots(cache: &Cache, keep: &str) {
 fn probe(images: &Images, work: &Path) -> Result<Accelerator> {
     let (log, console, pid) = (work.join("qemu.log"), work.join("console.log"), work.join("qemu.pid"));
     let mut command = Command::new(QEMU);
-    command.args(Accelerator::Kvm.arguments());
+    command.args(Accelerator::Kvm.arguments()).args(Accelerator::Kvm.nesting_processor());
     command.args([
         "-smp",
         "2",

@@ -41,12 +41,14 @@ pub enum Error {
     },
     /// apt knows no kernel of the wanted series.
     #[error(
-        "apt knows no package linux-image-{series}.*-cloud-amd64: run `apt-get update`; if it stays unknown, \
+        "apt knows no package linux-image-{series}.*{flavour}: run `apt-get update`; if it stays unknown, \
          enable Debian's bookworm-backports (and bookworm-security) in the apt sources"
     )]
     NoKernel {
         /// The series, as `6.12`.
         series: String,
+        /// How the names of the wanted flavour end.
+        flavour: &'static str,
     },
     /// A kernel package does not have what the lab needs.
     #[error("the kernel package {package} has no {missing}: choose another kernel with --kernel")]
@@ -54,6 +56,16 @@ pub enum Error {
         /// The package's name and version.
         package: String,
         /// The file or module that was looked for.
+        missing: String,
+    },
+    /// A package does not have what the lab needs.
+    #[error(
+        "the package {package} has no {missing}: run `apt-get update`, and enable Debian 12's own apt sources"
+    )]
+    Package {
+        /// The package's name.
+        package: String,
+        /// What was looked for.
         missing: String,
     },
     /// The machine is not one the lab's images can be built on.
@@ -86,7 +98,7 @@ pub enum Error {
     },
     /// A world of that name exists, but its domains cannot be used.
     #[error(
-        "the world `{name}` is {state}: `xweave lab console {name} host` shows its host's last words, \
+        "the world `{name}` is {state}: `xweave lab console {name} {host}` shows its host's last words, \
          `xweave lab down {name}` ends it"
     )]
     NotUp {
@@ -94,6 +106,8 @@ pub enum Error {
         name: String,
         /// Its state, as `lab list` shows it.
         state: String,
+        /// Its host.
+        host: &'static str,
     },
     /// There is no world of that name.
     #[error(

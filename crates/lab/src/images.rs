@@ -3,8 +3,9 @@
 use crate::cache::{Cache, Recipe};
 use crate::error::{At, Error, Result};
 use crate::initrd;
+use crate::kind::{Kind, Makings};
 use crate::modules::Tree;
-use crate::packages::{Kernel, Sources};
+use crate::packages::{self, Kernel, Sources};
 use crate::process::{add_sbin, run, start_error, tail};
 use crate::progress::{Phase, Progress, step};
 use std::io::{BufRead, BufReader};
@@ -12,14 +13,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the emulated host has installed besides Debian's smallest base.
-const ROOT_PACKAGES: &str =
-    "qemu-system-x86,kmod,iproute2,procps,iputils-ping,tcpdump,bpftool,ethtool,clang-14";
 /// What the root image leaves out: nobody reads manuals there.
 const ROOT_LEFT_OUT: &[&str] =
     &["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"];
 /// Sparse: only what is used takes room. Enough for long traces.
 const ROOT_SIZE: &str = "8G";
+/// Sparse too. The generic kernel's modules are 400 MB where they are not compressed.
+const MODULES_SIZE: &str = "1G";
 
 /// Paths of everything a world boots from. They are shared and never written to.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Images {
     pub kernel: Kernel,
     /// The kernel's compressed image.
     pub vmlinuz: PathBuf,
+    /// The hypervisor, where it is not the host's kernel.
+    pub hypervisor: Option<PathBuf>,
     /// The unpacked package: `boot/`, `lib/modules/RELEASE/`.
     pub kernel_folder: PathBuf,
     /// ext4: the folder RELEASE with all modules.
@@ -41,12 +43,13 @@ pub struct Images {
 }
 
 impl Images {
-    /// Builds what is missing for the newest kernel of a series (`6.12`), and returns all paths.
-    pub fn ensure(cache: &Cache, series: &str, progress: Progress<'_>) -> Result<Self> {
-        let kernel = match Kernel::resolve(series) {
+    /// Builds what a kind of world misses with the newest kernel of a series (`6.12`), and returns all paths.
+    pub fn ensure(cache: &Cache, kind: Kind, series: &str, progress: Progress<'_>) -> Result<Self> {
+        let makings = kind.makings();
+        let kernel = match Kernel::resolve(series, makings.flavour) {
             Ok(kernel) => kernel,
             // Without apt's lists, or offline: the newest kernel fetched before does as well.
-            Err(error) => cached_kernel(cache, series).ok_or(error)?,
+            Err(error) => cached_kernel(cache, makings, series).ok_or(error)?,
         };
         let waiting = || progress(Phase::Note("waiting for another xweave that is building this image"));
         let package = format!("{}={}", kernel.package, kernel.version);
@@ -59,11 +62,14 @@ impl Images {
         })?;
         let vmlinuz = kernel_folder.join(format!("boot/vmlinuz-{}", kernel.release()));
 
-        let recipe = Recipe::default().with("kernel", &key).with("init", initrd::ingredients());
+        let hypervisor =
+            makings.hypervisor.map(|package| hypervisor(cache, package, progress)).transpose()?;
+
+        let recipe = Recipe::default().with("kernel", &key).with("init", initrd::ingredients(makings));
         let boot = cache.entry("boot", &recipe.key(), waiting, |work| {
             step(progress, "initial file systems", || {
                 let tree = Tree::open(&kernel_folder.join("lib/modules").join(kernel.release()), &package)?;
-                let archives = initrd::build(&vmlinuz, &tree)?;
+                let archives = initrd::build(&vmlinuz, &tree, makings)?;
                 initrd::write(&work.join("host.cpio"), &[&archives.host])?;
                 initrd::write(&work.join("probe.cpio"), &[&archives.probe])
             })
@@ -74,18 +80,19 @@ impl Images {
         let recipe = Recipe::default()
             .with("layout", "1")
             .with("suite", &suite)
-            .with("packages", ROOT_PACKAGES)
+            .with("packages", makings.packages)
             .with("left out", ROOT_LEFT_OUT.join(" "))
             .with("size", ROOT_SIZE);
         let root = cache.entry("root", &recipe.key(), waiting, |work| {
             step(progress, "root file system of the host (mmdebstrap)", || {
-                build_root(&sources?, work, progress)
+                build_root(&sources?, makings.packages, work, progress)
             })
         })?;
 
         Ok(Self {
             kernel,
             vmlinuz,
+            hypervisor,
             modules: kernel_folder.join("modules.ext4"),
             kernel_folder,
             root: root.join("root.ext4"),
@@ -95,24 +102,58 @@ impl Images {
     }
 }
 
-fn cached_kernel(cache: &Cache, series: &str) -> Option<Kernel> {
-    let entries = std::fs::read_dir(cache.root()).ok()?;
-    let mut kernels: Vec<(std::time::SystemTime, Kernel)> = entries
+/// The newest entry of the cache of a kind that `read` makes something of.
+fn newest<T>(cache: &Cache, kind: &str, read: impl Fn(&Path) -> Option<T>) -> Option<T> {
+    std::fs::read_dir(cache.root())
+        .ok()?
         .flatten()
-        .filter(|e| e.file_name().to_string_lossy().starts_with("kernel-"))
-        .filter_map(|e| {
-            let text = std::fs::read(e.path().join("kernel.json")).ok()?;
-            let kernel: Kernel = serde_json::from_slice(&text).ok()?;
-            Some((e.metadata().ok()?.modified().ok()?, kernel))
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{kind}-")))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, read(&entry.path())?)))
+        .max_by_key(|(modified, _)| *modified)
+        .map(|(_, found)| found)
+}
+
+fn cached_kernel(cache: &Cache, makings: &Makings, series: &str) -> Option<Kernel> {
+    newest(cache, "kernel", |entry| {
+        let text = std::fs::read(entry.join("kernel.json")).ok()?;
+        let kernel: Kernel = serde_json::from_slice(&text).ok()?;
+        (kernel.series == series && makings.flavour.has(kernel.release())).then_some(kernel)
+    })
+}
+
+/// The hypervisor of a package, decompressed: QEMU boots it as it is.
+fn hypervisor(cache: &Cache, package: &str, progress: Progress<'_>) -> Result<PathBuf> {
+    let image = |entry: &Path| entry.join("hypervisor.elf");
+    let version = match packages::version(package) {
+        Ok(version) => version,
+        // As with kernels, the one fetched before.
+        Err(error) => {
+            let kept = newest(cache, package, |entry| Some(image(entry)).filter(|image| image.exists()));
+            return kept.ok_or(error);
+        }
+    };
+    let waiting = || progress(Phase::Note("waiting for another xweave that is building this image"));
+    let key = Recipe::default().with("layout", "1").with("version", &version).key();
+    let entry = cache.entry(package, &key, waiting, |work| {
+        step(progress, &format!("{package} {version}"), || {
+            packages::unpack(package, &version, work)?;
+            let boot = work.join("boot");
+            let compressed = std::fs::read_dir(&boot)
+                .at("read", &boot)?
+                .flatten()
+                .map(|entry| entry.path())
+                .find(|path| path.extension().is_some_and(|end| end == "gz"))
+                .ok_or_else(|| Error::Package { package: package.into(), missing: "boot/*.gz".into() })?;
+            let data = run(Command::new("gzip").arg("-dc").arg(compressed), "decompressing the hypervisor")?;
+            let path = image(work);
+            std::fs::write(&path, data).at("write", path)
         })
-        .filter(|(_, kernel)| kernel.series == series)
-        .collect();
-    kernels.sort_by_key(|(modified, _)| *modified);
-    kernels.pop().map(|(_, kernel)| kernel)
+    })?;
+    Ok(image(&entry))
 }
 
 fn build_kernel(kernel: &Kernel, work: &Path) -> Result<()> {
-    kernel.unpack_into(work)?;
+    packages::unpack(&kernel.package, &kernel.version, work)?;
     let release = kernel.release();
     for needed in [format!("boot/vmlinuz-{release}"), format!("lib/modules/{release}")] {
         if !work.join(&needed).exists() {
@@ -126,14 +167,14 @@ fn build_kernel(kernel: &Kernel, work: &Path) -> Result<()> {
     let mut command = Command::new("mke2fs");
     // Files may belong to the user who built them; in the image they are root's.
     command.args(["-q", "-t", "ext4", "-O", "^has_journal", "-m", "0", "-E", "root_owner=0:0", "-d"]);
-    run(command.arg(&modules).arg(&image).arg("512M"), "making the modules image")?;
+    run(command.arg(&modules).arg(&image).arg(MODULES_SIZE), "making the modules image")?;
     let text =
         serde_json::to_vec_pretty(kernel).map_err(|source| Error::State { path: work.into(), source })?;
     let path = work.join("kernel.json");
     std::fs::write(&path, text).at("write", path)
 }
 
-fn build_root(sources: &Sources, work: &Path, progress: Progress<'_>) -> Result<()> {
+fn build_root(sources: &Sources, packages: &str, work: &Path, progress: Progress<'_>) -> Result<()> {
     let list = sources.write(work)?;
     let tar = work.join("root.tar");
     // SAFETY: geteuid takes nothing and cannot fail.
@@ -157,7 +198,7 @@ fn build_root(sources: &Sources, work: &Path, progress: Progress<'_>) -> Result<
         command.arg("--mode=unshare");
         command
     };
-    command.args(["--variant=minbase", &format!("--include={ROOT_PACKAGES}"), "--format=tar"]);
+    command.args(["--variant=minbase", &format!("--include={packages}"), "--format=tar"]);
     command.arg("--aptopt=APT::Install-Recommends \"false\";");
     command.args(sources.options.iter().map(|option| format!("--aptopt={option}")));
     command.args(ROOT_LEFT_OUT.iter().map(|path| format!("--dpkgopt=path-exclude={path}")));

@@ -1,6 +1,7 @@
 //! The initial file systems of the emulated host, of its guests and of the acceleration probe.
 
 use crate::error::{At, Error, Result};
+use crate::kind::{Kind, Makings};
 use crate::modules::{Module, Tree};
 use crate::newc::Archive;
 use crate::process::start_error;
@@ -12,31 +13,30 @@ const HOST_INIT: &str = include_str!("../init/host-initramfs.sh");
 const HOST_INITTAB: &str = include_str!("../init/host-inittab");
 const HOST_RC: &str = include_str!("../init/host-rc.sh");
 const HOST_GUESTS: &str = include_str!("../init/host-guests.sh");
-const HOST_GUEST: &str = include_str!("../init/host-guest.sh");
 const GUEST_INIT: &str = include_str!("../init/guest-init.sh");
-const GUEST_INITTAB: &str = include_str!("../init/guest-inittab");
 const GUEST_AGENT: &str = include_str!("../init/guest-agent.sh");
 const PROBE_INIT: &str = include_str!("../init/probe-init.sh");
 
 /// What the host inserts before its root image can be mounted; the rest it loads from there.
-const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "ext4"];
-const GUEST_MODULES: &[&str] = &["virtio_pci", "virtio_net", "virtio_blk", "vmw_vsock_virtio_transport"];
+/// (`ext4` asks for `crc32c` by name, which no dependency says.)
+const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "crc32c_generic", "ext4"];
 const PROBE_MODULES: &[&str] = &["kvm_amd", "kvm_intel"];
 
 /// Everything of the initial file systems that is the lab's own, for the cache key.
-pub fn ingredients() -> String {
+pub fn ingredients(makings: &Makings) -> String {
     [
         HOST_INIT,
         HOST_INITTAB,
         HOST_RC,
         HOST_GUESTS,
-        HOST_GUEST,
+        makings.host_script,
+        makings.guest_script,
         GUEST_INIT,
-        GUEST_INITTAB,
+        makings.guest_inittab,
         GUEST_AGENT,
         PROBE_INIT,
         &HOST_MODULES.join(" "),
-        &GUEST_MODULES.join(" "),
+        &makings.guest_modules.join(" "),
         &PROBE_MODULES.join(" "),
     ]
     .join("\0")
@@ -56,13 +56,14 @@ pub struct Initrds {
 }
 
 /// Builds the archives for the kernel image `vmlinuz` with its `tree` of modules.
-pub fn build(vmlinuz: &Path, tree: &Tree) -> Result<Initrds> {
+pub fn build(vmlinuz: &Path, tree: &Tree, makings: &Makings) -> Result<Initrds> {
     let busybox_path = static_busybox()?;
     let busybox = std::fs::read(&busybox_path).at("read", &busybox_path)?;
     let kernel = std::fs::read(vmlinuz).at("read", vmlinuz)?;
-    let guest = guest(&busybox, &tree.closure(GUEST_MODULES)?).at("write", "the guest's initramfs")?;
-    let host =
-        host(&busybox, &tree.closure(HOST_MODULES)?, &kernel, &guest).at("write", "the host's initramfs")?;
+    let modules = tree.closure(makings.guest_modules)?;
+    let guest = guest(&busybox, &modules, makings).at("write", "the guest's initramfs")?;
+    let modules = tree.closure(HOST_MODULES)?;
+    let host = host(&busybox, &modules, makings, &kernel, &guest).at("write", "the host's initramfs")?;
     let probe = with_init(&busybox, PROBE_INIT, &tree.closure(PROBE_MODULES)?)
         .and_then(Archive::finish)
         .at("write", "the probe's initramfs")?;
@@ -99,20 +100,27 @@ fn with_init(busybox: &[u8], init: &str, modules: &[Module]) -> io::Result<Archi
     Ok(archive)
 }
 
-fn guest(busybox: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
+fn guest(busybox: &[u8], modules: &[Module], makings: &Makings) -> io::Result<Vec<u8>> {
     let mut archive = with_init(busybox, GUEST_INIT, modules)?;
-    archive.file("etc/inittab", 0o644, GUEST_INITTAB.as_bytes())?;
+    archive.file("etc/inittab", 0o644, makings.guest_inittab.as_bytes())?;
     archive.file("lab/guest-agent.sh", 0o755, GUEST_AGENT.as_bytes())?;
     archive.finish()
 }
 
-fn host(busybox: &[u8], modules: &[Module], kernel: &[u8], guest: &[u8]) -> io::Result<Vec<u8>> {
+fn host(
+    busybox: &[u8],
+    modules: &[Module],
+    makings: &Makings,
+    kernel: &[u8],
+    guest: &[u8],
+) -> io::Result<Vec<u8>> {
     let mut archive = with_init(busybox, HOST_INIT, modules)?;
     let scripts = [
         ("lab/host-inittab", HOST_INITTAB),
         ("lab/host-rc.sh", HOST_RC),
         ("lab/host-guests.sh", HOST_GUESTS),
-        ("lab/host-guest.sh", HOST_GUEST),
+        ("lab/host-kind.sh", makings.host_script),
+        ("lab/host-guest.sh", makings.guest_script),
     ];
     for (path, text) in scripts {
         archive.file(path, 0o755, text.as_bytes())?;
@@ -123,7 +131,12 @@ fn host(busybox: &[u8], modules: &[Module], kernel: &[u8], guest: &[u8]) -> io::
 }
 
 /// What differs from world to world, as an archive that follows the host's.
-pub fn world(xweave: &[u8], config: &str, token: &str) -> io::Result<Vec<u8>> {
+pub fn world(xweave: &[u8], kind: Kind, guests: u32, token: &str) -> io::Result<Vec<u8>> {
+    let config = format!(
+        "KIND={}\nHOST={}\nGUESTS={guests}\nGUEST_APPEND=\"quiet panic=-1 mitigations=off\"\n",
+        kind.name(),
+        kind.host()
+    );
     let mut archive = Archive::new(Vec::new());
     archive.directory("lab")?;
     archive.file("lab/xweave", 0o755, xweave)?;

@@ -1,14 +1,14 @@
-//! Emulated worlds to run in: a stock KVM host with guests of its own, on any machine.
+//! Emulated worlds to run in: a stock KVM host, or Xen with its dom0, with guests of its own, on any machine.
 //!
-//! A [`World`] is one QEMU process: the *host*, a Debian cloud kernel with KVM, which runs the guests
+//! A [`World`] is one QEMU process: the *host*, a Debian kernel with KVM or Xen's dom0, which runs the guests
 //! `vm1`, `vm2`, … on the same kernel. Where the machine's own virtualization cannot nest, QEMU emulates
 //! AMD's in software: every event is real, no time is. Commands run in any domain over a channel of the
 //! lab's own; the program that runs there is xweave itself, static, so guests need nothing else.
 //!
 //! ```no_run
-//! use xweave_lab::{Command, Options, World};
+//! use xweave_lab::{Command, Kind, Options, World};
 //!
-//! let world = World::up(&Options::new()?, &|phase| eprintln!("{phase:?}"))?;
+//! let world = World::up(&Options::new(Kind::Kvm)?, &|phase| eprintln!("{phase:?}"))?;
 //! let output = world.exec("vm1", &Command::new(["uname", "-r"]))?.output(b"")?;
 //! println!("{}", String::from_utf8_lossy(&output.stdout));
 //! world.down()?;
@@ -25,6 +25,7 @@ mod exec;
 mod images;
 mod initrd;
 pub mod interrupt;
+mod kind;
 pub mod load;
 mod modules;
 mod newc;
@@ -38,10 +39,12 @@ pub use accel::Accelerator;
 pub use cache::Cache;
 pub use error::{Error, Result};
 pub use exec::client::{Event, ExecChild, ExecStdin, Output};
+pub use exec::guest::enter;
 pub use exec::protocol::{Command, PORT, Status};
 pub use exec::server::{Listen, serve};
 pub use images::Images;
+pub use kind::Kind;
 pub use packages::Kernel;
 pub use progress::{Phase, Progress};
 pub use runtime::{Description, State};
-pub use world::{Listed, Options, World, down, host_console, list};
+pub use world::{Listed, Options, World, console, down, list};

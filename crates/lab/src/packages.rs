@@ -7,6 +7,33 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Which of Debian's kernels of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavour {
+    /// For guests of clouds.
+    Cloud,
+    /// For all machines.
+    Generic,
+}
+
+impl Flavour {
+    /// How its packages' names end.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Cloud => "-cloud-amd64",
+            Self::Generic => "-amd64",
+        }
+    }
+
+    /// Whether a release, as `6.12.117+deb12-cloud-amd64`, is of this flavour.
+    pub fn has(self, release: &str) -> bool {
+        // The generic suffix ends all names: what is before it must not be a word, as `cloud`.
+        release.strip_suffix(self.suffix()).is_some_and(|rest| {
+            rest.rsplit_once('-').is_none_or(|(_, last)| !last.bytes().all(|b| b.is_ascii_alphabetic()))
+        })
+    }
+}
+
 /// A kernel as Debian packages it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
@@ -24,8 +51,8 @@ impl Kernel {
         self.package.strip_prefix("linux-image-").unwrap_or(&self.package)
     }
 
-    /// The newest cloud kernel of a series that the machine's apt offers.
-    pub fn resolve(series: &str) -> Result<Self> {
+    /// The newest kernel of a series that the machine's apt offers.
+    pub fn resolve(series: &str, flavour: Flavour) -> Result<Self> {
         let valid = !series.is_empty() && series.chars().all(|c| c.is_ascii_digit() || c == '.');
         if !valid {
             return Err(Error::Name {
@@ -39,57 +66,50 @@ impl Kernel {
             "looking for kernel packages",
         )?;
         let names = String::from_utf8_lossy(&names).into_owned();
-        for package in newest_first(&names, series) {
+        for package in newest_first(&names, series, flavour) {
             // apt also lists names that it knows from dependencies only; those have no version.
-            let Ok(shown) = run(
-                Command::new("apt-cache").args(["show", "--no-all-versions", package]),
-                "reading a kernel package's version",
-            ) else {
-                continue;
-            };
-            let shown = String::from_utf8_lossy(&shown);
-            if let Some(version) = shown.lines().find_map(|l| l.strip_prefix("Version: ")) {
-                return Ok(Self {
-                    series: series.into(),
-                    package: package.into(),
-                    version: version.trim().into(),
-                });
+            if let Ok(version) = version(package) {
+                return Ok(Self { series: series.into(), package: package.into(), version });
             }
         }
-        Err(Error::NoKernel { series: series.into() })
-    }
-
-    /// Downloads the package and unpacks it into `folder`.
-    pub fn unpack_into(&self, folder: &Path) -> Result<()> {
-        let download = folder.join("download");
-        std::fs::create_dir(&download).at("create", &download)?;
-        let mut command = Command::new("apt-get");
-        // apt would drop to a user of its own who cannot write here, and warn about it.
-        command.args(["-q", "-o", "APT::Sandbox::User=root", "download"]);
-        command.arg(format!("{}={}", self.package, self.version)).current_dir(&download);
-        run(&mut command, "downloading the kernel (if apt's lists are old, run `apt-get update`)")?;
-        let deb = std::fs::read_dir(&download)
-            .at("read", &download)?
-            .flatten()
-            .map(|entry| entry.path())
-            .find(|path| path.extension().is_some_and(|e| e == "deb"))
-            .ok_or_else(|| Error::Kernel {
-                package: self.package.clone(),
-                missing: "file to download".into(),
-            })?;
-        run(Command::new("dpkg-deb").arg("-x").args([&deb, folder]), "unpacking the kernel")?;
-        std::fs::remove_dir_all(&download).at("remove", &download)
+        Err(Error::NoKernel { series: series.into(), flavour: flavour.suffix() })
     }
 }
 
+/// The version of a package that the machine's apt offers.
+pub fn version(package: &str) -> Result<String> {
+    let shown = run(
+        Command::new("apt-cache").args(["show", "--no-all-versions", package]),
+        "asking for a package's version (if apt's lists are old, run `apt-get update`)",
+    )?;
+    field(&String::from_utf8_lossy(&shown), "Version: ")
+        .ok_or_else(|| Error::Package { package: package.into(), missing: "version that can be had".into() })
+}
+
+/// Downloads a package and unpacks it into `folder`.
+pub fn unpack(package: &str, version: &str, folder: &Path) -> Result<()> {
+    let download = folder.join("download");
+    std::fs::create_dir(&download).at("create", &download)?;
+    let mut command = Command::new("apt-get");
+    // apt would drop to a user of its own who cannot write here, and warn about it.
+    command.args(["-q", "-o", "APT::Sandbox::User=root", "download"]);
+    command.arg(format!("{package}={version}")).current_dir(&download);
+    run(&mut command, "downloading a package (if apt's lists are old, run `apt-get update`)")?;
+    let deb = std::fs::read_dir(&download)
+        .at("read", &download)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|e| e == "deb"))
+        .ok_or_else(|| Error::Package { package: package.into(), missing: "file to download".into() })?;
+    run(Command::new("dpkg-deb").arg("-x").args([&deb, folder]), "unpacking a package")?;
+    std::fs::remove_dir_all(&download).at("remove", &download)
+}
+
 /// Kernel packages of a series in `names`, newest first.
-fn newest_first<'a>(names: &'a str, series: &str) -> Vec<&'a str> {
+fn newest_first<'a>(names: &'a str, series: &str, flavour: Flavour) -> Vec<&'a str> {
     let prefix = format!("linux-image-{series}.");
-    let mut found: Vec<&str> = names
-        .lines()
-        .map(str::trim)
-        .filter(|n| n.starts_with(&prefix) && n.ends_with("-cloud-amd64"))
-        .collect();
+    let mut found: Vec<&str> =
+        names.lines().map(str::trim).filter(|n| n.starts_with(&prefix) && flavour.has(n)).collect();
     found.sort_by(|a, b| compare(b, a));
     found
 }
@@ -162,7 +182,7 @@ impl Sources {
 }
 
 fn field(text: &str, key: &str) -> Option<String> {
-    text.lines().find_map(|l| l.strip_prefix(key)).map(|v| v.trim_matches('"').to_owned())
+    text.lines().find_map(|l| l.strip_prefix(key)).map(|v| v.trim().trim_matches('"').to_owned())
 }
 
 /// Of all of apt's sources, those of Debian's `suite` itself, its updates and its security fixes.
@@ -196,20 +216,29 @@ mod tests {
         let names = "linux-image-6.12-cloud-amd64\nlinux-image-6.12.99+deb12-cloud-amd64\n\
              linux-image-6.12.117+deb12-cloud-amd64\nlinux-image-6.12.118+deb12-cloud-amd64-dbg\n\
              linux-image-6.12.118+deb12-cloud-amd64-unsigned\nlinux-image-6.1.0-56-cloud-amd64\n";
-        let found = newest_first(names, "6.12");
+        let found = newest_first(names, "6.12", Flavour::Cloud);
         assert_eq!(
             found,
             ["linux-image-6.12.117+deb12-cloud-amd64", "linux-image-6.12.99+deb12-cloud-amd64"]
         );
         let names = "linux-image-6.1.0-9-cloud-amd64\nlinux-image-6.1.0-56-cloud-amd64\nlinux-image-6.12.1-cloud-amd64\n";
-        assert_eq!(newest_first(names, "6.1")[0], "linux-image-6.1.0-56-cloud-amd64");
-        assert_eq!(newest_first(names, "6.1").len(), 2);
+        assert_eq!(newest_first(names, "6.1", Flavour::Cloud)[0], "linux-image-6.1.0-56-cloud-amd64");
+        assert_eq!(newest_first(names, "6.1", Flavour::Cloud).len(), 2);
+    }
+
+    #[test]
+    fn flavours_are_told_apart() {
+        let names = "linux-image-6.12.9+deb12-amd64\nlinux-image-6.12.9+deb12-cloud-amd64\n\
+             linux-image-6.12.9+deb12-rt-amd64\nlinux-image-6.12.9+deb12-amd64-unsigned\n\
+             linux-image-6.1.0-56-amd64\nlinux-image-6.1.0-56-rt-amd64\n";
+        assert_eq!(newest_first(names, "6.12", Flavour::Generic), ["linux-image-6.12.9+deb12-amd64"]);
+        assert_eq!(newest_first(names, "6.1", Flavour::Generic), ["linux-image-6.1.0-56-amd64"]);
     }
 
     #[test]
     fn a_series_is_checked_before_apt_sees_it() {
-        assert!(matches!(Kernel::resolve("6.12 --option"), Err(Error::Name { .. })));
-        assert!(matches!(Kernel::resolve(""), Err(Error::Name { .. })));
+        assert!(matches!(Kernel::resolve("6.12 --option", Flavour::Cloud), Err(Error::Name { .. })));
+        assert!(matches!(Kernel::resolve("", Flavour::Generic), Err(Error::Name { .. })));
     }
 
     #[test]

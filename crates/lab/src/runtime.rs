@@ -1,6 +1,7 @@
 //! Where running worlds keep their state: one private folder a world.
 
 use crate::error::{At, Error, Result};
+use crate::kind::{INITRD, Kind};
 use crate::process::Identity;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
@@ -34,8 +35,8 @@ impl std::fmt::Display for State {
 /// A world's description, as its state file holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
-    /// `kvm`.
-    pub kind: String,
+    /// `kvm` or `xen`.
+    pub kind: Kind,
     /// The kernel's release, as `uname -r` in the domains says.
     pub kernel: String,
     /// How the host is run.
@@ -46,6 +47,13 @@ pub struct Description {
     pub port: u16,
     /// Whether every domain came up.
     pub ready: bool,
+}
+
+impl Description {
+    /// The world's domains: its host first.
+    pub fn domains(&self) -> Vec<String> {
+        self.kind.domains(self.guests)
+    }
 }
 
 /// The folder of one world.
@@ -79,7 +87,13 @@ impl Folder {
     }
     /// The host's initial file system.
     pub fn initrd_file(&self) -> PathBuf {
-        self.0.join("initrd")
+        self.0.join(INITRD)
+    }
+
+    /// Makes a file known under a name in this folder, which is QEMU's working folder.
+    pub fn link(&self, name: &str, target: &Path) -> Result<()> {
+        let link = self.0.join(name);
+        std::os::unix::fs::symlink(target, &link).at("create", link)
     }
 
     /// The description, if `up` came as far as writing one.
@@ -92,6 +106,11 @@ impl Folder {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).at("read", path),
         }
+    }
+
+    /// The host's name, as far as that is known.
+    pub fn host(&self) -> &'static str {
+        self.description().ok().flatten().map_or(Kind::Kvm, |description| description.kind).host()
     }
 
     /// Writes the description so that a reader sees the old one or the new one.
@@ -246,7 +265,7 @@ mod tests {
         drop(lock);
         assert_eq!(folder.state(), State::Broken, "its up is gone");
         let mut description = Description {
-            kind: "kvm".into(),
+            kind: Kind::Kvm,
             kernel: "6".into(),
             accelerator: crate::accel::Accelerator::Tcg,
             guests: 2,

@@ -8,13 +8,14 @@ use crate::exec::client::{Address, ExecChild};
 use crate::exec::protocol::{Alive, Command, PORT};
 use crate::images::Images;
 use crate::initrd;
+use crate::kind::{Boot, HYPERVISOR, KERNEL, Kind};
 use crate::process::{Identity, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
 use crate::runtime::{self, Description, Folder, State};
 use serde::Serialize;
 use std::fs;
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant};
@@ -33,6 +34,8 @@ const MOST_GUESTS: u32 = 16;
 /// What a world is to be.
 #[derive(Debug, Clone)]
 pub struct Options {
+    /// Its kind.
+    pub kind: Kind,
     /// Its name: small letters, digits, `-`.
     pub name: String,
     /// Guests, 0 to 16.
@@ -48,12 +51,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// A world `kvm` with two guests on 6.12, with the program that is running now.
-    pub fn new() -> Result<Self> {
+    /// A world with the name of its kind and the usual guests on 6.12, with the program that is running now.
+    pub fn new(kind: Kind) -> Result<Self> {
         let xweave = std::env::current_exe().at("find", "the program that is running")?;
         Ok(Self {
-            name: "kvm".into(),
-            guests: 2,
+            kind,
+            name: kind.name().into(),
+            guests: kind.guests(),
             kernel: "6.12".into(),
             xweave,
             timeout: Duration::from_secs(300),
@@ -94,7 +98,7 @@ pub fn list() -> Result<Vec<Listed>> {
         // A folder with a name that none of ours can have is no world.
         let Ok(folder) = runtime::folder(&name) else { continue };
         let description = folder.description().unwrap_or(None);
-        let domains = description.as_ref().map(|d| domains(d.guests)).unwrap_or_default();
+        let domains = description.as_ref().map(Description::domains).unwrap_or_default();
         worlds.push(Listed { name, state: folder.state(), domains, description, folder: folder.0 });
     }
     Ok(worlds)
@@ -130,10 +134,6 @@ fn remove(folder: &Folder) -> Result<()> {
     }
 }
 
-fn domains(guests: u32) -> Vec<String> {
-    std::iter::once("host".to_owned()).chain((1..=guests).map(|i| format!("vm{i}"))).collect()
-}
-
 impl World {
     /// Brings a world up: builds what images are missing, starts the host, and waits until the host
     /// and every guest answer. If that fails, everything it started is ended.
@@ -156,23 +156,27 @@ impl World {
     fn start(options: &Options, folder: &Folder, progress: Progress<'_>) -> Result<Self> {
         let program = initrd::program(&options.xweave)?;
         let cache = Cache::open()?;
-        let images = Images::ensure(&cache, &options.kernel, progress)?;
+        let images = Images::ensure(&cache, options.kind, &options.kernel, progress)?;
         let accelerator = Accelerator::detect(&cache, &images, progress)?;
 
         let token = random_hex(16)?;
         let token_file = folder.token_file();
         fs::write(&token_file, &token).at("write", &token_file)?;
-        let config = format!("GUESTS={}\nGUEST_APPEND=\"quiet panic=-1 mitigations=off\"\n", options.guests);
-        let own = initrd::world(&program, &config, &token).at("make", folder.initrd_file())?;
+        let own =
+            initrd::world(&program, options.kind, options.guests, &token).at("make", folder.initrd_file())?;
         let base = fs::read(&images.host_initrd).at("read", &images.host_initrd)?;
         initrd::write(&folder.initrd_file(), &[&base, &own])?;
         drop((program, own, base));
+        folder.link(KERNEL, &images.vmlinuz)?;
+        if let Some(hypervisor) = &images.hypervisor {
+            folder.link(HYPERVISOR, hypervisor)?;
+        }
 
         let mut world = Self {
             name: options.name.clone(),
             folder: folder.clone(),
             description: Description {
-                kind: "kvm".into(),
+                kind: options.kind,
                 kernel: images.kernel.release().to_owned(),
                 accelerator,
                 guests: options.guests,
@@ -186,16 +190,18 @@ impl World {
             Accelerator::Kvm => "hardware virtualization",
             Accelerator::Tcg => "software emulation",
         };
-        step(progress, &format!("host with {} ({how})", world.description.kernel), || {
+        let host = options.kind.host();
+        step(progress, &format!("{host} with {} ({how})", world.description.kernel), || {
             let machine = world.boot(&images, &options.append)?;
-            world.wait("host", machine, deadline, |_| true)
+            world.wait(host, machine, deadline, |_| true)
         })?;
         // The host's kernel has read it, and it holds the token.
         let _ = fs::remove_file(folder.initrd_file());
         if options.guests > 0 {
-            step(progress, &format!("{} guests", options.guests), || {
+            let guests = world.domains().split_off(1);
+            step(progress, &guests.join(", "), || {
                 let machine = world.machine()?;
-                for domain in domains(options.guests).iter().skip(1) {
+                for domain in &guests {
                     world.wait(domain, machine, deadline, |_| true)?;
                     progress(Phase::Note(&format!("{domain} is up")));
                 }
@@ -234,7 +240,7 @@ impl World {
                 std::thread::sleep(POLL);
             }
         }
-        Err(self.not_up("host", "no port of 127.0.0.1 could be had in five tries".into()))
+        Err(self.not_up(self.host(), "no port of 127.0.0.1 could be had in five tries".into()))
     }
 
     /// Whether QEMU's port is open; the server behind it may not be.
@@ -244,22 +250,16 @@ impl World {
 
     fn qemu(&self, images: &Images, append: &str) -> process::Command {
         let description = &self.description;
-        let memory = (1536 + 448 * description.guests).max(3072).to_string();
         let drive = |path: &Path, mode: &str| format!("file={},format=raw,if=virtio,{mode}", quoted(path));
         let mut command = process::Command::new(QEMU);
         command.arg("-name").arg(format!("xweave-lab-{}", self.name));
+        command.current_dir(&self.folder.0);
         command.args(description.accelerator.arguments());
-        command.args([
-            "-smp",
-            description.accelerator.processors(),
-            "-m",
-            &memory,
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-no-reboot",
-        ]);
+        command.args(["-smp", description.accelerator.processors()]);
+        command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        let accelerator = description.accelerator;
+        let boot = Boot { accelerator, guests: description.guests, append };
+        description.kind.machine(&mut command, &boot);
         command.arg("-chardev").arg(format!("file,id=console,path={}", quoted(&self.folder.console_file())));
         command.args(["-serial", "chardev:console"]);
         command.args(["-d", "cpu_reset", "-D"]).arg(self.folder.reset_log());
@@ -271,9 +271,6 @@ impl World {
             description.port
         ));
         command.args(["-device", "virtio-net-pci,netdev=lab,romfile="]);
-        command.arg("-kernel").arg(&images.vmlinuz).arg("-initrd").arg(self.folder.initrd_file());
-        let steady = description.accelerator.kernel_arguments();
-        command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 mitigations=off {steady} {append}"));
         command
     }
 
@@ -303,7 +300,7 @@ impl World {
             }
             if !machine.alive() {
                 // Whichever domain was waited for, the host's console tells why.
-                return Err(self.not_up("host", "the emulated machine ended".into()));
+                return Err(self.not_up(self.host(), "the emulated machine ended".into()));
             }
             if Instant::now() >= deadline {
                 let why = format!("no answer after {} s ({last})", begun.elapsed().as_secs());
@@ -330,13 +327,13 @@ impl World {
     }
 
     fn console_lines(&self, domain: &str) -> String {
-        if domain == "host" {
+        if domain == self.host() {
             return last_lines(&self.folder.console_file(), CONSOLE_LINES);
         }
         let lines = CONSOLE_LINES.to_string();
-        let script = "tail -n \"$2\" /run/lab/$1/console.log; cat /run/lab/$1/qemu.err";
+        let script = "tail -n \"$2\" /run/lab/$1/console.log; cat /run/lab/$1/start.err";
         let command = Command::new(["sh", "-c", script, "sh", domain, &lines]);
-        match self.address("host").run(&command).and_then(|child| child.output(&[])) {
+        match self.address(self.host()).run(&command).and_then(|child| child.output(&[])) {
             Ok(output) => String::from_utf8_lossy(&output.stdout).replace('\r', "").trim_end().to_owned(),
             Err(e) => format!("(no console: {e})"),
         }
@@ -350,7 +347,8 @@ impl World {
         }
         let state = folder.state();
         let (State::Up, Some(description)) = (state, folder.description()?) else {
-            return Err(Error::NotUp { name: name.to_owned(), state: state.to_string() });
+            let host = folder.host();
+            return Err(Error::NotUp { name: name.to_owned(), state: state.to_string(), host });
         };
         let token_file = folder.token_file();
         let token = fs::read_to_string(&token_file).at("read", token_file)?;
@@ -369,11 +367,17 @@ impl World {
 
     /// `host`, `vm1`, …
     pub fn domains(&self) -> Vec<String> {
-        domains(self.description.guests)
+        self.description.domains()
+    }
+
+    /// The domain that has the devices and starts the guests: `host`, `dom0`.
+    pub fn host(&self) -> &'static str {
+        self.description.kind.host()
     }
 
     fn address(&self, domain: &str) -> Address {
-        Address { port: self.description.port, token: self.token.clone(), domain: domain.to_owned() }
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, self.description.port));
+        Address { at, token: self.token.clone(), domain: domain.to_owned() }
     }
 
     fn known(&self, domain: &str) -> Result<()> {
@@ -393,13 +397,13 @@ impl World {
     /// Resets a guest as its reset button would. With a limit, returns when it is up again.
     pub fn reset(&self, guest: &str, wait: Option<Duration>) -> Result<()> {
         self.known(guest)?;
-        if guest == "host" {
+        if guest == self.host() {
             let rule = "a guest: to restart the host, end the world and bring it up again";
             return Err(Error::Name { what: "domain to reset", name: guest.to_owned(), rule });
         }
         // One that hangs has no boot to compare with: then any answer is a new one.
         let before = self.address(guest).ping(ANSWER).ok();
-        self.address("host").reset(guest)?;
+        self.address(self.host()).reset(guest)?;
         match wait {
             None => Ok(()),
             Some(limit) => {
@@ -408,32 +412,28 @@ impl World {
         }
     }
 
-    /// Writes a domain's whole console to `out`.
-    pub fn console(&self, domain: &str, out: &mut impl io::Write) -> Result<()> {
-        self.known(domain)?;
-        if domain == "host" {
-            return host_console(&self.name, out);
-        }
-        let path = format!("/run/lab/{domain}/console.log");
-        let output = self.address("host").run(&Command::new(["cat", &path]))?.output(&[])?;
-        out.write_all(&output.stdout).at("write", "the console")
-    }
-
     /// Ends the world. Nothing is left of it.
     pub fn down(self) -> Result<()> {
         down(&self.name)
     }
 }
 
-/// Writes the console of a world's host to `out`, also of a world that is broken.
-pub fn host_console(name: &str, out: &mut impl io::Write) -> Result<()> {
+/// Writes a domain's whole console to `out`; that of a host also where the world is broken.
+pub fn console(name: &str, domain: &str, out: &mut impl io::Write) -> Result<()> {
     let folder = runtime::folder(name)?;
     if !folder.0.is_dir() {
         return Err(Error::NoWorld { name: name.to_owned() });
     }
-    let path = folder.console_file();
-    let mut file = fs::File::open(&path).at("read", &path)?;
-    io::copy(&mut file, out).at("copy", path).map(|_| ())
+    if domain == folder.host() {
+        let path = folder.console_file();
+        let mut file = fs::File::open(&path).at("read", &path)?;
+        return io::copy(&mut file, out).at("copy", path).map(|_| ());
+    }
+    let world = World::find(name)?;
+    world.known(domain)?;
+    let path = format!("/run/lab/{domain}/console.log");
+    let output = world.exec(world.host(), &Command::new(["cat", &path]))?.output(&[])?;
+    out.write_all(&output.stdout).at("write", "the console")
 }
 
 /// QEMU separates options by commas; a doubled one is part of the value.
@@ -444,12 +444,6 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn domains_are_the_host_and_its_guests() {
-        assert_eq!(domains(0), ["host"]);
-        assert_eq!(domains(2), ["host", "vm1", "vm2"]);
-    }
 
     #[test]
     fn commas_are_doubled_for_qemu() {

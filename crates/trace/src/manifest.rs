@@ -179,6 +179,8 @@ pub enum Method {
     Reference,
     /// guest TSC = scaled host TSC + the offset that the hypervisor set.
     TscOffset,
+    /// The domain reads the very TSC that the reference reads.
+    CommonTsc,
     /// Paired readings over the controller's connection.
     Exchange,
 }

@@ -102,6 +102,8 @@ pub struct Facts {
     pub tsc_hz: u64,
     /// Virtual machines that this kernel's KVM runs.
     pub vms: Vec<Vm>,
+    /// Whether this is a paravirtual domain of Xen, dom0 or another: all of them read one TSC.
+    pub xen_pv: bool,
 }
 
 /// A loaded module.

@@ -1,5 +1,6 @@
-//! The main job, on real kernels: needs a world that is up. `make lab-test` boots one per kernel
-//! and names it in `XWEAVE_WORLD`; without it, each test says that it was skipped.
+//! The main job, on real kernels: needs a world that is up. `make lab-test` boots one per kernel, and one
+//! with Xen for the tests of [`xen`], and names it in `XWEAVE_WORLD`; without it, each test says that it was
+//! skipped.
 
 #![allow(clippy::unwrap_used, reason = "in a test, that is the message")]
 
@@ -11,3 +12,4 @@ mod loss;
 mod misuse;
 mod places;
 mod world;
+mod xen;

@@ -121,8 +121,13 @@ impl World {
 
     /// Begins a recording in the host that lasts until [`Running::finish`], and waits until it is woven.
     pub fn record(&self, arguments: &str) -> Running {
+        self.record_in("host", arguments)
+    }
+
+    /// The same, in a host of that name.
+    pub fn record_in(&self, host: &str, arguments: &str) -> Running {
         let mut running = self.start(
-            "host",
+            host,
             &format!("exec xweave record {arguments} --force -- sh -c 'echo all is woven >&2; exec cat'"),
         );
         running.wait_for("all is woven");

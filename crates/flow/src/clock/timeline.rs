@@ -62,6 +62,7 @@ struct State {
     exchanges: u64,
     tsc_hz: u64,
     vms: Vec<Vm>,
+    xen_pv: bool,
     pinned: Option<u32>,
     way: Option<Way>,
     /// Largest error of what was converted.
@@ -71,6 +72,8 @@ struct State {
 /// How a domain's times get onto the line.
 enum Way {
     TscOffset(Vm),
+    /// With a machine that changes nothing.
+    CommonTsc(Vm),
     /// With the reason why not by the TSC.
     Exchange(String),
 }
@@ -84,6 +87,7 @@ impl State {
             exchanges: 0,
             tsc_hz: 0,
             vms: Vec::new(),
+            xen_pv: false,
             pinned: None,
             way: None,
             worst: None,
@@ -115,6 +119,7 @@ impl Timeline {
         state.tsc_hz = facts.tsc_hz;
         state.own.set_nominal_hz(facts.tsc_hz);
         state.vms.clone_from(&facts.vms);
+        state.xen_pv = facts.xen_pv;
     }
 
     /// That domain is the virtual machine of that process: known by another way, as its vsock
@@ -173,7 +178,7 @@ impl Timeline {
         // The time in this domain when the reference's map was last final; two nanoseconds less,
         // as each map rounds.
         let horizon = match state.way.as_ref()? {
-            Way::TscOffset(machine) => {
+            Way::TscOffset(machine) | Way::CommonTsc(machine) => {
                 let (offset, _) = vm::offset(machine)?;
                 let until = |host| Some(state.own.mono(vm::guest_tsc(machine, offset, host))?.0 - 2);
                 joint(state.own.horizon()?, &reference.own, until)?
@@ -211,7 +216,7 @@ impl Timeline {
     pub fn vm(&self, domain: u8) -> Option<&Vm> {
         match self.domains.get(&domain)?.way.as_ref()? {
             Way::TscOffset(vm) => Some(vm),
-            Way::Exchange(_) => None,
+            Way::CommonTsc(_) | Way::Exchange(_) => None,
         }
     }
 
@@ -231,9 +236,13 @@ impl Timeline {
             return Some(entry(Method::Reference, 0, "the time line itself".to_owned()));
         }
         let reference = self.domains.get(&self.reference)?;
+        let bound = || Some(state.own.bound()? + reference.own.bound()?);
         Some(match state.way.as_ref()? {
+            Way::CommonTsc(_) => {
+                let detail = "Xen lets both read the machine's TSC".to_owned();
+                entry(Method::CommonTsc, state.worst.or_else(bound).unwrap_or(u64::MAX), detail)
+            }
             Way::TscOffset(vm) => {
-                let bound = || Some(state.own.bound()? + reference.own.bound()?);
                 let (offset, _) = vm::offset(vm)?;
                 let detail = format!("the machine of process {} ({}), tsc-offset {offset}", vm.pid, vm.comm);
                 entry(Method::TscOffset, state.worst.or_else(bound).unwrap_or(u64::MAX), detail)
@@ -261,7 +270,7 @@ impl Timeline {
         }
         let state = self.domains.get(&domain)?;
         match state.way.as_ref()? {
-            Way::TscOffset(machine) => {
+            Way::TscOffset(machine) | Way::CommonTsc(machine) => {
                 let (offset, spread) = vm::offset(machine)?;
                 let (tick, guest_error) = state.own.tick(mono)?;
                 let host = vm::host_tsc(machine, offset, tick)?;
@@ -279,25 +288,28 @@ impl Timeline {
     }
 
     fn decide(&self, domain: u8) -> Way {
-        match self.find_vm(domain) {
-            Ok(vm) => Way::TscOffset(vm),
-            Err(why) => Way::Exchange(why),
+        let xen = [domain, self.reference].iter().all(|at| self.domains.get(at).is_some_and(|s| s.xen_pv));
+        let found = if xen {
+            self.common_tsc(domain).map(Way::CommonTsc)
+        } else {
+            self.find_vm(domain).map(Way::TscOffset)
+        };
+        found.unwrap_or_else(Way::Exchange)
+    }
+
+    /// A machine that changes nothing, if the domain's TSC is the reference's, or why it cannot be.
+    fn common_tsc(&self, domain: u8) -> Result<Vm, String> {
+        let same = vm::unchanged();
+        match vm::identify(std::iter::once(&same), &self.sightings(domain)?, SLACK) {
+            Found::One(_) => Ok(same),
+            _ => Err("Xen emulates its TSC".to_owned()),
         }
     }
 
     /// The virtual machine that a domain is, or why that cannot be told.
     fn find_vm(&self, domain: u8) -> Result<Vm, String> {
-        let (Some(state), Some(reference)) = (self.domains.get(&domain), self.domains.get(&self.reference))
-        else {
-            return Err("the reference was not heard of".to_owned());
-        };
-        if state.own.used() == 0 || reference.own.used() == 0 {
-            return Err("no TSC that can be used on both sides".to_owned());
-        }
-        let sightings: Vec<_> = state.kept.iter().filter_map(|exchange| self.sighting(exchange)).collect();
-        if sightings.is_empty() {
-            return Err("no exchanges that tell virtual machines apart".to_owned());
-        }
+        let sightings = self.sightings(domain)?;
+        let (state, reference) = self.both(domain)?;
         let all = reference.vms.iter().filter(|vm| state.pinned.is_none_or(|pid| pid == vm.pid));
         let vm = match vm::identify(all, &sightings, SLACK) {
             Found::One(vm) => vm.clone(),
@@ -316,6 +328,26 @@ impl Timeline {
             Some((_, spread)) if spread <= MOST_SPREAD => Ok(vm),
             _ => Err("its processors' TSCs differ".to_owned()),
         }
+    }
+
+    fn both(&self, domain: u8) -> Result<(&State, &State), String> {
+        self.domains
+            .get(&domain)
+            .zip(self.domains.get(&self.reference))
+            .ok_or_else(|| "the reference was not heard of".to_owned())
+    }
+
+    /// What is known of a domain's TSC by that of the reference, or why nothing is.
+    fn sightings(&self, domain: u8) -> Result<Vec<Sighting>, String> {
+        let (state, reference) = self.both(domain)?;
+        if state.own.used() == 0 || reference.own.used() == 0 {
+            return Err("no TSC that can be used on both sides".to_owned());
+        }
+        let sightings: Vec<_> = state.kept.iter().filter_map(|exchange| self.sighting(exchange)).collect();
+        if sightings.is_empty() {
+            return Err("no exchanges that tell virtual machines apart".to_owned());
+        }
+        Ok(sightings)
     }
 
     /// An exchange with the controller's TSC brought to the reference's.

@@ -3,7 +3,7 @@
 use super::protocol::{Alive, CREDIT, Command, Frame, Hello, Request, Status};
 use crate::error::{Error, Result};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How to reach a domain.
 #[derive(Debug, Clone)]
 pub struct Address {
-    /// The port on 127.0.0.1 behind which the emulated host listens.
-    pub port: u16,
-    /// The world's secret.
+    /// The emulated host, as it is seen from here; inside of it, a guest.
+    pub at: SocketAddr,
+    /// The secret that it knows.
     pub token: String,
     /// The domain.
     pub domain: String,
@@ -30,7 +30,7 @@ impl Address {
     }
 
     fn open(&self, request: &Request, limit: Option<Duration>) -> io::Result<TcpStream> {
-        let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)))?;
+        let mut stream = TcpStream::connect(self.at)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(limit)?;
         Frame::Hello(Hello { token: self.token.clone(), domain: self.domain.clone() }).write(&mut stream)?;

@@ -1,25 +1,90 @@
-//! The emulated host's hold on its guests: QEMU's monitor (QMP) resets them.
+//! The emulated host's hold on its guests: how they are reached, and reset (by QEMU's monitor, QMP, or by `xl`).
 
+use super::client::{Address, ExecChild};
+use super::protocol::{Command, PORT};
+use crate::error::{Error, Result};
+use crate::kind::Kind;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process;
 use std::time::Duration;
 
-/// The number of a guest's name, if the host has such a guest: `vm2` is 2.
-pub fn number(guest: &str, guests: u32) -> Option<u32> {
-    let number: u32 = guest.strip_prefix("vm")?.parse().ok()?;
-    (1..=guests).contains(&number).then_some(number)
+/// The guests of this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guests {
+    /// What runs them.
+    pub kind: Kind,
+    /// How many there are.
+    count: u32,
 }
 
-/// How many guests this host has, from the configuration that the lab gave it.
-pub fn count() -> u32 {
-    std::fs::read_to_string("/run/lab/config")
-        .ok()
-        .and_then(|text| text.lines().find_map(|l| l.strip_prefix("GUESTS=").and_then(|n| n.parse().ok())))
-        .unwrap_or(0)
+impl Guests {
+    /// From the configuration that the lab gave this domain; none if it is no host.
+    pub fn of_this_host() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/run/lab/config").ok()?)
+    }
+
+    fn parse(config: &str) -> Option<Self> {
+        let value = |key: &str| config.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let kind = [Kind::Kvm, Kind::Xen].into_iter().find(|kind| value("KIND") == Some(kind.name()))?;
+        Some(Self { kind, count: value("GUESTS")?.parse().ok()? })
+    }
+
+    /// The number of a guest's name, if the host has such a guest: `vm2` is 2.
+    pub fn number(self, guest: &str) -> Option<u32> {
+        let number: u32 = guest.strip_prefix("vm")?.parse().ok()?;
+        (1..=self.count).contains(&number).then_some(number)
+    }
+
+    /// Resets a guest as its reset button would; starts it if its machine has ended.
+    pub fn reset(self, number: u32) -> io::Result<()> {
+        match self.kind {
+            Kind::Kvm => reset_machine(number),
+            Kind::Xen => {
+                // Fails if it is not running.
+                process::Command::new("xl").args(["destroy", &format!("vm{number}")]).output()?;
+                // Under emulation it may take longer than an answer may; whoever waits, waits for the new boot.
+                let mut starting = starter(number).spawn()?;
+                std::thread::spawn(move || starting.wait());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The secret by which guests that are reached by TCP know their host.
+pub fn token() -> io::Result<String> {
+    std::fs::read_to_string("/run/lab/guests.token").map(|token| token.trim().to_owned())
+}
+
+/// Where a guest of Xen takes commands.
+fn address(number: u32) -> SocketAddr {
+    let last = u8::try_from(number).unwrap_or(u8::MAX);
+    SocketAddr::from((Ipv4Addr::new(10, 78, 0, last), u16::try_from(PORT).unwrap_or(u16::MAX)))
+}
+
+/// A connection to a guest of Xen. One that is not up yet does not even refuse.
+pub fn connect(number: u32) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address(number), Duration::from_secs(2))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// In dom0: starts a command in a guest.
+pub fn enter(domain: &str, command: &Command) -> Result<ExecChild> {
+    let error = |why: &str| Error::Exec { domain: domain.to_owned(), why: why.to_owned() };
+    let guests = Guests::of_this_host()
+        .ok_or_else(|| error("this is no emulated host: outside of it, use `xweave lab exec`"))?;
+    if guests.kind == Kind::Kvm {
+        return Err(error("a KVM host reaches its guests by vsock"));
+    }
+    let number = guests.number(domain).ok_or_else(|| error("this host has no such guest"))?;
+    let token = token().map_err(|e| error(&e.to_string()))?;
+    Address { at: address(number), token, domain: domain.to_owned() }.run(command)
 }
 
 /// Keeps KVM from patching its own code each time that a guest is reset.
@@ -45,8 +110,7 @@ pub fn hold_static_keys() -> io::Result<()> {
     call(machine, CREATE_VCPU).map(|_| ())
 }
 
-/// Resets a guest as its reset button would; starts it if its machine has ended.
-pub fn reset(number: u32) -> io::Result<()> {
+fn reset_machine(number: u32) -> io::Result<()> {
     let folder = PathBuf::from(format!("/run/lab/vm{number}"));
     let Ok(monitor) = UnixStream::connect(folder.join("qmp.sock")) else {
         return start(number);
@@ -83,13 +147,19 @@ fn answer(answers: &mut impl BufRead, command: &str) -> io::Result<()> {
     }
 }
 
+fn starter(number: u32) -> process::Command {
+    let mut command = process::Command::new("sh");
+    command.args(["/run/lab/host-guest.sh", &number.to_string()]);
+    command
+}
+
 fn start(number: u32) -> io::Result<()> {
-    let output = Command::new("sh").args(["/run/lab/host-guest.sh", &number.to_string()]).output()?;
+    let output = starter(number).output()?;
     if output.status.success() {
         return Ok(());
     }
-    let said = std::fs::read_to_string(format!("/run/lab/vm{number}/qemu.err")).unwrap_or_default();
-    Err(io::Error::other(format!("QEMU does not start: {}", crate::process::tail(&said, 5))))
+    let said = std::fs::read_to_string(format!("/run/lab/vm{number}/start.err")).unwrap_or_default();
+    Err(io::Error::other(format!("it does not start: {}", crate::process::tail(&said, 5))))
 }
 
 #[cfg(test)]
@@ -98,10 +168,12 @@ mod tests {
 
     #[test]
     fn guests_have_numbers() {
-        assert_eq!(number("vm2", 2), Some(2));
-        assert_eq!(number("vm3", 2), None);
-        assert_eq!(number("vm0", 2), None);
-        assert_eq!(number("host", 2), None);
+        let guests = Guests::parse("KIND=xen\nHOST=dom0\nGUESTS=2\n").unwrap();
+        assert_eq!(guests.kind, Kind::Xen);
+        assert_eq!(guests.number("vm2"), Some(2));
+        for none in ["vm3", "vm0", "host"] {
+            assert_eq!(guests.number(none), None);
+        }
     }
 
     #[test]

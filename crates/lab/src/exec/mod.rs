@@ -1,7 +1,7 @@
 //! Running commands in domains: a server in each, one connection a command.
 
 pub mod client;
-mod guest;
+pub mod guest;
 pub mod protocol;
 mod run;
 pub mod server;

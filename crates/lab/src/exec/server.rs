@@ -1,10 +1,13 @@
-//! The exec server: runs in the emulated host (TCP behind QEMU's user network) and in guests (vsock).
+//! The exec server: runs in the emulated host (TCP behind QEMU's user network) and in guests (vsock; in a
+//! Xen world TCP).
 
-use super::guest;
+use super::guest::{self, Guests};
 use super::protocol::{Alive, Command, Frame, Hello, PORT, Request};
 use super::run;
+use crate::kind::Kind;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockAddr, VsockListener, VsockStream};
@@ -15,7 +18,7 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Where a server listens, and how it knows its clients.
 #[derive(Debug, Clone)]
 pub enum Listen {
-    /// In the emulated host: an address, and the file with the world's secret.
+    /// In the emulated host, and in guests of Xen: an address, and the file with the secret.
     Tcp {
         /// Address and port.
         address: String,
@@ -37,6 +40,8 @@ pub(super) trait Link: Read + Write + Send + 'static {
         Self: Sized;
     /// Ends both directions, waking whoever reads.
     fn end(&self);
+    /// Gives up when nothing that is sent has been taken for so long.
+    fn limit(&self, time: Duration);
     /// Ends what is sent, and takes what still comes until the client closes. A connection closed with
     /// input unread is reset, and the reset may overtake the answer.
     fn linger(self);
@@ -44,13 +49,16 @@ pub(super) trait Link: Read + Write + Send + 'static {
 
 /// Both streams have these methods, and no trait that they share names them.
 macro_rules! link {
-    ($stream:ty) => {
+    ($stream:ty, $limit:expr) => {
         impl Link for $stream {
             fn again(&self) -> io::Result<Self> {
                 self.try_clone()
             }
             fn end(&self) {
                 let _ = self.shutdown(Shutdown::Both);
+            }
+            fn limit(&self, time: Duration) {
+                $limit(self, time);
             }
             fn linger(mut self) {
                 let _ = self.shutdown(Shutdown::Write);
@@ -60,15 +68,30 @@ macro_rules! link {
         }
     };
 }
-link!(TcpStream);
-link!(VsockStream);
+link!(TcpStream, limit_tcp);
+link!(VsockStream, |stream: &VsockStream, time| {
+    let _ = stream.set_write_timeout(Some(time));
+});
+
+/// TCP takes data for a peer that is gone, and would send it again for a quarter of an hour.
+fn limit_tcp(stream: &TcpStream, time: Duration) {
+    let limit = libc::c_uint::try_from(time.as_millis()).unwrap_or(libc::c_uint::MAX);
+    // SAFETY: the option's value is one unsigned int, and the length says so. Failing leaves the default.
+    unsafe {
+        let length = libc::socklen_t::try_from(size_of_val(&limit)).unwrap_or(4);
+        let value = (&raw const limit).cast();
+        libc::setsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, value, length);
+    }
+}
 
 /// Serves commands until the domain ends. Returns only with an error.
 pub fn serve(listen: &Listen) -> io::Result<()> {
     match listen {
         Listen::Tcp { address, token_file } => {
             let token = std::fs::read_to_string(token_file)?;
-            if let Err(error) = guest::hold_static_keys() {
+            if Guests::of_this_host().is_some_and(|guests| guests.kind == Kind::Kvm)
+                && let Err(error) = guest::hold_static_keys()
+            {
                 // Commands and guests work without; only resets are less sure.
                 eprintln!("xweave lab serve: cannot keep KVM's code as it is: {error}");
             }
@@ -79,7 +102,7 @@ pub fn serve(listen: &Listen) -> io::Result<()> {
                 std::thread::spawn(move || {
                     // Small frames both ways: waiting to fill packets would only add delays.
                     let _ = stream.set_nodelay(true);
-                    serve_one(stream, |stream| host_connection(stream, token.trim()));
+                    serve_one(stream, |stream| known_connection(stream, token.trim()));
                 });
             }
         }
@@ -90,7 +113,7 @@ pub fn serve(listen: &Listen) -> io::Result<()> {
                 if peer.cid() != VMADDR_CID_HOST {
                     continue;
                 }
-                std::thread::spawn(move || serve_one(stream, guest_connection));
+                std::thread::spawn(move || serve_one(stream, vsock_connection));
             }
         }
     }
@@ -126,26 +149,43 @@ fn opening(link: &mut impl Link) -> io::Result<Hello> {
     }
 }
 
-fn host_connection(mut link: TcpStream, token: &str) -> io::Result<()> {
+/// By TCP, of a client that knows the secret: for this domain, or for a guest of this host.
+fn known_connection(mut link: TcpStream, token: &str) -> io::Result<()> {
     let hello = opening(&mut link)?;
     if !same(hello.token.as_bytes(), token.as_bytes()) {
         return Frame::Failed("wrong token".into()).write(&mut link);
     }
-    if hello.domain == "host" {
+    if hello.domain == std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim() {
         return requests(link);
     }
-    let Some(number) = guest::number(&hello.domain, guest::count()) else {
-        return Frame::Failed(format!("there is no domain {}", hello.domain)).write(&mut link);
+    let domain = hello.domain;
+    let guests = Guests::of_this_host();
+    let Some((guests, number)) = guests.and_then(|guests| Some((guests, guests.number(&domain)?))) else {
+        return Frame::Failed(format!("there is no domain {domain}")).write(&mut link);
     };
-    let mut guest = match VsockStream::connect(&VsockAddr::new(2 + number, PORT)) {
-        Ok(guest) => guest,
-        Err(e) => return Frame::Failed(format!("{} does not answer: {e}", hello.domain)).write(&mut link),
-    };
-    Frame::Hello(Hello { token: String::new(), domain: hello.domain }).write(&mut guest)?;
-    relay(link, guest)
+    match guests.kind {
+        Kind::Kvm => {
+            let guest = VsockStream::connect(&VsockAddr::new(2 + number, PORT));
+            pass_on(link, guest, Hello { token: String::new(), domain })
+        }
+        Kind::Xen => {
+            let token = guest::token()?;
+            pass_on(link, guest::connect(number), Hello { token, domain })
+        }
+    }
 }
 
-fn guest_connection(mut link: VsockStream) -> io::Result<()> {
+fn pass_on<G: Link>(mut client: TcpStream, guest: io::Result<G>, hello: Hello) -> io::Result<()> {
+    match guest {
+        Ok(mut guest) => {
+            Frame::Hello(hello).write(&mut guest)?;
+            relay(client, guest)
+        }
+        Err(e) => Frame::Failed(format!("{} does not answer: {e}", hello.domain)).write(&mut client),
+    }
+}
+
+fn vsock_connection(mut link: VsockStream) -> io::Result<()> {
     opening(&mut link)?;
     requests(link)
 }
@@ -162,9 +202,11 @@ fn requests<L: Link>(mut link: L) -> io::Result<()> {
             Frame::Alive(Alive { boot_id }).write(&mut link)
         }
         Some(Frame::Request(Request::Reset { guest: name })) => {
-            let done = guest::number(&name, guest::count())
+            let guests = Guests::of_this_host();
+            let done = guests
+                .and_then(|guests| Some((guests, guests.number(&name)?)))
                 .ok_or_else(|| io::Error::other(format!("there is no guest {name}")))
-                .and_then(guest::reset);
+                .and_then(|(guests, number)| guests.reset(number));
             match done {
                 Ok(()) => Frame::Alive(Alive { boot_id: String::new() }).write(&mut link),
                 Err(e) => Frame::Failed(format!("cannot reset {name}: {e}")).write(&mut link),
@@ -190,9 +232,9 @@ fn run_command<L: Link>(mut link: L, command: &Command) -> io::Result<()> {
 }
 
 /// Copies both ways until either side ends.
-fn relay(client: TcpStream, guest: VsockStream) -> io::Result<()> {
+fn relay<G: Link>(client: TcpStream, guest: G) -> io::Result<()> {
     // Without a limit, a guest that was reset and never answers would hold this thread for good.
-    let _ = guest.set_write_timeout(Some(Duration::from_secs(60)));
+    guest.limit(Duration::from_secs(60));
     let (mut from_client, mut to_client) = (client.again()?, client.again()?);
     let (mut from_guest, mut to_guest) = (guest.again()?, guest.again()?);
     let up = std::thread::spawn(move || {

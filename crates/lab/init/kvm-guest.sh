@@ -15,4 +15,4 @@ exec qemu-system-x86_64 -name "vm$i" -uuid "$(cat "$dir/uuid")" -daemonize -pidf
     -device "virtio-net-pci,netdev=n0,mac=52:54:00:77:00:$(printf %02x "$i"),mq=on,vectors=6,romfile=" \
     -device "vhost-vsock-pci,guest-cid=$((2 + i))" \
     -kernel /run/lab/vmlinuz -initrd /run/lab/guest.img \
-    -append "console=ttyS0 $GUEST_APPEND xweave.domain=vm$i xweave.address=10.77.0.$i/24" 2>>"$dir/qemu.err"
+    -append "console=ttyS0 $GUEST_APPEND xweave.domain=vm$i xweave.address=10.77.0.$i/24" 2>>"$dir/start.err"

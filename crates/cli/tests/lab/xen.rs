@@ -1,0 +1,104 @@
+//! A world of Xen: dom0 and a paravirtual guest, on one time line.
+
+use std::collections::{BTreeMap, HashMap};
+
+use xweave_trace::{Method, Trace};
+
+use crate::world::World;
+
+/// Both domains, as `record` in dom0 wants them.
+const DOMAINS: &str = "--domain dom0=local --domain vm1='xweave lab enter vm1 -- xweave agent --stdio'";
+
+/// Stores the number of each datagram of the load where it leaves a domain, and where it arrives.
+const WITNESS: &str = r#"
+advice witness
+    execution(xennet_start_xmit@vm1, xenvif_start_xmit@dom0, __udp_enqueue_schedule_skb)
+{
+    unsigned char *payload = skb->head + skb->network_header + 28;
+    u64 magic = 0, number = 0;
+    bpf_probe_read_kernel(&magic, sizeof(magic), payload);
+    bpf_probe_read_kernel(&number, sizeof(number), payload + 8);
+    if (magic == 0x3130305145535758ULL) /* "XWSEQ001" */
+        STORE_DATA1(number);
+}
+"#;
+
+const COUNT: u64 = 200;
+
+#[test]
+fn what_passes_between_dom0_and_a_guest_is_seen_in_both_in_order() {
+    let Some(world) = World::find("xen") else { return };
+    world.write("dom0", "/tmp/witness.aspect", WITNESS);
+    let recording = world.record_in("dom0", &format!("/tmp/witness.aspect {DOMAINS} -o /tmp/xen"));
+    for (from, to, address) in [("vm1", "dom0", "10.77.0.254"), ("dom0", "vm1", "10.77.0.1")] {
+        let receive = format!("exec xweave lab load udp-recv --port 9000 --count {COUNT} --idle-timeout 20");
+        let receiver = world.start(to, &receive);
+        world.until(to, "grep -q :2328 /proc/net/udp");
+        world.run(from, &format!("xweave lab load udp-send --to {address}:9000 --count {COUNT} --rate 100"));
+        receiver.finish_well();
+    }
+    recording.finish_well();
+
+    let dir = tempfile::tempdir().unwrap();
+    world.pull("dom0", "/tmp/xen", &dir.path().join("trace"));
+    let trace = Trace::open(&dir.path().join("trace")).unwrap();
+    let clock = trace.manifest().clocks.iter().find(|clock| clock.domain == "vm1").unwrap();
+    assert_eq!(clock.method, Method::CommonTsc, "{clock:?}");
+
+    // By number and place: the sender's interface, then the receiver's socket.
+    let mut seen: HashMap<(String, String), BTreeMap<u64, i64>> = HashMap::new();
+    let (rows, damaged) = trace.rows();
+    assert!(damaged.is_empty(), "{damaged:?}");
+    for row in rows {
+        let site = trace.site(row.site).unwrap();
+        seen.entry((site.domain.clone(), site.function.clone()))
+            .or_default()
+            .insert(row.values()[0], row.time_ns);
+    }
+    for (from, left, to) in [("vm1", "xennet_start_xmit", "dom0"), ("dom0", "xenvif_start_xmit", "vm1")] {
+        let at = |domain: &str, function: &str| &seen[&(domain.to_owned(), function.to_owned())];
+        let (left, arrived) = (at(from, left), at(to, "__udp_enqueue_schedule_skb"));
+        assert_eq!((left.len() as u64, arrived.len() as u64), (COUNT, COUNT), "from {from} to {to}");
+        let unsure = i64::try_from(clock.error_ns).unwrap();
+        for (number, time) in left {
+            let gap = arrived[number] - time;
+            assert!(gap > -unsure, "{from} to {to}: datagram {number} arrived {gap} ns after it left");
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_is_reset_ends_its_part_and_can_be_recorded_again() {
+    let Some(world) = World::find("xen reset") else { return };
+    let record = |trace: &str| {
+        let sending =
+            "-e 'execution(xennet_start_xmit@vm1, xenvif_start_xmit@dom0) { STORE_DATA1(skb->len); }'";
+        world.record_in("dom0", &format!("{sending} {DOMAINS} -o {trace}"))
+    };
+    let boot = || world.run("vm1", "cat /proc/sys/kernel/random/boot_id");
+    let (before, recording) = (boot(), record("/tmp/reset"));
+    world.reset("vm1");
+    assert_ne!(boot(), before);
+    let (status, log) = recording.finish();
+    assert_eq!(status, Some(1), "{log}");
+    assert!(log.contains("domain vm1 was lost"), "{log}");
+    world.until("dom0", "! grep -q direct /sys/kernel/tracing/enabled_functions");
+
+    let recording = record("/tmp/again");
+    world.run("dom0", "ping -c 1 vm1");
+    recording.finish_well();
+}
+
+#[test]
+fn only_dom0_enters_its_guests() {
+    let Some(world) = World::find("xen enter") else { return };
+    let enter = |domain, guest| {
+        let output = world.try_run(domain, &format!("xweave lab enter {guest} -- hostname"));
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    assert_eq!(enter("dom0", "vm1"), (Some(0), "vm1\n".to_owned()));
+    let (status, said) = enter("dom0", "vm9");
+    assert!(status == Some(125) && said.contains("vm9"), "{said}");
+    let (status, said) = enter("vm1", "vm1");
+    assert!(status == Some(125) && said.contains("xweave lab exec"), "{said}");
+}

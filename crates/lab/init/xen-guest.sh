@@ -1,0 +1,24 @@
+# Starts guest number $1, anew if it runs; its console and xl's messages are in /run/lab/vm$1.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+. /run/lab/config
+i=$1
+dir=/run/lab/vm$i
+mkdir -p "$dir"
+ln -sf "/var/log/xen/console/guest-vm$i.log" "$dir/console.log"
+xl destroy "vm$i" 2>/dev/null
+
+mac=$(printf %02x "$i")
+script=script=/run/lab/vif.sh
+cat >"$dir/config" <<END
+name = "vm$i"
+type = "pv"
+kernel = "/run/lab/vmlinuz"
+ramdisk = "/run/lab/guest.img"
+extra = "console=hvc0 $GUEST_APPEND xweave.domain=vm$i xweave.address=10.77.0.$i/24 xweave.control=10.78.0.$i/24"
+memory = 256
+vcpus = 1
+vif = ["mac=00:16:3e:77:00:$mac,bridge=br0,$script", "mac=00:16:3e:78:00:$mac,bridge=lab0,$script"]
+# The guest reads the machine's own TSC: by default Xen emulates each reading.
+tsc_mode = "native"
+END
+exec xl create "$dir/config" >"$dir/start.err" 2>&1

@@ -1,0 +1,24 @@
+//! A KVM host: its own kernel is the hypervisor, QEMU runs the guests.
+
+use super::{Boot, INITRD, KERNEL, Makings};
+use crate::packages::Flavour;
+use std::process::Command;
+
+pub const MAKINGS: Makings = Makings {
+    // A third of the generic one's size, and it has all that a KVM host needs.
+    flavour: Flavour::Cloud,
+    packages: "qemu-system-x86,kmod,iproute2,procps,iputils-ping,tcpdump,bpftool,ethtool,clang-14",
+    hypervisor: None,
+    guest_modules: &["virtio_pci", "virtio_net", "virtio_blk", "vmw_vsock_virtio_transport"],
+    guest_inittab: include_str!("../../init/kvm-guest-inittab"),
+    host_script: include_str!("../../init/kvm-host.sh"),
+    guest_script: include_str!("../../init/kvm-guest.sh"),
+};
+
+pub fn machine(qemu: &mut Command, boot: &Boot<'_>) {
+    qemu.args(boot.accelerator.nesting_processor());
+    qemu.arg("-m").arg((1536 + 448 * boot.guests).max(3072).to_string());
+    let steady = boot.accelerator.kernel_arguments();
+    qemu.args(["-kernel", KERNEL, "-initrd", INITRD]);
+    qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 mitigations=off {steady} {}", boot.append));
+}
