@@ -272,8 +272,8 @@ fn by_function<'i>(kernel: &Kernel, touches: &[Touch<'i>]) -> Vec<JoinPoint<'i>>
             && !entered.contains_key(&key)
         {
             let found = kernel.functions(&key.0).into_iter().find(|function| function.module == key.1);
-            let hook =
-                found.and_then(|function| Some((function_hook(kernel, &function, touch.after).ok()?, function)));
+            let hook = found
+                .and_then(|function| Some((function_hook(kernel, &function, touch.after).ok()?, function)));
             entered.insert(key.clone(), hook.is_some());
             points.extend(hook.map(|(hook, function)| {
                 let target = Some((argument, type_.to_owned()));
