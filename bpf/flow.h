@@ -14,7 +14,7 @@
  * writes the ID, and then the key. Who reads looks at the key once more after the ID: so no ID is
  * ever seen with another's key. Nobody waits, not even an interrupt that came in between: a lookup
  * does not find what is being written, a registration takes another slot. If two CPUs register one
- * key at once, both may get a slot: lookups find the first of them, and xw_remove empties both.
+ * key at once, both may get a slot: lookups find the first of them, and xw_take empties both.
  * Loads and stores keep their order here because x86 keeps that of loads, and that of stores.
  */
 #ifndef XW_FLOW_H
@@ -30,16 +30,6 @@ struct xw_bucket {
 	u64 ids[XW_WAYS];
 	u64 unused; /* so that the next begins with a cache line */
 };
-
-/* One table a flow: key → local flow ID. Memory that could be mapped begins with a page. */
-#define XW_FLOW(name)                                                                              \
-	struct {                                                                                   \
-		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
-		__uint(map_flags, BPF_F_MMAPABLE);                                                 \
-		__uint(max_entries, 1);                                                            \
-		__type(key, u32);                                                                  \
-		__type(value, struct xw_bucket);                                                   \
-	} xw_flow_##name SEC(".maps")
 
 /* The ID that each CPU gave last. Before the first, the agent puts there what all of them have. */
 struct {
@@ -101,9 +91,8 @@ static __always_inline bool xw_write(volatile struct xw_bucket *bucket, u32 slot
 }
 
 /* 0: none. */
-static __always_inline u64 xw_flow_of(void *table, u64 key)
+static __always_inline u64 xw_find(void *table, u64 key)
 {
-	key = xw_number(key);
 	if (!xw_is_key(key))
 		return 0;
 	for (u32 nth = 0; nth < XW_REACH; nth++) {
@@ -125,9 +114,8 @@ static __always_inline u64 xw_flow_of(void *table, u64 key)
 	return 0;
 }
 
-static __always_inline bool xw_register_flow(void *table, u64 key, u64 id, u32 place)
+static __always_inline bool xw_put(void *table, u64 key, u64 id, u32 place)
 {
-	key = xw_number(key);
 	if (!xw_is_key(key))
 		return false;
 	for (u32 nth = 0; nth < XW_REACH; nth++) {
@@ -161,9 +149,8 @@ static __always_inline bool xw_register_flow(void *table, u64 key, u64 id, u32 p
 	return false;
 }
 
-static __always_inline void xw_remove(void *table, u64 key)
+static __always_inline void xw_take(void *table, u64 key)
 {
-	key = xw_number(key);
 	if (!xw_is_key(key))
 		return;
 	for (u32 nth = 0; nth < XW_REACH; nth++) {
@@ -180,5 +167,39 @@ static __always_inline void xw_remove(void *table, u64 key)
 			return;
 	}
 }
+
+/*
+ * One table a flow: key → local flow ID. Memory that could be mapped begins with a page.
+ *
+ * What is done with it are functions that other files could call: such the verifier goes through once
+ * for each program, and not wherever they are called.
+ */
+#define XW_FLOW(name)                                                                              \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                  \
+		__uint(map_flags, BPF_F_MMAPABLE);                                                 \
+		__uint(max_entries, 1);                                                            \
+		__type(key, u32);                                                                  \
+		__type(value, struct xw_bucket);                                                   \
+	} xw_flow_##name SEC(".maps");                                                             \
+	__noinline u64 xw_find_##name(u64 key)                                                     \
+	{                                                                                          \
+		return xw_find(&xw_flow_##name, key);                                              \
+	}                                                                                          \
+	__noinline int xw_put_##name(u64 key, u64 id, u32 place)                                   \
+	{                                                                                          \
+		return xw_put(&xw_flow_##name, key, id, place);                                    \
+	}                                                                                          \
+	__noinline int xw_take_##name(u64 key)                                                     \
+	{                                                                                          \
+		xw_take(&xw_flow_##name, key);                                                     \
+		return 0;                                                                          \
+	}                                                                                          \
+	_Static_assert(XW_WAYS < XW_TAKEN, "so that a semicolon may follow")
+
+/* The flow of a key, 0 if it has none; gives a key a flow, and says whether there was room; takes it away. */
+#define XW_FLOW_OF(name, key) xw_find_##name(xw_number((u64)(key)))
+#define XW_FLOW_PUT(name, key, id, place) xw_put_##name(xw_number((u64)(key)), id, place)
+#define XW_FLOW_TAKE(name, key) xw_take_##name(xw_number((u64)(key)))
 
 #endif

@@ -475,15 +475,13 @@ static __always_inline u64 xw_thread(void)
 	return bpf_get_current_task() | 1;
 }
 
-#define XW_FLOW_OF(name, key) xw_flow_of(&xw_flow_##name, (u64)(key))
-
 /* While draining, flows under way go on and none begins. */
 #define XW_FLOW_START(name, key)                                                                   \
 	({                                                                                         \
 		u64 xw_key = (u64)(key);                                                           \
 		if (xw_config_now->state == XW_ON) {                                               \
 			xw_flow = xw_new_flow();                                                   \
-			if (xw_register_flow(&xw_flow_##name, xw_key, xw_flow, xw_place))               \
+			if (XW_FLOW_PUT(name, xw_key, xw_flow, xw_place))               \
 				XW_RECORD(XW_START, xw_flow, 1, xw_key);                           \
 		}                                                                                  \
 	})
@@ -491,10 +489,10 @@ static __always_inline u64 xw_thread(void)
 #define XW_TRANSIT(name, from, to, kind, leave)                                                    \
 	({                                                                                         \
 		u64 xw_from = (u64)(from), xw_to = (u64)(to);                                      \
-		xw_flow = xw_flow_of(&xw_flow_##name, xw_from);                                    \
-		if (xw_flow && xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place)) {           \
+		xw_flow = XW_FLOW_OF(name, xw_from);                                    \
+		if (xw_flow && XW_FLOW_PUT(name, xw_to, xw_flow, xw_place)) {           \
 			if (leave && xw_from != xw_to)                                             \
-				xw_remove(&xw_flow_##name, xw_from);                               \
+				XW_FLOW_TAKE(name, xw_from);                               \
 			XW_RECORD(kind, xw_flow, 2, xw_from, xw_to);                               \
 		}                                                                                  \
 	})
@@ -505,9 +503,9 @@ static __always_inline u64 xw_thread(void)
 #define XW_FLOW_QUIT(name, key)                                                                    \
 	({                                                                                         \
 		u64 xw_key = (u64)(key);                                                           \
-		xw_flow = xw_flow_of(&xw_flow_##name, xw_key);                                     \
+		xw_flow = XW_FLOW_OF(name, xw_key);                                     \
 		if (xw_flow) {                                                                     \
-			xw_remove(&xw_flow_##name, xw_key);                                        \
+			XW_FLOW_TAKE(name, xw_key);                                        \
 			XW_RECORD(XW_QUIT, xw_flow, 1, xw_key);                                    \
 		}                                                                                  \
 	})
@@ -516,10 +514,10 @@ static __always_inline u64 xw_thread(void)
 #define XW_FLOW_SPLIT(name, from, to)                                                              \
 	({                                                                                         \
 		u64 xw_from = (u64)(from), xw_to = (u64)(to);                                      \
-		u64 xw_parent = xw_flow_of(&xw_flow_##name, xw_from);                              \
+		u64 xw_parent = XW_FLOW_OF(name, xw_from);                              \
 		if (xw_parent) {                                                                   \
 			xw_flow = xw_new_flow();                                                   \
-			if (xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place))           \
+			if (XW_FLOW_PUT(name, xw_to, xw_flow, xw_place))           \
 				XW_RECORD(XW_SPLIT, xw_flow, 3, xw_parent, xw_from, xw_to);        \
 		}                                                                                  \
 	})
@@ -528,12 +526,12 @@ static __always_inline u64 xw_thread(void)
 #define XW_FLOW_MERGE(name, from, to)                                                              \
 	({                                                                                         \
 		u64 xw_from = (u64)(from), xw_to = (u64)(to);                                      \
-		u64 xw_taken = xw_flow_of(&xw_flow_##name, xw_from);                               \
+		u64 xw_taken = XW_FLOW_OF(name, xw_from);                               \
 		if (xw_taken) {                                                                    \
-			u64 xw_taker = xw_flow_of(&xw_flow_##name, xw_to);                         \
+			u64 xw_taker = XW_FLOW_OF(name, xw_to);                         \
 			xw_flow = xw_new_flow();                                                   \
-			if (xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place)) {         \
-				xw_remove(&xw_flow_##name, xw_from);                               \
+			if (XW_FLOW_PUT(name, xw_to, xw_flow, xw_place)) {         \
+				XW_FLOW_TAKE(name, xw_from);                               \
 				XW_RECORD(XW_MERGE, xw_flow, 3, xw_taken, xw_from, xw_to);         \
 				if (xw_taker)                                                      \
 					XW_RECORD(XW_MERGE, xw_flow, 3, xw_taker, xw_to, xw_to);   \
@@ -545,11 +543,11 @@ static __always_inline u64 xw_thread(void)
 #define XW_XIN(name, from, key, leave)                                                             \
 	({                                                                                         \
 		u64 xw_from = (u64)(from);                                                         \
-		xw_flow = xw_flow_of(&xw_flow_##name, xw_from);                                    \
+		xw_flow = XW_FLOW_OF(name, xw_from);                                    \
 		if (xw_flow) {                                                                     \
 			struct xw_key xw_carrier = (key);                                          \
 			if (leave)                                                                 \
-				xw_remove(&xw_flow_##name, xw_from);                               \
+				XW_FLOW_TAKE(name, xw_from);                               \
 			XW_RECORD(XW_XIN, xw_flow, 4, xw_carrier.ring, xw_carrier.index,           \
 				  xw_carrier.check, xw_carrier.peer);                              \
 		}                                                                                  \
@@ -565,7 +563,7 @@ static __always_inline u64 xw_thread(void)
 		struct xw_key xw_carrier = (key);                                                  \
 		u64 xw_to = (u64)(to);                                                             \
 		xw_flow = xw_new_flow();                                                           \
-		if (xw_register_flow(&xw_flow_##name, xw_to, xw_flow, xw_place))                        \
+		if (XW_FLOW_PUT(name, xw_to, xw_flow, xw_place))                        \
 			XW_RECORD(XW_XOUT, xw_flow, 4, xw_carrier.ring, xw_carrier.index,          \
 				  xw_carrier.check, xw_carrier.peer);                              \
 	})

@@ -46,26 +46,26 @@ TIMED(new_ours, CALLS, count += xw_new_flow() != 0)
 TIMED(new_kernels, CALLS, u32 zero = 0; u64 *last = bpf_map_lookup_elem(&xw_last_flow, &zero);
       if (last) count += __sync_fetch_and_add(last, 1) != ~0ULL)
 
-TIMED(empty_ours, 0, count += xw_flow_of(&xw_flow_ours, key) != 0)
+TIMED(empty_ours, 0, count += XW_FLOW_OF(ours, key) != 0)
 TIMED(empty_kernels, 0, count += bpf_map_lookup_elem(&kernels, &key) != NULL)
 
-TIMED(register_ours, CALLS, count += xw_register_flow(&xw_flow_ours, key, id, 0))
+TIMED(register_ours, CALLS, count += XW_FLOW_PUT(ours, key, id, 0))
 TIMED(register_kernels, CALLS, count += !bpf_map_update_elem(&kernels, &key, &id, BPF_ANY))
-TIMED(lookup_ours, CALLS, count += xw_flow_of(&xw_flow_ours, key) == id)
+TIMED(lookup_ours, CALLS, count += XW_FLOW_OF(ours, key) == id)
 TIMED(lookup_kernels, CALLS, count += bpf_map_lookup_elem(&kernels, &key) != NULL)
-TIMED(remove_ours, 0, xw_remove(&xw_flow_ours, key))
+TIMED(remove_ours, 0, XW_FLOW_TAKE(ours, key))
 TIMED(remove_kernels, CALLS, count += !bpf_map_delete_elem(&kernels, &key))
 
-TIMED(register_same_ours, CALLS, count += xw_register_flow(&xw_flow_ours, key, one, 0))
+TIMED(register_same_ours, CALLS, count += XW_FLOW_PUT(ours, key, one, 0))
 TIMED(register_same_kernels, CALLS, count += !bpf_map_update_elem(&kernels, &key, &one, BPF_ANY))
-TIMED(lookup_same_ours, CALLS, count += xw_flow_of(&xw_flow_ours, key) == one)
+TIMED(lookup_same_ours, CALLS, count += XW_FLOW_OF(ours, key) == one)
 
 /* Keys of others: nearly as many as the tables are meant for. */
 static long fill_call(u32 nth, void *unused)
 {
 	u64 key = KEY(nth + CALLS), one = 1;
 
-	count += xw_register_flow(&xw_flow_ours, key, one, 0);
+	count += XW_FLOW_PUT(ours, key, one, 0);
 	bpf_map_update_elem(&kernels, &key, &one, BPF_ANY);
 	return 0;
 }

@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject};
 use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, VariablePlace};
 
 use crate::{attach::attach_type, kernel_btf::KernelBtf, probe, program, running, weaving::Error};
@@ -270,6 +270,21 @@ impl<'p> Loader<'_, 'p> {
             ..Default::default()
         };
         options.sz = size_of_val(&options) as u64;
+        let of = loaded.as_libbpf_object().as_ptr();
+        // SAFETY: both objects live as long as the loader's; what is told of the program's functions and lines
+        // belongs to it. The verifier goes through global functions once where it knows which they are.
+        unsafe {
+            let types = libbpf_sys::bpf_object__btf_fd(self.object.as_libbpf_object().as_ptr());
+            if let Ok(types) = u32::try_from(types) {
+                options.prog_btf_fd = types;
+                options.func_info = libbpf_sys::bpf_program__func_info(of).cast();
+                options.func_info_cnt = libbpf_sys::bpf_program__func_info_cnt(of);
+                options.func_info_rec_size = size_of::<libbpf_sys::bpf_func_info>() as u32;
+                options.line_info = libbpf_sys::bpf_program__line_info(of).cast();
+                options.line_info_cnt = libbpf_sys::bpf_program__line_info_cnt(of);
+                options.line_info_rec_size = size_of::<libbpf_sys::bpf_line_info>() as u32;
+            }
+        }
         // Quietly at first: a log costs the verifier time.
         for level in [0, 1] {
             options.log_level = level;

@@ -7,26 +7,26 @@ XW_FLOW(test);
 
 SEC("raw_tp") int register_flow(u64 *ctx)
 {
-	return xw_register_flow(&xw_flow_test, ctx[0], ctx[1], 0);
+	return XW_FLOW_PUT(test, ctx[0], ctx[1], 0);
 }
 
 SEC("raw_tp") int lookup(u64 *ctx)
 {
-	return xw_flow_of(&xw_flow_test, ctx[0]);
+	return XW_FLOW_OF(test, ctx[0]);
 }
 
 SEC("raw_tp") int remove_flow(u64 *ctx)
 {
-	xw_remove(&xw_flow_test, ctx[0]);
+	XW_FLOW_TAKE(test, ctx[0]);
 	return 0;
 }
 
 /* Loaded and never run: keys are pointers that the verifier knows. */
 SEC("tp_btf/sched_switch") int typed(u64 *ctx)
 {
-	if (!xw_flow_of(&xw_flow_test, ctx[1]))
-		xw_register_flow(&xw_flow_test, ctx[2], 1, 0);
-	xw_remove(&xw_flow_test, ctx[1]);
+	if (!XW_FLOW_OF(test, ctx[1]))
+		XW_FLOW_PUT(test, ctx[2], 1, 0);
+	XW_FLOW_TAKE(test, ctx[1]);
 	return 0;
 }
 
@@ -46,13 +46,13 @@ static long churn_step(u32 nth, struct churn *churn)
 	key = 1 + (churn->random >> 40) % KEYS;
 	switch (churn->random >> 62) {
 	case 0:
-		xw_remove(&xw_flow_test, key);
+		XW_FLOW_TAKE(test, key);
 		break;
 	case 1:
-		xw_register_flow(&xw_flow_test, key, key << 32 | nth, 0);
+		XW_FLOW_PUT(test, key, key << 32 | nth, 0);
 		break;
 	default:
-		id = xw_flow_of(&xw_flow_test, key);
+		id = XW_FLOW_OF(test, key);
 		churn->wrong += id && id >> 32 != key;
 	}
 	return 0;

@@ -165,7 +165,9 @@ pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
     let timeline = timeline(&mut members)?;
 
     progress(Phase::Compiling);
-    let Weaving { domains: woven, warnings } = compile(&aspects, &members, &kernels, &codes, options)?;
+    let Weaving { domains: woven, warnings: of_weaving } =
+        compile(&aspects, &members, &kernels, &codes, options)?;
+    let warnings = aspects.warnings.iter().cloned().chain(of_weaving).collect();
     let mut manifest = manifest(options, &aspects, &members);
     describe_domains(&mut manifest, &members, &timeline);
     let mut writer = if options.replace {
