@@ -171,8 +171,9 @@ static __always_inline void xw_take(void *table, u64 key)
 /*
  * One table a flow: key → local flow ID. Memory that could be mapped begins with a page.
  *
- * What is done with it are functions that other files could call: such the verifier goes through once
- * for each program, and not wherever they are called.
+ * What changes it are functions that other files could call: such the verifier goes through once for
+ * each program, and not wherever they are called. To look something up, which is done far more often,
+ * costs less than such a call.
  */
 #define XW_FLOW(name)                                                                              \
 	struct {                                                                                   \
@@ -182,10 +183,6 @@ static __always_inline void xw_take(void *table, u64 key)
 		__type(key, u32);                                                                  \
 		__type(value, struct xw_bucket);                                                   \
 	} xw_flow_##name SEC(".maps");                                                             \
-	__noinline u64 xw_find_##name(u64 key)                                                     \
-	{                                                                                          \
-		return xw_find(&xw_flow_##name, key);                                              \
-	}                                                                                          \
 	__noinline int xw_put_##name(u64 key, u64 id, u32 place)                                   \
 	{                                                                                          \
 		return xw_put(&xw_flow_##name, key, id, place);                                    \
@@ -198,7 +195,7 @@ static __always_inline void xw_take(void *table, u64 key)
 	_Static_assert(XW_WAYS < XW_TAKEN, "so that a semicolon may follow")
 
 /* The flow of a key, 0 if it has none; gives a key a flow, and says whether there was room; takes it away. */
-#define XW_FLOW_OF(name, key) xw_find_##name(xw_number((u64)(key)))
+#define XW_FLOW_OF(name, key) xw_find(&xw_flow_##name, xw_number((u64)(key)))
 #define XW_FLOW_PUT(name, key, id, place) xw_put_##name(xw_number((u64)(key)), id, place)
 #define XW_FLOW_TAKE(name, key) xw_take_##name(xw_number((u64)(key)))
 

@@ -271,6 +271,7 @@ impl<'p> Loader<'_, 'p> {
         };
         options.sz = size_of_val(&options) as u64;
         let of = loaded.as_libbpf_object().as_ptr();
+        let size = |size: usize| u32::try_from(size).unwrap_or(0);
         // SAFETY: both objects live as long as the loader's; what is told of the program's functions and lines
         // belongs to it. The verifier goes through global functions once where it knows which they are.
         unsafe {
@@ -279,10 +280,10 @@ impl<'p> Loader<'_, 'p> {
                 options.prog_btf_fd = types;
                 options.func_info = libbpf_sys::bpf_program__func_info(of).cast();
                 options.func_info_cnt = libbpf_sys::bpf_program__func_info_cnt(of);
-                options.func_info_rec_size = size_of::<libbpf_sys::bpf_func_info>() as u32;
+                options.func_info_rec_size = size(size_of::<libbpf_sys::bpf_func_info>());
                 options.line_info = libbpf_sys::bpf_program__line_info(of).cast();
                 options.line_info_cnt = libbpf_sys::bpf_program__line_info_cnt(of);
-                options.line_info_rec_size = size_of::<libbpf_sys::bpf_line_info>() as u32;
+                options.line_info_rec_size = size(size_of::<libbpf_sys::bpf_line_info>());
             }
         }
         // Quietly at first: a log costs the verifier time.
