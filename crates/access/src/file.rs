@@ -26,8 +26,10 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use memmap2::Mmap;
+use rustc_hash::FxHashMap;
 
 use crate::Error;
 use crate::answer::Reason;
@@ -87,6 +89,8 @@ pub(crate) struct Tables {
     /// Where the parts begin and end.
     parts: [(usize, usize); PARTS],
     ways: Vec<Way>,
+    /// The numbers of variables' names, once they were asked for.
+    names: OnceLock<FxHashMap<Box<str>, u32>>,
 }
 
 /// A site as it is in the table.
@@ -149,7 +153,7 @@ impl Tables {
         }
         let ways = decode(bytes.get(parts[2].0..parts[2].1).unwrap_or_default(), texts);
         let ways = ways.ok_or_else(|| damaged("its structures cannot be read"))?;
-        Ok(Self { bytes, parts, ways })
+        Ok(Self { bytes, parts, ways, names: OnceLock::new() })
     }
 
     pub(crate) fn write(&self, path: &Path) -> Result<(), Error> {
@@ -234,7 +238,8 @@ impl Tables {
 
     /// The number of a name of variables.
     pub(crate) fn name_number(&self, name: &str) -> Option<u32> {
-        self.names().position(|other| other == name).map(to_u32)
+        let names = self.names.get_or_init(|| self.names().map(Box::from).zip(0..).collect());
+        names.get(name).copied()
     }
 
     fn variable(&self, number: u32, field: usize) -> Option<u32> {

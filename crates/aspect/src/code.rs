@@ -131,6 +131,26 @@ impl Code {
         })
     }
 
+    /// The names of variables that statements of it declare: `tsc` in `long long tsc;`.
+    pub fn declared(&self) -> impl Iterator<Item = &str> {
+        // Since the statement began: whether there were only words and stars, and how many words.
+        let (mut plain, mut words) = (true, 0);
+        self.words().filter_map(move |token| {
+            match (token.kind, token.text.as_str()) {
+                (_, ";" | "{" | "}") => (plain, words) = (true, 0),
+                (TokenKind::Name, "return" | "case" | "goto" | "else" | "do") => plain = false,
+                (TokenKind::Name, "struct" | "union" | "enum") => {}
+                (TokenKind::Name, text) => {
+                    words += 1;
+                    return (plain && words > 1).then_some(text);
+                }
+                (_, "*") if words > 0 => {}
+                _ => plain = false,
+            }
+            None
+        })
+    }
+
     /// The names that follow `struct`, `union` or `enum`.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         let mut before = "";
@@ -154,6 +174,22 @@ impl Code {
             _ => token.text.clone(),
         };
         self.tokens.iter().map(text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_told_from_uses() {
+        let code = Code::lex(
+            "long long tsc; u32 n = skb->len * x; struct sk_buff *other = skb; a * b; return len; if (x) { int y; }",
+        );
+        let declared: Vec<_> = code.declared().collect();
+        // `long` is declared as little as `b` is: neither is a variable's name of a kernel's.
+        assert_eq!(declared, ["long", "tsc", "n", "other", "b", "y"]);
+        assert!(!declared.contains(&"skb") && !declared.contains(&"len") && !declared.contains(&"x"));
     }
 }
 

@@ -8,6 +8,7 @@ use xweave_aspect::{Code, Span};
 use xweave_code::{Kernel, TypeRef};
 use xweave_wire::plan::{MAX_VARIABLES, VariablePlace};
 
+use crate::condition::Condition;
 use crate::item::Item;
 use crate::point::{JoinPoint, Lies, Value};
 
@@ -48,9 +49,10 @@ pub(crate) fn bind(
     kernel: &Kernel,
     point: &JoinPoint<'_>,
     item: Item<'_>,
-    codes: &[&Code],
+    condition: &Condition<'_>,
     places: &mut Vec<VariablePlace>,
 ) -> Result<Bound, Vec<(Span, String)>> {
+    let codes: Vec<&Code> = condition.codes().into_iter().chain(item.codes()).collect();
     let mut binder = Binder { kernel, places, bound: Bound::default() };
     let mut errors = Vec::new();
     let mut add = |span: Span, value: Result<Value, String>| {
@@ -87,8 +89,15 @@ pub(crate) fn bind(
     {
         add(item.span(), value);
     }
+    // What the code itself declares is no variable of the join point's.
+    let own: BTreeSet<&str> = codes
+        .iter()
+        .flat_map(|code| code.declared())
+        .chain(condition.tests().into_iter().filter_map(|test| test.id.as_ref()).map(|id| id.text.as_str()))
+        .collect();
     for used in codes.iter().flat_map(|code| code.variables()) {
-        if names.insert(&used.text)
+        if !own.contains(used.text.as_str())
+            && names.insert(&used.text)
             && let Some(value) = point.local(kernel, &used.text, &used.text)
         {
             let what = |why| format!("the variable `{}` of {} {why}", used.text, point.described());

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use xweave_aspect::syntax::{FunctionName, Ident, Pointcut, When};
-use xweave_aspect::{Aspects, Diagnostic, Severity};
+use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
 use xweave_code::kernel::matches;
 use xweave_wire::plan::{Hook, VariablePlace};
 
@@ -109,6 +109,7 @@ impl<'a> Resolver<'a> {
         }
         self.instructions(item, domain, &anchors, &mut candidates, &mut found.skipped, &mut counts);
         let mut selected = 0;
+        let mut unreadable = Vec::new();
         for (place, (at, anchor)) in candidates {
             let condition = Condition::of(item.pointcut(), &|atom| self.selects(atom, &item, domain, &at));
             if matches!(condition, Condition::Known(false)) {
@@ -118,10 +119,9 @@ impl<'a> Resolver<'a> {
             if !matches!(at.at, At::Instruction(_)) && !matches!(anchor, Anchor::Access(_)) {
                 counts.add_one();
             }
-            let codes: Vec<_> = condition.codes().into_iter().chain(item.codes()).collect();
             let known = found.points.get(&place);
             let mut places = known.map(|point| point.places.clone()).unwrap_or_default();
-            match bind::bind(domain.kernel, &at, item, &codes, &mut places) {
+            match bind::bind(domain.kernel, &at, item, &condition, &mut places) {
                 Ok(bound) => {
                     let point = found.points.entry(place).or_insert(Point {
                         at,
@@ -131,14 +131,21 @@ impl<'a> Resolver<'a> {
                     point.places = places;
                     point.woven.push(Woven { item, condition, bound });
                 }
-                Err(errors) => {
-                    let errors = errors.into_iter().map(|(span, message)| {
-                        let of = format!("domain `{}`, kernel {}", domain.name, domain.kernel.release());
-                        self.aspects.error(span, format!("{message} ({of})"))
-                    });
-                    self.diagnostics.extend(errors);
-                }
+                Err(errors) if matches!(at.at, At::Instruction(_)) => unreadable.push((at, errors)),
+                Err(errors) => self.cannot_bind(domain, errors),
             }
+        }
+        // Of many instructions some do without what the code reads, unless all do.
+        if unreadable.len() < selected {
+            found.skipped.extend(unreadable.into_iter().map(|(at, errors)| Skipped {
+                clause: item.name().to_owned(),
+                function: at.name().to_owned(),
+                module: at.module().map(str::to_owned),
+                offset: at.offset(),
+                reason: errors.into_iter().map(|(_, message)| message).next().unwrap_or_default(),
+            }));
+        } else if let Some((_, errors)) = unreadable.into_iter().next() {
+            self.cannot_bind(domain, errors);
         }
         found.counts.push(counts);
         selected
@@ -286,6 +293,13 @@ impl<'a> Resolver<'a> {
             }
             Some(wanted) => wanted.text == domain.role.name(),
         }
+    }
+
+    fn cannot_bind(&mut self, domain: &Domain<'_>, errors: Vec<(Span, String)>) {
+        let of = format!("domain `{}`, kernel {}", domain.name, domain.kernel.release());
+        let errors = errors.into_iter().map(|(span, why)| self.aspects.error(span, format!("{why} ({of})")));
+        let errors: Vec<_> = errors.collect();
+        self.diagnostics.extend(errors);
     }
 
     fn unhookable(

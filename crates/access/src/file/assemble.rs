@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 use xweave_code::dwarf::Debug;
@@ -258,7 +259,12 @@ pub(crate) fn assemble(
         (start, at)
     });
     parts.into_iter().for_each(|part| bytes.extend(part));
-    Tables { bytes: bytes.into(), parts: places, ways: std::mem::take(&mut ways.ways) }
+    Tables {
+        bytes: bytes.into(),
+        parts: places,
+        ways: std::mem::take(&mut ways.ways),
+        names: OnceLock::new(),
+    }
 }
 
 fn halves(address: u64) -> [u32; 2] {
