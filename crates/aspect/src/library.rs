@@ -8,6 +8,7 @@ const LIBRARY: &[(&str, &str)] = &[
     ("sched", include_str!("../../../aspects/sched.aspect")),
     ("tcp", include_str!("../../../aspects/tcp.aspect")),
     ("udp", include_str!("../../../aspects/udp.aspect")),
+    ("virtio-blk", include_str!("../../../aspects/virtio-blk.aspect")),
     ("virtio-net", include_str!("../../../aspects/virtio-net.aspect")),
 ];
 
