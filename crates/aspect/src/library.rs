@@ -2,7 +2,15 @@
 
 use crate::Source;
 
-const LIBRARY: &[(&str, &str)] = &[("virtio-net", include_str!("../../../aspects/virtio-net.aspect"))];
+const LIBRARY: &[(&str, &str)] = &[
+    ("block", include_str!("../../../aspects/block.aspect")),
+    ("page-cache", include_str!("../../../aspects/page-cache.aspect")),
+    ("sched", include_str!("../../../aspects/sched.aspect")),
+    ("tcp", include_str!("../../../aspects/tcp.aspect")),
+    ("udp", include_str!("../../../aspects/udp.aspect")),
+    ("virtio-blk", include_str!("../../../aspects/virtio-blk.aspect")),
+    ("virtio-net", include_str!("../../../aspects/virtio-net.aspect")),
+];
 
 /// An aspect of the library by its name.
 pub fn library(name: &str) -> Option<Source> {
@@ -30,5 +38,8 @@ mod tests {
             assert!(parse(vec![source]).is_ok_and(|aspects| !aspects.xflows.is_empty()));
         }
         assert_eq!(library("nothing"), None);
+        // Any of them can be woven with any other.
+        let all = library_names().filter_map(library).collect();
+        assert!(parse(all).is_ok_and(|aspects| aspects.xflows.len() >= LIBRARY.len()));
     }
 }

@@ -17,8 +17,10 @@ pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf
 const FLOW: (&str, &str) = ("flow.h", include_str!("../../../bpf/flow.h"));
 
 /// What flows cross boundaries on: functions that give keys.
-const CARRIERS: [(&str, &str); 2] = [
+const CARRIERS: [(&str, &str); 4] = [
+    ("kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
     ("vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
+    ("virtblk.h", include_str!("../../../bpf/carriers/virtblk.h")),
     ("virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
 ];
 
