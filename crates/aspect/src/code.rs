@@ -177,22 +177,6 @@ impl Code {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn declarations_are_told_from_uses() {
-        let code = Code::lex(
-            "long long tsc; u32 n = skb->len * x; struct sk_buff *other = skb; a * b; return len; if (x) { int y; }",
-        );
-        let declared: Vec<_> = code.declared().collect();
-        // `long` is declared as little as `b` is: neither is a variable's name of a kernel's.
-        assert_eq!(declared, ["long", "tsc", "n", "other", "b", "y"]);
-        assert!(!declared.contains(&"skb") && !declared.contains(&"len") && !declared.contains(&"x"));
-    }
-}
-
 /// Whether what comes next is a member's name.
 pub(crate) fn ends_in_member_access(tokens: &[Token]) -> bool {
     let mut words = tokens.iter().rev().filter(|token| token.kind != TokenKind::Space);
@@ -206,5 +190,21 @@ pub(crate) fn ends_in_member_access(tokens: &[Token]) -> bool {
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.tokens.iter().try_for_each(|token| f.write_str(&token.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_told_from_uses() {
+        let code = Code::lex(
+            "long long tsc; u32 n = skb->len * x; struct sk_buff *other = skb; a * b; return len; if (x) { int y; }",
+        );
+        let declared: Vec<_> = code.declared().collect();
+        // `long` is declared as little as `b` is: neither is a variable's name of a kernel's.
+        assert_eq!(declared, ["long", "tsc", "n", "other", "b", "y"]);
+        assert!(!declared.contains(&"skb") && !declared.contains(&"len") && !declared.contains(&"x"));
     }
 }
