@@ -8,6 +8,7 @@ mod capture;
 mod clean;
 mod crossing;
 mod instructions;
+mod library;
 mod loss;
 mod misuse;
 mod places;

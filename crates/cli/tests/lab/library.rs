@@ -1,0 +1,188 @@
+//! The library's aspects follow what their headers say: a small load, and each flow begins and ends where it
+//! should.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::world::World;
+
+/// What one recording of aspects of the library holds.
+struct Recorded(Value);
+
+impl Recorded {
+    /// Weaves, runs the load, and takes the recording home.
+    fn of(world: &World, arguments: &str, load: impl FnOnce()) -> Self {
+        let recording = world.record(&format!("{arguments} -o /tmp/library"));
+        load();
+        recording.finish_well();
+        let dir = tempfile::tempdir().unwrap();
+        world.pull("host", "/tmp/library", &dir.path().join("trace"));
+        let report = world.flows(&dir.path().join("trace"));
+        println!("{arguments}: {}", report["summary"]);
+        assert_eq!(report["summary"]["lost"], 0, "{}", report["summary"]);
+        assert_eq!(report["summary"]["negative_gaps"], 0, "{}", report["summary"]);
+        Self(report)
+    }
+
+    /// The flows of this name in whose records these come, in this order: `host:bio_split.split`, `vm1:vfs_%`.
+    fn with(&self, name: &str, records: &[&str]) -> Vec<&Value> {
+        let flows = self.0["flows"].as_array().unwrap().iter();
+        let found: Vec<_> = flows
+            .filter(|flow| {
+                let mut hops = flow["hops"].as_array().unwrap().iter();
+                flow["name"] == name && records.iter().all(|record| hops.any(|hop| is(hop, record)))
+            })
+            .collect();
+        println!("{} {name} flows with {records:?}", found.len());
+        found
+    }
+
+    /// All flows of this name, which must be complete, begin at one of `starts` and end at one of `ends`.
+    fn all(&self, name: &str, starts: &[&str], ends: &[&str]) {
+        let flows = self.with(name, &[]);
+        assert!(!flows.is_empty(), "no {name} flows");
+        // What becomes a part of another ends there, and there is no record of it.
+        let merged: HashSet<u64> = self
+            .with(name, &[".merge"])
+            .iter()
+            .flat_map(|flow| flow["parents"].as_array().unwrap())
+            .filter_map(Value::as_u64)
+            .collect();
+        for flow in flows {
+            assert_eq!(flow["complete"], true, "{flow}");
+            let hops = flow["hops"].as_array().unwrap();
+            let any = |hop: Option<&Value>, names: &[&str]| {
+                hop.is_some_and(|hop| names.iter().any(|name| is(hop, &format!("%:{name}"))))
+            };
+            assert!(any(hops.first(), starts), "begins elsewhere: {flow}");
+            let ended = any(hops.last(), ends) || merged.contains(&flow["id"].as_u64().unwrap());
+            assert!(ended, "ends elsewhere: {flow}");
+        }
+    }
+}
+
+/// Whether a record is of this domain, function and kind; `%` and what is not said is any.
+fn is(hop: &Value, record: &str) -> bool {
+    let (place, kind) = record.split_once('.').unwrap_or((record, ""));
+    let (domain, function) = place.split_once(':').unwrap_or(("%", place));
+    let like = |value: &Value, pattern: &str| {
+        let value = value.as_str().unwrap_or_default();
+        pattern.is_empty()
+            || value == pattern
+            || pattern.strip_suffix('%').is_some_and(|begin| value.starts_with(begin))
+    };
+    like(&hop["domain"], domain) && like(&hop["function"], function) && like(&hop["kind"], kind)
+}
+
+/// How many parents a flow has.
+fn parents(flow: &Value) -> usize {
+    flow["parents"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_wake_up_is_followed_from_the_waker_to_the_switch() {
+    let Some(world) = World::find("library: sched") else { return };
+    let recorded = Recorded::of(&world, "sched --domain vm1=vsock:3", || {
+        world.run("vm1", "for i in 1 2 3 4 5; do sleep 0.1; done");
+        world.run("host", "for i in 1 2 3 4 5; do sleep 0.1; done");
+    });
+    for domain in ["host", "vm1"] {
+        let record = |function: &str| format!("{domain}:{function}");
+        let path = [record("sched_waking.start"), record("sched_wakeup.hop"), record("sched_switch.quit")];
+        let whole = recorded.with("wakeup", &path.each_ref().map(String::as_str));
+        assert!(whole.len() >= 3, "{domain}: {}", whole.len());
+        // The same thread all the way.
+        for flow in whole {
+            let hops = flow["hops"].as_array().unwrap().iter().filter(|hop| hop["kind"] == "hop");
+            let mut whom: Vec<_> = hops.map(|hop| hop["values"][0].as_u64()).collect();
+            whom.dedup();
+            assert_eq!(whom.len(), 1, "{flow}");
+        }
+    }
+}
+
+#[test]
+fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
+    let Some(world) = World::find("library: block, page-cache, virtio-blk") else { return };
+    world.run("host", "dd if=/dev/urandom of=/root/library bs=1M count=4 && sync /root/library");
+    let recorded = Recorded::of(&world, "block page-cache virtio-blk --domain vm1=vsock:3", || {
+        // Too large for one request; then from the disk in pages; then from memory.
+        world.run(
+            "host",
+            "cd /root && dd if=library of=/dev/null bs=4M iflag=direct && echo 1 >/proc/sys/vm/drop_caches && \
+             dd if=library of=/dev/null bs=64k && dd if=library of=/dev/null bs=64k && \
+             dd if=/dev/zero of=library bs=4k count=64 && sync library && rm library",
+        );
+        world.run(
+            "vm1",
+            "dd if=/dev/zero of=/dev/vda bs=4k count=8 oflag=direct && dd if=/dev/vda of=/dev/null bs=64k count=8 iflag=direct",
+        );
+    });
+    recorded.all(
+        "request",
+        &["block_bio_queue.start", "bio_split.split", "bio_attempt_%.merge", "attempt_merge.merge"],
+        &["block_rq_complete.quit", "bio_endio.quit"],
+    );
+    let split = recorded.with("request", &["host:bio_split.split", "host:block_rq_issue.hop"]);
+    assert!(!split.is_empty() && split.iter().all(|flow| parents(flow) == 1), "{split:?}");
+    let merged = recorded.with("request", &["host:bio_attempt_back_merge.merge", "host:block_rq_complete"]);
+    assert!(!merged.is_empty() && merged.iter().all(|flow| parents(flow) == 2), "{merged:?}");
+
+    let path =
+        ["ext4_file_read_iter.start", "page_cache_sync_ra", "block_bio_queue", "ext4_file_read_iter.quit"];
+    assert!(!recorded.with("read", &path).is_empty());
+    let found = ["filemap_get_read_batch", "folio_mark_accessed", "ext4_file_read_iter.quit"];
+    let missed =
+        |flow: &&&Value| flow["hops"].as_array().unwrap().iter().any(|hop| is(hop, "block_bio_queue"));
+    assert!(recorded.with("read", &found).iter().filter(|flow| !missed(flow)).count() >= 60);
+    let ahead = recorded.with("read", &["page_cache_async_ra.split", "block_bio_queue", "bio_endio.quit"]);
+    assert!(!ahead.is_empty() && ahead.iter().all(|flow| parents(flow) == 1), "{ahead:?}");
+
+    for call in ["host:vfs_write%", "host:vfs_read%"] {
+        let path =
+            ["vm1:block_rq_issue.start", "vm1:virtqueue_add_sgs.xin", call, "vm1:block_rq_complete.quit"];
+        let crossed = recorded.with("disk", &path);
+        assert_eq!(crossed.len(), 8, "{}", recorded.0["summary"]);
+        assert!(crossed.iter().all(|flow| flow["complete"] == true && flow["crossings"] == 2), "{crossed:?}");
+    }
+}
+
+#[test]
+fn segments_and_datagrams_are_followed_through_one_kernel() {
+    let Some(world) = World::find("library: tcp, udp") else { return };
+    // So that large segments are cut in software.
+    world.run("host", "ethtool -K br0 tso off && ethtool -K tap1 tso off");
+    let recorded = Recorded::of(&world, "tcp udp --domain vm1=vsock:3", || {
+        let server = world.start("vm1", "exec xweave lab load tcp-serve --port 7001");
+        let receiver =
+            world.start("vm1", "exec xweave lab load udp-recv --port 9009 --count 12 --idle-timeout 60");
+        world.until("vm1", "grep -q :2331 /proc/net/udp && grep -q :1B59 /proc/net/tcp");
+        let get = "xweave lab load tcp-get --to 10.77.0.1:7001 --requests 5 --request-size 20000 --size 3000";
+        world.run("host", get);
+        let send = "xweave lab load udp-send --to 10.77.0.1:9009 --rate 50";
+        world.run("host", &format!("{send} --count 10 --size 100 && {send} --count 12 --size 5000"));
+        receiver.finish_well();
+        drop(server);
+    });
+    world.run("host", "ethtool -K br0 tso on && ethtool -K tap1 tso on");
+
+    let sent = ["host:tcp_skb_entail.start", "host:__tcp_transmit_skb", "host:net_dev_queue", "host:%.quit"];
+    assert!(!recorded.with("segment", &sent).is_empty());
+    let cut =
+        recorded.with("segment", &["host:__skb_gso_segment.split", "host:net_dev_start_xmit", "host:%.quit"]);
+    assert!(cut.len() >= 5 && cut.iter().all(|flow| parents(flow) == 1), "{cut:?}");
+    let received = ["vm1:tcp_v4_rcv", "vm1:tcp_queue_rcv"];
+    assert!(recorded.with("segment", &received).len() >= 5);
+
+    let sent = ["host:udp_sendmsg.start", "host:udp_send_skb.move", "host:net_dev_start_xmit", "host:%.quit"];
+    assert_eq!(recorded.with("datagram", &sent).len(), 22);
+    let fragments =
+        recorded.with("datagram", &["host:ip_frag%.split", "host:net_dev_start_xmit", "host:%.quit"]);
+    assert_eq!(fragments.len(), 12 * 3);
+    let received =
+        ["vm1:napi_gro_receive.start", "vm1:__udp_enqueue_schedule_skb", "vm1:skb_consume_udp.quit"];
+    assert!(recorded.with("datagram", &received).len() >= 10);
+    let whole = ["vm1:inet_frag_queue_insert.merge", "vm1:udp_queue_rcv_one_skb", "vm1:skb_consume_udp"];
+    assert!(recorded.with("datagram", &whole).len() >= 10);
+}
