@@ -1,4 +1,4 @@
-//! One flow, step by step: elapsed time, domain, place, function (as table 2 of seed 000).
+//! One flow, step by step: elapsed time, domain, place, function (as table 2 of XenLASY, Yanagisawa, Kourai, Chiba).
 
 use comfy_table::{Attribute, Cell, Color};
 use xweave_flow::{Flow, Flows, Hop, Incomplete};
