@@ -176,7 +176,8 @@ pub(crate) fn source_file(aspects: &Aspects, file: usize) -> String {
 /// Writes the C of a domain.
 pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>]) -> Emitted {
     let codes: Vec<&Code> = programs.iter().flat_map(Program::codes).collect();
-    let carriers = prelude::carriers(codes.iter().flat_map(|code| code.names()));
+    let requests = programs.iter().flat_map(Program::woven).filter_map(|woven| woven.item.key_of_request());
+    let carriers = prelude::carriers(codes.iter().flat_map(|code| code.names()).chain(requests));
     let all = || codes.iter().copied().chain(carriers.iter().map(|carrier| &carrier.code));
     let macros = prelude::macros();
     let identifiers: HashSet<&str> =
@@ -373,7 +374,10 @@ impl<'a> Text<'a> {
         let begin = format!("{word}({flow}");
         let mut pieces = vec![Piece::Text(&begin)];
         for argument in arguments {
-            pieces.extend([Piece::Text(", ("), Piece::Code(argument), Piece::Text(")")]);
+            let is_key = matches!(act, Act::Xin { key, .. } | Act::Xout { key, .. } if std::ptr::eq(key, *argument));
+            let of = item.key_of_request().filter(|_| is_key).unwrap_or_default();
+            pieces.extend([Piece::Text(", "), Piece::Text(of), Piece::Text("(")]);
+            pieces.extend([Piece::Code(argument), Piece::Text(")")]);
         }
         pieces.push(Piece::Text(");"));
         self.pieces(&pieces);

@@ -96,6 +96,17 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// The macro of the carriers that makes a key, if the aspect gives a request itself, as the paper does.
+    pub(crate) fn key_of_request(&self) -> Option<&'static str> {
+        let Self::Clause(_, clause) = self else { return None };
+        let (key, word) = match &clause.act {
+            Act::Xin { key, .. } => (key, "XW_SENT"),
+            Act::Xout { key, .. } => (key, "XW_RECEIVED"),
+            _ => return None,
+        };
+        (key.words().count() == 1).then_some(word)
+    }
+
     pub(crate) fn action(&self) -> Action {
         match self {
             Self::Advice(_) => Action::Advice,

@@ -17,11 +17,12 @@ pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf
 const FLOW: (&str, &str) = ("flow.h", include_str!("../../../bpf/flow.h"));
 
 /// What flows cross boundaries on: functions that give keys.
-const CARRIERS: [(&str, &str); 4] = [
+const CARRIERS: [(&str, &str); 5] = [
     ("kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
     ("vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
     ("virtblk.h", include_str!("../../../bpf/carriers/virtblk.h")),
     ("virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
+    ("xen-net.h", include_str!("../../../bpf/carriers/xen-net.h")),
 ];
 
 /// All that every program includes, by name: libbpf's headers are `<bpf/…>`.

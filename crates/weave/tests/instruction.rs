@@ -181,6 +181,27 @@ fn flows_go_by_what_is_accessed() {
     }
 }
 
+/// As in the paper's figure 4, where what is given is the request itself.
+#[test]
+fn a_request_is_a_key_by_what_it_says() {
+    let crossing = |key: &str| {
+        format!(
+            "xflow f {{\n\
+             start access(packet.mark) AND within_function(request_send);\n\
+             transit access(xen_netif_tx_request.flags, write) xin_move netin from packet to {key};\n\
+             transit access(xen_netif_tx_request.flags, read) xout_move netin from {key} to packet;\n}}"
+        )
+    };
+    let weaving = woven(&crossing("tx"));
+    let crossings = weaving.domains[0].sites.iter().filter(|site| site.carrier.is_some());
+    assert_eq!(
+        crossings.map(|site| (site.function.as_str(), site.clause.as_str())).collect::<Vec<_>>(),
+        [("request_receive", "f.transit2"), ("request_send", "f.transit1")]
+    );
+    let mistakes = try_weave(&crossing("packet")).unwrap_err();
+    assert!(mistakes[0].starts_with("3:"), "{mistakes:?}");
+}
+
 #[test]
 fn mistakes_are_told_where_they_are() {
     for (text, wanted) in [
