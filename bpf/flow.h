@@ -75,9 +75,19 @@ static __always_inline volatile struct xw_bucket *xw_bucket(void *table, u64 key
 
 #define XW_EACH_SLOT(i) _Pragma("unroll") for (u32 i = 0; i < XW_WAYS; i++)
 
-static __always_inline bool xw_swap_key(volatile struct xw_bucket *bucket, u64 slot, u64 old, u64 new)
+static __always_inline bool xw_swap_key(volatile struct xw_bucket *bucket, u32 slot, u64 old, u64 new)
 {
 	return __sync_val_compare_and_swap(&bucket->keys[slot], old, new) == old;
+}
+
+/* Puts a flow into a slot, if that has this key still. */
+static __always_inline bool xw_write(volatile struct xw_bucket *bucket, u32 slot, u64 old, u64 key, u64 id)
+{
+	if (!xw_swap_key(bucket, slot, old, XW_TAKEN))
+		return false;
+	bucket->ids[slot] = id;
+	bucket->keys[slot] = key;
+	return true;
 }
 
 /* 0: none. */
@@ -104,100 +114,59 @@ static __always_inline u64 xw_find(void *table, u64 key)
 	return 0;
 }
 
-/*
- * A search for what changes the table. In the first bucket, where it nearly always ends, it is inlined;
- * through the others it goes by bpf_loop(), of which the verifier goes through a step once, while of a loop
- * it goes through each round.
- */
-struct xw_search {
-	u64 key;
-	u64 id;
-	bool done;
-};
-
-/* Puts a flow into a slot, if that has this key still. */
-static __always_inline bool xw_write(volatile struct xw_bucket *bucket, u64 slot, u64 old,
-				     struct xw_search *search)
+static __always_inline bool xw_put(void *table, u64 key, u64 id, u32 place)
 {
-	if (!xw_swap_key(bucket, slot, old, XW_TAKEN))
+	if (!xw_is_key(key))
 		return false;
-	bucket->ids[slot] = search->id;
-	bucket->keys[slot] = search->key;
-	return true;
-}
+	for (u32 nth = 0; nth < XW_REACH; nth++) {
+		volatile struct xw_bucket *bucket = xw_bucket(table, key, nth);
 
-/*
- * The first slot of a bucket that has this key, XW_WAYS if none has. The verifier would go through what
- * follows once for each slot, if it knew which one it is.
- */
-static __always_inline u64 xw_slot(volatile struct xw_bucket *bucket, u64 key, u64 unknown)
-{
-	u64 slot = XW_WAYS;
-
-	XW_EACH_SLOT(i)
-	{
-		if (bucket->keys[i] == key) {
-			slot = i;
-			break;
+		if (!bucket)
+			return false;
+		XW_EACH_SLOT(i)
+		{
+			if (bucket->keys[i] == key && (bucket->ids[i] == id || xw_write(bucket, i, key, key, id)))
+				return true;
 		}
+		if (!bucket->passed)
+			break;
 	}
-	asm volatile("%[slot] ^= %[unknown]; %[slot] ^= %[unknown]" : [slot] "+r"(slot) : [unknown] "r"(unknown));
-	return slot;
-}
+	/* What the compiler would carry over from the first search the verifier would go through again. */
+	asm volatile("" : "+r"(key), "+r"(id));
+	for (u32 nth = 0; nth < XW_REACH; nth++) {
+		volatile struct xw_bucket *bucket = xw_bucket(table, key, nth);
 
-/* Each step says whether the search is over. */
-static __always_inline bool xw_change_step(void *table, u32 nth, struct xw_search *search)
-{
-	volatile struct xw_bucket *bucket = xw_bucket(table, search->key, nth);
-	u64 slot;
-
-	if (!bucket)
-		return true;
-	slot = xw_slot(bucket, search->key, search->key);
-	if (slot < XW_WAYS)
-		search->done = bucket->ids[slot] == search->id || xw_write(bucket, slot, search->key, search);
-	return search->done || !bucket->passed;
-}
-
-static __always_inline bool xw_add_step(void *table, u32 nth, struct xw_search *search)
-{
-	volatile struct xw_bucket *bucket = xw_bucket(table, search->key, nth);
-	u64 slot;
-
-	if (!bucket)
-		return true;
-	slot = xw_slot(bucket, 0, search->key);
-	if (slot < XW_WAYS)
-		search->done = xw_write(bucket, slot, 0, search);
-	if (!search->done)
+		if (!bucket)
+			return false;
+		XW_EACH_SLOT(i)
+		{
+			if (!bucket->keys[i] && xw_write(bucket, i, 0, key, id))
+				return true;
+		}
 		bucket->passed = 1;
-	return search->done;
+	}
+	xw_lost_flow(place);
+	return false;
 }
 
-static __always_inline bool xw_take_step(void *table, u32 nth, struct xw_search *search)
+static __always_inline void xw_take(void *table, u64 key)
 {
-	volatile struct xw_bucket *bucket = xw_bucket(table, search->key, nth);
+	if (!xw_is_key(key))
+		return;
+	for (u32 nth = 0; nth < XW_REACH; nth++) {
+		volatile struct xw_bucket *bucket = xw_bucket(table, key, nth);
 
-	if (!bucket)
-		return true;
-	XW_EACH_SLOT(i)
-	{
-		if (bucket->keys[i] == search->key)
-			xw_swap_key(bucket, i, search->key, 0);
+		if (!bucket)
+			return;
+		XW_EACH_SLOT(i)
+		{
+			if (bucket->keys[i] == key)
+				xw_swap_key(bucket, i, key, 0);
+		}
+		if (!bucket->passed)
+			return;
 	}
-	return !bucket->passed;
 }
-
-#define XW_SEARCH(name, step)                                                                      \
-	static long xw_##step##_further_##name(u32 nth, struct xw_search *search)                  \
-	{                                                                                          \
-		return xw_##step##_step(&xw_flow_##name, nth + 1, search);                         \
-	}                                                                                          \
-	static __always_inline void xw_##step##_all_##name(struct xw_search *search)               \
-	{                                                                                          \
-		if (!xw_##step##_step(&xw_flow_##name, 0, search))                                 \
-			bpf_loop(XW_REACH - 1, xw_##step##_further_##name, search, 0);             \
-	}
 
 /*
  * One table a flow: key → local flow ID. Memory that could be mapped begins with a page.
@@ -214,28 +183,13 @@ static __always_inline bool xw_take_step(void *table, u32 nth, struct xw_search 
 		__type(key, u32);                                                                  \
 		__type(value, struct xw_bucket);                                                   \
 	} xw_flow_##name SEC(".maps");                                                             \
-	XW_SEARCH(name, change)                                                                    \
-	XW_SEARCH(name, add)                                                                       \
-	XW_SEARCH(name, take)                                                                      \
 	__noinline int xw_put_##name(u64 key, u64 id, u32 place)                                   \
 	{                                                                                          \
-		struct xw_search search = { key, id };                                             \
-                                                                                                   \
-		if (!xw_is_key(key))                                                               \
-			return false;                                                              \
-		xw_change_all_##name(&search);                                                     \
-		if (!search.done)                                                                  \
-			xw_add_all_##name(&search);                                                \
-		if (!search.done)                                                                  \
-			xw_lost_flow(place);                                                       \
-		return search.done;                                                                \
+		return xw_put(&xw_flow_##name, key, id, place);                                    \
 	}                                                                                          \
 	__noinline int xw_take_##name(u64 key)                                                     \
 	{                                                                                          \
-		struct xw_search search = { key };                                                 \
-                                                                                                   \
-		if (xw_is_key(key))                                                                \
-			xw_take_all_##name(&search);                                               \
+		xw_take(&xw_flow_##name, key);                                                     \
 		return 0;                                                                          \
 	}                                                                                          \
 	_Static_assert(XW_WAYS < XW_TAKEN, "so that a semicolon may follow")
