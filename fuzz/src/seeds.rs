@@ -256,6 +256,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         [vec![first], message.expect("messages can be encoded")].concat()
     };
     let site = PlanSite {
+        optional: true,
         site: 1,
         clauses: 2,
         function: "kfree_skb".into(),

@@ -63,6 +63,7 @@ mod tests {
             hook,
             saver: None,
             sites: vec![PlanSite {
+                optional: false,
                 site,
                 clauses: 1,
                 function: function.into(),
@@ -84,6 +85,7 @@ mod tests {
             ],
             buffer: 4096,
             flow_table: 1,
+            gently: false,
         };
         let symbols = "ffffffff81000000 t f\nffffffff81000010 t f\t[m]\n0000000000000000 t hidden\n";
         let told: Vec<_> =

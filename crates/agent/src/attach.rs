@@ -49,6 +49,7 @@ pub(crate) struct Links {
     /// Entry and return hooks, and tracepoints.
     bound: Vec<OwnedFd>,
     probes: Vec<OwnedFd>,
+    gently: bool,
 }
 
 /// A hook among [`Links`].
@@ -78,7 +79,7 @@ impl Links {
 
     /// Takes all away.
     pub(crate) fn clear(&mut self) {
-        let many = self.bound.len() + self.probes.len() > FEW;
+        let many = self.bound.len() + self.probes.len() > FEW && !self.gently;
         let _quick = many.then(begin_quickly);
         self.bound.clear();
         let probes = Mutex::new(std::mem::take(&mut self.probes));
@@ -115,9 +116,10 @@ pub(crate) struct Attached {
     pub(crate) skipped: Vec<SkippedSite>,
 }
 
-/// Attaches all, or nothing; but of the instructions that a program serves, some may not be hooked.
-pub(crate) fn attach(loaded: &[Hooked<'_>], watch: &Watch<'_>) -> Result<Attached, Error> {
-    let many = loaded.len() > FEW;
+/// Attaches all, or nothing; but of many places that a pattern selected, some may not be hooked. `gently`:
+/// one after the other, with the kernel's settings as they are.
+pub(crate) fn attach(loaded: &[Hooked<'_>], gently: bool, watch: &Watch<'_>) -> Result<Attached, Error> {
+    let many = loaded.len() > FEW && !gently;
     let _quick = many.then(begin_quickly);
     let results: Vec<Mutex<Option<io::Result<OwnedFd>>>> = loaded.iter().map(|_| Mutex::default()).collect();
     let progress = Progress::new(loaded.len());
@@ -136,14 +138,15 @@ pub(crate) fn attach(loaded: &[Hooked<'_>], watch: &Watch<'_>) -> Result<Attache
         (0..loaded.len()).partition(|number| loaded[*number].probe.is_some());
     bound.into_iter().take_while(|_| !over.load(Ordering::Relaxed)).for_each(attach);
     let next = AtomicUsize::new(0);
-    in_threads(probes.len() > FEW, || {
+    in_threads(many && probes.len() > FEW, || {
         while !over.load(Ordering::Relaxed)
             && let Some(number) = probes.get(next.fetch_add(1, Ordering::Relaxed))
         {
             attach(*number);
         }
     });
-    let mut done = Attached { links: Links::default(), by_hook: Vec::new(), skipped: Vec::new() };
+    let links = Links { bound: Vec::new(), probes: Vec::new(), gently };
+    let mut done = Attached { links, by_hook: Vec::new(), skipped: Vec::new() };
     let mut failed = None;
     for (hooked, result) in loaded.iter().zip(results) {
         let link = match result.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -151,7 +154,8 @@ pub(crate) fn attach(loaded: &[Hooked<'_>], watch: &Watch<'_>) -> Result<Attache
             Some(Err(error)) if may_be_skipped(hooked, &error) => {
                 let reason = why_skipped(&error);
                 let sites = hooked.site.site..hooked.site.site + hooked.site.clauses;
-                done.skipped.extend(sites.map(|site| SkippedSite { site, reason: reason.clone() }));
+                let skipped = sites.map(|site| SkippedSite { site, reason: reason.clone() });
+                done.skipped.extend(skipped.filter(|_| hooked.part == Part::Main));
                 None
             }
             Some(Err(error)) => {
@@ -188,10 +192,12 @@ fn nowhere(loaded: &[Hooked<'_>], attached: &Attached) -> Option<Error> {
     })
 }
 
-/// The code that runs differs from the one that was looked at, or is none of the kind that may be probed.
+/// One of many, of which the code that runs differs from the one that was looked at, or is none of the kind that
+/// may be hooked.
 fn may_be_skipped(hooked: &Hooked<'_>, error: &io::Error) -> bool {
-    let of_place = [libc::EINVAL, libc::EILSEQ, libc::ENOENT, libc::EOPNOTSUPP, libc::EADDRNOTAVAIL];
-    hooked.what.hook == Hook::Instruction && error.raw_os_error().is_some_and(|code| of_place.contains(&code))
+    let of_place =
+        [libc::EINVAL, libc::EILSEQ, libc::ENOENT, libc::EOPNOTSUPP, libc::EADDRNOTAVAIL, libc::EBUSY];
+    hooked.site.optional && error.raw_os_error().is_some_and(|code| of_place.contains(&code))
 }
 
 fn why_skipped(error: &io::Error) -> String {
@@ -200,6 +206,8 @@ fn why_skipped(error: &io::Error) -> String {
             "no instruction begins there in the running kernel, which patches itself".to_owned()
         }
         Some(libc::EINVAL) => "the kernel allows no probe there".to_owned(),
+        // kernel/bpf/trampoline.c: register_fentry, bpf_arch_text_poke.
+        Some(libc::EBUSY) => "the kernel has no room for a hook at its beginning, or it is taken".to_owned(),
         Some(libc::ENOENT) => "the running kernel has no such function".to_owned(),
         Some(libc::EADDRNOTAVAIL) => "the kernel has several functions of that name".to_owned(),
         _ => format!("the kernel cannot probe it: {error}"),

@@ -112,7 +112,7 @@ impl Woven {
         let mut woven = Self { counted, links, sites, object, last_bucket: buckets(plan) - 1, skipped };
         woven.set_state(State::Off)?;
         let loaded = load(&woven.object, plan)?;
-        let attached = attach(&loaded, watch)?;
+        let attached = attach(&loaded, plan.gently, watch)?;
         woven.links = attached.links;
         woven.skipped = attached.skipped;
         let mut seen = HashSet::new();

@@ -116,7 +116,7 @@ fn check(aspects: &Aspects, domains: &[Domain<'_>], no_compile: bool) -> Result<
     } else {
         // The sizes have no influence on what is compiled.
         let cache = xweave_weave::cache_directory().join("advice");
-        let options = Options { first_site: 1, buffer: 4096, flow_table: 1, cache };
+        let options = Options { first_site: 1, buffer: 4096, flow_table: 1, gently: false, cache };
         let weaving = xweave_weave::weave(aspects, domains, &options)?;
         weaving.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped, of.counts));
         weaving.warnings

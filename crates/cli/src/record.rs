@@ -50,6 +50,9 @@ pub struct Args {
     /// How many pieces of data may be followed at once in a domain
     #[arg(long, value_name = "N", default_value_t = 65536)]
     flow_table: u32,
+    /// Weave one probe after the other, and leave the kernels' settings alone: slower, for many instructions
+    #[arg(long)]
+    gently: bool,
     /// A file of the kernel that a domain runs, with debug information: for lines and local variables
     #[arg(long, value_name = "NAME=FILE")]
     symbols: Vec<String>,
@@ -78,6 +81,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         until,
         buffer: args.buffer,
         flow_table: args.flow_table,
+        gently: args.gently,
         symbols: symbols.map_err(Failure::wrong_use)?,
         cache: xweave_weave::cache_directory(),
         command_line: env::args().collect(),
@@ -121,8 +125,15 @@ fn print_json(outcome: &Outcome) {
             "warnings": manifest.warnings,
             "loss": manifest.loss,
             "command_status": outcome.command.and_then(|status| status.code()),
+            "sites": outcome.sites,
+            "weaving_ns": nanoseconds(outcome.weaving),
+            "unweaving_ns": nanoseconds(outcome.unweaving),
         })
     );
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn print(outcome: &Outcome) {

@@ -66,6 +66,8 @@ pub struct Options {
     pub buffer: u32,
     /// How many keys may carry flows at once in a domain.
     pub flow_table: u32,
+    /// Whether to weave and unweave one hook after the other, and to leave the kernels' settings alone.
+    pub gently: bool,
     /// Files of the kernels that domains run, with debug information: by the domains' names.
     pub symbols: Vec<(String, PathBuf)>,
     /// Where compiled advice, type information and indices are kept.
@@ -137,6 +139,12 @@ pub struct Outcome {
     pub warnings: Vec<xweave_aspect::Diagnostic>,
     /// How the command ended, if there was one.
     pub command: Option<ExitStatus>,
+    /// Sites woven, in all domains.
+    pub sites: usize,
+    /// How long loading and attaching took.
+    pub weaving: Duration,
+    /// How long detaching took, the domain's that took longest.
+    pub unweaving: Duration,
 }
 
 /// Records, from connecting to the finished trace.
@@ -177,19 +185,31 @@ pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
     };
 
     progress(Phase::Weaving { sites: woven.iter().map(|woven| woven.sites.len()).sum() });
+    let begun = Instant::now();
     let there = weave(&mut members, &woven, progress)?;
+    let weaving = begun.elapsed();
     let skipped = woven
         .iter()
         .flat_map(|woven| woven.skipped.iter().map(|skipped| (woven.domain.clone(), skipped.clone())))
         .collect();
     writer.manifest_mut().warnings = weaving::warnings(&members, &woven, &there);
-    writer.sites(&sites(&woven, &there))?;
+    let sites = sites(&woven, &there);
+    writer.sites(&sites)?;
 
     let mut recording = Recording { members, timeline, writer, happenings };
     let command = recording.run(options, progress)?;
     progress(Phase::Stopping);
-    let manifest = recording.finish()?;
-    Ok(Outcome { trace: options.output.clone(), manifest, skipped, warnings, command })
+    let (manifest, unweaving) = recording.finish()?;
+    Ok(Outcome {
+        trace: options.output.clone(),
+        manifest,
+        skipped,
+        warnings,
+        command,
+        sites: sites.len(),
+        weaving,
+        unweaving,
+    })
 }
 
 /// A domain that takes part.
@@ -476,13 +496,16 @@ impl Recording {
         describe_domains(manifest, &self.members, &self.timeline);
     }
 
-    fn finish(mut self) -> Result<Manifest, Error> {
+    /// Gives the trace's manifest, and how long it took to take all hooks away.
+    fn finish(mut self) -> Result<(Manifest, Duration), Error> {
         self.ask_all(&Request::Drain);
         let graceful = Instant::now() + GRACE;
         while let Some(left) = graceful.checked_duration_since(Instant::now()) {
             self.wait(left)?;
         }
+        let begun = Instant::now();
         self.ask_all(&Request::Stop);
+        let unweaving = begun.elapsed();
         // All events come before the answer to Stop, on the same stream.
         self.take_all()?;
         self.timeline.finish();
@@ -493,7 +516,7 @@ impl Recording {
             self.writer.manifest_mut().loss.unwritten += unplaced;
         }
         self.describe();
-        Ok(self.writer.finish()?)
+        Ok((self.writer.finish()?, unweaving))
     }
 }
 

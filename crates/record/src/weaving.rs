@@ -70,6 +70,7 @@ pub(crate) fn compile(
         first_site: 1,
         buffer: options.buffer,
         flow_table: options.flow_table,
+        gently: options.gently,
         cache: options.cache.join("advice"),
     };
     xweave_weave::weave(aspects, &domains, &options).map_err(Error::Aspects)

@@ -52,6 +52,16 @@ impl<'a> Anchor<'a> {
         }
     }
 
+    /// Whether it is about any of several places, so that one may be left out.
+    pub(crate) fn selects_many(&self) -> bool {
+        match self {
+            Self::Function(of, _) => of.optional || of.pattern.contains('%'),
+            Self::Tracepoint(of) => of.optional,
+            Self::User(of, _) => of.optional,
+            Self::Access(_) => true,
+        }
+    }
+
     pub(crate) fn span(&self) -> Span {
         match self {
             Self::Function(of, _) => of.span,

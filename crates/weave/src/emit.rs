@@ -147,6 +147,7 @@ pub(crate) fn number(
                 btf_id: point.at.btf_id(),
                 offset: point.at.offset(),
                 places: point.places.clone(),
+                optional: !point.needed,
             });
         }
         let origin = program
@@ -374,7 +375,8 @@ impl<'a> Text<'a> {
         let begin = format!("{word}({flow}");
         let mut pieces = vec![Piece::Text(&begin)];
         for argument in arguments {
-            let is_key = matches!(act, Act::Xin { key, .. } | Act::Xout { key, .. } if std::ptr::eq(key, *argument));
+            let is_key =
+                matches!(act, Act::Xin { key, .. } | Act::Xout { key, .. } if std::ptr::eq(key, *argument));
             let of = item.key_of_request().filter(|_| is_key).unwrap_or_default();
             pieces.extend([Piece::Text(", "), Piece::Text(of), Piece::Text("(")]);
             pieces.extend([Piece::Code(argument), Piece::Text(")")]);

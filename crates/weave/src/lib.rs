@@ -10,7 +10,8 @@
 //! let aspects = xweave_aspect::parse(vec![source]).unwrap();
 //! let kernel = xweave_code::Kernel::live()?;
 //! let host = Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &kernel, code: &[] };
-//! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, cache: "/tmp/cache".into() };
+//! let cache = "/tmp/cache".into();
+//! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, gently: false, cache };
 //! let weaving = weave(&aspects, &[host], &options).unwrap();
 //! println!("{} join points", weaving.domains[0].sites.len());
 //! # Ok::<(), xweave_code::Error>(())
@@ -110,6 +111,8 @@ pub struct Options {
     pub buffer: u32,
     /// How many keys may carry flows at once in each domain.
     pub flow_table: u32,
+    /// Whether to weave one hook after the other, and to leave the kernels' settings alone.
+    pub gently: bool,
     /// The folder for compiled objects. It is made if it is missing; nothing in it need be kept.
     pub cache: PathBuf,
 }
@@ -326,6 +329,7 @@ pub fn weave(
             programs: plan,
             buffer: options.buffer,
             flow_table: options.flow_table,
+            gently: options.gently,
         };
         let (domain, skipped, counts) = (domain.name.clone(), woven.skipped, woven.counts);
         result.push(Woven { domain, plan, sites, skipped, counts });

@@ -39,6 +39,8 @@ pub(crate) struct Point<'a> {
     pub places: Vec<VariablePlace>,
     /// In the order in which it runs.
     pub woven: Vec<Woven<'a>>,
+    /// Whether anything was to be woven here and nowhere else.
+    pub needed: bool,
 }
 
 /// A clause or piece of advice at a join point.
@@ -127,7 +129,9 @@ impl<'a> Resolver<'a> {
                         at,
                         places: Vec::new(),
                         woven: Vec::new(),
+                        needed: false,
                     });
+                    point.needed |= !anchor.selects_many();
                     point.places = places;
                     point.woven.push(Woven { item, condition, bound });
                 }
@@ -311,7 +315,7 @@ impl<'a> Resolver<'a> {
         reason: String,
         skipped: &mut Vec<Skipped>,
     ) {
-        if name.optional || name.pattern.contains('%') {
+        if Anchor::Function(name, true).selects_many() {
             let (clause, offset) = (item.name().to_owned(), 0);
             let (function, module) = (function.name, function.module);
             skipped.push(Skipped { clause, function, module, offset, reason });

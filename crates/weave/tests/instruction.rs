@@ -50,7 +50,13 @@ fn try_weave(text: &str) -> Result<Weaving, Vec<String>> {
     let domain =
         Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &made.kernel, code: &made.code };
     let cache = tempfile::tempdir().unwrap();
-    let options = Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.path().to_owned() };
+    let options = Options {
+        first_site: 1,
+        buffer: 4096,
+        flow_table: 64,
+        gently: false,
+        cache: cache.path().to_owned(),
+    };
     weave(&aspects, &[domain], &options).map_err(told)
 }
 

@@ -25,7 +25,8 @@ fn domains() -> [Domain<'static>; 3] {
 }
 
 fn weave_text(text: &str, cache: &Path) -> Result<Weaving, Vec<String>> {
-    let options = Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.to_owned() };
+    let options =
+        Options { first_site: 1, buffer: 4096, flow_table: 64, gently: false, cache: cache.to_owned() };
     weave(&aspects(text), &domains(), &options)
         .map_err(|errors| errors.iter().map(|e| format!("{}:{}: {}", e.line, e.column, e.message)).collect())
 }
@@ -184,7 +185,13 @@ fn the_library_is_woven() {
             |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &kernel, code: &[] };
         let domains = [domain(1, "host", Role::Host), domain(2, "vm1", Role::Guest)];
         let cache = tempfile::tempdir().unwrap();
-        let options = Options { first_site: 1, buffer: 4096, flow_table: 64, cache: cache.path().to_owned() };
+        let options = Options {
+            first_site: 1,
+            buffer: 4096,
+            flow_table: 64,
+            gently: false,
+            cache: cache.path().to_owned(),
+        };
         let weaving = weave(&aspects, &domains, &options).unwrap_or_else(|errors| {
             panic!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
         });

@@ -23,7 +23,7 @@ pub mod plan;
 pub mod record;
 
 /// The version of the protocol. Raised when any message, or the record's layout, changes.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The vsock port that a guest's agent listens on, unless told otherwise.
 pub const VSOCK_PORT: u32 = 7390;

@@ -45,6 +45,8 @@ pub struct PlanSite {
     /// For [`Hook::Instruction`]: where the variables of the program lie, in the order in which it asks for
     /// them, [`MAX_VARIABLES`] at most; else none.
     pub places: Vec<VariablePlace>,
+    /// Whether it may be left out where the kernel cannot hook it: a pattern selected it among others.
+    pub optional: bool,
 }
 
 /// How many variables a program can have at an instruction: `XW_MAX_VARIABLES` of the prelude.
@@ -90,4 +92,6 @@ pub struct Plan {
     pub buffer: u32,
     /// How many keys may carry flows at once in this domain.
     pub flow_table: u32,
+    /// Whether hooks are attached and detached one after the other, and the kernel's settings left alone.
+    pub gently: bool,
 }
