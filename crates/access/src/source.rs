@@ -58,8 +58,9 @@ pub struct Source {
 /// An index, and what it is of.
 struct Made {
     index: Index,
-    /// Build IDs, if all have one.
-    ids: Option<Vec<String>>,
+    /// What it is known by. Build IDs, if all have one; for a module, the kernel's and a hash of its types too:
+    /// what some distributions load has no build ID.
+    ids: Vec<Vec<String>>,
     debug: bool,
 }
 
@@ -77,7 +78,7 @@ impl Source {
         making();
         let made = self.made()?;
         let Some(cache) = cache else { return Ok(made.index) };
-        if let Some(ids) = &made.ids {
+        for ids in &made.ids {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             Kept(cache).keep(&ids, made.debug, &made.index);
         }
@@ -115,7 +116,7 @@ impl Source {
         let Some(file) = &self.file else {
             let image = Image::live()?;
             let kernel = KernelTypes::new(&Kernel::live()?);
-            return Ok(Made { index: Index::new(&image, &kernel, None), ids: None, debug: false });
+            return Ok(Made { index: Index::new(&image, &kernel, None), ids: Vec::new(), debug: false });
         };
         let image = Image::open(file)?;
         let base = self.base.as_deref().map(Image::open).transpose()?;
@@ -137,7 +138,13 @@ impl Source {
         if image.btf().is_none() && debug.is_none() {
             return Err(Error::Untyped { what: image.what().to_owned() });
         }
-        let ids = base.iter().chain([&image]).map(|image| image.build_id().map(hex)).collect();
+        let id = |image: &Image| image.build_id().map(hex);
+        let all: Option<Vec<_>> = base.iter().chain([&image]).map(id).collect();
+        let by_types = base.as_ref().zip(image.btf()).and_then(|(base, btf)| {
+            let types = hex(&Sha256::digest(btf));
+            Some(vec![id(base)?, types])
+        });
+        let ids = all.into_iter().chain(by_types).collect();
         Ok(Made { index: Index::new(&image, &types, debug.as_ref()), ids, debug: debug.is_some() })
     }
 

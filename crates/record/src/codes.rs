@@ -10,7 +10,7 @@ use xweave_code::{
     types::KernelTypes,
 };
 use xweave_weave::CodeIndex;
-use xweave_wire::message::{CodeParts, Facts, Reply, Request};
+use xweave_wire::message::{CodeParts, Facts, ModuleFacts, Reply, Request};
 
 use crate::{Error, link::Link};
 
@@ -35,7 +35,7 @@ pub(crate) fn codes(
     let mut missing = CodeParts { kernel: of_kernel.is_none(), modules: Vec::new() };
     codes.extend(of_kernel.map(|index| CodeIndex { module: None, index }));
     for module in &facts.modules {
-        match kept.find(&[base, &module.build_id]) {
+        match kept.find(&[base, identity(module)]) {
             Some(index) => codes.push(CodeIndex { module: Some(module.name.clone()), index }),
             None => missing.modules.push(module.name.clone()),
         }
@@ -107,7 +107,7 @@ fn of_running(
     let there: Vec<&str> = code.modules().collect();
     let modules = facts.modules.iter().filter(|module| there.contains(&module.name.as_str()));
     let of_modules =
-        modules.map(|module| (Some(&module.name), vec![facts.build_id.as_str(), &module.build_id]));
+        modules.map(|module| (Some(&module.name), vec![facts.build_id.as_str(), identity(module)]));
     let of_kernel = parts.kernel.then(|| (None, vec![facts.build_id.as_str()]));
     Ok(of_kernel
         .into_iter()
@@ -118,6 +118,11 @@ fn of_running(
             CodeIndex { module: module.cloned(), index }
         })
         .collect())
+}
+
+/// What tells a module from others of the same kernel: its build ID, which some distributions' lack; else its types.
+fn identity(module: &ModuleFacts) -> &str {
+    if module.build_id.is_empty() { &module.btf_sha256 } else { &module.build_id }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,7 +10,7 @@ use xweave_wire::plan::{MAX_VARIABLES, VariablePlace};
 
 use crate::condition::Condition;
 use crate::item::Item;
-use crate::point::{JoinPoint, Lies, Value};
+use crate::point::{At, JoinPoint, Lies, Value};
 
 /// A variable of the C program, to be set from the program's context.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,7 +40,24 @@ pub(crate) const RETURN: &str = "xw_return";
 /// The name of the variable for what `access` selects, where a clause uses it unnamed.
 pub(crate) const TARGET: &str = "xw_target";
 
+/// The names in the code of an item that are variables at one of these instructions.
+pub(crate) fn variables<'a, 'p>(
+    kernel: &Kernel,
+    item: Item<'a>,
+    points: impl Iterator<Item = &'p JoinPoint<'p>> + Clone,
+) -> BTreeSet<&'a str> {
+    let points = points.filter(|point| matches!(point.at, At::Instruction(_)));
+    let names: BTreeSet<&str> =
+        item.codes().into_iter().flat_map(Code::variables).map(|used| used.text.as_str()).collect();
+    let somewhere = |name: &&str| points.clone().any(|point| point.local(kernel, name, name).is_some());
+    names.into_iter().filter(somewhere).collect()
+}
+
+/// What the carriers can make a key of: `XW_SENT` of bpf/carriers/xen-net.h.
+const REQUEST: &str = "struct xen_netif_tx_request *";
+
 /// Finds the values that the code of an item uses. Where variables lie at an instruction goes into `places`.
+/// `variables`: names that an instruction must have as variables, since others have.
 ///
 /// # Errors
 ///
@@ -50,6 +67,7 @@ pub(crate) fn bind(
     point: &JoinPoint<'_>,
     item: Item<'_>,
     condition: &Condition<'_>,
+    variables: &BTreeSet<&str>,
     places: &mut Vec<VariablePlace>,
 ) -> Result<Bound, Vec<(Span, String)>> {
     let codes: Vec<&Code> = condition.codes().into_iter().chain(item.codes()).collect();
@@ -96,16 +114,35 @@ pub(crate) fn bind(
         .chain(condition.tests().into_iter().filter_map(|test| test.id.as_ref()).map(|id| id.text.as_str()))
         .collect();
     for used in codes.iter().flat_map(|code| code.variables()) {
-        if !own.contains(used.text.as_str())
-            && names.insert(&used.text)
-            && let Some(value) = point.local(kernel, &used.text, &used.text)
-        {
-            let what = |why| format!("the variable `{}` of {} {why}", used.text, point.described());
-            add(used.span, value.map_err(what));
+        if own.contains(used.text.as_str()) || !names.insert(&used.text) {
+            continue;
+        }
+        let what = |why| format!("the variable `{}` of {} {why}", used.text, point.described());
+        match point.local(kernel, &used.text, &used.text) {
+            Some(value) => add(used.span, value.map_err(what)),
+            None if matches!(point.at, At::Instruction(_)) && variables.contains(used.text.as_str()) => {
+                add(used.span, Err(format!("{} has no variable `{}`", point.described(), used.text)));
+            }
+            None => {}
         }
     }
     if let Some(span) = codes.iter().find_map(|code| code.special(Special::Return)) {
         add(span, point.returned(kernel, RETURN));
+    }
+    if let Some((key, _)) = item.request()
+        && let Some(name) = key.variables().next()
+        && !binder
+            .bound
+            .bindings
+            .iter()
+            .any(|binding| binding.declaration == format!("{REQUEST}{}", name.text))
+    {
+        let what = "is no pointer to a request of a ring";
+        let keys = "give a carrier's key, such as virtqueue_avail(vq)";
+        errors.push((
+            name.span,
+            format!("`{}` of {} {what} (`{REQUEST}`): {keys}", name.text, point.described()),
+        ));
     }
     if errors.is_empty() { Ok(binder.bound) } else { Err(errors) }
 }

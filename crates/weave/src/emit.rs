@@ -177,8 +177,9 @@ pub(crate) fn source_file(aspects: &Aspects, file: usize) -> String {
 /// Writes the C of a domain.
 pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>]) -> Emitted {
     let codes: Vec<&Code> = programs.iter().flat_map(Program::codes).collect();
-    let requests = programs.iter().flat_map(Program::woven).filter_map(|woven| woven.item.key_of_request());
-    let carriers = prelude::carriers(codes.iter().flat_map(|code| code.names()).chain(requests));
+    let requests = programs.iter().flat_map(Program::woven).filter_map(|woven| woven.item.request());
+    let carriers =
+        prelude::carriers(codes.iter().flat_map(|code| code.names()).chain(requests.map(|(_, word)| word)));
     let all = || codes.iter().copied().chain(carriers.iter().map(|carrier| &carrier.code));
     let macros = prelude::macros();
     let identifiers: HashSet<&str> =
@@ -375,9 +376,8 @@ impl<'a> Text<'a> {
         let begin = format!("{word}({flow}");
         let mut pieces = vec![Piece::Text(&begin)];
         for argument in arguments {
-            let is_key =
-                matches!(act, Act::Xin { key, .. } | Act::Xout { key, .. } if std::ptr::eq(key, *argument));
-            let of = item.key_of_request().filter(|_| is_key).unwrap_or_default();
+            let request = item.request().filter(|(key, _)| std::ptr::eq(*key, *argument));
+            let of = request.map_or("", |(_, word)| word);
             pieces.extend([Piece::Text(", "), Piece::Text(of), Piece::Text("(")]);
             pieces.extend([Piece::Code(argument), Piece::Text(")")]);
         }

@@ -96,15 +96,16 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The macro of the carriers that makes a key, if the aspect gives a request itself, as the paper does.
-    pub(crate) fn key_of_request(&self) -> Option<&'static str> {
+    /// The variable with a request of a ring, if the aspect gives that instead of a carrier's key, as the paper
+    /// does; and the macro of the carriers that makes a key of it.
+    pub(crate) fn request(&self) -> Option<(&'a Code, &'static str)> {
         let Self::Clause(_, clause) = self else { return None };
         let (key, word) = match &clause.act {
             Act::Xin { key, .. } => (key, "XW_SENT"),
             Act::Xout { key, .. } => (key, "XW_RECEIVED"),
             _ => return None,
         };
-        (key.words().count() == 1).then_some(word)
+        (key.words().count() == 1).then_some((key, word))
     }
 
     pub(crate) fn action(&self) -> Action {

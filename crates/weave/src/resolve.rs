@@ -110,6 +110,7 @@ impl<'a> Resolver<'a> {
             self.candidates(item, domain, *anchor, &mut candidates, &mut found.skipped);
         }
         self.instructions(item, domain, &anchors, &mut candidates, &mut found.skipped, &mut counts);
+        let variables = bind::variables(domain.kernel, item, candidates.values().map(|(at, _)| at));
         let mut selected = 0;
         let mut unreadable = Vec::new();
         for (place, (at, anchor)) in candidates {
@@ -123,7 +124,7 @@ impl<'a> Resolver<'a> {
             }
             let known = found.points.get(&place);
             let mut places = known.map(|point| point.places.clone()).unwrap_or_default();
-            match bind::bind(domain.kernel, &at, item, &condition, &mut places) {
+            match bind::bind(domain.kernel, &at, item, &condition, &variables, &mut places) {
                 Ok(bound) => {
                     let point = found.points.entry(place).or_insert(Point {
                         at,

@@ -152,6 +152,18 @@ fn local_variables_are_there_by_their_names() {
     assert!(mistakes[0].contains("no join point"), "{mistakes:?}");
 }
 
+/// `packet_weigh` touches it too, and has no `queue`.
+#[test]
+fn functions_without_a_variable_that_others_have_are_left_out() {
+    let weaving = woven(
+        "access(packet.len) AND within_function(packet_weigh, queue_drain) { STORE_DATA1(queue->count); }",
+    );
+    let functions: Vec<_> = weaving.domains[0].sites.iter().map(|site| site.function.as_str()).collect();
+    assert!(!functions.is_empty() && functions.iter().all(|name| *name == "queue_drain"), "{functions:?}");
+    let skipped = &weaving.domains[0].skipped;
+    assert!(skipped.iter().any(|one| one.reason.contains("has no variable `queue`")), "{skipped:?}");
+}
+
 #[test]
 fn behind_an_instruction_is_a_join_point_where_nothing_else_leads_to_it() {
     let text = |when| {
