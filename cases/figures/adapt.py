@@ -18,8 +18,10 @@ def read(name, *changes):
     return text
 
 
-# Figure 3. The function in which socket buffers got their data in 2007 is gone; this is where they do now.
-flow = read("figure-3.xml", ("alloc_skb_from_cache", "__build_skb_around"))
+# Figure 3. The function in which socket buffers got their data in 2007 is gone; this is where they do now. And
+# only what the web's programs send begins flows: a recording that is sent over the network it follows would
+# follow itself.
+flow = read("figure-3.xml", ("within_function(alloc_skb_from_cache)", "within_function(__build_skb_around) AND comm(busybox)"))
 
 # Figure 2 is woven once per function that touches a socket buffer, in functions that a packet passes: each of
 # the kernel's 14,000 instructions that do would take an emulated guest a quarter of an hour to hook.
