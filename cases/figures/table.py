@@ -60,9 +60,18 @@ claims = [
     ("functions of both domains that one packet passes", across, 3, "functions"),
 ]
 claims = [{"name": name, "measured": got, "target": least, "unit": unit, "ok": got >= least} for name, got, least, unit in claims]
-for name, key in (("records lost", "lost"), ("negative gaps", "negative_gaps")):
-    number = kvm["summary"][key] + xen["summary"][key]
-    claims.append({"name": name, "measured": number, "target": 0, "unit": "records", "ok": number == 0})
+
+
+def most(name, measured, target, unit):
+    claims.append({"name": name, "measured": measured, "target": target, "unit": unit, "ok": measured <= target})
+
+
+# What is woven at instructions are kprobes, which the kernel leaves out, and counts, while another runs below.
+loss = {of: sum(site[of] for trace in (kvm, xen) for site in trace["sites"]) for of in ("dropped", "table_full", "missed")}
+records = kvm["summary"]["records"] + xen["summary"]["records"]
+most("records dropped", loss["dropped"] + loss["table_full"], 0, "records")
+most("records missed, interrupts having hit other probes", round(100 * loss["missed"] / records, 2), 1, "%")
+most("negative gaps", kvm["summary"]["negative_gaps"] + xen["summary"]["negative_gaps"], 0, "crossings")
 for claim in claims:
     print(f"{'ok  ' if claim['ok'] else 'FAIL'}  {claim['name']}: {claim['measured']} (target {claim['target']})")
 (out / "result.json").write_text(json.dumps({"case": "figures", "claims": claims}, indent=1) + "\n")
