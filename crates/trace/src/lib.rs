@@ -37,6 +37,7 @@
 //! ```
 
 pub mod error;
+pub mod event;
 pub mod manifest;
 pub mod reader;
 mod records;
@@ -46,6 +47,7 @@ mod table;
 pub mod writer;
 
 pub use error::{Error, ErrorKind};
+pub use event::Event;
 pub use manifest::{
     Aspect, Clock, Domain, DomainVm, Ended, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
 };
