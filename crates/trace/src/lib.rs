@@ -4,13 +4,14 @@
 //! DIR/trace.json               the manifest: domains, clocks, aspects, what was lost
 //! DIR/sites.parquet            where the records come from
 //! DIR/records/*.parquet        the records, in segments
+//! DIR/events/*.parquet         the events, in segments
 //! ```
 //!
 //! The folder is readable by DuckDB, Polars, pandas and Spark as it is; `docs/trace-format.md`
 //! describes each column. A recording that is killed leaves a readable trace: segments get their
 //! names only when they are whole, and the manifest says `complete: false` until the end.
 //!
-//! Rooms: [`manifest`] is `trace.json`, [`site`] and [`row`] are one line of each table,
+//! Rooms: [`manifest`] is `trace.json`, [`site`], [`row`] and [`event`] are one line of each table,
 //! [`writer`] makes a trace and [`reader`] opens one; `table` is the only place that knows Parquet.
 //!
 //! ```
@@ -37,18 +38,24 @@
 //! ```
 
 pub mod error;
+pub mod event;
+mod events;
 pub mod manifest;
+pub mod merge;
 pub mod reader;
 mod records;
 pub mod row;
+mod segments;
 pub mod site;
 mod table;
 pub mod writer;
 
 pub use error::{Error, ErrorKind};
+pub use event::Event;
 pub use manifest::{
     Aspect, Clock, Domain, DomainVm, Ended, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
 };
+pub use merge::Events;
 pub use reader::{Batches, Damaged, Trace};
 pub use row::Row;
 pub use site::Site;

@@ -40,6 +40,8 @@ pub struct Manifest {
     pub loss: Loss,
     /// How many records the closed segments hold.
     pub records: u64,
+    /// How many events they hold.
+    pub events: u64,
     /// How many records are missing: [`Loss::total`].
     pub lost: u64,
 }
@@ -61,6 +63,7 @@ impl Default for Manifest {
             warnings: Vec::new(),
             loss: Loss::default(),
             records: 0,
+            events: 0,
             lost: 0,
         }
     }

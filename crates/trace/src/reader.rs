@@ -12,6 +12,7 @@ use crate::{
     SCHEMA,
     error::{Error, ErrorKind},
     manifest::{Domain, Manifest},
+    merge::Events,
     records,
     row::Row,
     site::{self, Site},
@@ -30,6 +31,7 @@ pub struct Trace {
     /// Site number → place in `sites`.
     by_number: HashMap<u32, usize>,
     segments: Vec<PathBuf>,
+    event_segments: Vec<PathBuf>,
 }
 
 /// A file that could not be read, or not to its end.
@@ -68,7 +70,9 @@ impl Trace {
         };
         let by_number = sites.iter().enumerate().map(|(at, site)| (site.site, at)).collect();
         let segments = list(&dir.join("records"))?;
-        Ok(Self { dir: dir.to_owned(), manifest, sites, sites_damaged, by_number, segments })
+        let event_segments = list(&dir.join("events"))?;
+        let dir = dir.to_owned();
+        Ok(Self { dir, manifest, sites, sites_damaged, by_number, segments, event_segments })
     }
 
     /// Where it is.
@@ -105,6 +109,16 @@ impl Trace {
     /// A file that cannot be read, or not to its end, is one `Err`; the next ones follow.
     pub fn batches(&self) -> Batches<'_> {
         Batches { trace: self, segments: self.segments.iter().collect(), open: None }
+    }
+
+    /// The events of all domains in the order of their times.
+    pub fn events(&self) -> Events<'_> {
+        Events::of(self)
+    }
+
+    /// The files of events.
+    pub(crate) fn event_segments(&self) -> &[PathBuf] {
+        &self.event_segments
     }
 
     /// All records at once, and the files that could not be read.

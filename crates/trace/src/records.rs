@@ -7,11 +7,13 @@ use xweave_wire::record::{Kind, MAX_VALUES};
 
 use crate::{
     row::Row,
+    segments::Line,
     table::{Column, Values},
 };
 
-/// The table's layout, as Parquet writes it down.
-pub(crate) const SCHEMA: &str = "message record {
+impl Line for Row {
+    const FOLDER: &'static str = "records";
+    const SCHEMA: &'static str = "message record {
     required int64 time_ns (INTEGER(64,true));
     required binary domain (STRING);
     required int32 cpu (INTEGER(32,true));
@@ -30,8 +32,13 @@ pub(crate) const SCHEMA: &str = "message record {
     optional int64 v7 (INTEGER(64,false));
 }";
 
-/// Columns whose neighbours differ little.
-pub(crate) const SEQUENTIAL: [&str; 1] = ["time_ns"];
+    const SEQUENTIAL: &'static [&'static str] = &["time_ns"];
+    type Texts = ();
+
+    fn columns(domain: &str, rows: &[Self], (): &()) -> Vec<Column> {
+        to_columns(domain, rows)
+    }
+}
 
 /// Columns that any table of records has, in the order in which [`from_columns`] takes them.
 pub(crate) const REQUIRED: [&str; 8] = ["time_ns", "domain", "cpu", "pid", "tid", "comm", "site", "kind"];
@@ -40,7 +47,7 @@ pub(crate) const REQUIRED: [&str; 8] = ["time_ns", "domain", "cpu", "pid", "tid"
 pub(crate) const OPTIONAL: [&str; 1 + MAX_VALUES] = ["flow", "v1", "v2", "v3", "v4", "v5", "v6", "v7"];
 
 /// The columns of one domain's rows, in the schema's order.
-pub(crate) fn to_columns(domain: &str, rows: &[Row]) -> Vec<Column> {
+fn to_columns(domain: &str, rows: &[Row]) -> Vec<Column> {
     let int32 = |get: fn(&Row) -> u32| {
         Column::all(Values::I32(rows.iter().map(|row| get(row).cast_signed()).collect()))
     };

@@ -10,18 +10,14 @@ use xweave_wire::record::Record;
 
 use crate::{
     error::{Error, ErrorKind},
+    event::{Event, Name, Names},
     manifest::Manifest,
-    reader, records,
+    reader,
     row::Row,
+    segments::Segments,
     site::{self, Site},
     table::TableWriter,
 };
-
-/// Rows of one row group: what is buffered per domain, and the least that a reader must hold.
-const GROUP_ROWS: usize = 64 << 10;
-
-/// Rows after which a segment is closed unasked.
-const SEGMENT_ROWS: u64 = 1 << 20;
 
 /// Writes a trace directory.
 ///
@@ -32,26 +28,10 @@ const SEGMENT_ROWS: u64 = 1 << 20;
 pub struct Writer {
     dir: PathBuf,
     manifest: Manifest,
-    open: Vec<Open>,
-    /// Number of the last segment begun: file names are unique whatever the domains are called.
-    segments: u32,
+    rows: Segments<Row>,
+    events: Segments<Event>,
+    names: Names,
     appended: u64,
-}
-
-/// What is under way for one domain.
-struct Open {
-    domain: u8,
-    name: String,
-    rows: Vec<Row>,
-    segment: Option<Segment>,
-}
-
-/// A file that has not got its name yet.
-struct Segment {
-    table: TableWriter<File>,
-    temporary: PathBuf,
-    path: PathBuf,
-    rows: u64,
 }
 
 impl Writer {
@@ -77,7 +57,8 @@ impl Writer {
         if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Error::new(ErrorKind::Misuse, "two domains of a trace have the same number"));
         }
-        let mut writer = Self { dir: dir.to_owned(), manifest, open: Vec::new(), segments: 0, appended: 0 };
+        let (rows, events, names) = (Segments::new(dir), Segments::new(dir), Names::default());
+        let mut writer = Self { dir: dir.to_owned(), manifest, rows, events, names, appended: 0 };
         writer.manifest.complete = false;
         writer.save()?;
         Ok(writer)
@@ -123,6 +104,10 @@ impl Writer {
 
     /// Writes `trace.json`, at once or not at all.
     pub fn save(&mut self) -> Result<(), Error> {
+        let (rows, events) = (self.rows.take_counts(), self.events.take_counts());
+        self.manifest.records += rows.closed;
+        self.manifest.events += events.closed;
+        self.manifest.loss.unwritten += rows.unwritten + events.unwritten;
         self.manifest.lost = self.manifest.loss.total();
         let path = self.dir.join("trace.json");
         let mut text = serde_json::to_vec_pretty(&self.manifest)
@@ -158,18 +143,21 @@ impl Writer {
     /// An error means that the domain's open segment, with its rows, is gone: they are counted in
     /// the manifest's `loss.unwritten`. Everything closed before is untouched, and appending may go on.
     pub fn append(&mut self, domain: u8, time_ns: i64, record: &Record) -> Result<(), Error> {
-        let at = match self.open.iter().position(|open| open.domain == domain) {
-            Some(at) => at,
-            None => self.admit(domain)?,
-        };
         self.appended += 1;
-        self.open[at].rows.push(Row::new(domain, time_ns, record));
-        if self.open[at].rows.len() < GROUP_ROWS {
-            return Ok(());
-        }
-        self.write_group(at)?;
-        let rows = self.open[at].segment.as_ref().map_or(0, |segment| segment.rows);
-        if rows >= SEGMENT_ROWS { self.close(at) } else { Ok(()) }
+        let manifest = &self.manifest;
+        self.rows.append(domain, || name_of(manifest, domain), Row::new(domain, time_ns, record), &())
+    }
+
+    /// The name for a text of events.
+    pub fn name(&mut self, text: &str) -> Name {
+        self.names.give(text)
+    }
+
+    /// Appends an event, its time on the common line and its name one of [`Writer::name`]. Failures are as those of
+    /// [`Writer::append`].
+    pub fn event(&mut self, event: Event) -> Result<(), Error> {
+        let (manifest, domain) = (&self.manifest, event.domain);
+        self.events.append(domain, || name_of(manifest, domain), event, &self.names)
     }
 
     /// Closes all segments that have rows, and writes the manifest: from now on nothing of what
@@ -178,10 +166,7 @@ impl Writer {
     ///
     /// All domains are tried; the first failure is returned.
     pub fn flush(&mut self) -> Result<(), Error> {
-        let mut outcome = Ok(());
-        for at in 0..self.open.len() {
-            outcome = outcome.and(self.close(at));
-        }
+        let outcome = self.rows.flush(&()).and(self.events.flush(&self.names));
         outcome.and(self.save())
     }
 
@@ -194,94 +179,14 @@ impl Writer {
         self.save()?;
         Ok(self.manifest)
     }
-
-    fn admit(&mut self, domain: u8) -> Result<usize, Error> {
-        let Some(found) = self.manifest.domains.iter().find(|d| d.number == domain) else {
-            let message = format!("a record of domain number {domain}, which the manifest lacks");
-            return Err(Error::new(ErrorKind::Misuse, message));
-        };
-        let open = Open { domain, name: found.name.clone(), rows: Vec::new(), segment: None };
-        self.open.push(open);
-        Ok(self.open.len() - 1)
-    }
-
-    /// Moves the buffered rows of a domain into its segment.
-    fn write_group(&mut self, at: usize) -> Result<(), Error> {
-        if self.open[at].rows.is_empty() {
-            return Ok(());
-        }
-        let written = self.try_write_group(at);
-        if written.is_err() {
-            self.abandon(at);
-        }
-        self.open[at].rows.clear();
-        written
-    }
-
-    fn try_write_group(&mut self, at: usize) -> Result<(), Error> {
-        let open = &mut self.open[at];
-        let segment = match &mut open.segment {
-            Some(segment) => segment,
-            none => {
-                self.segments += 1;
-                none.insert(Segment::begin(&self.dir, &open.name, self.segments)?)
-            }
-        };
-        let columns = records::to_columns(&open.name, &open.rows);
-        segment.table.write(&columns).map_err(|e| Error::write(&segment.path, &e))?;
-        segment.rows += open.rows.len() as u64;
-        Ok(())
-    }
-
-    fn close(&mut self, at: usize) -> Result<(), Error> {
-        self.write_group(at)?;
-        let Some(segment) = self.open[at].segment.take() else { return Ok(()) };
-        let rows = segment.rows;
-        match segment.close() {
-            Ok(()) => {
-                self.manifest.records += rows;
-                Ok(())
-            }
-            Err(error) => {
-                self.manifest.loss.unwritten += rows;
-                Err(error)
-            }
-        }
-    }
-
-    /// Gives up a domain's open segment and buffered rows, and counts them.
-    fn abandon(&mut self, at: usize) {
-        let open = &mut self.open[at];
-        self.manifest.loss.unwritten += open.rows.len() as u64;
-        if let Some(segment) = open.segment.take() {
-            self.manifest.loss.unwritten += segment.rows;
-            // Its room may be what the manifest needs.
-            let _ = fs::remove_file(&segment.temporary);
-        }
-    }
 }
 
-impl Segment {
-    fn begin(dir: &Path, domain: &str, number: u32) -> Result<Self, Error> {
-        let safe = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
-        let name: String = domain.chars().map(safe).collect();
-        let path = dir.join("records").join(format!("{name}-{number:06}.parquet"));
-        let temporary = dir.join("records").join(format!(".{name}-{number:06}.parquet.tmp"));
-        let file = File::create(&temporary).map_err(|e| Error::io("make", &temporary, &e))?;
-        let table = TableWriter::new(file, records::SCHEMA, &records::SEQUENTIAL).map_err(|e| {
-            let _ = fs::remove_file(&temporary);
-            Error::write(&path, &e)
-        })?;
-        Ok(Self { table, temporary, path, rows: 0 })
-    }
-
-    fn close(self) -> Result<(), Error> {
-        if let Err(error) = self.table.finish() {
-            let _ = fs::remove_file(&self.temporary);
-            return Err(Error::write(&self.path, &error));
-        }
-        fs::rename(&self.temporary, &self.path).map_err(|e| Error::io("name", &self.path, &e))
-    }
+fn name_of(manifest: &Manifest, domain: u8) -> Result<String, Error> {
+    let found = manifest.domains.iter().find(|d| d.number == domain);
+    found.map(|found| found.name.clone()).ok_or_else(|| {
+        let message = format!("a record of domain number {domain}, which the manifest lacks");
+        Error::new(ErrorKind::Misuse, message)
+    })
 }
 
 /// Parquet files of a folder, temporary ones included; none if there is no such folder.

@@ -9,8 +9,8 @@ use std::{
 
 use proptest::prelude::*;
 use xweave_trace::{
-    Clock, Domain, DomainVm, Ended, ErrorKind, Loss, Manifest, Method, Role, Row, SCHEMA, Site, SiteLoss,
-    Trace, Writer,
+    Clock, Domain, DomainVm, Ended, ErrorKind, Event, Loss, Manifest, Method, Role, Row, SCHEMA, Site,
+    SiteLoss, Trace, Writer, event,
 };
 use xweave_wire::record::{Kind, Record};
 
@@ -326,4 +326,53 @@ fn losses_without_measure_are_the_most_that_there_is() {
     let site = SiteLoss { dropped: u64::MAX, missed: 7, ..SiteLoss::default() };
     let loss = Loss { sites: vec![site, site], unwritten: 1, ..Loss::default() };
     assert_eq!(loss.total(), u64::MAX);
+}
+
+/// An event of each kind, in two domains whose times alternate.
+#[test]
+fn events_come_back_in_the_order_of_their_times() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("trace");
+    let mut writer = Writer::create(&dir, manifest()).unwrap();
+    let name = writer.name("nginx");
+    let mut written = Vec::new();
+    for (nth, kind) in (0..3).flat_map(|_| event::Kind::ALL).enumerate() {
+        let nth = u32::try_from(nth).unwrap();
+        let domain = u8::try_from(nth % 2 + 1).unwrap();
+        let event = Event {
+            other: nth % 5,
+            object: u64::from(nth) << 40,
+            position: u64::from(nth % 3),
+            bytes: u64::MAX - u64::from(nth),
+            code: 1 - i32::try_from(nth % 4).unwrap(),
+            name: if nth % 2 == 0 { name } else { event::Name::default() },
+            ..Event::new(kind, domain, i64::from(nth) * 10 - 50, nth % 4, nth)
+        };
+        writer.event(event).unwrap();
+        written.push(event);
+        if nth % 20 == 19 {
+            writer.flush().unwrap();
+        }
+    }
+    assert_eq!(writer.finish().unwrap().events, written.len() as u64);
+
+    let trace = Trace::open(&dir).unwrap();
+    let mut events = trace.events();
+    let read: Vec<_> = events.by_ref().collect();
+    assert!(events.damaged().is_empty(), "{:?}", events.damaged());
+    // Names have other numbers than when they were written, and the same texts.
+    let nginx = read[0].name;
+    assert_eq!(events.names().text(nginx), "nginx");
+    assert!(written.iter().zip(&read).all(|(a, b)| (a.name == name) == (b.name == nginx)));
+    let nameless = |events: &[Event]| -> Vec<_> {
+        events.iter().map(|event| Event { name: event::Name::default(), ..*event }).collect()
+    };
+    assert_eq!(nameless(&read), nameless(&written));
+
+    // A damaged file costs its own events only.
+    let files: Vec<_> = fs::read_dir(dir.join("events")).unwrap().map(|e| e.unwrap().path()).collect();
+    fs::write(files.iter().max().unwrap(), b"PAR1 no table").unwrap();
+    let mut events = trace.events();
+    let left = events.by_ref().count();
+    assert!(left < written.len() && left > 0 && events.damaged().len() == 1, "{left}");
 }

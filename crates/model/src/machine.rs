@@ -1,0 +1,207 @@
+//! What runs where: processors, the interrupts above their threads, and all that events change.
+
+use std::collections::{HashMap, VecDeque};
+
+use xweave_trace::event::{Event, Kind, State};
+
+use crate::{
+    disk::Disks,
+    thread::{Ended, ThreadId, Threads},
+};
+
+/// A processor of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CpuId {
+    /// The domain's number.
+    pub domain: u8,
+    /// Logical CPU.
+    pub cpu: u32,
+}
+
+/// A time in which a processor did one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Its beginning, in nanoseconds.
+    pub from: i64,
+    /// Its end.
+    pub to: i64,
+    /// The thread that had the processor; 0 is the idle one.
+    pub tid: u32,
+}
+
+/// An interrupt, hard or soft, above a thread.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    from: i64,
+    soft: bool,
+    /// A soft interrupt that no hard one raised just before: the thread below raised it, by what it did.
+    by_thread: bool,
+}
+
+/// A processor.
+#[derive(Clone, Debug, Default)]
+pub struct Cpu {
+    tid: u32,
+    since: i64,
+    frames: Vec<Frame>,
+    /// The last that happened was the end of a hard interrupt.
+    after_irq: bool,
+    /// Accesses that the interrupt under way has ended.
+    ended: Vec<u64>,
+    threads: VecDeque<Stretch>,
+    /// Interrupts, the outermost only.
+    interrupts: VecDeque<Stretch>,
+}
+
+impl Cpu {
+    /// Who had the processor between two times.
+    pub fn threads(&self, from: i64, to: i64) -> impl Iterator<Item = Stretch> + '_ {
+        let last = Stretch { from: self.since, to: i64::MAX, tid: self.tid };
+        overlapping(&self.threads, from, to).chain(clipped(last, from, to))
+    }
+
+    /// The interrupts between two times, whatever thread was below. None overlaps another.
+    pub fn interrupts(&self, from: i64, to: i64) -> impl Iterator<Item = Stretch> + '_ {
+        let open = self.frames.first().map(|frame| Stretch { from: frame.from, to: i64::MAX, tid: self.tid });
+        overlapping(&self.interrupts, from, to)
+            .chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
+    }
+
+    fn enter(&mut self, time: i64, soft: bool) {
+        let by_thread = soft && self.frames.is_empty() && !self.after_irq;
+        if self.frames.is_empty() {
+            self.ended.clear();
+        }
+        self.frames.push(Frame { from: time, soft, by_thread });
+        self.after_irq = false;
+    }
+
+    fn leave(&mut self, time: i64, soft: bool) {
+        // An end whose beginning was not seen ends nothing.
+        let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else { return };
+        let outermost = self.frames[0];
+        self.frames.truncate(at);
+        if self.frames.is_empty() {
+            self.interrupts.push_back(Stretch { from: outermost.from, to: time, tid: self.tid });
+            self.after_irq = !soft;
+        }
+    }
+}
+
+fn clipped(stretch: Stretch, from: i64, to: i64) -> impl Iterator<Item = Stretch> {
+    let Stretch { from: a, to: b, tid } = stretch;
+    let (a, b) = (a.max(from), b.min(to));
+    (a < b).then_some(Stretch { from: a, to: b, tid }).into_iter()
+}
+
+fn overlapping(past: &VecDeque<Stretch>, from: i64, to: i64) -> impl Iterator<Item = Stretch> + '_ {
+    let first = past.partition_point(|stretch| stretch.to <= from);
+    let these = past.range(first..).copied().take_while(move |stretch| stretch.from < to);
+    these.flat_map(move |stretch| clipped(stretch, from, to))
+}
+
+/// The kernels of a trace, as events tell of them.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Threads.
+    pub threads: Threads,
+    /// Disks.
+    pub disks: Disks,
+    cpus: HashMap<CpuId, Cpu>,
+    /// Threads that wait for a lock: its address.
+    locks: HashMap<ThreadId, u64>,
+    /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
+    given: HashMap<(ThreadId, i64), u64>,
+}
+
+impl Machine {
+    /// A processor, if something was seen of it.
+    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        self.cpus.get(&id)
+    }
+
+    /// The lock that a thread had been waiting for when it was woken at this time.
+    pub fn lock(&self, thread: ThreadId, woken: i64) -> Option<u64> {
+        self.given.get(&(thread, woken)).copied()
+    }
+
+    /// Takes in an event. A domain's events come in the order of their times.
+    pub fn feed(&mut self, event: &Event) {
+        let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
+        let id = |tid| ThreadId { domain, tid };
+        let here = self.cpus.entry(CpuId { domain, cpu }).or_default();
+        match event.kind {
+            Kind::Switch => {
+                if time > here.since && here.since > 0 {
+                    here.threads.push_back(Stretch { from: here.since, to: time, tid: here.tid });
+                }
+                (here.tid, here.since) = (other, time);
+                // Interrupts do not switch: an end was lost.
+                here.frames.clear();
+                here.after_irq = false;
+                self.threads.switch(domain, time, cpu, tid, State::of(event.code), other);
+            }
+            Kind::Wake => {
+                let waker = if here.frames.iter().all(|frame| frame.by_thread) && tid != 0 {
+                    Ended::Thread(id(tid))
+                } else {
+                    let asked = |number: &&u64| {
+                        self.disks.access(**number).is_some_and(|access| access.thread == id(other))
+                    };
+                    let access = here.ended.iter().find(asked).or(here.ended.first()).copied();
+                    Ended::Interrupt { access }
+                };
+                if let Some(lock) = self.locks.get(&id(other)) {
+                    self.given.insert((id(other), time), *lock);
+                }
+                self.threads.wake(id(other), time, waker);
+            }
+            Kind::Fork => {
+                self.threads.wake(id(other), time, Ended::Thread(id(tid)));
+                self.threads.describe(id(other), event.object, event.name, time);
+            }
+            Kind::Thread => self.threads.describe(id(other), event.object, event.name, time),
+            Kind::DiskQueue => self.disks.queue(event),
+            Kind::DiskIssue => self.disks.issue(event),
+            Kind::DiskDone => {
+                let ended = self.disks.done(event);
+                here.ended.extend(ended);
+            }
+            Kind::IrqEnter => here.enter(time, false),
+            Kind::IrqExit => here.leave(time, false),
+            Kind::SoftirqEnter => here.enter(time, true),
+            Kind::SoftirqExit => here.leave(time, true),
+            Kind::LockWait => {
+                self.locks.insert(id(tid), event.object);
+            }
+            Kind::LockDone => {
+                self.locks.remove(&id(tid));
+            }
+            // A thread's end is told by the switch from it.
+            Kind::Exit
+            | Kind::DiskMerge
+            | Kind::Send
+            | Kind::Receive
+            | Kind::Socket
+            | Kind::LockWake
+            | Kind::VmEnter
+            | Kind::VmExit
+            | Kind::VmHalt
+            | Kind::VmInject
+            | Kind::Other => {}
+        }
+    }
+
+    /// Forgets what was over before this time: memory is for what is under way.
+    pub fn forget_before(&mut self, time: i64) {
+        self.threads.forget_before(time);
+        self.disks.forget_before(time);
+        self.given.retain(|(_, woken), _| *woken >= time);
+        for cpu in self.cpus.values_mut() {
+            for past in [&mut cpu.threads, &mut cpu.interrupts] {
+                let over = past.partition_point(|stretch| stretch.to <= time);
+                past.drain(..over);
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Threads, and what each was doing when: the state machine of the scheduler's events.
+//!
+//! A thread's line is a row of segments without gaps, from when it was first seen. It runs, is ready and has no
+//! processor, or waits. What it waited for is known when the wait is over, from who ended it and what was under
+//! way then.
+//!
+//! ```text
+//!            Switch to it                 Switch from it, left runnable
+//!   Ready ───────────────► Running ──────────────────────────────────────► Ready
+//!     ▲                       │
+//!     │ Wake                  │ Switch from it, left in another state
+//!     └────── Waiting ◄───────┘
+//! ```
+//!
+//! Oddities of real traces, and what is made of them:
+//! - A wake-up is recorded before the thread has left its processor: it is woken while it runs. It stays
+//!   `Running`, and if the next switch leaves it in a waiting state all the same, that was overtaken: it is `Ready`.
+//! - The first that is seen of a thread may be any of the three events: before it, it was in a state that is not
+//!   known, and its line begins there.
+//! - A switch from a thread that was not known to run (events were lost): the line has said something else up to
+//!   now, and goes on with what the switch says.
+
+use std::collections::{HashMap, VecDeque};
+
+use xweave_trace::event::{Name, State};
+
+/// A thread of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId {
+    /// The domain's number.
+    pub domain: u8,
+    /// The thread's, there.
+    pub tid: u32,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It runs on this processor.
+    Running {
+        /// Logical CPU.
+        cpu: u32,
+    },
+    /// It could run, and has no processor.
+    Ready,
+    /// It waits.
+    Waiting {
+        /// How it was left.
+        state: State,
+        /// What ended the wait; `None` while it lasts.
+        over: Option<Ended>,
+    },
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A thread woke it.
+    Thread(ThreadId),
+    /// An interrupt's handler woke it, of a device or of a timer.
+    Interrupt {
+        /// The access to a disk that this interrupt had ended, by its number.
+        access: Option<u64>,
+    },
+    /// It was seen to go on, and no wake-up was.
+    Unseen,
+}
+
+/// A part of a thread's line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its beginning, in nanoseconds.
+    pub from: i64,
+    /// Its end: the next one's beginning.
+    pub to: i64,
+    /// What it did meanwhile.
+    pub doing: Doing,
+}
+
+/// A thread's line.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// The process it belongs to, 0 if unknown.
+    pub process: u64,
+    /// What it is called.
+    pub name: Name,
+    /// What it does, and since when.
+    now: Doing,
+    since: i64,
+    /// It was woken while it ran.
+    woken: Option<(i64, Ended)>,
+    past: VecDeque<Segment>,
+}
+
+impl Thread {
+    fn new(now: Doing, since: i64) -> Self {
+        Self { process: 0, name: Name::default(), now, since, woken: None, past: VecDeque::new() }
+    }
+
+    fn go(&mut self, time: i64, next: Doing) {
+        if time > self.since {
+            self.past.push_back(Segment { from: self.since, to: time, doing: self.now });
+        }
+        (self.now, self.since) = (next, time);
+    }
+
+    fn end_wait(&mut self, by: Ended) {
+        if let Doing::Waiting { over: over @ None, .. } = &mut self.now {
+            *over = Some(by);
+        }
+    }
+
+    /// What it did between two times, as segments that leave no gap; `None` for what is not known, before its
+    /// line begins. What lasts is told up to `to`.
+    pub fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Option<Doing>)> + '_ {
+        let begun = self.past.front().map_or(self.since, |first| first.from);
+        let unknown = (from < begun).then(|| (from, begun.min(to), None));
+        let first = self.past.partition_point(|segment| segment.to <= from);
+        let past = self.past.range(first..).map(|segment| (segment.from, segment.to, Some(segment.doing)));
+        let last = std::iter::once((self.since, i64::MAX, Some(self.now)));
+        let known = past.chain(last).map(move |(a, b, doing)| (a.max(from), b.min(to), doing));
+        unknown.into_iter().chain(known.take_while(move |(a, ..)| *a < to)).filter(|(a, b, _)| a < b)
+    }
+}
+
+/// All threads of all domains.
+#[derive(Clone, Debug, Default)]
+pub struct Threads {
+    all: HashMap<ThreadId, Thread>,
+}
+
+impl Threads {
+    /// A thread's line, if it was seen.
+    pub fn get(&self, id: ThreadId) -> Option<&Thread> {
+        self.all.get(&id)
+    }
+
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether none was seen.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// What a thread is called and which process it belongs to.
+    pub fn describe(&mut self, id: ThreadId, process: u64, name: Name, time: i64) {
+        let thread = self.all.entry(id).or_insert_with(|| Thread::new(Doing::Ready, time));
+        (thread.process, thread.name) = (process, name);
+    }
+
+    /// A processor went from one thread to another. The idle thread has the number 0 on each processor, and no
+    /// line.
+    pub fn switch(&mut self, domain: u8, time: i64, cpu: u32, from: u32, state: State, to: u32) {
+        if from != 0 {
+            let id = ThreadId { domain, tid: from };
+            let thread = self.all.entry(id).or_insert_with(|| Thread::new(Doing::Running { cpu }, time));
+            let overtaken = thread.woken.take();
+            match (state, overtaken) {
+                (State::Dead, _) => {
+                    self.all.remove(&id);
+                }
+                (State::Runnable, _) => thread.go(time, Doing::Ready),
+                (state, Some((_, by))) => {
+                    // It would have waited, and did not have to.
+                    thread.go(time, Doing::Waiting { state, over: Some(by) });
+                    thread.go(time, Doing::Ready);
+                }
+                (state, None) => thread.go(time, Doing::Waiting { state, over: None }),
+            }
+        }
+        if to != 0 {
+            let next = Doing::Running { cpu };
+            let id = ThreadId { domain, tid: to };
+            let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time));
+            thread.end_wait(Ended::Unseen);
+            thread.woken = None;
+            thread.go(time, next);
+        }
+    }
+
+    /// A thread was made able to run.
+    pub fn wake(&mut self, id: ThreadId, time: i64, by: Ended) {
+        let thread = self.all.entry(id).or_insert_with(|| {
+            // It was waiting when the trace began, for what is not known.
+            Thread::new(Doing::Waiting { state: State::Sleeping, over: None }, time)
+        });
+        match thread.now {
+            Doing::Waiting { .. } => {
+                thread.end_wait(by);
+                thread.go(time, Doing::Ready);
+            }
+            Doing::Running { .. } => thread.woken = Some((time, by)),
+            Doing::Ready => {}
+        }
+    }
+
+    /// Forgets what no question can be about any more: all that was over before this time.
+    pub fn forget_before(&mut self, time: i64) {
+        for thread in self.all.values_mut() {
+            let over = thread.past.partition_point(|segment| segment.to <= time);
+            thread.past.drain(..over);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The layout of `events/*.parquet`: events to columns and back.
+
+use std::collections::HashMap;
+
+use parquet::data_type::ByteArray;
+
+use crate::{
+    event::{Event, Kind, Names},
+    segments::Line,
+    table::{Column, Values},
+};
+
+/// Columns that any table of events has, in the order in which [`from_columns`] takes them.
+pub(crate) const REQUIRED: [&str; 5] = ["time_ns", "domain", "cpu", "kind", "tid"];
+
+/// Columns that follow them, which a table that another program made may lack.
+pub(crate) const OPTIONAL: [&str; 6] = ["other", "object", "position", "bytes", "code", "name"];
+
+impl Line for Event {
+    const FOLDER: &'static str = "events";
+    const SCHEMA: &'static str = "message event {
+        required int64 time_ns (INTEGER(64,true));
+        required binary domain (STRING);
+        required int32 cpu (INTEGER(32,true));
+        required binary kind (STRING);
+        required int32 tid (INTEGER(32,true));
+        optional int32 other (INTEGER(32,true));
+        optional int64 object (INTEGER(64,false));
+        optional int64 position (INTEGER(64,false));
+        optional int64 bytes (INTEGER(64,false));
+        optional int32 code (INTEGER(32,true));
+        optional binary name (STRING);
+    }";
+    const SEQUENTIAL: &'static [&'static str] = &["time_ns"];
+    type Texts = Names;
+
+    fn columns(domain: &str, events: &[Self], names: &Names) -> Vec<Column> {
+        let domain = ByteArray::from(domain);
+        let kinds = Kind::ALL.map(|kind| ByteArray::from(kind.name()));
+        let texts: Vec<ByteArray> = names.all().map(ByteArray::from).collect();
+        let int32 = |get: fn(&Self) -> u32| {
+            Column::all(Values::I32(events.iter().map(|event| get(event).cast_signed()).collect()))
+        };
+        // What a kind does not have is 0, which is null in the file.
+        let some32 = |get: fn(&Self) -> i32| {
+            let values = events.iter().map(move |event| Some(get(event)).filter(|value| *value != 0));
+            Column::some(values, |values| Values::I32(values.collect()))
+        };
+        let some64 = |get: fn(&Self) -> u64| {
+            let values = events.iter().map(move |event| Some(get(event)).filter(|value| *value != 0));
+            Column::some(values, |values| Values::I64(values.map(u64::cast_signed).collect()))
+        };
+        let named = events.iter().map(|event| texts.get(event.name.index()).filter(|text| !text.is_empty()));
+        vec![
+            Column::all(Values::I64(events.iter().map(|event| event.time_ns).collect())),
+            Column::all(Values::Text(vec![domain; events.len()])),
+            int32(|event| event.cpu),
+            Column::all(Values::Text(
+                events.iter().map(|event| kinds[event.kind as usize].clone()).collect(),
+            )),
+            int32(|event| event.tid),
+            some32(|event| event.other.cast_signed()),
+            some64(|event| event.object),
+            some64(|event| event.position),
+            some64(|event| event.bytes),
+            some32(|event| event.code),
+            Column::some(named, |texts| Values::Text(texts.cloned().collect())),
+        ]
+    }
+}
+
+/// Events of the columns that [`REQUIRED`] and [`OPTIONAL`] name; an error's text says what is wrong. Kinds that are
+/// not known become [`Kind::Other`], called as they are in the table. `number` gives the number of a domain's name.
+pub(crate) fn from_columns(
+    columns: &[Column],
+    count: usize,
+    number: impl Fn(&str) -> Option<u8>,
+    names: &mut Names,
+) -> Result<Vec<Event>, String> {
+    let called = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
+    let column = |at: usize| columns.get(at).ok_or_else(|| format!("it has no column {}", called(at)));
+    let numbers = |at: usize| column(at)?.numbers(count).map_err(|e| format!("column {} {e}", called(at)));
+    let bytes = |at: usize| column(at)?.bytes(count).map_err(|e| format!("column {} {e}", called(at)));
+    let null = |at: usize| format!("column {} has a null", called(at));
+    let narrow = |value: u64, at: usize| {
+        u32::try_from(value).map_err(|_| format!("column {} has {value}, beyond 32 bits", called(at)))
+    };
+
+    let (time, cpu, tid) = (numbers(0)?, numbers(2)?, numbers(4)?);
+    let (domain, kind) = (bytes(1)?, bytes(3)?);
+    let (other, object, position) = (numbers(5)?, numbers(6)?, numbers(7)?);
+    let (size, code, name) = (numbers(8)?, numbers(9)?, bytes(10)?);
+
+    let kinds: HashMap<&[u8], Kind> = Kind::ALL.iter().map(|kind| (kind.name().as_bytes(), *kind)).collect();
+    // Nearly always one domain in a file: its name is looked up once.
+    let mut known: Option<(&[u8], u8)> = None;
+    let mut events = Vec::with_capacity(count);
+    for at in 0..count {
+        let text = domain[at].ok_or_else(|| null(1))?;
+        let number = match known {
+            Some((name, number)) if name == text => number,
+            _ => {
+                let text = String::from_utf8_lossy(text);
+                number(&text)
+                    .ok_or_else(|| format!("it has events of {text:?}, a domain that trace.json lacks"))?
+            }
+        };
+        known = Some((text, number));
+        let kind_text = kind[at].ok_or_else(|| null(3))?;
+        let kind = kinds.get(kind_text).copied();
+        let name = name[at].unwrap_or(if kind.is_none() { kind_text } else { b"" });
+        events.push(Event {
+            time_ns: time[at].ok_or_else(|| null(0))?.cast_signed(),
+            object: object[at].unwrap_or(0),
+            position: position[at].unwrap_or(0),
+            bytes: size[at].unwrap_or(0),
+            tid: narrow(tid[at].ok_or_else(|| null(4))?, 4)?,
+            other: narrow(other[at].unwrap_or(0), 5)?,
+            cpu: narrow(cpu[at].ok_or_else(|| null(2))?, 2)?,
+            code: narrow(code[at].unwrap_or(0), 9)?.cast_signed(),
+            name: if name.is_empty() {
+                Default::default()
+            } else {
+                names.give(&String::from_utf8_lossy(name))
+            },
+            kind: kind.unwrap_or(Kind::Other),
+            domain: number,
+        });
+    }
+    Ok(events)
+}

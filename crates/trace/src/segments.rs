@@ -1,0 +1,184 @@
+//! A table in the making, in segments: files of one domain each that get their names when they are whole.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    error::Error,
+    table::{Column, TableWriter},
+};
+
+/// Rows of one row group: what is buffered per domain, and the least that a reader must hold.
+const GROUP_ROWS: usize = 64 << 10;
+
+/// Rows after which a segment is closed unasked.
+const SEGMENT_ROWS: u64 = 1 << 20;
+
+/// A line of a table that is kept in segments.
+pub(crate) trait Line {
+    /// The folder's name in the trace directory.
+    const FOLDER: &'static str;
+    /// The table's layout, as Parquet writes it down.
+    const SCHEMA: &'static str;
+    /// Columns whose neighbours differ little.
+    const SEQUENTIAL: &'static [&'static str];
+    /// What lines refer to.
+    type Texts;
+
+    /// The columns of one domain's lines, in the schema's order.
+    fn columns(domain: &str, lines: &[Self], texts: &Self::Texts) -> Vec<Column>
+    where
+        Self: Sized;
+}
+
+/// What has become of lines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// In closed segments.
+    pub closed: u64,
+    /// Given up.
+    pub unwritten: u64,
+}
+
+/// The table.
+pub(crate) struct Segments<L> {
+    folder: PathBuf,
+    open: Vec<Open<L>>,
+    /// Number of the last segment begun: file names are unique whatever the domains are called.
+    number: u32,
+    counts: Counts,
+}
+
+/// What is under way for one domain.
+struct Open<L> {
+    domain: u8,
+    name: String,
+    lines: Vec<L>,
+    segment: Option<Segment>,
+}
+
+/// A file that has not got its name yet.
+struct Segment {
+    table: TableWriter<File>,
+    temporary: PathBuf,
+    path: PathBuf,
+    rows: u64,
+}
+
+impl<L: Line> Segments<L> {
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { folder: dir.join(L::FOLDER), open: Vec::new(), number: 0, counts: Counts::default() }
+    }
+
+    /// What has become of lines since it was asked last.
+    pub(crate) fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Appends a line of the domain with that number, which `name` calls by its name.
+    pub(crate) fn append(
+        &mut self,
+        domain: u8,
+        name: impl FnOnce() -> Result<String, Error>,
+        line: L,
+        texts: &L::Texts,
+    ) -> Result<(), Error> {
+        let at = match self.open.iter().position(|open| open.domain == domain) {
+            Some(at) => at,
+            None => {
+                self.open.push(Open { domain, name: name()?, lines: Vec::new(), segment: None });
+                self.open.len() - 1
+            }
+        };
+        self.open[at].lines.push(line);
+        if self.open[at].lines.len() < GROUP_ROWS {
+            return Ok(());
+        }
+        self.write_group(at, texts)?;
+        let rows = self.open[at].segment.as_ref().map_or(0, |segment| segment.rows);
+        if rows >= SEGMENT_ROWS { self.close(at, texts) } else { Ok(()) }
+    }
+
+    /// Closes all segments that have lines. All domains are tried; the first failure is returned.
+    pub(crate) fn flush(&mut self, texts: &L::Texts) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for at in 0..self.open.len() {
+            outcome = outcome.and(self.close(at, texts));
+        }
+        outcome
+    }
+
+    /// Moves the buffered lines of a domain into its segment.
+    fn write_group(&mut self, at: usize, texts: &L::Texts) -> Result<(), Error> {
+        if self.open[at].lines.is_empty() {
+            return Ok(());
+        }
+        let written = self.try_write_group(at, texts);
+        if written.is_err() {
+            self.abandon(at);
+        }
+        self.open[at].lines.clear();
+        written
+    }
+
+    fn try_write_group(&mut self, at: usize, texts: &L::Texts) -> Result<(), Error> {
+        let open = &mut self.open[at];
+        let segment = match &mut open.segment {
+            Some(segment) => segment,
+            none => {
+                self.number += 1;
+                none.insert(Segment::begin::<L>(&self.folder, &open.name, self.number)?)
+            }
+        };
+        let columns = L::columns(&open.name, &open.lines, texts);
+        segment.table.write(&columns).map_err(|e| Error::write(&segment.path, &e))?;
+        segment.rows += open.lines.len() as u64;
+        Ok(())
+    }
+
+    fn close(&mut self, at: usize, texts: &L::Texts) -> Result<(), Error> {
+        self.write_group(at, texts)?;
+        let Some(segment) = self.open[at].segment.take() else { return Ok(()) };
+        let rows = segment.rows;
+        let closed = segment.close();
+        *(if closed.is_ok() { &mut self.counts.closed } else { &mut self.counts.unwritten }) += rows;
+        closed
+    }
+
+    /// Gives up a domain's open segment and buffered lines, and counts them.
+    fn abandon(&mut self, at: usize) {
+        let open = &mut self.open[at];
+        self.counts.unwritten += open.lines.len() as u64;
+        if let Some(segment) = open.segment.take() {
+            self.counts.unwritten += segment.rows;
+            // Its room may be what the manifest needs.
+            let _ = fs::remove_file(&segment.temporary);
+        }
+    }
+}
+
+impl Segment {
+    fn begin<L: Line>(folder: &Path, domain: &str, number: u32) -> Result<Self, Error> {
+        let safe = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
+        let name: String = domain.chars().map(safe).collect();
+        fs::create_dir_all(folder).map_err(|e| Error::io("make", folder, &e))?;
+        let path = folder.join(format!("{name}-{number:06}.parquet"));
+        let temporary = folder.join(format!(".{name}-{number:06}.parquet.tmp"));
+        let file = File::create(&temporary).map_err(|e| Error::io("make", &temporary, &e))?;
+        let table = TableWriter::new(file, L::SCHEMA, L::SEQUENTIAL).map_err(|e| {
+            let _ = fs::remove_file(&temporary);
+            Error::write(&path, &e)
+        })?;
+        Ok(Self { table, temporary, path, rows: 0 })
+    }
+
+    fn close(self) -> Result<(), Error> {
+        if let Err(error) = self.table.finish() {
+            let _ = fs::remove_file(&self.temporary);
+            return Err(Error::write(&self.path, &error));
+        }
+        fs::rename(&self.temporary, &self.path).map_err(|e| Error::io("name", &self.path, &e))
+    }
+}
