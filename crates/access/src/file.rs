@@ -200,7 +200,7 @@ impl Tables {
         self.text(self.function(function, 0), self.function(function, 1))
     }
 
-    fn module(&self, function: u32) -> Option<&str> {
+    pub(crate) fn module(&self, function: u32) -> Option<&str> {
         let module = self.text(self.function(function, 2), self.function(function, 3));
         (!module.is_empty()).then_some(module)
     }

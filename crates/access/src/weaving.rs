@@ -49,6 +49,22 @@ impl Index {
         number.is_some_and(|number| self.tables.has_variable(site.function_number, number))
     }
 
+    /// The names of all functions, those of parts and those that several have included.
+    pub fn function_names(&self) -> impl Iterator<Item = &str> {
+        (0..self.tables.functions()).map(|function| self.tables.name(function))
+    }
+
+    /// A function of the kernel's image that begins before a site, mostly the nearest, of which `wanted` says so;
+    /// and how far the site is from its beginning, in bytes.
+    pub fn before(&self, site: &Site<'_>, wanted: impl Fn(&str) -> bool) -> Option<(&str, u64)> {
+        let tables = &self.tables;
+        (0..site.function_number).rev().find_map(|function| {
+            let name = tables.name(function);
+            let distance = site.address.checked_sub(tables.address(function))?;
+            (tables.module(function).is_none() && wanted(name)).then_some((name, distance))
+        })
+    }
+
     /// The source file that a site's function is from, where there is debug information.
     pub fn file_of(&self, site: &Site<'_>) -> Option<&str> {
         self.tables.file(site.function_number)

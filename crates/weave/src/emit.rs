@@ -142,10 +142,10 @@ pub(crate) fn number(
             places.push(PlanSite {
                 site: first,
                 clauses: *next - first,
-                function: point.at.name().to_owned(),
+                function: point.at.told().0.to_owned(),
                 module: point.at.module().map(str::to_owned),
                 btf_id: point.at.btf_id(),
-                offset: point.at.offset(),
+                offset: point.at.told().1,
                 places: point.places.clone(),
                 optional: !point.needed,
             });

@@ -21,6 +21,9 @@ pub(crate) struct Touch<'i> {
     structure: &'i Access,
     /// Whether the join point is behind the instruction.
     after: bool,
+    /// Where the kernel is told that it is, if its function's name is that of several: another function's name,
+    /// and how far it is from that one's beginning.
+    told: Option<(&'i str, u32)>,
 }
 
 impl<'i> Touch<'i> {
@@ -36,6 +39,16 @@ impl<'i> Touch<'i> {
     pub(crate) fn offset(&self) -> u32 {
         let length = self.site.length.filter(|_| self.after).unwrap_or(0);
         self.site.offset.saturating_add(length.into())
+    }
+
+    /// How the kernel is told where it is: a function's name, and the bytes from its beginning.
+    pub(crate) fn told(&self) -> (&str, u32) {
+        self.told.unwrap_or((self.function(), self.offset()))
+    }
+
+    /// As linked.
+    pub(crate) fn address(&self) -> u64 {
+        self.site.address
     }
 
     /// Why there is no join point behind the instruction, where one is wanted.
@@ -221,12 +234,34 @@ pub(crate) fn touches<'i>(
             for site in code.index.touching(&access.structure, &access.member, how) {
                 // What the types merely allow is not woven.
                 if site.certain && seen.insert(site.address) {
-                    touches.push(Touch { code, site, structure: access, after });
+                    touches.push(Touch { code, site, structure: access, after, told: None });
                 }
             }
         }
     }
     touches
+}
+
+/// The names that several functions of a domain have.
+pub(crate) fn ambiguous(code: &[CodeIndex]) -> HashSet<&str> {
+    let mut seen = HashSet::new();
+    code.iter().flat_map(|code| code.index.function_names()).filter(|name| !seen.insert(*name)).collect()
+}
+
+/// Sees to it that the kernel, which knows functions by their names, finds those whose name several have. Where
+/// modules have such, it is left to the kernel to say that it cannot.
+pub(crate) fn tell_apart<'i>(points: &mut [JoinPoint<'i>], ambiguous: &HashSet<&str>) {
+    for point in points {
+        let At::Instruction(touch) = &mut point.at else { continue };
+        if touch.module().is_some() || !ambiguous.contains(touch.site.function) {
+            continue;
+        }
+        let index = &touch.code.index;
+        if let Some((name, distance)) = index.before(&touch.site, |name| !ambiguous.contains(name)) {
+            let behind = u64::from(touch.offset() - touch.site.offset);
+            touch.told = u32::try_from(distance + behind).ok().map(|distance| (name, distance));
+        }
+    }
 }
 
 /// As many of them as are asked for; and how many each choice would be.

@@ -32,8 +32,9 @@ pub(crate) enum At<'i> {
     },
 }
 
-/// Tells join points of a domain apart, and gives them an order: function, module, offset, hook.
-pub(crate) type Place = (String, Option<String>, u32, u8);
+/// Tells join points of a domain apart, and gives them an order: function, module, offset, hook; and an
+/// instruction's address as linked, since several functions may have one name.
+pub(crate) type Place = (String, Option<String>, u32, u8, u64);
 
 /// What a variable is at a join point.
 pub(crate) struct Value {
@@ -99,6 +100,14 @@ impl JoinPoint<'_> {
         }
     }
 
+    /// How the kernel is told where it is: a function's (or tracepoint's) name, and the bytes from its beginning.
+    pub(crate) fn told(&self) -> (&str, u32) {
+        match &self.at {
+            At::Instruction(touch) => touch.told(),
+            _ => (self.name(), 0),
+        }
+    }
+
     /// The source file and line, where debug information tells.
     pub(crate) fn line(&self) -> Option<(&str, u32)> {
         match &self.at {
@@ -116,7 +125,11 @@ impl JoinPoint<'_> {
             Hook::User => 4,
             Hook::UserReturn => 5,
         };
-        (self.name().to_owned(), self.module().map(str::to_owned), self.offset(), hook)
+        let address = match &self.at {
+            At::Instruction(touch) => touch.address(),
+            _ => 0,
+        };
+        (self.name().to_owned(), self.module().map(str::to_owned), self.offset(), hook, address)
     }
 
     /// How messages call it.

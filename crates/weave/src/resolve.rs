@@ -3,7 +3,7 @@
 //! What a pointcut's anchors select in each domain are candidates: the entries or returns of functions,
 //! tracepoints, instructions. At each the pointcut is evaluated; where it is false, nothing is woven.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use xweave_aspect::syntax::{FunctionName, Ident, Pointcut, When};
 use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
@@ -56,7 +56,7 @@ pub(crate) fn resolve<'a>(
     aspects: &'a Aspects,
     domains: &'a [Domain<'a>],
 ) -> Result<Resolved<'a>, Vec<Diagnostic>> {
-    let mut resolver = Resolver { aspects, domains, diagnostics: Vec::new() };
+    let mut resolver = Resolver { aspects, domains, diagnostics: Vec::new(), ambiguous: HashMap::new() };
     let mut found: Vec<Found<'a>> = Vec::new();
     found.resize_with(domains.len(), Found::default);
     for item in Item::all(aspects) {
@@ -86,6 +86,8 @@ struct Resolver<'a> {
     aspects: &'a Aspects,
     domains: &'a [Domain<'a>],
     diagnostics: Vec<Diagnostic>,
+    /// By domain: names that several of its functions have.
+    ambiguous: HashMap<u8, HashSet<&'a str>>,
 }
 
 /// What was found in a domain.
@@ -243,7 +245,10 @@ impl<'a> Resolver<'a> {
             offset: touch.offset(),
             reason: touch.unhookable().unwrap_or_default().to_owned(),
         }));
-        let chosen = instruction::choose(domain.kernel, touches, item.exact(), counts);
+        let mut chosen = instruction::choose(domain.kernel, touches, item.exact(), counts);
+        let names =
+            self.ambiguous.entry(domain.number).or_insert_with(|| instruction::ambiguous(domain.code));
+        instruction::tell_apart(&mut chosen, names);
         for at in chosen {
             candidates.entry(at.place()).or_insert((at, *anchor));
         }

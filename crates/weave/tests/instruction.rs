@@ -18,9 +18,10 @@ struct Made {
     code: Vec<CodeIndex>,
 }
 
-fn compile(command: &mut Command, to: &Path) -> PathBuf {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/instruction.c");
-    let output = command.arg("-c").arg(source).arg("-o").arg(to).output().unwrap();
+fn compile(command: &mut Command, sources: &[&str], to: &Path) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let sources = sources.iter().map(|source| folder.join(source));
+    let output = command.args(sources).arg("-o").arg(to).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     to.to_owned()
 }
@@ -28,11 +29,21 @@ fn compile(command: &mut Command, to: &Path) -> PathBuf {
 static MADE: LazyLock<Made> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let types = compile(
-        Command::new(find_clang().unwrap()).args(["-target", "bpf", "-g", "-O0"]),
+        Command::new(find_clang().unwrap()).args(["-target", "bpf", "-g", "-O0", "-c"]),
+        &["instruction.c"],
         &folder.path().join("types.o"),
     );
     let program = compile(
-        Command::new("gcc").args(["-O2", "-g", "-fcf-protection=none", "-fno-ipa-icf", "-fno-ipa-ra"]),
+        Command::new("gcc").args([
+            "-O2",
+            "-g",
+            "-fcf-protection=none",
+            "-fno-ipa-icf",
+            "-fno-ipa-ra",
+            "-fno-toplevel-reorder",
+            "-r",
+        ]),
+        &["instruction.c", "twin.c"],
         &folder.path().join("program.o"),
     );
     let source = Program { file: Some(program), base: None, btf_only: false };
@@ -150,6 +161,16 @@ fn local_variables_are_there_by_their_names() {
     let mistakes =
         try_weave("access(packet.len) AND local_var(device) { STORE_DATA1(device); }").unwrap_err();
     assert!(mistakes[0].contains("no join point"), "{mistakes:?}");
+}
+
+/// The kernel is told where they are from a function whose name no other has.
+#[test]
+fn functions_of_one_name_are_told_apart() {
+    let weaving = woven("access(packet.mark, write) AND within_function(twin) { STORE_DATA1($pc$); }");
+    let sites = &weaving.domains[0].sites;
+    assert!(sites.len() == 2 && sites.iter().all(|site| site.function == "twin"), "{sites:?}");
+    let told: Vec<_> = plan_sites(&weaving).into_iter().map(|site| (site.function, site.offset)).collect();
+    assert!(told[0] != told[1] && told.iter().all(|(function, _)| function != "twin"), "{told:?}");
 }
 
 /// `packet_weigh` touches it too, and has no `queue`.

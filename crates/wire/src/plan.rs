@@ -32,7 +32,8 @@ pub struct PlanSite {
     /// How many clauses are woven here: their sites have consecutive numbers.
     pub clauses: u32,
     /// The function's name, as in BTF and kallsyms, or in the program's symbol table. For
-    /// [`Hook::Tracepoint`]: the tracepoint's name.
+    /// [`Hook::Tracepoint`]: the tracepoint's name. For [`Hook::Instruction`] it may be another function that
+    /// lies before it, whose name no other has.
     pub function: String,
     /// The module it lives in; none for the kernel image. For [`Hook::User`] and [`Hook::UserReturn`]: the
     /// path of the program.
