@@ -1,18 +1,67 @@
 //! Where a plan's sites lie in the running kernel.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fs,
-};
+use std::{collections::HashMap, fs};
 
 use xweave_wire::{
     message::SiteAddress,
     plan::{Hook, Plan, PlanProgram, PlanSite},
 };
 
-/// The addresses of the plan's sites. Zeros where kallsyms is hidden from us.
-pub(crate) fn addresses(plan: &Plan) -> Vec<SiteAddress> {
-    addresses_in(plan, &fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+/// The addresses of functions that a plan names.
+#[derive(Default)]
+pub(crate) struct Addresses<'p> {
+    /// By name and module. None if there is none, or several are called that.
+    found: HashMap<(&'p str, Option<&'p str>), Option<u64>>,
+}
+
+impl<'p> Addresses<'p> {
+    /// Those of the running kernel; none where kallsyms is hidden from us.
+    pub(crate) fn of(plan: &'p Plan) -> Self {
+        Self::among(plan, &fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    }
+
+    fn among(plan: &'p Plan, symbols: &str) -> Self {
+        let wanted: Vec<_> = sites(plan).filter_map(|(program, site)| symbol(program, site)).collect();
+        let places: HashMap<_, usize> = wanted.iter().copied().zip(0..).collect();
+        let mut known = vec![Vec::new(); wanted.len()];
+        for line in symbols.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let module = words.next().map(|module| module.trim_matches(['[', ']']));
+            if matches!(kind, "t" | "T" | "w" | "W")
+                && let Some(&place) = places.get(&(name, module))
+            {
+                known[place].push(u64::from_str_radix(address, 16).unwrap_or(0));
+            }
+        }
+        let alone = |symbol| match known[places[symbol]][..] {
+            [address] => Some(address).filter(|address| *address != 0),
+            _ => None,
+        };
+        Self { found: wanted.iter().map(|symbol| (*symbol, alone(symbol))).collect() }
+    }
+
+    /// A site's address, if it is known.
+    pub(crate) fn site(&self, program: &PlanProgram, site: &PlanSite) -> Option<u64> {
+        let function = symbol(program, site).and_then(|symbol| self.found.get(&symbol).copied().flatten());
+        function.map(|function| function + u64::from(site.offset))
+    }
+
+    /// Those of all sites of the plan; 0 for those that are not known.
+    pub(crate) fn sites(&self, plan: &Plan) -> Vec<SiteAddress> {
+        sites(plan)
+            .flat_map(|(program, site)| {
+                let address = self.site(program, site).unwrap_or(0);
+                (site.site..site.site + site.clauses).map(move |site| SiteAddress { site, address })
+            })
+            .collect()
+    }
+}
+
+fn sites(plan: &Plan) -> impl Iterator<Item = (&PlanProgram, &PlanSite)> {
+    plan.programs.iter().flat_map(|program| program.sites.iter().map(move |site| (program, site)))
 }
 
 /// What a site's function is called in kallsyms; tracepoints and programs have nothing there.
@@ -23,33 +72,6 @@ fn symbol<'p>(program: &PlanProgram, site: &'p PlanSite) -> Option<(&'p str, Opt
         }
         Hook::Tracepoint | Hook::User | Hook::UserReturn => None,
     }
-}
-
-fn addresses_in(plan: &Plan, symbols: &str) -> Vec<SiteAddress> {
-    let sites =
-        || plan.programs.iter().flat_map(|program| program.sites.iter().map(move |site| (program, site)));
-    let wanted: HashSet<_> = sites().filter_map(|(program, site)| symbol(program, site)).collect();
-    let mut found: HashMap<(&str, Option<&str>), u64> = HashMap::new();
-    for line in symbols.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
-            continue;
-        };
-        let module = words.next().map(|module| module.trim_matches(['[', ']']));
-        if matches!(kind, "t" | "T" | "w" | "W") && wanted.contains(&(name, module)) {
-            found.insert((name, module), u64::from_str_radix(address, 16).unwrap_or(0));
-        }
-    }
-    sites()
-        .flat_map(|(program, site)| {
-            let function = symbol(program, site).and_then(|symbol| found.get(&symbol).copied());
-            let address = match function {
-                None | Some(0) => 0,
-                Some(function) => function + u64::from(site.offset),
-            };
-            (site.site..site.site + site.clauses).map(move |site| SiteAddress { site, address })
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -88,8 +110,12 @@ mod tests {
             gently: false,
         };
         let symbols = "ffffffff81000000 t f\nffffffff81000010 t f\t[m]\n0000000000000000 t hidden\n";
-        let told: Vec<_> =
-            addresses_in(&plan, symbols).iter().map(|site| (site.site, site.address)).collect();
-        assert_eq!(told, [(1, 0xffff_ffff_8100_0000), (2, 0xffff_ffff_8100_0005), (3, 0), (4, 0)]);
+        let told = |symbols: &str| -> Vec<_> {
+            let sites = Addresses::among(&plan, symbols).sites(&plan);
+            sites.iter().map(|site| (site.site, site.address)).collect()
+        };
+        assert_eq!(told(symbols), [(1, 0xffff_ffff_8100_0000), (2, 0xffff_ffff_8100_0005), (3, 0), (4, 0)]);
+        let another = format!("{symbols}ffffffff81000090 t f\n");
+        assert_eq!(told(&another), [(1, 0), (2, 0), (3, 0), (4, 0)]);
     }
 }

@@ -21,7 +21,9 @@ use std::{
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject};
 use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, VariablePlace};
 
-use crate::{attach::attach_type, kernel_btf::KernelBtf, probe, program, running, weaving::Error};
+use crate::{
+    addresses::Addresses, attach::attach_type, kernel_btf::KernelBtf, probe, program, running, weaving::Error,
+};
 
 /// The prelude's program that lists programs.
 const LISTER: &str = "xw_programs";
@@ -136,7 +138,11 @@ fn places(plan: &Plan) -> impl Iterator<Item = (&PlanProgram, &PlanSite, u32)> {
 
 /// Fills the plan's tables, and loads what libbpf has not: a copy of each bound program for each further
 /// place, and the spares.
-pub(crate) fn load<'p>(object: &Object, plan: &'p Plan) -> Result<Vec<Hooked<'p>>, Error> {
+pub(crate) fn load<'p>(
+    object: &Object,
+    plan: &'p Plan,
+    addresses: &Addresses<'p>,
+) -> Result<Vec<Hooked<'p>>, Error> {
     let spare_cookies = fill_tables(object, plan)?;
     let mut loader = Loader { object, btf: KernelBtf::default(), shared: HashMap::new(), spare_cookies };
     let mut loaded = Vec::new();
@@ -160,7 +166,10 @@ pub(crate) fn load<'p>(object: &Object, plan: &'p Plan) -> Result<Vec<Hooked<'p>
                     .map_err(|reason| Error::Program { origin: what.origin.clone(), reason })?;
                 probe::Place::Program { path, offset }
             }
-            _ => probe::Place::Kernel { function: in_module(site), offset: site.offset.into() },
+            _ => match addresses.site(what, site) {
+                Some(address) if what.hook == Hook::Instruction => probe::Place::Address(address),
+                _ => probe::Place::Kernel { function: in_module(site), offset: site.offset.into() },
+            },
         };
         if let Some(saver) = &what.saver {
             add(Part::Saver, loader.first_copy(saver)?, Some(probe.clone()));

@@ -15,7 +15,7 @@ use xweave_wire::{
 };
 
 use crate::{
-    addresses::addresses,
+    addresses::Addresses,
     attach::Watch,
     cancel::Cancel,
     clock,
@@ -122,11 +122,12 @@ impl Session {
             // That nobody listens any more is seen by whoever reads.
             let _ = frame::write_message(&mut *lock(&self.output), &told);
         };
-        let mut woven = Woven::weave(plan, &Watch { cancel: &self.cancel, tell: &tell })?;
+        let addresses = Addresses::of(plan);
+        let mut woven = Woven::weave(plan, &addresses, &Watch { cancel: &self.cancel, tell: &tell })?;
         let skipped = std::mem::take(&mut woven.skipped);
         let drain = Drain::start(woven.records()?, Arc::clone(&self.output));
         self.recording = Some(Recording { woven, drain });
-        Ok(Reply::Woven(message::Woven { sites: addresses(plan), skipped }))
+        Ok(Reply::Woven(message::Woven { sites: addresses.sites(plan), skipped }))
     }
 
     fn set_state(&mut self, state: State) -> Result<Reply, Failure> {

@@ -14,6 +14,7 @@ use xweave_wire::{
 };
 
 use crate::{
+    addresses::Addresses,
     attach::{Link, Links, Watch, attach},
     load::{Hooked, Part, buckets, load, load_object, map, program_info},
 };
@@ -99,7 +100,11 @@ pub(crate) struct Woven {
 impl Woven {
     /// Loads and attaches all of a plan, or nothing; but of the instructions that a program serves, those that
     /// can be hooked suffice.
-    pub(crate) fn weave(plan: &Plan, watch: &Watch<'_>) -> Result<Self, Error> {
+    pub(crate) fn weave<'p>(
+        plan: &'p Plan,
+        addresses: &Addresses<'p>,
+        watch: &Watch<'_>,
+    ) -> Result<Self, Error> {
         let sites: Vec<u32> = plan
             .programs
             .iter()
@@ -111,7 +116,7 @@ impl Woven {
         let (links, counted, skipped) = Default::default();
         let mut woven = Self { counted, links, sites, object, last_bucket: buckets(plan) - 1, skipped };
         woven.set_state(State::Off)?;
-        let loaded = load(&woven.object, plan)?;
+        let loaded = load(&woven.object, plan, addresses)?;
         let attached = attach(&loaded, plan.gently, watch)?;
         woven.links = attached.links;
         woven.skipped = attached.skipped;
