@@ -1,11 +1,14 @@
 //! A kernel: the type information of its image and of its modules, and the functions in them.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::Error;
 use crate::btf::{Btf, RecordKind, Type};
+use crate::image::Image;
 
 /// The running kernel's type information.
 const LIVE: &str = "/sys/kernel/btf";
@@ -106,14 +109,21 @@ impl Kernel {
         Ok(())
     }
 
-    /// From a file, an image (`vmlinux`) with a `.BTF` section or raw BTF. The release is the file's
-    /// path, since BTF does not tell it.
+    /// From a file: an image with a `.BTF` section (`vmlinux`), a compressed one (`vmlinuz`), or raw BTF. The
+    /// release is the file's path, since BTF does not tell it.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`]
+    /// [`Error::Invalid`], and those of [`Image::open`]
     pub fn from_file(path: &Path) -> Result<Self, Error> {
-        Ok(Self::of(path.display().to_string(), Btf::open(path, None)?))
+        let mut magic = [0; 4];
+        let begins = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        // ELF, BTF of this machine's order; what is neither may be compressed.
+        if begins.is_err() || magic == *b"\x7fELF" || magic[..2] == 0xeb9f_u16.to_le_bytes() {
+            return Ok(Self::of(path.display().to_string(), Btf::open(path, None)?));
+        }
+        let image = Image::open(path)?;
+        Self::new(path.display().to_string(), image.btf().unwrap_or_default())
     }
 
     /// Adds a module from a file, `NAME.ko` or raw BTF. Its name is the file's, up to the first dot.

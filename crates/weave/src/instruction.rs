@@ -31,6 +31,11 @@ impl<'i> Touch<'i> {
         self.site.function
     }
 
+    /// Without the name of its part.
+    pub(crate) fn whole_function(&self) -> &str {
+        self.site.whole_function()
+    }
+
     pub(crate) fn module(&self) -> Option<&str> {
         self.site.module.or(self.code.module.as_deref())
     }

@@ -221,7 +221,17 @@ impl JoinPoint<'_> {
                     false => Err("is gone where the function returns".into()),
                 })
             }
-            At::Instruction(_) => None,
+            // Where it lies by then is known as of any variable.
+            At::Instruction(touch) => {
+                let functions = kernel.functions(touch.whole_function());
+                let mut all =
+                    functions.iter().filter(|function| function.module.as_deref() == touch.module());
+                let called = all.find_map(|function| match number {
+                    Some(nth) => function.params.get(nth),
+                    None => function.params.iter().find(|param| param.name == of),
+                })?;
+                touch.local(kernel, &called.name, name)
+            }
         }
     }
 

@@ -13,6 +13,8 @@ xflow echo {
 advice entry execution(ip_rcv_core@vm1) AND xflow(echo, skb) { STORE_DATA2(skb->len, skb->dev->ifindex); }
 advice every_length access(sk_buff.len) AND within_function(ip_rcv_core@vm1) AND target(packet)
     AND xflow(echo, packet, id) { STORE_DATA3(packet->len, packet->dev->ifindex, id); }
+advice argument access(sk_buff.len) AND within_function(ip_rcv_core@vm1) AND arg(skb, packet)
+    AND xflow(echo, packet, id) { STORE_DATA3(packet->len, packet->dev->ifindex, id); }
 advice first_length first access(sk_buff.len) AND within_function(ip_rcv_core@vm1) AND target(packet)
     AND xflow(echo, packet) { STORE_DATA2(packet->len, packet->dev->ifindex); }
 advice in_function function access(sk_buff.%) AND within_function(icmp_rcv@vm1) AND target(packet)
@@ -54,12 +56,14 @@ fn what_is_touched_is_seen_and_only_what_is_followed() {
         // The function's own parameter tells the truth.
         let [(_, truth)] = of("entry")[..] else { panic!("{hops:?}") };
         assert_eq!(truth[0], 128, "{hops:?}");
-        let every = of("every_length");
-        assert!(!every.is_empty(), "{hops:?}");
-        assert!(every.iter().all(|(_, values)| values[..2] == truth[..]), "{hops:?}");
-        assert!(every.iter().all(|(_, values)| values[2] != 0), "{hops:?}");
+        for name in ["every_length", "argument"] {
+            let every = of(name);
+            assert!(!every.is_empty(), "{name}: {hops:?}");
+            assert!(every.iter().all(|(_, values)| values[..2] == truth[..]), "{name}: {hops:?}");
+            assert!(every.iter().all(|(_, values)| values[2] != 0), "{name}: {hops:?}");
+        }
         let first = of("first_length");
-        assert!(!first.is_empty() && first.len() < every.len(), "{hops:?}");
+        assert!(!first.is_empty() && first.len() < of("every_length").len(), "{hops:?}");
         assert!(first.iter().all(|(_, values)| values == truth), "{hops:?}");
         // The headers of IP are behind the packet's beginning there.
         assert!(of("in_function").iter().all(|(_, values)| values[0] == 108), "{hops:?}");
