@@ -1,0 +1,2 @@
+#include "machine.h"
+void xen_main(void *start) { (void)start; for (;;) ; }
