@@ -28,9 +28,17 @@ static struct __attribute__((packed)) {
 } task = {.io_map = sizeof task};
 
 static int debug_port;
+static int on_xen;
+
+void xen_put(const char *text, size_t size);
+void xen_flush(void);
 
 void put(const char *text, size_t size)
 {
+    if (on_xen) {
+        xen_put(text, size);
+        return;
+    }
     if (debug_port) {
         /* One instruction: a hypervisor may take it all at once. */
         __asm__ volatile("rep outsb" : "+S"(text), "+c"(size) : "d"(DEBUG_PORT) : "memory");
@@ -43,7 +51,11 @@ void put(const char *text, size_t size)
     }
 }
 
-void flush(void) {}
+void flush(void)
+{
+    if (on_xen)
+        xen_flush();
+}
 
 static void open_console(void)
 {
@@ -151,7 +163,15 @@ static void serialise_lfence(void *unused)
     __asm__ volatile("wrmsr" : : "a"(low | 2), "d"(high), "c"(0xc0011029));
 }
 
-static void open_processor(void)
+void machine_memory(void)
+{
+    around.memory = memory;
+    around.stack = stack;
+    around.code = code;
+    on_xen = around.name[0] == 'x';
+}
+
+void open_processor(void)
 {
     u32 r[4];
     cpuid(1, 0, r);
@@ -161,7 +181,7 @@ static void open_processor(void)
     if (r[1] & 1)
         guarded(enable_fsgsbase, 0);
     cpuid(0, 0, r);
-    if (r[1] == 0x68747541) /* "Auth" */
+    if (r[1] == 0x68747541 && !on_xen) /* "Auth" */
         guarded(serialise_lfence, 0);
 }
 
@@ -204,9 +224,7 @@ void machine_main(u32 magic, const u8 *information)
 {
     open_descriptors();
     open_console();
-    around.memory = memory;
-    around.stack = stack;
-    around.code = code;
+    machine_memory();
     mask_interrupts();
     open_processor();
     method_options(command_line(magic, information));

@@ -19,6 +19,10 @@ extern u8 image_end[];
 /* Bytes of memory that may be touched from image_end on. */
 extern u64 memory_end;
 
+/* Sets `around`'s memory; what the processor has is switched on. */
+void machine_memory(void);
+void open_processor(void);
+
 /* Interrupts that came, by vector. */
 extern volatile u32 interrupts[64];
 

@@ -302,8 +302,6 @@ static void measure_form(u32 number)
 void measure_all(void)
 {
     static const u8 add[] = {0x48, 0x01, 0xd8}; /* add rax, rbx: never done at renaming, as some with constants are */
-    if (!method.groups)
-        method.groups = 0;
     if (method.to > form_count)
         method.to = form_count;
     emit(EMPTY, &adding, add, 0, 0, 1);
@@ -317,9 +315,11 @@ void measure_all(void)
     line_end();
     for (u32 i = method.from; i < method.to; i++) {
         const struct form *form = &forms[i];
-        if (i == method.skip || form->flags & FORM_MACHINE & ~method.groups)
+        u32 machine = form->flags & FORM_MACHINE;
+        /* Any of the surroundings that a form is for will do. */
+        if (i == method.skip || (machine && !(machine & method.groups)))
             continue;
-        if (form->flags & FORM_MACHINE) {
+        if (machine) {
             /* Should it be the last thing that is heard, one knows of which form. */
             line_begin('S');
             line_number(i);

@@ -45,6 +45,18 @@ pub fn file(text: &str, forms: &[Form]) -> Result<String, String> {
     Ok(code)
 }
 
+/// What is repeated, as text: `None` where there is nothing of that purpose, or a function measures by itself.
+/// With it, how many instructions of the form it holds.
+pub fn listing(form: &Form, purpose: Purpose) -> Option<(String, usize)> {
+    if form.probe {
+        return None;
+    }
+    match purpose {
+        Purpose::Throughput => unit(&form.code, purpose, form.serial).ok(),
+        Purpose::Latency => unit(form.chain.as_ref()?, purpose, false).ok(),
+    }
+}
+
 /// Flags of a form; `minios/measure.h` has the same.
 const SERIAL: u32 = 1;
 const FEW: u32 = 2;
