@@ -1,6 +1,10 @@
 /* The method: code of copies in a row is generated, run between two readings of the TSC, and what the empty
- * loop takes is subtracted. Beside each round stand dependent additions, of which a processor does one a
- * cycle: they tell the core's clock from the TSC's. */
+ * loop takes is subtracted.
+ *
+ * Beside each round stand two gauges. Dependent additions, of which a processor does one a cycle, tell the
+ * core's clock from the TSC's. Independent ones, as many as it can do at once, tell whether it was alone: a
+ * core's other thread, on which anything may run, takes its share of them, and rounds in which it did are
+ * discarded and made again. */
 #include "measure.h"
 
 enum {
@@ -13,13 +17,14 @@ enum {
     ADD_PASSES = 20,     /* … so often */
     PAPER_COPIES = 100,  /* Eto, Iwamoto, Umeno: each instruction 100 times … */
     PAPER_ROUNDS = 20,   /* … measured 20 times, and the mean of it */
-    EMPTY = 0, ADDING = 16 << 10, BODY = 32 << 10, /* places in around.code */
+    EMPTY = 0, ADDING = 8 << 10, CROWDED = 16 << 10, BODY = 32 << 10, /* places in around.code */
     BODY_SIZE = 200 << 10,
     STATIC_TICKS = 40,   /* a difference that is no outlier, however short the round is */
+    SHARE = 16,          /* of the patience that is left, a form may use up so much */
 };
 
 struct method method = {
-    .rounds = 41, .target = 4000, .paper = 1, .looped = 0, .from = 0, .to = ~0u, .skip = ~0u,
+    .rounds = 41, .target = 4000, .paper = 1, .looped = 0, .patience = 0, .from = 0, .to = ~0u, .skip = ~0u,
     .groups = 0,
 };
 
@@ -144,8 +149,8 @@ static void report_spread(const u64 *sorted, u32 count)
     line_number(sorted[count - 1]);
 }
 
-static void report(u32 number, enum kind kind, u64 instructions, u64 empty, u64 adds, u64 *taken, u64 *cycles,
-                   u32 rounds)
+static void report(u32 number, enum kind kind, u64 instructions, u32 discarded, u64 empty, u64 adds, u64 *taken,
+                   u64 *cycles, u32 rounds)
 {
     u64 sum = 0;
     for (u32 i = 0; i < rounds; i++)
@@ -158,6 +163,7 @@ static void report(u32 number, enum kind kind, u64 instructions, u64 empty, u64 
     line_number(instructions);
     line_number(rounds);
     line_number(outliers(taken, rounds));
+    line_number(discarded);
     line_number(empty);
     line_number(adds);
     line_number(sum);
@@ -173,7 +179,7 @@ void report_rounds(u32 number, enum kind kind, const u64 *taken, u32 rounds, u32
         rounds = ROUNDS_MOST;
     for (u32 i = 0; i < rounds; i++)
         mine[i] = less(taken[i], empty);
-    report(number, kind, count, empty, 0, mine, none, rounds);
+    report(number, kind, count, 0, empty, 0, mine, none, rounds);
 }
 
 void report_fault(u32 number, enum kind kind)
@@ -196,18 +202,51 @@ void report_absent(u32 number, const char *why)
 
 static const struct form adding = {.repetitions = 1};
 
-/* Ticks of ADDS * ADD_PASSES dependent additions. */
-static u64 additions(void)
+/* What a gauge's code takes, less the empty loop. */
+static u64 gauge(u32 at)
 {
     static u64 empty = ~0ull;
-    for (u32 i = 0; empty == ~0ull || i < 3; i++) {
-        u64 one = ticks(EMPTY, &adding, ADD_PASSES);
-        if (one < empty)
-            empty = one;
-        if (i >= 3)
-            break;
-    }
-    return less(ticks(ADDING, &adding, ADD_PASSES), empty);
+    u64 one = ticks(EMPTY, &adding, ADD_PASSES);
+    if (one < empty)
+        empty = one;
+    return less(ticks(at, &adding, ADD_PASSES), empty);
+}
+
+static void open_gauges(void)
+{
+    /* Added by register: some processors do additions of constants while they rename. */
+    static const u8 add[] = {0x48, 0x01, 0xd8}; /* add rax, rbx */
+    /* Six instructions, which saturate a core that takes six a cycle, and four adders. */
+    static const u8 crowd[] = {
+        0x48, 0x01, 0xd8, /* add rax, rbx */
+        0x90,             /* nop */
+        0x48, 0x01, 0xda, /* add rdx, rbx */
+        0x49, 0x01, 0xd8, /* add r8, rbx */
+        0x90,             /* nop */
+        0x49, 0x01, 0xd9, /* add r9, rbx */
+    };
+    emit(EMPTY, &adding, add, 0, 0, 1);
+    emit(ADDING, &adding, add, sizeof add, ADDS, 1);
+    emit(CROWDED, &adding, crowd, sizeof crowd, ADDS, 1);
+    for (u32 i = 0; i < 3; i++)
+        gauge(ADDING);
+}
+
+/* Whether the core was ours alone just now. `adds` is what the dependent additions took, so that the clock does
+ * not matter. What alone looks like is learned: the least that was seen three times in a row. */
+static int alone(u64 adds)
+{
+    static u64 least = ~0ull, recent[3];
+    static u32 at;
+    u64 ratio = adds ? gauge(CROWDED) * 1024 / adds : ~0ull;
+    recent[at++ % 3] = ratio;
+    u64 most = 0;
+    for (u32 i = 0; i < 3; i++)
+        if (recent[i] > most)
+            most = recent[i];
+    if (at >= 3 && most < least)
+        least = most;
+    return ratio <= least + least / 12;
 }
 
 /* The sound method. True: it faulted, which is reported. */
@@ -233,19 +272,30 @@ static int measure(u32 number, enum kind kind, const u8 *code, u32 size, u32 cop
         iterations = ITERATIONS_MOST;
     if (iterations > ITERATIONS_MOST)
         iterations = ITERATIONS_MOST;
-    u32 rounds = method.rounds < ROUNDS_MOST ? method.rounds : ROUNDS_MOST;
+    u32 wanted = method.rounds < ROUNDS_MOST ? method.rounds : ROUNDS_MOST;
     /* What takes long is steady, and there is no time to see it often. */
-    if (once > 1000000 && rounds > 7)
-        rounds = 7;
-    for (u32 i = 0; i < rounds; i++) {
-        empties[i] = ticks(empty_at, form, iterations);
-        taken[i] = ticks(BODY, form, iterations);
-        adds[i] = additions();
-        if (taken[i] == ~0ull || empties[i] == ~0ull) {
+    if (once > 1000000 && wanted > 7)
+        wanted = 7;
+    u32 allowed = method.patience / SHARE, rounds = 0, discarded = 0;
+    while (rounds < wanted) {
+        int patient = discarded < allowed;
+        if (patient && !alone(gauge(ADDING))) {
+            discarded++;
+            continue;
+        }
+        empties[rounds] = ticks(empty_at, form, iterations);
+        taken[rounds] = ticks(BODY, form, iterations);
+        adds[rounds] = gauge(ADDING);
+        if (taken[rounds] == ~0ull || empties[rounds] == ~0ull) {
             report_fault(number, kind);
             return 1;
         }
+        if (patient && !alone(adds[rounds]))
+            discarded++;
+        else
+            rounds++;
     }
+    method.patience -= discarded;
     sort(empties, rounds);
     u64 empty = empties[rounds / 2];
     for (u32 i = 0; i < rounds; i++) {
@@ -254,7 +304,7 @@ static int measure(u32 number, enum kind kind, const u8 *code, u32 size, u32 cop
         cycles[i] = adds[i] ? taken[i] * (ADDS * ADD_PASSES) * 64 / adds[i] : 0;
     }
     sort(adds, rounds);
-    report(number, kind, copies * counted * iterations, empty, adds[rounds / 2], taken, cycles, rounds);
+    report(number, kind, copies * counted * iterations, discarded, empty, adds[rounds / 2], taken, cycles, rounds);
     return 0;
 }
 
@@ -276,7 +326,7 @@ static void measure_paper(u32 number, const u8 *code, u32 size, u32 counted)
             return;
         }
     }
-    report(number, PAPER, copies * counted, 0, 0, taken, none, rounds);
+    report(number, PAPER, copies * counted, 0, 0, 0, taken, none, rounds);
 }
 
 static void measure_form(u32 number)
@@ -301,11 +351,9 @@ static void measure_form(u32 number)
 
 void measure_all(void)
 {
-    static const u8 add[] = {0x48, 0x01, 0xd8}; /* add rax, rbx: never done at renaming, as some with constants are */
     if (method.to > form_count)
         method.to = form_count;
-    emit(EMPTY, &adding, add, 0, 0, 1);
-    emit(ADDING, &adding, add, sizeof add, ADDS, 1);
+    open_gauges();
     line_begin('H');
     line_word(around.name);
     line_number(form_fingerprint);
@@ -345,8 +393,8 @@ void method_options(const char *line)
         u32 *value;
     } options[] = {
         {"rounds=", &method.rounds}, {"target=", &method.target}, {"paper=", &method.paper},
-        {"looped=", &method.looped}, {"from=", &method.from},     {"to=", &method.to},
-        {"skip=", &method.skip},
+        {"looped=", &method.looped}, {"patience=", &method.patience}, {"from=", &method.from},
+        {"to=", &method.to},         {"skip=", &method.skip},
     };
     while (*line) {
         for (u32 i = 0; i < sizeof options / sizeof *options; i++) {

@@ -185,6 +185,7 @@ mod tests {
             ticks: median,
             rounds: 1,
             outliers: 0,
+            discarded: 0,
         };
         Outcome::Cost(five)
     }

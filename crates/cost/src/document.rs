@@ -81,7 +81,7 @@ impl Document<'_> {
             Some(Outcome::Cost(spread)) => Some(json!({
                 "min": rounded(spread.min), "q1": rounded(spread.q1), "median": rounded(spread.median),
                 "q3": rounded(spread.q3), "max": rounded(spread.max), "mean": rounded(spread.mean),
-                "rounds": spread.rounds, "outliers": spread.outliers,
+                "rounds": spread.rounds, "outliers": spread.outliers, "discarded": spread.discarded,
                 "ps": (spread.ticks / self.tsc_hz * 1e12).round(),
             })),
             _ => None,

@@ -208,12 +208,14 @@ impl Place {
     /// The image's options.
     fn words(&self, options: &Options, from: usize) -> Vec<String> {
         // Where instructions are emulated their times vary by far more than rounds could settle.
-        let (rounds, target) = if self.emulated() { (11, 4000) } else { (101, 40_000) };
+        let (rounds, target, patience) =
+            if self.emulated() { (11, 4000, 0) } else { (41, 20_000, 5_000_000) };
         let rounds = options.rounds.unwrap_or(rounds);
         let looped = u8::from(options.looped);
         vec![
             format!("rounds={rounds}"),
             format!("target={target}"),
+            format!("patience={patience}"),
             format!("looped={looped}"),
             format!("from={from}"),
         ]

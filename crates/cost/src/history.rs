@@ -118,7 +118,7 @@ mod tests {
 
     fn measured(ticks: u32) -> Measured {
         let mut collected = Collected::default();
-        let line = format!("R 0 4c 1 1 0 0 0 0 {0:x} {0:x} {0:x} {0:x} {0:x} 0 0 0 0 0", ticks);
+        let line = format!("R 0 4c 1 1 0 0 0 0 0 {0:x} {0:x} {0:x} {0:x} {0:x} 0 0 0 0 0", ticks);
         collected.add(scan(write(&line).as_bytes()));
         Measured {
             environment: Environment::Native,

@@ -7,7 +7,7 @@
 //! | letter | words |
 //! |---|---|
 //! | H | surroundings, the table's fingerprint, forms, additions beside each round, whether ymm registers are used |
-//! | R | form, kind, instructions, rounds, outliers, ticks of the empty loop, ticks of the additions, sum of ticks, ticks (minimum, quartiles, maximum), 64ths of a cycle (the same) |
+//! | R | form, kind, instructions, rounds, outliers, discarded rounds, ticks of the empty loop, ticks of the additions, sum of ticks, ticks (minimum, quartiles, maximum), 64ths of a cycle (the same) |
 //! | F | form, kind, exception, its error code |
 //! | A | form, why it is not there |
 //! | S | form that is begun |
@@ -67,6 +67,8 @@ pub struct Rounds {
     pub rounds: u64,
     /// Rounds that took a quarter longer than the median: interrupts, or time that was stolen.
     pub outliers: u64,
+    /// Rounds that were made again, as the core's other thread disturbed them.
+    pub discarded: u64,
     /// TSC ticks of the empty loop, which are subtracted already.
     pub empty: u64,
     /// TSC ticks of the additions beside the rounds, their median; 0: there were none.
@@ -192,6 +194,7 @@ fn parse(text: &str) -> Option<Line> {
             instructions: number(&mut words)?,
             rounds: number(&mut words)?,
             outliers: number(&mut words)?,
+            discarded: number(&mut words)?,
             empty: number(&mut words)?,
             additions: number(&mut words)?,
             sum: number(&mut words)?,
@@ -246,7 +249,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ROUNDS: &str = "R 0 4c c1c 1d 0 68 57c 15a54 86e 86e 86e 86e 888 2f28b 30084 30084 30084 309c7";
+    const ROUNDS: &str = "R 0 4c c1c 1d 0 0 68 57c 15a54 86e 86e 86e 86e 888 2f28b 30084 30084 30084 309c7";
 
     #[test]
     fn a_line_of_the_image() {

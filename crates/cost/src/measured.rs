@@ -61,6 +61,8 @@ pub struct Spread {
     pub rounds: u64,
     /// Rounds that interrupts or stolen time made a quarter longer than the median.
     pub outliers: u64,
+    /// Rounds that were made again, as the core's other thread disturbed them.
+    pub discarded: u64,
 }
 
 /// Everything about one environment.
@@ -195,6 +197,7 @@ fn spread(rounds: &Rounds, reference: Option<f64>, own: f64) -> Spread {
         ticks: rounds.ticks[2] as f64 / instructions,
         rounds: rounds.rounds,
         outliers: rounds.outliers,
+        discarded: rounds.discarded,
     }
 }
 
@@ -222,7 +225,7 @@ mod tests {
     }
 
     /// 16 instructions in 32 ticks; 100 additions in 200: two ticks a cycle.
-    const FORM: &str = "R 5 4c 10 3 0 4 c8 60 20 20 20 20 20 400 400 400 400 400";
+    const FORM: &str = "R 5 4c 10 3 0 0 4 c8 60 20 20 20 20 20 400 400 400 400 400";
     const HELLO: &str = "H bare 1 9 64 1";
 
     #[test]
