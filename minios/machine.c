@@ -145,6 +145,13 @@ static void enable_avx(void *unused)
     __asm__ volatile("xsetbv" : : "a"(7), "d"(0), "c"(0));
 }
 
+/* Emulated hypervisors have been seen to forget ymm registers: that they are on is believed when it is seen. */
+static void try_avx(void *unused)
+{
+    (void)unused;
+    __asm__ volatile("vzeroall");
+}
+
 /* Lets rdfsbase and its kin be used: CR4.FSGSBASE. */
 static void enable_fsgsbase(void *unused)
 {
@@ -176,7 +183,7 @@ void open_processor(void)
     u32 r[4];
     cpuid(1, 0, r);
     if ((r[2] >> 26 & 1) && (r[2] >> 28 & 1))
-        around.avx = guarded(enable_avx, 0);
+        around.avx = guarded(enable_avx, 0) && guarded(try_avx, 0);
     cpuid(7, 0, r);
     if (r[1] & 1)
         guarded(enable_fsgsbase, 0);

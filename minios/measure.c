@@ -98,7 +98,7 @@ static u64 ticks(u32 at, const struct form *form, u64 iterations)
         .memory = around.memory + (16 << 10),
         .stack = around.stack + (32 << 10),
         .doubles = (form->flags & FORM_DOUBLES) != 0,
-        .avx = (u64)around.avx,
+        .avx = around.avx && form->flags & FORM_AVX,
     };
     return run_code(&run) ? run.end - run.begin : ~0ull;
 }
@@ -189,6 +189,7 @@ void report_fault(u32 number, enum kind kind)
     line_number(kind);
     line_number(current_fault.vector);
     line_number(current_fault.error);
+    line_number(current_fault.address);
     line_end();
 }
 

@@ -20,6 +20,7 @@ enum {
     FORM_XEN = 16,    /* a Xen PV guest's own */
     FORM_KVM = 32,    /* a KVM guest's own */
     FORM_BARE = 64,   /* needs a machine with interrupt controller and page tables of its own */
+    FORM_AVX = 128,   /* uses ymm registers' state */
     FORM_MACHINE = FORM_RING0 | FORM_XEN | FORM_KVM | FORM_BARE,
 };
 
@@ -55,7 +56,7 @@ struct run {
     u64 begin, end;    /* 40, 48: TSC */
     u64 saved;         /* 56: the caller's stack pointer */
     u64 faulted;       /* 64: whether `fault` is set */
-    u64 avx;           /* 72: whether ymm registers may be used */
+    u64 avx;           /* 72: whether ymm registers are used */
 };
 
 /* Runs it; false: it faulted, and `current_fault` tells of what. */

@@ -25,7 +25,7 @@ run_code:
     mov r15, [r13+8]
     fninit
     fld1; fld1; fld1; fld1; fld1; fld1; fld1; fld1
-    /* All upper halves are clean: else each instruction of SSE would merge. */
+    /* Only AVX dirties upper halves, which make each instruction of SSE merge: before and after it they are clean. */
     cmp qword ptr [r13+72], 0
     je 1f
     vzeroall
@@ -54,7 +54,10 @@ run_code:
     .globl run_end
 run_end:
     mov rdi, r13
-    mov eax, 1
+    cmp qword ptr [r13+72], 0
+    je 1f
+    vzeroall
+1:    mov eax, 1
     jmp 2f
 
     /* A handler resumes here after a fault, run in rdi. */

@@ -65,6 +65,7 @@ const RING0: u32 = 8;
 const XEN: u32 = 16;
 const KVM: u32 = 32;
 const BARE: u32 = 64;
+const AVX: u32 = 128;
 
 fn flags(form: &Form) -> u32 {
     let machine = |feature: &String| match feature.as_str() {
@@ -72,6 +73,7 @@ fn flags(form: &Form) -> u32 {
         "xen" => XEN,
         "kvm" => KVM,
         "bare" => BARE,
+        "avx" | "avx2" | "fma" | "f16c" => AVX,
         _ => 0,
     };
     let needs = form.needs.iter().map(machine).fold(0, |all, one| all | one);

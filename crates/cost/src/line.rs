@@ -8,7 +8,7 @@
 //! |---|---|
 //! | H | surroundings, the table's fingerprint, forms, additions beside each round, whether ymm registers are used |
 //! | R | form, kind, instructions, rounds, outliers, discarded rounds, ticks of the empty loop, ticks of the additions, sum of ticks, ticks (minimum, quartiles, maximum), 64ths of a cycle (the same) |
-//! | F | form, kind, exception, its error code |
+//! | F | form, kind, exception, its error code, where |
 //! | A | form, why it is not there |
 //! | S | form that is begun |
 //! | B | exception in the image itself, where |
@@ -109,6 +109,8 @@ pub enum Line {
         vector: u8,
         /// Its error code.
         error: u64,
+        /// The instruction's address.
+        address: u64,
     },
     /// A form could not be tried.
     Absent {
@@ -206,6 +208,7 @@ fn parse(text: &str) -> Option<Line> {
             kind: Kind::of(number(&mut words)?)?,
             vector: u8::try_from(number(&mut words)?).ok()?,
             error: number(&mut words)?,
+            address: number(&mut words)?,
         },
         "A" => Line::Absent {
             form: usize::try_from(number(&mut words)?).ok()?,
@@ -277,7 +280,7 @@ mod tests {
     fn a_line_of_another_version_is_none() {
         assert_eq!(scan(write("E 1 2").as_bytes()), Scanned { lines: vec![], damaged: 1 });
         assert_eq!(scan(write("Q 1").as_bytes()), Scanned { lines: vec![], damaged: 1 });
-        assert_eq!(scan(write("F 1 58 d 0").as_bytes()).damaged, 1, "no kind has this letter");
+        assert_eq!(scan(write("F 1 58 d 0 0").as_bytes()).damaged, 1, "no kind has this letter");
     }
 
     proptest! {

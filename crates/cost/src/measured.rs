@@ -249,13 +249,13 @@ mod tests {
     fn the_form_that_ended_the_machine() {
         assert_eq!(collected(&[HELLO, FORM]).culprit(), Some(6), "the next begins without saying so");
         assert_eq!(collected(&[HELLO, FORM, "S 7"]).culprit(), Some(7));
-        assert_eq!(collected(&[HELLO, "S 7", "F 7 53 d 0"]).culprit(), Some(7), "it may have had more to do");
+        assert_eq!(collected(&[HELLO, "S 7", "F 7 53 d 0 0"]).culprit(), Some(7), "it may have had more to do");
         assert_eq!(collected(&[HELLO]).culprit(), None);
     }
 
     #[test]
     fn what_was_measured_is_kept_beside_what_ended() {
-        let mut collected = collected(&[HELLO, FORM, "F 6 53 6 0"]);
+        let mut collected = collected(&[HELLO, FORM, "F 6 53 6 0 0"]);
         collected.ended_by(7);
         let outcomes = collected.outcomes(None);
         assert_eq!(outcomes[&(6, Kind::Cost)], Outcome::Fault(6));
