@@ -395,7 +395,7 @@ void method_options(const char *line)
     } options[] = {
         {"rounds=", &method.rounds}, {"target=", &method.target}, {"paper=", &method.paper},
         {"looped=", &method.looped}, {"patience=", &method.patience}, {"from=", &method.from},
-        {"to=", &method.to},         {"skip=", &method.skip},
+        {"to=", &method.to},         {"skip=", &method.skip},         {"log=", &method.log},
     };
     while (*line) {
         for (u32 i = 0; i < sizeof options / sizeof *options; i++) {

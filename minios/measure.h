@@ -73,6 +73,7 @@ struct method {
     u32 paper;    /* whether the paper's method is used as well */
     u32 looped;   /* whether a small body in a loop is measured as well */
     u32 patience; /* rounds, over all forms, that are made again because the core's other thread disturbed them */
+    u32 log;      /* whether lines are left in memory, where there is such a place, instead of on a console */
     u32 from, to; /* forms: the first, and the one behind the last */
     u32 skip;     /* a form that is not to be touched; form_count: none */
     u32 groups;   /* flags that a form may have */
