@@ -127,6 +127,8 @@ void xen_main(struct start_info *start)
     xen_shared = (struct shared_info *)shared_page;
     xen_call(XEN_UPDATE_VA_MAPPING, (u64)(uintptr_t)shared_page, xen->shared_info | 7, UVMF_INVLPG, 0);
     open_exceptions();
+    /* A write to a page table, which is read-only to the guest, is then emulated; else it faults. */
+    xen_call(XEN_VM_ASSIST, ASSIST_ENABLE, ASSIST_WRITABLE_PAGETABLES, 0, 0);
     around.name = "xen-pv";
     machine_memory();
     open_processor();

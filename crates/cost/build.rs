@@ -72,14 +72,21 @@ fn compiler() -> String {
 
 fn compile(source: &Path, include: &Path, out: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let name = source.file_name().ok_or("a source without a name")?;
-    let object = out.join(name).with_extension(format!("{}.o", source.extension().unwrap_or_default().display()));
+    let object =
+        out.join(name).with_extension(format!("{}.o", source.extension().unwrap_or_default().display()));
     let mut command = Command::new(compiler());
     command.args(COMPILE).arg("-I").arg(include).arg(source).arg("-o").arg(&object);
     run(&mut command)?;
     Ok(object)
 }
 
-fn link(name: &str, own: &[&str], shared: &[PathBuf], sources: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+fn link(
+    name: &str,
+    own: &[&str],
+    shared: &[PathBuf],
+    sources: &Path,
+    out: &Path,
+) -> Result<(), Box<dyn Error>> {
     let mut command = Command::new(compiler());
     command.args(["-static", "-nostdlib", "-no-pie", "-Wl,--build-id=none", "-Wl,-z,max-page-size=4096"]);
     command.arg("-Wl,--no-warn-rwx-segments").arg("-s");
@@ -92,7 +99,9 @@ fn link(name: &str, own: &[&str], shared: &[PathBuf], sources: &Path, out: &Path
 
 fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
     let shown = format!("{command:?}");
-    let output = command.output().map_err(|e| format!("cannot start {}: {e}; on Debian: apt install gcc", compiler()))?;
+    let output = command
+        .output()
+        .map_err(|e| format!("cannot start {}: {e}; on Debian: apt install gcc", compiler()))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(format!("{shown}: {}\n{said}", output.status).into()) }
 }

@@ -162,7 +162,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         .filter(|_| args.published)
         .map(|native| {
             let figures = published::figures(identified.name).ok_or_else(|| {
-                let why = format!("of this microarchitecture ({}) no figures are known here", identified.name);
+                let why =
+                    format!("of this microarchitecture ({}) no figures are known here", identified.name);
                 Failure::FellShort(format!("{why}: {}", identified.evidence))
             })?;
             Ok(published::beside(native, figures))
@@ -196,15 +197,19 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
         for change in changes.iter().flatten() {
             let [before, now] = change.cycles;
-            text.push_str(&format!("changed: {} {}: {before:.2} → {now:.2}\n", change.environment, change.form));
+            text.push_str(&format!(
+                "changed: {} {}: {before:.2} → {now:.2}\n",
+                change.environment, change.form
+            ));
         }
         say(&text)?;
     }
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let reasons: Vec<String> = failed.iter().map(|(environment, error)| format!("{environment}: {error}")).collect();
-    Err(Failure::FellShort(reasons.join("\nxweave: ")))
+    let reasons: Vec<String> =
+        failed.iter().map(|(environment, error)| format!("{environment}: {error}")).collect();
+    Err(Failure::FellShort(reasons.join("; ")))
 }
 
 /// Prints; whoever reads may have seen enough (`| head`).
@@ -260,7 +265,9 @@ fn heading(comparison: &Comparison, processor: &str, identified: &microarchitect
         }
         text.push('\n');
     }
-    text.push_str("Core cycles for one instruction, and ratios; ! marks what is far from what was to be expected.\n\n");
+    text.push_str(
+        "Core cycles for one instruction, and ratios; ! marks what is far from what was to be expected.\n\n",
+    );
     text
 }
 
@@ -308,6 +315,9 @@ mod tests {
     fn a_group_that_is_not_is_named() {
         assert!(known(&["arithmetic".into()]).is_ok());
         let Err(Failure::WrongUse(message)) = known(&["arithmetics".into()]) else { panic!() };
-        assert!(message.starts_with("there is no group `arithmetics`; there are arithmetic, logic"), "{message}");
+        assert!(
+            message.starts_with("there is no group `arithmetics`; there are arithmetic, logic"),
+            "{message}"
+        );
     }
 }

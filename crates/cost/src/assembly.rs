@@ -113,8 +113,7 @@ fn row(code: &mut String, number: usize, form: &Form) -> Result<String, String> 
 /// One round through all registers, as many repetitions as there are; in a chain, one.
 fn unit(template: &str, purpose: Purpose, serial: bool) -> Result<(String, usize), String> {
     let repetitions = if purpose == Purpose::Latency || serial { 1 } else { registers(template) };
-    let each: Result<Vec<String>, String> =
-        (0..repetitions).map(|at| fill(template, purpose, at)).collect();
+    let each: Result<Vec<String>, String> = (0..repetitions).map(|at| fill(template, purpose, at)).collect();
     Ok((each?.join("; "), repetitions))
 }
 
@@ -186,9 +185,7 @@ fn operand(place: &str, purpose: Purpose, at: usize) -> Result<String, String> {
             };
             narrow(register, width).ok_or_else(unknown)
         }
-        "x" | "y" => {
-            pick(VECTORS, 12, 13).map(|register| format!("{width}mm{register}")).ok_or_else(unknown)
-        }
+        "x" | "y" => pick(VECTORS, 12, 13).map(|register| format!("{width}mm{register}")).ok_or_else(unknown),
         "m" => pick(MMX, 6, 7).map(|register| format!("mm{register}")).ok_or_else(unknown),
         "s" => pick(X87, 0, 0).map(|register| format!("st({})", register + 1)).ok_or_else(unknown),
         _ => Err(unknown()),

@@ -40,6 +40,8 @@ pub struct Row {
     pub unexpected: Vec<bool>,
     /// By environment: what else came of it, for people.
     pub instead: Vec<Option<String>>,
+    /// By environment: what the hypervisor did, where that can be told; privileged forms only.
+    pub did: Vec<Option<String>>,
 }
 
 /// A hardware-assisted or paravirtual guest runs unprivileged instructions itself: a tenth more or less is odd.
@@ -76,7 +78,8 @@ impl Comparison {
         let base = cycles[self.base()];
         let ratio = cycles.iter().map(|one| Some(one.as_ref()? / base.filter(|base| *base > 0.0)?)).collect();
         let instead = self.measured.iter().map(|one| instead(one, form, kind)).collect();
-        Some(Row { form, kind, cycles, ratio, unexpected: vec![false; self.measured.len()], instead })
+        let did = self.measured.iter().map(|one| did(one, form, kind)).collect();
+        Some(Row { form, kind, cycles, ratio, unexpected: vec![false; self.measured.len()], instead, did })
     }
 
     fn mark(&self, rows: &mut [Row]) {
@@ -85,7 +88,8 @@ impl Comparison {
             let groups: Vec<&str> = rows.iter().map(|row| &*forms()[row.form].group).collect();
             let usual: Vec<f64> = groups.iter().map(|group| median(rows, &groups, group, at)).collect();
             for (row, usual) in rows.iter_mut().zip(usual) {
-                let (Some(ratio), Some(cycles), Some(native)) = (row.ratio[at], row.cycles[at], row.cycles[base])
+                let (Some(ratio), Some(cycles), Some(native)) =
+                    (row.ratio[at], row.cycles[at], row.cycles[base])
                 else {
                     continue;
                 };
@@ -106,6 +110,10 @@ impl Comparison {
         headings.extend(names.iter().map(|name| Heading(name, true)));
         let others: Vec<usize> = (0..names.len()).filter(|at| *at != base).collect();
         headings.extend(others.iter().map(|at| Heading(ratio_heading(names[*at]), true)));
+        let deeds = rows.iter().any(|row| row.did.iter().any(Option::is_some));
+        if deeds {
+            headings.push(Heading("What the hypervisor did", false));
+        }
         let mut table = table::new(&headings, view);
         let mut group = "";
         for row in rows {
@@ -124,6 +132,13 @@ impl Comparison {
             for at in &others {
                 let mark = if row.unexpected[*at] { " !" } else { "" };
                 cells.push(row.ratio[*at].map_or_else(String::new, |ratio| format!("{ratio:.3}{mark}")));
+            }
+            if deeds {
+                let told = names
+                    .iter()
+                    .zip(&row.did)
+                    .filter_map(|(name, did)| Some(format!("{name}: {}", did.as_ref()?)));
+                cells.push(told.collect::<Vec<_>>().join("; "));
             }
             table.add_row(cells);
         }
@@ -169,6 +184,45 @@ fn instead(one: &Measured, form: usize, kind: Kind) -> Option<String> {
     }
 }
 
+/// The cheapest way out of a guest and back: a hypercall that there is not.
+fn way_out(one: &Measured) -> Option<f64> {
+    let name = match one.environment {
+        Environment::Kvm => "KVM hypercall that is not",
+        Environment::XenPv => "hypercall that is not",
+        Environment::Native | Environment::Tcg => return None,
+    };
+    one.cycles(forms().iter().position(|form| form.name == name)?, Kind::Cost)
+}
+
+/// What the hypervisor did of a privileged form, told by what it cost beside the cheapest way out.
+fn did(one: &Measured, form: usize, kind: Kind) -> Option<String> {
+    let of = &forms()[form];
+    if !of.needs.iter().any(|need| need == "ring0") {
+        return None;
+    }
+    let way_out = way_out(one)?;
+    let paravirtual = one.environment == Environment::XenPv;
+    let mut text = match one.outcomes.get(&(form, kind))? {
+        // A trap costs more than a hypercall; an exit may cost a little less than one that is looked up in vain.
+        Outcome::Cost(spread) if paravirtual && spread.median >= way_out => "trapped, emulated".to_owned(),
+        Outcome::Cost(spread) if !paravirtual && spread.median >= way_out / 2.0 => {
+            "left the guest".to_owned()
+        }
+        Outcome::Cost(_) => "not involved".to_owned(),
+        Outcome::Fault(vector) if paravirtual => format!("refused ({})", exception(*vector)),
+        _ => return None,
+    };
+    if let Some(name) = of.instead.as_ref().filter(|_| paravirtual) {
+        let number = forms().iter().position(|form| form.name == *name);
+        let cycles = number.and_then(|number| one.cycles(number, Kind::Cost));
+        text.push_str(&match cycles {
+            Some(cycles) => format!(", hypercall instead: {name} ({cycles:.0})"),
+            None => format!(", hypercall instead: {name}"),
+        });
+    }
+    Some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,7 +253,10 @@ mod tests {
             seconds: 1.0,
             boots: 1,
             damaged: 0,
-            outcomes: outcomes.iter().map(|(form, kind, outcome)| ((*form, *kind), outcome.clone())).collect(),
+            outcomes: outcomes
+                .iter()
+                .map(|(form, kind, outcome)| ((*form, *kind), outcome.clone()))
+                .collect(),
         }
     }
 
@@ -208,7 +265,11 @@ mod tests {
         let kvm = measured(
             Environment::Kvm,
             false,
-            &[(0, Kind::Latency, spread(1.0)), (1, Kind::Latency, spread(3.0)), (2, Kind::Latency, Outcome::Fault(6))],
+            &[
+                (0, Kind::Latency, spread(1.0)),
+                (1, Kind::Latency, spread(3.0)),
+                (2, Kind::Latency, Outcome::Fault(6)),
+            ],
         );
         let native = measured(
             Environment::Native,
@@ -224,6 +285,28 @@ mod tests {
         let text = comparison.table(&rows, View { width: 120, color: false });
         assert!(text.contains("3.000 !"), "{text}");
         assert!(text.contains("#UD"), "{text}");
+    }
+
+    #[test]
+    fn what_the_hypervisor_did_is_told_by_the_cost_of_the_way_out() {
+        let form = |name: &str| forms().iter().position(|form| form.name == name).unwrap();
+        let cost = |name: &str, cycles: f64| (form(name), Kind::Cost, spread(cycles));
+        let kvm = measured(
+            Environment::Kvm,
+            false,
+            &[cost("KVM hypercall that is not", 2000.0), cost("clts", 20.0), cost("mov cr4, r64", 2100.0)],
+        );
+        let xen = measured(
+            Environment::XenPv,
+            false,
+            &[cost("hypercall that is not", 300.0), cost("fpu_taskswitch", 350.0), cost("clts", 3000.0)],
+        );
+        let rows = Comparison { measured: vec![kvm, xen] }.rows(Method::Sound);
+        let row = |name: &str| rows.iter().find(|row| row.form == form(name)).unwrap();
+        assert_eq!(row("clts").did[0].as_deref(), Some("not involved"));
+        assert_eq!(row("mov cr4, r64").did[0].as_deref(), Some("left the guest"));
+        let clts = row("clts").did[1].as_deref();
+        assert_eq!(clts, Some("trapped, emulated, hypercall instead: fpu_taskswitch (350)"));
     }
 
     #[test]

@@ -43,9 +43,11 @@ impl Document<'_> {
     /// The document, as `docs/cost.md` describes it.
     pub fn json(&self) -> Value {
         let mut environments: Vec<Value> = self.comparison.measured.iter().map(environment).collect();
-        environments.extend(self.failed.iter().map(|(environment, error)| {
-            json!({"name": environment.name(), "error": error.to_string()})
-        }));
+        environments.extend(
+            self.failed
+                .iter()
+                .map(|(environment, error)| json!({"name": environment.name(), "error": error.to_string()})),
+        );
         let identified = self.identified;
         let mut document = json!({
             "method": self.method,
@@ -72,22 +74,30 @@ impl Document<'_> {
         let form = &forms()[row.form];
         let names = || self.comparison.measured.iter().map(|one| one.environment.name());
         let by_environment = |values: Vec<Option<Value>>| -> Value {
-            names().zip(values).filter_map(|(name, value)| Some((name.to_owned(), value?))).collect::<Map<_, _>>().into()
+            names()
+                .zip(values)
+                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+                .collect::<Map<_, _>>()
+                .into()
         };
         let numbers = |values: &[Option<f64>]| {
             by_environment(values.iter().map(|value| value.map(|value| json!(rounded(value)))).collect())
         };
-        let spreads = self.comparison.measured.iter().map(|one| match one.outcomes.get(&(row.form, row.kind)) {
-            Some(Outcome::Cost(spread)) => Some(json!({
-                "min": rounded(spread.min), "q1": rounded(spread.q1), "median": rounded(spread.median),
-                "q3": rounded(spread.q3), "max": rounded(spread.max), "mean": rounded(spread.mean),
-                "rounds": spread.rounds, "outliers": spread.outliers, "discarded": spread.discarded,
-                "ps": (spread.ticks / self.tsc_hz * 1e12).round(),
-            })),
-            _ => None,
-        });
-        let unexpected: Vec<&str> =
-            names().zip(&row.unexpected).filter(|(_, unexpected)| **unexpected).map(|(name, _)| name).collect();
+        let spreads =
+            self.comparison.measured.iter().map(|one| match one.outcomes.get(&(row.form, row.kind)) {
+                Some(Outcome::Cost(spread)) => Some(json!({
+                    "min": rounded(spread.min), "q1": rounded(spread.q1), "median": rounded(spread.median),
+                    "q3": rounded(spread.q3), "max": rounded(spread.max), "mean": rounded(spread.mean),
+                    "rounds": spread.rounds, "outliers": spread.outliers, "discarded": spread.discarded,
+                    "ps": (spread.ticks / self.tsc_hz * 1e12).round(),
+                })),
+                _ => None,
+            });
+        let unexpected: Vec<&str> = names()
+            .zip(&row.unexpected)
+            .filter(|(_, unexpected)| **unexpected)
+            .map(|(name, _)| name)
+            .collect();
         json!({
             "group": form.group,
             "name": form.name,
@@ -96,6 +106,7 @@ impl Document<'_> {
             "ratio": numbers(&row.ratio),
             "unexpected": unexpected,
             "instead": by_environment(row.instead.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
+            "did": by_environment(row.did.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
             "spread": by_environment(spreads.collect()),
         })
     }

@@ -65,7 +65,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cpu: 0, rounds: None, looped: false, world: None, here: false, timeout: Duration::from_secs(120) }
+        Self {
+            cpu: 0,
+            rounds: None,
+            looped: false,
+            world: None,
+            here: false,
+            timeout: Duration::from_secs(120),
+        }
     }
 }
 
@@ -93,7 +100,9 @@ pub fn measure(
         collected.add(scan(&console));
         match collected.fingerprint {
             None => return Err(silent(environment, options, &console)),
-            Some(of_image) if of_image != fingerprint() => return Err(Error::OtherTable { environment: environment.name() }),
+            Some(of_image) if of_image != fingerprint() => {
+                return Err(Error::OtherTable { environment: environment.name() });
+            }
             Some(_) => {}
         }
         if collected.finished || boots == MOST_BOOTS {
@@ -125,17 +134,26 @@ fn silent(environment: Environment, options: &Options, console: &[u8]) -> Error 
     let text = String::from_utf8_lossy(console);
     let said = match text.trim() {
         "" => String::new(),
-        text => format!("; it said: {}", text.chars().rev().take(600).collect::<String>().chars().rev().collect::<String>()),
+        text => format!(
+            "; it said: {}",
+            text.chars().rev().take(600).collect::<String>().chars().rev().collect::<String>()
+        ),
     };
     Error::Silent { environment: environment.name(), seconds: options.timeout.as_secs(), said }
 }
 
 /// Where an environment's image or process runs.
 enum Place {
-    Process { cpu: usize },
+    Process {
+        cpu: usize,
+    },
     Emulator,
     /// A machine with KVM or Xen: a world of the lab, or (`None`) this one.
-    Host { environment: Environment, world: Option<Running>, own: bool },
+    Host {
+        environment: Environment,
+        world: Option<Running>,
+        own: bool,
+    },
 }
 
 impl Place {
@@ -236,7 +254,9 @@ impl Place {
         match self {
             Self::Process { cpu } => process::run(PROCESS, *cpu, words, timeout),
             Self::Emulator => emulator(words, timeout),
-            Self::Host { environment: Environment::XenPv, .. } => self.shell(&xen_script(words, timeout), b"", timeout),
+            Self::Host { environment: Environment::XenPv, .. } => {
+                self.shell(&xen_script(words, timeout), b"", timeout)
+            }
             Self::Host { .. } => self.shell(&kvm_script(words, timeout, self.emulated()), b"", timeout),
         }
     }
@@ -279,7 +299,11 @@ const QEMU: &str = "-nodefaults -no-user-config -display none -no-reboot -debugc
 
 fn emulator(words: &[String], timeout: Duration) -> Result<Vec<u8>> {
     let folder = std::env::temp_dir().join(format!("xweave-cost-{}.image", std::process::id()));
-    std::fs::write(&folder, IMAGE).map_err(|source| Error::Io { what: "write", path: folder.clone(), source })?;
+    std::fs::write(&folder, IMAGE).map_err(|source| Error::Io {
+        what: "write",
+        path: folder.clone(),
+        source,
+    })?;
     let mut command = Process::new("qemu-system-x86_64");
     command.args(["-accel", "tcg", "-cpu", "max", "-m", MEMORY]).args(QEMU.split_whitespace());
     command.arg("-kernel").arg(&folder).arg("-append").arg(words.join(" "));
@@ -311,7 +335,7 @@ fn kvm_script(words: &[String], timeout: Duration, emulated: bool) -> String {
 fn xen_script(words: &[String], timeout: Duration) -> String {
     format!(
         "cat >{REMOTE}.xl <<'END'\n\
-         name = \"xweave-cost\"\ntype = \"pv\"\nkernel = \"{REMOTE}\"\nextra = \"{}\"\nmemory = {MEMORY}\nvcpus = 1\n\
+         name = \"xweave-cost\"\ntype = \"pv\"\nkernel = \"{REMOTE}\"\nextra = \"{}\"\nmemory = 64\nvcpus = 1\n\
          tsc_mode = \"native\"\non_poweroff = \"destroy\"\non_reboot = \"destroy\"\non_crash = \"destroy\"\nEND\n\
          log=/var/log/xen/console/guest-xweave-cost.log; rm -f $log\n\
          xl destroy xweave-cost 2>/dev/null\n\

@@ -31,7 +31,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The image or the process reported nothing.
-    #[error("{environment}: nothing was reported within {seconds} s{said}")]
+    #[error("nothing was reported (at most {seconds} s were given, see --timeout){said}")]
     Silent {
         /// Where.
         environment: &'static str,
@@ -41,7 +41,7 @@ pub enum Error {
         said: String,
     },
     /// The image is of another version than the host side.
-    #[error("{environment}: the image was built from another table of forms; use the xweave it came with")]
+    #[error("the image was built from another table of forms; use the xweave it came with")]
     OtherTable {
         /// Where.
         environment: &'static str,

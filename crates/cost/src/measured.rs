@@ -249,7 +249,11 @@ mod tests {
     fn the_form_that_ended_the_machine() {
         assert_eq!(collected(&[HELLO, FORM]).culprit(), Some(6), "the next begins without saying so");
         assert_eq!(collected(&[HELLO, FORM, "S 7"]).culprit(), Some(7));
-        assert_eq!(collected(&[HELLO, "S 7", "F 7 53 d 0 0"]).culprit(), Some(7), "it may have had more to do");
+        assert_eq!(
+            collected(&[HELLO, "S 7", "F 7 53 d 0 0"]).culprit(),
+            Some(7),
+            "it may have had more to do"
+        );
         assert_eq!(collected(&[HELLO]).culprit(), None);
     }
 

@@ -89,7 +89,11 @@ fn read() -> Processor {
 fn judge(of: Processor) -> Identified {
     if !of.amd {
         let evidence = format!("vendor other than AMD, family {:#x}, model {:#x}", of.family, of.model);
-        return Identified { name: Name::Other, certainty: "no figures are known here of other vendors'", evidence };
+        return Identified {
+            name: Name::Other,
+            certainty: "no figures are known here of other vendors'",
+            evidence,
+        };
     }
     let by_model = match (of.family, of.model) {
         (0x17, 0x00..=0x2f) => Name::Zen1,

@@ -34,7 +34,12 @@ pub fn run(program: &[u8], cpu: usize, words: &[String], timeout: Duration) -> R
 
 /// Runs a command with an input, and returns what it printed, whatever its status; where it printed nothing,
 /// its errors. After `timeout` it is ended, and what it had printed by then counts.
-pub fn output(command: &mut Command, input: &[u8], timeout: Duration, remedy: &'static str) -> Result<Vec<u8>> {
+pub fn output(
+    command: &mut Command,
+    input: &[u8],
+    timeout: Duration,
+    remedy: &'static str,
+) -> Result<Vec<u8>> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |source| Error::Start { program: program.clone(), source, remedy };
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -90,7 +90,9 @@ fn figure(line: &str) -> Option<Figure> {
     let columns: Vec<&str> = line.split('|').map(str::trim).collect();
     let (form, latency, throughput, there, remark) = match columns.as_slice() {
         [form, latency, throughput, there] => (form, latency, throughput, there, None),
-        [form, latency, throughput, there, remark] => (form, latency, throughput, there, Some((*remark).into())),
+        [form, latency, throughput, there, remark] => {
+            (form, latency, throughput, there, Some((*remark).into()))
+        }
         _ => return None,
     };
     let cycles = |text: &str| match text {

@@ -3,7 +3,7 @@
 //! The build script makes machine code of it, for the image and the process alike; the host side names and
 //! groups by it what these two report by number. The file's head describes its columns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// One form: an instruction with operands of certain kinds and widths.
@@ -23,8 +23,8 @@ pub struct Form {
     pub setup: String,
     /// Runs after each pass through the repetitions.
     pub after: String,
-    /// The form whose latency is taken off the chain's.
-    pub less: Option<String>,
+    /// The hypercall by which a Xen PV guest has the same done: a form's name.
+    pub instead: Option<String>,
     /// Features that the processor or the machine must have.
     pub needs: Vec<String>,
     /// Whether copies are only put in a row.
@@ -59,6 +59,13 @@ pub fn parse(text: &str) -> Result<Vec<Form>, TableError> {
     let mut reader = Reader::default();
     for (at, line) in text.lines().enumerate() {
         reader.line(line).map_err(|problem| TableError { line: at + 1, problem })?;
+    }
+    let names: HashSet<&str> = reader.forms.iter().map(|form| &*form.name).collect();
+    let unknown =
+        reader.forms.iter().filter_map(|form| form.instead.as_deref()).find(|name| !names.contains(name));
+    if let Some(name) = unknown {
+        let problem = format!("`instead:{name}` names no form");
+        return Err(TableError { line: text.lines().count(), problem });
     }
     Ok(reader.forms)
 }
@@ -121,7 +128,7 @@ impl Reader {
             counts: 1,
             setup: String::new(),
             after: String::new(),
-            less: None,
+            instead: None,
             needs: Vec::new(),
             serial: false,
             few: false,
@@ -129,11 +136,13 @@ impl Reader {
             probe: false,
         };
         let mut widths = Vec::new();
-        // `less:` names a form, whose name has blanks: it is the last.
+        // What `instead:` names has blanks: it is the last.
         let all = format!("{} {options}", self.common);
-        let (words, less) =
-            all.split_once("less:").map_or((&*all, None), |(words, less)| (words, Some(less.trim())));
-        form.less = less.map(str::to_owned);
+        let (words, instead) = match all.split_once("instead:") {
+            Some((words, instead)) => (words, Some(instead.trim().to_owned())),
+            None => (&*all, None),
+        };
+        form.instead = instead;
         for word in words.split_whitespace() {
             let (key, value) = word.split_once(':').unwrap_or((word, ""));
             match (key, value) {
@@ -178,9 +187,6 @@ impl Reader {
         if self.forms.iter().any(|other| other.name == form.name) {
             return Err(format!("there are two forms `{}`", form.name));
         }
-        if let Some(less) = form.less.as_ref().filter(|less| !self.forms.iter().any(|f| f.name == **less)) {
-            return Err(format!("`less:{less}` names no form above"));
-        }
         self.forms.push(form);
         Ok(())
     }
@@ -190,4 +196,67 @@ impl Reader {
 /// other's numbers of forms. FNV-1a, 32 bits.
 pub fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn problem(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_line_is_a_form_for_each_width() {
+        let forms = parse("group g needs:bmi1\nadd r#, r# | add {a#}, {b#} | | for:8,64 few\n").unwrap();
+        assert_eq!(forms.len(), 2);
+        assert_eq!((&*forms[1].name, &*forms[1].code), ("add r64, r64", "add {a64}, {b64}"));
+        assert_eq!(forms[1].chain.as_deref(), Some("add {a64}, {b64}"), "an empty chain is the code");
+        assert!(forms[1].few && forms[1].needs == ["bmi1"], "options of the group count for each form");
+    }
+
+    #[test]
+    fn columns_and_options() {
+        let text = "setup one = mov eax, 1\ngroup g\nx | cld | - | setup:one serial instead:y, z\ny, z | nop";
+        let forms = parse(text).unwrap();
+        assert_eq!((forms[0].chain.clone(), &*forms[0].setup, forms[0].serial), (None, "mov eax, 1", true));
+        assert_eq!(forms[0].instead.as_deref(), Some("y, z"));
+        assert_eq!(forms[1].counts, 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        let group = "group g\n";
+        assert!(problem("nop | nop").contains("line 1: a form stands before the first `group`"));
+        assert!(problem(&format!("{group}nop")).contains("line 2: a form has at least a name and its code"));
+        assert!(problem(&format!("{group}a|b|c|d|e")).contains("four columns"));
+        assert!(problem(&format!("{group}a| ")).contains("needs a name and code"));
+        assert!(problem(&format!("{group}a|b\na|c")).contains("line 3: there are two forms `a`"));
+        assert!(problem(&format!("{group}a|b||fast")).contains("`fast` is no option"));
+        assert!(problem(&format!("{group}a|b||setup:none")).contains("no set-up `none` above"));
+        assert!(problem(&format!("{group}a|b||counts:0")).contains("nothing is counted"));
+        assert!(problem(&format!("{group}a|b||instead:c")).contains("`instead:c` names no form"));
+        assert!(problem("setup x").contains("setup NAME = CODE"));
+        assert!(problem("setup x = a\nsetup x = b").contains("line 2: the set-up `x` is there twice"));
+    }
+
+    #[test]
+    fn the_project_s_own_table() {
+        let forms = parse(crate::TABLE).unwrap();
+        let everywhere = ["ring0", "bare", "kvm", "xen"];
+        let unprivileged =
+            forms.iter().filter(|form| !form.needs.iter().any(|need| everywhere.contains(&&**need)));
+        assert!(unprivileged.count() >= 300);
+        assert_ne!(fingerprint(crate::TABLE), fingerprint(&crate::TABLE[1..]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_table_or_says_why_not(text in "(setup |group |#)?[a-z:,|{}# =\n-]{0,200}") {
+            if let Err(error) = parse(&text) {
+                prop_assert!(error.line >= 1 && !error.problem.is_empty());
+            }
+        }
+    }
 }
