@@ -247,7 +247,8 @@ static int alone(u64 adds)
             most = recent[i];
     if (at >= 3 && most < least)
         least = most;
-    return ratio <= least + least / 12;
+    /* Less than alone: an interrupt was in the dependent additions, and made them long. */
+    return ratio <= least + least / 12 && ratio + least / 12 >= least;
 }
 
 /* The sound method. True: it faulted, which is reported. */

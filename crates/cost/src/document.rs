@@ -6,7 +6,7 @@ use crate::comparison::{Comparison, Row};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::history::Change;
-use crate::measured::Outcome;
+use crate::measured::{Measured, Outcome};
 use crate::microarchitecture::Identified;
 use crate::published::{Beside, Figure};
 use crate::table::Form;
@@ -42,7 +42,9 @@ fn rounded(value: f64) -> f64 {
 impl Document<'_> {
     /// The document, as `docs/cost.md` describes it.
     pub fn json(&self) -> Value {
-        let mut environments: Vec<Value> = self.comparison.measured.iter().map(environment).collect();
+        let measured = &self.comparison.measured;
+        let of = |(at, one)| environment(one, measured[self.comparison.base(at)].environment);
+        let mut environments: Vec<Value> = measured.iter().enumerate().map(of).collect();
         environments.extend(
             self.failed
                 .iter()
@@ -112,10 +114,11 @@ impl Document<'_> {
     }
 }
 
-fn environment(one: &crate::Measured) -> Value {
+fn environment(one: &Measured, base: Environment) -> Value {
     let count = |which: fn(&Outcome) -> bool| one.outcomes.values().filter(|outcome| which(outcome)).count();
     json!({
         "name": one.environment.name(),
+        "base": base.name(),
         "how": one.how,
         "emulated": one.emulated,
         "ticks_per_cycle": rounded(one.ticks_per_cycle),

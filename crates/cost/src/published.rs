@@ -117,7 +117,7 @@ mod tests {
         let figures = read(include_str!("../published/zen4.table")).unwrap();
         assert!(figures.len() > 100);
         for figure in &figures {
-            assert!(crate::forms().iter().any(|form| form.name == figure.form), "{}", figure.form);
+            assert!(forms().iter().any(|form| form.name == figure.form), "{}", figure.form);
         }
     }
 

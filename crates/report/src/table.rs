@@ -5,10 +5,10 @@ use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, pre
 use crate::View;
 
 /// A column's heading, and whether it holds numbers.
-pub struct Heading(pub &'static str, pub bool);
+pub struct Heading<'a>(pub &'a str, pub bool);
 
 /// An empty table.
-pub fn new(headings: &[Heading], view: View) -> Table {
+pub fn new(headings: &[Heading<'_>], view: View) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
