@@ -44,7 +44,7 @@ pub struct Args {
     /// Only forms of this name; % stands for anything
     #[arg(long, value_name = "PATTERN")]
     form: Option<String>,
-    /// The figures of which method: ours, or that of the paper (100 copies, 20 times, the mean)
+    /// The figures of which method: the sound one, or that of the paper (100 copies, 20 times, the mean)
     #[arg(long, value_enum, default_value_t = How::Sound)]
     method: How,
     /// Measure independent instructions in a small loop as well
@@ -105,6 +105,7 @@ impl From<On> for Environment {
 enum How {
     Sound,
     Paper,
+    Both,
 }
 
 /// Runs the command.
@@ -147,12 +148,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 
     let processor = xweave_cost::processor();
     let identified = microarchitecture::identify();
+    let tsc_hz = xweave_cost::tsc_hz();
     let changes = args
         .history
         .as_ref()
         .map(|path| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            history::remember(path, &measured, &processor, now)
+            history::remember(path, &measured, &processor, tsc_hz, now)
         })
         .transpose()
         .map_err(|error| Failure::FellShort(error.to_string()))?;
@@ -172,6 +174,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let method = match args.method {
         How::Sound => Method::Sound,
         How::Paper => Method::Paper,
+        How::Both => Method::Both,
     };
     let mut rows = comparison.rows(method);
     rows.retain(|row| wanted(row, &args));
@@ -180,11 +183,11 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         let document = Document {
             comparison: &comparison,
             rows: &rows,
-            method: if method == Method::Sound { "sound" } else { "paper" },
+            method,
             failed: &failed,
             processor: &processor,
             identified: &identified,
-            tsc_hz: xweave_cost::tsc_hz(),
+            tsc_hz,
             beside: beside.as_deref(),
             changes: changes.as_deref(),
         };

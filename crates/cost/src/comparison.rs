@@ -12,12 +12,15 @@ use crate::line::Kind;
 use crate::measured::{Measured, Outcome, exception};
 
 /// Which of the two methods' figures are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Latency and throughput kept apart, the empty loop subtracted, the median.
     Sound,
     /// The paper's: 100 copies in a row, 20 times, the mean.
     Paper,
+    /// Both, form by form.
+    Both,
 }
 
 /// What was measured in several environments.
@@ -70,6 +73,7 @@ impl Comparison {
         let kinds: &[Kind] = match method {
             Method::Sound => &[Kind::Latency, Kind::Throughput, Kind::Looped, Kind::Cost],
             Method::Paper => &[Kind::Paper],
+            Method::Both => &[Kind::Latency, Kind::Throughput, Kind::Looped, Kind::Cost, Kind::Paper],
         };
         let mut rows: Vec<Row> = (0..forms().len())
             .flat_map(|form| kinds.iter().filter_map(move |kind| self.row(form, *kind)))

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::comparison::{Comparison, Row};
+use crate::comparison::{Comparison, Method, Row};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::history::Change;
@@ -18,8 +18,8 @@ pub struct Document<'a> {
     pub comparison: &'a Comparison,
     /// What is shown of it.
     pub rows: &'a [Row],
-    /// `sound` or `paper`.
-    pub method: &'a str,
+    /// Whose figures.
+    pub method: Method,
     /// Where nothing could be measured, and why.
     pub failed: &'a [(Environment, Error)],
     /// This machine's processor.
@@ -115,6 +115,10 @@ impl Document<'_> {
 }
 
 fn environment(one: &Measured, base: Environment) -> Value {
+    let discarded = one.outcomes.values().filter_map(|outcome| match outcome {
+        Outcome::Cost(spread) => Some(spread.discarded),
+        _ => None,
+    });
     let count = |which: fn(&Outcome) -> bool| one.outcomes.values().filter(|outcome| which(outcome)).count();
     json!({
         "name": one.environment.name(),
@@ -125,6 +129,7 @@ fn environment(one: &Measured, base: Environment) -> Value {
         "seconds": rounded(one.seconds),
         "boots": one.boots,
         "damaged_lines": one.damaged,
+        "discarded_rounds": discarded.sum::<u64>(),
         "measured": count(|outcome| matches!(outcome, Outcome::Cost(_))),
         "faults": count(|outcome| matches!(outcome, Outcome::Fault(_))),
         "ended": count(|outcome| matches!(outcome, Outcome::Ended)),

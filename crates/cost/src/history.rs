@@ -22,6 +22,8 @@ pub struct Entry {
     pub how: String,
     /// The processor that it ran on.
     pub processor: String,
+    /// The core's clock.
+    pub cycles_per_second: f64,
     /// Core cycles by form and kind: `add r64, r64, latency`.
     pub cycles: BTreeMap<String, f64>,
 }
@@ -46,7 +48,9 @@ fn differs(before: f64, now: f64, emulated: bool) -> bool {
 
 impl Entry {
     /// What is remembered of an environment.
-    pub fn of(measured: &Measured, processor: &str, time_s: u64) -> Self {
+    ///
+    /// `tsc_hz`: TSC ticks in a second; `time_s`: when, in seconds since 1970.
+    pub fn of(measured: &Measured, processor: &str, tsc_hz: f64, time_s: u64) -> Self {
         let cycles = measured
             .outcomes
             .iter()
@@ -63,33 +67,49 @@ impl Entry {
             environment: measured.environment.name().into(),
             how: measured.how.clone(),
             processor: processor.into(),
+            cycles_per_second: (tsc_hz / measured.ticks_per_cycle).round(),
             cycles,
         }
     }
 }
 
-/// Appends a run to the file, and tells what changed since the last one of the same environment on the same
-/// processor. A file that is not there yet is made.
-pub fn remember(path: &Path, measured: &[Measured], processor: &str, time_s: u64) -> Result<Vec<Change>> {
-    let io = |what, source| Error::Io { what, path: path.to_owned(), source };
+/// The last run of an environment that the file remembers.
+pub fn last(path: &Path, environment: &str) -> Result<Option<Entry>> {
+    Ok(read(path)?.into_iter().rev().find(|entry| entry.environment == environment))
+}
+
+fn read(path: &Path) -> Result<Vec<Entry>> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        other => other.map_err(|error| io("read", error))?,
+        other => other.map_err(|source| Error::Io { what: "read", path: path.to_owned(), source })?,
     };
-    let mut entries = Vec::new();
-    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let entry: Entry = serde_json::from_str(line).map_err(|error| Error::History {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let entry = |(at, line)| {
+        serde_json::from_str(line).map_err(|error| Error::History {
             path: path.to_owned(),
             line: at + 1,
             problem: error.to_string(),
-        })?;
-        entries.push(entry);
-    }
+        })
+    };
+    lines.map(entry).collect()
+}
+
+/// Appends a run to the file, and tells what changed since the last one of the same environment on the same
+/// processor. A file that is not there yet is made. The arguments are those of [`Entry::of`].
+pub fn remember(
+    path: &Path,
+    measured: &[Measured],
+    processor: &str,
+    tsc_hz: f64,
+    time_s: u64,
+) -> Result<Vec<Change>> {
+    let io = |what, source| Error::Io { what, path: path.to_owned(), source };
+    let entries = read(path)?;
     let mut file =
         OpenOptions::new().create(true).append(true).open(path).map_err(|error| io("open", error))?;
     let mut changes = Vec::new();
     for one in measured {
-        let now = Entry::of(one, processor, time_s);
+        let now = Entry::of(one, processor, tsc_hz, time_s);
         let same = |entry: &&Entry| {
             (&entry.environment, &entry.how, &entry.processor) == (&now.environment, &now.how, &now.processor)
         };
@@ -137,13 +157,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
         assert_eq!(measured(10).cycles(0, Kind::Latency), Some(10.0));
-        assert!(remember(&path, &[measured(10)], "a", 1).unwrap().is_empty(), "nothing to compare with");
-        assert!(remember(&path, &[measured(10)], "a", 2).unwrap().is_empty());
-        let changes = remember(&path, &[measured(20)], "a", 3).unwrap();
+        assert!(remember(&path, &[measured(10)], "a", 1e9, 1).unwrap().is_empty(), "nothing to compare with");
+        assert!(remember(&path, &[measured(10)], "a", 1e9, 2).unwrap().is_empty());
+        let changes = remember(&path, &[measured(20)], "a", 1e9, 3).unwrap();
         assert_eq!(changes.len(), 1);
         assert_eq!(changes[0].cycles, [10.0, 20.0]);
-        assert!(remember(&path, &[measured(50)], "another", 4).unwrap().is_empty());
+        assert!(remember(&path, &[measured(50)], "another", 1e9, 4).unwrap().is_empty());
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 4);
+        let last = last(&path, "native").unwrap().unwrap();
+        assert_eq!((last.time_s, last.cycles_per_second), (4, 1e9));
     }
 
     #[test]
@@ -151,7 +173,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
         fs::write(&path, "{}\n").unwrap();
-        let error = remember(&path, &[measured(1)], "a", 1).unwrap_err().to_string();
+        let error = remember(&path, &[measured(1)], "a", 1e9, 1).unwrap_err().to_string();
         assert!(error.contains("line 1: missing field"), "{error}");
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Rooms: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`line`] reads what
 //! image and process report, [`measured`] puts it together; [`environment`] is where they run; [`comparison`]
-//! is what people look at; [`history`] remembers; [`published`] has others' figures, and [`microarchitecture`]
+//! is what people look at; [`history`] remembers, [`exits`] by the reason of an exit; [`published`] has others' figures, and [`microarchitecture`]
 //! tells whose; [`document`] is all of it as JSON.
 //!
 //! ```no_run
@@ -24,6 +24,7 @@ pub mod comparison;
 pub mod document;
 pub mod environment;
 mod error;
+pub mod exits;
 pub mod history;
 pub mod line;
 pub mod measured;
