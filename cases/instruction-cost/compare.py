@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """compare.py OUT RUNS: the tables, and what they must show
 
-OUT has image, all.json, cut.json, native-1.json … native-RUNS.json and second.json. Writes OUT/result.json and
+OUT has image, all.json, bare.json, cut.json, native-1.json … native-RUNS.json and second.json. Writes OUT/result.json and
 OUT/report.html; exits 1 if a claim fails."""
 import html
 import json
@@ -128,6 +128,10 @@ def main():
         claim(f'{name}: boots and finishes, forms measured', measured, 300, 'forms',
               measured >= 300 and one.get('boots') == 1)
         claim(f'{name}: time', round(one.get('seconds', 999), 1), 60, 's', one.get('seconds', 999) < 60)
+    bare = load('bare.json')
+    measured = len({row['name'] for row in bare['rows'] if 'bare' in row['cycles']})
+    claim('multiboot2: GRUB boots the image, it finishes, forms measured', measured, 300, 'forms',
+          measured >= 300 and not any(one.get('ended') for one in bare['environments']))
     size = (OUT / 'image').stat().st_size
     claim('size of the image', size, 256 << 10, 'bytes', size < 256 << 10)
 

@@ -33,11 +33,15 @@ Examples:
   xweave cost --on native --published              beside what others measured on the same microarchitecture
   xweave cost --on native --method paper --group arithmetic
   xweave cost --on kvm --here --history costs.jsonl     and what changed since the last time
-  xweave cost --image cost.elf                     the image itself, for GRUB (multiboot2)")]
+  xweave cost --image cost.elf                     the image itself, for GRUB (multiboot2)
+  xweave cost --on native,kvm --here --bare log    beside what it said on the bare machine's console")]
 pub struct Args {
     /// Where to measure
     #[arg(long, value_name = "ENV", value_delimiter = ',', default_values = ["native", "tcg"])]
     on: Vec<On>,
+    /// What the image said on the console of the bare machine, to stand beside
+    #[arg(long, value_name = "FILE")]
+    bare: Option<PathBuf>,
     /// Only these groups
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     group: Vec<String>,
@@ -139,6 +143,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     };
     let reference = xweave_cost::reference(&options).map_err(|e| Failure::FellShort(e.to_string()))?;
     let (mut measured, mut failed) = (Vec::new(), Vec::new());
+    if let Some(console) = &args.bare {
+        measured.push(xweave_cost::read(console).map_err(Failure::wrong_use)?);
+    }
     for environment in environments {
         match xweave_cost::measure(environment, &options, reference, &show) {
             Ok(one) => measured.push(one),
@@ -255,7 +262,10 @@ fn matches(pattern: &str, name: &str) -> bool {
 fn heading(comparison: &Comparison, processor: &str, identified: &microarchitecture::Identified) -> String {
     let mut text = format!("{processor}: {} ({})\n", identified.name, identified.certainty);
     for one in &comparison.measured {
-        text.push_str(&format!("{:<8}{}, in {:.1} s", one.environment.name(), one.how, one.seconds));
+        text.push_str(&format!("{:<8}{}", one.environment.name(), one.how));
+        if one.seconds > 0.0 {
+            text.push_str(&format!(", in {:.1} s", one.seconds));
+        }
         if one.emulated {
             text.push_str("; emulated: its times are not those of a processor");
         }

@@ -211,3 +211,69 @@ fn narrow(register: &str, width: &str) -> Option<String> {
     };
     Some(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::parse;
+
+    fn form(line: &str) -> Form {
+        parse(&format!("group g\n{line}")).unwrap().remove(0)
+    }
+
+    #[test]
+    fn independent_repetitions_have_registers_of_their_own() {
+        let add = form("add | add {a64}, {b32} | ");
+        let (code, repetitions) = listing(&add, Purpose::Throughput).unwrap();
+        assert_eq!(repetitions, 8);
+        assert!(
+            code.starts_with("add rax, ebx; add rdx, ebx; add rdi, ebx; add rbp, ebx; add r8, ebx"),
+            "{code}"
+        );
+        assert_eq!(listing(&add, Purpose::Latency).unwrap(), ("add rax, ebx".to_owned(), 1));
+    }
+
+    #[test]
+    fn a_chained_source_is_what_is_written_in_a_chain_only() {
+        let shuffle = form("pshufd | pshufd {ax}, {cx}, 1 | ");
+        assert_eq!(listing(&shuffle, Purpose::Latency).unwrap().0, "pshufd xmm0, xmm0, 1");
+        let (code, repetitions) = listing(&shuffle, Purpose::Throughput).unwrap();
+        assert_eq!((repetitions, code.contains("pshufd xmm11, xmm13, 1")), (12, true));
+        let memory = form("inc | inc {p16} {m} | ");
+        assert!(listing(&memory, Purpose::Throughput).unwrap().0.contains("inc word ptr [r14+0x138]"));
+        assert_eq!(listing(&memory, Purpose::Latency).unwrap().0, "inc word ptr [r14+0x100]");
+    }
+
+    #[test]
+    fn what_serialises_is_one_repetition_and_a_probe_has_none() {
+        assert_eq!(listing(&form("x | rdrand {a64} | - | serial"), Purpose::Throughput).unwrap().1, 1);
+        assert_eq!(listing(&form("x | cld | -"), Purpose::Latency), None);
+        assert_eq!(listing(&form("x | probe_x | - | probe"), Purpose::Throughput), None);
+    }
+
+    #[test]
+    fn registers_have_a_name_for_each_width() {
+        let names = |register| ["8", "16", "32", "64"].map(|width| narrow(register, width).unwrap());
+        assert_eq!(names("rax"), ["al", "ax", "eax", "rax"]);
+        assert_eq!(names("rsi"), ["sil", "si", "esi", "rsi"]);
+        assert_eq!(names("r10"), ["r10b", "r10w", "r10d", "r10"]);
+    }
+
+    #[test]
+    fn a_place_that_is_none_is_named() {
+        for (line, problem) in [
+            ("x | mov {q8}, 1 | -", "`{q8}` is no place for an operand"),
+            ("x | mov {a128}, 1 | -", "`{a128}` is no place for an operand"),
+            ("x | mov {a8, 1 | -", "a `{` without its `}`"),
+        ] {
+            assert_eq!(file("", &[form(line)]).unwrap_err(), format!("`x`: {problem}"));
+        }
+    }
+
+    #[test]
+    fn the_project_s_own_table_has_a_row_for_each_form() {
+        let text = file(crate::TABLE, crate::forms()).unwrap();
+        assert_eq!(text.matches("\t.quad ").count(), crate::forms().len());
+        assert!(text.contains(&format!("form_fingerprint: .long {:#x}", crate::fingerprint())));
+    }
+}

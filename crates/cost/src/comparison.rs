@@ -58,13 +58,17 @@ const OFF_GROUP: f64 = 8.0;
 
 impl Comparison {
     /// The environment that another's ratios refer to: the machine under it. A hypervisor in the lab's emulated
-    /// machine runs on software emulation; everything else on this machine; where that was not measured, what
-    /// was measured first.
+    /// machine runs on software emulation; a guest here on the bare machine, or as a process measured it; where
+    /// that was not measured, what was measured first.
     pub fn base(&self, at: usize) -> usize {
         let find = |environment| self.measured.iter().position(|one| one.environment == environment);
         let one = &self.measured[at];
         let emulated_machine = one.emulated && one.environment != Environment::Tcg;
-        let under = if emulated_machine { find(Environment::Tcg) } else { None };
+        let under = match one.environment {
+            _ if emulated_machine => find(Environment::Tcg),
+            Environment::Kvm | Environment::XenPv => find(Environment::Bare),
+            _ => None,
+        };
         under.or_else(|| find(Environment::Native)).unwrap_or(0)
     }
 
@@ -208,7 +212,7 @@ fn way_out(one: &Measured) -> Option<f64> {
     let name = match one.environment {
         Environment::Kvm => "KVM hypercall that is not",
         Environment::XenPv => "hypercall that is not",
-        Environment::Native | Environment::Tcg => return None,
+        Environment::Native | Environment::Bare | Environment::Tcg => return None,
     };
     one.cycles(forms().iter().position(|form| form.name == name)?, Kind::Cost)
 }

@@ -1,6 +1,7 @@
 //! Where is measured, and how one gets there.
 
 use std::fmt;
+use std::path::Path;
 
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub enum Environment {
     Native,
     /// QEMU's software emulation, on this machine.
     Tcg,
+    /// The image on the bare machine, read from what its console said.
+    Bare,
     /// A KVM guest: on this machine's own KVM, or in the lab's emulated host.
     Kvm,
     /// A paravirtual guest of Xen in the lab's emulated machine, or of the dom0 that this is.
@@ -26,14 +29,12 @@ pub enum Environment {
 }
 
 impl Environment {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Native, Self::Tcg, Self::Kvm, Self::XenPv];
-
     /// Its name, as it is given and printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Tcg => "tcg",
+            Self::Bare => "bare",
             Self::Kvm => "kvm",
             Self::XenPv => "xen-pv",
         }
@@ -79,7 +80,38 @@ impl Default for Options {
 /// A machine that forms end again and again is given up.
 const MOST_BOOTS: u32 = 12;
 
-/// Measures everything that can be measured in an environment.
+/// Reads what the image said on the console of a bare machine.
+pub fn read(console: &Path) -> Result<Measured> {
+    let said = std::fs::read(console).map_err(|source| Error::Io {
+        what: "read",
+        path: console.to_owned(),
+        source,
+    })?;
+    let mut collected = Collected::default();
+    collected.add(scan(&said));
+    match collected.fingerprint {
+        None => return Err(Error::NoConsole { path: console.to_owned() }),
+        Some(of_image) if of_image != fingerprint() => {
+            return Err(Error::OtherTable { environment: Environment::Bare.name() });
+        }
+        Some(_) => {}
+    }
+    if let Some(culprit) = collected.culprit().filter(|_| !collected.finished) {
+        collected.ended_by(culprit);
+    }
+    Ok(Measured {
+        environment: Environment::Bare,
+        how: format!("the image on the bare machine, as {} has it", console.display()),
+        emulated: false,
+        ticks_per_cycle: collected.ticks_per_cycle().unwrap_or(1.0),
+        seconds: 0.0,
+        boots: 1,
+        damaged: collected.damaged,
+        outcomes: collected.outcomes(None),
+    })
+}
+
+/// Measures everything that can be measured in an environment; what was measured on the bare machine is [`read`].
 ///
 /// `reference`: TSC ticks of a core cycle on this machine, for where instructions are emulated.
 pub fn measure(
@@ -160,6 +192,7 @@ impl Place {
     fn of(environment: Environment, options: &Options, progress: Progress<'_>) -> Result<Self> {
         let kind = match environment {
             Environment::Native => return Ok(Self::Process { cpu: options.cpu }),
+            Environment::Bare => return Err(Error::NotFromHere),
             Environment::Tcg => return Ok(Self::Emulator),
             Environment::Kvm => World::Kvm,
             Environment::XenPv => World::Xen,

@@ -46,6 +46,19 @@ pub enum Error {
         /// Where.
         environment: &'static str,
     },
+    /// The bare machine cannot be started by a program on it.
+    #[error(
+        "the bare machine is measured by booting the image on it (--image), and reading what it said (--bare)"
+    )]
+    NotFromHere,
+    /// A console without a line of the image.
+    #[error(
+        "{path} has no line of the measuring image: is it what its serial port said (115200 8n1), from the beginning?"
+    )]
+    NoConsole {
+        /// The file.
+        path: PathBuf,
+    },
     /// The lab failed.
     #[error("{0}")]
     Lab(#[from] xweave_lab::Error),

@@ -37,7 +37,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 pub use comparison::Comparison;
-pub use environment::{Environment, Options, measure};
+pub use environment::{Environment, Options, measure, read};
 pub use error::{Error, Result};
 pub use measured::Measured;
 
