@@ -8,8 +8,10 @@ enum {
     SELF_VECTOR = 49,
     /* The local interrupt controller: AMD64 Architecture Programmer's Manual, volume 2, chapter 16. */
     APIC = 0xfee00000,
-    APIC_SPURIOUS = 0xf0, APIC_COMMAND = 0x300, APIC_TIMER = 0x320, APIC_COUNT = 0x380, APIC_DIVIDE = 0x3e0,
+    APIC_SPURIOUS = 0xf0, APIC_COMMAND = 0x300, APIC_TIMER = 0x320, APIC_COUNT = 0x380, APIC_NOW = 0x390,
+    APIC_DIVIDE = 0x3e0, MASKED = 1 << 16,
     TO_SELF = 1 << 18,
+    CALIBRATION = 1 << 22, /* ticks */
     TIMER_COUNT = 200000, /* of a clock that mostly runs at 1 GHz: longer than any exit takes */
     PATIENCE = 1 << 28,   /* looks at what should have come long before */
     FRESH_FROM = 16 << 20, FRESH_PAGES = 32,
@@ -60,20 +62,47 @@ static u64 timer(int halt)
     return awaited(TIMER_VECTOR, before, since, halt);
 }
 
-/* A halt and the way back: a timer's interrupt that finds the processor halted, less one that finds it at work. */
-void probe_halt(u32 form)
+/* Ticks after which a timer of TIMER_COUNT is due, by what it counts in a while. */
+static u64 due(void)
 {
-    u64 busy[ROUNDS], halted[ROUNDS];
+    *apic(APIC_TIMER) = MASKED;
+    *apic(APIC_COUNT) = ~0u;
+    u32 from = *apic(APIC_NOW);
+    u64 since = tsc(), until = since;
+    while (until - since < CALIBRATION)
+        until = tsc();
+    u32 to = *apic(APIC_NOW);
+    until = tsc();
+    *apic(APIC_COUNT) = 0;
+    *apic(APIC_TIMER) = TIMER_VECTOR;
+    return from > to ? (until - since) * TIMER_COUNT / (from - to) : 0;
+}
+
+/* From when a timer is due to the end of its interrupt's handler. */
+static void probe_timer(u32 form, int halt)
+{
+    u64 taken[ROUNDS];
     open_apic();
+    u64 expected = due();
     for (u32 i = 0; i < ROUNDS; i++) {
-        busy[i] = timer(0);
-        halted[i] = busy[i] ? timer(1) : 0;
-        if (!halted[i]) {
+        taken[i] = expected ? timer(halt) : 0;
+        if (!taken[i]) {
             report_absent(form, "no timer's interrupt came");
             return;
         }
     }
-    report_rounds(form, SERIAL, halted, ROUNDS, 1, middle(busy, ROUNDS));
+    report_rounds(form, SERIAL, taken, ROUNDS, 1, expected);
+}
+
+void probe_timer_at_work(u32 form)
+{
+    probe_timer(form, 0);
+}
+
+/* The way out of a halt as well. */
+void probe_halt(u32 form)
+{
+    probe_timer(form, 1);
 }
 
 /* An interrupt that the processor sends itself, from the command to the end of its handler. */
