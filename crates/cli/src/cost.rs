@@ -10,6 +10,7 @@ use xweave_cost::comparison::{Method, Row};
 use xweave_cost::document::{self, Document};
 use xweave_cost::published::Beside;
 use xweave_cost::{Comparison, Environment, Options, history, microarchitecture, published};
+use xweave_lab::interrupt;
 use xweave_report::View;
 use xweave_report::number::counted;
 use xweave_report::table::{self, Heading};
@@ -141,6 +142,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         here: args.here,
         timeout: Duration::from_secs(args.timeout),
     };
+    // What was started is ended first.
+    interrupt::install(interrupt::Again::Waits);
     let reference = xweave_cost::reference(&options).map_err(|e| Failure::FellShort(e.to_string()))?;
     let (mut measured, mut failed) = (Vec::new(), Vec::new());
     if let Some(console) = &args.bare {
@@ -149,6 +152,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     for environment in environments {
         match xweave_cost::measure(environment, &options, reference, &show) {
             Ok(one) => measured.push(one),
+            Err(xweave_cost::Error::Lab(xweave_lab::Error::Interrupted)) => return Ok(ExitCode::from(130)),
             Err(error) => failed.push((environment, error)),
         }
     }
@@ -214,12 +218,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
         say(&text)?;
     }
-    if failed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let reasons: Vec<String> =
-        failed.iter().map(|(environment, error)| format!("{environment}: {error}")).collect();
-    Err(Failure::FellShort(reasons.join("; ")))
+    let given_up = comparison.measured.iter().filter_map(|one| {
+        let why = one.given_up.as_ref()?;
+        Some(format!("{}: not measured to the end: {why}", one.environment))
+    });
+    let failed = failed.iter().map(|(environment, error)| format!("{environment}: {error}"));
+    let reasons: Vec<String> = failed.chain(given_up).collect();
+    if reasons.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::FellShort(reasons.join("; "))) }
 }
 
 /// Prints; whoever reads may have seen enough (`| head`).
@@ -271,6 +276,9 @@ fn heading(comparison: &Comparison, processor: &str, identified: &microarchitect
         }
         if one.boots > 1 {
             text.push_str(&format!("; started {} times, as forms ended it", one.boots));
+        }
+        if let Some(why) = &one.given_up {
+            text.push_str(&format!("; given up: {why}"));
         }
         if one.damaged > 0 {
             let lines = counted(one.damaged as u64, "line of its console was", "lines of its console were");

@@ -275,6 +275,7 @@ mod tests {
             ticks_per_cycle: 1.0,
             seconds: 1.0,
             boots: 1,
+            given_up: None,
             damaged: 0,
             outcomes: outcomes
                 .iter()

@@ -128,6 +128,7 @@ fn environment(one: &Measured, base: Environment) -> Value {
         "ticks_per_cycle": rounded(one.ticks_per_cycle),
         "seconds": rounded(one.seconds),
         "boots": one.boots,
+        "given_up": one.given_up,
         "damaged_lines": one.damaged,
         "discarded_rounds": discarded.sum::<u64>(),
         "measured": count(|outcome| matches!(outcome, Outcome::Cost(_))),

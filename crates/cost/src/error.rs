@@ -33,19 +33,14 @@ pub enum Error {
     /// The image or the process reported nothing.
     #[error("nothing was reported (at most {seconds} s were given, see --timeout){said}")]
     Silent {
-        /// Where.
-        environment: &'static str,
-        /// How long it was waited for.
+        /// How long it was waited for at most.
         seconds: u64,
         /// What it said instead, in words of our own and its own.
         said: String,
     },
     /// The image is of another version than the host side.
     #[error("the image was built from another table of forms; use the xweave it came with")]
-    OtherTable {
-        /// Where.
-        environment: &'static str,
-    },
+    OtherTable,
     /// The bare machine cannot be started by a program on it.
     #[error(
         "the bare machine is measured by booting the image on it (--image), and reading what it said (--bare)"

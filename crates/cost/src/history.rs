@@ -147,6 +147,7 @@ mod tests {
             ticks_per_cycle: 1.0,
             seconds: 0.1,
             boots: 1,
+            given_up: None,
             damaged: 0,
             outcomes: collected.outcomes(Some(1.0)),
         }

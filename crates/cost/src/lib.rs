@@ -29,6 +29,7 @@ pub mod history;
 pub mod line;
 pub mod measured;
 pub mod microarchitecture;
+mod place;
 mod process;
 pub mod published;
 pub mod table;
@@ -94,7 +95,6 @@ pub fn reference(options: &Options) -> Result<f64> {
     let mut collected = measured::Collected::default();
     collected.add(line::scan(&said));
     collected.ticks_per_cycle().ok_or_else(|| Error::Silent {
-        environment: Environment::Native.name(),
         seconds: options.timeout.as_secs(),
         said: format!("; it said: {}", String::from_utf8_lossy(&said).trim()),
     })

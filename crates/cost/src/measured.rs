@@ -80,6 +80,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Starts: more than one where a form ended the machine.
     pub boots: u32,
+    /// Why it was not measured to the end, if it was not.
+    pub given_up: Option<String>,
     /// Lines that were cut or altered.
     pub damaged: usize,
     /// By form and kind.

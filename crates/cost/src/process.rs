@@ -1,35 +1,39 @@
 //! Other processes: the measuring one, which is run from memory, and tools whose output is wanted, each with a
 //! limit of time.
 
-use std::ffi::CString;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use xweave_lab::interrupt;
 
 use crate::error::{Error, Result};
 
 /// How often a process is looked at that cannot be waited for with a limit.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Runs a program that lies in memory, as the measuring process is called: the processor, then options.
-pub fn run(program: &[u8], cpu: usize, words: &[String], timeout: Duration) -> Result<Vec<u8>> {
-    let name = "the measuring process";
-    let remedy = "the kernel must allow programs to be run from memory (memfd_create, /proc)";
-    let failed = |source| Error::Start { program: name.into(), source, remedy };
-    let title = CString::new("xweave-cost").map_err(|e| failed(e.into()))?;
+/// A file that is nowhere but in memory; whoever inherits its descriptor finds it under `/proc/self/fd`.
+pub fn in_memory(bytes: &[u8]) -> Result<File> {
+    let io = |source| Error::Io { what: "make", path: "a file in memory (memfd_create)".into(), source };
     // SAFETY: the name is a C string, and the flags are none; a new descriptor comes back, or -1.
-    let raw = unsafe { libc::memfd_create(title.as_ptr(), 0) };
+    let raw = unsafe { libc::memfd_create(c"xweave-cost".as_ptr(), 0) };
     if raw < 0 {
-        return Err(failed(std::io::Error::last_os_error()));
+        return Err(io(std::io::Error::last_os_error()));
     }
     // SAFETY: the kernel has just given this descriptor to us alone.
-    let memory = unsafe { OwnedFd::from_raw_fd(raw) };
-    let mut file = std::fs::File::from(memory);
-    file.write_all(program).map_err(failed)?;
+    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+    file.write_all(bytes).map_err(io)?;
+    Ok(file)
+}
+
+/// Runs a program that lies in memory, as the measuring process is called: the processor, then options.
+pub fn run(program: &[u8], cpu: usize, words: &[String], timeout: Duration) -> Result<Vec<u8>> {
+    let file = in_memory(program)?;
     let mut command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
     command.arg(cpu.to_string()).args(words);
-    output(&mut command, b"", timeout, remedy)
+    output(&mut command, b"", timeout, "the kernel must allow programs to be run from memory, by /proc")
 }
 
 /// Runs a command with an input, and returns what it printed, whatever its status; where it printed nothing,
@@ -52,9 +56,13 @@ pub fn output(
         let errors = scope.spawn(move || read(stderr));
         let deadline = Instant::now() + timeout;
         while child.try_wait().map_err(failed)?.is_none() {
-            if Instant::now() >= deadline {
+            let stop = interrupt::pending();
+            if stop || Instant::now() >= deadline {
                 child.kill().map_err(failed)?;
                 child.wait().map_err(failed)?;
+                if stop {
+                    return Err(xweave_lab::Error::Interrupted.into());
+                }
                 break;
             }
             std::thread::sleep(POLL);
