@@ -20,6 +20,7 @@ enum {
     EMPTY = 0, ADDING = 8 << 10, CROWDED = 16 << 10, BODY = 32 << 10, /* places in around.code */
     BODY_SIZE = 200 << 10,
     STATIC_TICKS = 40,   /* a difference that is no outlier, however short the round is */
+    RECENT = 9,          /* gauges that are looked back at */
     SHARE = 16,          /* of the patience that is left, a form may use up so much */
 };
 
@@ -234,19 +235,19 @@ static void open_gauges(void)
 }
 
 /* Whether the core was ours alone just now. `adds` is what the dependent additions took, so that the clock does
- * not matter. What alone looks like is learned: the least that was seen three times in a row. */
+ * not matter. What alone looks like is learned: the least median of so many in a row, as single ones are wrong
+ * where the clock's speed changes between the two gauges. */
 static int alone(u64 adds)
 {
-    static u64 least = ~0ull, recent[3];
+    static u64 least = ~0ull, recent[RECENT];
     static u32 at;
-    u64 ratio = adds ? gauge(CROWDED) * 1024 / adds : ~0ull;
-    recent[at++ % 3] = ratio;
-    u64 most = 0;
-    for (u32 i = 0; i < 3; i++)
-        if (recent[i] > most)
-            most = recent[i];
-    if (at >= 3 && most < least)
-        least = most;
+    u64 ratio = adds ? gauge(CROWDED) * 1024 / adds : ~0ull, sorted[RECENT];
+    recent[at++ % RECENT] = ratio;
+    for (u32 i = 0; i < RECENT; i++)
+        sorted[i] = recent[i];
+    sort(sorted, RECENT);
+    if (at >= RECENT && sorted[RECENT / 2] < least)
+        least = sorted[RECENT / 2];
     /* Less than alone: an interrupt was in the dependent additions, and made them long. */
     return ratio <= least + least / 12 && ratio + least / 12 >= least;
 }
