@@ -135,7 +135,7 @@ impl Place {
     fn words(&self, options: &Options, from: usize) -> Vec<String> {
         // Where instructions are emulated their times vary by far more than rounds could settle.
         let (rounds, target, patience) =
-            if self.emulated() { (11, 4000, 0) } else { (61, 6000, 5_000_000) };
+            if self.emulated() { (11, 4000, 0) } else { (61, 10_000, 5_000_000) };
         let rounds = options.rounds.unwrap_or(rounds);
         let looped = u8::from(options.looped);
         vec![
