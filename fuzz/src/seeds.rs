@@ -53,6 +53,25 @@ fn run(folder: &Path, command: &str) {
     assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Lines of the measuring image, a table of forms and one of figures, each behind the byte that says which it is.
+pub fn cost() -> Vec<Vec<u8>> {
+    let seed = |mode: u8, text: &str| [&[mode], text.as_bytes()].concat();
+    let rounds = "R 0 4c c1c 1d 0 0 68 57c 15a54 86e 86e 86e 86e 888 2f28b 30084 30084 30084 309c7";
+    let console: String = ["H bare 1 2fd 7d0 1", rounds, "S 2", "F 2 53 d 0 10002a", "E 2fd"]
+        .iter()
+        .map(|line| xweave_cost::line::write(line))
+        .collect();
+    vec![
+        seed(0, &console),
+        seed(1, rounds),
+        seed(
+            2,
+            "setup x = nop\ngroup g needs:avx\nadd r#, r# | add {a#}, {b#} | - | for:8,64 setup:x counts:2",
+        ),
+        seed(3, "add r8, r8 | 1.0 | - | 70 ADD r8, r8 | theirs waits"),
+    ]
+}
+
 /// A program, its index and a pointcut, each behind the byte that says which it is.
 pub fn access() -> Vec<Vec<u8>> {
     let program = made("gcc -O2 -g -shared -fPIC -nostdlib -o out source.c");

@@ -358,7 +358,8 @@ fn forward(child: ExecChild) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::try_from(status.code() & 0xff).unwrap_or(u8::MAX)))
 }
 
-fn show(phase: Phase<'_>) {
+/// Shows the steps of long work on standard error.
+pub fn show(phase: Phase<'_>) {
     let mut err = std::io::stderr();
     // Progress that cannot be shown is no reason to stop.
     let _ = match phase {

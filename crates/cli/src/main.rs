@@ -2,6 +2,7 @@
 
 mod agent;
 mod check;
+mod cost;
 mod doctor;
 mod failure;
 mod flows;
@@ -30,6 +31,7 @@ Examples:
   xweave flows trace                               where the time of one packet went
   xweave report trace -o report.html               the same as a page for a browser
   xweave sites 'access(sk_buff.len)' --live        every instruction that touches it
+  xweave cost --on native,kvm                      what instructions and exits cost in a guest
   xweave lab up kvm                                an emulated KVM host with two guests, to try it in
 
 Exit status: 0 done; 1 it ran and fell short, and says of what; 2 wrong use.")]
@@ -47,6 +49,7 @@ enum Command {
     Flows(flows::Args),
     Report(report::Args),
     Sites(sites::Args),
+    Cost(cost::Args),
     Lab(lab::Args),
     Agent(agent::Args),
 }
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Flows(args) => flows::run(args),
         Command::Report(args) => report::run(args),
         Command::Sites(args) => sites::run(args),
+        Command::Cost(args) => cost::run(args),
         Command::Lab(args) => Ok(lab::run(args)),
         Command::Agent(args) => agent::run(&args),
     };

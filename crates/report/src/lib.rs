@@ -28,7 +28,7 @@ pub mod hops;
 pub mod html;
 pub mod number;
 pub mod segments;
-mod table;
+pub mod table;
 
 /// What the text is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

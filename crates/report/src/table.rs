@@ -5,10 +5,10 @@ use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, pre
 use crate::View;
 
 /// A column's heading, and whether it holds numbers.
-pub(crate) struct Heading(pub &'static str, pub bool);
+pub struct Heading<'a>(pub &'a str, pub bool);
 
 /// An empty table.
-pub(crate) fn new(headings: &[Heading], view: View) -> Table {
+pub fn new(headings: &[Heading<'_>], view: View) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -33,7 +33,7 @@ pub(crate) fn new(headings: &[Heading], view: View) -> Table {
 }
 
 /// The table's text, its lines without blanks at their ends.
-pub(crate) fn text(table: &Table) -> String {
+pub fn text(table: &Table) -> String {
     let mut text = String::new();
     for line in table.lines() {
         text.push_str(line.trim_end());

@@ -6,6 +6,7 @@
 
 mod capture;
 mod clean;
+mod cost;
 mod crossing;
 mod instructions;
 mod library;

@@ -102,3 +102,18 @@ fn only_dom0_enters_its_guests() {
     let (status, said) = enter("vm1", "vm1");
     assert!(status == Some(125) && said.contains("xweave lab exec"), "{said}");
 }
+
+#[test]
+fn what_a_paravirtual_guest_may_not_do_is_trapped() {
+    let Some(world) = World::find("cost of Xen") else { return };
+    let document = crate::cost::measure(&world, "xen-pv");
+    crate::cost::assert_whole(&document);
+    let cycles = |name| crate::cost::cycles(&document, "xen-pv", name);
+    assert!(
+        cycles("clts") > cycles("fpu_taskswitch"),
+        "an emulated instruction costs more than the hypercall"
+    );
+    let rows = document["rows"].as_array().unwrap();
+    let clts = rows.iter().find(|row| row["name"] == "clts").unwrap();
+    assert!(clts["did"]["xen-pv"].as_str().unwrap().starts_with("trapped, emulated"), "{clts}");
+}

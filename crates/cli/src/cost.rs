@@ -1,0 +1,344 @@
+//! `xweave cost`: what instructions, exits and hypercalls cost under a hypervisor.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::ValueEnum;
+use xweave_cost::comparison::{Method, Row};
+use xweave_cost::document::{self, Document};
+use xweave_cost::published::Beside;
+use xweave_cost::{Comparison, Environment, Options, history, microarchitecture, published};
+use xweave_lab::interrupt;
+use xweave_report::View;
+use xweave_report::number::counted;
+use xweave_report::table::{self, Heading};
+
+use crate::failure::Failure;
+use crate::lab::show;
+
+/// Measure what each instruction costs in virtual machines, beside the machine itself
+///
+/// A tiny image is booted in each environment and measures without any operating system; natively, the same
+/// code runs as a process. Figures are core cycles for one instruction: the latency of a chain in which each
+/// waits for the one before, the throughput of independent ones, the cost of what serialises or leaves the
+/// guest. Environments: native, tcg (QEMU's software emulation), kvm and xen-pv (in a world of the lab, or with
+/// --here on this machine).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave cost                                      this machine, and QEMU's software emulation
+  xweave cost --on native,kvm --here               the cost of KVM on this machine
+  xweave cost --on native,kvm,xen-pv --group privileged
+  xweave cost --on native --published              beside what others measured on the same microarchitecture
+  xweave cost --on native --method paper --group arithmetic
+  xweave cost --on kvm --here --history costs.jsonl     and what changed since the last time
+  xweave cost --image cost.elf                     the image itself, for GRUB (multiboot2)
+  xweave cost --on native,kvm --here --bare log    beside what it said on the bare machine's console")]
+pub struct Args {
+    /// Where to measure
+    #[arg(long, value_name = "ENV", value_delimiter = ',', default_values = ["native", "tcg"])]
+    on: Vec<On>,
+    /// What the image said on the console of the bare machine, to stand beside
+    #[arg(long, value_name = "FILE")]
+    bare: Option<PathBuf>,
+    /// Only these groups
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    group: Vec<String>,
+    /// Only forms of this name; % stands for anything
+    #[arg(long, value_name = "PATTERN")]
+    form: Option<String>,
+    /// The figures of which method: the sound one, or that of the paper (100 copies, 20 times, the mean)
+    #[arg(long, value_enum, default_value_t = How::Sound)]
+    method: How,
+    /// Measure independent instructions in a small loop as well
+    #[arg(long)]
+    looped: bool,
+    /// Compare native figures with published ones of the same microarchitecture
+    #[arg(long)]
+    published: bool,
+    /// Remember the figures in this file, and tell what changed since the last time
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Measure in this world of the lab, instead of one that is brought up for it
+    #[arg(long, value_name = "NAME", conflicts_with = "here")]
+    world: Option<String>,
+    /// kvm: by this machine's own KVM; xen-pv: this is a dom0
+    #[arg(long)]
+    here: bool,
+    /// The processor that the native process is pinned to; by default the last
+    #[arg(long, value_name = "NUMBER")]
+    cpu: Option<usize>,
+    /// Rounds of each form; by default as many as suit the environment
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=255))]
+    rounds: Option<u32>,
+    /// Seconds that one environment may take to report everything
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    timeout: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// Print the forms with their code as JSON, and measure nothing
+    #[arg(long)]
+    forms: bool,
+    /// Write the image to this file, and measure nothing
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    Native,
+    Tcg,
+    Kvm,
+    XenPv,
+}
+
+impl From<On> for Environment {
+    fn from(on: On) -> Self {
+        match on {
+            On::Native => Self::Native,
+            On::Tcg => Self::Tcg,
+            On::Kvm => Self::Kvm,
+            On::XenPv => Self::XenPv,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum How {
+    Sound,
+    Paper,
+    Both,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    if let Some(path) = &args.image {
+        std::fs::write(path, xweave_cost::IMAGE)
+            .map_err(|e| Failure::FellShort(format!("cannot write the image {}: {e}", path.display())))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.forms {
+        return say(&format!("{}\n", document::catalogue()));
+    }
+    known(&args.group)?;
+    let mut environments: Vec<Environment> = Vec::new();
+    for on in &args.on {
+        if !environments.contains(&(*on).into()) {
+            environments.push((*on).into());
+        }
+    }
+    if args.published && !environments.contains(&Environment::Native) {
+        return Err(Failure::WrongUse("--published compares native figures: add native to --on".into()));
+    }
+    let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
+    let options = Options {
+        cpu: args.cpu.unwrap_or(last),
+        rounds: args.rounds,
+        looped: args.looped,
+        world: args.world.clone(),
+        here: args.here,
+        timeout: Duration::from_secs(args.timeout),
+    };
+    // What was started is ended first.
+    interrupt::install(interrupt::Again::Waits);
+    let reference = xweave_cost::reference(&options).map_err(|e| Failure::FellShort(e.to_string()))?;
+    let (mut measured, mut failed) = (Vec::new(), Vec::new());
+    if let Some(console) = &args.bare {
+        measured.push(xweave_cost::read(console).map_err(Failure::wrong_use)?);
+    }
+    for environment in environments {
+        match xweave_cost::measure(environment, &options, reference, &show) {
+            Ok(one) => measured.push(one),
+            Err(xweave_cost::Error::Lab(xweave_lab::Error::Interrupted)) => return Ok(ExitCode::from(130)),
+            Err(error) => failed.push((environment, error)),
+        }
+    }
+
+    let processor = xweave_cost::processor();
+    let identified = microarchitecture::identify();
+    let tsc_hz = xweave_cost::tsc_hz();
+    let changes = args
+        .history
+        .as_ref()
+        .map(|path| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            history::remember(path, &measured, &processor, tsc_hz, now)
+        })
+        .transpose()
+        .map_err(|error| Failure::FellShort(error.to_string()))?;
+    let comparison = Comparison { measured };
+    let native = comparison.measured.iter().find(|one| one.environment == Environment::Native);
+    let beside = native
+        .filter(|_| args.published)
+        .map(|native| {
+            let figures = published::figures(identified.name).ok_or_else(|| {
+                let why =
+                    format!("of this microarchitecture ({}) no figures are known here", identified.name);
+                Failure::FellShort(format!("{why}: {}", identified.evidence))
+            })?;
+            Ok(published::beside(native, figures))
+        })
+        .transpose()?;
+    let method = match args.method {
+        How::Sound => Method::Sound,
+        How::Paper => Method::Paper,
+        How::Both => Method::Both,
+    };
+    let mut rows = comparison.rows(method);
+    rows.retain(|row| wanted(row, &args));
+
+    if args.json {
+        let document = Document {
+            comparison: &comparison,
+            rows: &rows,
+            method,
+            failed: &failed,
+            processor: &processor,
+            identified: &identified,
+            tsc_hz,
+            beside: beside.as_deref(),
+            changes: changes.as_deref(),
+        };
+        say(&format!("{}\n", document.json()))?;
+    } else {
+        let mut text = heading(&comparison, &processor, &identified);
+        text.push_str(&comparison.table(&rows, View::of_stdout(140)));
+        if let Some(beside) = &beside {
+            text.push_str(&agreement(beside, identified.name, View::of_stdout(140)));
+        }
+        for change in changes.iter().flatten() {
+            let [before, now] = change.cycles;
+            text.push_str(&format!(
+                "changed: {} {}: {before:.2} → {now:.2}\n",
+                change.environment, change.form
+            ));
+        }
+        say(&text)?;
+    }
+    let given_up = comparison.measured.iter().filter_map(|one| {
+        let why = one.given_up.as_ref()?;
+        Some(format!("{}: not measured to the end: {why}", one.environment))
+    });
+    let failed = failed.iter().map(|(environment, error)| format!("{environment}: {error}"));
+    let reasons: Vec<String> = failed.chain(given_up).collect();
+    if reasons.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::FellShort(reasons.join("; "))) }
+}
+
+/// Prints; whoever reads may have seen enough (`| head`).
+fn say(text: &str) -> Result<ExitCode, Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::FellShort(format!("cannot write to standard output: {e}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn known(groups: &[String]) -> Result<(), Failure> {
+    let mut all: Vec<&str> = xweave_cost::forms().iter().map(|form| &*form.group).collect();
+    all.dedup();
+    match groups.iter().find(|group| !all.contains(&group.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            Err(Failure::WrongUse(format!("there is no group `{unknown}`; there are {}", all.join(", "))))
+        }
+    }
+}
+
+fn wanted(row: &Row, args: &Args) -> bool {
+    let form = &xweave_cost::forms()[row.form];
+    let name = args.form.as_ref().is_none_or(|pattern| matches(pattern, &form.name));
+    name && (args.group.is_empty() || args.group.contains(&form.group))
+}
+
+/// Whether a name fits a pattern in which `%` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('%') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
+            name.char_indices().map(|(at, _)| at).chain([name.len()]).any(|at| matches(rest, &name[at..]))
+        }),
+    }
+}
+
+fn heading(comparison: &Comparison, processor: &str, identified: &microarchitecture::Identified) -> String {
+    let mut text = format!("{processor}: {} ({})\n", identified.name, identified.certainty);
+    for one in &comparison.measured {
+        text.push_str(&format!("{:<8}{}", one.environment.name(), one.how));
+        if one.seconds > 0.0 {
+            text.push_str(&format!(", in {:.1} s", one.seconds));
+        }
+        if one.emulated {
+            text.push_str("; emulated: its times are not those of a processor");
+        }
+        if one.boots > 1 {
+            text.push_str(&format!("; started {} times, as forms ended it", one.boots));
+        }
+        if let Some(why) = &one.given_up {
+            text.push_str(&format!("; given up: {why}"));
+        }
+        if one.damaged > 0 {
+            let lines = counted(one.damaged as u64, "line of its console was", "lines of its console were");
+            text.push_str(&format!("; {lines} cut or altered"));
+        }
+        text.push('\n');
+    }
+    text.push_str(
+        "Core cycles for one instruction, and ratios; ! marks what is far from what was to be expected.\n\n",
+    );
+    text
+}
+
+/// The figures that differ, and how many agree.
+fn agreement(beside: &[Beside<'_>], name: microarchitecture::Name, view: View) -> String {
+    let headings = [
+        Heading("Instruction", false),
+        Heading("", false),
+        Heading("measured", true),
+        Heading("published", true),
+        Heading("Why", false),
+    ];
+    let mut table = table::new(&headings, view);
+    for one in beside.iter().filter(|one| !one.agrees) {
+        table.add_row([
+            one.figure.form.clone(),
+            one.kind.name().to_owned(),
+            format!("{:.2}", one.measured),
+            format!("{:.2}", one.published),
+            one.figure.remark.clone().unwrap_or_else(|| "not known".into()),
+        ]);
+    }
+    let agree = beside.iter().filter(|one| one.agrees).count();
+    let share = 100.0 * agree as f64 / beside.len().max(1) as f64;
+    format!(
+        "\nBeside figures published of {name}: {agree} of {} agree within a tenth or half a cycle ({share:.1} %). \
+         The others:\n\n{}",
+        beside.len(),
+        table::text(&table)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(matches("add%", "add r64, r64") && matches("%r64", "add r64, r64") && matches("%", ""));
+        assert!(matches("add %, [m%", "add r8, [m8]"));
+        assert!(!matches("add", "add r8, r8") && !matches("%mm", "add r8, r8"));
+    }
+
+    #[test]
+    fn a_group_that_is_not_is_named() {
+        assert!(known(&["arithmetic".into()]).is_ok());
+        let Err(Failure::WrongUse(message)) = known(&["arithmetics".into()]) else { panic!() };
+        assert!(
+            message.starts_with("there is no group `arithmetics`; there are arithmetic, logic"),
+            "{message}"
+        );
+    }
+}

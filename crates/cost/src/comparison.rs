@@ -1,0 +1,345 @@
+//! Environments beside each other, as the paper's tables have them: what one instruction costs in each, and the
+//! ratio to the machine itself.
+
+use std::collections::HashMap;
+
+use xweave_report::View;
+use xweave_report::table::{self, Heading};
+
+use crate::environment::Environment;
+use crate::forms;
+use crate::line::Kind;
+use crate::measured::{Measured, Outcome, exception};
+
+/// Which of the two methods' figures are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Latency and throughput kept apart, the empty loop subtracted, the median.
+    Sound,
+    /// The paper's: 100 copies in a row, 20 times, the mean.
+    Paper,
+    /// Both, form by form.
+    Both,
+}
+
+/// What was measured in several environments.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The environments, in the order in which they are shown.
+    pub measured: Vec<Measured>,
+}
+
+/// One form in all environments.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The form's number.
+    pub form: usize,
+    /// What its copies were for.
+    pub kind: Kind,
+    /// By environment: cycles, where it was measured.
+    pub cycles: Vec<Option<f64>>,
+    /// By environment: cycles there to cycles in the machine under it ([`Comparison::base`]).
+    pub ratio: Vec<Option<f64>>,
+    /// By environment: whether the ratio is far from what it should be.
+    pub unexpected: Vec<bool>,
+    /// By environment: what else came of it, for people.
+    pub instead: Vec<Option<String>>,
+    /// By environment: what the hypervisor did, where that can be told; privileged forms only.
+    pub did: Vec<Option<String>>,
+}
+
+/// A guest runs unprivileged instructions itself: a tenth more or less is odd.
+const OWN_SPEED: f64 = 0.1;
+/// In cycles: less is no difference.
+const LEAST: f64 = 0.5;
+/// Where instructions are emulated, times scatter: a form that is so many times off its group is odd.
+const OFF_GROUP: f64 = 8.0;
+
+impl Comparison {
+    /// The environment that another's ratios refer to: the machine under it. A hypervisor in the lab's emulated
+    /// machine runs on software emulation; a guest here on the bare machine, or as a process measured it; where
+    /// that was not measured, what was measured first.
+    pub fn base(&self, at: usize) -> usize {
+        let find = |environment| self.measured.iter().position(|one| one.environment == environment);
+        let one = &self.measured[at];
+        let emulated_machine = one.emulated && one.environment != Environment::Tcg;
+        let under = match one.environment {
+            _ if emulated_machine => find(Environment::Tcg),
+            Environment::Kvm | Environment::XenPv => find(Environment::Bare),
+            _ => None,
+        };
+        under.or_else(|| find(Environment::Native)).unwrap_or(0)
+    }
+
+    /// The rows of a method, in the order of the table of forms.
+    pub fn rows(&self, method: Method) -> Vec<Row> {
+        let kinds: &[Kind] = match method {
+            Method::Sound => &[Kind::Latency, Kind::Throughput, Kind::Looped, Kind::Cost],
+            Method::Paper => &[Kind::Paper],
+            Method::Both => &[Kind::Latency, Kind::Throughput, Kind::Looped, Kind::Cost, Kind::Paper],
+        };
+        let mut rows: Vec<Row> = (0..forms().len())
+            .flat_map(|form| kinds.iter().filter_map(move |kind| self.row(form, *kind)))
+            .collect();
+        self.mark(&mut rows);
+        rows
+    }
+
+    fn row(&self, form: usize, kind: Kind) -> Option<Row> {
+        if !self.measured.iter().any(|one| one.outcomes.contains_key(&(form, kind))) {
+            return None;
+        }
+        let cycles: Vec<_> = self.measured.iter().map(|one| one.cycles(form, kind)).collect();
+        let ratio = |at: usize| {
+            let base = cycles[self.base(at)].filter(|base| *base > 0.0)?;
+            Some(cycles[at]? / base)
+        };
+        let ratio = (0..cycles.len()).map(ratio).collect();
+        let instead = self.measured.iter().map(|one| instead(one, form, kind)).collect();
+        let did = self.measured.iter().map(|one| did(one, form, kind)).collect();
+        Some(Row { form, kind, cycles, ratio, unexpected: vec![false; self.measured.len()], instead, did })
+    }
+
+    fn mark(&self, rows: &mut [Row]) {
+        for (at, one) in self.measured.iter().enumerate() {
+            let base = self.base(at);
+            if base == at {
+                continue;
+            }
+            let mut usual: HashMap<&str, f64> = HashMap::new();
+            for row in rows.iter() {
+                usual.entry(group(row)).or_insert_with(|| usual_of(rows, group(row), at));
+            }
+            for row in rows.iter_mut() {
+                let usual = usual[group(row)];
+                let (Some(ratio), Some(cycles), Some(under)) =
+                    (row.ratio[at], row.cycles[at], row.cycles[base])
+                else {
+                    continue;
+                };
+                row.unexpected[at] = (cycles - under).abs() > LEAST
+                    && if one.emulated {
+                        !(usual / OFF_GROUP..=usual * OFF_GROUP).contains(&ratio)
+                    } else {
+                        (ratio - 1.0).abs() > OWN_SPEED
+                    };
+                // What leaves the guest costs what it costs.
+                if row.kind == Kind::Cost {
+                    row.unexpected[at] = false;
+                }
+            }
+        }
+    }
+
+    /// The table for a terminal: each form's cycles in each environment, and ratios.
+    pub fn table(&self, rows: &[Row], view: View) -> String {
+        let names: Vec<&'static str> = self.measured.iter().map(|one| one.environment.name()).collect();
+        let mut headings: Vec<String> = ["Group", "Instruction", ""].map(str::to_owned).into();
+        headings.extend(names.iter().map(|name| (*name).to_owned()));
+        let others: Vec<usize> = (0..names.len()).filter(|at| self.base(*at) != *at).collect();
+        headings.extend(others.iter().map(|at| format!("{}/{}", names[*at], names[self.base(*at)])));
+        let deeds = rows.iter().any(|row| row.did.iter().any(Option::is_some));
+        if deeds {
+            headings.push("What the hypervisor did".into());
+        }
+        let numbers = 3..3 + names.len() + others.len();
+        let headings: Vec<Heading<'_>> =
+            headings.iter().enumerate().map(|(at, text)| Heading(text, numbers.contains(&at))).collect();
+        let mut table = table::new(&headings, view);
+        let mut group = "";
+        for row in rows {
+            let form = &forms()[row.form];
+            // A group's name stands where it begins.
+            let first = if form.group == group { "" } else { &form.group };
+            group = &form.group;
+            let mut cells = vec![first.to_owned(), form.name.clone(), row.kind.name().to_owned()];
+            for (cycles, instead) in row.cycles.iter().zip(&row.instead) {
+                cells.push(match (cycles, instead) {
+                    (Some(cycles), _) => format!("{cycles:.2}"),
+                    (None, Some(instead)) => instead.clone(),
+                    (None, None) => "–".to_owned(),
+                });
+            }
+            for at in &others {
+                let mark = if row.unexpected[*at] { " !" } else { "" };
+                cells.push(row.ratio[*at].map_or_else(String::new, |ratio| format!("{ratio:.3}{mark}")));
+            }
+            if deeds {
+                let told = names
+                    .iter()
+                    .zip(&row.did)
+                    .filter_map(|(name, did)| Some(format!("{name}: {}", did.as_ref()?)));
+                cells.push(told.collect::<Vec<_>>().join("; "));
+            }
+            table.add_row(cells);
+        }
+        table::text(&table)
+    }
+}
+
+fn group(row: &Row) -> &'static str {
+    &forms()[row.form].group
+}
+
+/// The median ratio of a group in one environment.
+fn usual_of(rows: &[Row], of: &str, at: usize) -> f64 {
+    let mut ratios: Vec<f64> =
+        rows.iter().filter(|row| group(row) == of).filter_map(|row| row.ratio[at]).collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
+}
+
+/// What came of a form that was not measured, for people.
+fn instead(one: &Measured, form: usize, kind: Kind) -> Option<String> {
+    match one.outcomes.get(&(form, kind)) {
+        Some(Outcome::Fault(vector)) => Some(exception(*vector)),
+        Some(Outcome::Ended) => Some("ended the machine".into()),
+        Some(Outcome::Absent(why)) => Some(why.clone()),
+        Some(Outcome::Cost(_)) => None,
+        None => {
+            let needs = &forms()[form].needs;
+            let wants = |feature: &str| needs.iter().any(|need| need == feature);
+            let process = one.environment == Environment::Native;
+            (process && (wants("ring0") || wants("bare") || wants("xen") || wants("kvm")))
+                .then(|| "not a process's".into())
+        }
+    }
+}
+
+/// The cheapest way out of a guest and back: a hypercall that there is not.
+fn way_out(one: &Measured) -> Option<f64> {
+    let name = match one.environment {
+        Environment::Kvm => "KVM hypercall that is not",
+        Environment::XenPv => "hypercall that is not",
+        Environment::Native | Environment::Bare | Environment::Tcg => return None,
+    };
+    one.cycles(forms().iter().position(|form| form.name == name)?, Kind::Cost)
+}
+
+/// What the hypervisor did of a privileged form, told by what it cost beside the cheapest way out.
+fn did(one: &Measured, form: usize, kind: Kind) -> Option<String> {
+    let of = &forms()[form];
+    if !of.needs.iter().any(|need| need == "ring0") {
+        return None;
+    }
+    let way_out = way_out(one)?;
+    let paravirtual = one.environment == Environment::XenPv;
+    let mut text = match one.outcomes.get(&(form, kind))? {
+        // A trap costs more than a hypercall; an exit may cost a little less than one that is looked up in vain.
+        Outcome::Cost(spread) if paravirtual && spread.median >= way_out => "trapped, emulated".to_owned(),
+        Outcome::Cost(spread) if !paravirtual && spread.median >= way_out / 2.0 => {
+            "left the guest".to_owned()
+        }
+        Outcome::Cost(_) => "not involved".to_owned(),
+        Outcome::Fault(vector) if paravirtual => format!("refused ({})", exception(*vector)),
+        _ => return None,
+    };
+    if let Some(name) = of.instead.as_ref().filter(|_| paravirtual) {
+        let number = forms().iter().position(|form| form.name == *name);
+        let cycles = number.and_then(|number| one.cycles(number, Kind::Cost));
+        text.push_str(&match cycles {
+            Some(cycles) => format!(", hypercall instead: {name} ({cycles:.0})"),
+            None => format!(", hypercall instead: {name}"),
+        });
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::Spread;
+
+    fn spread(median: f64) -> Outcome {
+        let five = Spread {
+            min: median,
+            q1: median,
+            median,
+            q3: median,
+            max: median,
+            mean: median,
+            ticks: median,
+            rounds: 1,
+            outliers: 0,
+            discarded: 0,
+        };
+        Outcome::Cost(five)
+    }
+
+    fn measured(environment: Environment, emulated: bool, outcomes: &[(usize, Kind, Outcome)]) -> Measured {
+        Measured {
+            environment,
+            how: String::new(),
+            emulated,
+            ticks_per_cycle: 1.0,
+            seconds: 1.0,
+            boots: 1,
+            given_up: None,
+            damaged: 0,
+            outcomes: outcomes
+                .iter()
+                .map(|(form, kind, outcome)| ((*form, *kind), outcome.clone()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn ratios_are_to_the_machine_itself_and_odd_ones_are_marked() {
+        let kvm = measured(
+            Environment::Kvm,
+            false,
+            &[
+                (0, Kind::Latency, spread(1.0)),
+                (1, Kind::Latency, spread(3.0)),
+                (2, Kind::Latency, Outcome::Fault(6)),
+            ],
+        );
+        let native = measured(
+            Environment::Native,
+            false,
+            &[(0, Kind::Latency, spread(1.0)), (1, Kind::Latency, spread(1.0))],
+        );
+        let comparison = Comparison { measured: vec![kvm, native] };
+        let rows = comparison.rows(Method::Sound);
+        assert_eq!(rows.len(), 3);
+        assert_eq!(rows[1].ratio, [Some(3.0), Some(1.0)]);
+        assert_eq!((rows[0].unexpected[0], rows[1].unexpected[0]), (false, true));
+        assert_eq!(rows[2].instead[0].as_deref(), Some("#UD"));
+        let text = comparison.table(&rows, View { width: 120, color: false });
+        assert!(text.contains("3.000 !"), "{text}");
+        assert!(text.contains("#UD"), "{text}");
+    }
+
+    #[test]
+    fn what_the_hypervisor_did_is_told_by_the_cost_of_the_way_out() {
+        let form = |name: &str| forms().iter().position(|form| form.name == name).unwrap();
+        let cost = |name: &str, cycles: f64| (form(name), Kind::Cost, spread(cycles));
+        let kvm = measured(
+            Environment::Kvm,
+            false,
+            &[cost("KVM hypercall that is not", 2000.0), cost("clts", 20.0), cost("mov cr4, r64", 2100.0)],
+        );
+        let xen = measured(
+            Environment::XenPv,
+            false,
+            &[cost("hypercall that is not", 300.0), cost("fpu_taskswitch", 350.0), cost("clts", 3000.0)],
+        );
+        let rows = Comparison { measured: vec![kvm, xen] }.rows(Method::Sound);
+        let row = |name: &str| rows.iter().find(|row| row.form == form(name)).unwrap();
+        assert_eq!(row("clts").did[0].as_deref(), Some("not involved"));
+        assert_eq!(row("mov cr4, r64").did[0].as_deref(), Some("left the guest"));
+        let clts = row("clts").did[1].as_deref();
+        assert_eq!(clts, Some("trapped, emulated, hypercall instead: fpu_taskswitch (350)"));
+    }
+
+    #[test]
+    fn privileged_forms_are_no_process_s() {
+        let form = forms().iter().position(|form| form.name == "clts").unwrap();
+        let tcg = measured(Environment::Tcg, true, &[(form, Kind::Cost, spread(90.0))]);
+        let native = measured(Environment::Native, false, &[]);
+        let rows = Comparison { measured: vec![native, tcg] }.rows(Method::Sound);
+        assert_eq!(rows[0].instead[0].as_deref(), Some("not a process's"));
+        assert_eq!(rows[0].ratio, [None, None]);
+    }
+}

@@ -1,0 +1,138 @@
+//! Others' figures of the same microarchitecture, with their source: `published/*.table`.
+
+use std::sync::LazyLock;
+
+use crate::forms;
+use crate::line::Kind;
+use crate::measured::Measured;
+use crate::microarchitecture::Name;
+
+/// One form's figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// The form, by its name in the table of forms.
+    pub form: String,
+    /// Cycles.
+    pub latency: Option<f64>,
+    /// Cycles.
+    pub throughput: Option<f64>,
+    /// What the source calls it.
+    pub there: String,
+    /// Why what is measured here differs, where it does and the reason is known.
+    pub remark: Option<String>,
+}
+
+impl Figure {
+    /// The figure to hold a measured kind against.
+    pub fn of(&self, kind: Kind) -> Option<f64> {
+        match kind {
+            Kind::Latency => self.latency,
+            Kind::Throughput | Kind::Cost => self.throughput,
+            Kind::Looped | Kind::Paper => None,
+        }
+    }
+}
+
+/// Whether a measured figure agrees with a published one: within a tenth, or half a cycle.
+pub fn agrees(measured: f64, published: f64) -> bool {
+    let difference = (measured - published).abs();
+    difference <= 0.5 || difference <= 0.1 * published
+}
+
+/// The figures that there are of a microarchitecture.
+pub fn figures(of: Name) -> Option<&'static [Figure]> {
+    // The file is part of the program, and tested; a line that is none would be left out.
+    static ZEN4: LazyLock<Vec<Figure>> =
+        LazyLock::new(|| read(include_str!("../published/zen4.table")).unwrap_or_default());
+    match of {
+        Name::Zen4 => Some(&ZEN4),
+        _ => None,
+    }
+}
+
+/// A measured figure beside a published one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside<'a> {
+    /// The published one.
+    pub figure: &'a Figure,
+    /// What the copies were for.
+    pub kind: Kind,
+    /// Cycles, measured.
+    pub measured: f64,
+    /// Cycles, published.
+    pub published: f64,
+    /// Whether they agree.
+    pub agrees: bool,
+}
+
+/// Everything measured that there is a published figure of.
+pub fn beside<'a>(measured: &Measured, figures: &'a [Figure]) -> Vec<Beside<'a>> {
+    let mut all = Vec::new();
+    for figure in figures {
+        let Some(form) = forms().iter().position(|form| form.name == figure.form) else { continue };
+        for kind in [Kind::Latency, Kind::Throughput, Kind::Cost] {
+            if let (Some(published), Some(measured)) = (figure.of(kind), measured.cycles(form, kind)) {
+                let agrees = agrees(measured, published);
+                all.push(Beside { figure, kind, measured, published, agrees });
+            }
+        }
+    }
+    all
+}
+
+/// Reads a file of figures; `Err` has the number of the line that is none.
+pub fn read(text: &str) -> Result<Vec<Figure>, usize> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|(at, line)| figure(line).ok_or(at + 1)).collect()
+}
+
+fn figure(line: &str) -> Option<Figure> {
+    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+    let (form, latency, throughput, there, remark) = match columns.as_slice() {
+        [form, latency, throughput, there] => (form, latency, throughput, there, None),
+        [form, latency, throughput, there, remark] => {
+            (form, latency, throughput, there, Some((*remark).into()))
+        }
+        _ => return None,
+    };
+    let cycles = |text: &str| match text {
+        "-" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    Some(Figure {
+        form: (*form).to_owned(),
+        latency: cycles(latency)?,
+        throughput: cycles(throughput)?,
+        there: (*there).to_owned(),
+        remark,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_of_a_form_that_is_measured() {
+        let figures = read(include_str!("../published/zen4.table")).unwrap();
+        assert!(figures.len() > 100);
+        for figure in &figures {
+            assert!(forms().iter().any(|form| form.name == figure.form), "{}", figure.form);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_named() {
+        assert_eq!(read("# head\nadd | 1 | 2\n"), Err(2));
+        assert_eq!(read("add | one | 2 | ADD\n"), Err(1));
+        let one = &read("add | - | 0.25 | 7 ADD | theirs waits").unwrap()[0];
+        assert_eq!((one.of(Kind::Latency), one.of(Kind::Throughput)), (None, Some(0.25)));
+        assert_eq!(one.remark.as_deref(), Some("theirs waits"));
+    }
+
+    #[test]
+    fn a_tenth_or_half_a_cycle() {
+        assert!(agrees(0.99, 1.0) && agrees(0.25, 0.7) && agrees(21.9, 20.0));
+        assert!(!agrees(0.25, 1.0) && !agrees(22.1, 20.0));
+    }
+}
