@@ -291,8 +291,14 @@ pub fn wire() -> Vec<Vec<u8>> {
         sites: vec![site],
         origin: "a.aspect:3".into(),
     };
-    let plan =
-        Plan { domain: 1, object: vec![0x7f, 0x45], programs: vec![program], buffer: 4096, flow_table: 9 };
+    let plan = Plan {
+        domain: 1,
+        object: vec![0x7f, 0x45],
+        programs: vec![program],
+        buffer: 4096,
+        flow_table: 9,
+        gently: true,
+    };
     let facts = Facts {
         agent: "0.1.0".into(),
         hostname: "vm1".into(),
