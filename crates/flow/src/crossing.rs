@@ -5,9 +5,9 @@
 //! tried again with the same index. So times decide between equal keys, as follows.
 //!
 //! A slot that is put on again has been taken off before: an `xout` belongs to the latest `xin`
-//! before it. Only where the clocks' error leaves that open, or contradicts it, are the neighbours
-//! considered, and the nearest is taken; against causality (a *negative gap*) only if it is much
-//! the nearest.
+//! before it. Where the clocks' error leaves that open, the nearest of the neighbours is taken. Only
+//! where more find a partner so, or much nearer ones, is one taken against causality (a *negative
+//! gap*).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -166,13 +166,12 @@ impl Crossings {
             }
         }
         let outs: Vec<&Event> = group.iter().filter(|e| !e.put).collect();
-        let mut partner_of_in = vec![None; ins.len()];
-        let mut partner_of_out = vec![None; outs.len()];
-        for (_, i, o) in candidates(&ins, &outs, errors) {
-            if partner_of_in[i].is_none() && partner_of_out[o].is_none() {
-                (partner_of_in[i], partner_of_out[o]) = (Some(o), Some(i));
-            }
-        }
+        let all = candidates(&ins, &outs, errors);
+        let causal = matched(ins.len(), outs.len(), all.iter().filter(|candidate| !candidate.against));
+        // Clocks that are wrong by more than they say leave both ends of a row of pairs alone.
+        let any = matched(ins.len(), outs.len(), all.iter());
+        let better = any.pairs > causal.pairs || any.pairs == causal.pairs && any.cost < causal.cost;
+        let Matching { mut partner_of_in, mut partner_of_out, .. } = if better { any } else { causal };
         // Taken off, put back and taken off again: the last time counts. The first one's local flow
         // leads nowhere then.
         let mut replaced = vec![false; outs.len()];
@@ -225,8 +224,43 @@ impl Crossings {
     }
 }
 
-/// Pairs that may be, the likeliest first: (cost, place among `ins`, place among `outs`).
-fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors) -> Vec<(u64, usize, usize)> {
+/// A pair that may be. The order is that of likelihood.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    cost: u64,
+    /// Places among those put on and those taken off.
+    put: usize,
+    off: usize,
+    /// Whether it contradicts causality.
+    against: bool,
+}
+
+/// Which of two sides belong together.
+struct Matching {
+    partner_of_in: Vec<Option<usize>>,
+    partner_of_out: Vec<Option<usize>>,
+    pairs: usize,
+    /// Of all pairs.
+    cost: u64,
+}
+
+/// The likeliest pairs first, each side once.
+fn matched<'c>(ins: usize, outs: usize, candidates: impl Iterator<Item = &'c Candidate>) -> Matching {
+    let (partner_of_in, partner_of_out) = (vec![None; ins], vec![None; outs]);
+    let mut found = Matching { partner_of_in, partner_of_out, pairs: 0, cost: 0 };
+    for candidate in candidates {
+        let (put, off) = (&mut found.partner_of_in[candidate.put], &mut found.partner_of_out[candidate.off]);
+        if put.is_none() && off.is_none() {
+            (*put, *off) = (Some(candidate.off), Some(candidate.put));
+            found.pairs += 1;
+            found.cost = found.cost.saturating_add(candidate.cost);
+        }
+    }
+    found
+}
+
+/// Pairs that may be, the likeliest first.
+fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (o, out) in outs.iter().enumerate() {
         let Some(first) = ins.first() else { break };
@@ -237,7 +271,8 @@ fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors) -> Vec<(u64, usi
             let gap = out.time.saturating_sub(ins[i].time);
             let against = gap < 0 && gap.unsigned_abs() > error;
             let weight = if against { AGAINST_CAUSALITY } else { 1 };
-            all.push((gap.unsigned_abs().saturating_mul(weight), i, o));
+            let cost = gap.unsigned_abs().saturating_mul(weight);
+            all.push(Candidate { cost, put: i, off: o, against });
         };
         if let Some(before) = after.checked_sub(1) {
             consider(before);

@@ -445,6 +445,39 @@ fn a_packet_taken_off_put_back_and_taken_off_again_is_one() {
     assert_eq!((carrier.superseded, carrier.unmatched_xout), (1, 0));
 }
 
+/// As a disk's requests that read into the same memory again and again, each as soon as the one before is done:
+/// a slow host takes each up long after it was asked for, and shortly before the next one is.
+#[test]
+fn what_is_used_again_at_once_is_not_taken_for_what_came_before() {
+    let world = World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false };
+    let made = make(&world);
+    let parent = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
+    writer.sites(made.trace.sites()).unwrap();
+    for nth in 1..=8 {
+        let (guest, host, time) = (2 << 56 | nth, 1 << 56 | nth, 1_000 * nth);
+        let records = [
+            (guest, time, Kind::Start, vec![1]),
+            (guest, time, Kind::Xin, vec![9, 0, 0, 0]),
+            (host, time + 900, Kind::Xout, vec![9, 0, 0, 4002]),
+            (host, time + 910, Kind::Quit, vec![1]),
+        ];
+        for (flow, time_ns, kind, values) in records {
+            let domain = u8::try_from(flow >> 56).unwrap();
+            let site = u32::from(domain) * 10 + kind as u32;
+            let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
+            writer.append(domain, i64::try_from(time_ns).unwrap(), &record).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    let flows = Flows::of(&Trace::open(parent.path()).unwrap());
+    for nth in 1..=8 {
+        assert_eq!(flows.flow(2 << 56 | nth).unwrap().locals, [2 << 56 | nth, 1 << 56 | nth]);
+    }
+    let carrier = &flows.summary().carriers[0];
+    assert_eq!((carrier.crossings, carrier.superseded, carrier.negative_gaps), (8, 0, 0));
+}
+
 #[test]
 fn parts_name_what_they_are_parts_of() {
     let world = World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false };
