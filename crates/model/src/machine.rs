@@ -183,6 +183,11 @@ impl Machine {
             | Kind::Send
             | Kind::Receive
             | Kind::Socket
+            | Kind::Accept
+            | Kind::Retransmit
+            | Kind::Refuse
+            | Kind::SyscallEnter
+            | Kind::SyscallExit
             | Kind::LockWake
             | Kind::VmEnter
             | Kind::VmExit

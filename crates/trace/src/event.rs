@@ -28,13 +28,19 @@ pub enum Kind {
     DiskMerge,
     /// The disk has done it.
     DiskDone,
-    /// `tid` sent `bytes` on the socket `object`.
+    /// `tid` sent `bytes` on the socket `object`. `position`: the connection ([`Connection`]).
     Send,
-    /// `tid` received `bytes` on the socket `object`.
+    /// `tid` received `bytes` on the socket `object`. `position`: the connection.
     Receive,
-    /// The socket `object` went into TCP's state `code`. `position`: its ports, the local one in the high half
-    /// of 32 bits.
+    /// The socket `object` went into TCP's state `code`. `position`: the connection.
     Socket,
+    /// `tid` was given the socket `object`, of a connection that it accepts. `position`: the connection.
+    Accept,
+    /// TCP sent something again, in its state `code`. `position`: the connection.
+    Retransmit,
+    /// TCP did not answer a request for a connection that came to the socket `object`. `code`: [`Refusal`].
+    /// `position`: the connection. `bytes`: how many connections waited to be accepted.
+    Refuse,
     /// Interrupt `object` began above whatever ran.
     IrqEnter,
     /// It ended.
@@ -49,6 +55,10 @@ pub enum Kind {
     LockDone,
     /// `tid` gives the lock at address `object` to whoever waits.
     LockWake,
+    /// `tid` began the system call `object`.
+    SyscallEnter,
+    /// It ended. `bytes`: what it returned, as 64 bits.
+    SyscallExit,
     /// The virtual processor `object` of thread `tid` goes on in the guest.
     VmEnter,
     /// It came out of the guest. `code`: why, as the hardware numbers it.
@@ -63,7 +73,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 29] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -76,6 +86,9 @@ impl Kind {
         Self::Send,
         Self::Receive,
         Self::Socket,
+        Self::Accept,
+        Self::Retransmit,
+        Self::Refuse,
         Self::IrqEnter,
         Self::IrqExit,
         Self::SoftirqEnter,
@@ -83,6 +96,8 @@ impl Kind {
         Self::LockWait,
         Self::LockDone,
         Self::LockWake,
+        Self::SyscallEnter,
+        Self::SyscallExit,
         Self::VmEnter,
         Self::VmExit,
         Self::VmHalt,
@@ -105,6 +120,9 @@ impl Kind {
             Self::Send => "send",
             Self::Receive => "receive",
             Self::Socket => "socket",
+            Self::Accept => "accept",
+            Self::Retransmit => "retransmit",
+            Self::Refuse => "refuse",
             Self::IrqEnter => "irq_enter",
             Self::IrqExit => "irq_exit",
             Self::SoftirqEnter => "softirq_enter",
@@ -112,6 +130,8 @@ impl Kind {
             Self::LockWait => "lock_wait",
             Self::LockDone => "lock_done",
             Self::LockWake => "lock_wake",
+            Self::SyscallEnter => "syscall_enter",
+            Self::SyscallExit => "syscall_exit",
             Self::VmEnter => "vm_enter",
             Self::VmExit => "vm_exit",
             Self::VmHalt => "vm_halt",
@@ -208,6 +228,61 @@ impl Access {
             1 => Self::Write,
             _ => Self::Other,
         }
+    }
+}
+
+/// Why TCP did not answer a request for a connection, as an event's `code`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// As many connections as the listener asked for wait to be accepted.
+    AcceptQueue,
+    /// The connection's last one is in TIME_WAIT here, and the request looks like an old one of it.
+    TimeWait,
+    /// Something else.
+    Other,
+}
+
+impl Refusal {
+    /// As an event's `code`.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::AcceptQueue => 1,
+            Self::TimeWait => 2,
+            Self::Other => 0,
+        }
+    }
+
+    /// Of an event's `code`.
+    pub fn of(code: i32) -> Self {
+        match code {
+            1 => Self::AcceptQueue,
+            2 => Self::TimeWait,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// One end of a connection, as an event's `position`: what both ends know of it, so that they can be told to be
+/// one. Both ends have the same 32 bits on top, the exclusive or of all 32-bit words of both IP addresses as the
+/// kernel has them; then come the local port and the remote one, 16 bits each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Connection(pub u64);
+
+impl Connection {
+    /// The same connection, as its other end calls it.
+    pub fn peer(self) -> Self {
+        let (addresses, local, remote) = (self.0 >> 32, self.local_port(), self.remote_port());
+        Self(addresses << 32 | u64::from(remote) << 16 | u64::from(local))
+    }
+
+    /// The port at this end.
+    pub fn local_port(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+
+    /// The port at the other end; 0 if it has none.
+    pub fn remote_port(self) -> u16 {
+        self.0 as u16
     }
 }
 
