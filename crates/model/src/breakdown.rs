@@ -3,16 +3,21 @@
 //! The way goes back along the thread's line. While it ran or was ready, it was its own time, less that of
 //! interrupts above it. While it waited for a disk, it was the disk's. While it waited and another thread woke it,
 //! it was what that thread did meanwhile, which is told in the same way: so the way goes on through wakers, as far
-//! as there are any. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
+//! as there are any. While it waited for the other end of a connection, it was what that end did until it sent, in
+//! whatever domain that is, and then the way in between; if what came had to be sent again, the way leads to who
+//! sent it first. What a guest's processor does is told of the time only in which its virtual processor was inside
+//! the guest: the rest is the host's. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
 
 use std::fmt;
 
-use xweave_trace::event::State;
+use xweave_trace::event::{Connection, State};
 
 use crate::{
+    connection::Refused,
     disk::DiskId,
     machine::{CpuId, Machine},
-    thread::{Doing, Ended, ThreadId},
+    thread::{Doing, Ended, Thread, ThreadId},
+    vcpu::Vcpu,
 };
 
 /// Wakers of wakers up to here: further, and where threads have woken each other in a circle, a wait is a wait.
@@ -34,6 +39,24 @@ pub enum Object {
     },
     /// Interrupts of a processor.
     Interrupts(CpuId),
+    /// A virtual processor, named as its guest does; the time is the host's.
+    Vcpu(CpuId),
+    /// What lies between the two ends of a connection.
+    Link {
+        /// The domain that sent.
+        from: u8,
+        /// The domain that received.
+        to: u8,
+        /// The port by which the service is known.
+        service: u16,
+    },
+    /// The other end of a domain's connection, of which there are no events.
+    Remote {
+        /// The domain.
+        domain: u8,
+        /// The port by which the service is known.
+        service: u16,
+    },
 }
 
 /// What it was spent on.
@@ -41,8 +64,10 @@ pub enum Object {
 pub enum Spent {
     /// A thread ran, or interrupts did above it.
     Running,
-    /// It could have run, and had no processor.
+    /// It could have run, and another had the processor.
     Ready,
+    /// It could have run, and its processor was idle: it was still waking up.
+    Waking,
     /// An access waited for the disk.
     Queue,
     /// The disk did it.
@@ -51,6 +76,16 @@ pub enum Spent {
     Completion,
     /// The lock was held.
     Held,
+    /// Something sent was on its way.
+    Network,
+    /// Something sent did not arrive: TCP waited before it sent it again.
+    Repeat,
+    /// The hypervisor worked for the virtual processor: it had left the guest.
+    Exit,
+    /// The virtual processor could have gone on, and another thread had its processor.
+    Preempted,
+    /// The virtual processor was halted, or its thread waited for something else.
+    Halted,
     /// The thread waited for a time, a device, or something that no event tells of.
     Waiting,
     /// What the thread did is not known: the trace begins later, or events were lost.
@@ -63,10 +98,16 @@ impl Spent {
         match self {
             Self::Running => "running",
             Self::Ready => "ready",
+            Self::Waking => "waking",
             Self::Queue => "queue",
             Self::Device => "device",
             Self::Completion => "completion",
             Self::Held => "held",
+            Self::Network => "network",
+            Self::Repeat => "repeat",
+            Self::Exit => "exit",
+            Self::Preempted => "preempted",
+            Self::Halted => "halted",
             Self::Waiting => "waiting",
             Self::Unknown => "unknown",
         }
@@ -77,6 +118,17 @@ impl fmt::Display for Spent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// What more is known of why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// This thread had the processor.
+    Had(ThreadId),
+    /// It was sent again so many times.
+    Repeated(usize),
+    /// The same, because it was not answered.
+    Refused(usize, Refused),
 }
 
 /// A piece of the time.
@@ -90,91 +142,326 @@ pub struct Piece {
     pub object: Object,
     /// What it was spent on.
     pub spent: Spent,
+    /// What more is known of why.
+    pub cause: Option<Cause>,
+    /// For how many others, each waiting for the next, the object worked: 0 is the transaction's own thread.
+    pub depth: u8,
 }
 
 /// The pieces of a thread's time between two moments, in their order and without gaps.
 pub fn breakdown(machine: &Machine, thread: ThreadId, from: i64, to: i64) -> Vec<Piece> {
-    let mut way = Way { machine, on: Vec::new(), pieces: Vec::new() };
+    let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
     way.follow(thread, from, to);
-    way.pieces
+    way.pieces()
+}
+
+/// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does.
+pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Vec<Piece> {
+    let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
+    way.on_cpu(cpu, from, to, Object::Interrupts(cpu), Spent::Waiting);
+    way.pieces()
 }
 
 struct Way<'m> {
     machine: &'m Machine,
     /// The threads whose waits have led here.
     on: Vec<ThreadId>,
-    pieces: Vec<Piece>,
+    /// From the last to the first.
+    back: Vec<Piece>,
 }
 
 impl Way<'_> {
-    /// Adds a piece, to the one before it if that is the same.
-    fn add(&mut self, from: i64, to: i64, object: Object, spent: Spent) {
-        if from >= to {
-            return;
+    /// In their order; neighbours that are the same are one.
+    fn pieces(self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::with_capacity(self.back.len());
+        for piece in self.back.into_iter().rev() {
+            let what = |piece: &Piece| (piece.object, piece.spent, piece.cause, piece.depth);
+            match pieces.last_mut() {
+                Some(last) if what(last) == what(&piece) => last.to = piece.to,
+                _ => pieces.push(piece),
+            }
         }
-        match self.pieces.last_mut() {
-            Some(last) if last.to == from && (last.object, last.spent) == (object, spent) => last.to = to,
-            _ => self.pieces.push(Piece { from, to, object, spent }),
+        pieces
+    }
+
+    /// Adds a piece before those that there are.
+    fn add(&mut self, from: i64, to: i64, object: Object, spent: Spent) {
+        self.because(from, to, object, spent, None);
+    }
+
+    fn because(&mut self, from: i64, to: i64, object: Object, spent: Spent, cause: Option<Cause>) {
+        if from < to {
+            let depth = u8::try_from(self.on.len().saturating_sub(1)).unwrap_or(u8::MAX);
+            self.back.push(Piece { from, to, object, spent, cause, depth });
         }
     }
 
     fn follow(&mut self, id: ThreadId, from: i64, to: i64) {
         let me = Object::Thread(id);
         let machine = self.machine;
-        let Some(thread) = machine.threads.get(id) else {
-            return self.add(from, to, me, Spent::Unknown);
-        };
         self.on.push(id);
-        for (a, b, doing) in thread.between(from, to) {
-            match doing {
-                None => self.add(a, b, me, Spent::Unknown),
-                Some(Doing::Ready) => self.add(a, b, me, Spent::Ready),
-                Some(Doing::Running { cpu }) => self.running(id, CpuId { domain: id.domain, cpu }, a, b),
-                Some(Doing::Waiting { state, over }) => self.waiting(id, state, over, a, b),
+        match machine.threads.get(id) {
+            None => self.add(from, to, me, Spent::Unknown),
+            Some(thread) => {
+                let line: Vec<_> = thread.between(from, to).collect();
+                for (a, b, doing) in line.into_iter().rev() {
+                    match doing {
+                        None => self.add(a, b, me, Spent::Unknown),
+                        Some(Doing::Ready) => self.ready(id, thread, a, b),
+                        Some(Doing::Running { cpu }) => {
+                            self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, Spent::Running);
+                        }
+                        Some(Doing::Waiting { state, over }) => {
+                            if self.waiting(id, state, over, from, a, b) {
+                                break;
+                            }
+                        }
+                    }
+                }
             }
         }
         self.on.pop();
     }
 
-    fn running(&mut self, id: ThreadId, cpu: CpuId, from: i64, to: i64) {
-        let me = Object::Thread(id);
-        let mut at = from;
-        for interrupt in self.machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.interrupts(from, to)) {
-            self.add(at, interrupt.from, me, Spent::Running);
-            self.add(interrupt.from, interrupt.to, Object::Interrupts(cpu), Spent::Running);
-            at = interrupt.to;
+    /// What a processor was for, between its interrupts.
+    fn on_cpu(&mut self, cpu: CpuId, from: i64, to: i64, object: Object, spent: Spent) {
+        let machine = self.machine;
+        let interrupts: Vec<_> =
+            machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.interrupts(from, to)).collect();
+        let mut end = to;
+        for interrupt in interrupts.into_iter().rev() {
+            self.in_guest(cpu, interrupt.to, end, object, spent, None);
+            self.in_guest(cpu, interrupt.from, interrupt.to, Object::Interrupts(cpu), Spent::Running, None);
+            end = interrupt.from;
         }
-        self.add(at, to, me, Spent::Running);
+        self.in_guest(cpu, from, end, object, spent, None);
     }
 
-    /// A wait, or the part of it between two moments.
-    fn waiting(&mut self, id: ThreadId, state: State, over: Option<Ended>, from: i64, to: i64) {
-        let me = Object::Thread(id);
-        match over {
-            Some(Ended::Interrupt { access: Some(number) }) => {
-                let Some(access) = self.machine.disks.access(number) else {
-                    return self.add(from, to, me, Spent::Waiting);
-                };
-                let disk = Object::Disk(access.disk);
-                let issued = access.issued.unwrap_or(access.queued).clamp(from, to);
-                let done = access.done.unwrap_or(to).clamp(issued, to);
-                // It waited before the access was asked for only if somebody else did that.
-                let queued = access.queued.clamp(from, issued);
-                self.add(from, queued, me, Spent::Waiting);
-                self.add(queued, issued, disk, Spent::Queue);
-                self.add(issued, done, disk, Spent::Device);
-                self.add(done, to, disk, Spent::Completion);
+    /// What a processor was for, if it is no virtual one, or while that was inside its guest.
+    fn in_guest(
+        &mut self,
+        cpu: CpuId,
+        from: i64,
+        to: i64,
+        object: Object,
+        spent: Spent,
+        cause: Option<Cause>,
+    ) {
+        let Some(vcpu) = self.machine.vcpus.of(cpu, from) else {
+            return self.because(from, to, object, spent, cause);
+        };
+        let inside: Vec<_> = vcpu.inside(from, to).collect();
+        let mut end = to;
+        for (entered, left) in inside.into_iter().rev() {
+            self.in_host(cpu, vcpu, left, end);
+            self.because(entered, left, object, spent, cause);
+            end = entered;
+        }
+        self.in_host(cpu, vcpu, from, end);
+    }
+
+    /// A virtual processor was outside its guest.
+    fn in_host(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64) {
+        if from >= to {
+            return;
+        }
+        let object = Object::Vcpu(cpu);
+        let Some(thread) = self.machine.threads.get(vcpu.thread) else {
+            return self.add(from, to, object, Spent::Unknown);
+        };
+        let line: Vec<_> = thread.between(from, to).collect();
+        for (a, b, doing) in line.into_iter().rev() {
+            match doing {
+                None => self.add(a, b, object, Spent::Unknown),
+                Some(Doing::Running { .. }) => self.add(a, b, object, Spent::Exit),
+                Some(Doing::Waiting { .. }) => self.add(a, b, object, Spent::Halted),
+                Some(Doing::Ready) => {
+                    for (a, b, had) in self.had_the_cpu(vcpu.thread, thread, a, b) {
+                        let cause = had.filter(|had| had.tid != 0).map(Cause::Had);
+                        let spent =
+                            if cause.is_none() && had.is_some() { Spent::Halted } else { Spent::Preempted };
+                        self.because(a, b, object, spent, cause);
+                    }
+                }
             }
+        }
+    }
+
+    /// Who had the processor that a thread was waiting for, from the last to the first; none where that is not
+    /// known.
+    fn had_the_cpu(
+        &self,
+        id: ThreadId,
+        thread: &Thread,
+        from: i64,
+        to: i64,
+    ) -> Vec<(i64, i64, Option<ThreadId>)> {
+        let cpu = thread.next_cpu(to).and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
+        let mut had = Vec::new();
+        let mut at = from;
+        for stretch in cpu.into_iter().flat_map(|cpu| cpu.threads(from, to)) {
+            if at < stretch.from {
+                had.push((at, stretch.from, None));
+            }
+            had.push((stretch.from, stretch.to, Some(ThreadId { domain: id.domain, tid: stretch.tid })));
+            at = stretch.to;
+        }
+        if at < to {
+            had.push((at, to, None));
+        }
+        had.reverse();
+        had
+    }
+
+    fn ready(&mut self, id: ThreadId, thread: &Thread, from: i64, to: i64) {
+        let me = Object::Thread(id);
+        let cpu = thread.next_cpu(to).map(|cpu| CpuId { domain: id.domain, cpu });
+        for (a, b, had) in self.had_the_cpu(id, thread, from, to) {
+            let (spent, cause) = match had {
+                // Itself: it was seen to be ready before the processor had left it.
+                Some(had) if had.tid != 0 && had != id => (Spent::Ready, Some(Cause::Had(had))),
+                Some(had) if had.tid == 0 => (Spent::Waking, None),
+                _ => (Spent::Ready, None),
+            };
+            match cpu {
+                Some(cpu) => self.in_guest(cpu, a, b, me, spent, cause),
+                None => self.because(a, b, me, spent, cause),
+            }
+        }
+    }
+
+    /// A wait, or the part of it between two moments. Whether the way has left the thread: it was told from
+    /// `begin` on.
+    fn waiting(
+        &mut self,
+        id: ThreadId,
+        state: State,
+        over: Option<Ended>,
+        begin: i64,
+        from: i64,
+        to: i64,
+    ) -> bool {
+        let me = Object::Thread(id);
+        if let Some(Ended::Interrupt { access: Some(number) }) = over
+            && let Some(access) = self.machine.disks.access(number)
+        {
+            let disk = Object::Disk(access.disk);
+            let issued = access.issued.unwrap_or(access.queued).clamp(from, to);
+            let done = access.done.unwrap_or(to).clamp(issued, to);
+            // It waited before the access was asked for only if somebody else did that.
+            let queued = access.queued.clamp(from, issued);
+            self.add(done, to, disk, Spent::Completion);
+            self.add(issued, done, disk, Spent::Device);
+            self.add(queued, issued, disk, Spent::Queue);
+            self.add(from, queued, me, Spent::Waiting);
+            return false;
+        }
+        if over.is_some()
+            && let Some(connection) = self.machine.connections.waited_for(id, to)
+            && let Some(left) = self.peer(id, connection, over, begin, from, to)
+        {
+            return left;
+        }
+        match over {
             Some(Ended::Thread(waker)) if waker != id => {
                 if let Some(address) = self.machine.lock(id, to) {
-                    return self.add(from, to, Object::Lock { address, holder: waker }, Spent::Held);
+                    self.add(from, to, Object::Lock { address, holder: waker }, Spent::Held);
+                } else if self.far(waker) || state == State::Stopped {
+                    self.add(from, to, me, Spent::Waiting);
+                } else {
+                    self.follow(waker, from, to);
                 }
-                if self.on.contains(&waker) || self.on.len() >= DEPTH || state == State::Stopped {
-                    return self.add(from, to, me, Spent::Waiting);
-                }
-                self.follow(waker, from, to);
             }
             _ => self.add(from, to, me, Spent::Waiting),
         }
+        false
+    }
+
+    /// Whether the way must not lead to a thread.
+    fn far(&self, thread: ThreadId) -> bool {
+        self.on.contains(&thread) || self.on.len() >= DEPTH
+    }
+
+    /// A wait for the other end of a connection; none if what woke the thread is the better account.
+    fn peer(
+        &mut self,
+        id: ThreadId,
+        connection: Connection,
+        over: Option<Ended>,
+        begin: i64,
+        from: i64,
+        to: i64,
+    ) -> Option<bool> {
+        let connections = &self.machine.connections;
+        // What the thread itself had sent, and is answered.
+        let asked = connections.sent_to(connection.peer(), from, from).map_or(from, |sent| sent.time);
+        let Some(peer) = connections.end(connection.peer()) else {
+            if let Some(Ended::Thread(_)) = over {
+                return None;
+            }
+            let service = connections.end(connection)?.service;
+            let remote = Object::Remote { domain: id.domain, service };
+            let spent = Spent::Waiting;
+            self.repeat(connection, asked, from, to, remote, spent);
+            return Some(false);
+        };
+        // In one kernel the sender itself wakes who waits.
+        let sent = connections.sent_to(connection, from, to);
+        if let (Some(Ended::Thread(waker)), Some(sent)) = (over, sent)
+            && waker == sent.thread
+        {
+            return None;
+        }
+        let link = Object::Link { from: peer.domain, to: id.domain, service: peer.service };
+        let Some(sent) = sent else {
+            // The kernel at the other end answered.
+            self.repeat(connection, asked, from, to, link, Spent::Network);
+            return Some(false);
+        };
+        // What had to be sent again was on its way since it was sent first: what the thread did before it
+        // waited delayed nothing.
+        let first = sent.time.min(to);
+        if first < from && connections.repeated(connection, first, to).is_some() {
+            let first = first.max(begin);
+            self.repeat(connection, sent.time, first, to, link, Spent::Network);
+            if !self.far(sent.thread) {
+                self.follow(sent.thread, begin, first);
+            } else {
+                self.add(begin, first, Object::Thread(id), Spent::Waiting);
+            }
+            return Some(true);
+        }
+        let first = first.max(from);
+        self.repeat(connection, sent.time, first, to, link, Spent::Network);
+        if self.far(sent.thread) {
+            self.add(from, first, Object::Thread(id), Spent::Waiting);
+        } else {
+            self.follow(sent.thread, from, first);
+        }
+        Some(false)
+    }
+
+    /// Something that was sent at `since` was on its way, of which the time between two moments is told: until it
+    /// was last sent again it did not arrive.
+    fn repeat(
+        &mut self,
+        connection: Connection,
+        since: i64,
+        from: i64,
+        to: i64,
+        object: Object,
+        spent: Spent,
+    ) {
+        let connections = &self.machine.connections;
+        let Some((last, count)) = connections.repeated(connection, since.min(from), to) else {
+            return self.add(from, to, object, spent);
+        };
+        let last = last.clamp(from, to);
+        let cause = match connections.refused(connection, since.min(from), last) {
+            Some(refused) => Cause::Refused(count, refused),
+            None => Cause::Repeated(count),
+        };
+        self.add(last, to, object, spent);
+        self.because(from, last, object, Spent::Repeat, Some(cause));
     }
 }

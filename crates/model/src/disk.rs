@@ -4,8 +4,9 @@
 //! disk (`DiskIssue`) and done (`DiskDone`). The last two tell what the disk was given: an access is part of it if
 //! its sectors are.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
+use rustc_hash::FxHashMap;
 use xweave_trace::event::{Access as What, Event};
 
 use crate::thread::ThreadId;
@@ -65,7 +66,7 @@ struct Disk {
     /// By first sector: accesses that are not done.
     waiting: BTreeMap<u64, Vec<u64>>,
     /// What the disk has been given and has not done: first sector and when.
-    given: HashMap<u64, i64>,
+    given: FxHashMap<u64, i64>,
     busy_since: i64,
     head: Option<u64>,
     used: Use,
@@ -74,7 +75,7 @@ struct Disk {
 /// All disks of all domains.
 #[derive(Clone, Debug, Default)]
 pub struct Disks {
-    all: HashMap<DiskId, Disk>,
+    all: FxHashMap<DiskId, Disk>,
     accesses: VecDeque<Access>,
     /// The number of the first in `accesses`.
     first: u64,

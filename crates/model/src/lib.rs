@@ -5,13 +5,19 @@
 //! thread.
 //!
 //! Rooms, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
-//! under way, [`machine`] feeds both and knows what runs where; [`breakdown`] goes the way back through wakers.
+//! under way, [`connection`] who sent what to whom, [`vcpu`] when guests' processors were really theirs; [`machine`]
+//! feeds them all and knows what runs where. [`breakdown`] goes the way back from a moment through wakers and senders;
+//! [`transaction`] finds what is to be broken down, [`explanation`] does it for a whole trace, and [`sequence`] tells
+//! one as messages between objects.
 
 pub mod breakdown;
+pub mod connection;
 pub mod disk;
 pub mod machine;
 pub mod thread;
+pub mod vcpu;
 
-pub use breakdown::{Object, Piece, Spent, breakdown};
+pub use breakdown::{Cause, Object, Piece, Spent, breakdown};
 pub use machine::Machine;
 pub use thread::ThreadId;
+pub use vcpu::Guest;

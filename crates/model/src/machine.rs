@@ -1,12 +1,15 @@
 //! What runs where: processors, the interrupts above their threads, and all that events change.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use xweave_trace::event::{Event, Kind, State};
 
 use crate::{
+    connection::Connections,
     disk::Disks,
     thread::{Ended, ThreadId, Threads},
+    vcpu::{Guest, Vcpus},
 };
 
 /// A processor of a domain.
@@ -42,7 +45,8 @@ struct Frame {
 #[derive(Clone, Debug, Default)]
 pub struct Cpu {
     tid: u32,
-    since: i64,
+    /// Since when; none before the first switch that was seen.
+    since: Option<i64>,
     frames: Vec<Frame>,
     /// The last that happened was the end of a hard interrupt.
     after_irq: bool,
@@ -56,8 +60,8 @@ pub struct Cpu {
 impl Cpu {
     /// Who had the processor between two times.
     pub fn threads(&self, from: i64, to: i64) -> impl Iterator<Item = Stretch> + '_ {
-        let last = Stretch { from: self.since, to: i64::MAX, tid: self.tid };
-        overlapping(&self.threads, from, to).chain(clipped(last, from, to))
+        let last = self.since.map(|since| Stretch { from: since, to: i64::MAX, tid: self.tid });
+        overlapping(&self.threads, from, to).chain(last.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
     /// The interrupts between two times, whatever thread was below. None overlaps another.
@@ -107,14 +111,23 @@ pub struct Machine {
     pub threads: Threads,
     /// Disks.
     pub disks: Disks,
-    cpus: HashMap<CpuId, Cpu>,
+    /// Connections.
+    pub connections: Connections,
+    /// Virtual processors.
+    pub vcpus: Vcpus,
+    cpus: FxHashMap<CpuId, Cpu>,
     /// Threads that wait for a lock: its address.
-    locks: HashMap<ThreadId, u64>,
+    locks: FxHashMap<ThreadId, u64>,
     /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
-    given: HashMap<(ThreadId, i64), u64>,
+    given: FxHashMap<(ThreadId, i64), u64>,
 }
 
 impl Machine {
+    /// Kernels of which nothing was seen yet, some of them run by others.
+    pub fn new(guests: Vec<Guest>) -> Self {
+        Self { vcpus: Vcpus::new(guests), ..Self::default() }
+    }
+
     /// A processor, if something was seen of it.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         self.cpus.get(&id)
@@ -132,10 +145,13 @@ impl Machine {
         let here = self.cpus.entry(CpuId { domain, cpu }).or_default();
         match event.kind {
             Kind::Switch => {
-                if time > here.since && here.since > 0 {
-                    here.threads.push_back(Stretch { from: here.since, to: time, tid: here.tid });
+                // Who is seen to leave it first has had it since before the trace.
+                let (since, had) =
+                    here.since.replace(time).map_or((i64::MIN, tid), |since| (since, here.tid));
+                if since < time {
+                    here.threads.push_back(Stretch { from: since, to: time, tid: had });
                 }
-                (here.tid, here.since) = (other, time);
+                here.tid = other;
                 // Interrupts do not switch: an end was lost.
                 here.frames.clear();
                 here.after_irq = false;
@@ -155,6 +171,7 @@ impl Machine {
                     self.given.insert((id(other), time), *lock);
                 }
                 self.threads.wake(id(other), time, waker);
+                self.connections.woken(id(other), time);
             }
             Kind::Fork => {
                 self.threads.wake(id(other), time, Ended::Thread(id(tid)));
@@ -177,20 +194,26 @@ impl Machine {
             Kind::LockDone => {
                 self.locks.remove(&id(tid));
             }
+            Kind::Send => self.connections.send(event, id(tid)),
+            Kind::Receive => self.connections.receive(event, id(tid)),
+            Kind::Accept => self.connections.accept(event, id(tid)),
+            Kind::Socket => {
+                let thread = here.frames.is_empty() && tid != 0;
+                self.connections.state(event, thread.then(|| id(tid)));
+            }
+            Kind::Retransmit => self.connections.repeat(event),
+            Kind::Refuse => self.connections.refuse(event),
+            Kind::VmEnter => {
+                let process = self.threads.get(id(tid)).map_or(0, |thread| thread.process);
+                self.vcpus.enter(event, id(tid), process);
+            }
+            Kind::VmExit => self.vcpus.exit(time, id(tid)),
             // A thread's end is told by the switch from it.
             Kind::Exit
             | Kind::DiskMerge
-            | Kind::Send
-            | Kind::Receive
-            | Kind::Socket
-            | Kind::Accept
-            | Kind::Retransmit
-            | Kind::Refuse
+            | Kind::LockWake
             | Kind::SyscallEnter
             | Kind::SyscallExit
-            | Kind::LockWake
-            | Kind::VmEnter
-            | Kind::VmExit
             | Kind::VmHalt
             | Kind::VmInject
             | Kind::Other => {}
@@ -201,6 +224,8 @@ impl Machine {
     pub fn forget_before(&mut self, time: i64) {
         self.threads.forget_before(time);
         self.disks.forget_before(time);
+        self.connections.forget_before(time);
+        self.vcpus.forget_before(time);
         self.given.retain(|(_, woken), _| *woken >= time);
         for cpu in self.cpus.values_mut() {
             for past in [&mut cpu.threads, &mut cpu.interrupts] {

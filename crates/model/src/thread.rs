@@ -20,8 +20,9 @@
 //! - A switch from a thread that was not known to run (events were lost): the line has said something else up to
 //!   now, and goes on with what the switch says.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use xweave_trace::event::{Name, State};
 
 /// A thread of a domain.
@@ -110,6 +111,16 @@ impl Thread {
         }
     }
 
+    /// The processor that it had next, at this time or later.
+    pub fn next_cpu(&self, time: i64) -> Option<u32> {
+        let first = self.past.partition_point(|segment| segment.to <= time);
+        let past = self.past.range(first..).map(|segment| segment.doing);
+        past.chain([self.now]).find_map(|doing| match doing {
+            Doing::Running { cpu } => Some(cpu),
+            _ => None,
+        })
+    }
+
     /// What it did between two times, as segments that leave no gap; `None` for what is not known, before its
     /// line begins. What lasts is told up to `to`.
     pub fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Option<Doing>)> + '_ {
@@ -126,7 +137,7 @@ impl Thread {
 /// All threads of all domains.
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
-    all: HashMap<ThreadId, Thread>,
+    all: FxHashMap<ThreadId, Thread>,
 }
 
 impl Threads {

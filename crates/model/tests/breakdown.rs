@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use proptest::prelude::*;
-use xweave_model::{Machine, Object, Spent, ThreadId, breakdown};
-use xweave_trace::event::{Event, Kind, State};
+use xweave_model::{Cause, Guest, Machine, Object, Piece, Spent, ThreadId, breakdown};
+use xweave_trace::event::{Connection, Event, Kind, Refusal, State};
 
 fn thread(tid: u32) -> ThreadId {
     ThreadId { domain: 1, tid }
@@ -24,17 +24,30 @@ fn disk(kind: Kind, time: i64, cpu: u32, tid: u32, position: u64) -> Event {
 
 /// `OBJECT:SPENT=NANOSECONDS` of each piece.
 fn told(events: &[Event], of: u32, from: i64, to: i64) -> Vec<String> {
-    let mut machine = Machine::default();
+    told_of(&mut Machine::default(), events, thread(of), from, to)
+}
+
+fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to: i64) -> Vec<String> {
     events.iter().for_each(|event| machine.feed(event));
-    let pieces = breakdown(&machine, thread(of), from, to);
+    let pieces = breakdown(machine, of, from, to);
     assert_eq!(pieces.iter().map(|piece| piece.to - piece.from).sum::<i64>(), to - from);
     let object = |object| match object {
         Object::Thread(thread) => thread.tid.to_string(),
         Object::Disk(_) => "disk".to_owned(),
         Object::Lock { holder, .. } => format!("lock of {}", holder.tid),
         Object::Interrupts(cpu) => format!("interrupts of cpu {}", cpu.cpu),
+        Object::Vcpu(cpu) => format!("vcpu {}", cpu.cpu),
+        Object::Link { from, to, service } => format!("{from}–{to}:{service}"),
+        Object::Remote { service, .. } => format!("remote:{service}"),
     };
-    pieces.iter().map(|p| format!("{}:{}={}", object(p.object), p.spent, p.to - p.from)).collect()
+    let cause = |cause: Option<Cause>| match cause {
+        None => String::new(),
+        Some(Cause::Had(had)) => format!(" by {}", had.tid),
+        Some(Cause::Repeated(times)) => format!(" {times} times"),
+        Some(Cause::Refused(times, refused)) => format!(" {times} times, {:?}", refused.why),
+    };
+    let piece = |p: &Piece| format!("{}:{}={}{}", object(p.object), p.spent, p.to - p.from, cause(p.cause));
+    pieces.iter().map(piece).collect()
 }
 
 #[test]
@@ -58,7 +71,7 @@ fn running_being_ready_and_interrupts_are_told_apart() {
             "7:running=1",
             "interrupts of cpu 0:running=4",
             "7:running=30",
-            "7:ready=20",
+            "7:ready=20 by 8",
             "7:running=10"
         ]
     );
@@ -79,7 +92,7 @@ fn a_wait_for_a_disk_is_the_disks() {
     ];
     assert_eq!(
         told(&events, 7, 0, 110),
-        ["7:running=12", "disk:queue=8", "disk:device=71", "disk:completion=2", "7:ready=6", "7:running=11"]
+        ["7:running=12", "disk:queue=8", "disk:device=71", "disk:completion=2", "7:waking=6", "7:running=11"]
     );
 }
 
@@ -106,12 +119,12 @@ fn a_wait_for_a_thread_is_what_that_thread_did() {
         told(&events, 7, 0, 80),
         [
             "7:running=12",
-            "8:ready=3",
+            "8:waking=3",
             "8:running=6",
             "disk:device=39",
-            "8:ready=2",
+            "8:waking=2",
             "8:running=8",
-            "7:ready=2",
+            "7:waking=2",
             "7:running=8"
         ]
     );
@@ -128,7 +141,10 @@ fn a_wait_for_a_lock_names_who_held_it() {
         switch(55, 0, 8, State::Runnable, 7),
         lock(Kind::LockDone, 56, 7),
     ];
-    assert_eq!(told(&events, 7, 0, 60), ["7:running=6", "lock of 8:held=44", "7:ready=5", "7:running=5"]);
+    assert_eq!(
+        told(&events, 7, 0, 60),
+        ["7:running=6", "lock of 8:held=44", "7:ready=5 by 8", "7:running=5"]
+    );
 }
 
 #[test]
@@ -145,7 +161,7 @@ fn a_soft_interrupt_that_a_thread_raised_wakes_in_its_name() {
     ];
     assert_eq!(
         told(&events, 7, 0, 40),
-        ["8:running=30", "interrupts of cpu 0:running=2", "7:ready=3", "7:running=5"]
+        ["8:running=30", "interrupts of cpu 0:running=2", "7:waking=3", "7:running=5"]
     );
 }
 
@@ -157,7 +173,151 @@ fn a_wake_up_that_overtakes_the_wait_ends_it() {
         switch(12, 0, 7, State::Sleeping, 0),
         switch(20, 0, 0, State::Runnable, 7),
     ];
-    assert_eq!(told(&events, 7, 0, 30), ["7:running=12", "7:ready=8", "7:running=10"]);
+    assert_eq!(told(&events, 7, 0, 30), ["7:running=12", "7:waking=8", "7:running=10"]);
+}
+
+/// The client's end of a connection between domain 1 and the server in domain 2.
+const CLIENT: Connection = Connection(3 << 32 | 40_000 << 16 | 80);
+
+fn of_socket(kind: Kind, domain: u8, time: i64, tid: u32, end: Connection) -> Event {
+    Event { object: 0xc0, position: end.0, ..Event::new(kind, domain, time, 0, tid) }
+}
+
+fn in_domain(domain: u8, event: Event) -> Event {
+    Event { domain, ..event }
+}
+
+/// An interrupt at this time wakes a thread of a domain.
+fn interrupt(domain: u8, time: i64, who: u32) -> [Event; 3] {
+    [
+        Event::new(Kind::IrqEnter, domain, time, 0, 0),
+        in_domain(domain, wake(time, 0, 0, who)),
+        Event::new(Kind::IrqExit, domain, time, 0, 0),
+    ]
+}
+
+#[test]
+fn a_wait_for_the_other_end_is_what_that_did_and_the_way() {
+    let mut events = vec![
+        switch(0, 0, 0, State::Runnable, 7),
+        in_domain(2, switch(0, 0, 9, State::Sleeping, 0)),
+        of_socket(Kind::Send, 1, 10, 7, CLIENT),
+        switch(12, 0, 7, State::Sleeping, 0),
+    ];
+    events.extend(interrupt(2, 30, 9));
+    events.push(in_domain(2, switch(33, 0, 0, State::Runnable, 9)));
+    events.push(of_socket(Kind::Receive, 2, 34, 9, CLIENT.peer()));
+    events.push(of_socket(Kind::Send, 2, 60, 9, CLIENT.peer()));
+    events.extend(interrupt(1, 80, 7));
+    events.push(switch(82, 0, 0, State::Runnable, 7));
+    events.push(of_socket(Kind::Receive, 1, 85, 7, CLIENT));
+    let told = |events: &[Event]| told_of(&mut Machine::default(), events, thread(7), 10, 85);
+    assert_eq!(
+        told(&events),
+        [
+            "7:running=2",
+            "1–2:80:network=18",
+            "9:waking=3",
+            "9:running=27",
+            "2–1:80:network=20",
+            "7:waking=2",
+            "7:running=3"
+        ]
+    );
+    // Without the server's events it is somebody far away.
+    let client: Vec<_> = events.into_iter().filter(|event| event.domain == 1).collect();
+    assert_eq!(told(&client), ["7:running=2", "remote:80:waiting=68", "7:waking=2", "7:running=3"]);
+}
+
+#[test]
+fn a_request_that_is_refused_and_sent_again_is_told_with_the_reason() {
+    let state = |time, tid, code| Event { code, ..of_socket(Kind::Socket, 1, time, tid, CLIENT) };
+    let mut events = vec![
+        switch(0, 0, 0, State::Runnable, 7),
+        in_domain(2, switch(0, 0, 9, State::Stopped, 0)),
+        state(10, 7, 2),
+        Event {
+            code: Refusal::AcceptQueue.code(),
+            bytes: 5,
+            ..of_socket(Kind::Refuse, 2, 15, 0, CLIENT.peer())
+        },
+        switch(20, 0, 7, State::Sleeping, 0),
+        // The server goes on, and waits for connections, before the client asks again.
+        in_domain(2, wake(400, 1, 3, 9)),
+        in_domain(2, switch(400, 0, 0, State::Runnable, 9)),
+        in_domain(2, switch(500, 0, 9, State::Sleeping, 0)),
+        Event { code: 2, ..of_socket(Kind::Retransmit, 1, 1000, 0, CLIENT) },
+    ];
+    events.extend(interrupt(2, 1010, 9));
+    events.push(in_domain(2, switch(1015, 0, 0, State::Runnable, 9)));
+    events.push(of_socket(Kind::Accept, 2, 1020, 9, CLIENT.peer()));
+    let server = ThreadId { domain: 2, tid: 9 };
+    assert_eq!(
+        told_of(&mut Machine::default(), &events, server, 10, 1020),
+        ["1–2:80:repeat=990 1 times, AcceptQueue", "1–2:80:network=10", "9:waking=5", "9:running=5"]
+    );
+    // Seen by the client, whose kernel is answered.
+    events.push(Event::new(Kind::IrqEnter, 1, 1030, 0, 0));
+    events.push(state(1030, 0, 1));
+    events.push(wake(1030, 0, 0, 7));
+    events.push(Event::new(Kind::IrqExit, 1, 1030, 0, 0));
+    events.push(switch(1040, 0, 0, State::Runnable, 7));
+    assert_eq!(
+        told_of(&mut Machine::default(), &events, thread(7), 10, 1050),
+        [
+            "7:running=10",
+            "2–1:80:repeat=980 1 times, AcceptQueue",
+            "2–1:80:network=30",
+            "7:waking=10",
+            "7:running=10"
+        ]
+    );
+}
+
+#[test]
+fn what_a_guest_s_processor_does_outside_the_guest_is_the_host_s() {
+    let host = |event| in_domain(3, event);
+    let vm = |kind, time| Event { domain: 3, ..Event::new(kind, 3, time, 5, 70) };
+    let events = [
+        Event { other: 70, object: 69, ..Event::new(Kind::Thread, 3, 0, 0, 0) },
+        host(switch(0, 5, 0, State::Runnable, 70)),
+        vm(Kind::VmEnter, 1),
+        switch(10, 0, 0, State::Runnable, 7),
+        // An exit that the hypervisor handles; another for which its thread is preempted.
+        vm(Kind::VmExit, 20),
+        vm(Kind::VmEnter, 25),
+        vm(Kind::VmExit, 40),
+        host(switch(42, 5, 70, State::Runnable, 71)),
+        host(switch(60, 5, 71, State::Sleeping, 70)),
+        vm(Kind::VmEnter, 63),
+        // The guest idles: its processor halts. Another of its processors wakes the thread.
+        switch(70, 0, 7, State::Sleeping, 0),
+        vm(Kind::VmExit, 71),
+        host(switch(72, 5, 70, State::Sleeping, 0)),
+        wake(80, 1, 0, 7),
+        host(wake(84, 4, 72, 70)),
+        host(switch(86, 5, 0, State::Runnable, 70)),
+        vm(Kind::VmEnter, 88),
+        switch(90, 0, 0, State::Runnable, 7),
+    ];
+    let mut machine = Machine::new(vec![Guest { domain: 1, host: 3, process: 69 }]);
+    assert_eq!(
+        told_of(&mut machine, &events, thread(7), 10, 100),
+        [
+            "7:running=10",
+            "vcpu 0:exit=5",
+            "7:running=15",
+            "vcpu 0:exit=2",
+            "vcpu 0:preempted=18 by 71",
+            "vcpu 0:exit=3",
+            "7:running=7",
+            "7:waiting=10",
+            "vcpu 0:halted=6",
+            "vcpu 0:exit=2",
+            "7:waking=2",
+            "7:running=10"
+        ]
+    );
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
