@@ -102,7 +102,7 @@ impl Connections {
     pub fn refused(&self, connection: Connection, from: i64, to: i64) -> Option<Refused> {
         let ends = [connection, connection.peer()].into_iter().filter_map(|end| self.ends.get(&end));
         let refused = ends.flat_map(|end| end.refused.iter());
-        refused.filter(|(time, _)| (from..=to).contains(time)).map(|(_, refused)| *refused).last()
+        refused.filter(|(time, _)| (from..=to).contains(time)).map(|(_, refused)| *refused).next_back()
     }
 
     fn touch(&mut self, event: &Event) -> &mut End {

@@ -7,17 +7,24 @@
 //! Rooms, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way, [`connection`] who sent what to whom, [`vcpu`] when guests' processors were really theirs; [`machine`]
 //! feeds them all and knows what runs where. [`breakdown`] goes the way back from a moment through wakers and senders;
-//! [`transaction`] finds what is to be broken down, [`explanation`] does it for a whole trace, and [`sequence`] tells
-//! one as messages between objects.
+//! [`transaction`] finds what is to be broken down, [`explanation`] does it for a whole trace with the names of
+//! [`objects`], and [`sequence`] tells one as messages between objects.
 
 pub mod breakdown;
 pub mod connection;
 pub mod disk;
+pub mod explanation;
 pub mod machine;
+pub mod objects;
+pub mod sequence;
 pub mod thread;
+pub mod transaction;
 pub mod vcpu;
 
 pub use breakdown::{Cause, Object, Piece, Spent, breakdown};
+pub use explanation::{Explained, Outcome, Step, explain};
 pub use machine::Machine;
+pub use objects::Objects;
 pub use thread::ThreadId;
+pub use transaction::Spec;
 pub use vcpu::Guest;

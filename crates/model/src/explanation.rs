@@ -1,0 +1,262 @@
+//! All transactions of a trace, broken down one after the other while its events go by.
+//!
+//! Memory is for what is under way: what was over before the earliest transaction that is not is forgotten.
+
+use std::collections::VecDeque;
+
+use xweave_flow::Flows;
+use xweave_trace::{
+    Trace,
+    event::{Event, Kind, Names},
+    reader::Damaged,
+};
+
+use crate::{
+    breakdown::{Piece, breakdown, breakdown_of_cpu},
+    machine::{CpuId, Machine},
+    objects::{Cause, ObjectNumber, Objects},
+    thread::ThreadId,
+    transaction::{Finder, Spec, Transaction},
+    vcpu::Guest,
+};
+
+/// Events after which what is over is forgotten.
+const ROUND: u64 = 1 << 16;
+
+/// Events that are looked at to find out what kinds of transactions a trace may have.
+const FIRST: usize = 1 << 18;
+
+/// A part of a transaction's time: of one object, spent on one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its beginning, in nanoseconds.
+    pub from: i64,
+    /// Its end, the next one's beginning.
+    pub to: i64,
+    /// Whose it was.
+    pub object: ObjectNumber,
+    /// What it was spent on.
+    pub spent: crate::Spent,
+    /// What more is known of why.
+    pub cause: Option<Cause>,
+    /// For how many others, each waiting for the next, the object worked.
+    pub depth: u8,
+}
+
+/// A transaction, broken down.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// Its number in the trace, from 1; a flow's ID.
+    pub id: u64,
+    /// What tells it from others.
+    pub name: String,
+    /// The number of the domain that it ended in.
+    pub domain: u8,
+    /// When it began, in nanoseconds.
+    pub start_ns: i64,
+    /// How long it took.
+    pub total_ns: i64,
+    /// Its time, in order and without gaps.
+    pub steps: Vec<Step>,
+}
+
+/// What an explanation went through.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Events.
+    pub events: u64,
+    /// Transactions.
+    pub transactions: u64,
+    /// Files that could not be read, or not to their ends.
+    pub damaged: Vec<Damaged>,
+}
+
+/// The kind of transactions that a trace is most likely asked for: its flows; else requests on connections; else
+/// processes' lives.
+pub fn usual(trace: &Trace) -> Spec {
+    if trace.sites().iter().any(|site| site.xflow.is_some()) {
+        return Spec::Flow(None);
+    }
+    let talks = |event: Event| matches!(event.kind, Kind::Send | Kind::Receive) && event.position != 0;
+    if trace.events().take(FIRST).any(talks) { Spec::Request(None) } else { Spec::Life(None) }
+}
+
+/// The guests of a trace whose host is in it too.
+pub fn guests(trace: &Trace) -> Vec<Guest> {
+    let domains = &trace.manifest().domains;
+    let guest = |domain: &xweave_trace::Domain| {
+        let vm = domain.vm.as_ref()?;
+        let host = domains.iter().find(|host| host.name == vm.host)?;
+        Some(Guest { domain: domain.number, host: host.number, process: u64::from(vm.pid) })
+    };
+    domains.iter().filter_map(guest).collect()
+}
+
+/// Breaks down the transactions of a trace, in the order of their ends. Each is given to `each`, with the names of
+/// the objects so far.
+pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Objects)) -> Outcome {
+    let mut all = Explanation {
+        machine: Machine::new(guests(trace)),
+        objects: Objects::of(trace),
+        marks: marks(trace, spec),
+        flows: if matches!(spec, Spec::Flow(_)) { flows(trace, spec) } else { VecDeque::new() },
+        outcome: Outcome::default(),
+        each,
+    };
+    let mut finder = Finder::new(spec);
+    let mut events = trace.events();
+    while let Some(event) = events.next() {
+        all.before(event.time_ns, finder.as_mut(), events.names());
+        all.machine.feed(&event);
+        if let Some(found) =
+            finder.as_mut().and_then(|finder| finder.feed(&event, &all.machine, events.names()))
+        {
+            all.tell(found, None, events.names());
+        }
+        all.outcome.events += 1;
+        if all.outcome.events.is_multiple_of(ROUND) {
+            if let Some(finder) = &mut finder {
+                for found in finder.settle(Some(event.time_ns)) {
+                    all.tell(found, None, events.names());
+                }
+            }
+            let open = finder.as_ref().and_then(Finder::earliest).into_iter();
+            let flows = all.flows.iter().map(|flow| flow.start_ns);
+            all.machine.forget_before(open.chain(flows).fold(event.time_ns, i64::min));
+        }
+    }
+    all.before(i64::MAX, finder.as_mut(), events.names());
+    for found in finder.as_mut().map(|finder| finder.settle(None)).unwrap_or_default() {
+        all.tell(found, None, events.names());
+    }
+    all.outcome.damaged = events.damaged().to_vec();
+    all.outcome
+}
+
+struct Explanation<'a> {
+    machine: Machine,
+    objects: Objects,
+    marks: VecDeque<Mark>,
+    flows: VecDeque<FlowPath>,
+    outcome: Outcome,
+    each: &'a mut dyn FnMut(Explained, &Objects),
+}
+
+impl Explanation<'_> {
+    /// Does what records ask for before that time.
+    fn before(&mut self, time: i64, finder: Option<&mut Finder>, names: &Names) {
+        while self.flows.front().is_some_and(|flow| flow.end_ns < time) {
+            let Some(flow) = self.flows.pop_front() else { break };
+            let id = flow.id;
+            let found = flow.break_down(&self.machine);
+            self.tell(found, Some(id), names);
+        }
+        let Some(Finder::Between(betweens)) = finder else { return };
+        while self.marks.front().is_some_and(|mark| mark.time < time) {
+            let Some(mark) = self.marks.pop_front() else { break };
+            if let Some(found) = betweens.mark(&mark.name, mark.thread, mark.time, &self.machine) {
+                self.tell(found, None, names);
+            }
+        }
+    }
+
+    fn tell(&mut self, found: Transaction, id: Option<u64>, names: &Names) {
+        let (Some(first), Some(last)) = (found.pieces.first(), found.pieces.last()) else { return };
+        let (start_ns, total_ns) = (first.from, last.to - first.from);
+        self.outcome.transactions += 1;
+        let mut step = |piece: &Piece| Step {
+            from: piece.from,
+            to: piece.to,
+            object: self.objects.number(piece.object, &self.machine, names),
+            spent: piece.spent,
+            cause: piece.cause.map(|cause| self.objects.cause(cause, &self.machine, names)),
+            depth: piece.depth,
+        };
+        let steps = found.pieces.iter().map(&mut step).collect();
+        let id = id.unwrap_or(self.outcome.transactions);
+        let (name, domain) = (found.name, found.thread.domain);
+        (self.each)(Explained { id, name, domain, start_ns, total_ns, steps }, &self.objects);
+    }
+}
+
+/// A record made at a function that begins or ends transactions.
+struct Mark {
+    time: i64,
+    thread: ThreadId,
+    name: String,
+}
+
+/// The records at the functions that transactions lie between, in the order of their times.
+fn marks(trace: &Trace, spec: &Spec) -> VecDeque<Mark> {
+    let Spec::Between(from, to) = spec else { return VecDeque::new() };
+    let mut marks = Vec::new();
+    for batch in trace.batches().flatten() {
+        for row in batch {
+            let Some(site) = trace.site(row.site).filter(|site| [from, to].contains(&&site.function)) else {
+                continue;
+            };
+            let thread = ThreadId { domain: row.domain, tid: row.tid };
+            marks.push(Mark { time: row.time_ns, thread, name: site.function.clone() });
+        }
+    }
+    marks.sort_by_key(|mark| mark.time);
+    marks.into()
+}
+
+/// What a flow's path says of whose time it took.
+struct FlowPath {
+    id: u64,
+    name: String,
+    start_ns: i64,
+    end_ns: i64,
+    /// When, on which processor, and above which thread; the first is the beginning.
+    hops: Vec<(i64, CpuId, u32)>,
+}
+
+impl FlowPath {
+    /// From hop to hop it is the time of who made the later one: a thread, or the interrupts of a processor.
+    fn break_down(self, machine: &Machine) -> Transaction {
+        let mut pieces = Vec::new();
+        let mut at = self.start_ns;
+        for &(time, cpu, tid) in &self.hops {
+            if time <= at {
+                continue;
+            }
+            let thread = ThreadId { domain: cpu.domain, tid };
+            let interrupted =
+                machine.cpu(cpu).is_some_and(|cpu| cpu.interrupts(time - 1, time).next().is_some());
+            if tid == 0 || interrupted {
+                pieces.extend(breakdown_of_cpu(machine, cpu, at, time));
+            } else {
+                pieces.extend(breakdown(machine, thread, at, time));
+            }
+            at = time;
+        }
+        let last = self.hops.last().map_or((0, 0), |(_, cpu, tid)| (cpu.domain, *tid));
+        Transaction { name: self.name, thread: ThreadId { domain: last.0, tid: last.1 }, pieces }
+    }
+}
+
+/// The complete flows, in the order of their ends.
+fn flows(trace: &Trace, spec: &Spec) -> VecDeque<FlowPath> {
+    let Spec::Flow(name) = spec else { return VecDeque::new() };
+    let flows = Flows::of(trace);
+    let wanted = flows
+        .flows()
+        .iter()
+        .filter(|flow| flow.complete() && name.as_ref().is_none_or(|name| *name == flow.name));
+    let number =
+        |name: &str| trace.manifest().domains.iter().find(|d| d.name == name).map_or(0, |d| d.number);
+    let mut paths: Vec<_> = wanted
+        .map(|flow| {
+            let on_path = flows.hops(flow).filter(|hop| hop.on_path);
+            let hops = on_path
+                .map(|hop| (hop.t_ns, CpuId { domain: number(hop.domain), cpu: hop.cpu }, hop.tid))
+                .collect();
+            let (id, name) = (flow.id, flow.name.clone());
+            FlowPath { id, name, start_ns: flow.start_ns, end_ns: flow.end_ns, hops }
+        })
+        .collect();
+    paths.sort_by_key(|flow| flow.end_ns);
+    paths.into()
+}

@@ -1,0 +1,163 @@
+//! What objects are called, in documents and tables.
+
+use rustc_hash::FxHashMap;
+use xweave_trace::{
+    Trace,
+    event::{Name, Names, Refusal},
+};
+
+use crate::{
+    breakdown::{self, Object},
+    connection::Refused,
+    machine::Machine,
+};
+
+/// A number of [`Objects`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectNumber(u32);
+
+/// An object, as people know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The domain whose time it takes; of what lies between two, both.
+    pub domain: String,
+    /// What it is called there: `nginx/812`, `disk 254:0`, `vCPU 0 of vm1`.
+    pub name: String,
+    /// What it is called together with those that are like it: `nginx`.
+    pub group: String,
+    /// What it is: `thread`, `disk`, `lock`, `interrupts`, `vcpu`, `link` or `remote`.
+    pub kind: &'static str,
+}
+
+/// What more is known of why: as [`breakdown::Cause`], with the thread's number among [`Objects`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// This thread had the processor.
+    Had(ObjectNumber),
+    /// It was sent again so many times.
+    Repeated(usize),
+    /// The same, because it was not answered.
+    Refused(usize, Refused),
+}
+
+/// All objects that were met, each told once.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    domains: FxHashMap<u8, String>,
+    /// Who runs each guest.
+    hosts: FxHashMap<u8, String>,
+    all: Vec<Named>,
+    /// A thread that goes on under another name is another object.
+    numbers: FxHashMap<(Object, Name), ObjectNumber>,
+}
+
+impl Objects {
+    /// None yet, of the domains of a trace.
+    pub fn of(trace: &Trace) -> Self {
+        let all = &trace.manifest().domains;
+        let domains = all.iter().map(|domain| (domain.number, domain.name.clone())).collect();
+        let host = |domain: &xweave_trace::Domain| Some((domain.number, domain.vm.as_ref()?.host.clone()));
+        Self { domains, hosts: all.iter().filter_map(host).collect(), ..Self::default() }
+    }
+
+    /// What an object is called.
+    pub fn named(&self, number: ObjectNumber) -> &Named {
+        // Numbers are given by this table only.
+        &self.all[number.0 as usize]
+    }
+
+    /// What a domain is called.
+    pub fn domain(&self, number: u8) -> &str {
+        self.domains.get(&number).map_or("?", |name| name)
+    }
+
+    /// A cause in words.
+    pub fn why(&self, cause: Cause) -> String {
+        match cause {
+            Cause::Had(thread) => format!("{} had the processor", self.named(thread).name),
+            _ => self.why_such(cause),
+        }
+    }
+
+    /// The same, told of all such.
+    pub fn why_such(&self, cause: Cause) -> String {
+        let again = |times: usize| if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        match cause {
+            Cause::Had(thread) => format!("{} had the processor", self.named(thread).group),
+            Cause::Repeated(times) => format!("sent again {}, without an answer before", again(times)),
+            Cause::Refused(times, Refused { why, waiting }) => {
+                let times = again(times);
+                match why {
+                    Refusal::AcceptQueue => {
+                        format!("sent again {times}: the accept queue was full, {waiting} connections waited")
+                    }
+                    Refusal::TimeWait => format!(
+                        "sent again {times}: the port's last connection was in TIME_WAIT at the server"
+                    ),
+                    Refusal::Other => format!("sent again {times}: TCP did not answer"),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn number(&mut self, object: Object, machine: &Machine, names: &Names) -> ObjectNumber {
+        let name = match object {
+            Object::Thread(id) | Object::Lock { holder: id, .. } => {
+                machine.threads.get(id).map(|thread| thread.name)
+            }
+            _ => None,
+        };
+        let name = name.unwrap_or_default();
+        if let Some(known) = self.numbers.get(&(object, name)) {
+            return *known;
+        }
+        let number = ObjectNumber(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        self.all.push(self.name(object, names.text(name)));
+        self.numbers.insert((object, name), number);
+        number
+    }
+
+    pub(crate) fn cause(&mut self, cause: breakdown::Cause, machine: &Machine, names: &Names) -> Cause {
+        match cause {
+            breakdown::Cause::Had(thread) => Cause::Had(self.number(Object::Thread(thread), machine, names)),
+            breakdown::Cause::Repeated(times) => Cause::Repeated(times),
+            breakdown::Cause::Refused(times, refused) => Cause::Refused(times, refused),
+        }
+    }
+
+    fn name(&self, object: Object, thread: &str) -> Named {
+        let domain = |number| self.domain(number).to_owned();
+        let named = |domain, kind, name: String, group: String| Named { domain, name, group, kind };
+        let called =
+            |tid: u32| if thread.is_empty() { format!("thread {tid}") } else { format!("{thread}/{tid}") };
+        let group = if thread.is_empty() { "threads without a name" } else { thread };
+        match object {
+            Object::Thread(id) => named(domain(id.domain), "thread", called(id.tid), group.to_owned()),
+            Object::Disk(disk) => {
+                let name = format!("disk {}:{}", disk.device >> 20, disk.device & 0xf_ffff);
+                named(domain(disk.domain), "disk", name.clone(), name)
+            }
+            Object::Lock { address, holder } => {
+                let name = format!("lock {address:#x} of {}", called(holder.tid));
+                named(domain(holder.domain), "lock", name, format!("locks of {group}"))
+            }
+            Object::Interrupts(cpu) => {
+                let name = format!("interrupts of CPU {}", cpu.cpu);
+                named(domain(cpu.domain), "interrupts", name, "interrupts".to_owned())
+            }
+            Object::Vcpu(cpu) => {
+                let name = format!("vCPU {} of {}", cpu.cpu, domain(cpu.domain));
+                let group = format!("vCPUs of {}", domain(cpu.domain));
+                named(self.hosts.get(&cpu.domain).cloned().unwrap_or_default(), "vcpu", name, group)
+            }
+            Object::Link { from, to, service } => {
+                let name = format!("connection to :{service}");
+                named(format!("{} → {}", domain(from), domain(to)), "link", name.clone(), name)
+            }
+            Object::Remote { domain: of, service } => {
+                let name = format!("peer at :{service}");
+                named(domain(of), "remote", name.clone(), name)
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A transaction as a sequence of the basic events of Horikawa's model (section 2.1), between objects.
+//!
+//! An object asks another to do a part of the work (Request) and waits (Wait); the other begins (Accept), ends
+//! (Finish), and the first goes on (Resume). Whoever loses its processor pauses (Pause) until it has it again
+//! (Resume).
+
+use crate::{
+    breakdown::Spent,
+    explanation::{Explained, Step},
+    objects::ObjectNumber,
+};
+
+/// A basic event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Basic {
+    /// `from` asks `to`, and waits.
+    Request,
+    /// `to` begins what it was asked for.
+    Accept,
+    /// `from` has done what `to` asked for, which goes on.
+    Finish,
+    /// It has no processor any more.
+    Pause,
+    /// It has one again.
+    Resume,
+}
+
+impl Basic {
+    /// As the paper calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Request => "Request",
+            Self::Accept => "Accept",
+            Self::Finish => "Finish",
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+        }
+    }
+}
+
+/// A basic event of a transaction. `from` and `to` are the same but for requests and their ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// When, in nanoseconds.
+    pub time: i64,
+    /// What.
+    pub basic: Basic,
+    /// Whose it is.
+    pub from: ObjectNumber,
+    /// To whom it goes.
+    pub to: ObjectNumber,
+}
+
+/// What an object does while it has not begun yet what it was asked for, or has been interrupted.
+fn idle(spent: Spent) -> bool {
+    matches!(spent, Spent::Ready | Spent::Waking | Spent::Queue | Spent::Preempted | Spent::Halted)
+}
+
+/// The basic events of a transaction, in the order of their times.
+pub fn sequence(transaction: &Explained) -> Vec<Message> {
+    let mut messages = Vec::new();
+    let steps = &transaction.steps;
+    // Whether an object has begun, by how deep it works: the transaction's own has.
+    let mut begun = vec![true];
+    for (before, step) in std::iter::once(None).chain(steps.iter().map(Some)).zip(steps) {
+        let time = step.from;
+        let mut tell = |basic, from, to| messages.push(Message { time, basic, from, to });
+        let Some(before) = before else { continue };
+        if before.object == step.object {
+            match (idle(before.spent), idle(step.spent)) {
+                (true, false) if begun.last() == Some(&false) => {
+                    tell(Basic::Accept, step.object, step.object);
+                    begun.pop();
+                    begun.push(true);
+                }
+                (true, false) => tell(Basic::Resume, step.object, step.object),
+                (false, true) => tell(Basic::Pause, step.object, step.object),
+                _ => {}
+            }
+            continue;
+        }
+        if asks(before, step) {
+            tell(Basic::Request, before.object, step.object);
+            begun.push(!idle(step.spent));
+            if !idle(step.spent) {
+                tell(Basic::Accept, step.object, step.object);
+            }
+        } else {
+            tell(Basic::Finish, before.object, step.object);
+            begun.pop();
+            if begun.is_empty() {
+                begun.push(true);
+            }
+        }
+    }
+    messages
+}
+
+/// What is spent so is what another object does for a thread of the same depth.
+fn serves(spent: Spent) -> bool {
+    use Spent::{Completion, Device, Exit, Halted, Held, Network, Preempted, Queue, Repeat};
+    matches!(spent, Queue | Device | Completion | Held | Network | Repeat | Exit | Preempted | Halted)
+}
+
+/// Whether the way from one step to the next is a request rather than the end of one.
+fn asks(before: &Step, step: &Step) -> bool {
+    step.depth > before.depth || (step.depth == before.depth && !serves(before.spent))
+}

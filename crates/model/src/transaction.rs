@@ -1,0 +1,394 @@
+//! What is to be broken down: transactions of several kinds, found in the order of their ends.
+
+use std::{fmt, str::FromStr};
+
+use rustc_hash::FxHashMap;
+use xweave_trace::event::{Connection, Event, Kind, Names};
+
+use crate::{
+    breakdown::{Piece, breakdown},
+    connection::{CLOSE, ESTABLISHED, SYN_SENT},
+    machine::Machine,
+    thread::ThreadId,
+};
+
+/// How long after a connection was established it is given up that somebody of the trace accepts it, in nanoseconds.
+const ACCEPTING: i64 = 1_000_000_000;
+
+/// Which transactions are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// From a client's asking for a connection to the server's accepting it, or as far as there are events of it. With
+    /// a port: the server's.
+    Connect(Option<u16>),
+    /// From sending a request on a connection to the last that is received before the next request: the client's
+    /// view, or the server's of clients that no events tell of.
+    Request(Option<u16>),
+    /// From the beginning of a process to its end. With a name: of processes called so at their ends.
+    Life(Option<String>),
+    /// From an event or function to another of the same thread.
+    Between(String, String),
+    /// From a flow's beginning to its end. With a name: flows of this definition.
+    Flow(Option<String>),
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, rest) = match text.split_once(':') {
+            Some((word, rest)) => (word, Some(rest)),
+            None => (text, None),
+        };
+        let port = || {
+            let port = |text: &str| text.parse().map_err(|_| format!("`{text}` is no port: write {word}:80"));
+            rest.map(port).transpose()
+        };
+        Ok(match word {
+            "connect" => Self::Connect(port()?),
+            "request" => Self::Request(port()?),
+            "life" => Self::Life(rest.map(str::to_owned)),
+            "flow" => Self::Flow(rest.map(str::to_owned)),
+            "between" => match rest.and_then(|rest| rest.split_once("..")) {
+                Some((from, to)) if !from.is_empty() && !to.is_empty() => {
+                    Self::Between(from.to_owned(), to.to_owned())
+                }
+                _ => return Err("write between:FROM..TO, two names of events or functions".to_owned()),
+            },
+            _ => {
+                return Err(format!(
+                    "`{word}` is no kind of transaction: connect[:PORT], request[:PORT], life[:NAME], flow[:NAME] \
+                     or between:FROM..TO"
+                ));
+            }
+        })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, rest) = match self {
+            Self::Connect(port) => ("connect", port.map(|port| port.to_string())),
+            Self::Request(port) => ("request", port.map(|port| port.to_string())),
+            Self::Life(name) => ("life", name.clone()),
+            Self::Flow(name) => ("flow", name.clone()),
+            Self::Between(from, to) => ("between", Some(format!("{from}..{to}"))),
+        };
+        match rest {
+            Some(rest) => write!(f, "{word}:{rest}"),
+            None => f.write_str(word),
+        }
+    }
+}
+
+/// A transaction that was found, broken down.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// What tells it from others of its kind.
+    pub name: String,
+    /// The thread that it ended on.
+    pub thread: ThreadId,
+    /// Its time, in order and without gaps.
+    pub pieces: Vec<Piece>,
+}
+
+/// Finds transactions of events that come one after the other; of [`Spec::Flow`] there are none here.
+#[derive(Debug)]
+pub enum Finder {
+    /// See [`Spec::Connect`].
+    Connect(Connects),
+    /// See [`Spec::Request`].
+    Request(Requests),
+    /// See [`Spec::Life`].
+    Life(Lives),
+    /// See [`Spec::Between`].
+    Between(Betweens),
+}
+
+impl Finder {
+    /// A finder of such transactions; none for flows, which records tell of.
+    pub fn new(spec: &Spec) -> Option<Self> {
+        Some(match spec {
+            Spec::Connect(port) => Self::Connect(Connects { port: *port, ..Connects::default() }),
+            Spec::Request(port) => Self::Request(Requests { port: *port, open: FxHashMap::default() }),
+            Spec::Life(name) => Self::Life(Lives { name: name.clone(), begun: FxHashMap::default() }),
+            Spec::Between(from, to) => {
+                Self::Between(Betweens { from: from.clone(), to: to.clone(), begun: FxHashMap::default() })
+            }
+            Spec::Flow(_) => return None,
+        })
+    }
+
+    /// Takes in an event that the machine has taken in. Gives the transaction that it ended.
+    pub fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
+        match self {
+            Self::Connect(connects) => connects.feed(event, machine),
+            Self::Request(requests) => requests.feed(event, machine),
+            Self::Life(lives) => lives.feed(event, machine, names),
+            Self::Between(betweens) if event.kind == Kind::Other => {
+                let thread = ThreadId { domain: event.domain, tid: event.tid };
+                betweens.mark(names.text(event.name), thread, event.time_ns, machine)
+            }
+            Self::Between(_) => None,
+        }
+    }
+
+    /// The beginning of the earliest that is under way, in nanoseconds: nothing since then may be forgotten.
+    pub fn earliest(&self) -> Option<i64> {
+        match self {
+            Self::Connect(connects) => connects.open.values().map(|open| open.from).min(),
+            Self::Request(requests) => requests.open.values().map(|open| open.told).min(),
+            Self::Life(lives) => lives.begun.values().copied().min(),
+            Self::Between(betweens) => betweens.begun.values().copied().min(),
+        }
+    }
+
+    /// Gives those that are over although nothing said so; all of them at the end of a trace, when `now` is none.
+    pub fn settle(&mut self, now: Option<i64>) -> Vec<Transaction> {
+        match self {
+            Self::Connect(connects) => connects.settle(now),
+            Self::Request(requests) if now.is_none() => {
+                let open = std::mem::take(&mut requests.open);
+                let mut all: Vec<_> = open.into_iter().filter_map(|(end, open)| open.over(end)).collect();
+                all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
+                all
+            }
+            Self::Request(_) | Self::Life(_) | Self::Between(_) => Vec::new(),
+        }
+    }
+}
+
+/// Connections that are asked for.
+#[derive(Debug, Default)]
+pub struct Connects {
+    port: Option<u16>,
+    /// By the end that asks.
+    open: FxHashMap<Connection, Asked>,
+    /// Those who have been answered and do not run yet.
+    answered: FxHashMap<ThreadId, Connection>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    from: i64,
+    thread: ThreadId,
+    established: Option<i64>,
+    /// As the client sees it: until its thread went on.
+    seen: Option<Vec<Piece>>,
+}
+
+impl Asked {
+    fn over(self, end: Connection) -> Option<Transaction> {
+        Some(Transaction { name: named(end), thread: self.thread, pieces: self.seen? })
+    }
+}
+
+/// `40000 → 80`, as the one who asks calls it.
+fn named(end: Connection) -> String {
+    format!("{} → {}", end.local_port(), end.remote_port())
+}
+
+impl Connects {
+    fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
+        let thread = ThreadId { domain: event.domain, tid: event.tid };
+        let end = Connection(event.position);
+        match event.kind {
+            Kind::Socket if event.code == SYN_SENT => {
+                if self.port.is_none_or(|port| port == end.remote_port()) {
+                    let new = Asked { from: event.time_ns, thread, established: None, seen: None };
+                    return self.open.insert(end, new).and_then(|before| before.over(end));
+                }
+                None
+            }
+            Kind::Socket if event.code == ESTABLISHED => {
+                let asked = self.open.get_mut(&end)?;
+                asked.established = Some(event.time_ns);
+                self.answered.insert(asked.thread, end);
+                None
+            }
+            Kind::Socket if event.code == CLOSE => self.open.remove(&end)?.over(end),
+            Kind::Switch => {
+                // The client goes on.
+                let thread = ThreadId { domain: event.domain, tid: event.other };
+                let asked = self.open.get_mut(&self.answered.remove(&thread)?)?;
+                asked.seen = Some(breakdown(machine, thread, asked.from, event.time_ns));
+                None
+            }
+            Kind::Accept => {
+                let end = end.peer();
+                let asked = self.open.remove(&end)?;
+                let pieces = breakdown(machine, thread, asked.from, event.time_ns);
+                (!pieces.is_empty()).then(|| Transaction { name: named(end), thread, pieces })
+            }
+            _ => None,
+        }
+    }
+
+    fn settle(&mut self, now: Option<i64>) -> Vec<Transaction> {
+        let late = |asked: &Asked| match (now, asked.established) {
+            (Some(now), Some(established)) => now > established + ACCEPTING && asked.seen.is_some(),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let over: Vec<Connection> =
+            self.open.iter().filter(|(_, asked)| late(asked)).map(|(end, _)| *end).collect();
+        let mut over: Vec<_> = over
+            .into_iter()
+            .filter_map(|end| self.open.remove(&end).and_then(|asked| asked.over(end)))
+            .collect();
+        over.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
+        over
+    }
+}
+
+/// Requests and their answers.
+#[derive(Debug)]
+pub struct Requests {
+    port: Option<u16>,
+    /// By the end that the transaction is told of.
+    open: FxHashMap<Connection, Exchange>,
+}
+
+#[derive(Debug)]
+struct Exchange {
+    /// Until then its time is told by `pieces`: the beginning, if it was not answered yet.
+    told: i64,
+    thread: ThreadId,
+    /// Told as the server's: it begins with receiving and ends with sending.
+    server: bool,
+    pieces: Vec<Piece>,
+}
+
+impl Exchange {
+    fn over(self, end: Connection) -> Option<Transaction> {
+        let name = if self.server { named(end.peer()) } else { named(end) };
+        (!self.pieces.is_empty()).then_some(Transaction { name, thread: self.thread, pieces: self.pieces })
+    }
+}
+
+impl Requests {
+    fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
+        let end = Connection(event.position);
+        match event.kind {
+            Kind::Send | Kind::Receive if event.position != 0 => {}
+            Kind::Socket => {
+                // Closing: there will be no answer any more.
+                let over = event.code != ESTABLISHED && event.code != SYN_SENT;
+                return if over { self.open.remove(&end)?.over(end) } else { None };
+            }
+            Kind::Exit => {
+                let thread = ThreadId { domain: event.domain, tid: event.tid };
+                let end = self.open.iter().find(|(_, open)| open.thread == thread).map(|(end, _)| *end)?;
+                return self.open.remove(&end)?.over(end);
+            }
+            _ => return None,
+        }
+        let service = machine.connections.end(end)?.service;
+        if self.port.is_some_and(|port| port != service) {
+            return None;
+        }
+        let server = end.local_port() == service;
+        if server && end.remote_port() != service && machine.connections.end(end.peer()).is_some() {
+            // It is told as the client's. What was begun before the client was seen is not whole.
+            self.open.remove(&end);
+            return None;
+        }
+        let thread = ThreadId { domain: event.domain, tid: event.tid };
+        let begins = (event.kind == Kind::Receive) == server;
+        let new = || Exchange { told: event.time_ns, thread, server, pieces: Vec::new() };
+        match (begins, self.open.get_mut(&end)) {
+            (true, Some(open)) if open.pieces.is_empty() => None,
+            (true, Some(_)) => self.open.insert(end, new())?.over(end),
+            (true, None) => {
+                self.open.insert(end, new());
+                None
+            }
+            (false, Some(open)) => {
+                open.pieces.extend(breakdown(machine, thread, open.told, event.time_ns));
+                (open.told, open.thread) = (event.time_ns, thread);
+                None
+            }
+            (false, None) => None,
+        }
+    }
+}
+
+/// Processes' lives.
+#[derive(Debug)]
+pub struct Lives {
+    name: Option<String>,
+    begun: FxHashMap<ThreadId, i64>,
+}
+
+impl Lives {
+    fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
+        let id = |tid| ThreadId { domain: event.domain, tid };
+        match event.kind {
+            Kind::Fork if event.object == u64::from(event.other) => {
+                self.begun.insert(id(event.other), event.time_ns);
+                None
+            }
+            Kind::Exit => {
+                let thread = id(event.tid);
+                let from = self.begun.remove(&thread)?;
+                let name = names.text(machine.threads.get(thread)?.name);
+                if self.name.as_ref().is_some_and(|wanted| wanted != name) {
+                    return None;
+                }
+                let pieces = breakdown(machine, thread, from, event.time_ns);
+                Some(Transaction { name: format!("{name}/{}", event.tid), thread, pieces })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What lies between two named places of a thread.
+#[derive(Debug)]
+pub struct Betweens {
+    from: String,
+    to: String,
+    begun: FxHashMap<ThreadId, i64>,
+}
+
+impl Betweens {
+    /// Whether a name is one of the two.
+    pub fn wants(&self, name: &str) -> bool {
+        name == self.from || name == self.to
+    }
+
+    /// A thread came by a named place.
+    pub fn mark(
+        &mut self,
+        name: &str,
+        thread: ThreadId,
+        time: i64,
+        machine: &Machine,
+    ) -> Option<Transaction> {
+        // Where both names are one, an end is the next one's beginning.
+        let ended = if name == self.to { self.begun.remove(&thread) } else { None };
+        if name == self.from {
+            self.begun.insert(thread, time);
+        }
+        let pieces = breakdown(machine, thread, ended?, time);
+        let name = format!("{} .. {}", self.from, self.to);
+        (!pieces.is_empty()).then_some(Transaction { name, thread, pieces })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_not_understood_is_told() {
+        for text in
+            ["connect", "connect:80", "request:443", "life:nginx", "flow", "flow:virtio_tx", "between:a..b:c"]
+        {
+            assert_eq!(text.parse::<Spec>().map(|spec| spec.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "conect", "connect:x", "connect:70000", "between", "between:a", "between:..b"] {
+            assert!(text.parse::<Spec>().is_err(), "{text}");
+        }
+    }
+}
