@@ -12,10 +12,12 @@ use crate::number;
 /// with the times since the beginning.
 pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
     let mut text = String::from("sequenceDiagram\n");
+    let messages = sequence(transaction);
+    let first = transaction.steps.first().map(|step| step.object);
     let mut participants: Vec<ObjectNumber> = Vec::new();
-    for step in &transaction.steps {
-        if !participants.contains(&step.object) {
-            participants.push(step.object);
+    for object in first.into_iter().chain(messages.iter().flat_map(|message| [message.from, message.to])) {
+        if !participants.contains(&object) {
+            participants.push(object);
         }
     }
     let place = |object| participants.iter().position(|known| *known == object).unwrap_or(0);
@@ -32,7 +34,7 @@ pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
         let name = plain(&transaction.name);
         text.push_str(&format!("    Note over o{}: {name}, 0 µs\n", place(first.object)));
     }
-    for message in sequence(transaction) {
+    for message in messages {
         let (from, to) = (place(message.from), place(message.to));
         let told = format!("{} {}", message.basic.name(), time(message.time));
         match message.basic {
@@ -43,11 +45,15 @@ pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
             }
         }
     }
+    let mut last = first;
     for step in &transaction.steps {
-        if let Some(cause) = step.cause {
+        // What lies between two objects is told at the one that sent.
+        let told = Some(step.object).filter(|object| participants.contains(object)).or(last);
+        last = told;
+        if let (Some(cause), Some(told)) = (step.cause, told) {
             let why = plain(&objects.why(cause));
             let to = time(step.to);
-            text.push_str(&format!("    Note over o{}: until {to}: {why}\n", place(step.object)));
+            text.push_str(&format!("    Note over o{}: until {to}: {why}\n", place(told)));
         }
     }
     if let Some(last) = transaction.steps.last() {
