@@ -96,7 +96,8 @@ fn tables(flows: &Flows, limit: Option<usize>, out: &mut impl Write) -> io::Resu
     write!(out, "{}", closing::line(flows.summary(), view))
 }
 
-fn id(text: &str) -> Result<u64, String> {
+/// Reads an ID, of a flow or another transaction.
+pub fn id(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),

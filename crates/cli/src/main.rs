@@ -4,6 +4,7 @@ mod agent;
 mod check;
 mod cost;
 mod doctor;
+mod explain;
 mod failure;
 mod flows;
 mod fmt;
@@ -29,6 +30,7 @@ Examples:
   xweave doctor                                    what this machine can do
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave flows trace                               where the time of one packet went
+  xweave explain trace --transaction request:80    where the time of each request went
   xweave report trace -o report.html               the same as a page for a browser
   xweave sites 'access(sk_buff.len)' --live        every instruction that touches it
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
@@ -47,6 +49,7 @@ enum Command {
     Fmt(fmt::Args),
     Record(record::Args),
     Flows(flows::Args),
+    Explain(explain::Args),
     Report(report::Args),
     Sites(sites::Args),
     Cost(cost::Args),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Fmt(args) => fmt::run(args),
         Command::Record(args) => record::run(args),
         Command::Flows(args) => flows::run(args),
+        Command::Explain(args) => explain::run(&args),
         Command::Report(args) => report::run(args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),

@@ -69,6 +69,8 @@ pub struct Outcome {
     pub transactions: u64,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
+    /// What the objects are called.
+    pub objects: Objects,
 }
 
 /// The kind of transactions that a trace is most likely asked for: its flows; else requests on connections; else
@@ -129,8 +131,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     for found in finder.as_mut().map(|finder| finder.settle(None)).unwrap_or_default() {
         all.tell(found, None, events.names());
     }
-    all.outcome.damaged = events.damaged().to_vec();
-    all.outcome
+    Outcome { damaged: events.damaged().to_vec(), objects: all.objects, ..all.outcome }
 }
 
 struct Explanation<'a> {

@@ -8,7 +8,7 @@
 //! under way, [`connection`] who sent what to whom, [`vcpu`] when guests' processors were really theirs; [`machine`]
 //! feeds them all and knows what runs where. [`breakdown`] goes the way back from a moment through wakers and senders;
 //! [`transaction`] finds what is to be broken down, [`explanation`] does it for a whole trace with the names of
-//! [`objects`], and [`sequence`] tells one as messages between objects.
+//! [`objects`], [`parts`] adds up, and [`sequence`] tells one as messages between objects.
 
 pub mod breakdown;
 pub mod connection;
@@ -16,6 +16,7 @@ pub mod disk;
 pub mod explanation;
 pub mod machine;
 pub mod objects;
+pub mod parts;
 pub mod sequence;
 pub mod thread;
 pub mod transaction;

@@ -56,37 +56,58 @@ fn idle(spent: Spent) -> bool {
     matches!(spent, Spent::Ready | Spent::Waking | Spent::Queue | Spent::Preempted | Spent::Halted)
 }
 
+/// A transaction's steps without those that are but the way from one object to another, and when what led to each
+/// was sent.
+fn stations(steps: &[Step]) -> Vec<(i64, Step)> {
+    let on_the_way = |step: &Step| matches!(step.spent, Spent::Network | Spent::Repeat);
+    let mut stations: Vec<(i64, Step)> = Vec::new();
+    let mut at = 0;
+    while let Some(step) = steps.get(at) {
+        let way = steps[at..].iter().take_while(|step| on_the_way(step)).count();
+        match (stations.last(), steps.get(at + way)) {
+            (Some((_, before)), Some(next)) if way > 0 && before.object != next.object => {
+                stations.push((step.from, *next));
+                at += way + 1;
+            }
+            _ => {
+                stations.push((step.from, *step));
+                at += 1;
+            }
+        }
+    }
+    stations
+}
+
 /// The basic events of a transaction, in the order of their times.
 pub fn sequence(transaction: &Explained) -> Vec<Message> {
     let mut messages = Vec::new();
-    let steps = &transaction.steps;
+    let stations = stations(&transaction.steps);
     // Whether an object has begun, by how deep it works: the transaction's own has.
     let mut begun = vec![true];
-    for (before, step) in std::iter::once(None).chain(steps.iter().map(Some)).zip(steps) {
-        let time = step.from;
-        let mut tell = |basic, from, to| messages.push(Message { time, basic, from, to });
-        let Some(before) = before else { continue };
+    for pair in stations.windows(2) {
+        let [(_, before), (sent, step)] = pair else { continue };
+        let mut tell = |time, basic, from, to| messages.push(Message { time, basic, from, to });
         if before.object == step.object {
             match (idle(before.spent), idle(step.spent)) {
                 (true, false) if begun.last() == Some(&false) => {
-                    tell(Basic::Accept, step.object, step.object);
+                    tell(step.from, Basic::Accept, step.object, step.object);
                     begun.pop();
                     begun.push(true);
                 }
-                (true, false) => tell(Basic::Resume, step.object, step.object),
-                (false, true) => tell(Basic::Pause, step.object, step.object),
+                (true, false) => tell(step.from, Basic::Resume, step.object, step.object),
+                (false, true) => tell(step.from, Basic::Pause, step.object, step.object),
                 _ => {}
             }
             continue;
         }
         if asks(before, step) {
-            tell(Basic::Request, before.object, step.object);
+            tell(*sent, Basic::Request, before.object, step.object);
             begun.push(!idle(step.spent));
             if !idle(step.spent) {
-                tell(Basic::Accept, step.object, step.object);
+                tell(step.from, Basic::Accept, step.object, step.object);
             }
         } else {
-            tell(Basic::Finish, before.object, step.object);
+            tell(*sent, Basic::Finish, before.object, step.object);
             begun.pop();
             if begun.is_empty() {
                 begun.push(true);

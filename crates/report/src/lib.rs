@@ -1,11 +1,11 @@
 //! What people look at: tables for a terminal, and a page for a browser.
 //!
-//! Everything here is a pure function from [`xweave_flow::Flows`] to text; how wide and whether in
-//! colour is said by a [`View`].
+//! Everything here is a pure function from [`xweave_flow::Flows`] or what [`xweave_model`] explains to text; how
+//! wide and whether in colour is said by a [`View`].
 //!
 //! Rooms: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
-//! [`closing`] is what was followed and what is missing; [`html`] is the page; [`number`] writes
-//! times and counts.
+//! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
+//! transactions goes, and [`mermaid`] one as a sequence diagram; [`number`] writes times and counts.
 //!
 //! ```
 //! # use xweave_trace::{Manifest, Trace, Writer};
@@ -26,9 +26,11 @@
 pub mod closing;
 pub mod hops;
 pub mod html;
+pub mod mermaid;
 pub mod number;
 pub mod segments;
 pub mod table;
+pub mod transactions;
 
 /// What the text is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

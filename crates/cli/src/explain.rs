@@ -1,0 +1,251 @@
+//! `xweave explain`: where the time of transactions went.
+
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    io::{self, BufWriter, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use serde_json::json;
+use xweave_model::{
+    Explained, Objects, Outcome, Spec, explain,
+    explanation::usual,
+    parts::{Totals, parts},
+};
+use xweave_report::{View, mermaid, transactions};
+use xweave_trace::Trace;
+
+use crate::failure::Failure;
+
+/// Columns where standard output is no terminal.
+const WIDE: u16 = 160;
+
+/// Show where the time of transactions went: through threads, disks, connections and domains
+///
+/// Each transaction's time is divided among the objects that took it, without gap or overlap: who ran, who waited for
+/// a processor and who had it, which disk or lock or peer was waited for, what a virtual processor's exits and halts
+/// cost in the host.
+#[derive(clap::Args)]
+#[command(after_help = "\
+What a transaction is (SPEC):
+  connect[:PORT]       from a client's asking for a connection to the server's accepting it
+  request[:PORT]       from a request on a connection to the end of its answer
+  life[:NAME]          from the beginning of a process to its end
+  flow[:NAME]          from a flow's beginning to its end
+  between:FROM..TO     from an event or function to another of the same thread
+
+Examples:
+  xweave record --events sched,net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
+  xweave explain trace --transaction connect:80
+  xweave explain trace --transaction request:80 --id 17
+  xweave explain trace --transaction life:dd --json
+  xweave explain trace --id 17 --mermaid > sequence.mmd")]
+pub struct Args {
+    /// The directory that `xweave record -o` or `xweave import -o` wrote
+    #[arg(value_name = "DIR")]
+    trace: PathBuf,
+    /// Which transactions; by default what the trace has: flows, requests, or lives of processes
+    #[arg(long, value_name = "SPEC")]
+    transaction: Option<Spec>,
+    /// Show so many of the slowest
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    limit: usize,
+    /// Show this one, step by step
+    #[arg(long, value_name = "ID", value_parser = crate::flows::id)]
+    id: Option<u64>,
+    /// Print that one as a Mermaid sequence diagram
+    #[arg(long, requires = "id", conflicts_with = "json")]
+    mermaid: bool,
+    /// Print one JSON document, with all transactions
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
+    let dir = args.trace.display();
+    if trace.manifest().events == 0 && trace.events().next().is_none() {
+        return Err(Failure::WrongUse(format!(
+            "{dir} has no events: record with --events sched,block,net, or bring in what another tool recorded \
+             with xweave import"
+        )));
+    }
+    let spec = args.transaction.clone().unwrap_or_else(|| usual(&trace));
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = match (args.json, args.id) {
+        (true, wanted) => document(&trace, &spec, wanted, &mut out),
+        (false, Some(wanted)) => one(&trace, &spec, wanted, args.mermaid, &mut out),
+        (false, None) => tables(&trace, &spec, args.limit, &mut out),
+    };
+    let outcome = match printed.and_then(|outcome| out.flush().map(|()| outcome)) {
+        Ok(outcome) => outcome,
+        // Whoever reads has seen enough (`| head`).
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+        Err(e) => return Err(Failure::FellShort(format!("cannot write to standard output: {e}"))),
+    };
+    for damaged in &outcome.damaged {
+        eprintln!("xweave: {damaged}");
+    }
+    match args.id {
+        _ if outcome.transactions == 0 => Err(Failure::FellShort(format!(
+            "{dir} has no transactions of the kind {spec} that began and ended in it: see xweave explain --help for \
+             the others"
+        ))),
+        Some(wanted) if !outcome.found => Err(Failure::FellShort(format!(
+            "{dir} has no transaction {wanted} of the kind {spec}: xweave explain {dir} --transaction {spec} --json \
+             lists all"
+        ))),
+        _ if !outcome.damaged.is_empty() => {
+            Err(Failure::FellShort("parts of the trace are missing".to_owned()))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What came of printing.
+struct Printed {
+    transactions: u64,
+    damaged: Vec<xweave_trace::Damaged>,
+    /// Whether the one that was asked for was among them.
+    found: bool,
+}
+
+impl Printed {
+    fn of(outcome: Outcome, found: bool) -> Self {
+        Self { transactions: outcome.transactions, damaged: outcome.damaged, found }
+    }
+}
+
+fn tables(trace: &Trace, spec: &Spec, limit: usize, out: &mut impl Write) -> io::Result<Printed> {
+    let view = View::of_stdout(WIDE);
+    let mut totals = Totals::default();
+    let mut slowest = BinaryHeap::new();
+    let outcome = explain(trace, spec, &mut |transaction, objects| {
+        totals.add(&transaction, objects);
+        slowest.push(Reverse(ByTime(transaction)));
+        if slowest.len() > limit {
+            slowest.pop();
+        }
+    });
+    if outcome.transactions > 0 {
+        writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
+        let slowest: Vec<_> = slowest.into_sorted_vec().into_iter().map(|Reverse(ByTime(one))| one).collect();
+        if !slowest.is_empty() {
+            writeln!(out, "The slowest:\n{}", transactions::table(&slowest, &outcome.objects, view))?;
+            let id = slowest[0].id;
+            writeln!(
+                out,
+                "Step by step: xweave explain {} --transaction {spec} --id {id}",
+                trace.dir().display()
+            )?;
+        }
+    }
+    Ok(Printed::of(outcome, true))
+}
+
+fn one(trace: &Trace, spec: &Spec, wanted: u64, diagram: bool, out: &mut impl Write) -> io::Result<Printed> {
+    let view = View::of_stdout(WIDE);
+    let mut text = None;
+    let outcome = explain(trace, spec, &mut |transaction, objects| {
+        if transaction.id == wanted {
+            text = Some(match diagram {
+                true => mermaid::diagram(&transaction, objects),
+                false => transactions::steps(&transaction, objects, view),
+            });
+        }
+    });
+    if let Some(text) = &text {
+        write!(out, "{text}")?;
+    }
+    Ok(Printed::of(outcome, text.is_some()))
+}
+
+/// Transactions are written as they are found: there may be more than memory holds.
+fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Write) -> io::Result<Printed> {
+    write!(out, "{{\"transaction\":{},\"transactions\":[", json!(spec.to_string()))?;
+    let mut totals = Totals::default();
+    let (mut found, mut written) = (wanted.is_none(), Ok(()));
+    let mut first = true;
+    let outcome = explain(trace, spec, &mut |transaction, objects| {
+        totals.add(&transaction, objects);
+        let this = wanted.is_none_or(|wanted| wanted == transaction.id);
+        if this && written.is_ok() {
+            let comma = if std::mem::take(&mut first) { "" } else { "," };
+            written = write!(out, "{comma}{}", told(&transaction, objects, wanted.is_some()));
+        }
+        found |= this;
+    });
+    written?;
+    let quantile = |share| totals.quantile(share);
+    let summary = json!({
+        "transactions": outcome.transactions,
+        "events": outcome.events,
+        "total_ns": totals.ns(),
+        "p50_ns": quantile(0.5),
+        "p99_ns": quantile(0.99),
+        "max_ns": quantile(1.0),
+        "parts": totals.all(),
+        "damaged": outcome.damaged.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    });
+    writeln!(out, "],\"summary\":{summary}}}")?;
+    Ok(Printed::of(outcome, found))
+}
+
+fn told(transaction: &Explained, objects: &Objects, with_steps: bool) -> serde_json::Value {
+    let mut told = json!({
+        "id": transaction.id,
+        "name": transaction.name,
+        "domain": objects.domain(transaction.domain),
+        "start_ns": transaction.start_ns,
+        "total_ns": transaction.total_ns,
+        "parts": parts(transaction, objects),
+    });
+    if with_steps {
+        let step = |step: &xweave_model::Step| {
+            let named = objects.named(step.object);
+            json!({
+                "t_ns": step.from,
+                "ns": step.to - step.from,
+                "domain": named.domain,
+                "object": named.name,
+                "state": step.spent.name(),
+                "depth": step.depth,
+                "why": step.cause.map(|cause| objects.why(cause)),
+            })
+        };
+        told["steps"] = transaction.steps.iter().map(step).collect();
+    }
+    told
+}
+
+/// Ordered by how long it took.
+struct ByTime(Explained);
+
+impl ByTime {
+    fn key(&self) -> (i64, Reverse<u64>) {
+        (self.0.total_ns, Reverse(self.0.id))
+    }
+}
+
+impl PartialEq for ByTime {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ByTime {}
+
+impl PartialOrd for ByTime {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByTime {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}

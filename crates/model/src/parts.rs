@@ -1,0 +1,160 @@
+//! Transactions' time added up: of one, by object; of many, by what is alike.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::{
+    breakdown::Spent,
+    explanation::Explained,
+    objects::{Cause, Objects},
+};
+
+/// All time that one object took of a transaction in one way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// The domain whose time it was; of what lies between two, both.
+    pub domain: String,
+    /// What took it.
+    pub object: String,
+    /// What kind of object that is.
+    pub kind: &'static str,
+    /// What it was spent on.
+    pub state: &'static str,
+    /// How much, in nanoseconds.
+    pub ns: u64,
+    /// How often.
+    pub count: u64,
+    /// What more is known of why, in words.
+    pub why: Option<String>,
+}
+
+/// The parts of a transaction, the largest first. Their sum is its whole time.
+pub fn parts(transaction: &Explained, objects: &Objects) -> Vec<Part> {
+    let mut sums: FxHashMap<_, (u64, u64)> = FxHashMap::default();
+    for step in &transaction.steps {
+        let sum = sums.entry((step.object, step.spent, step.cause)).or_default();
+        sum.0 += length(step.from, step.to);
+        sum.1 += 1;
+    }
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|((object, spent, _), (ns, _))| (std::cmp::Reverse(*ns), *object, *spent));
+    let part = |((object, spent, cause), (ns, count)): ((_, Spent, Option<Cause>), _)| {
+        let named = objects.named(object);
+        Part {
+            domain: named.domain.clone(),
+            object: named.name.clone(),
+            kind: named.kind,
+            state: spent.name(),
+            ns,
+            count,
+            why: cause.map(|cause| objects.why(cause)),
+        }
+    };
+    sums.into_iter().map(part).collect()
+}
+
+/// What many transactions' time was spent on.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    sums: BTreeMap<Such, Sum>,
+    lengths: Vec<u64>,
+}
+
+/// What is told together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Such {
+    domain: String,
+    group: String,
+    kind: &'static str,
+    spent: Spent,
+    why: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    ns: u64,
+    transactions: u64,
+}
+
+/// Time that all transactions spent in one way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Total {
+    /// The domain whose time it was.
+    pub domain: String,
+    /// What took it: objects of a name.
+    pub object: String,
+    /// What kind of objects these are.
+    pub kind: &'static str,
+    /// What it was spent on.
+    pub state: &'static str,
+    /// How much, in nanoseconds.
+    pub ns: u64,
+    /// How many transactions had any of it.
+    pub transactions: u64,
+    /// What more is known of why.
+    pub why: Option<String>,
+}
+
+impl Totals {
+    /// Adds a transaction.
+    pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
+        self.lengths.push(u64::try_from(transaction.total_ns).unwrap_or(0));
+        let mut sums: BTreeMap<Such, u64> = BTreeMap::new();
+        let mut known: FxHashMap<_, u64> = FxHashMap::default();
+        for step in &transaction.steps {
+            *known.entry((step.object, step.spent, step.cause)).or_default() += length(step.from, step.to);
+        }
+        for ((object, spent, cause), ns) in known {
+            let named = objects.named(object);
+            let (domain, group) = (named.domain.clone(), named.group.clone());
+            let why = cause.map(|cause| objects.why_such(cause));
+            *sums.entry(Such { domain, group, kind: named.kind, spent, why }).or_default() += ns;
+        }
+        for (such, ns) in sums {
+            let sum = self.sums.entry(such).or_default();
+            sum.ns += ns;
+            sum.transactions += 1;
+        }
+    }
+
+    /// What the time was spent on, the most first.
+    pub fn all(&self) -> Vec<Total> {
+        let total = |(such, sum): (&Such, &Sum)| Total {
+            domain: such.domain.clone(),
+            object: such.group.clone(),
+            kind: such.kind,
+            state: such.spent.name(),
+            ns: sum.ns,
+            transactions: sum.transactions,
+            why: such.why.clone(),
+        };
+        let mut all: Vec<Total> = self.sums.iter().map(total).collect();
+        all.sort_by_key(|total| std::cmp::Reverse(total.ns));
+        all
+    }
+
+    /// How many transactions there are.
+    pub fn transactions(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// All their time, in nanoseconds.
+    pub fn ns(&self) -> u64 {
+        self.lengths.iter().sum()
+    }
+
+    /// The smallest time that at least that share of the transactions does not exceed; none of none.
+    pub fn quantile(&self, share: f64) -> Option<u64> {
+        let mut lengths = self.lengths.clone();
+        lengths.sort_unstable();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
+        let rank = (share * lengths.len() as f64).ceil() as usize;
+        lengths.get(rank.saturating_sub(1)).copied()
+    }
+}
+
+fn length(from: i64, to: i64) -> u64 {
+    u64::try_from(to - from).unwrap_or(0)
+}

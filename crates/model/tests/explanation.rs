@@ -1,0 +1,204 @@
+//! Transactions of whole traces: found, named, and their parts summed up.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use tempfile::TempDir;
+use xweave_model::{Explained, Objects, Spec, explain, parts::parts, sequence::sequence};
+use xweave_trace::{
+    Domain, Manifest, Trace, Writer,
+    event::{Connection, Event, Kind, Refusal, State},
+};
+
+/// The client's end of a connection between domain 1 and the server in domain 2.
+fn client(port: u64) -> Connection {
+    Connection(3 << 32 | port << 16 | 80)
+}
+
+struct Recorded {
+    writer: Writer,
+    time: i64,
+}
+
+impl Recorded {
+    fn begin(dir: &TempDir) -> Self {
+        let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
+        let domains = vec![domain("vm1", 1), domain("vm2", 2)];
+        let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+        for (domain, tid, name) in [(1, 7, "ab"), (2, 9, "nginx")] {
+            let name = writer.name(name);
+            let told =
+                Event { other: tid, object: tid.into(), name, ..Event::new(Kind::Thread, domain, 0, 0, 0) };
+            writer.event(told).unwrap();
+        }
+        Self { writer, time: 0 }
+    }
+
+    /// So much later, in a domain's only processor, above a thread.
+    fn event(&mut self, after: i64, kind: Kind, domain: u8, tid: u32, with: impl FnOnce(&mut Event)) {
+        self.time += after;
+        let mut event = Event::new(kind, domain, self.time, 0, tid);
+        with(&mut event);
+        self.writer.event(event).unwrap();
+    }
+
+    fn of_socket(&mut self, after: i64, kind: Kind, end: Connection, code: i32) {
+        let (domain, tid) = if end.remote_port() == 80 { (1, 7) } else { (2, 9) };
+        self.event(after, kind, domain, tid, |event| (event.position, event.code) = (end.0, code));
+    }
+
+    fn switch(&mut self, after: i64, domain: u8, from: u32, state: State, to: u32) {
+        self.event(after, Kind::Switch, domain, from, |event| (event.other, event.code) = (to, state.code()));
+    }
+
+    /// An interrupt wakes the domain's thread, which goes on.
+    fn woken(&mut self, after: i64, domain: u8, tid: u32, by: impl FnOnce(&mut Self)) {
+        self.event(after, Kind::IrqEnter, domain, 0, |_| ());
+        by(self);
+        self.event(0, Kind::Wake, domain, 0, |event| event.other = tid);
+        self.event(1, Kind::IrqExit, domain, 0, |_| ());
+        self.switch(2, domain, 0, State::Runnable, tid);
+    }
+
+    /// A connection, whose request is refused at first or not; a request that takes `work`; closing.
+    fn transaction(&mut self, end: Connection, refused: bool, work: i64) {
+        self.of_socket(10, Kind::Socket, end, 2);
+        if refused {
+            let code = Refusal::AcceptQueue.code();
+            self.event(5, Kind::Refuse, 2, 0, |event| {
+                (event.position, event.code, event.bytes) = (end.peer().0, code, 6);
+            });
+        }
+        self.switch(5, 1, 7, State::Sleeping, 0);
+        if refused {
+            self.event(1_000_000, Kind::Retransmit, 1, 0, |event| (event.position, event.code) = (end.0, 2));
+        }
+        self.woken(20, 2, 9, |_| ());
+        self.of_socket(5, Kind::Accept, end.peer(), 0);
+        self.switch(5, 2, 9, State::Sleeping, 0);
+        self.woken(10, 1, 7, |this| this.of_socket(0, Kind::Socket, end, 1));
+        self.of_socket(10, Kind::Send, end, 0);
+        self.switch(5, 1, 7, State::Sleeping, 0);
+        self.woken(20, 2, 9, |_| ());
+        self.of_socket(1, Kind::Receive, end.peer(), 0);
+        self.of_socket(work, Kind::Send, end.peer(), 0);
+        self.switch(5, 2, 9, State::Sleeping, 0);
+        self.woken(15, 1, 7, |_| ());
+        self.of_socket(2, Kind::Receive, end, 0);
+        self.of_socket(10, Kind::Socket, end, 4);
+        self.of_socket(10, Kind::Socket, end, 7);
+        self.of_socket(0, Kind::Socket, end.peer(), 7);
+    }
+}
+
+/// Three connections, the second of which is refused at first.
+fn three() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = Recorded::begin(&dir);
+    recorded.switch(1, 2, 9, State::Sleeping, 0);
+    recorded.switch(1, 1, 0, State::Runnable, 7);
+    for (port, refused, work) in [(40_000, false, 100), (40_001, true, 200), (40_002, false, 50_000)] {
+        recorded.transaction(client(port), refused, work);
+    }
+    recorded.writer.finish().unwrap();
+    dir
+}
+
+/// `TOTAL: NS STATE OBJECT of DOMAIN, …` of each, the largest parts first.
+fn told(dir: &TempDir, spec: &str, largest: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    let trace = Trace::open(dir.path()).unwrap();
+    let outcome = explain(&trace, &spec.parse::<Spec>().unwrap(), &mut |transaction, objects| {
+        all.push(line(&transaction, objects, largest));
+    });
+    assert_eq!((outcome.transactions, outcome.damaged.len()), (all.len() as u64, 0));
+    all
+}
+
+fn line(transaction: &Explained, objects: &Objects, largest: usize) -> String {
+    let parts = parts(transaction, objects);
+    let sum: u64 = parts.iter().map(|part| part.ns).sum();
+    assert_eq!(i64::try_from(sum), Ok(transaction.total_ns));
+    let part = |part: &xweave_model::parts::Part| {
+        let why = part.why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        format!("{} {} {} of {}{why}", part.ns, part.state, part.object, part.domain)
+    };
+    let parts: Vec<_> = parts.iter().take(largest).map(part).collect();
+    format!("{} {}: {}", transaction.name, transaction.total_ns, parts.join(", "))
+}
+
+#[test]
+fn a_connect_is_told_from_asking_to_accepting_with_the_reason_of_a_delay() {
+    let dir = three();
+    let repeat = "sent again once: the accept queue was full, 6 connections waited";
+    assert_eq!(
+        told(&dir, "connect:80", 2),
+        [
+            "40000 → 80 33: 25 network connection to :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
+            format!(
+                "40001 → 80 1000038: 1000010 repeat connection to :80 of vm1 → vm2 ({repeat}), \
+                 20 network connection to :80 of vm1 → vm2"
+            ),
+            "40002 → 80 33: 25 network connection to :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
+        ]
+    );
+    assert_eq!(told(&dir, "connect:81", 1), [""; 0]);
+}
+
+#[test]
+fn a_request_is_told_as_the_client_s_with_what_the_server_did() {
+    let told = told(&three(), "request", 1);
+    assert_eq!(
+        told,
+        [
+            "40000 → 80 154: 101 running nginx/9 of vm2",
+            "40001 → 80 254: 201 running nginx/9 of vm2",
+            "40002 → 80 50054: 50001 running nginx/9 of vm2",
+        ]
+    );
+}
+
+#[test]
+fn a_sequence_s_requests_are_finished() {
+    let trace = three();
+    let trace = Trace::open(trace.path()).unwrap();
+    let mut checked = 0;
+    explain(&trace, &Spec::Request(Some(80)), &mut |transaction, objects| {
+        let mut waiting = Vec::new();
+        let mut words = Vec::new();
+        for message in sequence(&transaction) {
+            match message.basic {
+                xweave_model::sequence::Basic::Request => waiting.push((message.from, message.to)),
+                xweave_model::sequence::Basic::Finish => {
+                    assert_eq!(waiting.pop(), Some((message.to, message.from)), "who asked goes on");
+                }
+                _ => {}
+            }
+            words.push(format!("{} {}", message.basic.name(), objects.named(message.to).group));
+        }
+        assert!(waiting.is_empty());
+        assert_eq!(words, ["Request nginx", "Accept nginx", "Finish ab", "Resume ab"]);
+        checked += 1;
+    });
+    assert_eq!(checked, 3);
+}
+
+#[test]
+fn a_process_s_life_is_what_it_did_and_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = Recorded::begin(&dir);
+    recorded.switch(1, 1, 0, State::Runnable, 7);
+    let dd = recorded.writer.name("dd");
+    recorded.event(9, Kind::Fork, 1, 7, |event| (event.other, event.object, event.name) = (8, 8, dd));
+    recorded.switch(10, 1, 7, State::Sleeping, 8);
+    recorded.event(30, Kind::DiskQueue, 1, 8, |event| (event.object, event.bytes) = (254 << 20, 4096));
+    recorded.event(0, Kind::DiskIssue, 1, 8, |event| (event.object, event.bytes) = (254 << 20, 4096));
+    recorded.switch(1, 1, 8, State::Blocked, 0);
+    recorded.woken(60, 1, 8, |this| {
+        this.event(0, Kind::DiskDone, 1, 0, |event| (event.object, event.bytes) = (254 << 20, 4096));
+    });
+    recorded.event(20, Kind::Exit, 1, 8, |_| ());
+    recorded.writer.finish().unwrap();
+    let expected = "dd/8 124: 60 device disk 254:0 of vm1, 51 running dd/8 of vm1, 10 ready dd/8 of vm1 (ab/7 had the processor)";
+    assert_eq!(told(&dir, "life:dd", 3), [expected]);
+    assert_eq!(told(&dir, "life:cat", 3), [""; 0]);
+}

@@ -1,0 +1,68 @@
+//! A transaction as a Mermaid sequence diagram.
+
+use xweave_model::{
+    Explained, Objects,
+    objects::ObjectNumber,
+    sequence::{Basic, sequence},
+};
+
+use crate::number;
+
+/// The text of the diagram: the objects in the order in which they take part, and the basic events between them,
+/// with the times since the beginning.
+pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
+    let mut text = String::from("sequenceDiagram\n");
+    let messages = sequence(transaction);
+    let first = transaction.steps.first().map(|step| step.object);
+    let mut participants: Vec<ObjectNumber> = Vec::new();
+    for object in first.into_iter().chain(messages.iter().flat_map(|message| [message.from, message.to])) {
+        if !participants.contains(&object) {
+            participants.push(object);
+        }
+    }
+    let place = |object| participants.iter().position(|known| *known == object).unwrap_or(0);
+    for (at, object) in participants.iter().enumerate() {
+        let named = objects.named(*object);
+        text.push_str(&format!(
+            "    participant o{at} as {}: {}\n",
+            plain(&named.domain),
+            plain(&named.name)
+        ));
+    }
+    let time = |time: i64| format!("{} µs", number::micros(time - transaction.start_ns));
+    if let Some(first) = transaction.steps.first() {
+        let name = plain(&transaction.name);
+        text.push_str(&format!("    Note over o{}: {name}, 0 µs\n", place(first.object)));
+    }
+    for message in messages {
+        let (from, to) = (place(message.from), place(message.to));
+        let told = format!("{} {}", message.basic.name(), time(message.time));
+        match message.basic {
+            Basic::Request => text.push_str(&format!("    o{from}->>+o{to}: {told}\n")),
+            Basic::Finish => text.push_str(&format!("    o{from}-->>-o{to}: {told}\n")),
+            Basic::Accept | Basic::Pause | Basic::Resume => {
+                text.push_str(&format!("    Note over o{from}: {told}\n"));
+            }
+        }
+    }
+    let mut last = first;
+    for step in &transaction.steps {
+        // What lies between two objects is told at the one that sent.
+        let told = Some(step.object).filter(|object| participants.contains(object)).or(last);
+        last = told;
+        if let (Some(cause), Some(told)) = (step.cause, told) {
+            let why = plain(&objects.why(cause));
+            let to = time(step.to);
+            text.push_str(&format!("    Note over o{}: until {to}: {why}\n", place(told)));
+        }
+    }
+    if let Some(last) = transaction.steps.last() {
+        text.push_str(&format!("    Note over o{}: end, {}\n", place(last.object), time(last.to)));
+    }
+    text
+}
+
+/// Without the signs that end a statement or begin a comment there.
+fn plain(text: &str) -> String {
+    text.replace([';', '#', '\n'], " ").replace('%', " percent")
+}
