@@ -1,0 +1,62 @@
+//! Disks: a queue in the order of asking, neighbours merged, a head that moves.
+
+use std::collections::VecDeque;
+
+use crate::world::{Cpu, Thread};
+
+/// Bytes of a sector.
+pub(crate) const SECTOR: u64 = 512;
+
+/// The most bytes that one request may grow to by merging.
+const LARGEST: u64 = 512 << 10;
+
+/// What the disk is given at once.
+pub(crate) struct Request {
+    pub(crate) position: u64,
+    pub(crate) bytes: u64,
+    /// Who waits for it.
+    pub(crate) waiters: Vec<Thread>,
+}
+
+pub(crate) struct Disk {
+    pub(crate) domain: usize,
+    /// Device number.
+    pub(crate) device: u64,
+    /// The processor that its interrupts go to.
+    pub(crate) cpu: Cpu,
+    pub(crate) queue: VecDeque<Request>,
+    /// What the disk works on, by place; an empty place is free.
+    pub(crate) given: Vec<Option<Request>>,
+    head: u64,
+}
+
+impl Disk {
+    pub(crate) fn new(domain: usize, device: u64, cpu: Cpu, depth: usize) -> Self {
+        let given = std::iter::repeat_with(|| None).take(depth).collect();
+        Self { domain, device, cpu, queue: VecDeque::new(), given, head: 0 }
+    }
+
+    /// Joins an access with a request that waits and that it lies behind or before.
+    pub(crate) fn merge(&mut self, position: u64, bytes: u64, waiter: Option<Thread>) -> bool {
+        for request in &mut self.queue {
+            let end = request.position + request.bytes / SECTOR;
+            let behind = end == position;
+            let before = position + bytes / SECTOR == request.position;
+            if (behind || before) && request.bytes + bytes <= LARGEST {
+                request.position = request.position.min(position);
+                request.bytes += bytes;
+                request.waiters.extend(waiter);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The time that a request takes: moving there, turning, and reading.
+    pub(crate) fn service(&mut self, position: u64, bytes: u64, turn: i64) -> i64 {
+        let distance = self.head.abs_diff(position);
+        self.head = position + bytes / SECTOR;
+        let moving = if distance == 0 { 0 } else { turn + i64::try_from(distance / 8192).unwrap_or(0) };
+        60_000 + moving + i64::try_from(bytes).unwrap_or(0) * 5
+    }
+}

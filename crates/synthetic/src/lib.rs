@@ -1,0 +1,40 @@
+//! A small machine, simulated, that tells what a kernel's tracepoints would: [`Event`](xweave_trace::Event)s in the
+//! normal form, in the order of their times; and, for each transaction that its threads make, where the time truly
+//! went, which only the machine itself can know. Tests hold the model against it, and benchmarks feed on it.
+//!
+//! Processors have a queue each, served in turns with time slices. Threads do a script of steps ([`Config`] says how
+//! many of which kind there are): work, sleep, take locks, read disks that have queues and merge neighbours, ask each
+//! other over sockets in their own domain or another's, make a child and wait for it. Interrupts come above whatever
+//! runs, soft ones follow hard ones or are raised by the thread below. A guest's processors are threads of the
+//! host's scheduler: they halt when the guest idles, are woken by interrupts for it, and are preempted by the host's
+//! own threads.
+//!
+//! The truth is counted forwards, moment by moment, from what each thread is really waiting for. So it shares nothing
+//! with an analysis that goes backwards from who woke whom.
+//!
+//! Rooms: `world` is what there is and the passing of time, `processor` interrupts and scheduling, `guest` virtual
+//! processors, `step` what a step of a script does, `script` the scripts, `disk` the disks, `account` the counting of
+//! [`truth`].
+//!
+//! ```
+//! use xweave_synthetic::{Config, World};
+//!
+//! let mut world = World::new(&Config { transactions: 10, ..Config::single(1) });
+//! let events = world.by_ref().count();
+//! let made = world.take_transactions();
+//! assert!(events > 100 && made.len() >= 10);
+//! assert!(made.iter().all(|one| one.parts.values().sum::<i64>() == one.to - one.from));
+//! ```
+
+mod account;
+mod disk;
+mod guest;
+mod processor;
+mod random;
+mod script;
+mod step;
+pub mod truth;
+mod world;
+
+pub use truth::{Outside, Part, Processor, Transaction, Who};
+pub use world::{Config, World};

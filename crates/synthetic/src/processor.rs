@@ -1,0 +1,316 @@
+//! Processors: interrupts above threads, and which thread comes next.
+
+use std::collections::VecDeque;
+
+use xweave_trace::event::{Kind, State};
+
+use crate::{
+    guest::{EXIT_INTERRUPT, Mode},
+    world::{Cpu, Now, SLICE, Thread, Wait, World},
+};
+
+/// Interrupts by their numbers, as `object` tells them.
+const TIMER: u64 = 236;
+const DISK: u64 = 30;
+const NETWORK: u64 = 40;
+const OTHER: u64 = 50;
+const SOFT_NETWORK: u64 = 3;
+const SOFT_BLOCK: u64 = 4;
+
+/// An interrupt: what its handlers do.
+#[derive(Clone, Debug)]
+pub(crate) struct Irq {
+    pub(crate) object: u64,
+    pub(crate) phases: VecDeque<Phase>,
+}
+
+/// A part of an interrupt.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// It takes time.
+    Work(i64),
+    /// The handler begins; whether it is soft, and its number.
+    Enter(bool, u64),
+    /// It ends.
+    Exit(bool, u64),
+    /// It does something.
+    Do(Act),
+}
+
+/// What handlers do.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// A thread's time is over.
+    Awake(Thread),
+    /// The disk has done the request at this place: tells so.
+    DiskDone(usize, usize),
+    /// Wakes who waited for it.
+    DiskWake(Vec<Thread>),
+    /// A message from one thread to another, perhaps an answer, is there.
+    Deliver(Thread, Thread, bool),
+    /// A guest's processor gets an interrupt.
+    Kick(Cpu, Box<Irq>),
+    /// The thread's time slice is over.
+    Leave,
+}
+
+impl Phase {
+    /// The time that it takes yet.
+    pub(crate) fn left(&self) -> i64 {
+        if let Self::Work(left) = self { *left } else { 0 }
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&mut self, step: i64) {
+        if let Self::Work(left) = self {
+            *left -= step;
+        }
+    }
+}
+
+/// An interrupt that does everything in its hard part.
+fn hard(object: u64, before: i64, act: Option<Act>, after: i64) -> Irq {
+    let phases = [Phase::Enter(false, object), Phase::Work(before)];
+    let end = [Phase::Work(after), Phase::Exit(false, object)];
+    Irq { object, phases: phases.into_iter().chain(act.map(Phase::Do)).chain(end).collect() }
+}
+
+/// An interrupt whose work is done in the soft part that it raises.
+fn soft(object: u64, number: u64, acts: Vec<Phase>) -> Irq {
+    let mut irq = hard(object, 800, None, 300);
+    irq.phases.extend([Phase::Work(150), Phase::Enter(true, number)]);
+    irq.phases.extend(acts);
+    irq.phases.push_back(Phase::Exit(true, number));
+    irq
+}
+
+impl World {
+    pub(crate) fn timer(&self, thread: Thread) -> Irq {
+        hard(TIMER, 700, Some(Act::Awake(thread)), 400)
+    }
+
+    pub(crate) fn disk_irq(&mut self, disk: usize, place: usize) -> Irq {
+        let waiters = self.disks[disk].given[place].as_ref().map(|request| request.waiters.clone());
+        let acts = vec![
+            Phase::Work(900),
+            Phase::Do(Act::DiskDone(disk, place)),
+            Phase::Work(400),
+            Phase::Do(Act::DiskWake(waiters.unwrap_or_default())),
+            Phase::Work(600),
+        ];
+        if self.random.percent(50) {
+            return soft(DISK, SOFT_BLOCK, acts);
+        }
+        let mut phases = VecDeque::from(acts);
+        phases.push_front(Phase::Enter(false, DISK));
+        phases.push_back(Phase::Exit(false, DISK));
+        Irq { object: DISK, phases }
+    }
+
+    pub(crate) fn network_irq(&mut self, from: Thread, to: Thread, answer: bool) -> Irq {
+        let acts = vec![Phase::Work(1500), Phase::Do(Act::Deliver(from, to, answer)), Phase::Work(500)];
+        soft(NETWORK, SOFT_NETWORK, acts)
+    }
+
+    pub(crate) fn noise_irq(&mut self) -> Irq {
+        let long = self.random.between(2_000, 30_000);
+        if self.random.percent(50) {
+            return soft(OTHER, SOFT_NETWORK, vec![Phase::Work(long)]);
+        }
+        hard(OTHER, long, None, 0)
+    }
+
+    /// A soft interrupt that the thread on this processor raises by sending to one of its own domain.
+    pub(crate) fn loopback(&mut self, cpu: Cpu, from: Thread, to: Thread, answer: bool) {
+        let phases = [
+            Phase::Enter(true, SOFT_NETWORK),
+            Phase::Work(700),
+            Phase::Do(Act::Deliver(from, to, answer)),
+            Phase::Work(300),
+            Phase::Exit(true, SOFT_NETWORK),
+        ];
+        self.cpus[cpu].frames.push(phases.into());
+    }
+
+    /// A processor, of the host or of a guest, gets an interrupt from a device or a timer.
+    pub(crate) fn interrupt(&mut self, cpu: Cpu, irq: Irq) {
+        match self.cpus[cpu].vcpu.as_ref().map(|vcpu| vcpu.thread) {
+            None => self.raise(cpu, irq),
+            Some(vcpu) => {
+                let object = irq.object;
+                let host = hard(object, 1_000, Some(Act::Kick(cpu, Box::new(irq))), 500);
+                self.raise(self.threads[vcpu].cpu, host);
+            }
+        }
+    }
+
+    /// A processor of the host gets an interrupt.
+    fn raise(&mut self, cpu: Cpu, irq: Irq) {
+        let guest = self.cpus[cpu].current.and_then(|current| self.threads[current].backs);
+        if let Some(guest) = guest.filter(|guest| self.live(*guest)) {
+            self.come_out(guest, EXIT_INTERRUPT, 300);
+        }
+        self.cpus[cpu].pending.push_back(irq);
+        self.changed.push(cpu);
+    }
+
+    /// Whether a processor really runs: a guest's may not.
+    pub(crate) fn live(&self, cpu: Cpu) -> bool {
+        self.cpus[cpu].vcpu.as_ref().is_none_or(|vcpu| {
+            let thread = &self.threads[vcpu.thread];
+            vcpu.mode == Mode::Guest && thread.now == Now::Running && self.cpus[thread.cpu].frames.is_empty()
+        })
+    }
+
+    /// Does what takes no time, until each processor is at something that does.
+    pub(crate) fn settle_all(&mut self) {
+        while let Some(cpu) = self.changed.pop() {
+            let host = self.cpus[cpu].vcpu.as_ref().map_or(cpu, |vcpu| self.threads[vcpu.thread].cpu);
+            self.settle(host);
+        }
+    }
+
+    pub(crate) fn settle(&mut self, cpu: Cpu) {
+        while self.live(cpu) && self.settle_frames(cpu) {
+            let here = &mut self.cpus[cpu];
+            let Some(current) = here.current else {
+                if let Some(next) = here.queue.pop_front() {
+                    self.switch(cpu, State::Runnable, Some(next));
+                    continue;
+                }
+                if here.vcpu.is_some() {
+                    self.halt(cpu);
+                }
+                return;
+            };
+            if here.leave {
+                here.leave = false;
+                here.slice = SLICE;
+                if let Some(next) = here.queue.pop_front() {
+                    here.queue.push_back(current);
+                    self.threads[current].now = Now::Ready;
+                    self.switch(cpu, State::Runnable, Some(next));
+                }
+            } else if here.slice <= 0 && !here.queue.is_empty() {
+                let irq = hard(TIMER, 600, Some(Act::Leave), 300);
+                if here.vcpu.is_some() { here.pending.push_back(irq) } else { self.raise(cpu, irq) }
+            } else if let Some(guest) = self.threads[current].backs {
+                if !self.settle_guest(cpu, guest) {
+                    return;
+                }
+            } else if self.threads[current].work > 0 {
+                return;
+            } else {
+                self.step(current, cpu);
+            }
+        }
+    }
+
+    /// Goes on with interrupts; true if there is none under way.
+    fn settle_frames(&mut self, cpu: Cpu) -> bool {
+        while self.live(cpu) {
+            let here = &mut self.cpus[cpu];
+            if !here.hard
+                && let Some(irq) = here.pending.pop_front()
+            {
+                here.frames.push(irq.phases);
+            }
+            let Some(frame) = here.frames.last_mut() else { return true };
+            if frame.front().is_some_and(|phase| phase.left() > 0) {
+                return false;
+            }
+            match frame.pop_front() {
+                None => {
+                    here.frames.pop();
+                }
+                Some(Phase::Work(_)) => {}
+                Some(Phase::Enter(soft, object)) => {
+                    *(if soft { &mut here.soft } else { &mut here.hard }) = true;
+                    let kind = if soft { Kind::SoftirqEnter } else { Kind::IrqEnter };
+                    self.tell(kind, cpu, |event| event.object = object);
+                }
+                Some(Phase::Exit(soft, object)) => {
+                    *(if soft { &mut here.soft } else { &mut here.hard }) = false;
+                    if here.soft
+                        && let Some(rest) = here.frames.pop()
+                        && let Some(below) = here.frames.last_mut()
+                    {
+                        // Soft interrupts do not interrupt each other: the one under way is ended first.
+                        below.extend(rest);
+                    }
+                    let kind = if soft { Kind::SoftirqExit } else { Kind::IrqExit };
+                    self.tell(kind, cpu, |event| event.object = object);
+                }
+                Some(Phase::Do(act)) => self.act(cpu, act),
+            }
+        }
+        false
+    }
+
+    fn act(&mut self, cpu: Cpu, act: Act) {
+        match act {
+            Act::Awake(thread) => self.wake_from(thread, Wait::Sleep, cpu),
+            Act::DiskDone(disk, place) => self.disk_done(disk, place, cpu),
+            Act::DiskWake(waiters) => {
+                for waiter in waiters {
+                    self.threads[waiter].access.1 = crate::world::Stage::Over;
+                    self.wake_from(waiter, Wait::Disk, cpu);
+                }
+            }
+            Act::Deliver(from, to, answer) => self.deliver(from, to, answer, cpu),
+            Act::Kick(guest, irq) => self.kick(cpu, guest, *irq),
+            Act::Leave => self.cpus[cpu].leave = true,
+        }
+    }
+
+    /// The processor goes to another thread; what becomes of the one before is the caller's.
+    pub(crate) fn switch(&mut self, cpu: Cpu, state: State, next: Option<Thread>) {
+        let other = next.map_or(0, |next| self.threads[next].tid);
+        self.tell(Kind::Switch, cpu, |event| (event.other, event.code) = (other, state.code()));
+        let here = &mut self.cpus[cpu];
+        (here.current, here.slice, here.leave) = (next, SLICE, false);
+        if let Some(next) = next {
+            (self.threads[next].now, self.threads[next].cpu) = (Now::Running, cpu);
+        }
+    }
+
+    /// The thread on this processor begins to wait.
+    pub(crate) fn block(&mut self, thread: Thread, cpu: Cpu, wait: Wait) {
+        self.threads[thread].now = Now::Waiting(wait);
+        let state = if wait == Wait::Disk { State::Blocked } else { State::Sleeping };
+        let next = self.cpus[cpu].queue.pop_front();
+        self.switch(cpu, state, next);
+    }
+
+    /// Wakes a thread if it waits for this.
+    pub(crate) fn wake_from(&mut self, thread: Thread, wait: Wait, cpu: Cpu) {
+        if self.threads[thread].now == Now::Waiting(wait) {
+            let other = self.threads[thread].tid;
+            self.tell(Kind::Wake, cpu, |event| event.other = other);
+            self.ready(thread, Some(cpu));
+        }
+    }
+
+    /// A thread can run: it is given to a processor that idles, or to the one with the fewest waiting.
+    pub(crate) fn ready(&mut self, thread: Thread, from: Option<Cpu>) {
+        self.threads[thread].now = Now::Ready;
+        let domain = self.threads[thread].domain;
+        let last = self.threads[thread].cpu;
+        let idles = |cpu: &Cpu| self.cpus[*cpu].current.is_none() && self.cpus[*cpu].queue.is_empty();
+        let all = &self.domains[domain].cpus;
+        let mut near = [Some(last), from].into_iter().flatten().filter(|cpu| all.contains(cpu));
+        let idle = near.find(idles).or_else(|| all.iter().copied().find(idles));
+        let least = || all.iter().copied().min_by_key(|cpu| (self.cpus[*cpu].queue.len(), *cpu != last));
+        let cpu = idle.or_else(least).unwrap_or(last);
+        self.threads[thread].cpu = cpu;
+        self.cpus[cpu].queue.push_back(thread);
+        self.changed.push(cpu);
+        let Some(from) = from.filter(|from| *from != cpu && idle.is_some()) else { return };
+        if self.cpus[cpu].vcpu.is_some() {
+            self.kick_from(from, cpu);
+        } else if self.cpus[cpu].frames.is_empty() {
+            // The way out of idling.
+            self.cpus[cpu].frames.push([Phase::Work(1_500)].into());
+        }
+    }
+}

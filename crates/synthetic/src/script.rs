@@ -1,0 +1,170 @@
+//! What threads do, step by step.
+
+use crate::world::{Thread, Wait, World};
+
+/// What a thread is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It makes transactions.
+    Client,
+    /// It answers; the second level (1) is asked by the first.
+    Server(usize),
+    /// It takes processor time.
+    Other,
+    /// It was made by another, which waits for its end.
+    Child,
+    /// A guest's processor.
+    Vcpu,
+}
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server(0) => "server",
+            Self::Server(_) => "store",
+            Self::Other => "other",
+            Self::Child => "child",
+            Self::Vcpu => "CPU/KVM",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The transaction begins.
+    Begin,
+    /// It ends.
+    End,
+    /// Takes processor time.
+    Work(i64),
+    /// Waits for so long.
+    Sleep(i64),
+    /// Waits, unless that is over already.
+    Block(Wait),
+    /// Takes a lock.
+    Take(usize),
+    /// Tries again, having been woken.
+    Retake(usize),
+    /// Gives it back.
+    Give(usize),
+    /// Wakes a thread that waited for that lock.
+    Wake(Thread, usize),
+    /// Asks a disk for bytes at a sector; `true`: and waits for them.
+    Read(usize, u64, u64, bool),
+    /// Asks a thread.
+    Ask(Thread),
+    /// Takes the answer.
+    Answered(Thread),
+    /// Takes a call.
+    Serve,
+    /// Answers it.
+    Answer(Thread),
+    /// Makes a child, and waits for its end.
+    Fork,
+    /// Tells its parent.
+    Exit,
+    /// Ends.
+    Die,
+}
+
+impl World {
+    /// The next steps of a thread that has none left.
+    pub(crate) fn script(&mut self, thread: Thread) -> Vec<Step> {
+        match self.threads[thread].role {
+            Role::Client => {
+                let mut steps = vec![self.short(), Step::Begin];
+                for _ in 0..self.random.between(1, 6) {
+                    self.part_of_transaction(thread, &mut steps);
+                }
+                let pause = self.random.between(100_000, 4_000_000);
+                steps.extend([self.short(), Step::End, Step::Sleep(pause)]);
+                steps
+            }
+            Role::Server(_) => vec![Step::Serve],
+            Role::Other => {
+                let work = self.random.between(500_000, 9_000_000);
+                vec![Step::Work(work), Step::Sleep(self.random.between(3_000_000, 30_000_000))]
+            }
+            Role::Child => {
+                let mut steps = vec![self.short()];
+                self.read(thread, &mut steps);
+                steps.extend([self.short(), Step::Exit, Step::Work(900), Step::Die]);
+                steps
+            }
+            Role::Vcpu => vec![Step::Work(1)],
+        }
+    }
+
+    /// What a server does for a call.
+    pub(crate) fn service(&mut self, server: Thread) -> Vec<Step> {
+        let domain = self.threads[server].domain;
+        let mut steps = vec![self.short()];
+        match self.random.between(0, 6) {
+            0 => self.read(server, &mut steps),
+            1 => self.lock(server, &mut steps),
+            2 | 3 if self.threads[server].role == Role::Server(0) => {
+                let stores = &self.domains[domain].servers[1];
+                let store = stores[self.random.place(stores.len())];
+                steps.push(Step::Ask(store));
+            }
+            _ => {}
+        }
+        steps.push(self.short());
+        steps
+    }
+
+    fn short(&mut self) -> Step {
+        let work = self.random.between(5_000, 150_000);
+        Step::Work(work)
+    }
+
+    fn part_of_transaction(&mut self, thread: Thread, steps: &mut Vec<Step>) {
+        steps.push(self.short());
+        match self.random.between(0, 100) {
+            0..15 => steps.push(Step::Work(self.random.between(50_000, 1_000_000))),
+            15..18 => steps.push(Step::Work(self.random.between(1_000_000, 8_000_000))),
+            18..30 => steps.push(Step::Sleep(self.random.between(20_000, 2_000_000))),
+            30..50 => self.lock(thread, steps),
+            50..72 => self.read(thread, steps),
+            72..92 => {
+                let servers = &self.domains[self.threads[thread].domain].servers[0];
+                let server = servers[self.random.place(servers.len())];
+                steps.push(Step::Ask(server));
+            }
+            92..97 => {
+                let other = self.random.place(self.domains.len());
+                let servers = &self.domains[other].servers[0];
+                let server = servers[self.random.place(servers.len())];
+                steps.push(Step::Ask(server));
+            }
+            _ => steps.push(Step::Fork),
+        }
+    }
+
+    fn lock(&mut self, thread: Thread, steps: &mut Vec<Step>) {
+        let locks = &self.domains[self.threads[thread].domain].locks;
+        let lock = locks[self.random.place(locks.len())];
+        steps.push(Step::Take(lock));
+        steps.push(Step::Work(self.random.between(10_000, 500_000)));
+        if self.random.percent(15) {
+            self.read(thread, steps);
+        }
+        steps.push(Step::Give(lock));
+    }
+
+    /// One access, or several that lie side by side, of which the last is waited for.
+    fn read(&mut self, thread: Thread, steps: &mut Vec<Step>) {
+        let disks = &self.domains[self.threads[thread].domain].disks;
+        let disk = disks[self.random.place(disks.len())];
+        // Each thread has files of its own, as the page cache reads no page twice at once.
+        let place = self.random.between(0, 4_000).unsigned_abs() * 64 + thread as u64 % 64;
+        let mut position = place * 256;
+        for _ in 0..self.random.between(0, 3) {
+            steps.extend([Step::Read(disk, position, 16 << 10, false), Step::Work(900)]);
+            position += 32;
+        }
+        let pages = self.random.between(1, 16).unsigned_abs();
+        steps.push(Step::Read(disk, position, pages << 12, true));
+    }
+}

@@ -1,0 +1,494 @@
+//! What there is, and the passing of time.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+};
+
+use xweave_trace::event::{Event, Kind, Name, Names};
+
+use crate::{
+    disk::Disk,
+    guest::{Mode, Vcpu},
+    processor::{Irq, Phase},
+    random::Random,
+    script::{Role, Step},
+    truth::{Part, Transaction, Who},
+};
+
+/// Place of a thread among all of all domains.
+pub(crate) type Thread = usize;
+/// Place of a processor among all of all domains.
+pub(crate) type Cpu = usize;
+
+/// How long a thread may keep its processor while others wait for it.
+pub(crate) const SLICE: i64 = 3_000_000;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the random numbers begin with: the same number, the same events.
+    pub random: u64,
+    /// Processors of the host, which has the domain number 1.
+    pub cpus: u32,
+    /// Guests, numbered from 2.
+    pub guests: u8,
+    /// Virtual processors of each.
+    pub vcpus: u32,
+    /// Threads of each domain that make transactions.
+    pub clients: usize,
+    /// Threads of each domain that answer, at each of two levels.
+    pub servers: usize,
+    /// Threads of the host that take processor time and belong to no transaction.
+    pub others: usize,
+    /// So many transactions are made; those that are under way then are not told.
+    pub transactions: usize,
+}
+
+impl Config {
+    /// One domain.
+    pub fn single(random: u64) -> Self {
+        Self { random, cpus: 3, guests: 0, vcpus: 0, clients: 6, servers: 2, others: 2, transactions: 10_000 }
+    }
+
+    /// A host and two guests, that ask each other.
+    pub fn virtualized(random: u64) -> Self {
+        Self { guests: 2, vcpus: 2, clients: 3, servers: 1, others: 2, ..Self::single(random) }
+    }
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Sleep,
+    Disk,
+    Lock(usize),
+    /// The answer to its call.
+    Answer,
+    /// Somebody to call.
+    Calls,
+    Child(Thread),
+    /// A virtual processor: interrupts for it.
+    Halted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Now {
+    Ready,
+    Running,
+    Waiting(Wait),
+    Dead,
+}
+
+/// How far an access to a disk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Queued,
+    Given,
+    /// The disk is done; whether the interrupt's handler has said so.
+    Done(bool),
+    Over,
+}
+
+/// Where a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// On its way to this thread.
+    Going(Thread),
+    There(Thread),
+    /// The answer, from this thread.
+    Coming(Thread),
+    Back,
+}
+
+pub(crate) struct ThreadState {
+    pub(crate) domain: usize,
+    pub(crate) tid: u32,
+    pub(crate) process: u64,
+    pub(crate) name: Name,
+    pub(crate) role: Role,
+    pub(crate) cpu: Cpu,
+    pub(crate) now: Now,
+    pub(crate) steps: VecDeque<Step>,
+    /// Work that is left of the step under way.
+    pub(crate) work: i64,
+    /// Its sleep is over.
+    pub(crate) late: bool,
+    pub(crate) access: (usize, Stage),
+    pub(crate) call: Call,
+    /// Who calls it, in their order.
+    pub(crate) calls: VecDeque<Thread>,
+    pub(crate) parent: Option<Thread>,
+    /// Its transaction under way.
+    pub(crate) open: Option<usize>,
+    /// The guest's processor that it is.
+    pub(crate) backs: Option<Cpu>,
+}
+
+#[derive(Default)]
+pub(crate) struct CpuState {
+    pub(crate) domain: usize,
+    /// Its number in its domain.
+    pub(crate) number: u32,
+    pub(crate) current: Option<Thread>,
+    pub(crate) queue: VecDeque<Thread>,
+    /// Time left to the current thread.
+    pub(crate) slice: i64,
+    /// Interrupts under way, the innermost last.
+    pub(crate) frames: Vec<VecDeque<Phase>>,
+    /// Interrupts that wait for a hard one to end.
+    pub(crate) pending: VecDeque<Irq>,
+    /// A hard interrupt is under way.
+    pub(crate) hard: bool,
+    /// A soft one is.
+    pub(crate) soft: bool,
+    /// The current thread is to leave, if another one waits.
+    pub(crate) leave: bool,
+    /// Of a guest's processor.
+    pub(crate) vcpu: Option<Vcpu>,
+}
+
+pub(crate) struct Domain {
+    pub(crate) number: u8,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) disks: Vec<usize>,
+    pub(crate) locks: Vec<usize>,
+    /// Threads that answer, by level.
+    pub(crate) servers: [Vec<Thread>; 2],
+    pub(crate) threads: u32,
+}
+
+pub(crate) struct Lock {
+    pub(crate) address: u64,
+    pub(crate) owner: Option<Thread>,
+    /// The last that had it.
+    pub(crate) last: Thread,
+    pub(crate) waiters: VecDeque<Thread>,
+}
+
+/// What happens at a time that is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    /// A thread's sleep is over.
+    Awake(Thread),
+    /// A disk has done the request at this place.
+    Disk(usize, usize),
+    /// A message from one thread to another comes into the other's domain; `true`: an answer.
+    Arrive(Thread, Thread, bool),
+    /// A processor gets an interrupt that is nobody's.
+    Noise(Cpu),
+}
+
+/// The machine. It is an iterator of events, which ends when all transactions are made.
+pub struct World {
+    pub(crate) now: i64,
+    pub(crate) random: Random,
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) cpus: Vec<CpuState>,
+    pub(crate) threads: Vec<ThreadState>,
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) names: Names,
+    alarms: BinaryHeap<Reverse<(i64, u64, Alarm)>>,
+    alarmed: u64,
+    /// Transactions under way; an empty place is free.
+    pub(crate) open: Vec<Option<(Thread, Transaction)>>,
+    made: Vec<Transaction>,
+    left: usize,
+    pub(crate) told: VecDeque<Event>,
+    /// Processors that may have something else to do now.
+    pub(crate) changed: Vec<Cpu>,
+}
+
+impl World {
+    /// A machine at the beginning of its time.
+    pub fn new(config: &Config) -> Self {
+        let mut world = Self {
+            now: 1_000_000_000,
+            random: Random::new(config.random),
+            domains: Vec::new(),
+            cpus: Vec::new(),
+            threads: Vec::new(),
+            disks: Vec::new(),
+            locks: Vec::new(),
+            names: Names::default(),
+            alarms: BinaryHeap::new(),
+            alarmed: 0,
+            open: Vec::new(),
+            made: Vec::new(),
+            left: config.transactions,
+            told: VecDeque::new(),
+            changed: Vec::new(),
+        };
+        for number in 1..=config.guests + 1 {
+            world.build(number, if number == 1 { config.cpus } else { config.vcpus }, config);
+        }
+        for cpu in 0..world.cpus.len() {
+            world.noise(cpu);
+            world.changed.push(cpu);
+        }
+        world.settle_all();
+        world
+    }
+
+    /// The texts that events have.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The number of each guest, and the process of domain 1 that runs it.
+    pub fn guests(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
+        let vcpus = self.threads.iter().filter_map(|thread| Some((thread.backs?, thread.process)));
+        let first = vcpus.filter(|(cpu, _)| self.cpus[*cpu].number == 0);
+        first.map(|(cpu, process)| (self.domains[self.cpus[cpu].domain].number, process))
+    }
+
+    /// The transactions that were made since this was last asked, in the order of their ends.
+    pub fn take_transactions(&mut self) -> Vec<Transaction> {
+        std::mem::take(&mut self.made)
+    }
+
+    /// When the oldest transaction under way began; now, if there is none. What was over before is not asked about.
+    pub fn oldest(&self) -> i64 {
+        let began = self.open.iter().flatten().map(|(_, transaction)| transaction.from);
+        began.min().unwrap_or(self.now).min(self.told.front().map_or(self.now, |event| event.time_ns))
+    }
+
+    fn build(&mut self, number: u8, cpus: u32, config: &Config) {
+        let domain = self.domains.len();
+        let mine: Vec<Cpu> = (0..cpus).map(|at| self.cpus.len() + at as usize).collect();
+        self.domains.push(Domain {
+            number,
+            cpus: mine.clone(),
+            disks: Vec::new(),
+            locks: Vec::new(),
+            servers: [Vec::new(), Vec::new()],
+            threads: 0,
+        });
+        for number in 0..cpus {
+            self.cpus.push(CpuState { domain, number, ..CpuState::default() });
+        }
+        if domain > 0 {
+            for &cpu in &mine {
+                let thread = self.spawn(0, Role::Vcpu, None);
+                self.threads[thread].backs = Some(cpu);
+                self.cpus[cpu].vcpu = Some(Vcpu::new(thread));
+                self.ready(thread, None);
+            }
+        }
+        for at in 0..2 {
+            self.domains[domain].disks.push(self.disks.len());
+            let device = (254 << 20) | (at as u64 * 16);
+            self.disks.push(Disk::new(domain, device, mine[at % mine.len()], 1 + at));
+            self.domains[domain].locks.push(self.locks.len());
+            let address = 0x7f00_0000_1000 + at as u64 * 64;
+            self.locks.push(Lock { address, owner: None, last: 0, waiters: VecDeque::new() });
+        }
+        let kinds = [
+            (Role::Server(1), config.servers),
+            (Role::Server(0), config.servers),
+            (Role::Client, config.clients),
+            (Role::Other, if domain == 0 { config.others } else { 0 }),
+        ];
+        for (role, count) in kinds {
+            for _ in 0..count {
+                let thread = self.spawn(domain, role, None);
+                if let Role::Server(level) = role {
+                    self.domains[domain].servers[level].push(thread);
+                }
+                self.ready(thread, None);
+            }
+        }
+    }
+
+    /// Makes a thread, and tells of it.
+    pub(crate) fn spawn(&mut self, domain: usize, role: Role, parent: Option<Thread>) -> Thread {
+        let thread = self.threads.len();
+        let name = self.names.give(role.name());
+        self.domains[domain].threads += 1;
+        let tid = 1000 + self.domains[domain].threads;
+        let cpu = self.domains[domain].cpus[thread % self.domains[domain].cpus.len()];
+        let process = match role {
+            Role::Vcpu => 900 + self.domains.len() as u64,
+            Role::Server(level) => 910 + level as u64,
+            _ => u64::from(tid),
+        };
+        self.threads.push(ThreadState {
+            domain,
+            tid,
+            process,
+            name,
+            role,
+            cpu,
+            now: Now::Ready,
+            steps: VecDeque::new(),
+            work: 0,
+            late: false,
+            access: (0, Stage::Over),
+            call: Call::Back,
+            calls: VecDeque::new(),
+            parent,
+            open: None,
+            backs: None,
+        });
+        if parent.is_none() {
+            self.tell(Kind::Thread, cpu, |event| {
+                (event.other, event.object, event.name) = (tid, process, name);
+            });
+        }
+        thread
+    }
+
+    /// Tells of something that happens on a processor now.
+    pub(crate) fn tell(&mut self, kind: Kind, cpu: Cpu, fill: impl FnOnce(&mut Event)) {
+        let here = &self.cpus[cpu];
+        let tid = here.current.map_or(0, |thread| self.threads[thread].tid);
+        let domain = self.domains[here.domain].number;
+        let mut event = Event::new(kind, domain, self.now, here.number, tid);
+        fill(&mut event);
+        self.told.push_back(event);
+    }
+
+    pub(crate) fn who(&self, thread: Thread) -> Who {
+        let thread = &self.threads[thread];
+        Who { domain: self.domains[thread.domain].number, tid: thread.tid }
+    }
+
+    pub(crate) fn alarm(&mut self, after: i64, alarm: Alarm) {
+        self.alarmed += 1;
+        self.alarms.push(Reverse((self.now + after, self.alarmed, alarm)));
+    }
+
+    pub(crate) fn noise(&mut self, cpu: Cpu) {
+        let mean = if self.cpus[cpu].vcpu.is_some() { 4_000_000 } else { 800_000 };
+        let after = self.random.between(1000, 2 * mean);
+        self.alarm(after, Alarm::Noise(cpu));
+    }
+
+    /// A thread's transaction begins or ends.
+    pub(crate) fn mark(&mut self, thread: Thread, begins: bool) {
+        let (who, from) = (self.who(thread), self.now);
+        if begins {
+            let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
+                self.open.push(None);
+                self.open.len() - 1
+            });
+            self.open[place] = Some((thread, Transaction { who, from, to: from, parts: BTreeMap::new() }));
+            self.threads[thread].open = Some(place);
+        } else if let Some(place) = self.threads[thread].open.take()
+            && let Some((_, mut transaction)) = self.open[place].take()
+        {
+            transaction.to = self.now;
+            self.made.push(transaction);
+            self.left = self.left.saturating_sub(1);
+        }
+    }
+
+    /// Lets time pass to the next that happens, and does it.
+    fn pass(&mut self) {
+        let works = (0..self.domains[0].cpus.len()).filter_map(|cpu| self.until_change(cpu)).min();
+        let alarm = self.alarms.peek().map(|Reverse((time, ..))| *time - self.now);
+        let step = works.into_iter().chain(alarm).min().unwrap_or(1);
+        if step > 0 {
+            self.account(step);
+            for cpu in 0..self.domains[0].cpus.len() {
+                self.advance(cpu, step);
+            }
+            self.now += step;
+        }
+        while let Some(Reverse((time, _, alarm))) = self.alarms.peek().copied() {
+            if time > self.now {
+                break;
+            }
+            self.alarms.pop();
+            self.ring(alarm);
+        }
+        self.changed.extend(0..self.domains[0].cpus.len());
+        self.settle_all();
+    }
+
+    fn ring(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Awake(thread) => {
+                self.threads[thread].late = true;
+                let cpu = self.threads[thread].cpu;
+                let irq = self.timer(thread);
+                self.interrupt(cpu, irq);
+            }
+            Alarm::Disk(disk, place) => {
+                let waiters = self.disks[disk].given[place].as_ref().map(|request| request.waiters.clone());
+                for waiter in waiters.into_iter().flatten() {
+                    self.threads[waiter].access.1 = Stage::Done(false);
+                }
+                let irq = self.disk_irq(disk, place);
+                self.interrupt(self.disks[disk].cpu, irq);
+            }
+            Alarm::Arrive(from, to, answer) => {
+                let irq = self.network_irq(from, to, answer);
+                let cpu = self.domains[self.threads[to].domain].cpus[0];
+                self.interrupt(cpu, irq);
+            }
+            Alarm::Noise(cpu) => {
+                self.noise(cpu);
+                let irq = self.noise_irq();
+                self.interrupt(cpu, irq);
+            }
+        }
+    }
+
+    /// The time until what this processor of the host does changes by itself.
+    fn until_change(&self, cpu: Cpu) -> Option<i64> {
+        let here = &self.cpus[cpu];
+        if let Some(frame) = here.frames.last() {
+            return Some(frame.front().map_or(0, Phase::left));
+        }
+        let current = here.current?;
+        let inner = match self.threads[current].backs.map(|guest| (guest, self.mode(guest))) {
+            None => Some(self.threads[current].work),
+            Some((_, Mode::Out { left, .. })) => Some(left),
+            Some((guest, Mode::Guest)) => self.until_change(guest),
+        };
+        let slice = (!here.queue.is_empty()).then_some(here.slice.max(0));
+        inner.into_iter().chain(slice).min()
+    }
+
+    /// Time passes on a processor.
+    fn advance(&mut self, cpu: Cpu, step: i64) {
+        let here = &mut self.cpus[cpu];
+        if let Some(phase) = here.frames.last_mut().and_then(|frame| frame.front_mut()) {
+            return phase.pass(step);
+        }
+        let Some(current) = here.current else { return };
+        here.slice -= step;
+        match self.threads[current].backs.map(|guest| (guest, self.mode(guest))) {
+            None => self.threads[current].work -= step,
+            Some((guest, Mode::Out { .. })) => self.out(guest, step),
+            Some((guest, Mode::Guest)) => self.advance(guest, step),
+        }
+    }
+
+    /// Adds to what each transaction under way was spent on.
+    fn account(&mut self, step: i64) {
+        for place in 0..self.open.len() {
+            let Some((thread, _)) = &self.open[place] else { continue };
+            let part: Part = self.part(*thread);
+            if let Some((_, transaction)) = &mut self.open[place] {
+                *transaction.parts.entry(part).or_default() += step;
+            }
+        }
+    }
+}
+
+impl Iterator for World {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        while self.told.is_empty() {
+            if self.left == 0 {
+                return None;
+            }
+            self.pass();
+        }
+        self.told.pop_front()
+    }
+}
