@@ -182,9 +182,8 @@ impl Threads {
             thread.turns_out(Doing::Running { cpu });
             let overtaken = thread.woken.take();
             match (state, overtaken) {
-                (State::Dead, _) => {
-                    self.all.remove(&id);
-                }
+                // Who waited for its end may ask what it did before.
+                (State::Dead, _) => thread.go(time, Doing::Waiting { state, over: None }),
                 (State::Runnable, _) => thread.go(time, Doing::Ready),
                 (state, Some((_, by))) => {
                     // It would have waited, and did not have to.
@@ -224,6 +223,8 @@ impl Threads {
 
     /// Forgets what no question can be about any more: all that was over before this time.
     pub fn forget_before(&mut self, time: i64) {
+        let ended = |thread: &Thread| matches!(thread.now, Doing::Waiting { state: State::Dead, .. });
+        self.all.retain(|_, thread| !ended(thread) || thread.since > time);
         for thread in self.all.values_mut() {
             let over = thread.past.partition_point(|segment| segment.to <= time);
             thread.past.drain(..over);
