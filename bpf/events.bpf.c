@@ -223,6 +223,80 @@ XW_PROGRAM("tp_btf", softirq_exit)
 }
 #endif
 
+/* Interrupts that no device's handler is called for, by their vectors: arch/x86/include/asm/trace/irq_vectors.h. A
+ * thread that the local timer wakes above another was not woken by that one. */
+#define XW_VECTOR(vector) (0x10000 | (u32)(vector))
+
+#ifdef XW_HAS_local_timer_entry
+XW_PROGRAM("tp_btf", local_timer_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_local_timer_exit
+XW_PROGRAM("tp_btf", local_timer_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_reschedule_entry
+XW_PROGRAM("tp_btf", reschedule_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_reschedule_exit
+XW_PROGRAM("tp_btf", reschedule_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_entry
+XW_PROGRAM("tp_btf", call_function_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_exit
+XW_PROGRAM("tp_btf", call_function_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_single_entry
+XW_PROGRAM("tp_btf", call_function_single_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_single_exit
+XW_PROGRAM("tp_btf", call_function_single_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_irq_work_entry
+XW_PROGRAM("tp_btf", irq_work_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_irq_work_exit
+XW_PROGRAM("tp_btf", irq_work_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
 #ifdef XW_HAS_futex_wait_begin
 XW_PROGRAM("fentry", futex_wait_begin)
 {
