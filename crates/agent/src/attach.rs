@@ -200,7 +200,8 @@ fn may_be_skipped(hooked: &Hooked<'_>, error: &io::Error) -> bool {
     hooked.site.optional && error.raw_os_error().is_some_and(|code| of_place.contains(&code))
 }
 
-fn why_skipped(error: &io::Error) -> String {
+/// The reason, for people, why the kernel does not let us hook a place.
+pub(crate) fn why_skipped(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EILSEQ) => {
             "no instruction begins there in the running kernel, which patches itself".to_owned()

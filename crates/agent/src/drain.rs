@@ -1,16 +1,16 @@
-//! Emptying the ring buffer while the kernel fills it.
+//! Emptying the ring buffers while the kernel fills it.
 
 use std::{
     io,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use libbpf_rs::{MapHandle, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
 use xweave_wire::{
     frame::{self, Error},
     message::{Event, FromAgent},
@@ -18,7 +18,7 @@ use xweave_wire::{
 
 use crate::{clock, session::Output};
 
-/// How often the buffer is looked at. Records make no wake-ups (the prelude says why), so this is
+/// How often the buffers are looked at. Records make no wake-ups (the prelude says why), so this is
 /// also how long a record may stay in the domain.
 const TICK: Duration = Duration::from_millis(10);
 
@@ -28,6 +28,12 @@ const CLOCK_EVERY: Duration = Duration::from_millis(100);
 /// Bytes of records in one message, at most about.
 const BATCH: usize = 256 << 10;
 
+/// A ring buffer, and how what is in it is told.
+pub(crate) struct Source {
+    pub(crate) ring: MapHandle,
+    pub(crate) tells: fn(Vec<u8>) -> Event,
+}
+
 /// The thread that drains. It ends by itself when the controller is gone.
 pub(crate) struct Drain {
     stop: Arc<AtomicBool>,
@@ -35,14 +41,14 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    pub(crate) fn start(records: MapHandle, output: Output) -> Self {
+    pub(crate) fn start(sources: Vec<Source>, output: Output) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = thread::spawn(move || run(&records, &output, &stopped));
+        let thread = thread::spawn(move || run(&sources, &output, &stopped));
         Self { stop, thread }
     }
 
-    /// Sends all that is in the buffer, and ends. To be called when nothing is recorded any more.
+    /// Sends all that is in the buffers, and ends. To be called when nothing is recorded any more.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
@@ -50,42 +56,60 @@ impl Drain {
     }
 }
 
-fn run(records: &MapHandle, output: &Output, stop: &AtomicBool) -> Result<(), Error> {
-    let batch = Mutex::new(Vec::with_capacity(2 * BATCH));
+/// The batch of a ring buffer.
+type Batch = Mutex<Vec<u8>>;
+
+fn lock(batch: &Batch) -> MutexGuard<'_, Vec<u8>> {
+    batch.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open<'s>(source: &'s Source, batch: &'s Batch) -> Result<RingBuffer<'s>, libbpf_rs::Error> {
     let mut builder = RingBufferBuilder::new();
-    builder
-        .add(records, |record| {
-            let mut batch = batch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            batch.extend_from_slice(record);
-            // A negative value ends this round of consuming; the record itself is consumed.
-            if batch.len() >= BATCH { -libc::ECANCELED } else { 0 }
-        })
-        .map_err(other)?;
-    let ring = builder.build().map_err(other)?;
+    builder.add(&source.ring, |record| {
+        let mut batch = lock(batch);
+        batch.extend_from_slice(record);
+        // A negative value ends this round of consuming; the record itself is consumed.
+        if batch.len() >= BATCH { -libc::ECANCELED } else { 0 }
+    })?;
+    builder.build()
+}
+
+fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Error> {
+    let batches: Vec<Batch> = sources.iter().map(|_| Batch::default()).collect();
+    let mut rings = Vec::new();
+    let mut largest = 0;
+    for (source, batch) in sources.iter().zip(&batches) {
+        rings.push((open(source, batch).map_err(other)?, batch, source.tells));
+        largest = largest.max(source.ring.max_entries() as usize);
+    }
+    // After so many rounds nothing is left of what a full ring had held before the first.
+    let enough = largest / BATCH + 2;
     let mut next_clock = Instant::now();
     loop {
-        // Read before consuming: what was recorded before the stop is then consumed in this round.
+        // Read before consuming: what was recorded before the stop is then consumed in this turn.
         let last = stop.load(Ordering::Acquire);
-        loop {
-            let consumed = ring.consume_raw();
-            if consumed < 0 && consumed != -libc::ECANCELED {
-                return Err(io::Error::from_raw_os_error(-consumed).into());
-            }
-            let full = {
-                let mut batch = batch.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                let full = batch.len() >= BATCH;
-                if !batch.is_empty() {
-                    send(output, Event::Records(std::mem::take(&mut *batch)))?;
-                    batch.reserve(BATCH);
+        // And so are the clocks: what was recorded before is sent before them.
+        let clock = (last || Instant::now() >= next_clock).then(clock::sample);
+        for round in 0.. {
+            // From all in turns, so that a ring that fills quickly does not let others overflow.
+            let mut more = false;
+            for (ring, batch, tells) in &rings {
+                let consumed = ring.consume_raw();
+                if consumed < 0 && consumed != -libc::ECANCELED {
+                    return Err(io::Error::from_raw_os_error(-consumed).into());
                 }
-                full
-            };
-            if !full {
+                let bytes = std::mem::take(&mut *lock(batch));
+                more |= bytes.len() >= BATCH;
+                if !bytes.is_empty() {
+                    send(output, tells(bytes))?;
+                }
+            }
+            if !more || !last && round >= enough {
                 break;
             }
         }
-        if last || Instant::now() >= next_clock {
-            send(output, Event::Clock(clock::sample()))?;
+        if let Some(clock) = clock {
+            send(output, Event::Clock(clock))?;
             next_clock = Instant::now() + CLOCK_EVERY;
         }
         if last {
@@ -96,7 +120,7 @@ fn run(records: &MapHandle, output: &Output, stop: &AtomicBool) -> Result<(), Er
 }
 
 fn send(output: &Output, event: Event) -> Result<(), Error> {
-    let mut output = output.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
     frame::write_message(&mut *output, &FromAgent::Event(event))
 }
 

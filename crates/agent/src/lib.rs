@@ -11,13 +11,15 @@
 //!
 //! Rooms: [`serve`] speaks the protocol on any stream; [`listen`] takes connections from the host by
 //! vsock; `weaving` has `load` and `attach` do their work, with `settings` of the kernel that make it quick;
-//! `drain` empties the ring buffer; `clock`, `facts` and `kvm` look at the machine.
+//! `events` are the built-in probes, and `threads` what they cannot tell of; `drain` empties the ring buffers;
+//! `clock`, `facts` and `kvm` look at the machine.
 
 mod addresses;
 mod attach;
 mod cancel;
 mod clock;
 mod drain;
+mod events;
 mod facts;
 mod kernel_btf;
 mod kvm;
@@ -28,6 +30,7 @@ mod program;
 mod running;
 mod session;
 mod settings;
+mod threads;
 mod weaving;
 
 pub use clock::{tsc, tsc_hz};

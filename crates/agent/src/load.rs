@@ -356,7 +356,7 @@ pub(crate) fn program_info(program: BorrowedFd<'_>) -> libbpf_sys::bpf_prog_info
 }
 
 /// What libbpf says while it loads: the verifier's words are in it.
-struct Log;
+pub(crate) struct Log;
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
@@ -388,14 +388,14 @@ extern "C" fn keep(
 }
 
 impl Log {
-    fn capture() -> Self {
+    pub(crate) fn capture() -> Self {
         // SAFETY: keep is a function with static lifetime and the type that libbpf asks for.
         unsafe { libbpf_sys::libbpf_set_print(Some(keep)) };
         Self
     }
 
     /// The last lines of what was said.
-    fn take(&self) -> String {
+    pub(crate) fn take(&self) -> String {
         LOG.lock().map(|mut log| tail(&std::mem::take(&mut *log), 24)).unwrap_or_default()
     }
 }

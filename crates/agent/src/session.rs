@@ -19,9 +19,11 @@ use crate::{
     attach::Watch,
     cancel::Cancel,
     clock,
-    drain::Drain,
+    drain::{Drain, Source},
+    events::Events,
     facts::{BTF_DIR, facts},
     settings,
+    threads::threads,
     weaving::{State, Woven},
 };
 
@@ -82,8 +84,31 @@ fn lock(output: &Output) -> std::sync::MutexGuard<'_, Box<dyn Write + Send>> {
 }
 
 struct Recording {
-    woven: Woven,
+    /// The aspects' part.
+    woven: Option<Woven>,
+    /// That of the built-in probes.
+    events: Option<Events>,
     drain: Drain,
+}
+
+impl Recording {
+    fn set_state(&mut self, state: State) -> Result<(), Failure> {
+        if let Some(woven) = &mut self.woven {
+            woven.set_state(state)?;
+        }
+        if let Some(events) = &mut self.events {
+            events.set_on(!matches!(state, State::Off))?;
+        }
+        Ok(())
+    }
+
+    fn loss(&self) -> Result<message::Loss, Failure> {
+        let mut loss = self.woven.as_ref().map(Woven::loss).transpose()?.unwrap_or_default();
+        if let Some(events) = &self.events {
+            loss.events = events.loss()?;
+        }
+        Ok(loss)
+    }
 }
 
 struct Session {
@@ -100,10 +125,10 @@ impl Session {
             Request::Clock => Ok(Reply::Clock(clock::sample())),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
-            Request::Start => self.set_state(State::On),
+            Request::Start => self.start(),
             Request::Loss => {
                 let recording = self.recording.as_ref().ok_or_else(|| misuse("nothing is woven"))?;
-                Ok(Reply::Loss(recording.woven.loss()?))
+                Ok(Reply::Loss(recording.loss()?))
             }
             Request::Drain => self.set_state(State::Draining),
             Request::Stop => {
@@ -122,33 +147,62 @@ impl Session {
             // That nobody listens any more is seen by whoever reads.
             let _ = frame::write_message(&mut *lock(&self.output), &told);
         };
-        let addresses = Addresses::of(plan);
-        let mut woven = Woven::weave(plan, &addresses, &Watch { cancel: &self.cancel, tell: &tell })?;
-        let skipped = std::mem::take(&mut woven.skipped);
-        let drain = Drain::start(woven.records()?, Arc::clone(&self.output));
-        self.recording = Some(Recording { woven, drain });
-        Ok(Reply::Woven(message::Woven { sites: addresses.sites(plan), skipped }))
+        let mut told = message::Woven::default();
+        let mut sources = Vec::new();
+        // These first: they are few, and what advice waits for is not recorded yet.
+        let mut events = plan.events.as_ref().map(Events::weave).transpose()?;
+        if let Some(events) = &mut events {
+            told.left_out = std::mem::take(&mut events.left_out);
+            let rings = events.take_rings().into_iter();
+            sources.extend(rings.map(|ring| Source { ring, tells: Event::Events }));
+        }
+        let mut woven = None;
+        if !plan.programs.is_empty() {
+            let addresses = Addresses::of(plan);
+            let mut of_plan = Woven::weave(plan, &addresses, &Watch { cancel: &self.cancel, tell: &tell })?;
+            told.skipped = std::mem::take(&mut of_plan.skipped);
+            told.sites = addresses.sites(plan);
+            sources.push(Source { ring: of_plan.records()?, tells: Event::Records });
+            woven = Some(of_plan);
+        }
+        let drain = Drain::start(sources, Arc::clone(&self.output));
+        self.recording = Some(Recording { woven, events, drain });
+        Ok(Reply::Woven(told))
+    }
+
+    fn start(&mut self) -> Result<Reply, Failure> {
+        let begins = clock::sample().mono_ns;
+        let reply = self.set_state(State::On)?;
+        if self.recording.as_ref().is_some_and(|recording| recording.events.is_some()) {
+            let threads = FromAgent::Event(Event::Events(threads(begins)));
+            // That nobody listens any more is seen by whoever reads.
+            let _ = frame::write_message(&mut *lock(&self.output), &threads);
+        }
+        Ok(reply)
     }
 
     fn set_state(&mut self, state: State) -> Result<Reply, Failure> {
         let recording = self.recording.as_mut().ok_or_else(|| misuse("nothing is woven"))?;
-        recording.woven.set_state(state)?;
+        recording.set_state(state)?;
         Ok(Reply::Done)
     }
 
     fn stop(&mut self) -> Result<Reply, Failure> {
-        let Recording { mut woven, drain } =
-            self.recording.take().ok_or_else(|| misuse("nothing is woven"))?;
-        woven.set_state(State::Off)?;
+        let mut recording = self.recording.take().ok_or_else(|| misuse("nothing is woven"))?;
+        recording.set_state(State::Off)?;
         wait_for_running_programs();
+        let loss = recording.loss();
+        let Recording { woven, events, drain } = recording;
         let drained = drain.finish();
-        let loss = woven.loss()?;
-        woven.unweave();
+        drop(events);
+        if let Some(mut woven) = woven {
+            woven.unweave();
+        }
         drained.map_err(|error| Failure {
             kind: FailureKind::Unsupported,
             message: format!("the ring buffer could not be emptied: {error}"),
         })?;
-        Ok(Reply::Stopped(loss))
+        Ok(Reply::Stopped(loss?))
     }
 }
 

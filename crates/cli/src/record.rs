@@ -10,28 +10,42 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use xweave_record::{DomainSpec, Options, Outcome, Phase, Until};
+use xweave_record::{DomainSpec, Group, Options, Outcome, Phase, Until};
 use xweave_trace::Ended;
 
 use crate::failure::Failure;
 
 /// Weave aspects into running kernels, record, and take them out again
 ///
-/// An aspect is a file, or the name of one of the library's (virtio-net). Without --duration and
-/// without a command, Ctrl-C ends the recording.
+/// An aspect is a file, or the name of one of the library's (virtio-net). Events are what kernels do
+/// anyway, recorded by built-in probes: with aspects or without. Without --duration and without a
+/// command, Ctrl-C ends the recording.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace -- ./load.sh
-  xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace")]
+  xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
+  xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
+
+Groups of events:
+  sched     processors switched between threads, threads woken, made, named and ended, interrupts,
+            waits for futexes
+  block     accesses to disks: asked for, given to the disk, merged, done
+  net       what TCP, UDP and Unix stream sockets send and receive; TCP's connections, retransmissions
+            and refusals
+  vm        KVM's virtual processors: entered, left and why, halted, interrupted
+  syscalls  system calls and what they returned")]
 pub struct Args {
     /// Aspect files, or names of the library's aspects
-    #[arg(value_name = "ASPECT", required_unless_present = "expression")]
+    #[arg(value_name = "ASPECT", required_unless_present_any = ["expression", "events"])]
     aspects: Vec<PathBuf>,
     /// Aspect text, on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
+    /// Events to record in all domains: groups of them, or all
+    #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
+    events: Option<Groups>,
     /// A domain besides this machine: local, vsock:CID[:PORT], or a command that speaks the protocol
     #[arg(long, value_name = "NAME=TRANSPORT")]
     domain: Vec<String>,
@@ -44,7 +58,7 @@ pub struct Args {
     /// How long to record: 500ms, 10s, 2m
     #[arg(long, value_parser = duration, conflicts_with = "command")]
     duration: Option<Duration>,
-    /// Ring buffer of each domain: a power of two, with K or M
+    /// Ring buffer of each domain: a power of two, with K or M; events have as much again
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer)]
     buffer: u32,
     /// How many pieces of data may be followed at once in a domain
@@ -64,6 +78,16 @@ pub struct Args {
     command: Vec<String>,
 }
 
+/// What one argument names.
+#[derive(Clone)]
+struct Groups(Vec<Group>);
+
+impl Groups {
+    fn parse(text: &str) -> Result<Self, String> {
+        Group::list(text).map(Self)
+    }
+}
+
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let until = match (args.duration, args.command.is_empty()) {
         (Some(duration), _) => Until::Elapsed(duration),
@@ -75,6 +99,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let options = Options {
         aspects: args.aspects,
         expressions: args.expression,
+        events: args.events.map_or(Vec::new(), |groups| groups.0),
         domains: domains.map_err(Failure::wrong_use)?,
         output: args.output,
         replace: args.force,
@@ -119,6 +144,7 @@ fn print_json(outcome: &Outcome) {
         json!({
             "trace": outcome.trace,
             "records": manifest.records,
+            "events": manifest.events,
             "lost": manifest.lost,
             "domains": manifest.domains,
             "clocks": manifest.clocks,
@@ -152,13 +178,25 @@ fn print(outcome: &Outcome) {
     }
     let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
     println!(
-        "{} records of {} in {}; {} lost",
-        manifest.records,
+        "{} of {} in {}; {} lost",
+        recorded(outcome),
         names.join(", "),
         outcome.trace.display(),
         manifest.lost
     );
-    println!("next: xweave flows {}", outcome.trace.display());
+    if outcome.sites > 0 {
+        println!("next: xweave flows {}", outcome.trace.display());
+    }
+}
+
+/// How much of what was asked for.
+fn recorded(outcome: &Outcome) -> String {
+    let (records, events) = (outcome.manifest.records, outcome.manifest.events);
+    match (outcome.sites, events) {
+        (_, 0) => format!("{records} records"),
+        (0, _) => format!("{events} events"),
+        _ => format!("{records} records and {events} events"),
+    }
 }
 
 /// Plain lines where there is no terminal: one when a phase begins, and one at the end.
@@ -198,10 +236,13 @@ impl Progress {
                 }
                 return;
             }
-            Phase::Recording { elapsed, records, lost } => {
+            Phase::Recording { elapsed, records, events, lost } => {
                 let of = self.until.map_or(String::new(), |d| format!(" of {}", seconds(d)));
                 let end = if self.until.is_none() { " (Ctrl-C ends)" } else { "" };
-                let detail = format!("  {}{of}{end}: {records} records, {lost} lost", seconds(*elapsed));
+                let detail = format!(
+                    "  {}{of}{end}: {records} records, {events} events, {lost} lost",
+                    seconds(*elapsed)
+                );
                 ("recording".to_owned(), detail)
             }
             Phase::Stopping => ("unweaving".to_owned(), String::new()),

@@ -48,10 +48,10 @@ pub struct Cpu {
     /// Since when; none before the first switch that was seen.
     since: Option<i64>,
     frames: Vec<Frame>,
-    /// The last that happened was the end of a hard interrupt.
+    /// Since a hard interrupt ended, nothing but interrupts has happened.
     after_irq: bool,
-    /// Accesses that the interrupt under way has ended.
-    ended: Vec<u64>,
+    /// Accesses that interrupts under way have ended, and how many of those there were.
+    ended: Vec<(usize, u64)>,
     threads: VecDeque<Stretch>,
     /// Interrupts, the outermost only.
     interrupts: VecDeque<Stretch>,
@@ -71,13 +71,14 @@ impl Cpu {
             .chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
-    fn enter(&mut self, time: i64, soft: bool) {
-        let by_thread = soft && self.frames.is_empty() && !self.after_irq;
+    fn enter(&mut self, time: i64, soft: bool, number: u64) {
+        // NET_TX_SOFTIRQ, NET_RX_SOFTIRQ of include/linux/interrupt.h: others are raised by interrupts.
+        let network = matches!(number, 2 | 3);
+        let by_thread = soft && network && self.frames.is_empty() && !self.after_irq;
         if self.frames.is_empty() {
             self.ended.clear();
         }
         self.frames.push(Frame { from: time, soft, by_thread });
-        self.after_irq = false;
     }
 
     fn leave(&mut self, time: i64, soft: bool) {
@@ -85,10 +86,11 @@ impl Cpu {
         let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else { return };
         let outermost = self.frames[0];
         self.frames.truncate(at);
+        self.ended.retain(|(depth, _)| *depth <= at);
         if self.frames.is_empty() {
             self.interrupts.push_back(Stretch { from: outermost.from, to: time, tid: self.tid });
-            self.after_irq = !soft;
         }
+        self.after_irq |= !soft;
     }
 }
 
@@ -143,6 +145,10 @@ impl Machine {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let id = |tid| ThreadId { domain, tid };
         let here = self.cpus.entry(CpuId { domain, cpu }).or_default();
+        // Soft interrupts come at once after hard ones that raised them: whatever else happens is the thread's.
+        let interrupts =
+            matches!(event.kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit);
+        here.after_irq &= interrupts || !here.frames.is_empty();
         match event.kind {
             Kind::Switch => {
                 // Who is seen to leave it first has had it since before the trace.
@@ -161,10 +167,15 @@ impl Machine {
                 let waker = if here.frames.iter().all(|frame| frame.by_thread) && tid != 0 {
                     Ended::Thread(id(tid))
                 } else {
-                    let asked = |number: &&u64| {
-                        self.disks.access(**number).is_some_and(|access| access.thread == id(other))
+                    let asked = |number: &u64| {
+                        self.disks.access(*number).is_some_and(|access| access.thread == id(other))
                     };
-                    let access = here.ended.iter().find(asked).or(here.ended.first()).copied();
+                    // Not those of an interrupt below: a timer may come above a disk's.
+                    let depth = here.frames.len();
+                    let mut ended =
+                        here.ended.iter().filter(|(of, _)| *of == depth).map(|(_, number)| *number);
+                    let first = ended.clone().next();
+                    let access = ended.find(asked).or(first);
                     Ended::Interrupt { access }
                 };
                 if let Some(lock) = self.locks.get(&id(other)) {
@@ -182,11 +193,12 @@ impl Machine {
             Kind::DiskIssue => self.disks.issue(event),
             Kind::DiskDone => {
                 let ended = self.disks.done(event);
-                here.ended.extend(ended);
+                let depth = here.frames.len();
+                here.ended.extend(ended.into_iter().map(|number| (depth, number)));
             }
-            Kind::IrqEnter => here.enter(time, false),
+            Kind::IrqEnter => here.enter(time, false, event.object),
             Kind::IrqExit => here.leave(time, false),
-            Kind::SoftirqEnter => here.enter(time, true),
+            Kind::SoftirqEnter => here.enter(time, true, event.object),
             Kind::SoftirqExit => here.leave(time, true),
             Kind::LockWait => {
                 self.locks.insert(id(tid), event.object);

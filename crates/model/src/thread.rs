@@ -88,6 +88,8 @@ pub struct Thread {
     /// What it does, and since when.
     now: Doing,
     since: i64,
+    /// It was told to be there, and nothing yet of what it does: that comes to light with the next event of it.
+    guessed: bool,
     /// It was woken while it ran.
     woken: Option<(i64, Ended)>,
     past: VecDeque<Segment>,
@@ -95,7 +97,7 @@ pub struct Thread {
 
 impl Thread {
     fn new(now: Doing, since: i64) -> Self {
-        Self { process: 0, name: Name::default(), now, since, woken: None, past: VecDeque::new() }
+        Self { process: 0, name: Name::default(), now, since, guessed: false, woken: None, past: VecDeque::new() }
     }
 
     fn go(&mut self, time: i64, next: Doing) {
@@ -103,6 +105,13 @@ impl Thread {
             self.past.push_back(Segment { from: self.since, to: time, doing: self.now });
         }
         (self.now, self.since) = (next, time);
+    }
+
+    /// What it did until now shows from what it does next.
+    fn turns_out(&mut self, doing: Doing) {
+        if std::mem::take(&mut self.guessed) {
+            self.now = doing;
+        }
     }
 
     fn end_wait(&mut self, by: Ended) {
@@ -158,7 +167,9 @@ impl Threads {
 
     /// What a thread is called and which process it belongs to.
     pub fn describe(&mut self, id: ThreadId, process: u64, name: Name, time: i64) {
-        let thread = self.all.entry(id).or_insert_with(|| Thread::new(Doing::Ready, time));
+        let waits = Doing::Waiting { state: State::Sleeping, over: None };
+        let new = || Thread { guessed: true, ..Thread::new(waits, time) };
+        let thread = self.all.entry(id).or_insert_with(new);
         (thread.process, thread.name) = (process, name);
     }
 
@@ -168,11 +179,11 @@ impl Threads {
         if from != 0 {
             let id = ThreadId { domain, tid: from };
             let thread = self.all.entry(id).or_insert_with(|| Thread::new(Doing::Running { cpu }, time));
+            thread.turns_out(Doing::Running { cpu });
             let overtaken = thread.woken.take();
             match (state, overtaken) {
-                (State::Dead, _) => {
-                    self.all.remove(&id);
-                }
+                // Who waited for its end may ask what it did before.
+                (State::Dead, _) => thread.go(time, Doing::Waiting { state, over: None }),
                 (State::Runnable, _) => thread.go(time, Doing::Ready),
                 (state, Some((_, by))) => {
                     // It would have waited, and did not have to.
@@ -186,6 +197,7 @@ impl Threads {
             let next = Doing::Running { cpu };
             let id = ThreadId { domain, tid: to };
             let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time));
+            thread.turns_out(Doing::Ready);
             thread.end_wait(Ended::Unseen);
             thread.woken = None;
             thread.go(time, next);
@@ -198,6 +210,7 @@ impl Threads {
             // It was waiting when the trace began, for what is not known.
             Thread::new(Doing::Waiting { state: State::Sleeping, over: None }, time)
         });
+        thread.guessed = false;
         match thread.now {
             Doing::Waiting { .. } => {
                 thread.end_wait(by);
@@ -210,6 +223,8 @@ impl Threads {
 
     /// Forgets what no question can be about any more: all that was over before this time.
     pub fn forget_before(&mut self, time: i64) {
+        let ended = |thread: &Thread| matches!(thread.now, Doing::Waiting { state: State::Dead, .. });
+        self.all.retain(|_, thread| !ended(thread) || thread.since > time);
         for thread in self.all.values_mut() {
             let over = thread.past.partition_point(|segment| segment.to <= time);
             thread.past.drain(..over);

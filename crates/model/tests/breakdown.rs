@@ -320,6 +320,22 @@ fn what_a_guest_s_processor_does_outside_the_guest_is_the_host_s() {
     );
 }
 
+#[test]
+fn what_a_thread_did_before_its_first_event_shows_from_that() {
+    let told_to_be = |tid| Event { other: tid, object: tid.into(), ..Event::new(Kind::Thread, 1, 0, 0, 0) };
+    let events = [
+        told_to_be(7),
+        told_to_be(8),
+        told_to_be(9),
+        switch(10, 0, 7, State::Sleeping, 8),
+        wake(20, 0, 8, 9),
+        switch(30, 0, 8, State::Sleeping, 9),
+    ];
+    assert_eq!(told(&events, 7, 0, 20), ["7:running=10", "7:waiting=10"]);
+    assert_eq!(told(&events, 8, 0, 20), ["8:ready=10 by 7", "8:running=10"]);
+    assert_eq!(told(&events, 9, 5, 40), ["8:ready=5 by 7", "8:running=10", "9:ready=10 by 8", "9:running=10"]);
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let kinds = prop::sample::select(Kind::ALL.to_vec());
     (kinds, 0u32..3, 0u32..5, 0u32..5, 0u64..4, -1i32..6).prop_map(|(kind, cpu, tid, other, object, code)| {

@@ -7,6 +7,17 @@ use xweave_aspect::Diagnostic;
 /// Why there is no recording, or why it ended early. All of these are for people: what, where, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The probes of events cannot be made.
+    #[error("domain {domain}: {reason}")]
+    Events {
+        /// Its name.
+        domain: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// No domain has a place for any of the probes, and there are no aspects.
+    #[error("there is nothing to record: {0}")]
+    NoEvents(String),
     /// A `--domain` argument that is not NAME=TRANSPORT.
     #[error(
         "`{0}` is not a domain: write NAME=TRANSPORT, for example vm1=vsock:3 or vm1='ssh root@vm1 xweave agent --stdio'"

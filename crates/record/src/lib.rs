@@ -3,7 +3,8 @@
 //! ```text
 //! transport ─► link (a connection with one agent) ─┐
 //! kernels, codes ─► what each domain's kernel is   ├─► recording ─► trace directory
-//! weave    ─► a plan for each domain               ┘
+//! weave    ─► a plan for each domain               ┘        ▲
+//!                                      events, in order of time
 //! ```
 //!
 //! The controller holds no probe itself: agents do. It may be killed at any moment; the agents see
@@ -13,6 +14,7 @@ mod codes;
 mod doctor;
 mod domain;
 mod error;
+mod events;
 mod interrupt;
 mod kernels;
 mod link;
@@ -25,3 +27,4 @@ pub use domain::{DomainSpec, symbols};
 pub use error::Error;
 pub use recording::{Options, Outcome, Phase, Until, record};
 pub use transport::Transport;
+pub use xweave_weave::Group;

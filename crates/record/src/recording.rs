@@ -22,9 +22,10 @@ use xweave_wire::{
 use crate::{
     Error,
     domain::{self, DomainSpec},
+    events::{self, Waiting},
     interrupt, kernels,
     link::{Happening, Link},
-    weaving::{self, compile, indices, sites, weave},
+    weaving::{self, add_events, compile, indices, sites, weave},
 };
 
 /// Exchanges of clock readings with each domain before weaving. The tightest counts.
@@ -54,6 +55,8 @@ pub struct Options {
     pub aspects: Vec<PathBuf>,
     /// Aspect text from the command line.
     pub expressions: Vec<String>,
+    /// The events to record besides, in all domains.
+    pub events: Vec<xweave_weave::Group>,
     /// The domains besides this machine.
     pub domains: Vec<DomainSpec>,
     /// The trace directory.
@@ -62,7 +65,7 @@ pub struct Options {
     pub replace: bool,
     /// When to stop.
     pub until: Until,
-    /// Ring buffer of each domain, in bytes: a power of two, at least 4096.
+    /// Ring buffer of each domain, in bytes: a power of two, at least 4096. Events have as much again, for all CPUs.
     pub buffer: u32,
     /// How many keys may carry flows at once in a domain.
     pub flow_table: u32,
@@ -118,6 +121,8 @@ pub enum Phase<'a> {
         elapsed: Duration,
         /// Records so far.
         records: u64,
+        /// Events so far.
+        events: u64,
         /// Lost so far.
         lost: u64,
     },
@@ -173,8 +178,9 @@ pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
     let timeline = timeline(&mut members)?;
 
     progress(Phase::Compiling);
-    let Weaving { domains: woven, warnings: of_weaving } =
+    let Weaving { domains: mut woven, warnings: of_weaving } =
         compile(&aspects, &members, &kernels, &codes, options)?;
+    let left_out = add_events(&mut woven, &members, &kernels, options)?;
     let warnings = aspects.warnings.iter().cloned().chain(of_weaving).collect();
     let mut manifest = manifest(options, &aspects, &members);
     describe_domains(&mut manifest, &members, &timeline);
@@ -192,11 +198,12 @@ pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<
         .iter()
         .flat_map(|woven| woven.skipped.iter().map(|skipped| (woven.domain.clone(), skipped.clone())))
         .collect();
-    writer.manifest_mut().warnings = weaving::warnings(&members, &woven, &there);
+    let of_agents = weaving::warnings(&members, &woven, &there);
+    writer.manifest_mut().warnings = left_out.into_iter().chain(of_agents).collect();
     let sites = sites(&woven, &there);
     writer.sites(&sites)?;
 
-    let mut recording = Recording { members, timeline, writer, happenings };
+    let mut recording = Recording { members, timeline, writer, events: 0, happenings };
     let command = recording.run(options, progress)?;
     progress(Phase::Stopping);
     let (manifest, unweaving) = recording.finish()?;
@@ -219,6 +226,7 @@ pub(crate) struct Member {
     pub(crate) number: u8,
     /// Decoded, and waiting for the clocks to have been read after them.
     waiting: Vec<Record>,
+    events: Waiting,
     loss: Loss,
     /// Whether it has been asked to weave.
     pub(crate) woven: bool,
@@ -238,6 +246,7 @@ impl Member {
             facts: *facts,
             number,
             waiting: Vec::new(),
+            events: Waiting::default(),
             loss: Loss::default(),
             woven: false,
             ended: None,
@@ -351,6 +360,8 @@ struct Recording {
     members: Vec<Member>,
     timeline: Timeline,
     writer: Writer,
+    /// How many have been given to the writer.
+    events: u64,
     happenings: Receiver<(usize, Happening)>,
 }
 
@@ -378,6 +389,8 @@ impl Recording {
             progress(Phase::Recording {
                 elapsed: begun.elapsed(),
                 records: records + waiting as u64,
+                events: self.events
+                    + self.members.iter().map(|member| member.events.len() as u64).sum::<u64>(),
                 lost: self.lost(),
             });
             if let Some(child) = &mut command
@@ -398,8 +411,10 @@ impl Recording {
     }
 
     fn lost(&self) -> u64 {
-        let sites = self.members.iter().flat_map(|member| &member.loss.sites);
-        sites.map(|site| site.dropped + site.missed).sum()
+        let losses = || self.members.iter().map(|member| &member.loss);
+        let records: u64 = losses().flat_map(|loss| &loss.sites).map(|site| site.dropped + site.missed).sum();
+        let events: u64 = losses().flat_map(|loss| &loss.events).map(|kind| kind.dropped + kind.missed).sum();
+        records + events
     }
 
     /// Asks all domains that are still there; one that does not answer is lost, and the others go on.
@@ -445,9 +460,16 @@ impl Recording {
                     member.lose(format!("{rest} bytes of records could not be understood"));
                 }
             }
+            Happening::Event(Event::Events(bytes)) => {
+                let rest = member.events.take(&bytes);
+                if rest > 0 {
+                    member.lose(format!("{rest} bytes of events could not be understood"));
+                }
+            }
             Happening::Event(Event::Clock(sample)) => {
                 self.timeline.sample(member.number, sample);
-                self.write_settled(index)?;
+                member.events.clock(sample.mono_ns);
+                self.write_settled(index, Waiting::settled)?;
             }
             // It is told to whoever waits for the weaving.
             Happening::Event(Event::Weaving { .. }) => {}
@@ -456,8 +478,13 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes the records whose place on the time line cannot change any more.
-    fn write_settled(&mut self, index: usize) -> Result<(), Error> {
+    /// Writes the records whose place on the time line cannot change any more, and those events that are given
+    /// until there.
+    fn write_settled(
+        &mut self,
+        index: usize,
+        events: impl Fn(&mut Waiting, u64) -> Vec<xweave_wire::event::Event>,
+    ) -> Result<(), Error> {
         let member = &mut self.members[index];
         let Some(horizon) = self.timeline.horizon(member.number) else { return Ok(()) };
         let (settled, waiting) =
@@ -468,6 +495,13 @@ impl Recording {
             // Settled means that the clock is known.
             if let Some(stamp) = self.timeline.to_reference(member.number, record.time_ns) {
                 self.writer.append(member.number, stamp.ns, record)?;
+            }
+        }
+        for event in events(&mut member.events, horizon) {
+            if let Some(stamp) = self.timeline.to_reference(member.number, event.time_ns) {
+                let event = events::normal(&event, member.number, stamp.ns, &mut self.writer);
+                self.writer.event(event)?;
+                self.events += 1;
             }
         }
         Ok(())
@@ -490,7 +524,8 @@ impl Recording {
     }
 
     fn describe(&mut self) {
-        let losses: Vec<_> = self.members.iter().map(|member| member.loss.clone()).collect();
+        let losses: Vec<_> =
+            self.members.iter().map(|member| (member.link.spec.name.as_str(), &member.loss)).collect();
         let manifest = self.writer.manifest_mut();
         manifest.loss.set(&losses);
         describe_domains(manifest, &self.members, &self.timeline);
@@ -510,9 +545,9 @@ impl Recording {
         self.take_all()?;
         self.timeline.finish();
         for index in 0..self.members.len() {
-            self.write_settled(index)?;
-            // Without a single clock sample a record has no place on the time line.
-            let unplaced = self.members[index].waiting.len() as u64;
+            self.write_settled(index, Waiting::rest)?;
+            // Without a single clock sample nothing has a place on the time line.
+            let unplaced = (self.members[index].waiting.len() + self.members[index].events.len()) as u64;
             self.writer.manifest_mut().loss.unwritten += unplaced;
         }
         self.describe();

@@ -76,25 +76,59 @@ pub(crate) fn compile(
     xweave_weave::weave(aspects, &domains, &options).map_err(Error::Aspects)
 }
 
+/// Adds the probes of events to the plans. Gives what kernels have no place for.
+pub(crate) fn add_events(
+    woven: &mut [Woven],
+    members: &[Member],
+    kernels: &[Kernel],
+    options: &Options,
+) -> Result<Vec<String>, Error> {
+    let mut left_out = Vec::new();
+    if options.events.is_empty() {
+        return Ok(left_out);
+    }
+    let cache = options.cache.join("advice");
+    for ((woven, member), kernel) in woven.iter_mut().zip(members).zip(kernels) {
+        let domain = member.link.spec.name.clone();
+        let events = xweave_weave::events(kernel, &options.events, options.buffer, &cache)
+            .map_err(|reason| Error::Events { domain: domain.clone(), reason })?;
+        woven.plan.events = events.plan;
+        left_out.extend(events.left_out.into_iter().map(|what| format!("{domain}: {what}")));
+    }
+    let nothing = |woven: &Woven| woven.plan.programs.is_empty() && woven.plan.events.is_none();
+    if woven.iter().all(nothing) {
+        return Err(Error::NoEvents(left_out.join("; ")));
+    }
+    Ok(left_out)
+}
+
+/// What has been woven in all domains.
+#[derive(Default)]
+pub(crate) struct There {
+    woven: message::Woven,
+    /// Probes of events that kernels did not let us run, for people.
+    left_out: Vec<String>,
+}
+
 /// Loads and attaches in all domains at once: most of the time is spent in the kernels, waiting.
 pub(crate) fn weave(
     members: &mut [Member],
     woven: &[Woven],
     progress: &mut dyn FnMut(Phase<'_>),
-) -> Result<message::Woven, Error> {
+) -> Result<There, Error> {
     let (teller, told) = mpsc::channel();
     let answers: Vec<_> = thread::scope(|scope| {
         let asked: Vec<_> = members
             .iter_mut()
             .zip(woven)
-            .filter(|(_, woven)| !woven.plan.programs.is_empty())
+            .filter(|(_, woven)| !woven.plan.programs.is_empty() || woven.plan.events.is_some())
             .map(|(member, woven)| {
                 let teller = teller.clone();
                 scope.spawn(move || {
                     member.woven = true;
                     // Nobody listens only where nobody waits any more.
                     let tell = |done, total| teller.send((&woven.domain, done, total)).unwrap_or(());
-                    member.link.weave(woven.plan.clone(), tell)
+                    member.link.weave(woven.plan.clone(), tell).map(|answer| (&woven.domain, answer))
                 })
             })
             .collect();
@@ -104,18 +138,22 @@ pub(crate) fn weave(
         }
         asked.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    let mut there = message::Woven::default();
+    let mut there = There::default();
     for answer in answers {
-        let answer = answer?;
-        there.sites.extend(answer.sites);
-        there.skipped.extend(answer.skipped);
+        let (domain, answer) = answer?;
+        there.woven.sites.extend(answer.sites);
+        there.woven.skipped.extend(answer.skipped);
+        there.left_out.extend(answer.left_out.into_iter().map(|left| {
+            let (kind, function, reason) = (left.kind, left.function, left.reason);
+            format!("{domain}: events {kind} are recorded without those of {function}: {reason}")
+        }));
     }
     Ok(there)
 }
 
 /// What whoever reads the trace must know besides the losses.
-pub(crate) fn warnings(members: &[Member], woven: &[Woven], there: &message::Woven) -> Vec<String> {
-    let mut warnings = Vec::new();
+pub(crate) fn warnings(members: &[Member], woven: &[Woven], there: &There) -> Vec<String> {
+    let mut warnings = there.left_out.clone();
     for (member, woven) in members.iter().zip(woven) {
         let domain = &woven.domain;
         let probes = |hook| {
@@ -134,7 +172,7 @@ pub(crate) fn warnings(members: &[Member], woven: &[Woven], there: &message::Wov
         }
         let sites: HashMap<u32, &SiteInfo> = woven.sites.iter().map(|info| (info.site, info)).collect();
         let mut groups: BTreeMap<(&str, &str), Vec<&SiteInfo>> = BTreeMap::new();
-        for skipped in &there.skipped {
+        for skipped in &there.woven.skipped {
             if let Some(info) = sites.get(&skipped.site) {
                 groups.entry((&info.clause, &skipped.reason)).or_default().push(info);
             }
@@ -153,9 +191,10 @@ pub(crate) fn warnings(members: &[Member], woven: &[Woven], there: &message::Wov
 }
 
 /// What is woven, for the trace.
-pub(crate) fn sites(woven: &[Woven], there: &message::Woven) -> Vec<Site> {
-    let addresses: HashMap<u32, u64> = there.sites.iter().map(|site| (site.site, site.address)).collect();
-    let skipped: HashSet<u32> = there.skipped.iter().map(|skipped| skipped.site).collect();
+pub(crate) fn sites(woven: &[Woven], there: &There) -> Vec<Site> {
+    let addresses: HashMap<u32, u64> =
+        there.woven.sites.iter().map(|site| (site.site, site.address)).collect();
+    let skipped: HashSet<u32> = there.woven.skipped.iter().map(|skipped| skipped.site).collect();
     let of_domain = |woven: &Woven| {
         let domain = woven.domain.clone();
         let there = woven.sites.iter().filter(|info| !skipped.contains(&info.site));

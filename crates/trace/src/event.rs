@@ -4,148 +4,9 @@
 //! Solutions): a process's changes of state, disk accesses, communication; and of virtual machines besides. What
 //! communication means is not decided here: an event says what was sent, and the analysis what for.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
-/// What happened. The comments say what an event's columns hold; a column that is not named holds 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Kind {
-    /// A processor went from `tid` to `other`. `code`: the state that `tid` is left in ([`State`]).
-    Switch,
-    /// `tid` (or an interrupt above it) made `other` able to run.
-    Wake,
-    /// `tid` made the thread `other`, of process `object`, called `name`.
-    Fork,
-    /// The thread `other` of process `object` is called `name`: told when it is first seen and when it changes.
-    Thread,
-    /// `tid` ended.
-    Exit,
-    /// `tid` asked for an access to disk `object` at sector `position`, of `bytes`. `code`: [`Access`].
-    DiskQueue,
-    /// The same access was given to the disk.
-    DiskIssue,
-    /// It was joined with one that waits already: `position` and `bytes` are what was added.
-    DiskMerge,
-    /// The disk has done it.
-    DiskDone,
-    /// `tid` sent `bytes` on the socket `object`. `position`: the connection ([`Connection`]).
-    Send,
-    /// `tid` received `bytes` on the socket `object`. `position`: the connection.
-    Receive,
-    /// The socket `object` went into TCP's state `code`. `position`: the connection.
-    Socket,
-    /// `tid` was given the socket `object`, of a connection that it accepts. `position`: the connection.
-    Accept,
-    /// TCP sent something again, in its state `code`. `position`: the connection.
-    Retransmit,
-    /// TCP did not answer a request for a connection that came to the socket `object`. `code`: [`Refusal`].
-    /// `position`: the connection. `bytes`: how many connections waited to be accepted.
-    Refuse,
-    /// Interrupt `object` began above whatever ran.
-    IrqEnter,
-    /// It ended.
-    IrqExit,
-    /// Soft interrupt `object` began.
-    SoftirqEnter,
-    /// It ended.
-    SoftirqExit,
-    /// `tid` waits for the lock at address `object`.
-    LockWait,
-    /// `tid` does not wait for it any more. `code`: 0 if it was woken.
-    LockDone,
-    /// `tid` gives the lock at address `object` to whoever waits.
-    LockWake,
-    /// `tid` began the system call `object`.
-    SyscallEnter,
-    /// It ended. `bytes`: what it returned, as 64 bits.
-    SyscallExit,
-    /// The virtual processor `object` of thread `tid` goes on in the guest.
-    VmEnter,
-    /// It came out of the guest. `code`: why, as the hardware numbers it.
-    VmExit,
-    /// The virtual processor `object` halted for `bytes` nanoseconds, polling (`code` 1) or asleep (0).
-    VmHalt,
-    /// Interrupt `position` was put into the virtual processor `object`.
-    VmInject,
-    /// An event of another kind, called `name`.
-    Other,
-}
-
-impl Kind {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 29] = [
-        Self::Switch,
-        Self::Wake,
-        Self::Fork,
-        Self::Thread,
-        Self::Exit,
-        Self::DiskQueue,
-        Self::DiskIssue,
-        Self::DiskMerge,
-        Self::DiskDone,
-        Self::Send,
-        Self::Receive,
-        Self::Socket,
-        Self::Accept,
-        Self::Retransmit,
-        Self::Refuse,
-        Self::IrqEnter,
-        Self::IrqExit,
-        Self::SoftirqEnter,
-        Self::SoftirqExit,
-        Self::LockWait,
-        Self::LockDone,
-        Self::LockWake,
-        Self::SyscallEnter,
-        Self::SyscallExit,
-        Self::VmEnter,
-        Self::VmExit,
-        Self::VmHalt,
-        Self::VmInject,
-        Self::Other,
-    ];
-
-    /// As the table calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Switch => "switch",
-            Self::Wake => "wake",
-            Self::Fork => "fork",
-            Self::Thread => "thread",
-            Self::Exit => "exit",
-            Self::DiskQueue => "disk_queue",
-            Self::DiskIssue => "disk_issue",
-            Self::DiskMerge => "disk_merge",
-            Self::DiskDone => "disk_done",
-            Self::Send => "send",
-            Self::Receive => "receive",
-            Self::Socket => "socket",
-            Self::Accept => "accept",
-            Self::Retransmit => "retransmit",
-            Self::Refuse => "refuse",
-            Self::IrqEnter => "irq_enter",
-            Self::IrqExit => "irq_exit",
-            Self::SoftirqEnter => "softirq_enter",
-            Self::SoftirqExit => "softirq_exit",
-            Self::LockWait => "lock_wait",
-            Self::LockDone => "lock_done",
-            Self::LockWake => "lock_wake",
-            Self::SyscallEnter => "syscall_enter",
-            Self::SyscallExit => "syscall_exit",
-            Self::VmEnter => "vm_enter",
-            Self::VmExit => "vm_exit",
-            Self::VmHalt => "vm_halt",
-            Self::VmInject => "vm_inject",
-            Self::Other => "other",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+pub use xweave_wire::event::Kind;
 
 /// The state that a thread is left in, as an event's `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -384,15 +245,6 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kinds_have_their_numbers_and_names_of_their_own() {
-        let mut names = std::collections::HashSet::new();
-        for (number, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(kind as usize, number);
-            assert!(names.insert(kind.name()), "{kind}");
-        }
-    }
 
     #[test]
     fn states_are_those_of_the_kernel() {

@@ -53,7 +53,7 @@ pub mod writer;
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
-    Aspect, Clock, Domain, DomainVm, Ended, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
+    Aspect, Clock, Domain, DomainVm, Ended, EventLoss, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
 };
 pub use merge::Events;
 pub use reader::{Batches, Damaged, Trace};

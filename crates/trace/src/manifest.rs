@@ -42,7 +42,7 @@ pub struct Manifest {
     pub records: u64,
     /// How many events they hold.
     pub events: u64,
-    /// How many records are missing: [`Loss::total`].
+    /// How many records and events are missing: [`Loss::total`].
     pub lost: u64,
 }
 
@@ -210,7 +210,9 @@ pub struct Loss {
     pub flows: Vec<FlowLoss>,
     /// Lost records (among those of [`Loss::sites`]) whose flow could not be noted.
     pub unattributed: u64,
-    /// Records that arrived and could not be stored: the disk was full.
+    /// Per domain and kind of events with any loss.
+    pub events: Vec<EventLoss>,
+    /// Records and events that arrived and could not be stored: the disk was full.
     pub unwritten: u64,
 }
 
@@ -228,6 +230,20 @@ pub struct SiteLoss {
     pub table_full: u64,
 }
 
+/// What was lost of one kind of events in one domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventLoss {
+    /// The domain's name.
+    pub domain: String,
+    /// The kind, as the table of events calls it.
+    pub kind: String,
+    /// Events for which the buffer had no room.
+    pub dropped: u64,
+    /// Times the kernel skipped the probe.
+    pub missed: u64,
+}
+
 /// What one local flow lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -239,16 +255,17 @@ pub struct FlowLoss {
 }
 
 impl Loss {
-    /// Records that are missing: dropped, missed and unwritten.
+    /// Records and events that are missing: dropped, missed and unwritten.
     pub fn total(&self) -> u64 {
         // A damaged manifest may say anything.
-        let missing = self.sites.iter().flat_map(|site| [site.dropped, site.missed]);
-        missing.fold(self.unwritten, u64::saturating_add)
+        let records = self.sites.iter().flat_map(|site| [site.dropped, site.missed]);
+        let events = self.events.iter().flat_map(|loss| [loss.dropped, loss.missed]);
+        records.chain(events).fold(self.unwritten, u64::saturating_add)
     }
 
-    /// Takes over what the agents of all domains last reported (their totals).
+    /// Takes over what the agents of all domains, by their names, last reported (their totals).
     /// What could not be written stays, as no agent knows of it.
-    pub fn set(&mut self, reported: &[message::Loss]) {
+    pub fn set(&mut self, reported: &[(&str, &message::Loss)]) {
         let site = |s: &message::SiteLoss| SiteLoss {
             site: s.site,
             dropped: s.dropped,
@@ -256,8 +273,18 @@ impl Loss {
             table_full: s.table_full,
         };
         let flow = |&(flow, records): &(u64, u64)| FlowLoss { flow, records };
-        self.sites = reported.iter().flat_map(|loss| loss.sites.iter().map(site)).collect();
-        self.flows = reported.iter().flat_map(|loss| loss.flows.iter().map(flow)).collect();
-        self.unattributed = reported.iter().map(|loss| loss.unattributed).sum();
+        let event = |domain: &str, loss: &message::EventLoss| EventLoss {
+            domain: domain.to_owned(),
+            kind: loss.kind.name().to_owned(),
+            dropped: loss.dropped,
+            missed: loss.missed,
+        };
+        self.sites = reported.iter().flat_map(|(_, loss)| loss.sites.iter().map(site)).collect();
+        self.flows = reported.iter().flat_map(|(_, loss)| loss.flows.iter().map(flow)).collect();
+        self.unattributed = reported.iter().map(|(_, loss)| loss.unattributed).sum();
+        let of_domain = |(domain, loss): &(&'_ str, &message::Loss)| {
+            loss.events.iter().map(|loss| event(domain, loss)).collect::<Vec<_>>()
+        };
+        self.events = reported.iter().flat_map(of_domain).collect();
     }
 }

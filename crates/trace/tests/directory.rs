@@ -9,8 +9,8 @@ use std::{
 
 use proptest::prelude::*;
 use xweave_trace::{
-    Clock, Domain, DomainVm, Ended, ErrorKind, Event, Loss, Manifest, Method, Role, Row, SCHEMA, Site,
-    SiteLoss, Trace, Writer, event,
+    Clock, Domain, DomainVm, Ended, ErrorKind, Event, EventLoss, Loss, Manifest, Method, Role, Row, SCHEMA,
+    Site, SiteLoss, Trace, Writer, event,
 };
 use xweave_wire::record::{Kind, Record};
 
@@ -300,11 +300,15 @@ fn loss_is_added_up_over_domains() {
     use xweave_wire::message;
     let site = |site, dropped, missed| message::SiteLoss { site, dropped, missed, table_full: 1 };
     let mut loss = Loss { unwritten: 5, ..Loss::default() };
-    loss.set(&[
-        message::Loss { sites: vec![site(1, 2, 0)], flows: vec![(9, 2)], unattributed: 1 },
-        message::Loss { sites: vec![site(2, 0, 3)], flows: vec![], unattributed: 1 },
-    ]);
-    assert_eq!((loss.total(), loss.unattributed, loss.flows.len()), (10, 2, 1));
+    let event = message::EventLoss { kind: event::Kind::Switch, dropped: 20, missed: 4 };
+    let of_host =
+        message::Loss { sites: vec![site(1, 2, 0)], flows: vec![(9, 2)], unattributed: 1, events: vec![] };
+    let of_guest =
+        message::Loss { sites: vec![site(2, 0, 3)], flows: vec![], unattributed: 1, events: vec![event] };
+    loss.set(&[("host", &of_host), ("vm1", &of_guest)]);
+    assert_eq!((loss.total(), loss.unattributed, loss.flows.len()), (34, 2, 1));
+    let switches = EventLoss { domain: "vm1".into(), kind: "switch".into(), dropped: 20, missed: 4 };
+    assert_eq!(loss.events, [switches]);
     assert_eq!(loss.sites[1], SiteLoss { site: 2, dropped: 0, missed: 3, table_full: 1 });
 }
 

@@ -76,29 +76,54 @@ pub(crate) fn compile(
         let message = "there is no clang in the path, which compiles advice";
         vec![Diagnostic::general(message).with_help("apt install clang")]
     })?;
-    let files = files(aspects, emitted);
-    let version = run(Command::new(&clang).arg("--version")).map_err(general)?;
-    let key = key(&files, &version.stdout);
-    let (kept, warned) = (cache.join(format!("{key}.o")), cache.join(format!("{key}.log")));
     let messages = Messages { aspects, domain, programs, emitted };
-    if let (Ok(object), Ok(log)) = (fs::read(&kept), fs::read_to_string(&warned)) {
-        return Ok((object, messages.warnings(&log)));
+    let compiled = compile_once(&clang, &files(aspects, emitted), cache).map_err(general)?;
+    match compiled.object {
+        Some(object) => Ok((object, messages.warnings(&compiled.log))),
+        None => Err(messages.errors(&compiled.log)),
     }
+}
 
-    let folder = Folder::new(cache).map_err(|error| general(unwritable(cache, &error)))?;
-    let (made, log) = make(&clang, &files, &folder).map_err(general)?;
+/// What came of a compilation.
+struct Compiled {
+    /// None if it failed.
+    object: Option<Vec<u8>>,
+    /// What clang said.
+    log: String,
+}
+
+/// Compiles these files, or takes what came of them before.
+fn compile_once(clang: &Path, files: &[(String, &str)], cache: &Path) -> Result<Compiled, String> {
+    let version = run(Command::new(clang).arg("--version"))?;
+    let key = key(files, &version.stdout);
+    let (kept, warned) = (cache.join(format!("{key}.o")), cache.join(format!("{key}.log")));
+    if let (Ok(object), Ok(log)) = (fs::read(&kept), fs::read_to_string(&warned)) {
+        return Ok(Compiled { object: Some(object), log });
+    }
+    let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+    let (made, log) = make(clang, files, &folder)?;
     if !made {
-        return Err(messages.errors(&log));
+        return Ok(Compiled { object: None, log });
     }
     let object = folder.0.join(OBJECT);
-    let bytes = fs::read(&object).map_err(|error| general(unwritable(&object, &error)))?;
+    let bytes = fs::read(&object).map_err(|error| unwritable(&object, &error))?;
     // The log first: an object without one is not taken from the cache.
     let log_file = folder.0.join("log");
     fs::write(&log_file, &log)
         .and_then(|()| fs::rename(&log_file, &warned))
         .and_then(|()| fs::rename(&object, &kept))
-        .map_err(|error| general(unwritable(&kept, &error)))?;
-    Ok((bytes, messages.warnings(&log)))
+        .map_err(|error| unwritable(&kept, &error))?;
+    Ok(Compiled { object: Some(bytes), log })
+}
+
+/// The object of built-in probes; `own` are the files besides those that every program has, and one of them is
+/// [`emit::ADVICE`].
+pub(crate) fn compile_own(own: Vec<(String, &str)>, cache: &Path) -> Result<Vec<u8>, String> {
+    let clang = find_clang().ok_or("there is no clang in the path: apt install clang")?;
+    let mut files: Vec<(String, &str)> = prelude::files();
+    files.extend(own);
+    let compiled = compile_once(&clang, &files, cache)?;
+    compiled.object.ok_or(compiled.log)
 }
 
 /// The object of a C file with programs of its own, which includes the prelude and is compiled as advice is:

@@ -22,12 +22,14 @@
 //! one that the access index found; `condition` evaluates the pointcut as far as a join point decides it;
 //! `resolve` puts these together; `bind` finds the values of the variables that the C code uses; `emit`
 //! writes the C program of a domain around the prelude (`prelude`); `compile` has clang make an object of it.
+//! `events` are the built-in probes, which go beside.
 
 mod anchor;
 mod bind;
 mod compile;
 mod condition;
 mod emit;
+mod events;
 mod instruction;
 mod item;
 mod point;
@@ -36,6 +38,7 @@ mod resolve;
 mod safe;
 
 pub use compile::{cache_directory, compile_c, find_clang};
+pub use events::{Events, Group, events};
 
 use std::path::PathBuf;
 
@@ -330,6 +333,7 @@ pub fn weave(
             buffer: options.buffer,
             flow_table: options.flow_table,
             gently: options.gently,
+            events: None,
         };
         let (domain, skipped, counts) = (domain.name.clone(), woven.skipped, woven.counts);
         result.push(Woven { domain, plan, sites, skipped, counts });

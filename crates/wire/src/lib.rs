@@ -11,19 +11,20 @@
 //!   ◄────────────────── preamble ───
 //!   ── Request ────────────────────►        one at a time, answered in order
 //!   ◄────────────────── Reply ──────
-//!   ◄────────────────── Event ──────        records, clock samples: whenever there are some
+//!   ◄────────────────── Event ──────        records, events, clock samples: whenever there are some
 //! ```
 //!
 //! Rooms: [`frame`] cuts the stream, [`message`] says what may be said, [`plan`] is what a
-//! controller asks an agent to weave, [`record`] is what advice wrote.
+//! controller asks an agent to weave, [`record`] is what advice wrote, [`event`] what built-in probes did.
 
+pub mod event;
 pub mod frame;
 pub mod message;
 pub mod plan;
 pub mod record;
 
-/// The version of the protocol. Raised when any message, or the record's layout, changes.
-pub const VERSION: u16 = 3;
+/// The version of the protocol. Raised when any message, or the layout of records or events, changes.
+pub const VERSION: u16 = 4;
 
 /// The vsock port that a guest's agent listens on, unless told otherwise.
 pub const VSOCK_PORT: u32 = 7390;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Plan;
+use crate::{event::Kind, plan::Plan};
 
 /// From the controller. Each is answered by one [`Reply`], in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,7 +64,10 @@ pub enum Event {
     },
     /// Records, one after the other, as [`crate::record`] lays them out.
     Records(Vec<u8>),
-    /// The clocks, several times a second.
+    /// Events, one after the other, as [`crate::event`] lays them out.
+    Events(Vec<u8>),
+    /// The clocks, several times a second. What was recorded before they were read has been sent before, but for
+    /// what was being written at that moment.
     Clock(ClockSample),
 }
 
@@ -161,6 +164,19 @@ pub struct Woven {
     pub sites: Vec<SiteAddress>,
     /// Sites that could not be hooked, where other sites of the same program could.
     pub skipped: Vec<SkippedSite>,
+    /// Probes of events that this kernel does not let us run.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A probe of events that could not be loaded or hooked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The function's or the tracepoint's name.
+    pub function: String,
+    /// The kind of its events.
+    pub kind: Kind,
+    /// Why, for people.
+    pub reason: String,
 }
 
 /// A site that could not be hooked.
@@ -191,6 +207,19 @@ pub struct Loss {
     pub flows: Vec<(u64, u64)>,
     /// Lost records whose flow could not be noted, because too many flows had losses.
     pub unattributed: u64,
+    /// Per kind of events with any loss.
+    pub events: Vec<EventLoss>,
+}
+
+/// What was lost of one kind of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventLoss {
+    /// The kind.
+    pub kind: Kind,
+    /// Events for which the buffer had no room.
+    pub dropped: u64,
+    /// Times the kernel skipped a probe, because it was already running on that CPU.
+    pub missed: u64,
 }
 
 /// What one site lost.

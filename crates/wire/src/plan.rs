@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::Kind;
+
 /// When, at a function, a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Hook {
@@ -95,4 +97,33 @@ pub struct Plan {
     pub flow_table: u32,
     /// Whether hooks are attached and detached one after the other, and the kernel's settings left alone.
     pub gently: bool,
+    /// The events to record beside, if any.
+    pub events: Option<EventPlan>,
+}
+
+/// The built-in probes of events (`bpf/events.bpf.c`) that a domain is to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventPlan {
+    /// A BPF object (ELF) with CO-RE relocations, of programs that [`EventPlan::programs`] names.
+    pub object: Vec<u8>,
+    /// At least one.
+    pub programs: Vec<EventProgram>,
+    /// What the ring buffers of all CPUs may take together, in bytes: a power of two, at least a page. No CPU's has
+    /// less than a page.
+    pub buffer: u32,
+}
+
+/// One probe of events. What one kernel lets us hook another may not: those that cannot be are left out, and told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventProgram {
+    /// The program's name in the object.
+    pub name: String,
+    /// When it runs: [`Hook::Entry`], [`Hook::Return`] or [`Hook::Tracepoint`].
+    pub hook: Hook,
+    /// The function's or the tracepoint's name.
+    pub function: String,
+    /// The module it lives in; none for the kernel image.
+    pub module: Option<String>,
+    /// The kind of its events.
+    pub kind: Kind,
 }

@@ -1,0 +1,240 @@
+//! The built-in probes of events: loaded, attached, counted.
+//!
+//! Each program has one place and is attached once. What the kernel leaves out of it, because it is running on
+//! that CPU already, is counted and told; a second copy to stand in, as advice has one, would make every event
+//! cost more.
+
+use std::{
+    io,
+    mem::size_of_val,
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder};
+use xweave_wire::{
+    event::Kind,
+    message::{EventLoss, LeftOut},
+    plan::{EventPlan, EventProgram},
+};
+
+use crate::{
+    attach::{attach_type, why_skipped},
+    load::{Log, program_info},
+    weaving::Error,
+};
+
+/// The kernel's smallest ring buffer.
+const PAGE: u32 = 4096;
+
+/// Probes that run. Dropping them takes them away.
+pub(crate) struct Events {
+    object: Object,
+    rings: Vec<MapHandle>,
+    hooked: Vec<Hooked>,
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+struct Hooked {
+    kind: Kind,
+    program: OwnedFd,
+    /// Held, so that the kernel keeps the hook.
+    _link: OwnedFd,
+    /// How often the kernel had left it out before the recording began.
+    before: u64,
+}
+
+impl Events {
+    /// Loads and attaches all that this kernel lets us; what it does not is among what is left out.
+    pub(crate) fn weave(plan: &EventPlan) -> Result<Self, Error> {
+        let mut left_out = Vec::new();
+        let object = load(plan, &mut left_out)?;
+        let rings = rings(plan.buffer)?;
+        let table = map(&object, "xw_rings")?;
+        for (cpu, ring) in (0u32..).zip(&rings) {
+            let ring = ring.as_fd().as_raw_fd();
+            table.update(&cpu.to_le_bytes(), &ring.to_le_bytes(), MapFlags::ANY)?;
+        }
+        let mut hooked = Vec::new();
+        for program in &plan.programs {
+            if left_out.iter().any(|left: &LeftOut| is(left, program)) {
+                continue;
+            }
+            match hook(&object, program) {
+                Ok(one) => hooked.push(one),
+                Err(error) => left_out.push(without(program, why_skipped(&error))),
+            }
+        }
+        Ok(Self { object, rings, hooked, left_out })
+    }
+
+    /// The ring buffers, one for each CPU.
+    pub(crate) fn take_rings(&mut self) -> Vec<MapHandle> {
+        std::mem::take(&mut self.rings)
+    }
+
+    /// Turns recording on and off.
+    pub(crate) fn set_on(&mut self, on: bool) -> Result<(), Error> {
+        if on {
+            for hooked in &mut self.hooked {
+                hooked.before = program_info(hooked.program.as_fd()).recursion_misses;
+            }
+        }
+        let state = map(&self.object, ".data.state")?;
+        state.update(&0u32.to_le_bytes(), &u32::from(on).to_le_bytes(), MapFlags::ANY)?;
+        Ok(())
+    }
+
+    /// What has been lost up to now, of kinds that lost anything.
+    pub(crate) fn loss(&self) -> Result<Vec<EventLoss>, Error> {
+        let counters = map(&self.object, ".bss")?.lookup(&0u32.to_le_bytes(), MapFlags::ANY)?;
+        let counters = counters.unwrap_or_default();
+        let dropped = |kind: Kind| {
+            let at = 8 * kind as usize;
+            counters.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap_or([0; 8])))
+        };
+        let missed = |kind: Kind| -> u64 {
+            let of_kind = self.hooked.iter().filter(|hooked| hooked.kind == kind);
+            of_kind.map(|h| program_info(h.program.as_fd()).recursion_misses.saturating_sub(h.before)).sum()
+        };
+        let losses = Kind::ALL.map(|kind| EventLoss { kind, dropped: dropped(kind), missed: missed(kind) });
+        Ok(losses.into_iter().filter(|loss| loss.dropped + loss.missed > 0).collect())
+    }
+}
+
+/// The plan's programs, but for those that the kernel refuses.
+fn load(plan: &EventPlan, left_out: &mut Vec<LeftOut>) -> Result<Object, Error> {
+    let all: Vec<&EventProgram> = plan.programs.iter().collect();
+    if let Ok(object) = load_only(plan, &all) {
+        return Ok(object);
+    }
+    // One of them is refused, and with it all: which, is seen of each alone.
+    let mut accepted = Vec::new();
+    for program in all {
+        match load_only(plan, &[program]) {
+            Ok(_) => accepted.push(program),
+            Err(Error::Load { error, log }) => {
+                let why = why_refused(&log).map_or_else(|| error.to_string(), str::to_owned);
+                left_out.push(without(program, format!("the kernel refuses the program: {why}")));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    load_only(plan, &accepted)
+}
+
+/// The last that the verifier said, or else libbpf.
+fn why_refused(log: &str) -> Option<&str> {
+    let frame = |line: &&str| line.starts_with("processed ") || line.starts_with("-- ");
+    let said = |line: &&str| !line.starts_with("libbpf: ") && !frame(line);
+    let of_libbpf = || log.lines().rev().find_map(|line| line.strip_prefix("libbpf: prog "));
+    log.lines().rev().find(said).or_else(of_libbpf)
+}
+
+fn load_only(plan: &EventPlan, programs: &[&EventProgram]) -> Result<Object, Error> {
+    let log = Log::capture();
+    let loaded = || {
+        let mut object = ObjectBuilder::default().name("xw_events")?.open_memory(&plan.object)?;
+        let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX);
+        for mut map in object.maps_mut().filter(|map| map.name() == "xw_rings") {
+            map.set_max_entries(cpus)?;
+        }
+        for mut loaded in object.progs_mut() {
+            let name = loaded.name().to_string_lossy().into_owned();
+            match programs.iter().find(|program| program.name == name) {
+                None => loaded.set_autoload(false),
+                Some(program) => {
+                    let target = match &program.module {
+                        Some(module) => format!("{module}:{}", program.function),
+                        None => program.function.clone(),
+                    };
+                    loaded.set_attach_target(0, Some(target))?;
+                }
+            }
+        }
+        object.load()
+    };
+    loaded().map_err(|error| Error::Load { error, log: log.take() })
+}
+
+/// A ring for each CPU that there may be, together no larger than told if that leaves each a page.
+fn rings(buffer: u32) -> Result<Vec<MapHandle>, Error> {
+    let cpus = libbpf_rs::num_possible_cpus()?;
+    let share = buffer / u32::try_from(cpus).unwrap_or(u32::MAX).max(1);
+    let size = share.checked_ilog2().map_or(PAGE, |power| 1 << power).max(PAGE);
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let ring = |_| MapHandle::create(MapType::RingBuf, Some("xw_ring"), 0, 0, size, &options);
+    Ok((0..cpus).map(ring).collect::<Result<_, _>>()?)
+}
+
+fn hook(object: &Object, program: &EventProgram) -> io::Result<Hooked> {
+    let found = object.progs().find(|found| found.name() == program.name.as_str());
+    let loaded = found.ok_or_else(|| io::Error::other(format!("there is no program {}", program.name)))?;
+    let loaded = loaded.as_fd().try_clone_to_owned()?;
+    let mut options = libbpf_sys::bpf_link_create_opts::default();
+    options.sz = size_of_val(&options) as u64;
+    // SAFETY: the options live in this frame; the rest are integers.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(loaded.as_raw_fd(), 0, attach_type(program.hook), &raw const options)
+    };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a descriptor that was just opened and belongs to nobody else.
+    let link = unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok(Hooked { kind: program.kind, program: loaded, _link: link, before: 0 })
+}
+
+fn is(left: &LeftOut, program: &EventProgram) -> bool {
+    left.function == program.function && left.kind == program.kind
+}
+
+fn without(program: &EventProgram, reason: String) -> LeftOut {
+    LeftOut { function: program.function.clone(), kind: program.kind, reason }
+}
+
+/// libbpf puts the object's name before those of sections that every object has.
+fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>, Error> {
+    let found = object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
+    found.ok_or_else(|| Error::Plan(format!("no map {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use xweave_wire::plan::Hook;
+
+    use super::*;
+
+    #[test]
+    fn the_verifier_is_heard_before_libbpf() {
+        let libbpf = "libbpf: prog 'x': failed to load: -EPERM\nlibbpf: failed to load object 'o'";
+        assert_eq!(why_refused(libbpf), Some("'x': failed to load: -EPERM"));
+        let log = format!("-- BEGIN\nR1 invalid mem access\nprocessed 7 insns\n-- END\n{libbpf}");
+        assert_eq!(why_refused(&log), Some("R1 invalid mem access"));
+        assert_eq!(why_refused(""), None);
+    }
+
+    /// Loads, and attaches nothing: the verifier's word on the programs.
+    #[test]
+    fn this_kernel_takes_the_programs_of_tracepoints() {
+        let kernel = xweave_code::Kernel::live().unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let groups = xweave_weave::Group::ALL;
+        let mut plan = xweave_weave::events(&kernel, &groups, 1 << 16, cache.path()).unwrap().plan.unwrap();
+        // Some machines allow no programs at functions; the lab does.
+        plan.programs.retain(|program| program.hook == Hook::Tracepoint);
+        let mut left_out = Vec::new();
+        match load(&plan, &mut left_out) {
+            Err(Error::Load { error, .. }) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+                eprintln!("SKIPPED: loading BPF programs needs root; the probes of events were not tested");
+            }
+            loaded => {
+                let object = loaded.unwrap();
+                assert_eq!(left_out, Vec::new());
+                assert!(map(&object, ".bss").is_ok() && map(&object, ".data.state").is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Built-in probes of events: which of them a kernel has a place for, and their object.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::path::Path;
+
+use xweave_aspect::Code;
+use xweave_code::{Function, Kernel, TypeRef};
+use xweave_wire::event::Kind;
+use xweave_wire::plan::{EventPlan, EventProgram, Hook};
+
+use crate::{compile, emit, prelude};
+
+/// The probes' file.
+const SOURCE: (&str, &str) = ("events.bpf.c", include_str!("../../../bpf/events.bpf.c"));
+
+/// Events that are recorded together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    /// Who runs: processors, threads, interrupts, futexes.
+    Sched,
+    /// Accesses to disks.
+    Block,
+    /// What sockets send and receive, and TCP's connections.
+    Net,
+    /// The virtual processors of KVM.
+    Vm,
+    /// System calls.
+    Syscalls,
+}
+
+impl Group {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Sched, Self::Block, Self::Net, Self::Vm, Self::Syscalls];
+
+    /// As the user calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sched => "sched",
+            Self::Block => "block",
+            Self::Net => "net",
+            Self::Vm => "vm",
+            Self::Syscalls => "syscalls",
+        }
+    }
+
+    /// The groups of a list (`sched,block`), each once; `all` stands for all of them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, for people.
+    pub fn list(text: &str) -> Result<Vec<Self>, String> {
+        let mut groups = Vec::new();
+        for word in text.split(',').map(str::trim) {
+            match (word, Self::ALL.into_iter().find(|group| group.name() == word)) {
+                ("all", _) => groups.extend(Self::ALL),
+                (_, Some(group)) => groups.push(group),
+                (_, None) => {
+                    let names: Vec<_> = Self::ALL.map(Self::name).to_vec();
+                    return Err(format!(
+                        "there is no group of events `{word}`: write some of {}, or all",
+                        names.join(",")
+                    ));
+                }
+            }
+        }
+        groups.sort();
+        groups.dedup();
+        Ok(groups)
+    }
+}
+
+/// A probe.
+struct Probe {
+    group: Group,
+    kind: Kind,
+    /// The program's name in [`SOURCE`].
+    program: &'static str,
+    hook: Hook,
+    /// The function's or tracepoint's name, if it is not the program's.
+    place: Option<&'static str>,
+    /// Whether kernels that lack it do without it: they do the same elsewhere.
+    replaced: bool,
+}
+
+const fn probe(group: Group, hook: Hook, kind: Kind, program: &'static str) -> Probe {
+    Probe { group, kind, program, hook, place: None, replaced: false }
+}
+
+impl Probe {
+    /// At a function that is not called as the program.
+    const fn at(mut self, place: &'static str) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Where some kernels do the same elsewhere.
+    const fn replaced(mut self) -> Self {
+        self.replaced = true;
+        self
+    }
+
+    fn place(&self) -> &'static str {
+        self.place.unwrap_or(self.program)
+    }
+}
+
+const PROBES: [Probe; 43] = {
+    use Group::{Block, Net, Sched, Syscalls, Vm};
+    use Hook::{Entry, Return, Tracepoint};
+    [
+        probe(Sched, Tracepoint, Kind::Switch, "sched_switch"),
+        probe(Sched, Tracepoint, Kind::Wake, "sched_waking"),
+        probe(Sched, Tracepoint, Kind::Fork, "sched_process_fork"),
+        probe(Sched, Tracepoint, Kind::Thread, "task_rename"),
+        probe(Sched, Tracepoint, Kind::Exit, "sched_process_exit"),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_handler_entry"),
+        probe(Sched, Tracepoint, Kind::IrqExit, "irq_handler_exit"),
+        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_entry"),
+        probe(Sched, Tracepoint, Kind::SoftirqExit, "softirq_exit"),
+        probe(Sched, Entry, Kind::LockWait, "futex_wait_begin").at("futex_wait"),
+        probe(Sched, Return, Kind::LockDone, "futex_wait_end").at("futex_wait"),
+        probe(Sched, Entry, Kind::LockWake, "futex_wake"),
+        probe(Block, Tracepoint, Kind::DiskQueue, "block_bio_queue"),
+        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_backmerge"),
+        probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_frontmerge"),
+        probe(Block, Tracepoint, Kind::DiskMerge, "block_rq_merge"),
+        probe(Block, Tracepoint, Kind::DiskIssue, "block_rq_issue"),
+        probe(Block, Tracepoint, Kind::DiskDone, "block_rq_complete"),
+        probe(Net, Return, Kind::Send, "tcp_sendmsg"),
+        // From 6.5 on, tcp_sendmsg sends pages too.
+        probe(Net, Return, Kind::Send, "tcp_sendpage").replaced(),
+        probe(Net, Return, Kind::Receive, "tcp_recvmsg"),
+        probe(Net, Return, Kind::Receive, "tcp_splice_read"),
+        probe(Net, Entry, Kind::Send, "ip_send_skb"),
+        probe(Net, Entry, Kind::Send, "ip6_send_skb"),
+        probe(Net, Entry, Kind::Receive, "skb_consume_udp"),
+        probe(Net, Return, Kind::Send, "unix_stream_sendmsg"),
+        // From 6.5 on, unix_stream_sendmsg sends pages too.
+        probe(Net, Return, Kind::Send, "unix_stream_sendpage").replaced(),
+        probe(Net, Return, Kind::Receive, "unix_stream_recvmsg"),
+        probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
+        probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
+        probe(Net, Return, Kind::Accept, "inet_csk_accept"),
+        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
+        probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
+        probe(Net, Entry, Kind::Refuse, "tcp_conn_request"),
+        probe(Net, Entry, Kind::Refuse, "tcp_v4_syn_recv_sock"),
+        probe(Net, Entry, Kind::Refuse, "tcp_v6_syn_recv_sock"),
+        probe(Net, Return, Kind::Refuse, "tcp_timewait_state_process"),
+        probe(Vm, Tracepoint, Kind::VmEnter, "kvm_entry"),
+        probe(Vm, Tracepoint, Kind::VmExit, "kvm_exit"),
+        probe(Vm, Tracepoint, Kind::VmHalt, "kvm_vcpu_wakeup"),
+        probe(Vm, Tracepoint, Kind::VmInject, "kvm_inj_virq"),
+        probe(Syscalls, Tracepoint, Kind::SyscallEnter, "sys_enter"),
+        probe(Syscalls, Tracepoint, Kind::SyscallExit, "sys_exit"),
+    ]
+};
+
+/// The probes of a domain.
+#[derive(Clone, Debug)]
+pub struct Events {
+    /// For its agent; none if the kernel has no place for any of them.
+    pub plan: Option<EventPlan>,
+    /// What the kernel has no place for, and why, for people.
+    pub left_out: Vec<String>,
+}
+
+/// Finds the places of the groups' probes in a kernel, and compiles them. `buffer` and `cache` are those of
+/// [`crate::Options`].
+///
+/// # Errors
+///
+/// That there is no compiler, or what it says, for people.
+pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> Result<Events, String> {
+    let mut found = Events { plan: None, left_out: Vec::new() };
+    let mut programs = Vec::new();
+    for group in groups {
+        let probes = || PROBES.iter().filter(|probe| probe.group == *group);
+        if *group == Group::Vm && !probes().any(|probe| place(kernel, probe).is_ok()) {
+            found.left_out.push("events vm are not recorded: KVM is not loaded".to_owned());
+            continue;
+        }
+        for probe in probes() {
+            match place(kernel, probe) {
+                Ok(function) => programs.push(EventProgram {
+                    name: probe.program.to_owned(),
+                    hook: probe.hook,
+                    function: function.name,
+                    module: function.module,
+                    kind: probe.kind,
+                }),
+                Err(_) if probe.replaced => {}
+                Err(reason) => found.left_out.push(format!(
+                    "events {} are recorded without those of {}: {reason}",
+                    probe.kind,
+                    probe.place()
+                )),
+            }
+        }
+    }
+    if !programs.is_empty() {
+        let object = compile(kernel, &programs, cache)?;
+        found.plan = Some(EventPlan { object, programs, buffer });
+    }
+    Ok(found)
+}
+
+/// Where a probe can be hooked; or why not.
+fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
+    let name = probe.place();
+    if probe.hook == Hook::Tracepoint {
+        return kernel.tracepoint(name).ok_or_else(|| "the kernel has no such tracepoint".to_owned());
+    }
+    let function = kernel.function(name).ok_or("the kernel has no such function")?;
+    let slots: Option<usize> = function.params.iter().map(|param| kernel.slots(param.type_)).sum();
+    match slots {
+        Some(slots) if slots <= kernel.max_arguments() => Ok(function),
+        _ => Err("it has more arguments than this kernel can hook".to_owned()),
+    }
+}
+
+fn compile(kernel: &Kernel, programs: &[EventProgram], cache: &Path) -> Result<Vec<u8>, String> {
+    let code = Code::lex(SOURCE.1);
+    let macros = prelude::macros();
+    let identifiers: HashSet<&str> = code.names().filter(|name| !macros.contains(*name)).collect();
+    let tags: HashSet<&str> = code.tags().collect();
+    let mut roots: Vec<TypeRef> = tags.iter().flat_map(|tag| kernel.tagged(tag)).collect();
+    roots.sort();
+    let types = kernel.declare(&roots, &identifiers);
+
+    let mut text = format!("#include \"{}\"\n#include \"{}\"\n", prelude::TYPES.0, emit::KERNEL);
+    for program in programs {
+        let _ = writeln!(text, "#define XW_HAS_{}", program.name);
+    }
+    let _ = writeln!(text, "#include \"{}\"", SOURCE.0);
+    let own = [(emit::ADVICE, text.as_str()), (emit::KERNEL, types.as_str()), SOURCE];
+    let own = own.map(|(name, text)| (name.to_owned(), text)).to_vec();
+    compile::compile_own(own, cache)
+        .map_err(|log| format!("the probes of events do not compile for kernel {}:\n{log}", kernel.release()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_read_each_once() {
+        assert_eq!(Group::list("block, sched,block"), Ok(vec![Group::Sched, Group::Block]));
+        assert_eq!(Group::list("all"), Ok(Group::ALL.to_vec()));
+        for wrong in ["", "sched,", "scheduler"] {
+            let said = Group::list(wrong).unwrap_err();
+            assert!(said.contains("sched,block,net,vm,syscalls"), "{said}");
+        }
+    }
+
+    #[test]
+    fn each_probe_is_in_the_source_and_each_program_is_a_probe() {
+        let written: Vec<_> = SOURCE.1.lines().filter(|line| line.starts_with("XW_PROGRAM(")).collect();
+        for probe in &PROBES {
+            let section = match probe.hook {
+                Hook::Entry => "fentry",
+                Hook::Return => "fexit",
+                _ => "tp_btf",
+            };
+            let line = format!("XW_PROGRAM(\"{section}\", {})", probe.program);
+            assert!(written.contains(&line.as_str()), "{line}");
+        }
+        assert_eq!(written.len(), PROBES.len());
+    }
+
+    #[test]
+    fn the_source_counts_kinds_as_the_protocol_does() {
+        let numbers =
+            SOURCE.1.split("enum xw_kind {").nth(1).and_then(|text| text.split('}').next()).unwrap();
+        let names: Vec<_> = numbers.split(',').map(|name| name.trim().to_lowercase()).collect();
+        let expected: Vec<_> = Kind::ALL.iter().map(|kind| format!("xw_{kind}")).collect();
+        assert_eq!(names[..names.len() - 1], expected[..expected.len() - 1]);
+        assert_eq!(Kind::ALL.last(), Some(&Kind::Other));
+    }
+
+    #[test]
+    fn the_running_kernel_has_a_place_for_nearly_all() {
+        let kernel = Kernel::live().unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let events = events(&kernel, &Group::ALL, 4096, cache.path()).unwrap();
+        let plan = events.plan.unwrap();
+        assert!(plan.programs.len() > 30, "{:?}", events.left_out);
+        assert!(plan.object.starts_with(b"\x7fELF"));
+    }
+}
