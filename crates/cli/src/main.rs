@@ -2,6 +2,7 @@
 
 mod agent;
 mod check;
+mod compare;
 mod cost;
 mod doctor;
 mod explain;
@@ -31,6 +32,7 @@ Examples:
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave flows trace                               where the time of one packet went
   xweave explain trace --transaction request:80    where the time of each request went
+  xweave compare before after                      what two runs did differently, object by object
   xweave report trace -o report.html               the same as a page for a browser
   xweave sites 'access(sk_buff.len)' --live        every instruction that touches it
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
@@ -50,6 +52,7 @@ enum Command {
     Record(record::Args),
     Flows(flows::Args),
     Explain(explain::Args),
+    Compare(compare::Args),
     Report(report::Args),
     Sites(sites::Args),
     Cost(cost::Args),
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Explain(args) => explain::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),

@@ -9,10 +9,14 @@
 //! feeds them all and knows what runs where. [`breakdown`] goes the way back from a moment through wakers and senders;
 //! [`transaction`] finds what is to be broken down, [`explanation`] does it for a whole trace with the names of
 //! [`objects`], [`parts`] adds up, and [`sequence`] tells one as messages between objects.
+//!
+//! [`doings`] is what each object did in a whole trace, and [`comparison`] holds two traces side by side.
 
 pub mod breakdown;
+pub mod comparison;
 pub mod connection;
 pub mod disk;
+pub mod doings;
 pub mod explanation;
 pub mod machine;
 pub mod objects;
@@ -21,8 +25,11 @@ pub mod sequence;
 pub mod thread;
 pub mod transaction;
 pub mod vcpu;
+mod words;
 
 pub use breakdown::{Cause, Object, Piece, Spent, breakdown};
+pub use comparison::Comparison;
+pub use doings::Doings;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use machine::Machine;
 pub use objects::Objects;

@@ -5,7 +5,8 @@
 //!
 //! Rooms: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
 //! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
-//! transactions goes, and [`mermaid`] one as a sequence diagram; [`number`] writes times and counts.
+//! transactions goes, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side; [`number`]
+//! writes times and counts.
 //!
 //! ```
 //! # use xweave_trace::{Manifest, Trace, Writer};
@@ -24,6 +25,7 @@
 //! ```
 
 pub mod closing;
+pub mod comparison;
 pub mod hops;
 pub mod html;
 pub mod mermaid;

@@ -1,0 +1,110 @@
+//! `xweave compare`: two runs, object by object.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use xweave_model::{Comparison, Doings};
+use xweave_report::{View, comparison};
+use xweave_trace::Trace;
+
+use crate::failure::Failure;
+
+/// Columns where standard output is no terminal.
+const WIDE: u16 = 180;
+
+/// Compare two runs of the same work: what each process, disk, peer, lock and virtual processor did, and what explains
+/// the difference
+///
+/// Objects are matched by domain, kind and name. What differs by less than a factor of 1.25, or explains less than a
+/// hundredth of the longer run, is taken for noise.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave record --events sched,block -o one-by-one -- sh -c 'cat file1 >/dev/null; cat file2 >/dev/null'
+  xweave record --events sched,block -o at-once -- sh -c 'cat file1 >/dev/null & cat file2 >/dev/null & wait'
+  xweave compare one-by-one at-once
+  xweave compare one-by-one at-once --json | jq .findings")]
+pub struct Args {
+    /// The directory of the first run, that `xweave record -o` or `xweave import -o` wrote
+    #[arg(value_name = "DIR_A")]
+    first: PathBuf,
+    /// The directory of the second
+    #[arg(value_name = "DIR_B")]
+    second: PathBuf,
+    /// Show so many objects of each kind
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    limit: usize,
+    /// Print one JSON document, with all objects
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let (a, b) = (read(&args.first)?, read(&args.second)?);
+    let compared = Comparison::of(&a.doings, &b.doings);
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = if args.json {
+        serde_json::to_writer(&mut out, &compared).map_err(io::Error::from).and_then(|()| writeln!(out))
+    } else {
+        let view = View::of_stdout(WIDE);
+        write!(out, "{}", comparison::findings(&compared, view))
+            .and_then(|()| write!(out, "{}", comparison::tables(&compared, args.limit, view)))
+    };
+    match printed.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough (`| head`).
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+        Err(e) => return Err(Failure::FellShort(format!("cannot write to standard output: {e}"))),
+        Ok(()) => {}
+    }
+    for one in [&a, &b] {
+        if one.lost > 0 {
+            eprintln!("xweave: {} lost {} records: its figures are too low", one.dir.display(), one.lost);
+        }
+        for damaged in &one.doings.damaged {
+            eprintln!("xweave: {damaged}");
+        }
+    }
+    for (one, other) in [(&a, &b), (&b, &a)] {
+        for domain in one.domains.iter().filter(|domain| !other.domains.contains(domain)) {
+            eprintln!(
+                "xweave: {} has the domain {domain}, which {} lacks: call it the same in both recordings \
+                 (--domain NAME=…)",
+                one.dir.display(),
+                other.dir.display()
+            );
+        }
+    }
+    let whole = a.doings.damaged.is_empty() && b.doings.damaged.is_empty();
+    if whole {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err(Failure::FellShort("parts of a trace are missing".to_owned()))
+    }
+}
+
+/// A trace, gone over.
+struct Run<'a> {
+    dir: &'a Path,
+    doings: Doings,
+    domains: Vec<String>,
+    lost: u64,
+}
+
+fn read(dir: &Path) -> Result<Run<'_>, Failure> {
+    let trace = Trace::open(dir).map_err(Failure::wrong_use)?;
+    let doings = Doings::of(&trace);
+    if doings.events == 0 && doings.damaged.is_empty() {
+        return Err(Failure::WrongUse(format!(
+            "{} has no events: record with --events sched,block,net, or bring in what another tool recorded with \
+             xweave import",
+            dir.display()
+        )));
+    }
+    let manifest = trace.manifest();
+    let domains = manifest.domains.iter().map(|domain| domain.name.clone()).collect();
+    Ok(Run { dir, doings, domains, lost: manifest.lost })
+}

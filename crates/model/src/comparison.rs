@@ -1,0 +1,414 @@
+//! Two traces, object by object, and what explains the difference.
+//!
+//! As in Horikawa's framework (Application of Event Trace Framework for Performance Problem Solutions), the same work is
+//! recorded twice, and compared by how long each object worked and how often and with how much data it was used.
+//! Findings say which of these changed, and how much of the time that explains.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use serde::Serialize;
+
+use crate::{
+    doings::{Doings, Figures, Key, kind},
+    words::{mean, more, size, span, times},
+};
+
+/// What differs by a smaller factor is taken for noise.
+pub const FACTOR: f64 = 1.25;
+
+/// What explains a smaller share of the longer trace's time is not told.
+pub const SHARE: f64 = 0.01;
+
+/// What explains less, in nanoseconds, is not told either.
+pub const LEAST_NS: u64 = 1_000_000;
+
+/// How many times farther a disk must have moved for that to be called seeking.
+pub const SEEKING: f64 = 2.0;
+
+/// An object in both traces; one that a trace lacks has done nothing in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Compared {
+    /// What it is called.
+    pub object: String,
+    /// What it is: one of [`kind`].
+    pub kind: &'static str,
+    /// The domain that it belongs to.
+    pub domain: String,
+    /// How long it worked, in nanoseconds.
+    pub time_ns: [u64; 2],
+    /// How often.
+    pub count: [u64; 2],
+    /// How much data.
+    pub bytes: [u64; 2],
+    /// How long was waited, for a processor or for it, in nanoseconds.
+    pub wait_ns: [u64; 2],
+    /// Disks: sums of the times from being given an access to its being done, in nanoseconds.
+    pub device_ns: [u64; 2],
+    /// Disks: bytes between the end of an access and the beginning of the next, either way.
+    pub distance_bytes: [u64; 2],
+}
+
+/// Something that explains a difference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// What changed: `requests`, `data`, `service`, `queueing`, `processor`, `run_queue`, `lock`, `peer`, `exits`,
+    /// `halted` or `interrupts`.
+    pub what: &'static str,
+    /// The object's domain.
+    pub domain: String,
+    /// The object.
+    pub object: String,
+    /// The object's kind.
+    pub kind: &'static str,
+    /// The time that the second trace has more of it (less, if negative), in nanoseconds. Times of objects that work
+    /// at once overlap: findings do not sum to the difference.
+    pub explained_ns: i64,
+    /// The finding in words.
+    pub text: String,
+}
+
+/// Two traces compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// Time from each one's first event to its last, in nanoseconds.
+    pub span_ns: [u64; 2],
+    /// How many events each has.
+    pub events: [u64; 2],
+    /// All objects of both, by kind, domain and name.
+    pub objects: Vec<Compared>,
+    /// What explains the difference, what explains most first. Empty if nothing differs beyond noise.
+    pub findings: Vec<Finding>,
+}
+
+impl Comparison {
+    /// Compares two traces.
+    pub fn of(a: &Doings, b: &Doings) -> Self {
+        let mut pairs: BTreeMap<&Key, [Figures; 2]> = BTreeMap::new();
+        for (at, doings) in [a, b].into_iter().enumerate() {
+            for (key, figures) in &doings.objects {
+                pairs.entry(key).or_default()[at] = *figures;
+            }
+        }
+        let longer = a.span_ns.max(b.span_ns);
+        let mut rules = Rules {
+            least: (longer as f64 * SHARE).max(LEAST_NS as f64),
+            busy: [busy(a), busy(b)],
+            found: Vec::new(),
+        };
+        for (key, pair) in &pairs {
+            rules.look_at(key, *pair);
+        }
+        let mut findings = rules.found;
+        findings.sort_by_key(|finding| Reverse(finding.explained_ns.unsigned_abs()));
+        let object = |(key, [a, b]): (&Key, [Figures; 2])| Compared {
+            object: key.object.clone(),
+            kind: key.kind,
+            domain: key.domain.clone(),
+            time_ns: [a.time_ns, b.time_ns],
+            count: [a.count, b.count],
+            bytes: [a.bytes, b.bytes],
+            wait_ns: [a.wait_ns, b.wait_ns],
+            device_ns: [a.device_ns, b.device_ns],
+            distance_bytes: [a.distance, b.distance],
+        };
+        Self {
+            span_ns: [a.span_ns, b.span_ns],
+            events: [a.events, b.events],
+            objects: pairs.into_iter().map(object).collect(),
+            findings,
+        }
+    }
+}
+
+/// The share of each domain's processors that ran something.
+fn busy(doings: &Doings) -> BTreeMap<String, f64> {
+    let mut ran: BTreeMap<String, f64> = BTreeMap::new();
+    for (key, figures) in &doings.objects {
+        if key.kind == kind::PROCESS {
+            *ran.entry(key.domain.clone()).or_default() += figures.time_ns as f64;
+        }
+    }
+    for (domain, ran) in &mut ran {
+        let cpus = doings.cpus.get(domain).copied().unwrap_or(1).max(1);
+        *ran /= f64::from(cpus) * (doings.span_ns as f64).max(1.0);
+    }
+    ran
+}
+
+struct Rules {
+    /// What explains less, in nanoseconds, is not told.
+    least: f64,
+    busy: [BTreeMap<String, f64>; 2],
+    found: Vec<Finding>,
+}
+
+impl Rules {
+    fn look_at(&mut self, key: &Key, pair: [Figures; 2]) {
+        match key.kind {
+            kind::DISK => self.disk(key, pair),
+            kind::PROCESS => self.process(key, pair),
+            kind::LOCK => self.waits(key, pair, "lock", "waited", "waits"),
+            kind::PEER => self.waits(key, pair, "peer", "was waited for", "sends and receives"),
+            kind::EXIT => self.works(key, pair, "exits", "kept the guest out", "exits"),
+            kind::INTERRUPT => self.works(key, pair, "interrupts", "took", "interrupts"),
+            kind::VCPU => {
+                let [a, b] = pair.map(|figures| figures.wait_ns);
+                if self.matters(a as f64, b as f64) {
+                    let text = format!("halted {} in place of {}", span(b), span(a));
+                    self.tell(key, "halted", b as f64 - a as f64, text);
+                }
+            }
+            // A disk's use by a process is told with the disk.
+            _ => {}
+        }
+    }
+
+    /// Whether two times differ beyond noise.
+    fn matters(&self, a: f64, b: f64) -> bool {
+        (b - a).abs() >= self.least && differs(a, b)
+    }
+
+    fn tell(&mut self, key: &Key, what: &'static str, explained: f64, text: String) {
+        if explained.abs() < self.least {
+            return;
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "a time of a trace, in nanoseconds")]
+        let explained_ns = explained.round() as i64;
+        let Key { kind, domain, object } = key.clone();
+        let text = format!("{object}: {text}");
+        self.found.push(Finding { what, domain, object, kind, explained_ns, text });
+    }
+
+    /// The time that a disk was busy is the product of how much was read or written, in how many accesses that was
+    /// cut, and how long each took. Each that changed is told, with what it makes of the difference.
+    fn disk(&mut self, key: &Key, [a, b]: [Figures; 2]) {
+        let (accesses_a, accesses_b) = (a.count as f64, b.count as f64);
+        if a.count == 0 || b.count == 0 {
+            let (which, used) = if a.count == 0 { ("second", b) } else { ("first", a) };
+            let text = format!(
+                "used in the {which} trace only: {} accesses, {}, busy {}",
+                used.count,
+                size(used.bytes as f64),
+                span(used.time_ns)
+            );
+            return self.tell(key, "data", b.time_ns as f64 - a.time_ns as f64, text);
+        }
+        let each = [mean(a.time_ns, a.count), mean(b.time_ns, b.count)];
+        let sizes = [mean(a.bytes, a.count), mean(b.bytes, b.count)];
+        let same_size = if a.bytes > 0 { accesses_a * b.bytes as f64 / a.bytes as f64 } else { accesses_b };
+        if self.matters(a.time_ns as f64, b.time_ns as f64) {
+            if differs(a.bytes as f64, b.bytes as f64) {
+                let data = times(a.bytes as f64, b.bytes as f64);
+                let text =
+                    format!("{data} the data: {} in place of {}", size(b.bytes as f64), size(a.bytes as f64));
+                self.tell(key, "data", (same_size - accesses_a) * each[0], text);
+            }
+            if differs(same_size, accesses_b) {
+                let shrank = if sizes[1] < sizes[0] { "shrank" } else { "grew" };
+                let for_what =
+                    if differs(a.bytes as f64, b.bytes as f64) { "as much data" } else { "the same bytes" };
+                let text = format!(
+                    "{} the accesses for {for_what}: requests {shrank} from {} to {}",
+                    times(same_size, accesses_b),
+                    size(sizes[0]),
+                    size(sizes[1])
+                );
+                self.tell(key, "requests", (accesses_b - same_size) * each[0], text);
+            }
+            if differs(each[0], each[1]) {
+                let far = [mean(a.distance, a.count), mean(b.distance, b.count)];
+                let why = if far[0].max(far[1]) > SEEKING * far[0].min(far[1]) {
+                    format!("they lie {} apart on average in place of {}", size(far[1]), size(far[0]))
+                } else if differs(sizes[0], sizes[1]) {
+                    format!("they are of {} in place of {}", size(sizes[1]), size(sizes[0]))
+                } else {
+                    "as far apart and as large as before: it is the disk, or what else uses it".to_owned()
+                };
+                let text =
+                    format!("an access takes {} in place of {}: {why}", span_of(each[1]), span_of(each[0]));
+                self.tell(key, "service", (each[1] - each[0]) * accesses_b, text);
+            }
+        }
+        if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
+            let waits = [mean(a.wait_ns, a.count), mean(b.wait_ns, b.count)];
+            let text = format!(
+                "accesses wait {} for it in place of {}, in all {}",
+                span_of(waits[1]),
+                span_of(waits[0]),
+                more(a.wait_ns, b.wait_ns)
+            );
+            self.tell(key, "queueing", b.wait_ns as f64 - a.wait_ns as f64, text);
+        }
+    }
+
+    fn process(&mut self, key: &Key, [a, b]: [Figures; 2]) {
+        if self.matters(a.time_ns as f64, b.time_ns as f64) {
+            let text = match (a.count, b.count) {
+                (0, _) => format!("ran {} in the second trace only", span(b.time_ns)),
+                (_, 0) => format!("ran {} in the first trace only", span(a.time_ns)),
+                _ => format!(
+                    "ran {} in place of {}, {} the processor time, given a processor {} times in place of {}",
+                    span(b.time_ns),
+                    span(a.time_ns),
+                    times(a.time_ns as f64, b.time_ns as f64),
+                    b.count,
+                    a.count
+                ),
+            };
+            self.tell(key, "processor", b.time_ns as f64 - a.time_ns as f64, text);
+        }
+        if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
+            let of = |at: usize| 100.0 * self.busy[at].get(&key.domain).copied().unwrap_or(0.0);
+            let text = format!(
+                "waited {} for a processor in place of {}; the domain's were busy {:.0} % of the time, before {:.0} %",
+                span(b.wait_ns),
+                span(a.wait_ns),
+                of(1),
+                of(0)
+            );
+            self.tell(key, "run_queue", b.wait_ns as f64 - a.wait_ns as f64, text);
+        }
+    }
+
+    /// Something that was waited for.
+    fn waits(&mut self, key: &Key, [a, b]: [Figures; 2], what: &'static str, verb: &str, counted: &str) {
+        if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
+            let text = format!(
+                "{verb} {} in place of {}; {counted}: {} in place of {}",
+                span(b.wait_ns),
+                span(a.wait_ns),
+                b.count,
+                a.count
+            );
+            self.tell(key, what, b.wait_ns as f64 - a.wait_ns as f64, text);
+        }
+    }
+
+    /// Something that took time.
+    fn works(&mut self, key: &Key, [a, b]: [Figures; 2], what: &'static str, verb: &str, counted: &str) {
+        if self.matters(a.time_ns as f64, b.time_ns as f64) {
+            let text = format!(
+                "{verb} {} in place of {}; {counted}: {} in place of {}",
+                span(b.time_ns),
+                span(a.time_ns),
+                b.count,
+                a.count
+            );
+            self.tell(key, what, b.time_ns as f64 - a.time_ns as f64, text);
+        }
+    }
+}
+
+/// Whether two figures differ by more than noise.
+fn differs(a: f64, b: f64) -> bool {
+    a.max(b) > FACTOR * a.min(b)
+}
+
+fn span_of(ns: f64) -> String {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times is one")]
+    span(ns.max(0.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KB: u64 = 1024;
+
+    fn doings(span_ns: u64, objects: &[(&'static str, &str, Figures)]) -> Doings {
+        let key = |kind, object: &str| Key { kind, domain: "vm1".into(), object: object.into() };
+        let objects = objects.iter().map(|(kind, object, figures)| (key(*kind, object), *figures)).collect();
+        Doings { objects, span_ns, cpus: [("vm1".to_owned(), 2)].into(), ..Doings::default() }
+    }
+
+    fn disk(time_ms: u64, count: u64, kilobytes: u64) -> Figures {
+        Figures { time_ns: time_ms * 1_000_000, count, bytes: kilobytes * KB, ..Figures::default() }
+    }
+
+    #[test]
+    fn the_papers_slow_reading_is_told_as_smaller_requests() {
+        // Tables 2 and 3: nine files of 100 MB one after the other, and at once.
+        let a = doings(55_000_000_000, &[(kind::DISK, "disk 8:0", disk(54_560, 17_152, 944_476))]);
+        let b = doings(569_000_000_000, &[(kind::DISK, "disk 8:0", disk(570_483, 191_112, 944_484))]);
+        let compared = Comparison::of(&a, &b);
+        let [finding] = &*compared.findings else { panic!("{:#?}", compared.findings) };
+        assert_eq!(
+            finding.text,
+            "disk 8:0: 11 × the accesses for the same bytes: requests shrank from 55 KiB to 4.9 KiB"
+        );
+        assert_eq!((finding.what, finding.kind), ("requests", kind::DISK));
+        // An access takes as long as before, so more of them explain the whole.
+        assert_eq!(finding.explained_ns / 1_000_000_000, 553);
+        let [disk] = &*compared.objects else { panic!() };
+        assert_eq!((disk.count, disk.bytes), ([17_152, 191_112], [944_476 * KB, 944_484 * KB]));
+    }
+
+    #[test]
+    fn what_is_within_noise_is_not_told() {
+        let with = |disk, ran, waited| {
+            let process = Figures { time_ns: ran, wait_ns: waited, count: 100, ..Figures::default() };
+            doings(10_000_000_000, &[(kind::DISK, "disk 8:0", disk), (kind::PROCESS, "dd", process)])
+        };
+        let a = with(disk(1_000, 1_000, 40_000), 500_000_000, 1_000_000);
+        // A fifth more of all; and a wait that is fifty times as long, but half a percent of the time.
+        let b = with(disk(1_200, 1_100, 44_000), 600_000_000, 50_000_000);
+        assert_eq!(Comparison::of(&a, &b).findings, []);
+        assert_eq!(Comparison::of(&a, &a).findings, []);
+    }
+
+    #[test]
+    fn seeking_a_slower_disk_and_queueing_are_told_apart() {
+        let told = |a: Figures, b: Figures| {
+            let of = |figures| doings(20_000_000_000, &[(kind::DISK, "disk 8:0", figures)]);
+            let findings = Comparison::of(&of(a), &of(b)).findings;
+            findings.into_iter().map(|finding| finding.text).collect::<Vec<_>>()
+        };
+        let a = Figures { distance: 1_000 * 512 * KB, ..disk(1_000, 1_000, 40_000) };
+        let far = Figures { distance: 1_000 * 64 * KB * KB, ..disk(5_000, 1_000, 40_000) };
+        assert_eq!(
+            told(a, far),
+            [
+                "disk 8:0: an access takes 5.00 ms in place of 1.00 ms: they lie 64 MiB apart on average in place of 512 KiB"
+            ]
+        );
+        let slow = Figures { time_ns: 5_000_000_000, ..a };
+        assert_eq!(
+            told(a, slow),
+            [
+                "disk 8:0: an access takes 5.00 ms in place of 1.00 ms: as far apart and as large as before: it is the \
+              disk, or what else uses it"
+            ]
+        );
+        let queued = Figures { wait_ns: 8_000_000_000, ..a };
+        assert_eq!(
+            told(a, queued),
+            ["disk 8:0: accesses wait 8.00 ms for it in place of 0 ns, in all 8.000 s, 8.000 s more"]
+        );
+        let more = disk(3_000, 3_000, 120_000);
+        assert_eq!(
+            told(disk(1_000, 1_000, 40_000), more),
+            ["disk 8:0: 3.0 × the data: 117 MiB in place of 39 MiB"]
+        );
+    }
+
+    #[test]
+    fn what_explains_most_comes_first() {
+        let process =
+            |ran, waited| Figures { time_ns: ran, wait_ns: waited, count: 100, ..Figures::default() };
+        let of = |process, lock| {
+            let lock = Figures { wait_ns: lock, count: 10, ..Figures::default() };
+            doings(4_000_000_000, &[(kind::PROCESS, "nginx", process), (kind::LOCK, "locks of nginx", lock)])
+        };
+        let a = of(process(1_000_000_000, 100_000_000), 50_000_000);
+        let b = of(process(6_000_000_000, 900_000_000), 2_050_000_000);
+        let told: Vec<_> =
+            Comparison::of(&a, &b).findings.into_iter().map(|f| (f.what, f.explained_ns)).collect();
+        assert_eq!(told, [("processor", 5_000_000_000), ("lock", 2_000_000_000), ("run_queue", 800_000_000)]);
+        let run_queue = &Comparison::of(&a, &b).findings[2].text;
+        assert_eq!(
+            run_queue,
+            "nginx: waited 900.00 ms for a processor in place of 100.00 ms; the domain's were busy 75 % of the time, \
+             before 12 %"
+        );
+    }
+}
