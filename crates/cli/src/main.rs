@@ -7,6 +7,7 @@ mod doctor;
 mod failure;
 mod flows;
 mod fmt;
+mod import;
 mod lab;
 mod record;
 mod report;
@@ -30,6 +31,7 @@ Examples:
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave flows trace                               where the time of one packet went
   xweave report trace -o report.html               the same as a page for a browser
+  xweave import trace.dat -o trace                 what trace-cmd has recorded, as a trace
   xweave sites 'access(sk_buff.len)' --live        every instruction that touches it
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
   xweave lab up kvm                                an emulated KVM host with two guests, to try it in
@@ -48,6 +50,7 @@ enum Command {
     Record(record::Args),
     Flows(flows::Args),
     Report(report::Args),
+    Import(import::Args),
     Sites(sites::Args),
     Cost(cost::Args),
     Lab(lab::Args),
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Report(args) => report::run(args),
+        Command::Import(args) => import::run(&args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),
         Command::Lab(args) => Ok(lab::run(args)),

@@ -277,12 +277,12 @@ impl Connection {
 
     /// The port at this end.
     pub fn local_port(self) -> u16 {
-        (self.0 >> 16) as u16
+        (self.0 >> 16 & 0xffff) as u16
     }
 
     /// The port at the other end; 0 if it has none.
     pub fn remote_port(self) -> u16 {
-        self.0 as u16
+        (self.0 & 0xffff) as u16
     }
 }
 

@@ -212,6 +212,8 @@ pub struct Loss {
     pub unattributed: u64,
     /// Records that arrived and could not be stored: the disk was full.
     pub unwritten: u64,
+    /// Events that whatever recorded them lost, as far as it counted.
+    pub events: u64,
 }
 
 /// What one site lost.
@@ -239,11 +241,11 @@ pub struct FlowLoss {
 }
 
 impl Loss {
-    /// Records that are missing: dropped, missed and unwritten.
+    /// Records and events that are missing: dropped, missed, unwritten and lost.
     pub fn total(&self) -> u64 {
         // A damaged manifest may say anything.
         let missing = self.sites.iter().flat_map(|site| [site.dropped, site.missed]);
-        missing.fold(self.unwritten, u64::saturating_add)
+        missing.fold(self.unwritten.saturating_add(self.events), u64::saturating_add)
     }
 
     /// Takes over what the agents of all domains last reported (their totals).
