@@ -72,6 +72,11 @@ pub(crate) fn parts(files: &[(&Path, &Dat)]) -> (Vec<Part>, Vec<String>) {
                 dat.clock(),
             ));
         }
+        if options.shifts.is_some() && host(dat).is_none() {
+            warnings.push(format!(
+                "{file}: its times are those of a host whose file is not given: give both, and they are one trace"
+            ));
+        }
         let (method, detail) = if at == reference {
             (Method::Reference, format!("clock {:?} of trace-cmd's file", dat.clock()))
         } else if let Some(shifts) = &options.shifts {
@@ -80,11 +85,6 @@ pub(crate) fn parts(files: &[(&Path, &Dat)]) -> (Vec<Part>, Vec<String>) {
             let samples: usize = shifts.cpus.iter().map(Vec::len).sum();
             let found =
                 "trace-cmd found how far the guest's clock is from its host's; how exactly, it does not say";
-            if host(dat).is_none() {
-                warnings.push(format!(
-                    "{file}: its times are those of a host whose file is not given: the domains are not on one time line"
-                ));
-            }
             let by = if same && !shifts.interpolate { Method::TscOffset } else { Method::Exchange };
             (by, format!("{found} ({samples} samples)"))
         } else {

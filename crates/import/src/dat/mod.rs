@@ -123,6 +123,10 @@ impl Dat {
                 "holds a trace in words: record events (`trace-cmd record -e`), not latencies".into(),
             ));
         }
+        if dat.options.buffers.is_empty() {
+            let told = "it does not say where its records are, which is written last";
+            return Err(dat.damage.pop().unwrap_or_else(|| Error::damaged(input.len(), told)));
+        }
         if dat.formats.is_empty() {
             let told = "it has no formats of events, without which records mean nothing";
             return Err(dat.damage.pop().unwrap_or_else(|| Error::damaged(0, told)));
