@@ -542,13 +542,14 @@ XW_PROGRAM("fentry", skb_consume_udp)
 static __always_inline void xw_unix_transfer(enum xw_kind kind, u64 *ctx)
 {
 	struct socket *socket = (void *)ctx[0];
-	struct sock *sk = socket->sk;
-	u64 own = (u64)sk, other;
 	s64 bytes = xw_moved(ctx);
+	u64 own, other;
 
 	if (bytes <= 0)
 		return;
-	other = (u64)BPF_CORE_READ((struct unix_sock *)sk, peer);
+	/* Read so that they are numbers: the verifier lets nobody reckon with pointers. */
+	own = (u64)BPF_CORE_READ(socket, sk);
+	other = (u64)BPF_CORE_READ((struct unix_sock *)own, peer);
 	XW_EVENT(kind, XW_TID, 0, own, XW_CONNECTION(own ^ other, own >> 10, other >> 10), bytes);
 }
 #endif
@@ -734,7 +735,9 @@ XW_PROGRAM("tp_btf", kvm_entry)
 {
 	struct kvm_vcpu___xw *vcpu = (void *)ctx[0];
 
-	XW_EVENT(XW_VM_ENTER, XW_TID, 0, (u32)vcpu->vcpu_id);
+	/* The verifier knows of no module's tracepoint that it tells something. */
+	if (vcpu)
+		XW_EVENT(XW_VM_ENTER, XW_TID, 0, (u32)vcpu->vcpu_id);
 }
 #endif
 
@@ -744,10 +747,12 @@ XW_PROGRAM("tp_btf", kvm_entry)
 XW_PROGRAM("tp_btf", kvm_exit)
 {
 	struct kvm_vcpu___xw *vcpu = (void *)ctx[0];
-	struct vcpu_svm___xw *svm = (void *)ctx[0];
-	struct vcpu_vmx___xw *vmx = (void *)ctx[0];
+	struct vcpu_svm___xw *svm = (void *)vcpu;
+	struct vcpu_vmx___xw *vmx = (void *)vcpu;
 	u32 reason = -1;
 
+	if (!vcpu)
+		return;
 	if (ctx[1] == 2 && bpf_core_field_exists(svm->vmcb))
 		reason = BPF_CORE_READ(svm, vmcb, control.exit_code);
 	if (ctx[1] == 1 && bpf_core_field_exists(vmx->exit_reason.full))
