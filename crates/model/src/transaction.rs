@@ -24,7 +24,8 @@ pub enum Spec {
     /// From sending a request on a connection to the last that is received before the next request: the client's
     /// view, or the server's of clients that no events tell of.
     Request(Option<u16>),
-    /// From the beginning of a process to its end. With a name: of processes called so at their ends.
+    /// From the beginning of a process to its end; of a thread, where events do not tell its process. With a name: of
+    /// those called so at their ends.
     Life(Option<String>),
     /// From an event or function to another of the same thread.
     Between(String, String),
@@ -270,7 +271,8 @@ impl Requests {
     fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
         let end = Connection(event.position);
         match event.kind {
-            Kind::Send | Kind::Receive if event.position != 0 => {}
+            // A socket that is not connected, as of UDP servers, has no requests of its own.
+            Kind::Send | Kind::Receive if end.remote_port() != 0 && end.local_port() != 0 => {}
             Kind::Socket => {
                 // Closing: there will be no answer any more.
                 let over = event.code != ESTABLISHED && event.code != SYN_SENT;
@@ -324,7 +326,8 @@ impl Lives {
     fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
         let id = |tid| ThreadId { domain: event.domain, tid };
         match event.kind {
-            Kind::Fork if event.object == u64::from(event.other) => {
+            // Some tools do not tell the process: then it may be a thread's life.
+            Kind::Fork if [0, u64::from(event.other)].contains(&event.object) => {
                 self.begun.insert(id(event.other), event.time_ns);
                 None
             }
