@@ -97,7 +97,15 @@ pub struct Thread {
 
 impl Thread {
     fn new(now: Doing, since: i64) -> Self {
-        Self { process: 0, name: Name::default(), now, since, guessed: false, woken: None, past: VecDeque::new() }
+        Self {
+            process: 0,
+            name: Name::default(),
+            now,
+            since,
+            guessed: false,
+            woken: None,
+            past: VecDeque::new(),
+        }
     }
 
     fn go(&mut self, time: i64, next: Doing) {

@@ -333,7 +333,10 @@ fn what_a_thread_did_before_its_first_event_shows_from_that() {
     ];
     assert_eq!(told(&events, 7, 0, 20), ["7:running=10", "7:waiting=10"]);
     assert_eq!(told(&events, 8, 0, 20), ["8:ready=10 by 7", "8:running=10"]);
-    assert_eq!(told(&events, 9, 5, 40), ["8:ready=5 by 7", "8:running=10", "9:ready=10 by 8", "9:running=10"]);
+    assert_eq!(
+        told(&events, 9, 5, 40),
+        ["8:ready=5 by 7", "8:running=10", "9:ready=10 by 8", "9:running=10"]
+    );
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
