@@ -223,6 +223,80 @@ XW_PROGRAM("tp_btf", softirq_exit)
 }
 #endif
 
+/* Interrupts that no device's handler is called for, by their vectors: arch/x86/include/asm/trace/irq_vectors.h. A
+ * thread that the local timer wakes above another was not woken by that one. */
+#define XW_VECTOR(vector) (0x10000 | (u32)(vector))
+
+#ifdef XW_HAS_local_timer_entry
+XW_PROGRAM("tp_btf", local_timer_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_local_timer_exit
+XW_PROGRAM("tp_btf", local_timer_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_reschedule_entry
+XW_PROGRAM("tp_btf", reschedule_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_reschedule_exit
+XW_PROGRAM("tp_btf", reschedule_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_entry
+XW_PROGRAM("tp_btf", call_function_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_exit
+XW_PROGRAM("tp_btf", call_function_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_single_entry
+XW_PROGRAM("tp_btf", call_function_single_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_call_function_single_exit
+XW_PROGRAM("tp_btf", call_function_single_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_irq_work_entry
+XW_PROGRAM("tp_btf", irq_work_entry)
+{
+	XW_EVENT(XW_IRQ_ENTER, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
+#ifdef XW_HAS_irq_work_exit
+XW_PROGRAM("tp_btf", irq_work_exit)
+{
+	XW_EVENT(XW_IRQ_EXIT, XW_TID, 0, XW_VECTOR(ctx[0]));
+}
+#endif
+
 #ifdef XW_HAS_futex_wait_begin
 XW_PROGRAM("fentry", futex_wait_begin)
 {
@@ -468,13 +542,14 @@ XW_PROGRAM("fentry", skb_consume_udp)
 static __always_inline void xw_unix_transfer(enum xw_kind kind, u64 *ctx)
 {
 	struct socket *socket = (void *)ctx[0];
-	struct sock *sk = socket->sk;
-	u64 own = (u64)sk, other;
 	s64 bytes = xw_moved(ctx);
+	u64 own, other;
 
 	if (bytes <= 0)
 		return;
-	other = (u64)BPF_CORE_READ((struct unix_sock *)sk, peer);
+	/* Read so that they are numbers: the verifier lets nobody reckon with pointers. */
+	own = (u64)BPF_CORE_READ(socket, sk);
+	other = (u64)BPF_CORE_READ((struct unix_sock *)own, peer);
 	XW_EVENT(kind, XW_TID, 0, own, XW_CONNECTION(own ^ other, own >> 10, other >> 10), bytes);
 }
 #endif
@@ -660,7 +735,9 @@ XW_PROGRAM("tp_btf", kvm_entry)
 {
 	struct kvm_vcpu___xw *vcpu = (void *)ctx[0];
 
-	XW_EVENT(XW_VM_ENTER, XW_TID, 0, (u32)vcpu->vcpu_id);
+	/* The verifier knows of no module's tracepoint that it tells something. */
+	if (vcpu)
+		XW_EVENT(XW_VM_ENTER, XW_TID, 0, (u32)vcpu->vcpu_id);
 }
 #endif
 
@@ -670,10 +747,12 @@ XW_PROGRAM("tp_btf", kvm_entry)
 XW_PROGRAM("tp_btf", kvm_exit)
 {
 	struct kvm_vcpu___xw *vcpu = (void *)ctx[0];
-	struct vcpu_svm___xw *svm = (void *)ctx[0];
-	struct vcpu_vmx___xw *vmx = (void *)ctx[0];
+	struct vcpu_svm___xw *svm = (void *)vcpu;
+	struct vcpu_vmx___xw *vmx = (void *)vcpu;
 	u32 reason = -1;
 
+	if (!vcpu)
+		return;
 	if (ctx[1] == 2 && bpf_core_field_exists(svm->vmcb))
 		reason = BPF_CORE_READ(svm, vmcb, control.exit_code);
 	if (ctx[1] == 1 && bpf_core_field_exists(vmx->exit_reason.full))

@@ -9,6 +9,7 @@ mod explain;
 mod failure;
 mod flows;
 mod fmt;
+mod import;
 mod lab;
 mod record;
 mod report;
@@ -34,6 +35,7 @@ Examples:
   xweave explain trace --transaction request:80    where the time of each request went
   xweave compare before after                      what two runs did differently, object by object
   xweave report trace -o report.html               the same as a page for a browser
+  xweave import trace.dat -o trace                 what trace-cmd has recorded, as a trace
   xweave sites 'access(sk_buff.len)' --live        every instruction that touches it
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
   xweave lab up kvm                                an emulated KVM host with two guests, to try it in
@@ -54,6 +56,7 @@ enum Command {
     Explain(explain::Args),
     Compare(compare::Args),
     Report(report::Args),
+    Import(import::Args),
     Sites(sites::Args),
     Cost(cost::Args),
     Lab(lab::Args),
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(args),
+        Command::Import(args) => import::run(&args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),
         Command::Lab(args) => Ok(lab::run(args)),

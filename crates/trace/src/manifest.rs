@@ -236,7 +236,7 @@ pub struct SiteLoss {
 pub struct EventLoss {
     /// The domain's name.
     pub domain: String,
-    /// The kind, as the table of events calls it.
+    /// The kind, as the table of events calls it; empty where what recorded them does not tell.
     pub kind: String,
     /// Events for which the buffer had no room.
     pub dropped: u64,

@@ -105,7 +105,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 43] = {
+const PROBES: [Probe; 53] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -118,6 +118,16 @@ const PROBES: [Probe; 43] = {
         probe(Sched, Tracepoint, Kind::IrqExit, "irq_handler_exit"),
         probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_entry"),
         probe(Sched, Tracepoint, Kind::SoftirqExit, "softirq_exit"),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "local_timer_entry"),
+        probe(Sched, Tracepoint, Kind::IrqExit, "local_timer_exit"),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "reschedule_entry"),
+        probe(Sched, Tracepoint, Kind::IrqExit, "reschedule_exit"),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_entry"),
+        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_exit"),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "call_function_single_entry"),
+        probe(Sched, Tracepoint, Kind::IrqExit, "call_function_single_exit"),
+        probe(Sched, Tracepoint, Kind::IrqEnter, "irq_work_entry"),
+        probe(Sched, Tracepoint, Kind::IrqExit, "irq_work_exit"),
         probe(Sched, Entry, Kind::LockWait, "futex_wait_begin").at("futex_wait"),
         probe(Sched, Return, Kind::LockDone, "futex_wait_end").at("futex_wait"),
         probe(Sched, Entry, Kind::LockWake, "futex_wake"),

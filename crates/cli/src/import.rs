@@ -1,0 +1,106 @@
+//! `xweave import`: what other tools have recorded, as a trace.
+
+use std::{env, path::PathBuf, process::ExitCode};
+
+use serde_json::json;
+use xweave_import::{Error, ErrorKind, Options, Outcome};
+
+use crate::failure::Failure;
+
+/// How many names of unknown events are shown.
+const SHOWN: usize = 10;
+
+/// Make a trace of what other tools have recorded
+///
+/// Files of a host and its guests that were recorded together (`trace-cmd record -A GUEST`) are given together: they
+/// become one trace on one time line.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave import trace.dat -o trace
+  xweave import trace.dat trace-vm1.dat -o trace     a host and its guest
+  xweave import trace.dat -o trace --json | jq .unknown
+  duckdb -c \"select kind, count(*) from 'trace/events/*.parquet' group by 1\"")]
+pub struct Args {
+    /// What was recorded: trace.dat of trace-cmd
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The trace directory to make
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Replace a trace that is there already
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let options = Options { force: args.force, command: env::args().collect() };
+    let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(failure)?;
+    if args.json {
+        println!("{}", document(args, &outcome));
+    } else {
+        print(args, &outcome);
+    }
+    for warning in outcome.warnings.iter().chain(&outcome.damage) {
+        eprintln!("xweave: {warning}");
+    }
+    if outcome.damage.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let dir = args.output.display();
+    Err(Failure::FellShort(format!("{dir} has what could be read; record again for the rest")))
+}
+
+fn failure(error: Error) -> Failure {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Damaged => Failure::FellShort(format!("{text}; nothing was imported: record again")),
+        _ => Failure::WrongUse(text),
+    }
+}
+
+fn document(args: &Args, outcome: &Outcome) -> serde_json::Value {
+    let domains = outcome.domains.iter().map(|domain| {
+        json!({
+            "name": domain.name, "file": domain.file, "events": domain.events, "lost": domain.lost,
+        })
+    });
+    json!({
+        "trace": args.output,
+        "events": outcome.events,
+        "lost": outcome.lost,
+        "domains": domains.collect::<Vec<_>>(),
+        "kinds": outcome.kinds,
+        "unknown": outcome.unknown,
+        "warnings": outcome.warnings,
+        "damage": outcome.damage,
+    })
+}
+
+fn print(args: &Args, outcome: &Outcome) {
+    for domain in &outcome.domains {
+        let (file, lost) = (domain.file.display(), domain.lost);
+        let lost = if lost == 0 { String::new() } else { format!(", {lost} were lost") };
+        println!("{}: {} events of {file}{lost}", domain.name, domain.events);
+    }
+    let width = outcome.kinds.keys().map(|kind| kind.len()).max().unwrap_or(0);
+    for (kind, count) in &outcome.kinds {
+        println!("  {kind:width$} {count:>12}");
+    }
+    let mut unknown: Vec<_> = outcome.unknown.iter().collect();
+    unknown.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), name.as_str()));
+    if !unknown.is_empty() {
+        println!("other, by their names:");
+    }
+    for (name, count) in unknown.iter().take(SHOWN) {
+        println!("  {name:width$} {count:>12}");
+    }
+    if unknown.len() > SHOWN {
+        println!("  and {} more names: --json has all", unknown.len() - SHOWN);
+    }
+    println!("{}: {} events", args.output.display(), outcome.events);
+}

@@ -1,0 +1,388 @@
+//! trace.dat, the file of trace-cmd: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5).
+
+mod clock;
+mod cpu;
+mod options;
+mod packed;
+
+use crate::{
+    error::{Error, ErrorKind},
+    format::Format,
+    input::{Cursor, Input},
+    ring::Layout,
+};
+
+pub(crate) use clock::{Clock, Rate};
+pub(crate) use cpu::Cpu;
+use options::{Buffer, CMDLINES, DONE, EVENT_FORMATS, FTRACE_EVENTS, HEADER_INFO, Place};
+pub(crate) use options::{Guest, Options};
+use packed::{MOST, Packing};
+
+/// What every trace.dat begins with.
+pub(crate) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+
+/// The most that pages of all processors take in memory, in bytes.
+const MEMORY: usize = 512 << 20;
+
+/// The most sections of options: one follows the other.
+const SECTIONS: usize = 1000;
+
+/// A trace.dat: what describes the records.
+pub(crate) struct Dat {
+    pub options: Options,
+    pub formats: Vec<Format>,
+    /// Threads and their names, when the recording ended.
+    pub names: Vec<(u32, Vec<u8>)>,
+    layout: Layout,
+    packing: Packing,
+    page: u32,
+    /// What could not be read, though the records could.
+    pub damage: Vec<Error>,
+}
+
+/// Goes through a file.
+struct Walk<'a> {
+    input: &'a Input,
+    at: u64,
+}
+
+impl Walk<'_> {
+    fn bytes(&mut self, len: u64) -> Result<Vec<u8>, Error> {
+        let bytes = self.input.piece(self.at, len)?;
+        self.at += len;
+        Ok(bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, Error> {
+        let at = self.at;
+        Cursor::new(&self.bytes(2)?, at).u16()
+    }
+
+    fn u32(&mut self) -> Result<u32, Error> {
+        let at = self.at;
+        Cursor::new(&self.bytes(4)?, at).u32()
+    }
+
+    fn u64(&mut self) -> Result<u64, Error> {
+        let at = self.at;
+        Cursor::new(&self.bytes(8)?, at).u64()
+    }
+
+    /// A short text that a zero byte ends.
+    fn text(&mut self) -> Result<String, Error> {
+        let len = self.input.len().saturating_sub(self.at).min(256);
+        let bytes = self.input.piece(self.at, len)?;
+        let mut cursor = Cursor::new(&bytes, self.at);
+        let text = cursor.text()?;
+        self.at = cursor.place();
+        Ok(text)
+    }
+
+    fn skip(&mut self, len: u64) {
+        self.at = self.at.saturating_add(len);
+    }
+}
+
+impl Dat {
+    /// Reads what describes the records.
+    pub(crate) fn open(input: &Input) -> Result<Self, Error> {
+        let mut walk = Walk { input, at: MAGIC.len() as u64 };
+        let version: u32 = walk.text()?.parse().unwrap_or(0);
+        let foreign = |what: String| Error::new(ErrorKind::Foreign, what);
+        if ![6, 7].contains(&version) {
+            return Err(foreign(
+                "is a trace.dat of a version that is not known: 6 and 7 are; `trace-cmd convert` makes one of the other"
+                    .into(),
+            ));
+        }
+        let byte = |walk: &mut Walk| walk.bytes(1).map(|bytes| bytes[0]);
+        if byte(&mut walk)? != 0 {
+            return Err(foreign(
+                "was recorded on a big-endian machine: only little-endian ones are understood".into(),
+            ));
+        }
+        // The size of a `long` in user space, which is not the kernel's.
+        byte(&mut walk)?;
+        let page = walk.u32()?;
+        let mut dat = Self {
+            options: Options::default(),
+            formats: Vec::new(),
+            names: Vec::new(),
+            layout: Layout::default(),
+            packing: Packing::None,
+            page,
+            damage: Vec::new(),
+        };
+        if version == 6 {
+            dat.read_6(&mut walk)?
+        } else {
+            dat.read_7(&mut walk)?
+        }
+        if dat.options.buffers.is_empty() && dat.options.text {
+            return Err(foreign(
+                "holds a trace in words: record events (`trace-cmd record -e`), not latencies".into(),
+            ));
+        }
+        if dat.options.buffers.is_empty() {
+            let told = "it does not say where its records are, which is written last";
+            return Err(dat.damage.pop().unwrap_or_else(|| Error::damaged(input.len(), told)));
+        }
+        if dat.formats.is_empty() {
+            let told = "it has no formats of events, without which records mean nothing";
+            return Err(dat.damage.pop().unwrap_or_else(|| Error::damaged(0, told)));
+        }
+        Ok(dat)
+    }
+
+    /// One thing follows the other, up to where the records are.
+    fn read_6(&mut self, walk: &mut Walk) -> Result<(), Error> {
+        walk.skip(12);
+        let len = walk.u64()?;
+        self.header_page(&walk.bytes(len)?);
+        walk.skip(13);
+        let len = walk.u64()?;
+        walk.skip(len);
+        for _ in 0..walk.u32()? {
+            let len = walk.u64()?;
+            self.format("ftrace", &walk.bytes(len)?);
+        }
+        for _ in 0..walk.u32()? {
+            let system = walk.text()?;
+            for _ in 0..walk.u32()? {
+                let len = walk.u64()?;
+                self.format(&system, &walk.bytes(len)?);
+            }
+        }
+        // The symbols of the kernel, and texts of trace_printk.
+        for _ in 0..2 {
+            let len = walk.u32()?;
+            walk.skip(len.into());
+        }
+        let len = walk.u64()?;
+        self.cmdlines(&walk.bytes(len)?);
+        let cpus = walk.u32()?;
+        let top = Buffer { offset: walk.at, ..Buffer::default() };
+        self.options.cpus = cpus;
+        self.options.buffers.push(top);
+        let mut at = 0;
+        while at < self.options.buffers.len() {
+            walk.at = self.options.buffers[at].offset;
+            if let Some(places) = self.places_6(walk, cpus)? {
+                self.options.buffers[at].cpus = places;
+                self.options.buffers[at].page = self.page;
+            }
+            at += 1;
+        }
+        self.options.buffers.retain(|buffer| !buffer.cpus.is_empty());
+        Ok(())
+    }
+
+    /// Where an instance's records are; none if they are words. The first one has the options as well.
+    fn places_6(&mut self, walk: &mut Walk, cpus: u32) -> Result<Option<Vec<Place>>, Error> {
+        let mut tag = walk.bytes(10)?;
+        if tag.starts_with(b"options") {
+            loop {
+                let kind = walk.u16()?;
+                if kind == DONE {
+                    break;
+                }
+                let len = walk.u32()?;
+                let at = walk.at;
+                let data = walk.bytes(len.into())?;
+                self.options.take(kind, &data, at, 6)?;
+            }
+            tag = walk.bytes(10)?;
+        }
+        if tag.starts_with(b"latency") {
+            self.options.text = true;
+            return Ok(None);
+        }
+        if !tag.starts_with(b"flyrecord") {
+            return Err(Error::damaged(walk.at - 10, "neither options nor records, which belong here"));
+        }
+        let at = walk.at;
+        let table = walk.bytes(u64::from(cpus) * 16)?;
+        let mut table = Cursor::new(&table, at);
+        let mut places = Vec::new();
+        for cpu in 0..cpus {
+            places.push(Place { cpu, offset: table.u64()?, size: table.u64()? });
+        }
+        Ok(Some(places))
+    }
+
+    /// Options say where everything is.
+    fn read_7(&mut self, walk: &mut Walk) -> Result<(), Error> {
+        let (at, name, _version) = (walk.at, walk.text()?, walk.text()?);
+        self.packing = Packing::of(&name).ok_or_else(|| {
+            let what = format!("is compressed with {name:?}, which is not known at byte {at}: `trace-cmd convert --compression zstd` makes one that is");
+            Error::new(ErrorKind::Foreign, what)
+        })?;
+        let mut next = walk.u64()?;
+        for _ in 0..SECTIONS {
+            if next == 0 {
+                break;
+            }
+            next = match self.options_7(walk.input, next) {
+                Ok(next) => next,
+                // What came before it may suffice.
+                Err(error) => {
+                    self.damage.push(error);
+                    break;
+                }
+            };
+        }
+        for (kind, read) in [
+            (HEADER_INFO, Self::header_info as fn(&mut Self, &mut Cursor) -> Result<(), Error>),
+            (FTRACE_EVENTS, Self::ftrace_events),
+            (EVENT_FORMATS, Self::event_formats),
+            (CMDLINES, Self::saved_names),
+        ] {
+            let Some(at) = self.options.section(kind) else { continue };
+            let done = self
+                .section(walk.input, at, kind)
+                .and_then(|content| read(self, &mut Cursor::new(&content, at)));
+            if let Err(error) = done {
+                self.damage.push(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a section of options in; where the next one is.
+    fn options_7(&mut self, input: &Input, at: u64) -> Result<u64, Error> {
+        let content = self.section(input, at, DONE)?;
+        let mut cursor = Cursor::new(&content, at + 16);
+        loop {
+            let kind = cursor.u16()?;
+            let len = cursor.u32()?;
+            let at = cursor.place();
+            let data = cursor.take(len.into())?;
+            if kind == DONE {
+                let next = Cursor::new(data, at).u64()?;
+                return Ok(next);
+            }
+            self.options.take(kind, data, at, 7)?;
+        }
+    }
+
+    /// The content of the section at byte `at`, unpacked.
+    fn section(&self, input: &Input, at: u64, kind: u16) -> Result<Vec<u8>, Error> {
+        let (found, packed, size) = header(input, at)?;
+        if found != kind {
+            return Err(Error::damaged(
+                at,
+                format!("a section of kind {found}, where one of kind {kind} belongs"),
+            ));
+        }
+        if !packed {
+            return input.piece(at + 16, size);
+        }
+        let sizes = input.piece(at + 16, 8)?;
+        let (packed, unpacked) = Packing::sizes(&mut Cursor::new(&sizes, at + 16), MOST)?;
+        let mut content = Vec::new();
+        self.packing.unpack(&input.piece(at + 24, packed.into())?, unpacked, at + 24, &mut content)?;
+        Ok(content)
+    }
+
+    fn header_info(&mut self, cursor: &mut Cursor) -> Result<(), Error> {
+        cursor.text()?;
+        let len = cursor.u64()?;
+        self.header_page(cursor.take(len)?);
+        Ok(())
+    }
+
+    fn ftrace_events(&mut self, cursor: &mut Cursor) -> Result<(), Error> {
+        for _ in 0..cursor.u32()? {
+            let len = cursor.u64()?;
+            self.format("ftrace", cursor.take(len)?);
+        }
+        Ok(())
+    }
+
+    fn event_formats(&mut self, cursor: &mut Cursor) -> Result<(), Error> {
+        for _ in 0..cursor.u32()? {
+            let system = cursor.text()?;
+            for _ in 0..cursor.u32()? {
+                let len = cursor.u64()?;
+                self.format(&system, cursor.take(len)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn saved_names(&mut self, cursor: &mut Cursor) -> Result<(), Error> {
+        let len = cursor.u64()?;
+        self.cmdlines(cursor.take(len)?);
+        Ok(())
+    }
+
+    fn header_page(&mut self, text: &[u8]) {
+        if let Some(layout) = Layout::parse(&String::from_utf8_lossy(text)) {
+            self.layout = layout;
+        }
+    }
+
+    fn format(&mut self, system: &str, text: &[u8]) {
+        self.formats.extend(Format::parse(system, &String::from_utf8_lossy(text)));
+    }
+
+    /// Lines of a thread's number and its name.
+    fn cmdlines(&mut self, text: &[u8]) {
+        for line in text.split(|&byte| byte == b'\n') {
+            let Some(space) = line.iter().position(|&byte| byte == b' ') else { continue };
+            let number = std::str::from_utf8(&line[..space]).ok().and_then(|number| number.parse().ok());
+            self.names.extend(number.map(|number: u32| (number, line[space + 1..].to_vec())));
+        }
+    }
+
+    /// The clock that most records have: that of the first buffer.
+    pub(crate) fn clock(&self) -> &str {
+        let first =
+            self.options.buffers.iter().map(|buffer| buffer.clock.as_str()).find(|clock| !clock.is_empty());
+        first.unwrap_or(&self.options.clock)
+    }
+
+    /// The records, processor by processor. `clock` gives a processor's.
+    pub(crate) fn cpus<'a>(
+        &self,
+        input: &'a Input,
+        clock: impl Fn(u32) -> Clock,
+    ) -> Result<Vec<Cpu<'a>>, Error> {
+        let places =
+            self.options.buffers.iter().flat_map(|buffer| &buffer.cpus).filter(|place| place.size > 0);
+        let count = places.clone().count().max(1);
+        let claimed = places.map(|place| place.size).fold(0, u64::saturating_add);
+        if claimed > input.len() {
+            let what =
+                format!("records of {claimed} bytes, of which {} cannot be there", claimed - input.len());
+            return Err(Error::damaged(input.len(), what));
+        }
+        // What all of them together may hold.
+        let room = (MEMORY / count).next_power_of_two();
+        let mut cpus = Vec::new();
+        for buffer in &self.options.buffers {
+            // The kernel's pages may have grown since; a file of version 6 has one size for all.
+            let page = if buffer.page == 0 { self.page } else { buffer.page };
+            if !(64..=1 << 24).contains(&page) {
+                return Err(Error::damaged(buffer.offset, format!("pages of {page} bytes")));
+            }
+            let packing = match self.packing {
+                Packing::None => Packing::None,
+                packing if header(input, buffer.offset)?.1 => packing,
+                _ => Packing::None,
+            };
+            for place in buffer.cpus.iter().filter(|place| place.size > 0) {
+                cpus.push(Cpu::open(input, *place, (page, self.layout, packing), room, clock(place.cpu)));
+            }
+        }
+        Ok(cpus)
+    }
+}
+
+/// Of a section's header: its kind, whether it is packed, its size.
+fn header(input: &Input, at: u64) -> Result<(u16, bool, u64), Error> {
+    let header = input.piece(at, 16)?;
+    let mut cursor = Cursor::new(&header, at);
+    let (kind, flags, _description, size) = (cursor.u16()?, cursor.u16()?, cursor.u32()?, cursor.u64()?);
+    Ok((kind, flags & 1 != 0, size))
+}

@@ -1,0 +1,64 @@
+//! Why a file cannot be taken over.
+
+use std::{fmt::Display, io, path::Path};
+
+/// A failure: its kind is stable, for programs; its text says what happened, where and what to do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+}
+
+/// Why something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The file is of no kind that is understood, or is not to be used like this.
+    Foreign,
+    /// The file's content is not what it should be.
+    Damaged,
+    /// A file cannot be read.
+    Io,
+    /// The trace directory cannot be made or written.
+    Trace,
+}
+
+/// What is understood, for whoever gave something else.
+pub const UNDERSTOOD: &str = "what can be imported: trace.dat of trace-cmd (versions 6 and 7)";
+
+impl Error {
+    /// Why, for programs.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// The content at byte `at` of a file is wrong.
+    pub(crate) fn damaged(at: u64, what: impl Display) -> Self {
+        Self::new(ErrorKind::Damaged, format!("at byte {at}: {what}"))
+    }
+
+    pub(crate) fn io(what: &str, path: &Path, error: &io::Error) -> Self {
+        Self::new(ErrorKind::Io, format!("cannot {what} {}: {error}", path.display()))
+    }
+
+    /// Of the file with that name, where the text does not say so yet.
+    pub(crate) fn of(self, path: &Path) -> Self {
+        let at = path.display();
+        match self.kind {
+            ErrorKind::Damaged => Self::new(self.kind, format!("{at} is damaged {}", self.message)),
+            ErrorKind::Foreign => Self::new(self.kind, format!("{at} {}", self.message)),
+            ErrorKind::Io | ErrorKind::Trace => self,
+        }
+    }
+}
+
+impl From<xweave_trace::Error> for Error {
+    fn from(error: xweave_trace::Error) -> Self {
+        Self::new(ErrorKind::Trace, error.to_string())
+    }
+}

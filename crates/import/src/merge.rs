@@ -1,0 +1,109 @@
+//! Records of several processors in the order of their times.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use crate::error::Error;
+
+/// The records of one processor.
+pub(crate) trait Stream {
+    /// The time of the record that is next, on the trace's time line; none at the end.
+    fn time(&self) -> Option<i64>;
+
+    /// Its processor and its bytes.
+    fn record(&self) -> (u32, &[u8]);
+
+    /// Goes on to the one behind it.
+    fn advance(&mut self);
+}
+
+/// Gives `take` all records in the order of their times. The number that is returned is of those whose time was
+/// before that of the one before them on the same processor: they got its time.
+pub(crate) fn merge<S: Stream>(
+    streams: &mut [S],
+    mut take: impl FnMut(i64, u32, &[u8]) -> Result<(), Error>,
+) -> Result<u64, Error> {
+    let begins = streams.iter().enumerate().filter_map(|(at, stream)| Some(Reverse((stream.time()?, at))));
+    let mut line: BinaryHeap<_> = begins.collect();
+    let (mut last, mut early) = (i64::MIN, 0);
+    while let Some(Reverse((mut time, at))) = line.pop() {
+        let next = line.peek().map_or((i64::MAX, usize::MAX), |Reverse(next)| *next);
+        let stream = &mut streams[at];
+        // Mostly it is the same processor's turn again.
+        loop {
+            if time < last {
+                early += 1;
+            }
+            last = last.max(time);
+            let (cpu, record) = stream.record();
+            take(last, cpu, record)?;
+            stream.advance();
+            match stream.time() {
+                Some(later) if (later, at) <= next => time = later,
+                Some(later) => {
+                    line.push(Reverse((later, at)));
+                    break;
+                }
+                None => break,
+            }
+        }
+    }
+    Ok(early)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct List {
+        cpu: u32,
+        times: Vec<i64>,
+        at: usize,
+    }
+
+    impl Stream for List {
+        fn time(&self) -> Option<i64> {
+            self.times.get(self.at).copied()
+        }
+
+        fn record(&self) -> (u32, &[u8]) {
+            (self.cpu, &[])
+        }
+
+        fn advance(&mut self) {
+            self.at += 1;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_come_in_order(mut times in prop::collection::vec(prop::collection::vec(0i64..50, 0..20), 0..5)) {
+            let mut all: Vec<(i64, u32)> = Vec::new();
+            for (cpu, times) in times.iter_mut().enumerate() {
+                times.sort_unstable();
+                all.extend(times.iter().map(|&time| (time, u32::try_from(cpu).unwrap())));
+            }
+            all.sort_unstable();
+            let mut streams: Vec<List> =
+                times.into_iter().zip(0..).map(|(times, cpu)| List { cpu, times, at: 0 }).collect();
+            let mut merged = Vec::new();
+            let early = merge(&mut streams, |time, cpu, _| {
+                merged.push((time, cpu));
+                Ok(())
+            });
+            prop_assert_eq!(early.unwrap(), 0);
+            prop_assert_eq!(merged, all);
+        }
+    }
+
+    #[test]
+    fn what_comes_early_gets_the_time_before_it() {
+        let mut streams = [List { cpu: 0, times: vec![5, 3, 9], at: 0 }];
+        let mut times = Vec::new();
+        let early = merge(&mut streams, |time, _, _| {
+            times.push(time);
+            Ok(())
+        });
+        assert_eq!((early.unwrap(), times), (1, vec![5, 5, 9]));
+    }
+}
