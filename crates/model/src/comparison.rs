@@ -182,6 +182,7 @@ impl Rules {
     /// The time that a disk was busy is the product of how much was read or written, in how many accesses that was
     /// cut, and how long each took. Each that changed is told, with what it makes of the difference.
     fn disk(&mut self, key: &Key, [a, b]: [Figures; 2]) {
+        let before = self.found.len();
         let (accesses_a, accesses_b) = (a.count as f64, b.count as f64);
         if a.count == 0 || b.count == 0 {
             let (which, used) = if a.count == 0 { ("second", b) } else { ("first", a) };
@@ -231,13 +232,18 @@ impl Rules {
         }
         if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
             let waits = [mean(a.wait_ns, a.count), mean(b.wait_ns, b.count)];
+            let more = more(a.wait_ns, b.wait_ns);
             let text = format!(
-                "accesses wait {} for it in place of {}, in all {}",
+                "accesses wait {} for it in place of {}, in all {more}",
                 span_of(waits[1]),
-                span_of(waits[0]),
-                more(a.wait_ns, b.wait_ns)
+                span_of(waits[0])
             );
-            self.tell(key, "queueing", b.wait_ns as f64 - a.wait_ns as f64, text);
+            let longer = b.wait_ns as f64 - a.wait_ns as f64;
+            // Where the disk has more to do, more wait at a time: that is why, and explains no less.
+            let work = self.found[before..].iter().map(|finding| finding.explained_ns as f64);
+            let most = work.filter(|work| work * longer > 0.0).map(f64::abs).reduce(f64::max);
+            let explained = most.map_or(longer, |most| longer.clamp(-most, most));
+            self.tell(key, "queueing", explained, text);
         }
     }
 
@@ -384,6 +390,10 @@ mod tests {
             told(a, queued),
             ["disk 8:0: accesses wait 8.00 ms for it in place of 0 ns, in all 8.000 s, 8.000 s more"]
         );
+        // More accesses wait for each other: that comes after why there are more.
+        let at_once = Figures { wait_ns: 88_000_000_000, ..disk(11_000, 11_000, 40_000) };
+        let text = told(a, at_once);
+        assert!(text[0].contains("11 × the accesses") && text[1].contains("wait 8.00 ms"), "{text:?}");
         let more = disk(3_000, 3_000, 120_000);
         assert_eq!(
             told(disk(1_000, 1_000, 40_000), more),

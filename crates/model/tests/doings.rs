@@ -1,0 +1,100 @@
+//! What objects did in a whole trace, of a simulated machine, through the trace's folder.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::{collections::BTreeMap, path::Path};
+
+use xweave_model::{
+    Comparison, Doings,
+    doings::{Figures, kind},
+};
+use xweave_synthetic::{Config, World};
+use xweave_trace::{Domain, DomainVm, Event, Manifest, Trace, Writer, event::Kind};
+
+/// Writes what a machine tells into a folder, and gives its events.
+fn written(dir: &Path, config: &Config) -> Vec<Event> {
+    let mut world = World::new(config);
+    let events: Vec<_> = world.by_ref().collect();
+    let mut manifest = Manifest { reference: "host".into(), ..Manifest::default() };
+    manifest.domains.push(Domain { name: "host".into(), number: 1, ..Domain::default() });
+    for (number, process) in world.guests() {
+        let pid = u32::try_from(process).unwrap();
+        let vm = Some(DomainVm { host: "host".into(), pid, cid: None });
+        manifest.domains.push(Domain { name: format!("vm{number}"), number, vm, ..Domain::default() });
+    }
+    let mut writer = Writer::create(dir, manifest).unwrap();
+    for event in &events {
+        let name = writer.name(world.names().text(event.name));
+        writer.event(Event { name, ..*event }).unwrap();
+    }
+    writer.finish().unwrap();
+    events
+}
+
+fn doings(dir: &Path) -> Doings {
+    Doings::of(&Trace::open(dir).unwrap())
+}
+
+/// The sums of a kind, by domain.
+fn sums(doings: &Doings, kind: &str) -> BTreeMap<String, Figures> {
+    let mut sums: BTreeMap<String, Figures> = BTreeMap::new();
+    for (key, figures) in doings.objects.iter().filter(|(key, _)| key.kind == kind) {
+        let sum = sums.entry(key.domain.clone()).or_default();
+        sum.time_ns += figures.time_ns;
+        sum.count += figures.count;
+        sum.bytes += figures.bytes;
+        sum.wait_ns += figures.wait_ns;
+    }
+    sums
+}
+
+#[test]
+fn figures_sum_to_what_the_events_tell() {
+    let dir = tempfile::tempdir().unwrap();
+    let events = written(&dir.path().join("a"), &Config { transactions: 1_500, ..Config::virtualized(5) });
+    let doings = doings(&dir.path().join("a"));
+    assert_eq!(doings.events, events.len() as u64);
+    let count = |domain: u8, kind: Kind| {
+        events.iter().filter(|event| event.domain == domain && event.kind == kind).count() as u64
+    };
+    let given = |domain: u8| {
+        events.iter().filter(|e| e.domain == domain && e.kind == Kind::Switch && e.other != 0).count() as u64
+    };
+    let (disks, uses) = (sums(&doings, kind::DISK), sums(&doings, kind::USE));
+    let (processes, interrupts) = (sums(&doings, kind::PROCESS), sums(&doings, kind::INTERRUPT));
+    for (name, number) in [("host", 1), ("vm2", 2), ("vm3", 3)] {
+        let ran = processes[name].time_ns;
+        assert_eq!(processes[name].count, given(number));
+        assert!(ran > 0 && ran <= u64::from(doings.cpus[name]) * doings.span_ns);
+        assert_eq!(disks[name].count, count(number, Kind::DiskIssue));
+        // What was not done at the end counts for the disk, and for nobody yet.
+        let left = count(number, Kind::DiskIssue) - count(number, Kind::DiskDone);
+        assert_eq!(disks[name].count, uses[name].count + left);
+        assert!(
+            uses[name].time_ns <= disks[name].time_ns && uses[name].time_ns * 100 > disks[name].time_ns * 95
+        );
+        let ended = count(number, Kind::IrqExit) + count(number, Kind::SoftirqExit);
+        assert_eq!(interrupts[name].count, ended);
+    }
+    let (vcpus, exits) = (sums(&doings, kind::VCPU), sums(&doings, kind::EXIT));
+    assert_eq!((vcpus["host"].count, exits["host"].count), (count(1, Kind::VmExit), count(1, Kind::VmExit)));
+    let halted = events.iter().filter(|event| event.kind == Kind::VmHalt).map(|event| event.bytes);
+    assert_eq!(vcpus["host"].wait_ns, halted.sum::<u64>());
+}
+
+#[test]
+fn a_trace_differs_in_nothing_from_itself_and_in_what_changed_from_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let (few, many) = (dir.path().join("few"), dir.path().join("many"));
+    let config = Config { transactions: 1_000, others: 0, ..Config::single(6) };
+    written(&few, &config);
+    written(&many, &Config { others: 5, ..config });
+    let (few, many) = (doings(&few), doings(&many));
+    assert_eq!(Comparison::of(&few, &few).findings, []);
+    let found = Comparison::of(&few, &many).findings;
+    // Five threads more that take processors from the others.
+    assert!(found.iter().any(|f| f.what == "processor" && f.object == "other"), "{found:#?}");
+    assert!(found.iter().any(|f| f.what == "run_queue" && f.object == "client"), "{found:#?}");
+    let back = Comparison::of(&many, &few).findings;
+    assert!(back.iter().any(|f| f.object == "client" && f.explained_ns < 0), "{back:#?}");
+}
