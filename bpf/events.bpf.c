@@ -508,14 +508,32 @@ XW_PROGRAM("fexit", unix_stream_splice_read)
 }
 #endif
 
+#define XW_SYN_SENT 2
+
 #ifdef XW_HAS_inet_sock_set_state
 XW_PROGRAM("tp_btf", inet_sock_set_state)
 {
 	struct sock *sk = (void *)ctx[0];
 
 	/* IPPROTO_TCP */
-	if (sk->sk_protocol == 6)
-		XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection(&sk->__sk_common));
+	if (sk->sk_protocol != 6)
+		return;
+#ifdef XW_HAS_tcp_connect
+	/* The socket has no port of its own yet. */
+	if (ctx[2] == XW_SYN_SENT)
+		return;
+#endif
+	XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection(&sk->__sk_common));
+}
+#endif
+
+#ifdef XW_HAS_tcp_connect
+/* About to send the first SYN. */
+XW_PROGRAM("fentry", tcp_connect)
+{
+	struct sock *sk = (void *)ctx[0];
+
+	XW_EVENT(XW_SOCKET, XW_TID, XW_SYN_SENT, (u64)sk, xw_connection(&sk->__sk_common));
 }
 #endif
 

@@ -105,7 +105,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 43] = {
+const PROBES: [Probe; 44] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -141,6 +141,7 @@ const PROBES: [Probe; 43] = {
         probe(Net, Return, Kind::Receive, "unix_stream_recvmsg"),
         probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
         probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
+        probe(Net, Entry, Kind::Socket, "tcp_connect"),
         probe(Net, Return, Kind::Accept, "inet_csk_accept"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
