@@ -76,6 +76,15 @@ struct {
 /* Whether events are recorded: set by the agent. */
 volatile u32 xw_on SEC(".data.state") = 0;
 
+/* If not 0, the only process whose events are recorded: for measuring beside other people's processes
+ * (benches/recording). The verifier takes the question out where it is 0. */
+const volatile u32 xw_only = 0;
+
+static __always_inline bool xw_wanted(void)
+{
+	return xw_on && (!xw_only || bpf_get_current_pid_tgid() >> 32 == xw_only);
+}
+
 /* By kind: events for which a ring had no room. */
 u64 xw_dropped[XW_KINDS];
 
@@ -122,7 +131,7 @@ static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, 
 	static __always_inline void name##_body(u64 *ctx);                                         \
 	SEC(type) int name(u64 *ctx)                                                               \
 	{                                                                                          \
-		if (xw_on)                                                                         \
+		if (xw_wanted())                                                                   \
 			name##_body(ctx);                                                          \
 		return 0;                                                                          \
 	}                                                                                          \
@@ -333,6 +342,7 @@ XW_PROGRAM("tp_btf", block_rq_complete)
 #define XW_CONNECTION(addresses, local, remote)                                                    \
 	((u64)(u32)(addresses) << 32 | (u32)(u16)(local) << 16 | (u16)(remote))
 
+#define XW_AF_INET 2
 #define XW_AF_INET6 10
 
 /* Of a socket, a request for a connection, or what is left of one: they all begin so. */
@@ -534,6 +544,19 @@ XW_PROGRAM("fentry", tcp_connect)
 	struct sock *sk = (void *)ctx[0];
 
 	XW_EVENT(XW_SOCKET, XW_TID, XW_SYN_SENT, (u64)sk, xw_connection(&sk->__sk_common));
+}
+#endif
+
+#ifdef XW_HAS_security_sock_graft
+/* On the way from a connection to the file that the thread gets. The return from accept itself is not seen of
+ * threads that were waiting in it when the recording began. */
+XW_PROGRAM("fentry", security_sock_graft)
+{
+	struct sock *sk = (void *)ctx[0];
+	u16 family = sk->__sk_common.skc_family;
+
+	if (sk->sk_protocol == 6 && (family == XW_AF_INET || family == XW_AF_INET6))
+		XW_EVENT(XW_ACCEPT, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common));
 }
 #endif
 

@@ -79,12 +79,14 @@ struct Probe {
     hook: Hook,
     /// The function's or tracepoint's name, if it is not the program's.
     place: Option<&'static str>,
-    /// Whether kernels that lack it do without it: they do the same elsewhere.
+    /// Whether nothing is missing where a kernel lacks it: the same is done, or seen, elsewhere.
     replaced: bool,
+    /// The function in the place of which it is hooked where a kernel lacks that one.
+    unless: Option<&'static str>,
 }
 
 const fn probe(group: Group, hook: Hook, kind: Kind, program: &'static str) -> Probe {
-    Probe { group, kind, program, hook, place: None, replaced: false }
+    Probe { group, kind, program, hook, place: None, replaced: false, unless: None }
 }
 
 impl Probe {
@@ -94,9 +96,15 @@ impl Probe {
         self
     }
 
-    /// Where some kernels do the same elsewhere.
+    /// Where nothing is missing without it.
     const fn replaced(mut self) -> Self {
         self.replaced = true;
+        self
+    }
+
+    /// Only where a kernel lacks another function.
+    const fn unless(mut self, function: &'static str) -> Self {
+        self.unless = Some(function);
         self
     }
 
@@ -105,7 +113,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 44] = {
+const PROBES: [Probe; 45] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -142,7 +150,8 @@ const PROBES: [Probe; 44] = {
         probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
         probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
         probe(Net, Entry, Kind::Socket, "tcp_connect"),
-        probe(Net, Return, Kind::Accept, "inet_csk_accept"),
+        probe(Net, Entry, Kind::Accept, "security_sock_graft").replaced(),
+        probe(Net, Return, Kind::Accept, "inet_csk_accept").unless("security_sock_graft"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
         probe(Net, Entry, Kind::Refuse, "tcp_conn_request"),
@@ -182,7 +191,8 @@ pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> R
             found.left_out.push("events vm are not recorded: KVM is not loaded".to_owned());
             continue;
         }
-        for probe in probes() {
+        let wanted = |probe: &&Probe| probe.unless.is_none_or(|other| kernel.function(other).is_none());
+        for probe in probes().filter(wanted) {
             match place(kernel, probe) {
                 Ok(function) => programs.push(EventProgram {
                     name: probe.program.to_owned(),
