@@ -11,8 +11,15 @@ use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
 use crate::{compile, emit, prelude};
 
-/// The probes' file.
-const SOURCE: (&str, &str) = ("events.bpf.c", include_str!("../../../bpf/events.bpf.c"));
+/// The probes' files, in the order in which they are included: what all need, then the groups.
+const SOURCES: [(&str, &str); 6] = [
+    ("events/event.h", include_str!("../../../bpf/events/event.h")),
+    ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
+    ("events/block.h", include_str!("../../../bpf/events/block.h")),
+    ("events/net.h", include_str!("../../../bpf/events/net.h")),
+    ("events/vm.h", include_str!("../../../bpf/events/vm.h")),
+    ("events/syscalls.h", include_str!("../../../bpf/events/syscalls.h")),
+];
 
 /// Events that are recorded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,7 +81,7 @@ impl Group {
 struct Probe {
     group: Group,
     kind: Kind,
-    /// The program's name in [`SOURCE`].
+    /// The program's name in [`SOURCES`].
     program: &'static str,
     hook: Hook,
     /// The function's or tracepoint's name, if it is not the program's.
@@ -232,10 +239,11 @@ fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
 }
 
 fn compile(kernel: &Kernel, programs: &[EventProgram], cache: &Path) -> Result<Vec<u8>, String> {
-    let code = Code::lex(SOURCE.1);
+    let code = SOURCES.map(|(_, text)| Code::lex(text));
     let macros = prelude::macros();
-    let identifiers: HashSet<&str> = code.names().filter(|name| !macros.contains(*name)).collect();
-    let tags: HashSet<&str> = code.tags().collect();
+    let names = code.iter().flat_map(Code::names);
+    let identifiers: HashSet<&str> = names.filter(|name| !macros.contains(*name)).collect();
+    let tags: HashSet<&str> = code.iter().flat_map(Code::tags).collect();
     let mut roots: Vec<TypeRef> = tags.iter().flat_map(|tag| kernel.tagged(tag)).collect();
     roots.sort();
     let types = kernel.declare(&roots, &identifiers);
@@ -244,9 +252,11 @@ fn compile(kernel: &Kernel, programs: &[EventProgram], cache: &Path) -> Result<V
     for program in programs {
         let _ = writeln!(text, "#define XW_HAS_{}", program.name);
     }
-    let _ = writeln!(text, "#include \"{}\"", SOURCE.0);
-    let own = [(emit::ADVICE, text.as_str()), (emit::KERNEL, types.as_str()), SOURCE];
-    let own = own.map(|(name, text)| (name.to_owned(), text)).to_vec();
+    for (name, _) in SOURCES {
+        let _ = writeln!(text, "#include \"{name}\"");
+    }
+    let own = [(emit::ADVICE, text.as_str()), (emit::KERNEL, types.as_str())];
+    let own = own.into_iter().chain(SOURCES).map(|(name, text)| (name.to_owned(), text)).collect();
     compile::compile_own(own, cache)
         .map_err(|log| format!("the probes of events do not compile for kernel {}:\n{log}", kernel.release()))
 }
@@ -267,7 +277,8 @@ mod tests {
 
     #[test]
     fn each_probe_is_in_the_source_and_each_program_is_a_probe() {
-        let written: Vec<_> = SOURCE.1.lines().filter(|line| line.starts_with("XW_PROGRAM(")).collect();
+        let lines = SOURCES.iter().flat_map(|(_, text)| text.lines());
+        let written: Vec<_> = lines.filter(|line| line.starts_with("XW_PROGRAM(")).collect();
         for probe in &PROBES {
             let section = match probe.hook {
                 Hook::Entry => "fentry",
@@ -283,7 +294,7 @@ mod tests {
     #[test]
     fn the_source_counts_kinds_as_the_protocol_does() {
         let numbers =
-            SOURCE.1.split("enum xw_kind {").nth(1).and_then(|text| text.split('}').next()).unwrap();
+            SOURCES[0].1.split("enum xw_kind {").nth(1).and_then(|text| text.split('}').next()).unwrap();
         let names: Vec<_> = numbers.split(',').map(|name| name.trim().to_lowercase()).collect();
         let expected: Vec<_> = Kind::ALL.iter().map(|kind| format!("xw_{kind}")).collect();
         assert_eq!(names[..names.len() - 1], expected[..expected.len() - 1]);

@@ -11,7 +11,7 @@ use xweave_trace::{
     event::{Access, Connection, Kind, Names, State},
 };
 
-use crate::world::World;
+use crate::world::{AGENT, World};
 
 /// What the guests exchange: requests for a page of so many bytes.
 const PAGE: u64 = 3000;
@@ -203,6 +203,18 @@ fn virtual_processors_are_entered_and_left(recorded: &Recorded) {
         assert!(all.all(|event| inside.contains_key(&(event.tid, event.object))), "{kind}");
     }
     assert!(recorded.names.all().any(|name| name.starts_with("qemu")));
+}
+
+#[test]
+fn a_killed_agent_leaves_no_probe_of_events() {
+    let Some(world) = World::find("killed agent with events") else { return };
+    let probes = "bpftool prog list | grep -q ' name sched_switch '";
+    let recording = world.record("--events sched -o /tmp/events-killed");
+    world.run("host", probes);
+    world.kill("host", AGENT);
+    let (status, log) = recording.finish();
+    assert_eq!(status, Some(1), "{log}");
+    world.until("host", &format!("! {probes}"));
 }
 
 #[test]
