@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use libfuzzer_sys::fuzz_target;
 use serde::{Serialize, de::DeserializeOwned};
 use xweave_fuzz::seeds;
+use xweave_wire::event::decode_events;
 use xweave_wire::frame::{read_message, read_preamble, write_message};
 use xweave_wire::message::{FromAgent, Request};
 use xweave_wire::record::decode_batch;
@@ -17,6 +18,7 @@ fuzz_target!(init: seeds::write(seeds::wire), |data: &[u8]| {
         0 => message::<Request>(data),
         1 => message::<FromAgent>(data),
         2 => batch(data),
+        3 => events(data),
         _ => stream(data),
     }
 });
@@ -39,6 +41,22 @@ fn batch(data: &[u8]) {
     for record in &records {
         let _ = (record.comm(), record.carrier_key());
     }
+}
+
+fn events(data: &[u8]) {
+    let (events, left) = decode_events(data);
+    let mut once = Vec::new();
+    events.iter().for_each(|event| event.encode(&mut once));
+    assert_eq!(once.len() + left, data.len());
+    // What a kind has no use for is not kept.
+    let (again, none) = decode_events(&once);
+    assert_eq!(none, 0);
+    assert!(
+        events.iter().zip(&again).all(|(one, other)| (one.name(), one.kind) == (other.name(), other.kind))
+    );
+    let mut twice = Vec::new();
+    again.iter().for_each(|event| event.encode(&mut twice));
+    assert_eq!(once, twice);
 }
 
 fn stream(mut data: &[u8]) {

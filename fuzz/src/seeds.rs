@@ -6,10 +6,12 @@ use std::process::Command;
 
 use xweave_code::image::Image;
 use xweave_trace::{Domain, DomainVm, Ended, Loss, Manifest, Site, SiteLoss, Writer};
+use xweave_wire::event;
 use xweave_wire::message::{
-    ClockSample, CodeParts, Event, Facts, FromAgent, ModuleFacts, Reply, Request, SkippedSite, Vm, Woven,
+    self, ClockSample, CodeParts, Event, EventLoss, Facts, FromAgent, LeftOut, ModuleFacts, Reply, Request,
+    SkippedSite, Vm, Woven,
 };
-use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite, VariablePlace};
+use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
 
 use crate::{joined, scratch};
@@ -298,6 +300,17 @@ pub fn wire() -> Vec<Vec<u8>> {
         buffer: 4096,
         flow_table: 9,
         gently: true,
+        events: Some(EventPlan {
+            object: vec![0x7f, 0x45],
+            programs: vec![EventProgram {
+                name: "sched_switch".into(),
+                hook: Hook::Tracepoint,
+                function: "sched_switch".into(),
+                module: None,
+                kind: event::Kind::Switch,
+            }],
+            buffer: 4096,
+        }),
     };
     let facts = Facts {
         agent: "0.1.0".into(),
@@ -322,24 +335,38 @@ pub fn wire() -> Vec<Vec<u8>> {
     let clock = ClockSample { tsc_before: 1, mono_ns: 2, tsc_after: 3, real_ns: 4 };
     let mut batch = Vec::new();
     records().iter().for_each(|record| record.encode(&mut batch));
+    let mut events = Vec::new();
+    for kind in event::Kind::ALL {
+        event::Event { code: -1, name: *b"kworker/0:1\0\0\0\0\0", ..event::Event::new(kind, 9, 1, 7) }
+            .encode(&mut events);
+    }
+    let left_out =
+        LeftOut { function: "tcp_connect".into(), kind: event::Kind::Socket, reason: "none".into() };
+    let lost = EventLoss { kind: event::Kind::Send, dropped: 1, missed: 2 };
     let skipped = SkippedSite { site: 4, reason: "no instruction begins there".into() };
     let agents = [
         FromAgent::Reply(Reply::Facts(Box::new(facts))),
         FromAgent::Event(Event::Clock(clock)),
         FromAgent::Event(Event::Weaving { done: 1, total: 9 }),
-        FromAgent::Reply(Reply::Woven(Woven { sites: Vec::new(), skipped: vec![skipped] })),
+        FromAgent::Reply(Reply::Woven(Woven {
+            sites: Vec::new(),
+            skipped: vec![skipped],
+            left_out: vec![left_out],
+        })),
+        FromAgent::Reply(Reply::Loss(message::Loss { events: vec![lost], ..message::Loss::default() })),
+        FromAgent::Event(Event::Events(events.clone())),
         FromAgent::Event(Event::Records(batch.clone())),
     ];
     let parts = CodeParts { kernel: true, modules: vec!["tun".into()] };
     let requests = [Request::Btf(Some("tun".into())), Request::Code(parts), Request::Weave(Box::new(plan))];
-    let mut stream = vec![3];
+    let mut stream = vec![4];
     xweave_wire::frame::write_preamble(&mut stream).expect("memory can be written to");
     for message in &agents {
         xweave_wire::frame::write_message(&mut stream, message).expect("memory can be written to");
     }
     let requests = requests.iter().map(|message| encode(0, postcard::to_stdvec(message)));
     let agents = agents.iter().map(|message| encode(1, postcard::to_stdvec(message)));
-    requests.chain(agents).chain([[vec![2], batch].concat(), stream]).collect()
+    requests.chain(agents).chain([[vec![2], batch].concat(), [vec![3], events].concat(), stream]).collect()
 }
 
 /// The three kinds of files that a trace consists of.

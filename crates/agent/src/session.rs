@@ -171,13 +171,16 @@ impl Session {
     }
 
     fn start(&mut self) -> Result<Reply, Failure> {
+        if !self.recording.as_ref().is_some_and(|recording| recording.events.is_some()) {
+            return self.set_state(State::On);
+        }
+        // Nothing that was recorded after this time is sent before the threads that there were then.
+        let output = Arc::clone(&self.output);
+        let mut output = lock(&output);
         let begins = clock::sample().mono_ns;
         let reply = self.set_state(State::On)?;
-        if self.recording.as_ref().is_some_and(|recording| recording.events.is_some()) {
-            let threads = FromAgent::Event(Event::Events(threads(begins)));
-            // That nobody listens any more is seen by whoever reads.
-            let _ = frame::write_message(&mut *lock(&self.output), &threads);
-        }
+        // That nobody listens any more is seen by whoever reads.
+        let _ = frame::write_message(&mut *output, &FromAgent::Event(Event::Events(threads(begins))));
         Ok(reply)
     }
 

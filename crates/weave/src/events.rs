@@ -11,8 +11,15 @@ use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
 use crate::{compile, emit, prelude};
 
-/// The probes' file.
-const SOURCE: (&str, &str) = ("events.bpf.c", include_str!("../../../bpf/events.bpf.c"));
+/// The probes' files, in the order in which they are included: what all need, then the groups.
+const SOURCES: [(&str, &str); 6] = [
+    ("events/event.h", include_str!("../../../bpf/events/event.h")),
+    ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
+    ("events/block.h", include_str!("../../../bpf/events/block.h")),
+    ("events/net.h", include_str!("../../../bpf/events/net.h")),
+    ("events/vm.h", include_str!("../../../bpf/events/vm.h")),
+    ("events/syscalls.h", include_str!("../../../bpf/events/syscalls.h")),
+];
 
 /// Events that are recorded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,17 +81,19 @@ impl Group {
 struct Probe {
     group: Group,
     kind: Kind,
-    /// The program's name in [`SOURCE`].
+    /// The program's name in [`SOURCES`].
     program: &'static str,
     hook: Hook,
     /// The function's or tracepoint's name, if it is not the program's.
     place: Option<&'static str>,
-    /// Whether kernels that lack it do without it: they do the same elsewhere.
+    /// Whether nothing is missing where a kernel lacks it: the same is done, or seen, elsewhere.
     replaced: bool,
+    /// The function in the place of which it is hooked where a kernel lacks that one.
+    unless: Option<&'static str>,
 }
 
 const fn probe(group: Group, hook: Hook, kind: Kind, program: &'static str) -> Probe {
-    Probe { group, kind, program, hook, place: None, replaced: false }
+    Probe { group, kind, program, hook, place: None, replaced: false, unless: None }
 }
 
 impl Probe {
@@ -94,9 +103,15 @@ impl Probe {
         self
     }
 
-    /// Where some kernels do the same elsewhere.
+    /// Where nothing is missing without it.
     const fn replaced(mut self) -> Self {
         self.replaced = true;
+        self
+    }
+
+    /// Only where a kernel lacks another function.
+    const fn unless(mut self, function: &'static str) -> Self {
+        self.unless = Some(function);
         self
     }
 
@@ -105,7 +120,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 53] = {
+const PROBES: [Probe; 55] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -151,7 +166,9 @@ const PROBES: [Probe; 53] = {
         probe(Net, Return, Kind::Receive, "unix_stream_recvmsg"),
         probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
         probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
-        probe(Net, Return, Kind::Accept, "inet_csk_accept"),
+        probe(Net, Entry, Kind::Socket, "tcp_connect"),
+        probe(Net, Entry, Kind::Accept, "security_sock_graft").replaced(),
+        probe(Net, Return, Kind::Accept, "inet_csk_accept").unless("security_sock_graft"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
         probe(Net, Entry, Kind::Refuse, "tcp_conn_request"),
@@ -191,7 +208,8 @@ pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> R
             found.left_out.push("events vm are not recorded: KVM is not loaded".to_owned());
             continue;
         }
-        for probe in probes() {
+        let wanted = |probe: &&Probe| probe.unless.is_none_or(|other| kernel.function(other).is_none());
+        for probe in probes().filter(wanted) {
             match place(kernel, probe) {
                 Ok(function) => programs.push(EventProgram {
                     name: probe.program.to_owned(),
@@ -231,10 +249,11 @@ fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
 }
 
 fn compile(kernel: &Kernel, programs: &[EventProgram], cache: &Path) -> Result<Vec<u8>, String> {
-    let code = Code::lex(SOURCE.1);
+    let code = SOURCES.map(|(_, text)| Code::lex(text));
     let macros = prelude::macros();
-    let identifiers: HashSet<&str> = code.names().filter(|name| !macros.contains(*name)).collect();
-    let tags: HashSet<&str> = code.tags().collect();
+    let names = code.iter().flat_map(Code::names);
+    let identifiers: HashSet<&str> = names.filter(|name| !macros.contains(*name)).collect();
+    let tags: HashSet<&str> = code.iter().flat_map(Code::tags).collect();
     let mut roots: Vec<TypeRef> = tags.iter().flat_map(|tag| kernel.tagged(tag)).collect();
     roots.sort();
     let types = kernel.declare(&roots, &identifiers);
@@ -243,9 +262,11 @@ fn compile(kernel: &Kernel, programs: &[EventProgram], cache: &Path) -> Result<V
     for program in programs {
         let _ = writeln!(text, "#define XW_HAS_{}", program.name);
     }
-    let _ = writeln!(text, "#include \"{}\"", SOURCE.0);
-    let own = [(emit::ADVICE, text.as_str()), (emit::KERNEL, types.as_str()), SOURCE];
-    let own = own.map(|(name, text)| (name.to_owned(), text)).to_vec();
+    for (name, _) in SOURCES {
+        let _ = writeln!(text, "#include \"{name}\"");
+    }
+    let own = [(emit::ADVICE, text.as_str()), (emit::KERNEL, types.as_str())];
+    let own = own.into_iter().chain(SOURCES).map(|(name, text)| (name.to_owned(), text)).collect();
     compile::compile_own(own, cache)
         .map_err(|log| format!("the probes of events do not compile for kernel {}:\n{log}", kernel.release()))
 }
@@ -266,7 +287,8 @@ mod tests {
 
     #[test]
     fn each_probe_is_in_the_source_and_each_program_is_a_probe() {
-        let written: Vec<_> = SOURCE.1.lines().filter(|line| line.starts_with("XW_PROGRAM(")).collect();
+        let lines = SOURCES.iter().flat_map(|(_, text)| text.lines());
+        let written: Vec<_> = lines.filter(|line| line.starts_with("XW_PROGRAM(")).collect();
         for probe in &PROBES {
             let section = match probe.hook {
                 Hook::Entry => "fentry",
@@ -282,7 +304,7 @@ mod tests {
     #[test]
     fn the_source_counts_kinds_as_the_protocol_does() {
         let numbers =
-            SOURCE.1.split("enum xw_kind {").nth(1).and_then(|text| text.split('}').next()).unwrap();
+            SOURCES[0].1.split("enum xw_kind {").nth(1).and_then(|text| text.split('}').next()).unwrap();
         let names: Vec<_> = numbers.split(',').map(|name| name.trim().to_lowercase()).collect();
         let expected: Vec<_> = Kind::ALL.iter().map(|kind| format!("xw_{kind}")).collect();
         assert_eq!(names[..names.len() - 1], expected[..expected.len() - 1]);

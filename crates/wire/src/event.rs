@@ -1,4 +1,4 @@
-//! An event as the probes of `bpf/events.bpf.c` wrote it: something that happened in a kernel.
+//! An event as the probes of `bpf/events/` wrote it: something that happened in a kernel.
 //!
 //! ```text
 //! offset size

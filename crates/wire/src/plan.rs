@@ -101,7 +101,7 @@ pub struct Plan {
     pub events: Option<EventPlan>,
 }
 
-/// The built-in probes of events (`bpf/events.bpf.c`) that a domain is to run.
+/// The built-in probes of events (`bpf/events/`) that a domain is to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventPlan {
     /// A BPF object (ELF) with CO-RE relocations, of programs that [`EventPlan::programs`] names.

@@ -8,6 +8,7 @@ mod capture;
 mod clean;
 mod cost;
 mod crossing;
+mod events;
 mod instructions;
 mod library;
 mod loss;

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Probes of events: what sockets send and receive, and connections of TCP. */
+
+/* Connection of crates/trace/src/event.rs. */
+#define XW_CONNECTION(addresses, local, remote)                                                    \
+	((u64)(u32)(addresses) << 32 | (u32)(u16)(local) << 16 | (u16)(remote))
+
+#define XW_AF_INET 2
+#define XW_AF_INET6 10
+
+/* Of a socket, a request for a connection, or what is left of one: they all begin so. */
+static __always_inline u64 xw_connection(struct sock_common *common)
+{
+	u32 addresses = 0;
+
+	if (common->skc_family == XW_AF_INET6)
+		_Pragma("unroll") for (u32 i = 0; i < 4; i++)
+			addresses ^= common->skc_v6_daddr.in6_u.u6_addr32[i] ^
+				     common->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
+	else
+		addresses = common->skc_daddr ^ common->skc_rcv_saddr;
+	return XW_CONNECTION(addresses, common->skc_num, __builtin_bswap16(common->skc_dport));
+}
+
+/* Of a packet with whole headers, as the end that it is sent by, or comes to, calls it. */
+static __always_inline u64 xw_packet(struct sk_buff *skb, bool sent)
+{
+	unsigned char *head = skb->head, *network = head + skb->network_header, version = 0;
+	u32 words[8] = {};
+	u16 ports[2] = {}, from, to;
+
+	bpf_probe_read_kernel(&version, sizeof(version), network);
+	if (version >> 4 == 6)
+		bpf_probe_read_kernel(words, 32, network + 8);
+	else
+		bpf_probe_read_kernel(words, 8, network + 12);
+	bpf_probe_read_kernel(ports, sizeof(ports), head + skb->transport_header);
+	_Pragma("unroll") for (u32 i = 1; i < 8; i++)
+		words[0] ^= words[i];
+	from = __builtin_bswap16(ports[0]);
+	to = __builtin_bswap16(ports[1]);
+	return sent ? XW_CONNECTION(words[0], from, to) : XW_CONNECTION(words[0], to, from);
+}
+
+/* What a function that sends or receives has returned: an error is nothing. */
+static __always_inline s64 xw_moved(u64 *ctx)
+{
+	u64 result = 0;
+
+	bpf_get_func_ret(ctx, &result);
+	return (s32)result;
+}
+
+static __always_inline void xw_transfer(enum xw_kind kind, u64 *ctx, struct sock *sk)
+{
+	s64 bytes = xw_moved(ctx);
+
+	if (bytes > 0)
+		XW_EVENT(kind, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common), bytes);
+}
+
+#ifdef XW_HAS_tcp_sendmsg
+XW_PROGRAM("fexit", tcp_sendmsg)
+{
+	xw_transfer(XW_SEND, ctx, (void *)ctx[0]);
+}
+#endif
+
+#ifdef XW_HAS_tcp_sendpage
+XW_PROGRAM("fexit", tcp_sendpage)
+{
+	xw_transfer(XW_SEND, ctx, (void *)ctx[0]);
+}
+#endif
+
+#ifdef XW_HAS_tcp_recvmsg
+XW_PROGRAM("fexit", tcp_recvmsg)
+{
+	xw_transfer(XW_RECEIVE, ctx, (void *)ctx[0]);
+}
+#endif
+
+#ifdef XW_HAS_tcp_splice_read
+XW_PROGRAM("fexit", tcp_splice_read)
+{
+	struct socket *socket = (void *)ctx[0];
+
+	xw_transfer(XW_RECEIVE, ctx, socket->sk);
+}
+#endif
+
+/*
+ * Datagrams are seen where their headers are: a socket need not know its own address, nor whom it
+ * talks to. What has gone to IP is sent.
+ */
+static __always_inline void xw_datagram_sent(struct sk_buff *skb, u32 protocol_at)
+{
+	unsigned char *head = skb->head, protocol = 0;
+	u16 length = 0;
+
+	bpf_probe_read_kernel(&protocol, sizeof(protocol), head + skb->network_header + protocol_at);
+	if (protocol != 17)
+		return;
+	bpf_probe_read_kernel(&length, sizeof(length), head + skb->transport_header + 4);
+	length = __builtin_bswap16(length);
+	if (length > 8)
+		XW_EVENT(XW_SEND, XW_TID, 0, (u64)skb->sk, xw_packet(skb, true), length - 8);
+}
+
+#ifdef XW_HAS_ip_send_skb
+XW_PROGRAM("fentry", ip_send_skb)
+{
+	xw_datagram_sent((void *)ctx[1], 9);
+}
+#endif
+
+#ifdef XW_HAS_ip6_send_skb
+XW_PROGRAM("fentry", ip6_send_skb)
+{
+	xw_datagram_sent((void *)ctx[0], 6);
+}
+#endif
+
+#ifdef XW_HAS_skb_consume_udp
+/* The end of udp_recvmsg and udpv6_recvmsg; below 0 if the datagram stays there (MSG_PEEK). */
+XW_PROGRAM("fentry", skb_consume_udp)
+{
+	s32 bytes = ctx[2];
+
+	if (bytes > 0)
+		XW_EVENT(XW_RECEIVE, XW_TID, 0, ctx[0], xw_packet((void *)ctx[1], false), bytes);
+}
+#endif
+
+#if defined(XW_HAS_unix_stream_sendmsg) || defined(XW_HAS_unix_stream_recvmsg) ||                  \
+	defined(XW_HAS_unix_stream_splice_read)
+/*
+ * There are no addresses and ports; the two sockets stand for them. A socket is larger than a KiB, so
+ * neighbours differ in the bits above.
+ */
+static __always_inline void xw_unix_transfer(enum xw_kind kind, u64 *ctx)
+{
+	struct socket *socket = (void *)ctx[0];
+	s64 bytes = xw_moved(ctx);
+	u64 own, other;
+
+	if (bytes <= 0)
+		return;
+	/* Read so that they are numbers: the verifier lets nobody reckon with pointers. */
+	own = (u64)BPF_CORE_READ(socket, sk);
+	other = (u64)BPF_CORE_READ((struct unix_sock *)own, peer);
+	XW_EVENT(kind, XW_TID, 0, own, XW_CONNECTION(own ^ other, own >> 10, other >> 10), bytes);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_sendmsg
+XW_PROGRAM("fexit", unix_stream_sendmsg)
+{
+	xw_unix_transfer(XW_SEND, ctx);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_sendpage
+XW_PROGRAM("fexit", unix_stream_sendpage)
+{
+	xw_unix_transfer(XW_SEND, ctx);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_recvmsg
+XW_PROGRAM("fexit", unix_stream_recvmsg)
+{
+	xw_unix_transfer(XW_RECEIVE, ctx);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_splice_read
+XW_PROGRAM("fexit", unix_stream_splice_read)
+{
+	xw_unix_transfer(XW_RECEIVE, ctx);
+}
+#endif
+
+#define XW_SYN_SENT 2
+
+#ifdef XW_HAS_inet_sock_set_state
+XW_PROGRAM("tp_btf", inet_sock_set_state)
+{
+	struct sock *sk = (void *)ctx[0];
+
+	/* IPPROTO_TCP */
+	if (sk->sk_protocol != 6)
+		return;
+#ifdef XW_HAS_tcp_connect
+	/* The socket has no port of its own yet. */
+	if (ctx[2] == XW_SYN_SENT)
+		return;
+#endif
+	XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection(&sk->__sk_common));
+}
+#endif
+
+#ifdef XW_HAS_tcp_connect
+/* About to send the first SYN. */
+XW_PROGRAM("fentry", tcp_connect)
+{
+	struct sock *sk = (void *)ctx[0];
+
+	XW_EVENT(XW_SOCKET, XW_TID, XW_SYN_SENT, (u64)sk, xw_connection(&sk->__sk_common));
+}
+#endif
+
+#ifdef XW_HAS_security_sock_graft
+/* On the way from a connection to the file that the thread gets. The return from accept itself is not seen of
+ * threads that were waiting in it when the recording began. */
+XW_PROGRAM("fentry", security_sock_graft)
+{
+	struct sock *sk = (void *)ctx[0];
+	u16 family = sk->__sk_common.skc_family;
+
+	if (sk->sk_protocol == 6 && (family == XW_AF_INET || family == XW_AF_INET6))
+		XW_EVENT(XW_ACCEPT, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common));
+}
+#endif
+
+#ifdef XW_HAS_inet_csk_accept
+XW_PROGRAM("fexit", inet_csk_accept)
+{
+	u64 result = 0;
+	struct sock_common common;
+
+	bpf_get_func_ret(ctx, &result);
+	if (result && !bpf_probe_read_kernel(&common, sizeof(common), (void *)result))
+		XW_EVENT(XW_ACCEPT, XW_TID, 0, result, xw_connection(&common));
+}
+#endif
+
+#ifdef XW_HAS_tcp_retransmit_skb
+XW_PROGRAM("tp_btf", tcp_retransmit_skb)
+{
+	struct sock *sk = (void *)ctx[0];
+
+	XW_EVENT(XW_RETRANSMIT, XW_TID, sk->__sk_common.skc_state, (u64)sk,
+		 xw_connection(&sk->__sk_common));
+}
+#endif
+
+#ifdef XW_HAS_tcp_retransmit_synack
+XW_PROGRAM("tp_btf", tcp_retransmit_synack)
+{
+	struct request_sock *request = (void *)ctx[1];
+
+	XW_EVENT(XW_RETRANSMIT, XW_TID, request->__req_common.skc_state, ctx[0],
+		 xw_connection(&request->__req_common));
+}
+#endif
+
+/* Refusal of crates/trace/src/event.rs. */
+#define XW_ACCEPT_QUEUE 1
+#define XW_TIME_WAIT 2
+
+/* sk_acceptq_is_full of include/net/sock.h: both functions look at that first. */
+static __always_inline bool xw_full(struct sock *listener)
+{
+	return listener->sk_ack_backlog > listener->sk_max_ack_backlog;
+}
+
+#ifdef XW_HAS_tcp_conn_request
+XW_PROGRAM("fentry", tcp_conn_request)
+{
+	struct sock *listener = (void *)ctx[2];
+
+	if (xw_full(listener))
+		XW_EVENT(XW_REFUSE, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
+			 xw_packet((void *)ctx[3], false), listener->sk_ack_backlog);
+}
+#endif
+
+#if defined(XW_HAS_tcp_v4_syn_recv_sock) || defined(XW_HAS_tcp_v6_syn_recv_sock)
+static __always_inline void xw_last_ack(u64 *ctx)
+{
+	struct sock *listener = (void *)ctx[0];
+	struct request_sock *request = (void *)ctx[2];
+
+	if (xw_full(listener))
+		XW_EVENT(XW_REFUSE, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
+			 xw_connection(&request->__req_common), listener->sk_ack_backlog);
+}
+#endif
+
+#ifdef XW_HAS_tcp_v4_syn_recv_sock
+XW_PROGRAM("fentry", tcp_v4_syn_recv_sock)
+{
+	xw_last_ack(ctx);
+}
+#endif
+
+#ifdef XW_HAS_tcp_v6_syn_recv_sock
+XW_PROGRAM("fentry", tcp_v6_syn_recv_sock)
+{
+	struct sk_buff *skb = (void *)ctx[1];
+
+	/* An IPv4 packet (ETH_P_IP) is handed on to tcp_v4_syn_recv_sock. */
+	if (skb->protocol != __builtin_bswap16(0x0800))
+		xw_last_ack(ctx);
+}
+#endif
+
+#ifdef XW_HAS_tcp_timewait_state_process
+/* A request for a connection (SYN and neither ACK nor RST, in byte 13 of the header) to what is left of the
+ * last one, of which none comes (TCP_TW_SYN is 3, include/net/tcp.h). */
+XW_PROGRAM("fexit", tcp_timewait_state_process)
+{
+	struct sock_common *left = (void *)ctx[0];
+	unsigned char flags = 0;
+	u64 result = 0;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), (unsigned char *)ctx[2] + 13);
+	bpf_get_func_ret(ctx, &result);
+	if ((flags & 0x16) == 0x02 && (u32)result != 3)
+		XW_EVENT(XW_REFUSE, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left), 0);
+}
+#endif

@@ -1,0 +1,205 @@
+//! What recording events costs: a load, and the probes of events limited to one process, drained as the agent
+//! does. `benches/recording/run` runs both beside other recorders.
+//!
+//! ```text
+//! recording load            reads lines `switches N` and `syscalls N`; for each it makes N of them and prints
+//!                           how many nanoseconds one took
+//! recording PID GROUPS PROGRAMS
+//!                           records the events of these programs of the groups, until its input ends; says
+//!                           `ready`, and at the end how many there were and how many were lost
+//! ```
+
+use std::{
+    cell::{Cell, RefCell},
+    fs::File,
+    io::{self, BufRead, Read, Write},
+    os::fd::{AsFd, AsRawFd, FromRawFd},
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, RingBufferBuilder};
+use xweave_wire::plan::{EventPlan, Hook};
+
+/// As the agent's: `crates/agent/src/drain.rs`.
+const TICK: Duration = Duration::from_millis(10);
+const BATCH: usize = 256 << 10;
+
+/// Of each processor.
+const RING: u32 = 8 << 20;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["load"] => load(),
+        [process, groups, programs] => record(process, groups, programs),
+        _ => Err("which of `load` and `PID GROUPS PROGRAMS`?".to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("recording: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Makes what is asked for, on one processor.
+fn load() -> Result<(), String> {
+    // SAFETY: all bits of a set may be 0; the set lives in this frame.
+    unsafe {
+        let mut first: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut first);
+        libc::sched_setaffinity(0, size_of_val(&first), &raw const first);
+    }
+    for line in io::stdin().lock().lines() {
+        let line = line.map_err(text)?;
+        let (what, count) = line.split_once(' ').ok_or("a line is a word and a number")?;
+        let count: u32 = count.parse().map_err(text)?;
+        let took = match what {
+            "switches" => switches(count).map_err(text)?,
+            _ => syscalls(count),
+        };
+        println!("{}", took.as_secs_f64() * 1e9 / f64::from(count));
+    }
+    Ok(())
+}
+
+fn syscalls(count: u32) -> Duration {
+    let begun = Instant::now();
+    for _ in 0..count {
+        // SAFETY: takes nothing.
+        unsafe { libc::syscall(libc::SYS_getppid) };
+    }
+    begun.elapsed()
+}
+
+/// Two threads on one processor give each other a byte: each time, one switch to the other.
+fn switches(count: u32) -> io::Result<Duration> {
+    let ((mut here, mut to_there), (mut there, mut to_here)) = (pipe()?, pipe()?);
+    let other = thread::spawn(move || -> io::Result<()> {
+        let mut byte = [0];
+        while here.read(&mut byte)? > 0 {
+            to_here.write_all(&byte)?;
+        }
+        Ok(())
+    });
+    let mut byte = [1];
+    let begun = Instant::now();
+    for _ in 0..count / 2 {
+        to_there.write_all(&byte)?;
+        there.read_exact(&mut byte)?;
+    }
+    let took = begun.elapsed();
+    drop(to_there);
+    other.join().map_err(|_| io::Error::other("the other thread"))??;
+    Ok(took)
+}
+
+fn pipe() -> io::Result<(File, File)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array is as long as the call wants.
+    if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: descriptors that were just opened and belong to nobody else.
+    Ok(ends.map(|end| unsafe { File::from_raw_fd(end) }).into())
+}
+
+fn record(process: &str, groups: &str, programs: &str) -> Result<(), String> {
+    let process: u32 = process.parse().map_err(text)?;
+    let kernel = xweave_code::Kernel::live().map_err(text)?;
+    let cache = xweave_weave::cache_directory();
+    let plan = xweave_weave::events(&kernel, &xweave_weave::Group::list(groups)?, RING, &cache)?.plan;
+    let mut plan = plan.ok_or("the kernel has no place for any of them")?;
+    plan.programs.retain(|program| programs.split(',').any(|name| name == program.name));
+    let object = open(&plan, process).map_err(text)?;
+    let map = |name: &str| object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    let cpus = u32::try_from(libbpf_rs::num_possible_cpus().map_err(text)?).map_err(text)?;
+    let mut rings = Vec::new();
+    for cpu in 0..cpus {
+        let ring = MapHandle::create(MapType::RingBuf, Some("ring"), 0, 0, RING, &options).map_err(text)?;
+        let descriptor = ring.as_fd().as_raw_fd().to_le_bytes();
+        let table = map("xw_rings").ok_or("no xw_rings")?;
+        table.update(&cpu.to_le_bytes(), &descriptor, MapFlags::ANY).map_err(text)?;
+        rings.push(ring);
+    }
+    let mut links = Vec::new();
+    for program in
+        object.progs_mut().filter(|found| plan.programs.iter().any(|p| found.name() == p.name.as_str()))
+    {
+        links.push(program.attach().map_err(text)?);
+    }
+    let one = 1u32.to_le_bytes();
+    map(".data.state").ok_or("no state")?.update(&[0; 4], &one, MapFlags::ANY).map_err(text)?;
+    println!("ready");
+    let taken = drain(&rings, &thread::spawn(|| io::stdin().lock().read_to_end(&mut Vec::new())));
+    drop(links);
+    let counters = map(".bss").ok_or("no counters")?.lookup(&[0; 4], MapFlags::ANY).map_err(text)?;
+    let counters = counters.unwrap_or_default();
+    let lost: u64 =
+        counters.chunks_exact(8).filter_map(|b| Some(u64::from_le_bytes(b.try_into().ok()?))).sum();
+    println!("{} {lost}", taken.map_err(text)?);
+    Ok(())
+}
+
+/// Takes events out as the agent does, until the input has ended. Gives how many there were.
+fn drain<T>(rings: &[MapHandle], input: &thread::JoinHandle<T>) -> Result<u64, libbpf_rs::Error> {
+    let taken = Cell::new(0);
+    let batch = RefCell::new(Vec::with_capacity(2 * BATCH));
+    let mut builder = RingBufferBuilder::new();
+    for ring in rings {
+        builder.add(ring, |event| {
+            taken.set(taken.get() + 1);
+            let mut batch = batch.borrow_mut();
+            batch.extend_from_slice(event);
+            // What is full goes its way.
+            if batch.len() >= BATCH {
+                batch.clear();
+            }
+            0
+        })?;
+    }
+    let buffer = builder.build()?;
+    loop {
+        let last = input.is_finished();
+        buffer.consume()?;
+        if last {
+            return Ok(taken.get());
+        }
+        thread::sleep(TICK);
+    }
+}
+
+/// With the probes of this process only.
+fn open(plan: &EventPlan, process: u32) -> Result<Object, libbpf_rs::Error> {
+    let mut object = ObjectBuilder::default().open_memory(&plan.object)?;
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name == "xw_rings" {
+            map.set_max_entries(u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(1))?;
+        } else if name.ends_with(".rodata") {
+            map.set_initial_value(&process.to_le_bytes())?;
+        }
+    }
+    for mut loaded in object.progs_mut() {
+        let name = loaded.name().to_string_lossy().into_owned();
+        match plan.programs.iter().find(|program| program.name == name) {
+            Some(program) if program.hook == Hook::Tracepoint => {
+                loaded.set_attach_target(0, Some(program.function.clone()))?;
+            }
+            _ => loaded.set_autoload(false),
+        }
+    }
+    object.load()
+}

@@ -1,0 +1,280 @@
+//! What kernels do, recorded by built-in probes: whole, in order, and the same on both sides.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
+
+use serde_json::Value;
+use xweave_trace::{
+    Event, Trace,
+    event::{Access, Connection, Kind, Names, State},
+};
+
+use crate::world::{AGENT, World};
+
+/// What the guests exchange: requests for a page of so many bytes.
+const PAGE: u64 = 3000;
+const PAGES: u64 = 5;
+
+struct Recorded {
+    events: Vec<Event>,
+    names: Names,
+    /// By their names.
+    numbers: HashMap<String, u8>,
+    manifest: Value,
+}
+
+impl Recorded {
+    fn pull(world: &World, trace: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let local = dir.path().join("trace");
+        world.pull("host", trace, &local);
+        Self::open(&local)
+    }
+
+    fn open(dir: &Path) -> Self {
+        let trace = Trace::open(dir).unwrap();
+        let domains = trace.manifest().domains.iter();
+        let numbers = domains.map(|domain| (domain.name.clone(), domain.number)).collect();
+        let mut merged = trace.events();
+        let events = merged.by_ref().collect();
+        assert!(merged.damaged().is_empty());
+        let names = merged.names().clone();
+        let manifest = serde_json::from_slice(&std::fs::read(dir.join("trace.json")).unwrap()).unwrap();
+        Self { events, names, numbers, manifest }
+    }
+
+    /// Those of a domain and of some kinds.
+    fn of<'r>(&'r self, domain: &str, kinds: &'r [Kind]) -> impl Iterator<Item = &'r Event> {
+        let number = self.numbers[domain];
+        self.events.iter().filter(move |event| event.domain == number && kinds.contains(&event.kind))
+    }
+
+    fn bytes(&self, domain: &str, kind: Kind, of: impl Fn(Connection) -> bool) -> u64 {
+        let moved =
+            self.of(domain, std::slice::from_ref(&kind)).filter(|event| of(Connection(event.position)));
+        moved.map(|event| event.bytes).sum()
+    }
+}
+
+#[test]
+fn what_happens_in_host_and_guests_is_recorded_whole() {
+    let Some(world) = World::find("events") else { return };
+    world.run(
+        "vm2",
+        &format!(
+            "mkdir -p /tmp/pages && head -c {PAGE} /dev/urandom >/tmp/pages/page && \
+             busybox httpd -p 8081 -h /tmp/pages"
+        ),
+    );
+    let recording =
+        world.record("--events sched,block,net,vm --domain vm1=vsock:3 --domain vm2=vsock:4 -o /tmp/events");
+    world.run("host", "dd if=/dev/vda of=/dev/null bs=64k count=50 iflag=direct");
+    world.run(
+        "vm1",
+        &format!(
+            "for page in $(seq {PAGES}); do \
+                 busybox wget -q -O /dev/null http://10.77.0.2:8081/page || exit 1; \
+             done; \
+             xweave lab load udp-send --to 10.77.0.2:9007 --count 100 --rate 1000 --size 64"
+        ),
+    );
+    let log = recording.finish_well();
+    assert!(log.contains("events of host, vm1, vm2"), "{log}");
+    let recorded = Recorded::pull(&world, "/tmp/events");
+    assert_eq!(recorded.manifest["lost"], 0, "{}", recorded.manifest["loss"]);
+    assert_eq!(recorded.manifest["events"], recorded.events.len());
+    let warnings = recorded.manifest["warnings"].as_array().unwrap();
+    let guests = |warning: &Value| warning.as_str().unwrap().ends_with("KVM is not loaded");
+    assert!(warnings.iter().all(guests), "{warnings:?}");
+
+    for domain in ["host", "vm1", "vm2"] {
+        switches_follow_each_other(&recorded, domain);
+        waits_for_futexes_end_where_they_began(&recorded, domain);
+    }
+    disk_accesses_are_issued_before_they_are_done(&recorded);
+    what_is_sent_is_received(&recorded);
+    virtual_processors_are_entered_and_left(&recorded);
+}
+
+/// Who leaves a processor is who came there last.
+fn switches_follow_each_other(recorded: &Recorded, domain: &str) {
+    let (mut running, mut agree, mut all) = (HashMap::new(), 0, 0);
+    for event in recorded.of(domain, &[Kind::Switch]) {
+        if let Some(before) = running.insert(event.cpu, event.other) {
+            all += 1;
+            agree += u64::from(before == event.tid);
+        }
+    }
+    assert!(all > 100 && agree * 1000 >= all * 999, "{domain}: {agree} of {all} switches agree");
+    let ended: HashSet<u32> = recorded.of(domain, &[Kind::Exit]).map(|event| event.tid).collect();
+    let mut dead = recorded.of(domain, &[Kind::Switch]).filter(|event| State::of(event.code) == State::Dead);
+    assert!(dead.all(|event| ended.contains(&event.tid)), "{domain}: dead without an end");
+}
+
+fn waits_for_futexes_end_where_they_began(recorded: &Recorded, domain: &str) {
+    let mut waits = HashMap::new();
+    let mut done = 0;
+    for event in recorded.of(domain, &[Kind::LockWait, Kind::LockDone]) {
+        if event.kind == Kind::LockWait {
+            waits.insert(event.tid, event.object);
+        } else if let Some(object) = waits.remove(&event.tid) {
+            assert_eq!(object, event.object, "{domain}: {event:?}");
+            done += 1;
+        }
+    }
+    assert!(done > 0, "{domain}: the agent's own threads wait");
+}
+
+fn disk_accesses_are_issued_before_they_are_done(recorded: &Recorded) {
+    let mut issued = HashMap::new();
+    let mut read = 0;
+    let mut asked = HashSet::new();
+    for event in recorded.of("host", &[Kind::DiskQueue, Kind::DiskIssue, Kind::DiskDone]) {
+        let place = (event.object, event.position);
+        match event.kind {
+            Kind::DiskQueue => drop(asked.insert(place)),
+            Kind::DiskIssue => drop(issued.insert(place, event.bytes)),
+            _ => {
+                if let Some(bytes) = issued.remove(&place)
+                    && Access::of(event.code) == Access::Read
+                {
+                    assert!(event.bytes <= bytes, "{event:?}");
+                    read += event.bytes;
+                }
+            }
+        }
+        if event.kind == Kind::DiskDone && event.bytes == 64 << 10 {
+            assert!(asked.contains(&place), "done, and never asked for: {event:?}");
+        }
+    }
+    assert!(read >= 50 * (64 << 10), "{read} bytes were read, issued and done");
+}
+
+fn what_is_sent_is_received(recorded: &Recorded) {
+    let server = |connection: Connection| connection.local_port() == 8081;
+    let client = |connection: Connection| connection.remote_port() == 8081;
+    let answers = recorded.bytes("vm2", Kind::Send, server);
+    assert!(answers >= PAGES * PAGE, "{answers} bytes of answers");
+    assert_eq!(recorded.bytes("vm1", Kind::Receive, client), answers);
+    let requests = recorded.bytes("vm1", Kind::Send, client);
+    assert!(requests > 0);
+    assert_eq!(recorded.bytes("vm2", Kind::Receive, server), requests);
+    // The two ends of a connection know it to be one.
+    let ends = |domain: &str, kind| -> HashSet<Connection> {
+        recorded.of(domain, &[kind]).map(|event| Connection(event.position)).collect()
+    };
+    let accepted: HashSet<_> = ends("vm2", Kind::Accept).into_iter().filter(|end| server(*end)).collect();
+    assert_eq!(accepted.len() as u64, PAGES);
+    let asked = ends("vm1", Kind::Send);
+    assert!(accepted.iter().all(|end| asked.contains(&end.peer())), "{accepted:?} of {asked:?}");
+    // TCP_SYN_SENT is 2, TCP_ESTABLISHED 1.
+    for (domain, code, peer) in [("vm1", 2, true), ("vm1", 1, true), ("vm2", 1, false)] {
+        let of_code = recorded.of(domain, &[Kind::Socket]).filter(|event| event.code == code);
+        let there: HashSet<_> = of_code.map(|event| Connection(event.position)).collect();
+        let mut all = accepted.iter().map(|end| if peer { end.peer() } else { *end });
+        assert!(all.all(|end| there.contains(&end)), "{domain}, state {code}: {there:?}");
+    }
+    let datagrams = recorded
+        .of("vm1", &[Kind::Send])
+        .filter(|event| event.bytes == 64 && Connection(event.position).remote_port() == 9007);
+    assert_eq!(datagrams.count(), 100);
+}
+
+fn virtual_processors_are_entered_and_left(recorded: &Recorded) {
+    let threads: HashMap<u32, u64> =
+        recorded.of("host", &[Kind::Thread]).map(|event| (event.other, event.object)).collect();
+    let (mut inside, mut agree, mut all) = (HashMap::new(), 0, 0);
+    let mut processes = HashSet::new();
+    for event in recorded.of("host", &[Kind::VmEnter, Kind::VmExit]) {
+        processes.insert(threads.get(&event.tid).copied());
+        let enters = event.kind == Kind::VmEnter;
+        if let Some(was_inside) = inside.insert((event.tid, event.object), enters) {
+            all += 1;
+            agree += u64::from(was_inside != enters);
+        }
+    }
+    assert!(all > 100 && agree * 1000 >= all * 999, "{agree} of {all} entries and exits alternate");
+    assert!(processes.len() == 2 && !processes.contains(&None), "of two machines: {processes:?}");
+    for kind in [Kind::VmHalt, Kind::VmInject] {
+        let mut all = recorded.of("host", std::slice::from_ref(&kind)).peekable();
+        assert!(all.peek().is_some(), "{kind}");
+        assert!(all.all(|event| inside.contains_key(&(event.tid, event.object))), "{kind}");
+    }
+    assert!(recorded.names.all().any(|name| name.starts_with("qemu")));
+}
+
+#[test]
+fn a_killed_agent_leaves_no_probe_of_events() {
+    let Some(world) = World::find("killed agent with events") else { return };
+    let probes = "bpftool prog list | grep -q ' name sched_switch '";
+    let recording = world.record("--events sched -o /tmp/events-killed");
+    world.run("host", probes);
+    world.kill("host", AGENT);
+    let (status, log) = recording.finish();
+    assert_eq!(status, Some(1), "{log}");
+    world.until("host", &format!("! {probes}"));
+}
+
+#[test]
+fn events_for_which_there_is_no_room_are_counted() {
+    const SENT: u64 = 5000;
+    let Some(world) = World::find("loss of events") else { return };
+    let receiver =
+        world.start("vm2", "exec xweave lab load udp-recv --port 9008 --count 5000 --idle-timeout 20");
+    world.until("vm2", "grep -q :2330 /proc/net/udp");
+    let recording =
+        world.record("--events net,syscalls --domain vm1=vsock:3 --buffer 4096 -o /tmp/events-loss");
+    world.run(
+        "vm1",
+        &format!("xweave lab load udp-send --to 10.77.0.2:9008 --count {SENT} --rate 5000 --senders 2"),
+    );
+    drop(receiver);
+    recording.finish_well();
+    let recorded = Recorded::pull(&world, "/tmp/events-loss");
+    let sends = recorded.of("vm1", &[Kind::Send]).count() as u64;
+    let losses = recorded.manifest["loss"]["events"].as_array().unwrap();
+    let of_sends = losses.iter().find(|loss| loss["domain"] == "vm1" && loss["kind"] == "send").unwrap();
+    let lost = of_sends["dropped"].as_u64().unwrap() + of_sends["missed"].as_u64().unwrap();
+    assert!(lost > 0 && sends > 0, "a buffer of a page must overflow: {sends} recorded, {lost} lost");
+    assert_eq!(sends + lost, SENT, "{sends} recorded, {lost} lost");
+    let sum: u64 =
+        losses.iter().map(|loss| loss["dropped"].as_u64().unwrap() + loss["missed"].as_u64().unwrap()).sum();
+    assert_eq!(recorded.manifest["lost"], sum);
+}
+
+#[test]
+fn a_connection_for_which_the_queue_has_no_room_is_told() {
+    let Some(world) = World::find("refused connections") else { return };
+    // A listener with room for one connection, which it does not accept.
+    world.run("vm1", "echo 0 >/proc/sys/net/core/somaxconn");
+    let server = world.start("vm1", "echo listens; exec xweave lab load tcp-serve --port 9009");
+    world.until("vm1", "grep -q :2331 /proc/net/tcp /proc/net/tcp6");
+    world.run("vm1", "echo 4096 >/proc/sys/net/core/somaxconn");
+    world.run(
+        "vm1",
+        "for process in /proc/[0-9]*; do \
+             case \"$(tr '\\0' ' ' <$process/cmdline)\" in \
+             'xweave lab load tcp-serve'*) kill -STOP ${process#/proc/} ;; \
+             esac; \
+         done",
+    );
+    let recording = world.record("--events net --domain vm1=vsock:3 -o /tmp/events-refused");
+    world.run(
+        "vm1",
+        "for nth in 1 2 3; do busybox timeout 3 busybox nc 127.0.0.1 9009 </dev/null & done; wait; true",
+    );
+    recording.finish_well();
+    world.kill("vm1", "xweave lab load tcp-serve");
+    drop(server);
+    let recorded = Recorded::pull(&world, "/tmp/events-refused");
+    let refused: Vec<_> = recorded.of("vm1", &[Kind::Refuse]).collect();
+    assert!(!refused.is_empty());
+    for event in refused {
+        assert_eq!((event.code, Connection(event.position).local_port()), (1, 9009), "{event:?}");
+        assert!(event.bytes > 0, "{event:?}");
+    }
+    let again = recorded.of("vm1", &[Kind::Retransmit]).count();
+    assert!(again > 0, "who is not answered asks again");
+}
