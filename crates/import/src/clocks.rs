@@ -4,7 +4,7 @@ use std::path::Path;
 
 use xweave_trace::{Clock, Domain, DomainVm, Ended, Method, Role};
 
-use crate::dat::{self, Dat, Guest};
+use crate::dat::{self, Guest, Options};
 
 /// A file's part in the trace.
 pub(crate) struct Part {
@@ -20,40 +20,39 @@ pub(crate) struct Part {
 const NANOSECONDS: [&str; 8] = ["local", "global", "perf", "mono", "mono_raw", "boot", "tai", "tsc2nsec"];
 
 /// The parts of files, in their order; and what there is to know of them, in words.
-pub(crate) fn parts(files: &[(&Path, &Dat)]) -> (Vec<Part>, Vec<String>) {
+pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
     let mut warnings = Vec::new();
     let mut parts: Vec<Part> = Vec::new();
-    let host = |dat: &Dat| {
-        let peer = dat.options.shifts.as_ref()?.peer;
-        files.iter().position(|(_, host)| host.options.id == Some(peer))
+    let host = |file: &Options| {
+        let peer = file.shifts.as_ref()?.peer;
+        files.iter().position(|(_, host)| host.id == Some(peer))
     };
     // Of which file's guests a file is one.
-    let guest = |dat: &Dat| {
-        let id = dat.options.id?;
+    let guest = |file: &Options| {
+        let id = file.id?;
         files
             .iter()
             .enumerate()
-            .find_map(|(at, (_, host))| Some((at, host.options.guests.iter().find(|guest| guest.id == id)?)))
+            .find_map(|(at, (_, host))| Some((at, host.guests.iter().find(|guest| guest.id == id)?)))
     };
-    let is_guest = |dat: &Dat| dat.options.shifts.is_some() || guest(dat).is_some();
-    let reference = files.iter().position(|(_, dat)| !is_guest(dat)).unwrap_or(0);
+    let is_guest = |file: &Options| file.shifts.is_some() || guest(file).is_some();
+    let reference = files.iter().position(|(_, file)| !is_guest(file)).unwrap_or(0);
     let mut names: Vec<String> = Vec::new();
-    for (path, dat) in files {
-        let called = match guest(dat) {
+    for (path, options) in files {
+        let called = match guest(options) {
             Some((_, guest)) if cid(guest).is_none() && !guest.name.is_empty() => guest.name.clone(),
-            _ if !is_guest(dat) && files.iter().filter(|(_, dat)| !is_guest(dat)).count() == 1 => {
+            _ if !is_guest(options) && files.iter().filter(|(_, file)| !is_guest(file)).count() == 1 => {
                 "host".into()
             }
-            _ => Some(dat.options.uname(1))
-                .filter(|name| !name.is_empty())
+            _ => Some(options.uname(1))
+                .filter(|name| !["", "?"].contains(name))
                 .map_or_else(|| stem(path), str::to_owned),
         };
         names.push(unique(called, &names));
     }
-    for (at, (path, dat)) in files.iter().enumerate() {
-        let options = &dat.options;
-        let known = guest(dat);
-        let host_file = host(dat).or(known.map(|(host, _)| host)).filter(|host| *host != at);
+    for (at, (path, options)) in files.iter().enumerate() {
+        let known = guest(options);
+        let host_file = host(options).or(known.map(|(host, _)| host)).filter(|host| *host != at);
         let vm = known.zip(host_file).map(|((_, guest), host)| DomainVm {
             host: names[host].clone(),
             pid: guest.threads.first().copied().unwrap_or(0),
@@ -61,24 +60,25 @@ pub(crate) fn parts(files: &[(&Path, &Dat)]) -> (Vec<Part>, Vec<String>) {
         });
         let threads =
             known.zip(host_file).map(|((_, guest), host)| (names[host].clone(), guest.threads.clone()));
-        let host_rate = host(dat).and_then(|host| files[host].1.options.rate);
+        let host_rate = host(options).and_then(|host| files[host].1.rate);
         let rate = host_rate.or(options.rate);
         let file = path.display();
-        let nanoseconds = NANOSECONDS.contains(&dat.clock()) || dat.clock() == "x86-tsc" && rate.is_some();
+        let nanoseconds =
+            NANOSECONDS.contains(&options.clock()) || options.clock() == "x86-tsc" && rate.is_some();
         if !nanoseconds {
             warnings.push(format!(
                 "{file}: what a unit of its clock {:?} is, it does not say; it was taken for a nanosecond \
                  (record with -C mono, or with -C x86-tsc --tsc2nsec)",
-                dat.clock(),
+                options.clock(),
             ));
         }
-        if options.shifts.is_some() && host(dat).is_none() {
+        if options.shifts.is_some() && host(options).is_none() {
             warnings.push(format!(
                 "{file}: its times are those of a host whose file is not given: give both, and they are one trace"
             ));
         }
         let (method, detail) = if at == reference {
-            (Method::Reference, format!("clock {:?} of trace-cmd's file", dat.clock()))
+            (Method::Reference, format!("the clock that it was recorded with: {}", options.clock()))
         } else if let Some(shifts) = &options.shifts {
             let same =
                 shifts.cpus.iter().all(|cpu| cpu.windows(2).all(|pair| pair[0].offset == pair[1].offset));
@@ -88,9 +88,9 @@ pub(crate) fn parts(files: &[(&Path, &Dat)]) -> (Vec<Part>, Vec<String>) {
             let by = if same && !shifts.interpolate { Method::TscOffset } else { Method::Exchange };
             (by, format!("{found} ({samples} samples)"))
         } else {
-            let alike = options.uname(1) == files[reference].1.options.uname(1)
-                && options.uname(2) == files[reference].1.options.uname(2)
-                && dat.clock() == files[reference].1.clock();
+            let alike = options.uname(1) == files[reference].1.uname(1)
+                && options.uname(2) == files[reference].1.uname(2)
+                && options.clock() == files[reference].1.clock();
             if !alike {
                 warnings.push(format!(
                     "{file}: nothing says how far its clock is from that of {}: the domains are not on one time line \
@@ -109,7 +109,7 @@ pub(crate) fn parts(files: &[(&Path, &Dat)]) -> (Vec<Part>, Vec<String>) {
         let domain = Domain {
             name: names[at].clone(),
             number: u8::try_from(at + 1).unwrap_or(u8::MAX),
-            role: if is_guest(dat) { Role::Guest } else { Role::Host },
+            role: if is_guest(options) { Role::Guest } else { Role::Host },
             hostname: options.uname(1).to_owned(),
             kernel: options.uname(2).to_owned(),
             cpus: if options.cpus == 0 { cpus.unwrap_or(0) } else { options.cpus },
@@ -126,14 +126,14 @@ pub(crate) fn parts(files: &[(&Path, &Dat)]) -> (Vec<Part>, Vec<String>) {
 
 impl Part {
     /// How times of a processor come onto the time line.
-    pub(crate) fn line(&self, dat: &Dat, cpu: u32) -> dat::Clock {
-        let shifts = dat.options.shifts.as_ref();
+    pub(crate) fn line(&self, options: &Options, cpu: u32) -> dat::Clock {
+        let shifts = options.shifts.as_ref();
         let own = shifts.and_then(|shifts| shifts.cpus.get(cpu as usize));
         dat::Clock {
             shifts: own.cloned().unwrap_or_default(),
             interpolate: shifts.is_some_and(|shifts| shifts.interpolate),
             rate: self.rate,
-            offset: dat.options.offset,
+            offset: options.offset,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     input::Input,
     kernel::Kernel,
     merge::{Stream, merge},
+    perf::{self, Perf},
     sink::Sink,
 };
 
@@ -65,7 +66,24 @@ const FILES: usize = 250;
 struct File<'a> {
     path: &'a Path,
     input: Input,
-    dat: Dat,
+    content: Content,
+}
+
+/// What describes a file's records.
+enum Content {
+    Dat(Dat),
+    Perf(Perf),
+}
+
+/// What came of a file's records, besides events.
+#[derive(Default)]
+struct Came {
+    lost: u64,
+    /// Records that had to get a later time than theirs.
+    early: u64,
+    /// How often records were lost that nobody counted.
+    gaps: u64,
+    damage: Vec<String>,
 }
 
 /// Makes a trace in the directory `dir` of what `files` hold.
@@ -76,7 +94,7 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
         return Err(Error::new(ErrorKind::Foreign, format!("a trace is made of 1 to {FILES} files")));
     }
     let opened = files.iter().map(|path| File::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let described: Vec<_> = opened.iter().map(|file| (file.path, &file.dat)).collect();
+    let described: Vec<_> = opened.iter().map(|file| (file.path, file.options())).collect();
     let (parts, warnings) = clocks::parts(&described);
     let manifest = Manifest {
         command: options.command.clone(),
@@ -116,15 +134,22 @@ impl<'a> File<'a> {
     fn open(path: &'a Path) -> Result<Self, Error> {
         let input = Input::open(path)?;
         let begin = input.piece(0, input.len().min(dat::MAGIC.len() as u64)).map_err(|e| e.of(path))?;
-        if begin != dat::MAGIC {
-            return Err(Error::new(
-                ErrorKind::Foreign,
-                format!("is nothing that is understood; {UNDERSTOOD}"),
-            )
-            .of(path));
+        let content = if begin.starts_with(dat::MAGIC) {
+            Dat::open(&input).map(Content::Dat)
+        } else if begin.starts_with(perf::MAGIC) {
+            Perf::open(&input).map(Content::Perf)
+        } else {
+            let what = if input.is_empty() { "is empty" } else { "is nothing that is understood" };
+            Err(Error::new(ErrorKind::Foreign, format!("{what}; {UNDERSTOOD}")))
+        };
+        Ok(Self { path, input, content: content.map_err(|e| e.of(path))? })
+    }
+
+    fn options(&self) -> &dat::Options {
+        match &self.content {
+            Content::Dat(dat) => &dat.options,
+            Content::Perf(perf) => &perf.options,
         }
-        let dat = Dat::open(&input).map_err(|e| e.of(path))?;
-        Ok(Self { path, input, dat })
     }
 
     /// Writes the file's records as events.
@@ -135,69 +160,87 @@ impl<'a> File<'a> {
         out: &mut impl Sink,
         outcome: &mut Outcome,
     ) -> Result<Kernel, Error> {
-        let options = &self.dat.options;
-        let x86_64 = options.uname(3) == "x86_64";
-        let mut kernel = Kernel::new(part.domain.number, &self.dat.formats, x86_64);
-        let mut damage: Vec<String> =
-            self.dat.damage.iter().map(|error| error.clone().of(self.path).to_string()).collect();
-        let mut cpus =
-            self.dat.cpus(&self.input, |cpu| part.line(&self.dat, cpu)).map_err(|e| e.of(self.path))?;
-        if let Some(first) = cpus.iter().filter_map(Stream::time).min() {
-            for (tid, name) in &self.dat.names {
-                kernel.thread(first, *tid, 0, name, out)?;
-            }
-            // The guests' processors belong together; which process it is that has these threads, nothing says.
-            let name = part.domain.name.as_str();
-            let guests =
-                parts.iter().filter_map(|guest| guest.threads.as_ref()).filter(|(host, _)| host == name);
-            for threads in guests.map(|(_, threads)| threads) {
-                for &tid in threads {
-                    let known = self.dat.names.iter().find(|(known, _)| *known == tid);
-                    let name = known.map_or(b"".as_slice(), |(_, name)| name);
-                    kernel.thread(first, tid, threads[0], name, out)?;
-                }
-            }
-        }
-        let early = merge(&mut cpus, |time, cpu, record| kernel.record(time, cpu, record, out))?;
+        let formats = match &self.content {
+            Content::Dat(dat) => &dat.formats,
+            Content::Perf(perf) => &perf.formats,
+        };
+        let mut kernel = Kernel::new(part.domain.number, formats, self.options().uname(3) == "x86_64");
+        let came = match &self.content {
+            Content::Dat(dat) => self.dat(dat, part, parts, &mut kernel, out)?,
+            Content::Perf(perf) => self.perf(perf, &mut kernel, out)?,
+        };
         kernel.finish(out)?;
 
         let file = self.path.display();
-        for (error, pages) in cpus.iter().filter_map(|cpu| cpu.damage.clone()) {
-            let error = error.of(self.path);
-            damage.push(if pages > 1 {
-                format!("{error} (and {} more pages)", pages - 1)
-            } else {
-                error.to_string()
-            });
-        }
-        let gaps: u64 = cpus.iter().map(|cpu| cpu.gaps).sum();
-        if gaps > 0 {
-            let times = if gaps == 1 { "once".to_owned() } else { format!("{gaps} times") };
+        if came.gaps > 0 {
+            let times = if came.gaps == 1 { "once".to_owned() } else { format!("{} times", came.gaps) };
             outcome.warnings.push(format!("{file}: {times} records were lost that nobody counted"));
         }
-        if early > 0 {
+        if came.early > 0 {
             outcome.warnings.push(format!(
-                "{file}: {early} records had an earlier time than the one before them, and got that one's"
+                "{file}: {} records had an earlier time than the one before them, and got that one's",
+                came.early
             ));
         }
-        let counted = cpus.iter().map(|cpu| cpu.lost).fold(0, u64::saturating_add);
-        // Both count the same, the one where it happened, the other in the end.
-        let lost = counted.max(options.overrun);
+        let (name, lost) = (part.domain.name.clone(), came.lost);
         let events = kernel.counts().iter().sum();
         outcome.lost = outcome.lost.saturating_add(lost);
-        outcome.domains.push(Imported {
-            name: part.domain.name.clone(),
-            file: self.path.to_owned(),
-            events,
-            lost,
-        });
+        outcome.domains.push(Imported { name, file: self.path.to_owned(), events, lost });
         for (kind, &count) in Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0) {
             *outcome.kinds.entry(kind.name()).or_default() += count;
         }
         for (name, count) in kernel.unknown() {
             *outcome.unknown.entry(name).or_default() += count;
         }
-        outcome.damage.extend(damage);
+        outcome.damage.extend(came.damage);
         Ok(kernel)
+    }
+
+    /// What is wrong with the file, in words.
+    fn wrong(&self, error: &Error) -> String {
+        error.clone().of(self.path).to_string()
+    }
+
+    fn dat(
+        &self,
+        dat: &Dat,
+        part: &Part,
+        parts: &[Part],
+        kernel: &mut Kernel,
+        out: &mut impl Sink,
+    ) -> Result<Came, Error> {
+        let mut damage: Vec<String> = dat.damage.iter().map(|error| self.wrong(error)).collect();
+        let line = |cpu| part.line(&dat.options, cpu);
+        let mut cpus = dat.cpus(&self.input, line).map_err(|e| e.of(self.path))?;
+        if let Some(first) = cpus.iter().filter_map(Stream::time).min() {
+            for (tid, name) in &dat.names {
+                kernel.thread(first, *tid, 0, name, out)?;
+            }
+            // The guests' processors belong together; which process it is that has these threads, nothing says.
+            let host = part.domain.name.as_str();
+            let guests = parts.iter().filter_map(|guest| guest.threads.as_ref()).filter(|(of, _)| of == host);
+            for threads in guests.map(|(_, threads)| threads) {
+                for &tid in threads {
+                    let known = dat.names.iter().find(|(known, _)| *known == tid);
+                    let name = known.map_or(b"".as_slice(), |(_, name)| name);
+                    kernel.thread(first, tid, threads[0], name, out)?;
+                }
+            }
+        }
+        let early = merge(&mut cpus, |time, cpu, record| kernel.record(time, cpu, record, out))?;
+        for (error, pages) in cpus.iter().filter_map(|cpu| cpu.damage.as_ref()) {
+            let what = self.wrong(error);
+            damage.push(if *pages > 1 { format!("{what} (and {} more pages)", pages - 1) } else { what });
+        }
+        let counted = cpus.iter().map(|cpu| cpu.lost).fold(0, u64::saturating_add);
+        // Both count the same, the one where it happened, the other in the end.
+        let lost = counted.max(dat.options.overrun);
+        Ok(Came { lost, early, gaps: cpus.iter().map(|cpu| cpu.gaps).sum(), damage })
+    }
+
+    fn perf(&self, perf: &Perf, kernel: &mut Kernel, out: &mut impl Sink) -> Result<Came, Error> {
+        let replay = perf::replay(perf, &self.input, kernel, out)?;
+        let damage = perf.damage.iter().chain(&replay.damage).map(|error| self.wrong(error)).collect();
+        Ok(Came { lost: replay.lost, early: replay.early, gaps: 0, damage })
     }
 }

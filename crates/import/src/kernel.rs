@@ -33,7 +33,10 @@ pub(crate) struct Kernel {
     by_id: Vec<u16>,
     /// Types of records that no format describes: how many came.
     strange: FxHashMap<u16, u64>,
-    threads: FxHashMap<u32, Comm>,
+    /// Thread → its name, and the process it belongs to (0: unknown).
+    threads: FxHashMap<u32, (Comm, u32)>,
+    /// Thread that was not seen yet → its process.
+    processes: FxHashMap<u32, u32>,
     /// Thread → the virtual processor that it was last seen to run.
     vcpus: FxHashMap<u32, u64>,
     /// Socket → its connection, from when its state was told.
@@ -67,6 +70,7 @@ impl Kernel {
             by_id: vec![u16::MAX; 1 << 16],
             strange: FxHashMap::default(),
             threads: FxHashMap::default(),
+            processes: FxHashMap::default(),
             vcpus: FxHashMap::default(),
             connections: FxHashMap::default(),
             futexes: FxHashMap::default(),
@@ -112,21 +116,46 @@ impl Kernel {
         comm: &[u8],
         out: &mut impl Sink,
     ) -> Result<(), Error> {
-        let comm = padded(comm);
-        if self.threads.insert(tid, comm) == Some(comm) && process == 0 {
+        // The idle ones have no name of their own.
+        if tid == 0 {
             return Ok(());
         }
+        let comm = padded(comm);
+        let known = self.threads.get(&tid).copied();
+        let told = self.processes.remove(&tid).or(known.map(|(_, process)| process)).unwrap_or(0);
+        let process = if process == 0 { told } else { process };
+        if known == Some((comm, process)) {
+            return Ok(());
+        }
+        self.threads.insert(tid, (comm, process));
         let name = out.name(&text(&comm));
         let event = Event::new(Kind::Thread, self.domain, time, 0, 0);
         self.emit(Event { other: tid, object: process.into(), name, ..event }, out)
     }
 
-    /// A thread was made.
-    pub(crate) fn fork(&mut self, event: Event, comm: &[u8], out: &mut impl Sink) -> Result<(), Error> {
-        let comm = padded(comm);
-        self.threads.insert(event.other, comm);
+    /// A thread was made; it is called as who made it, if nothing tells.
+    pub(crate) fn fork(
+        &mut self,
+        event: Event,
+        comm: Option<&[u8]>,
+        out: &mut impl Sink,
+    ) -> Result<(), Error> {
+        let process = self.processes.remove(&event.other).unwrap_or(0);
+        let parents = || self.threads.get(&event.tid).map_or(Comm::default(), |(comm, _)| *comm);
+        let comm = comm.map_or_else(parents, padded);
+        self.threads.insert(event.other, (comm, process));
         let name = out.name(&text(&comm));
-        self.emit(Event { kind: Kind::Fork, name, ..event }, out)
+        self.emit(Event { kind: Kind::Fork, object: process.into(), name, ..event }, out)
+    }
+
+    /// A thread that will be told of belongs to a process.
+    pub(crate) fn belongs(&mut self, tid: u32, process: u32) {
+        self.processes.insert(tid, process);
+    }
+
+    /// The number of its domain.
+    pub(crate) fn domain(&self) -> u8 {
+        self.domain
     }
 
     /// Ends: what had to wait goes on.
@@ -134,8 +163,9 @@ impl Kernel {
         self.partitions.flush(out)
     }
 
+    /// An event as it is.
     #[inline]
-    fn emit(&mut self, event: Event, out: &mut impl Sink) -> Result<(), Error> {
+    pub(crate) fn emit(&mut self, event: Event, out: &mut impl Sink) -> Result<(), Error> {
         self.counts[event.kind as usize] += 1;
         let (first, last) = self.span.unwrap_or((event.time_ns, event.time_ns));
         self.span = Some((first.min(event.time_ns), last.max(event.time_ns)));
@@ -166,8 +196,8 @@ impl Kernel {
             Meaning::Switch { tid, comm, state, next, next_comm } => {
                 let (tid, next) = (tid.low(record), next.low(record));
                 let code = State::of_kernel(state.of(record)).code();
-                self.called(time, cpu, tid, comm.of(record), out)?;
-                self.called(time, cpu, next, next_comm.of(record), out)?;
+                self.called(time, tid, comm.of(record), out)?;
+                self.called(time, next, next_comm.of(record), out)?;
                 Event { tid, other: next, code, ..Event::new(Kind::Switch, self.domain, time, cpu, tid) }
             }
             Meaning::Waking { tid } => {
@@ -177,14 +207,14 @@ impl Kernel {
             Meaning::Wakeup { tid } if !self.waking => Event { other: tid.low(record), ..new(Kind::Wake) },
             Meaning::WakeupNew { tid, comm } if !self.forks => {
                 let event = Event { other: tid.low(record), ..new(Kind::Fork) };
-                return self.fork(event, comm.of(record), out);
+                return self.fork(event, Some(comm.of(record)), out);
             }
             // Told already.
             Meaning::Wakeup { .. } | Meaning::WakeupNew { .. } => return Ok(()),
             Meaning::Fork { parent, child, comm } => {
                 self.forks = true;
                 let event = Event { tid: parent.low(record), other: child.low(record), ..new(Kind::Fork) };
-                return self.fork(event, comm.of(record), out);
+                return self.fork(event, Some(comm.of(record)), out);
             }
             Meaning::Exec { tid, file } => {
                 let (tid, file) = (tid.low(record), trimmed(file.of(record)));
@@ -193,7 +223,7 @@ impl Kernel {
                 return self.thread(time, tid, tid, name, out);
             }
             Meaning::Rename { tid, comm } => {
-                return self.called(time, cpu, tid.low(record), comm.of(record), out);
+                return self.thread(time, tid.low(record), 0, comm.of(record), out);
             }
             Meaning::Exit { tid } => {
                 let tid = tid.low(record);
@@ -318,29 +348,17 @@ impl Kernel {
 
     /// A thread runs under that name: an event if it did not before.
     #[inline]
-    fn called(
-        &mut self,
-        time: i64,
-        cpu: u32,
-        tid: u32,
-        comm: &[u8],
-        out: &mut impl Sink,
-    ) -> Result<(), Error> {
+    fn called(&mut self, time: i64, tid: u32, comm: &[u8], out: &mut impl Sink) -> Result<(), Error> {
         // Processors have an idle thread each, all with this number.
         if tid == 0 {
             return Ok(());
         }
-        if let Some(known) = self.threads.get(&tid)
+        if let Some((known, _)) = self.threads.get(&tid)
             && comm == known
         {
             return Ok(());
         }
-        let comm = padded(comm);
-        if self.threads.insert(tid, comm) == Some(comm) {
-            return Ok(());
-        }
-        let name = out.name(&text(&comm));
-        self.emit(Event { other: tid, name, ..Event::new(Kind::Thread, self.domain, time, cpu, 0) }, out)
+        self.thread(time, tid, 0, comm, out)
     }
 
     fn other(

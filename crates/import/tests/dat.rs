@@ -1,5 +1,7 @@
 //! Files of trace-cmd that were recorded for real (tests/data/README.md), and what becomes of them.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};

@@ -84,6 +84,21 @@ impl Walk<'_> {
 }
 
 impl Dat {
+    /// Behind the byte order.
+    fn begin(walk: &mut Walk) -> Result<Self, Error> {
+        // The size of a `long` in user space, which is not the kernel's.
+        walk.skip(1);
+        Ok(Self {
+            options: Options::default(),
+            formats: Vec::new(),
+            names: Vec::new(),
+            layout: Layout::default(),
+            packing: Packing::None,
+            page: walk.u32()?,
+            damage: Vec::new(),
+        })
+    }
+
     /// Reads what describes the records.
     pub(crate) fn open(input: &Input) -> Result<Self, Error> {
         let mut walk = Walk { input, at: MAGIC.len() as u64 };
@@ -95,24 +110,12 @@ impl Dat {
                     .into(),
             ));
         }
-        let byte = |walk: &mut Walk| walk.bytes(1).map(|bytes| bytes[0]);
-        if byte(&mut walk)? != 0 {
+        if walk.bytes(1)? != [0] {
             return Err(foreign(
                 "was recorded on a big-endian machine: only little-endian ones are understood".into(),
             ));
         }
-        // The size of a `long` in user space, which is not the kernel's.
-        byte(&mut walk)?;
-        let page = walk.u32()?;
-        let mut dat = Self {
-            options: Options::default(),
-            formats: Vec::new(),
-            names: Vec::new(),
-            layout: Layout::default(),
-            packing: Packing::None,
-            page,
-            damage: Vec::new(),
-        };
+        let mut dat = Self::begin(&mut walk)?;
         if version == 6 {
             dat.read_6(&mut walk)?
         } else {
@@ -136,23 +139,7 @@ impl Dat {
 
     /// One thing follows the other, up to where the records are.
     fn read_6(&mut self, walk: &mut Walk) -> Result<(), Error> {
-        walk.skip(12);
-        let len = walk.u64()?;
-        self.header_page(&walk.bytes(len)?);
-        walk.skip(13);
-        let len = walk.u64()?;
-        walk.skip(len);
-        for _ in 0..walk.u32()? {
-            let len = walk.u64()?;
-            self.format("ftrace", &walk.bytes(len)?);
-        }
-        for _ in 0..walk.u32()? {
-            let system = walk.text()?;
-            for _ in 0..walk.u32()? {
-                let len = walk.u64()?;
-                self.format(&system, &walk.bytes(len)?);
-            }
-        }
+        self.described(walk)?;
         // The symbols of the kernel, and texts of trace_printk.
         for _ in 0..2 {
             let len = walk.u32()?;
@@ -174,6 +161,28 @@ impl Dat {
             at += 1;
         }
         self.options.buffers.retain(|buffer| !buffer.cpus.is_empty());
+        Ok(())
+    }
+
+    /// How pages and events look.
+    fn described(&mut self, walk: &mut Walk) -> Result<(), Error> {
+        walk.skip(12);
+        let len = walk.u64()?;
+        self.header_page(&walk.bytes(len)?);
+        walk.skip(13);
+        let len = walk.u64()?;
+        walk.skip(len);
+        for _ in 0..walk.u32()? {
+            let len = walk.u64()?;
+            self.format("ftrace", &walk.bytes(len)?);
+        }
+        for _ in 0..walk.u32()? {
+            let system = walk.text()?;
+            for _ in 0..walk.u32()? {
+                let len = walk.u64()?;
+                self.format(&system, &walk.bytes(len)?);
+            }
+        }
         Ok(())
     }
 
@@ -335,13 +344,6 @@ impl Dat {
         }
     }
 
-    /// The clock that most records have: that of the first buffer.
-    pub(crate) fn clock(&self) -> &str {
-        let first =
-            self.options.buffers.iter().map(|buffer| buffer.clock.as_str()).find(|clock| !clock.is_empty());
-        first.unwrap_or(&self.options.clock)
-    }
-
     /// The records, processor by processor. `clock` gives a processor's.
     pub(crate) fn cpus<'a>(
         &self,
@@ -377,6 +379,20 @@ impl Dat {
         }
         Ok(cpus)
     }
+}
+
+/// The formats of events in what perf.data has of trace.dat: its beginning, up to the formats.
+pub(crate) fn formats(input: &Input, at: u64) -> Result<Vec<Format>, Error> {
+    let mut walk = Walk { input, at };
+    if walk.bytes(MAGIC.len() as u64)? != MAGIC {
+        return Err(Error::damaged(at, "the formats of tracepoints do not begin as they should"));
+    }
+    let _version = walk.text()?;
+    // The byte order, which is the file's.
+    walk.skip(1);
+    let mut dat = Dat::begin(&mut walk)?;
+    dat.described(&mut walk)?;
+    Ok(dat.formats)
 }
 
 /// Of a section's header: its kind, whether it is packed, its size.

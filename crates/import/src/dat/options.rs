@@ -127,6 +127,12 @@ impl Options {
         self.sections.iter().find(|(known, _)| *known == kind).map(|(_, offset)| *offset)
     }
 
+    /// The clock that most records have: that of the first buffer.
+    pub(crate) fn clock(&self) -> &str {
+        let first = self.buffers.iter().map(|buffer| buffer.clock.as_str()).find(|clock| !clock.is_empty());
+        first.unwrap_or(&self.clock)
+    }
+
     /// A word of `uname`.
     pub(crate) fn uname(&self, word: usize) -> &str {
         self.uname.split_ascii_whitespace().nth(word).unwrap_or_default()
