@@ -96,6 +96,7 @@ fn what_happens_in_host_and_guests_is_recorded_whole() {
     disk_accesses_are_issued_before_they_are_done(&recorded);
     what_is_sent_is_received(&recorded);
     virtual_processors_are_entered_and_left(&recorded);
+    requests_are_explained_across_the_boundary(&world);
 }
 
 /// Who leaves a processor is who came there last.
@@ -203,6 +204,36 @@ fn virtual_processors_are_entered_and_left(recorded: &Recorded) {
         assert!(all.all(|event| inside.contains_key(&(event.tid, event.object))), "{kind}");
     }
     assert!(recorded.names.all().any(|name| name.starts_with("qemu")));
+}
+
+/// Each request's time is told whole: what the server did in its guest, and what the host took from both.
+fn requests_are_explained_across_the_boundary(world: &World) {
+    let dir = tempfile::tempdir().unwrap();
+    let local = dir.path().join("trace");
+    world.pull("host", "/tmp/events", &local);
+    let output =
+        world.xweave().args(["explain", "--transaction", "request:8081", "--json"]).arg(&local).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let transactions = document["transactions"].as_array().unwrap();
+    assert_eq!(transactions.len() as u64, PAGES, "{document}");
+    let mut outside = 0;
+    for transaction in transactions {
+        let parts = transaction["parts"].as_array().unwrap();
+        let time = |wanted: &dyn Fn(&Value) -> bool| -> u64 {
+            parts.iter().filter(|part| wanted(part)).map(|part| part["ns"].as_u64().unwrap()).sum()
+        };
+        assert_eq!(transaction["total_ns"], time(&|_| true), "{transaction}");
+        assert!(
+            time(&|part| part["domain"] == "vm2" && part["state"] == "running") > 0,
+            "what the server did is part of it: {transaction}"
+        );
+        assert_eq!(time(&|part| part["state"] == "unknown"), 0, "{transaction}");
+        outside += time(&|part| part["domain"] == "host" && part["kind"] == "vcpu");
+    }
+    // Both guests and who records share the emulated host's one processor.
+    assert!(outside > 0, "{document}");
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! `xweave import`, `explain` and `compare` as they are used, on what trace-cmd recorded of a host and its guest.
+
+use std::{fs::File, path::Path, process::Command};
+
+use serde_json::Value;
+
+/// Exit status, what it printed, and what it complained about.
+fn xweave(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_xweave")).current_dir(folder).args(arguments).output();
+    let output = output.expect("xweave runs");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A folder with the trace that two files become.
+fn imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["host.dat", "guest.dat"] {
+        let packed = format!("{}/../import/tests/data/{name}.zst", env!("CARGO_MANIFEST_DIR"));
+        let mut unpacked = ruzstd::decoding::StreamingDecoder::new(File::open(packed).expect("a file"))
+            .expect("it is packed");
+        let mut file = File::create(folder.path().join(name)).expect("a file");
+        std::io::copy(&mut unpacked, &mut file).expect("room for it");
+    }
+    let (status, _, said) = xweave(folder.path(), &["import", "host.dat", "guest.dat", "-o", "trace"]);
+    assert_eq!(status, Some(0), "{said}");
+    folder
+}
+
+#[test]
+fn what_a_guest_s_processor_lost_is_the_host_s() {
+    let folder = imported();
+    let (status, printed, said) =
+        xweave(folder.path(), &["explain", "trace", "--transaction", "life", "--json"]);
+    assert_eq!((status, said.as_str()), (Some(0), ""));
+    let document: Value = serde_json::from_str(&printed).expect("JSON");
+    let transactions = document["transactions"].as_array().expect("transactions");
+    assert_eq!(transactions.len(), 15);
+    let mut preempted = 0;
+    for transaction in transactions {
+        let parts = transaction["parts"].as_array().expect("parts");
+        let ns = |part: &Value| part["ns"].as_u64().expect("a time");
+        assert_eq!(transaction["total_ns"], parts.iter().map(ns).sum::<u64>());
+        assert_eq!(transaction["domain"], "vm1");
+        let lost = |part: &&Value| part["kind"] == "vcpu" && part["state"] == "preempted";
+        for part in parts.iter().filter(lost) {
+            assert_eq!(part["domain"], "host");
+            preempted += ns(part);
+        }
+    }
+    let total = document["summary"]["total_ns"].as_u64().expect("a time");
+    // Most of it by the other virtual processor's thread, on the host's one processor.
+    assert!(preempted * 10 > total, "{preempted} of {total}");
+    let by_qemu =
+        |part: &Value| part["state"] == "preempted" && part["why"] == "qemu-system-x86 had the processor";
+    let parts = document["summary"]["parts"].as_array().expect("parts");
+    assert!(parts.iter().any(by_qemu), "{parts:?}");
+}
+
+#[test]
+fn one_transaction_is_shown_step_by_step_and_as_a_diagram() {
+    let folder = imported();
+    let explain = |arguments: &[&str]| {
+        let all: Vec<_> =
+            ["explain", "trace", "--transaction", "life:dd"].iter().chain(arguments).copied().collect();
+        xweave(folder.path(), &all)
+    };
+    let (status, table, _) = explain(&[]);
+    assert_eq!(status, Some(0));
+    assert!(table.contains("The slowest:") && table.contains("disk 254:0"), "{table}");
+    let (status, steps, _) = explain(&["--id", "1"]);
+    assert_eq!(status, Some(0));
+    assert!(steps.starts_with("1 dd/") && steps.contains("device"), "{steps}");
+    let (status, diagram, _) = explain(&["--id", "1", "--mermaid"]);
+    assert_eq!(status, Some(0));
+    assert!(diagram.starts_with("sequenceDiagram\n") && diagram.contains("as vm1: disk 254:0"), "{diagram}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_told_with_what_to_do() {
+    let folder = imported();
+    let told = |arguments: &[&str]| {
+        let (status, printed, said) = xweave(folder.path(), arguments);
+        assert_eq!(printed, "");
+        (status, said)
+    };
+    for (arguments, status, words) in [
+        (&["explain", "nowhere"][..], 2, "is not a trace"),
+        (&["explain", "trace", "--transaction", "lives"], 2, "is no kind of transaction"),
+        (
+            &["explain", "trace", "--transaction", "connect:80"],
+            1,
+            "has no transactions of the kind connect:80",
+        ),
+        (&["explain", "trace", "--transaction", "life", "--id", "99"], 1, "has no transaction 99"),
+        (&["explain", "trace", "--mermaid"], 2, "--id"),
+        (&["compare", "trace", "nowhere"], 2, "is not a trace"),
+    ] {
+        let (found, said) = told(arguments);
+        assert!(found == Some(status) && said.contains(words), "{arguments:?}: {found:?}: {said}");
+    }
+}
