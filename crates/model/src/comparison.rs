@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     doings::{Doings, Figures, Key, kind},
-    words::{mean, more, size, span, times},
+    words::{mean, size, span, times},
 };
 
 /// What differs by a smaller factor is taken for noise.
@@ -21,6 +21,13 @@ pub const SHARE: f64 = 0.01;
 
 /// What explains less, in nanoseconds, is not told either.
 pub const LEAST_NS: u64 = 1_000_000;
+
+/// What the recorder's own processes are called: xweave, and its agents, that it starts from /proc/self/exe. They are
+/// among the objects, and nothing is found of them.
+pub const RECORDER: [&str; 2] = ["xweave", "exe"];
+
+/// So many findings of one kind in a domain are told one by one; more are told as one.
+const FEW: usize = 3;
 
 /// How many times farther a disk must have moved for that to be called seeking.
 pub const SEEKING: f64 = 2.0;
@@ -89,16 +96,20 @@ impl Comparison {
                 pairs.entry(key).or_default()[at] = *figures;
             }
         }
+        let span_ns = [a.span_ns, b.span_ns];
         let longer = a.span_ns.max(b.span_ns);
         let mut rules = Rules {
             least: (longer as f64 * SHARE).max(LEAST_NS as f64),
             busy: [busy(a), busy(b)],
+            span_ns,
             found: Vec::new(),
         };
         for (key, pair) in &pairs {
-            rules.look_at(key, *pair);
+            if !RECORDER.contains(&key.object.trim_start_matches("locks of ")) {
+                rules.look_at(key, *pair);
+            }
         }
-        let mut findings = rules.found;
+        let mut findings = together(rules.found);
         findings.sort_by_key(|finding| Reverse(finding.explained_ns.unsigned_abs()));
         let object = |(key, [a, b]): (&Key, [Figures; 2])| Compared {
             object: key.object.clone(),
@@ -112,11 +123,52 @@ impl Comparison {
             distance_bytes: [a.distance, b.distance],
         };
         Self {
-            span_ns: [a.span_ns, b.span_ns],
+            span_ns,
             events: [a.events, b.events],
             objects: pairs.into_iter().map(object).collect(),
             findings,
         }
+    }
+}
+
+/// Many findings of one kind, of objects of one kind in a domain, become one: of nine processes that do the same.
+fn together(found: Vec<Finding>) -> Vec<Finding> {
+    let mut groups: BTreeMap<(&'static str, &'static str, String), Vec<Finding>> = BTreeMap::new();
+    // Those of disks stay in their order: of two that explain as much, the cause comes first.
+    let (mut findings, others): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|finding| finding.kind == kind::DISK);
+    for finding in others {
+        groups.entry((finding.what, finding.kind, finding.domain.clone())).or_default().push(finding);
+    }
+    for ((what, kind, domain), mut group) in groups {
+        // Those that explain more and those that explain less do not add up.
+        for more in [true, false] {
+            let (mut these, others): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|finding| (finding.explained_ns > 0) == more);
+            group = others;
+            if these.len() <= FEW {
+                findings.append(&mut these);
+                continue;
+            }
+            these.sort_by_key(|finding| Reverse(finding.explained_ns.unsigned_abs()));
+            let explained_ns = these.iter().map(|finding| finding.explained_ns).sum();
+            let object = format!("{} {}", these.len(), plural(kind));
+            let text = format!("{object}, the first of them {}", these[0].text);
+            let domain = domain.clone();
+            findings.push(Finding { what, domain, object, kind, explained_ns, text });
+        }
+    }
+    findings
+}
+
+fn plural(kind: &str) -> &'static str {
+    match kind {
+        kind::PROCESS => "processes",
+        kind::LOCK => "processes' locks",
+        kind::PEER => "peers",
+        kind::EXIT => "kinds of exits",
+        kind::INTERRUPT => "interrupts",
+        _ => "virtual processors",
     }
 }
 
@@ -139,6 +191,7 @@ struct Rules {
     /// What explains less, in nanoseconds, is not told.
     least: f64,
     busy: [BTreeMap<String, f64>; 2],
+    span_ns: [u64; 2],
     found: Vec<Finding>,
 }
 
@@ -172,6 +225,9 @@ impl Rules {
         if explained.abs() < self.least {
             return;
         }
+        // Many may wait at a time: that explains no more than all of a run.
+        let longer = self.span_ns[0].max(self.span_ns[1]) as f64;
+        let explained = explained.clamp(-longer, longer);
         #[allow(clippy::cast_possible_truncation, reason = "a time of a trace, in nanoseconds")]
         let explained_ns = explained.round() as i64;
         let Key { kind, domain, object } = key.clone();
@@ -232,9 +288,9 @@ impl Rules {
         }
         if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
             let waits = [mean(a.wait_ns, a.count), mean(b.wait_ns, b.count)];
-            let more = more(a.wait_ns, b.wait_ns);
+            let [few, many] = [0, 1].map(|at| mean([a, b][at].wait_ns, self.span_ns[at]));
             let text = format!(
-                "accesses wait {} for it in place of {}, in all {more}",
+                "accesses wait {} for it in place of {}: on average {many:.1} at a time, before {few:.1}",
                 span_of(waits[1]),
                 span_of(waits[0])
             );
@@ -388,7 +444,7 @@ mod tests {
         let queued = Figures { wait_ns: 8_000_000_000, ..a };
         assert_eq!(
             told(a, queued),
-            ["disk 8:0: accesses wait 8.00 ms for it in place of 0 ns, in all 8.000 s, 8.000 s more"]
+            ["disk 8:0: accesses wait 8.00 ms for it in place of 0 ns: on average 0.4 at a time, before 0.0"]
         );
         // More accesses wait for each other: that comes after why there are more.
         let at_once = Figures { wait_ns: 88_000_000_000, ..disk(11_000, 11_000, 40_000) };
@@ -402,12 +458,26 @@ mod tests {
     }
 
     #[test]
+    fn many_that_changed_alike_are_one_finding_and_the_recorder_is_none() {
+        let ran = |ns| Figures { time_ns: ns, count: 10, ..Figures::default() };
+        let of = |ns| {
+            let names = ["reader1", "reader2", "reader3", "reader4", "xweave", "exe"];
+            let objects: Vec<_> = names.iter().map(|name| (kind::PROCESS, *name, ran(ns))).collect();
+            doings(10_000_000_000, &objects)
+        };
+        let findings = Comparison::of(&of(500_000_000), &of(1_500_000_000)).findings;
+        let [all] = &*findings else { panic!("{findings:#?}") };
+        assert_eq!((&*all.object, all.what, all.explained_ns), ("4 processes", "processor", 4_000_000_000));
+        assert!(all.text.starts_with("4 processes, the first of them reader1: ran 1.500 s"), "{}", all.text);
+    }
+
+    #[test]
     fn what_explains_most_comes_first() {
         let process =
             |ran, waited| Figures { time_ns: ran, wait_ns: waited, count: 100, ..Figures::default() };
         let of = |process, lock| {
             let lock = Figures { wait_ns: lock, count: 10, ..Figures::default() };
-            doings(4_000_000_000, &[(kind::PROCESS, "nginx", process), (kind::LOCK, "locks of nginx", lock)])
+            doings(8_000_000_000, &[(kind::PROCESS, "nginx", process), (kind::LOCK, "locks of nginx", lock)])
         };
         let a = of(process(1_000_000_000, 100_000_000), 50_000_000);
         let b = of(process(6_000_000_000, 900_000_000), 2_050_000_000);
@@ -417,8 +487,8 @@ mod tests {
         let run_queue = &Comparison::of(&a, &b).findings[2].text;
         assert_eq!(
             run_queue,
-            "nginx: waited 900.00 ms for a processor in place of 100.00 ms; the domain's were busy 75 % of the time, \
-             before 12 %"
+            "nginx: waited 900.00 ms for a processor in place of 100.00 ms; the domain's were busy 38 % of the time, \
+             before 6 %"
         );
     }
 }

@@ -1,8 +1,8 @@
 //! Disks, and the accesses that are under way on each.
 //!
 //! An access is asked for (`DiskQueue`), perhaps joined with others that lie beside it (`DiskMerge`), given to the
-//! disk (`DiskIssue`) and done (`DiskDone`). The last two tell what the disk was given: an access is part of it if
-//! its sectors are.
+//! disk (`DiskIssue`) and done (`DiskDone`). The last two tell what the disk was given, which may be several accesses,
+//! or a part of a large one: an access is given with the first of its sectors, and done with the last.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,6 +42,8 @@ pub struct Access {
     pub issued: Option<i64>,
     /// When the disk had done it.
     pub done: Option<i64>,
+    /// How much the disk has not done.
+    left: u64,
 }
 
 /// What a disk has done.
@@ -65,6 +67,8 @@ pub struct Use {
 struct Disk {
     /// By first sector: accesses that are not done.
     waiting: BTreeMap<u64, Vec<u64>>,
+    /// Sectors of the longest that ever waited.
+    longest: u64,
     /// What the disk has been given and has not done: first sector and when.
     given: FxHashMap<u64, i64>,
     busy_since: i64,
@@ -105,8 +109,11 @@ impl Disks {
             queued: event.time_ns,
             issued: None,
             done: None,
+            left: event.bytes,
         });
-        self.all.entry(disk).or_default().waiting.entry(event.position).or_default().push(number);
+        let disk = self.all.entry(disk).or_default();
+        disk.waiting.entry(event.position).or_default().push(number);
+        disk.longest = disk.longest.max(event.bytes / SECTOR);
     }
 
     /// The disk is given sectors.
@@ -124,9 +131,8 @@ impl Disks {
             }
             disk.head = Some(event.position + event.bytes / SECTOR);
         }
-        for number in within(disk, event) {
-            let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-            if let Some(access) = self.accesses.get_mut(at) {
+        for (number, _) in within(disk, &self.accesses, self.first, event) {
+            if let Some(access) = at(&mut self.accesses, self.first, number) {
                 access.issued.get_or_insert(event.time_ns);
             }
         }
@@ -135,16 +141,24 @@ impl Disks {
     /// The disk has done sectors. Gives the numbers of the accesses that this ended.
     pub fn done(&mut self, event: &Event) -> Vec<u64> {
         let disk = self.all.entry(DiskId { domain: event.domain, device: event.object }).or_default();
-        if let Some(given) = disk.given.remove(&event.position) {
+        let given = disk.given.remove(&event.position);
+        if let Some(given) = given {
             disk.used.device_ns += since(given, event.time_ns);
             if disk.given.is_empty() {
                 disk.used.busy_ns += since(disk.busy_since, event.time_ns);
             }
         }
-        let ended = within(disk, event);
-        for &number in &ended {
-            let at = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-            let Some(access) = self.accesses.get_mut(at) else { continue };
+        let mut ended = Vec::new();
+        for (number, bytes) in within(disk, &self.accesses, self.first, event) {
+            let Some(access) = at(&mut self.accesses, self.first, number) else { continue };
+            // Somebody else's, of the same sectors, may wait yet.
+            if given.is_some() && access.issued.is_none() {
+                continue;
+            }
+            access.left = access.left.saturating_sub(bytes);
+            if access.left > 0 {
+                continue;
+            }
             access.done = Some(event.time_ns);
             disk.used.queue_ns += since(access.queued, access.issued.unwrap_or(event.time_ns));
             if let Some(left) = disk.waiting.get_mut(&access.position) {
@@ -153,8 +167,16 @@ impl Disks {
                     disk.waiting.remove(&access.position);
                 }
             }
+            ended.push(number);
         }
         ended
+    }
+
+    /// The numbers of the accesses that are not done and have sectors of an event's, the first of them first.
+    pub fn waiting(&self, event: &Event) -> impl Iterator<Item = u64> {
+        let disk = self.all.get(&DiskId { domain: event.domain, device: event.object });
+        let numbers = disk.map(|disk| within(disk, &self.accesses, self.first, event)).unwrap_or_default();
+        numbers.into_iter().map(|(number, _)| number)
     }
 
     /// Forgets accesses that were done before this time, up to the first that was not.
@@ -166,11 +188,26 @@ impl Disks {
     }
 }
 
-/// The accesses that lie within an event's sectors. One without sectors, a flush, is itself.
-fn within(disk: &Disk, event: &Event) -> Vec<u64> {
-    let sectors = (event.bytes / SECTOR).max(1);
-    let range = event.position..event.position.saturating_add(sectors);
-    disk.waiting.range(range).flat_map(|(_, numbers)| numbers).copied().collect()
+/// The accesses that have sectors of an event's, and how many bytes of each lie there, in the order of their first
+/// sectors. One without sectors, a flush, is itself.
+fn within(disk: &Disk, accesses: &VecDeque<Access>, first: u64, event: &Event) -> Vec<(u64, u64)> {
+    let (from, to) = (event.position, event.position.saturating_add(event.bytes / SECTOR));
+    let range = from.saturating_sub(disk.longest)..to.max(from.saturating_add(1));
+    let numbers = disk.waiting.range(range).flat_map(|(_, numbers)| numbers);
+    let common = |number: &u64| {
+        let access = accesses.get(usize::try_from(number.checked_sub(first)?).ok()?)?;
+        if event.bytes == 0 || access.bytes == 0 {
+            return (event.bytes == access.bytes && access.position == from).then_some((*number, 0));
+        }
+        let end = access.position.saturating_add(access.bytes / SECTOR).min(to);
+        let sectors = end.saturating_sub(access.position.max(from));
+        (sectors > 0).then_some((*number, sectors * SECTOR))
+    };
+    numbers.filter_map(common).collect()
+}
+
+fn at(accesses: &mut VecDeque<Access>, first: u64, number: u64) -> Option<&mut Access> {
+    accesses.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
 }
 
 fn since(from: i64, to: i64) -> u64 {
@@ -204,6 +241,34 @@ mod tests {
         assert_eq!((used.queue_ns, used.device_ns), (40 + 30, 40));
         disks.forget_before(100);
         assert_eq!((disks.access(1), disks.access(2).map(|access| access.queued)), (None, Some(30)));
+    }
+
+    #[test]
+    fn a_large_access_is_done_with_its_last_part() {
+        let mut disks = Disks::default();
+        disks.queue(&event(Kind::DiskQueue, 10, 100, 131_072));
+        disks.issue(&event(Kind::DiskIssue, 20, 100, 130_560));
+        assert!(disks.done(&event(Kind::DiskDone, 60, 100, 130_560)).is_empty());
+        // Somebody else asks for the last sector as well.
+        disks.queue(&event(Kind::DiskQueue, 65, 355, 512));
+        disks.issue(&event(Kind::DiskIssue, 70, 355, 512));
+        let told = disks.access(0).map(|access| (access.issued, access.done));
+        assert_eq!(told, Some((Some(20), None)));
+        assert_eq!(disks.done(&event(Kind::DiskDone, 90, 355, 512)), [0, 1]);
+        assert_eq!(disks.access(0).and_then(|access| access.done), Some(90));
+        let used = disks.used()[&DiskId { domain: 1, device: 8 }];
+        assert_eq!((used.accesses, used.bytes, used.busy_ns, used.queue_ns), (2, 131_072, 60, 10 + 5));
+    }
+
+    #[test]
+    fn what_waits_for_sectors_that_others_read_is_not_done_with_them() {
+        let mut disks = Disks::default();
+        disks.queue(&event(Kind::DiskQueue, 10, 100, 4096));
+        disks.issue(&event(Kind::DiskIssue, 20, 100, 4096));
+        disks.queue(&event(Kind::DiskQueue, 30, 96, 4096));
+        assert_eq!(disks.done(&event(Kind::DiskDone, 40, 100, 4096)), [0]);
+        disks.issue(&event(Kind::DiskIssue, 50, 96, 4096));
+        assert_eq!(disks.done(&event(Kind::DiskDone, 60, 96, 4096)), [1]);
     }
 
     #[test]

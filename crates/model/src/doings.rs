@@ -158,6 +158,8 @@ pub(crate) struct Watch {
     /// Who asked for each access that is not done: the place of its processes' figures.
     askers: FxHashMap<u64, usize>,
     asked: u64,
+    /// What disks have been given: the place of the figures of who asked, and when.
+    given: FxHashMap<(DiskId, u64), (usize, i64)>,
     last_done: FxHashMap<DiskId, i64>,
     uses: FxHashMap<(DiskId, usize), usize>,
     ports: FxHashMap<(u8, bool, u16), usize>,
@@ -183,6 +185,7 @@ impl Watch {
             disks: Disks::default(),
             askers: FxHashMap::default(),
             asked: 0,
+            given: FxHashMap::default(),
             last_done: FxHashMap::default(),
             uses: FxHashMap::default(),
             ports: FxHashMap::default(),
@@ -270,7 +273,7 @@ impl Watch {
                 self.asked += 1;
                 self.disks.queue(event);
             }
-            Kind::DiskIssue => self.disks.issue(event),
+            Kind::DiskIssue => self.disk_issue(event),
             Kind::DiskDone => self.disk_done(event),
             Kind::Send | Kind::Receive => self.message(event, id),
             Kind::IrqEnter | Kind::SoftirqEnter => {
@@ -346,23 +349,32 @@ impl Watch {
 
     fn disk_done(&mut self, event: &Event) {
         let disk = DiskId { domain: event.domain, device: event.object };
-        let ended = self.disks.done(event);
+        let given = self.given.remove(&(disk, event.position));
         let before = self.last_done.insert(disk, event.time_ns).unwrap_or(i64::MIN);
-        let Some(access) = ended.first().and_then(|first| self.disks.access(*first)) else { return };
-        let issued = access.issued.unwrap_or(event.time_ns);
+        let ended = self.disks.done(event);
         let waits = ended.iter().filter_map(|number| self.disks.access(*number));
         let wait_ns =
             waits.map(|access| between(access.queued, access.issued.unwrap_or(event.time_ns))).sum();
-        let did = Figures {
+        for number in ended {
+            self.askers.remove(&number);
+        }
+        // Who asked is known from when the disk was given it: it may be a part of an access that goes on.
+        let Some((place, issued)) = given else { return };
+        self.figures[place].add(&Figures {
             time_ns: between(issued.max(before), event.time_ns),
             count: 1,
             bytes: event.bytes,
             wait_ns,
             device_ns: between(issued, event.time_ns),
             distance: 0,
-        };
-        let askers: Vec<_> = ended.iter().filter_map(|number| self.askers.remove(number)).collect();
-        let Some(&group) = askers.first() else { return };
+        });
+    }
+
+    fn disk_issue(&mut self, event: &Event) {
+        self.disks.issue(event);
+        let disk = DiskId { domain: event.domain, device: event.object };
+        let first = self.disks.waiting(event).next();
+        let Some(&group) = first.and_then(|number| self.askers.get(&number)) else { return };
         let place = match self.uses.get(&(disk, group)) {
             Some(place) => *place,
             None => {
@@ -372,7 +384,7 @@ impl Watch {
                 place
             }
         };
-        self.figures[place].add(&did);
+        self.given.entry((disk, event.position)).or_insert((place, event.time_ns));
     }
 
     fn message(&mut self, event: &Event, id: ThreadId) {

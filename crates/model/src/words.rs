@@ -16,14 +16,6 @@ pub(crate) fn times(a: f64, b: f64) -> String {
     }
 }
 
-/// The second, and how much more or less that is.
-pub(crate) fn more(a: u64, b: u64) -> String {
-    match b.checked_sub(a) {
-        Some(more) => format!("{}, {} more", span(b), span(more)),
-        None => format!("{}, {} less", span(b), span(a - b)),
-    }
-}
-
 /// A number of bytes: `512 bytes`, `55 KiB`, `922 MiB`.
 pub(crate) fn size(bytes: f64) -> String {
     let scaled = |unit: f64, name: &str| {
@@ -57,6 +49,5 @@ mod tests {
     fn figures_read_well() {
         assert_eq!([times(1.0, 11.14), times(2.0, 3.0), times(40.0, 1.0)], ["11 ×", "1.5 ×", "0.025 ×"]);
         assert_eq!([size(512.0), size(5060.6), size(56_387.0)], ["512 bytes", "4.9 KiB", "55 KiB"]);
-        assert_eq!(more(1_000, 500), "500 ns, 500 ns less");
     }
 }

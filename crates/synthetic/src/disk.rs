@@ -1,4 +1,4 @@
-//! Disks: a queue in the order of asking, neighbours merged, a head that moves.
+//! Disks: a queue in the order of asking, neighbours merged and large accesses split, a head that moves.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use crate::world::{Cpu, Thread};
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;
 
-/// The most bytes that one request may grow to by merging.
-const LARGEST: u64 = 512 << 10;
+/// The most bytes of a request: larger accesses are split, and merging stops there.
+pub(crate) const LARGEST: u64 = 64 << 10;
 
 /// What the disk is given at once.
 pub(crate) struct Request {

@@ -6,7 +6,7 @@ use xweave_trace::event::{Kind, State};
 
 use crate::{
     guest::{EXIT_INTERRUPT, Mode},
-    world::{Cpu, Now, SLICE, Thread, Wait, World},
+    world::{Cpu, Now, SLICE, Stage, Thread, Wait, World},
 };
 
 /// Interrupts by their numbers, as `object` tells them.
@@ -253,8 +253,10 @@ impl World {
             Act::DiskDone(disk, place) => self.disk_done(disk, place, cpu),
             Act::DiskWake(waiters) => {
                 for waiter in waiters {
-                    self.threads[waiter].access.1 = crate::world::Stage::Over;
-                    self.wake_from(waiter, Wait::Disk, cpu);
+                    if self.threads[waiter].access.1 == Stage::Done(true) {
+                        self.threads[waiter].access.1 = Stage::Over;
+                        self.wake_from(waiter, Wait::Disk, cpu);
+                    }
                 }
             }
             Act::Deliver(from, to, answer) => self.deliver(from, to, answer, cpu),

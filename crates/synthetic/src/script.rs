@@ -159,12 +159,12 @@ impl World {
         let disk = disks[self.random.place(disks.len())];
         // Each thread has files of its own, as the page cache reads no page twice at once.
         let place = self.random.between(0, 4_000).unsigned_abs() * 64 + thread as u64 % 64;
-        let mut position = place * 256;
+        let mut position = place * 512;
         for _ in 0..self.random.between(0, 3) {
             steps.extend([Step::Read(disk, position, 16 << 10, false), Step::Work(900)]);
             position += 32;
         }
-        let pages = self.random.between(1, 16).unsigned_abs();
+        let pages = self.random.between(1, 40).unsigned_abs();
         steps.push(Step::Read(disk, position, pages << 12, true));
     }
 }

@@ -3,7 +3,7 @@
 use xweave_trace::event::{Connection, Kind, State};
 
 use crate::{
-    disk::Request,
+    disk::{LARGEST, Request, SECTOR},
     script::{Role, Step},
     world::{Alarm, Call, Cpu, Now, Stage, Thread, Wait, World},
 };
@@ -130,6 +130,7 @@ impl World {
         let waiter = waits.then_some(thread);
         if waits {
             self.threads[thread].access = (disk, Stage::Queued);
+            self.threads[thread].parts = bytes.div_ceil(LARGEST);
             self.first(thread, [Step::Work(700), Step::Block(Wait::Disk)]);
         }
         self.tell(Kind::DiskQueue, cpu, |event| {
@@ -140,8 +141,11 @@ impl World {
                 (event.object, event.position, event.bytes) = (object, position, bytes);
             });
         } else {
-            let waiters = waiter.into_iter().collect();
-            self.disks[disk].queue.push_back(Request { position, bytes, waiters });
+            for at in 0..bytes.div_ceil(LARGEST) {
+                let waiters = waiter.into_iter().collect();
+                let (position, bytes) = (position + at * LARGEST / SECTOR, LARGEST.min(bytes - at * LARGEST));
+                self.disks[disk].queue.push_back(Request { position, bytes, waiters });
+            }
         }
         self.issue(disk, cpu);
     }
@@ -172,7 +176,10 @@ impl World {
             (event.object, event.position, event.bytes) = (object, request.position, request.bytes);
         });
         for waiter in request.waiters {
-            self.threads[waiter].access.1 = Stage::Done(true);
+            self.threads[waiter].parts -= 1;
+            if self.threads[waiter].parts == 0 {
+                self.threads[waiter].access.1 = Stage::Done(true);
+            }
         }
         debug_assert_eq!(self.disks[disk].domain, self.cpus[cpu].domain);
         self.issue(disk, cpu);

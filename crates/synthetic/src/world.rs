@@ -115,6 +115,8 @@ pub(crate) struct ThreadState {
     /// Its sleep is over.
     pub(crate) late: bool,
     pub(crate) access: (usize, Stage),
+    /// Requests of that access that are not done.
+    pub(crate) parts: u64,
     pub(crate) call: Call,
     /// Who calls it, in their order.
     pub(crate) calls: VecDeque<Thread>,
@@ -325,6 +327,7 @@ impl World {
             work: 0,
             late: false,
             access: (0, Stage::Over),
+            parts: 0,
             call: Call::Back,
             calls: VecDeque::new(),
             parent,
@@ -418,7 +421,9 @@ impl World {
             Alarm::Disk(disk, place) => {
                 let waiters = self.disks[disk].given[place].as_ref().map(|request| request.waiters.clone());
                 for waiter in waiters.into_iter().flatten() {
-                    self.threads[waiter].access.1 = Stage::Done(false);
+                    if self.threads[waiter].parts == 1 {
+                        self.threads[waiter].access.1 = Stage::Done(false);
+                    }
                 }
                 let irq = self.disk_irq(disk, place);
                 self.interrupt(self.disks[disk].cpu, irq);
