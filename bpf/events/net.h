@@ -259,7 +259,21 @@ XW_PROGRAM("tp_btf", tcp_retransmit_synack)
 #define XW_ACCEPT_QUEUE 1
 #define XW_TIME_WAIT 2
 
-/* sk_acceptq_is_full of include/net/sock.h: both functions look at that first. */
+/* Of byte 13 of TCP's header. */
+#define XW_SYN 0x02
+#define XW_RST 0x04
+#define XW_ACK 0x10
+#define XW_FLAGS (XW_SYN | XW_RST | XW_ACK)
+
+static __always_inline u8 xw_flags(void *header)
+{
+	u8 flags = 0;
+
+	bpf_probe_read_kernel(&flags, sizeof(flags), header + 13);
+	return flags;
+}
+
+/* sk_acceptq_is_full of include/net/sock.h. */
 static __always_inline bool xw_full(struct sock *listener)
 {
 	return listener->sk_ack_backlog > listener->sk_max_ack_backlog;
@@ -276,48 +290,31 @@ XW_PROGRAM("fentry", tcp_conn_request)
 }
 #endif
 
-#if defined(XW_HAS_tcp_v4_syn_recv_sock) || defined(XW_HAS_tcp_v6_syn_recv_sock)
-static __always_inline void xw_last_ack(u64 *ctx)
+#ifdef XW_HAS_tcp_check_req
+/* The end of a connection's beginning, an ACK alone. The function that looks for room comes later, and has one
+ * argument more than some kernels can hook. */
+XW_PROGRAM("fentry", tcp_check_req)
 {
 	struct sock *listener = (void *)ctx[0];
+	struct sk_buff *skb = (void *)ctx[1];
 	struct request_sock *request = (void *)ctx[2];
 
-	if (xw_full(listener))
+	if (xw_full(listener) && (xw_flags(skb->head + skb->transport_header) & XW_FLAGS) == XW_ACK)
 		XW_EVENT(XW_REFUSE, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
 			 xw_connection(&request->__req_common), listener->sk_ack_backlog);
 }
 #endif
 
-#ifdef XW_HAS_tcp_v4_syn_recv_sock
-XW_PROGRAM("fentry", tcp_v4_syn_recv_sock)
-{
-	xw_last_ack(ctx);
-}
-#endif
-
-#ifdef XW_HAS_tcp_v6_syn_recv_sock
-XW_PROGRAM("fentry", tcp_v6_syn_recv_sock)
-{
-	struct sk_buff *skb = (void *)ctx[1];
-
-	/* An IPv4 packet (ETH_P_IP) is handed on to tcp_v4_syn_recv_sock. */
-	if (skb->protocol != __builtin_bswap16(0x0800))
-		xw_last_ack(ctx);
-}
-#endif
-
 #ifdef XW_HAS_tcp_timewait_state_process
-/* A request for a connection (SYN and neither ACK nor RST, in byte 13 of the header) to what is left of the
- * last one, of which none comes (TCP_TW_SYN is 3, include/net/tcp.h). */
+/* A request for a connection to what is left of the last one, of which none comes (TCP_TW_SYN is 3,
+ * include/net/tcp.h). */
 XW_PROGRAM("fexit", tcp_timewait_state_process)
 {
 	struct sock_common *left = (void *)ctx[0];
-	unsigned char flags = 0;
 	u64 result = 0;
 
-	bpf_probe_read_kernel(&flags, sizeof(flags), (unsigned char *)ctx[2] + 13);
 	bpf_get_func_ret(ctx, &result);
-	if ((flags & 0x16) == 0x02 && (u32)result != 3)
+	if ((xw_flags((void *)ctx[2]) & XW_FLAGS) == XW_SYN && (u32)result != 3)
 		XW_EVENT(XW_REFUSE, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left), 0);
 }
 #endif

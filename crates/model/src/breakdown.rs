@@ -4,7 +4,7 @@
 //! interrupts above it. While it waited for a disk, it was the disk's. While it waited and another thread woke it,
 //! it was what that thread did meanwhile, which is told in the same way: so the way goes on through wakers, as far
 //! as there are any. While it waited for the other end of a connection, it was what that end did until it sent, in
-//! whatever domain that is, and then the way in between; if what came had to be sent again, the way leads to who
+//! whatever domain that is, and then the way in between; before it began, it was what its maker did; if what came had to be sent again, the way leads to who
 //! sent it first. What a guest's processor does is told of the time only in which its virtual processor was inside
 //! the guest: the rest is the host's. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
 
@@ -206,7 +206,11 @@ impl Way<'_> {
                 let line: Vec<_> = thread.between(from, to).collect();
                 for (a, b, doing) in line.into_iter().rev() {
                     match doing {
-                        None => self.add(a, b, me, Spent::Unknown),
+                        None => match thread.born_of(b) {
+                            // Before it began, whoever made it was on the way to that.
+                            Some(maker) if !self.far(maker) => self.follow(maker, a, b),
+                            _ => self.add(a, b, me, Spent::Unknown),
+                        },
                         Some(Doing::Ready) => self.ready(id, thread, a, b),
                         Some(Doing::Running { cpu }) => {
                             self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, Spent::Running);

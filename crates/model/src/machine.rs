@@ -185,7 +185,7 @@ impl Machine {
                 self.connections.woken(id(other), time);
             }
             Kind::Fork => {
-                self.threads.wake(id(other), time, Ended::Thread(id(tid)));
+                self.threads.fork(id(other), id(tid), time);
                 self.threads.describe(id(other), event.object, event.name, time);
             }
             Kind::Thread => self.threads.describe(id(other), event.object, event.name, time),

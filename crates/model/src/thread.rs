@@ -90,6 +90,8 @@ pub struct Thread {
     since: i64,
     /// It was told to be there, and nothing yet of what it does: that comes to light with the next event of it.
     guessed: bool,
+    /// When it began, and who made it: that is known of those that began in the trace.
+    born: Option<(i64, ThreadId)>,
     /// It was woken while it ran.
     woken: Option<(i64, Ended)>,
     past: VecDeque<Segment>,
@@ -103,6 +105,7 @@ impl Thread {
             now,
             since,
             guessed: false,
+            born: None,
             woken: None,
             past: VecDeque::new(),
         }
@@ -126,6 +129,11 @@ impl Thread {
         if let Doing::Waiting { over: over @ None, .. } = &mut self.now {
             *over = Some(by);
         }
+    }
+
+    /// Who made it, if it began at this time.
+    pub fn born_of(&self, time: i64) -> Option<ThreadId> {
+        self.born.filter(|(born, _)| *born == time).map(|(_, by)| by)
     }
 
     /// The processor that it had next, at this time or later.
@@ -171,6 +179,13 @@ impl Threads {
     /// Whether none was seen.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+
+    /// A thread was made by another.
+    pub fn fork(&mut self, id: ThreadId, by: ThreadId, time: i64) {
+        // Its number may have been another's.
+        let new = Thread { born: Some((time, by)), ..Thread::new(Doing::Ready, time) };
+        self.all.insert(id, new);
     }
 
     /// What a thread is called and which process it belongs to.

@@ -321,6 +321,16 @@ fn what_a_guest_s_processor_does_outside_the_guest_is_the_host_s() {
 }
 
 #[test]
+fn before_a_thread_began_its_maker_was_on_the_way() {
+    let events = [
+        switch(0, 0, 0, State::Runnable, 7),
+        Event { other: 8, object: 8, ..Event::new(Kind::Fork, 1, 20, 0, 7) },
+        switch(30, 0, 7, State::Sleeping, 8),
+    ];
+    assert_eq!(told(&events, 8, 5, 40), ["7:running=15", "8:ready=10 by 7", "8:running=10"]);
+}
+
+#[test]
 fn what_a_thread_did_before_its_first_event_shows_from_that() {
     let told_to_be = |tid| Event { other: tid, object: tid.into(), ..Event::new(Kind::Thread, 1, 0, 0, 0) };
     let events = [

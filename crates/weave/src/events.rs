@@ -120,7 +120,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 55] = {
+const PROBES: [Probe; 54] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -172,8 +172,7 @@ const PROBES: [Probe; 55] = {
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
         probe(Net, Entry, Kind::Refuse, "tcp_conn_request"),
-        probe(Net, Entry, Kind::Refuse, "tcp_v4_syn_recv_sock"),
-        probe(Net, Entry, Kind::Refuse, "tcp_v6_syn_recv_sock"),
+        probe(Net, Entry, Kind::Refuse, "tcp_check_req"),
         probe(Net, Return, Kind::Refuse, "tcp_timewait_state_process"),
         probe(Vm, Tracepoint, Kind::VmEnter, "kvm_entry"),
         probe(Vm, Tracepoint, Kind::VmExit, "kvm_exit"),
