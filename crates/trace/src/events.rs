@@ -35,36 +35,37 @@ impl Line for Event {
     type Texts = Names;
 
     fn columns(domain: &str, events: &[Self], names: &Names) -> Vec<Column> {
-        let domain = ByteArray::from(domain);
-        let kinds = Kind::ALL.map(|kind| ByteArray::from(kind.name()));
+        let picked = |words: Vec<ByteArray>, places: Vec<u32>| Values::Picked { words, places };
+        let kinds: Vec<ByteArray> = Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect();
         let texts: Vec<ByteArray> = names.all().map(ByteArray::from).collect();
         let int32 = |get: fn(&Self) -> u32| {
             Column::all(Values::I32(events.iter().map(|event| get(event).cast_signed()).collect()))
         };
         // What a kind does not have is 0, which is null in the file.
         let some32 = |get: fn(&Self) -> i32| {
-            let values = events.iter().map(move |event| Some(get(event)).filter(|value| *value != 0));
-            Column::some(values, |values| Values::I32(values.collect()))
+            let values = events.iter().map(get).filter(|value| *value != 0).collect();
+            Column::told(events.iter().map(|event| get(event) != 0), Values::I32(values))
         };
         let some64 = |get: fn(&Self) -> u64| {
-            let values = events.iter().map(move |event| Some(get(event)).filter(|value| *value != 0));
-            Column::some(values, |values| Values::I64(values.map(u64::cast_signed).collect()))
+            let values =
+                events.iter().map(|event| get(event).cast_signed()).filter(|value| *value != 0).collect();
+            Column::told(events.iter().map(|event| get(event) != 0), Values::I64(values))
         };
-        let named = events.iter().map(|event| texts.get(event.name.index()).filter(|text| !text.is_empty()));
+        // The first name is empty.
+        let place = |event: &Self| u32::try_from(event.name.index()).unwrap_or(0);
+        let named = events.iter().map(place).filter(|place| *place != 0).collect();
         vec![
             Column::all(Values::I64(events.iter().map(|event| event.time_ns).collect())),
-            Column::all(Values::Text(vec![domain; events.len()])),
+            Column::all(picked(vec![ByteArray::from(domain)], vec![0; events.len()])),
             int32(|event| event.cpu),
-            Column::all(Values::Text(
-                events.iter().map(|event| kinds[event.kind as usize].clone()).collect(),
-            )),
+            Column::all(picked(kinds, events.iter().map(|event| event.kind as u32).collect())),
             int32(|event| event.tid),
             some32(|event| event.other.cast_signed()),
             some64(|event| event.object),
             some64(|event| event.position),
             some64(|event| event.bytes),
             some32(|event| event.code),
-            Column::some(named, |texts| Values::Text(texts.cloned().collect())),
+            Column::told(events.iter().map(|event| place(event) != 0), picked(texts, named)),
         ]
     }
 }
