@@ -99,6 +99,38 @@ impl Column {
         }
     }
 
+    /// Whether a row has no value.
+    pub(crate) fn has_nulls(&self) -> bool {
+        self.levels.as_ref().is_some_and(|levels| levels.contains(&0))
+    }
+
+    /// As [`Column::numbers`], with 0 for what is null.
+    pub(crate) fn numbers_or_zero(&self, rows: usize) -> Result<Vec<u64>, String> {
+        fn spread<T: Copy>(levels: Option<&[i16]>, values: &[T], bits: impl Fn(T) -> u64) -> Vec<u64> {
+            let Some(levels) = levels else { return values.iter().map(|&value| bits(value)).collect() };
+            if values.is_empty() {
+                return vec![0; levels.len()];
+            }
+            let mut values = values.iter();
+            let mut next =
+                |level: i16| if level > 0 { values.next().map_or(0, |&value| bits(value)) } else { 0 };
+            levels.iter().map(|&level| next(level)).collect()
+        }
+        let levels = self.levels.as_deref();
+        let numbers = match &self.values {
+            Values::I32(values) => spread(levels, values, |value| u64::from(value.cast_unsigned())),
+            Values::I64(values) => spread(levels, values, i64::cast_unsigned),
+            Values::Text(_) | Values::Picked { .. } => {
+                return Err("holds text where numbers belong".to_owned());
+            }
+        };
+        if numbers.len() == rows {
+            Ok(numbers)
+        } else {
+            Err(format!("has {} rows where others have {rows}", numbers.len()))
+        }
+    }
+
     /// The column's texts as bytes, one per row.
     pub(crate) fn bytes(&self, rows: usize) -> Result<Vec<Option<&[u8]>>, String> {
         match &self.values {
