@@ -31,7 +31,8 @@ impl Line for Event {
         optional int32 code (INTEGER(32,true));
         optional binary name (STRING);
     }";
-    const SEQUENTIAL: &'static [&'static str] = &["time_ns"];
+    const SEQUENTIAL: &'static [&'static str] =
+        &["time_ns", "cpu", "tid", "other", "object", "position", "bytes", "code"];
     type Texts = Names;
 
     fn columns(domain: &str, events: &[Self], names: &Names) -> Vec<Column> {

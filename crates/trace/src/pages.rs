@@ -1,8 +1,10 @@
-//! Columns whose pages need no library: texts that are known by their places in a list, and nothing but nulls. The
-//! library finds each text's place by its bytes, which is most of what writing events costs.
+//! Columns whose pages need no library: texts that are known by their places in a list, numbers of which there are few,
+//! and nothing but nulls. The library looks everything up by its bytes, which is most of what writing events costs.
 //!
 //! Formats: <https://parquet.apache.org/docs/file-format/data-pages/encodings/>, "dictionary encoding" and "run length
 //! encoding / bit-packing hybrid".
+
+use std::hash::Hash;
 
 use bytes::Bytes;
 use parquet::{
@@ -15,10 +17,12 @@ use parquet::{
     errors::ParquetError,
     file::{
         metadata::ColumnChunkMetaData,
+        statistics::Statistics,
         writer::{SerializedPageWriter, TrackedWrite},
     },
     schema::types::ColumnDescPtr,
 };
+use rustc_hash::FxHashMap;
 
 /// A column of one row group, as it lies in the file.
 pub(crate) struct Chunk {
@@ -49,32 +53,119 @@ pub(crate) fn picked(
         }
         indexes.push(*number);
     }
-    let mut content = leveled(levels, places.len());
-    let width = (32 - used.saturating_sub(1).leading_zeros()).max(1);
-    content.push(u8::try_from(width).unwrap_or(32));
-    hybrid(&indexes, width, &mut content);
     let dictionary = Page::DictionaryPage {
         buf: dictionary.into(),
         num_values: used,
         encoding: Encoding::PLAIN,
         is_sorted: false,
     };
-    let rows = levels.map_or(places.len(), <[i16]>::len);
-    chunk(column, Some(dictionary), content, Encoding::RLE_DICTIONARY, rows)
+    indexed(column, dictionary, &indexes, levels, None)
+}
+
+/// A number of a column.
+pub(crate) trait Number: Copy + Ord + Hash {
+    /// As the file has it.
+    fn bytes(self, out: &mut Vec<u8>);
+
+    /// The least and the greatest of a column.
+    fn bounds(least: Self, greatest: Self, nulls: u64) -> Statistics;
+}
+
+impl Number for i32 {
+    fn bytes(self, out: &mut Vec<u8>) {
+        out.extend(self.to_le_bytes());
+    }
+
+    fn bounds(least: Self, greatest: Self, nulls: u64) -> Statistics {
+        Statistics::int32(Some(least), Some(greatest), None, Some(nulls), false)
+    }
+}
+
+impl Number for i64 {
+    fn bytes(self, out: &mut Vec<u8>) {
+        out.extend(self.to_le_bytes());
+    }
+
+    fn bounds(least: Self, greatest: Self, nulls: u64) -> Statistics {
+        Statistics::int64(Some(least), Some(greatest), None, Some(nulls), false)
+    }
+}
+
+/// A number for each row that has one, if few of them differ. Their bounds are told only if they are those of `signed`
+/// numbers.
+pub(crate) fn few<T: Number>(
+    column: ColumnDescPtr,
+    values: &[T],
+    levels: Option<&[i16]>,
+    signed: bool,
+) -> Result<Option<Chunk>, ParquetError> {
+    /// More than these, or more than half of the first ones, are many.
+    const MANY: usize = 4096;
+    const FIRST: usize = 512;
+    let (Some(&least), Some(&greatest)) = (values.iter().min(), values.iter().max()) else {
+        return Ok(None);
+    };
+    let mut numbers: FxHashMap<T, u32> = FxHashMap::default();
+    let mut dictionary = Vec::new();
+    let mut indexes = Vec::with_capacity(values.len());
+    let mut last = None;
+    for &value in values {
+        let index = match last {
+            Some((known, index)) if known == value => index,
+            _ => {
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+                *numbers.entry(value).or_insert_with(|| {
+                    value.bytes(&mut dictionary);
+                    next
+                })
+            }
+        };
+        last = Some((value, index));
+        indexes.push(index);
+        if numbers.len() > MANY || indexes.len() == FIRST && numbers.len() > FIRST / 2 {
+            return Ok(None);
+        }
+    }
+    let dictionary = Page::DictionaryPage {
+        buf: dictionary.into(),
+        num_values: u32::try_from(numbers.len()).unwrap_or(0),
+        encoding: Encoding::PLAIN,
+        is_sorted: false,
+    };
+    let nulls = levels.map_or(0, |levels| levels.len() - values.len());
+    let bounds = signed.then(|| T::bounds(least, greatest, nulls as u64));
+    indexed(column, dictionary, &indexes, levels, bounds).map(Some)
+}
+
+/// A place in a dictionary for each row that has one.
+fn indexed(
+    column: ColumnDescPtr,
+    dictionary: Page,
+    indexes: &[u32],
+    levels: Option<&[i16]>,
+    bounds: Option<Statistics>,
+) -> Result<Chunk, ParquetError> {
+    let used = dictionary.num_values();
+    let mut content = leveled(levels, indexes.len());
+    let width = (32 - used.saturating_sub(1).leading_zeros()).max(1);
+    content.push(u8::try_from(width).unwrap_or(32));
+    hybrid(indexes, width, &mut content);
+    let rows = levels.map_or(indexes.len(), <[i16]>::len);
+    chunk(column, Some(dictionary), content, (Encoding::RLE_DICTIONARY, rows), bounds)
 }
 
 /// Nothing but nulls.
 pub(crate) fn nulls(column: ColumnDescPtr, rows: usize) -> Result<Chunk, ParquetError> {
     let content = leveled(Some(&vec![0; rows]), rows);
-    chunk(column, None, content, Encoding::PLAIN, rows)
+    chunk(column, None, content, (Encoding::PLAIN, rows), None)
 }
 
 fn chunk(
     column: ColumnDescPtr,
     dictionary: Option<Page>,
     content: Vec<u8>,
-    encoding: Encoding,
-    rows: usize,
+    (encoding, rows): (Encoding, usize),
+    bounds: Option<Statistics>,
 ) -> Result<Chunk, ParquetError> {
     let count = u32::try_from(rows).map_err(|_| ParquetError::General(format!("a page of {rows} rows")))?;
     let data = Page::DataPage {
@@ -97,15 +188,18 @@ fn chunk(
     writer.close()?;
     let bytes = Bytes::from(file.into_inner()?);
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    let metadata = ColumnChunkMetaData::builder(column)
+    let mut metadata = ColumnChunkMetaData::builder(column)
         .set_compression(Compression::UNCOMPRESSED)
         .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, encoding])
         .set_total_compressed_size(signed(size))
         .set_total_uncompressed_size(signed(size))
         .set_num_values(i64::from(count))
         .set_dictionary_page_offset(first)
-        .set_data_page_offset(signed(data_at))
-        .build()?;
+        .set_data_page_offset(signed(data_at));
+    if let Some(bounds) = bounds {
+        metadata = metadata.set_statistics(bounds);
+    }
+    let metadata = metadata.build()?;
     let close = ColumnCloseResult {
         bytes_written: size,
         rows_written: u64::from(count),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use parquet::{
-    basic::{Compression, Encoding},
+    basic::{Compression, Encoding, LogicalType},
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
     errors::ParquetError,
@@ -190,7 +190,9 @@ impl<W: Write + Send> TableWriter<W> {
                 values if values.is_empty() && levels.is_some_and(|levels| !levels.is_empty()) => {
                     Some(pages::nulls(described.clone(), levels.map_or(0, <[i16]>::len))?)
                 }
-                _ => None,
+                Values::I32(values) => pages::few(described.clone(), values, levels, is_signed(described))?,
+                Values::I64(values) => pages::few(described.clone(), values, levels, is_signed(described))?,
+                Values::Text(_) => None,
             };
             if let Some(chunk) = chunk {
                 group.append_column(&chunk.bytes, chunk.close)?;
@@ -214,6 +216,11 @@ impl<W: Write + Send> TableWriter<W> {
         self.file.finish()?;
         Ok(())
     }
+}
+
+/// Whether a column's numbers are ordered as signed ones.
+fn is_signed(column: &ColumnDescPtr) -> bool {
+    matches!(column.logical_type_ref(), Some(LogicalType::Integer(integer)) if integer.is_signed)
 }
 
 fn parse(schema: &str) -> Result<TypePtr, ParquetError> {
