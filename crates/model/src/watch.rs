@@ -322,10 +322,17 @@ impl Watch {
         // include/linux/interrupt.h
         const SOFT: [&str; 10] =
             ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
-        let known = usize::try_from(number).ok().and_then(|number| SOFT.get(number)).filter(|_| soft);
-        let object = match known {
-            Some(name) => format!("soft interrupt {name}"),
-            None => format!("{}interrupt {number}", if soft { "soft " } else { "" }),
+        // Those that no device's handler is called for: docs/trace-format.md; arch/x86/include/asm/irq_vectors.h.
+        const VECTORS: u64 = 0x10000;
+        let known = usize::try_from(number).ok().and_then(|number| SOFT.get(number));
+        let object = match (soft, known, number.wrapping_sub(VECTORS)) {
+            (true, Some(name), _) => format!("soft interrupt {name}"),
+            (true, None, _) => format!("soft interrupt {number}"),
+            (false, _, 236) => "timer interrupt".to_owned(),
+            (false, _, 251 | 252) => "function call interrupt".to_owned(),
+            (false, _, 253) => "rescheduling interrupt".to_owned(),
+            (false, _, vector @ ..256) => format!("interrupt vector {vector}"),
+            (false, ..) => format!("interrupt {number}"),
         };
         let place = self.place(kind::INTERRUPT, domain, object);
         self.interrupts.insert((domain, soft, number), place);
