@@ -58,7 +58,7 @@ pub struct Compared {
 /// Something that explains a difference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What changed: `requests`, `data`, `service`, `queueing`, `processor`, `run_queue`, `lock`, `peer`, `exits`,
+    /// What changed: `requests`, `data`, `seeking`, `service`, `queueing`, `processor`, `run_queue`, `lock`, `peer`, `exits`,
     /// `halted` or `interrupts`.
     pub what: &'static str,
     /// The object's domain.
@@ -274,16 +274,23 @@ impl Rules {
             }
             if differs(each[0], each[1]) {
                 let far = [mean(a.distance, a.count), mean(b.distance, b.count)];
-                let why = if far[0].max(far[1]) > SEEKING * far[0].min(far[1]) {
-                    format!("they lie {} apart on average in place of {}", size(far[1]), size(far[0]))
-                } else if differs(sizes[0], sizes[1]) {
-                    format!("they are of {} in place of {}", size(sizes[1]), size(sizes[0]))
+                // Nothing is slower for being nearer, or smaller.
+                let slower = each[1] > each[0];
+                let with = |[a, b]: [f64; 2]| if slower { b / a.max(1.0) } else { a / b.max(1.0) };
+                let (what, why) = if with(far) > SEEKING {
+                    let why =
+                        format!("they lie {} apart on average in place of {}", size(far[1]), size(far[0]));
+                    ("seeking", why)
+                } else if with(sizes) > FACTOR {
+                    ("service", format!("they are of {} in place of {}", size(sizes[1]), size(sizes[0])))
                 } else {
-                    "as far apart and as large as before: it is the disk, or what else uses it".to_owned()
+                    let why =
+                        "not for how far apart and how large they are: it is the disk, or what else uses it";
+                    ("service", why.to_owned())
                 };
                 let text =
                     format!("an access takes {} in place of {}: {why}", span_of(each[1]), span_of(each[0]));
-                self.tell(key, "service", (each[1] - each[0]) * accesses_b, text);
+                self.tell(key, what, (each[1] - each[0]) * accesses_b, text);
             }
         }
         if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
@@ -433,13 +440,14 @@ mod tests {
                 "disk 8:0: an access takes 5.00 ms in place of 1.00 ms: they lie 64 MiB apart on average in place of 512 KiB"
             ]
         );
+        // The same access for access, and so is what became faster although it lies farther apart.
         let slow = Figures { time_ns: 5_000_000_000, ..a };
+        let why = "not for how far apart and how large they are: it is the disk, or what else uses it";
+        assert_eq!(told(a, slow), [format!("disk 8:0: an access takes 5.00 ms in place of 1.00 ms: {why}")]);
+        let fast = Figures { distance: far.distance, ..a };
         assert_eq!(
-            told(a, slow),
-            [
-                "disk 8:0: an access takes 5.00 ms in place of 1.00 ms: as far apart and as large as before: it is the \
-              disk, or what else uses it"
-            ]
+            told(slow, fast),
+            [format!("disk 8:0: an access takes 1.00 ms in place of 5.00 ms: {why}")]
         );
         let queued = Figures { wait_ns: 8_000_000_000, ..a };
         assert_eq!(

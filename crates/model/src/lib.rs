@@ -25,6 +25,7 @@ pub mod sequence;
 pub mod thread;
 pub mod transaction;
 pub mod vcpu;
+mod watch;
 mod words;
 
 pub use breakdown::{Cause, Object, Piece, Spent, breakdown};
