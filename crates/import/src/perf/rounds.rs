@@ -202,7 +202,8 @@ impl<S: Sink> Rounds<'_, S> {
 
     fn give(&mut self, record: Waiting) -> Result<(), Error> {
         let content = self.bytes.get(record.at..record.at + record.len as usize).unwrap_or_default();
-        let time = self.last.cast_signed();
+        // What no clock has counted is damage, and comes last.
+        let time = i64::try_from(self.last).unwrap_or(i64::MAX);
         let number = |at| half(content, at).unwrap_or(0);
         match record.kind {
             kind::SAMPLE => self.kernel.record(time, record.cpu, content, self.out),
