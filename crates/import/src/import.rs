@@ -259,7 +259,11 @@ impl File {
         let early = merge(&mut cpus, |time, cpu, record| kernel.record(time, cpu, record, out))?;
         for (error, pages) in cpus.iter().filter_map(|cpu| cpu.damage.as_ref()) {
             let what = self.wrong(error);
-            damage.push(if *pages > 1 { format!("{what} (and {} more pages)", pages - 1) } else { what });
+            damage.push(if *pages > 1 {
+                format!("{what} (and {} more such places)", pages - 1)
+            } else {
+                what
+            });
         }
         let counted = cpus.iter().map(|cpu| cpu.lost).fold(0, u64::saturating_add);
         // Both count the same, the one where it happened, the other in the end.

@@ -215,9 +215,20 @@ fn chunk(
 fn leveled(levels: Option<&[i16]>, values: usize) -> Vec<u8> {
     let mut content = Vec::with_capacity(values);
     if let Some(levels) = levels {
-        let levels: Vec<u32> = levels.iter().map(|&level| u32::from(level > 0)).collect();
         content.extend([0; 4]);
-        hybrid(&levels, 1, &mut content);
+        match (levels.contains(&0), levels.iter().any(|&level| level > 0)) {
+            (true, true) => {
+                varint(levels.len().div_ceil(8) as u64 * 2 + 1, &mut content);
+                let byte = |levels: &[i16]| {
+                    levels.iter().rev().fold(0u8, |byte, &level| byte << 1 | u8::from(level > 0))
+                };
+                content.extend(levels.chunks(8).map(byte));
+            }
+            (_, there) => {
+                varint(levels.len() as u64 * 2, &mut content);
+                content.push(u8::from(there));
+            }
+        }
         let len = u32::try_from(content.len() - 4).unwrap_or(0);
         content[..4].copy_from_slice(&len.to_le_bytes());
     }
