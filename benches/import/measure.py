@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""measure.py XWEAVE PARTS WORK ROUNDS EVENTS: importing, beside the recorders' own reading"""
+"""measure.py XWEAVE PARTS WORK ROUNDS EVENTS: importing and explaining, beside the recorders' own reading"""
 import pathlib
 import subprocess
 import sys
@@ -29,6 +29,7 @@ def main():
     for name, (file, _, peer) in files.items():
         measurements[f'{name} import'] = lambda file=file: Run(XWEAVE, 'import', file, '-o', trace, '--force')
         measurements[f'{name} read'] = lambda: Run(PARTS, 'read', trace)
+        measurements[f'{name} explain'] = lambda: Run(XWEAVE, 'explain', trace, '--transaction', 'life')
         measurements[f'{name} decode'] = lambda file=file: Run(PARTS, 'decode', file)
         measurements[f'{name} peer'] = lambda file=file, peer=peer: Run(*peer, file)
     runs = alternate(ROUNDS, measurements)
@@ -44,7 +45,10 @@ def main():
         report.row(f'{name}: import', 'records/s', rate('import'), tool, rate('peer'), 'more', f'ratio ≥ {TIMES}')
         report.row(f'{name}: only decoding', 'records/s', rate('decode'), tool, rate('peer'), 'more')
         report.row(f'{name}: reading the trace', 'records/s', rate('read'), tool, rate('peer'), 'more')
+        # The model of threads, disks and processors, and the lives of all threads broken down.
+        report.row(f'{name}: explaining', 'records/s', rate('explain'), tool, rate('peer'), 'more', f'ratio ≥ {TIMES}')
         report.row(f'{name}: memory', 'MiB', memory('import'), tool, memory('peer'))
+        report.row(f'{name}: memory to explain', 'MiB', memory('explain'), tool, memory('peer'))
     print(', '.join(f'{name}: {records:,} records' for name, (_, records, _) in files.items()))
     report.finish()
 
