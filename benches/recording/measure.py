@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""measure.py: what recording an event costs, beside trace-cmd and bpftrace"""
+"""measure.py: what recording an event costs, beside ftrace as trace-cmd sets it, and bpftrace"""
 import json
 import os
 import pathlib
@@ -18,21 +18,22 @@ TRACEFS = pathlib.Path('/sys/kernel/tracing')
 ROUNDS = 9
 # Runs of the load while a recorder is there: the quickest counts, as what else the machine does only adds.
 RUNS = 5
+PEERS = ('xweave', 'ftrace', 'bpftrace')
 # Buffer of each processor, the same for all: KiB.
 BUFFER = 8192
 
-# Name, load, count, events that each makes; then what records them: our group and programs, trace-cmd's events,
-# bpftrace's program. All three store when, where, which thread, and the fields.
+# Name, load, count; then what records its events: our group and programs, ftrace's events, bpftrace's program.
+# All three store when, where, which thread, and the fields.
 CASES = [
-    ('system call', 'syscalls', 300_000, 2, 'syscalls', 'sys_enter,sys_exit',
+    ('system call', 'syscalls', 60_000, 'syscalls', 'sys_enter,sys_exit',
      ['raw_syscalls:sys_enter', 'raw_syscalls:sys_exit'],
      'tracepoint:raw_syscalls:sys_enter /pid == PID/ { printf("%llu %d %d %d\\n", nsecs, cpu, tid, args->id); } '
      'tracepoint:raw_syscalls:sys_exit /pid == PID/ '
      '{ printf("%llu %d %d %d %d\\n", nsecs, cpu, tid, args->id, args->ret); }'),
-    ('switch', 'switches', 100_000, 1, 'sched', 'sched_switch', ['sched:sched_switch'],
+    ('switch', 'switches', 30_000, 'sched', 'sched_switch', ['sched:sched_switch'],
      'tracepoint:sched:sched_switch /pid == PID/ '
      '{ printf("%llu %d %d %d %d\\n", nsecs, cpu, args->prev_pid, args->prev_state, args->next_pid); }'),
-    ('switch and waking', 'switches', 100_000, 2, 'sched', 'sched_switch,sched_waking',
+    ('switch and waking', 'switches', 30_000, 'sched', 'sched_switch,sched_waking',
      ['sched:sched_switch', 'sched:sched_waking'],
      'tracepoint:sched:sched_switch /pid == PID/ '
      '{ printf("%llu %d %d %d %d\\n", nsecs, cpu, args->prev_pid, args->prev_state, args->next_pid); } '
@@ -64,7 +65,7 @@ class Load:
 
 class Ours:
     def __init__(self, program, pid, case):
-        self.process = subprocess.Popen([program, str(pid), case[4], case[5]], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([program, str(pid), case[3], case[4]], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         if self.process.stdout.readline().strip() != 'ready':
             sys.exit('recording: the kernel does not run our probes, see above')
@@ -75,39 +76,47 @@ class Ours:
         return tuple(map(int, said.split()))
 
 
-class TraceCmd:
-    def __init__(self, pid, case, folder):
-        self.file = folder / 'trace.dat'
-        self.said = open(folder / 'trace-cmd', 'w+')
-        events = [word for event in case[6] for word in ('-e', event)]
-        self.process = subprocess.Popen(['trace-cmd', 'record', '-P', str(pid), '-c', '-b', str(BUFFER), *events,
-                                         '-o', self.file], stdout=self.said, stderr=self.said)
-        enabled = [TRACEFS / 'events' / event.replace(':', '/') / 'enable' for event in case[6]]
-        until(lambda: str(pid) in (TRACEFS / 'set_event_pid').read_text().split()
-              and all(path.read_text().startswith('1') for path in enabled)
-              and (TRACEFS / 'tracing_on').read_text().startswith('1'), self.process)
+class Ftrace:
+    """The kernel's own trace buffer, set as trace-cmd sets it, in an instance of our own. Nobody reads it meanwhile,
+    so that the oldest events go: that is no loss of what was recorded."""
+
+    def __init__(self, pid, case):
+        self.instance = TRACEFS / 'instances' / f'xweave-bench-{pid}'
+        self.instance.mkdir()
+        self.write('buffer_size_kb', BUFFER)
+        # Threads that come, too; and before any event is on, or it would be all processes'.
+        self.write('options/event-fork', 1)
+        self.write('set_event_pid', pid)
+        for event in case[5]:
+            self.write(f'events/{event.replace(":", "/")}/enable', 1)
+
+    def write(self, file, value):
+        (self.instance / file).write_text(f'{value}\n')
 
     def stop(self):
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait()
-        self.said.seek(0)
-        said = self.said.read()
-        stat = subprocess.run(['trace-cmd', 'report', '--stat', self.file], capture_output=True, text=True).stdout
-        lost = sum(map(int, re.findall(r'^(?:commit )?overrun: (\d+)', said, re.MULTILINE)))
-        entries = sum(map(int, re.findall(r'^entries: (\d+)', stat + said, re.MULTILINE)))
-        return entries, lost
+        self.write('events/enable', 0)
+        stats = ''.join(path.read_text() for path in self.instance.glob('per_cpu/cpu*/stats'))
+        self.instance.rmdir()
+        count = {name: sum(map(int, re.findall(rf'^{name}: (\d+)', stats, re.MULTILINE)))
+                 for name in ('entries', 'overrun', 'commit overrun', 'dropped events')}
+        return count['entries'] + count['overrun'], count['commit overrun'] + count['dropped events']
 
 
 class BpfTrace:
     def __init__(self, pid, case, folder):
         self.out = folder / 'bpftrace'
         self.errors = open(folder / 'bpftrace-errors', 'w+')
-        script = 'BEGIN { printf("ready\\n"); } ' + case[7].replace('PID', str(pid))
+        script = case[6].replace('PID', str(pid))
         # Pages of 4 KiB for each processor.
         environment = {**os.environ, 'BPFTRACE_PERF_RB_PAGES': str(BUFFER // 4)}
         self.process = subprocess.Popen(['bpftrace', '-B', 'line', '-o', self.out, '-e', script],
                                         stdout=self.errors, stderr=self.errors, env=environment)
-        until(lambda: self.out.exists() and 'ready' in self.out.read_text()[:100], self.process)
+        # It prints nothing before it reads what was recorded; when it is attached, it holds an event for each
+        # probe besides the buffers of the processors.
+        events = os.cpu_count() + script.count('tracepoint:')
+        descriptors = pathlib.Path(f'/proc/{self.process.pid}/fd')
+        until(lambda: sum(os.readlink(path).endswith('[perf_event]') for path in descriptors.iterdir()) >= events,
+              self.process)
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
@@ -128,14 +137,14 @@ def built():
 
 
 def main():
-    if not (TRACEFS / 'set_event_pid').exists():
+    if not (TRACEFS / 'instances').exists():
         sys.exit(f'recording: {TRACEFS} is not there: mount -t tracefs tracefs {TRACEFS}')
     program = built()
     load = Load(program)
     recorders = {
         'none': lambda case, folder: None,
         'xweave': lambda case, folder: Ours(program, load.pid, case),
-        'trace-cmd': lambda case, folder: TraceCmd(load.pid, case, folder),
+        'ftrace': lambda case, folder: Ftrace(load.pid, case),
         'bpftrace': lambda case, folder: BpfTrace(load.pid, case, folder),
     }
     recorded = {}
@@ -147,7 +156,7 @@ def main():
             if recorder:
                 events, lost = recorder.stop()
                 of = recorded.setdefault((case[0], name), [0, 0, 0])
-                of[0], of[1], of[2] = of[0] + events, of[1] + lost, of[2] + case[2] * case[3] * RUNS
+                of[0], of[1], of[2] = of[0] + events, of[1] + lost, of[2] + case[2] * RUNS
             return took
 
     results = alternate(ROUNDS, {(case[0], name): (lambda case=case, name=name: measured(case, name))
@@ -157,20 +166,24 @@ def main():
     report = Report('recording')
     for case in CASES:
         bare = results[case[0], 'none']
-        cost = {name: statistics.median((took - without) / case[3] for took, without in
-                                        zip(results[case[0], name], bare)) for name in recorders}
+        cost = {}
+        for name in PEERS:
+            events, lost, made = recorded[case[0], name]
+            each = (events + lost) / made
+            cost[name] = statistics.median((took - without) / each
+                                           for took, without in zip(results[case[0], name], bare))
         share = {name: statistics.median(100 * (1 - without / took) for took, without in
-                                         zip(results[case[0], name], bare)) for name in recorders}
-        cheaper = min(cost['trace-cmd'], cost['bpftrace'])
-        for peer in ('trace-cmd', 'bpftrace'):
+                                         zip(results[case[0], name], bare)) for name in PEERS}
+        cheaper = min(cost['ftrace'], cost['bpftrace'])
+        for peer in PEERS[1:]:
             target = '≤ 1' if cost[peer] == cheaper else ''
             report.row(f'{case[0]}: added to an event', 'ns', cost['xweave'], peer, cost[peer], target=target)
-        for peer in ('trace-cmd', 'bpftrace'):
+        for peer in PEERS[1:]:
             report.row(f'{case[0]}: throughput lost', '%', share['xweave'], peer, share[peer])
         print(f'{case[0]}: one takes {statistics.median(bare):,.0f} ns while nothing is recorded')
     report.finish()
     for (case, name), (events, lost, made) in recorded.items():
-        print(f'{case}, {name}: {events:,} events recorded and {lost:,} lost of {made:,} that the load made')
+        print(f'{case}, {name}: {events:,} events recorded and {lost:,} lost, of {made:,} times')
 
 
 if __name__ == '__main__':

@@ -1,6 +1,7 @@
 //! Small inputs as honest programs make them, for mutations to begin with: no bytes would ever be an ELF file
 //! by chance. They are made anew for each run, by the compilers that building and weaving need anyway.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,6 +47,20 @@ int outer(struct outer *o, const char *text) { counter++; return inner(o->list.b
 int again(struct outer *o, const char *text) __attribute__((alias(\"outer\")));
 int loop(int n) { int sum = 0; for (int i = 0; i < n; i++) { point p = {i, sum}; sum += outside(p.x) + p.y; } return sum; }
 ";
+
+/// Files that other tools have recorded: those that are small enough.
+pub fn import() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/import/tests/data");
+    let recorded = ["bash-v6.dat", "guest.dat", "packed.data", "pipe.data"].map(|name| {
+        let packed = std::fs::read(folder.join(format!("{name}.zst"))).expect("a recorded file");
+        let mut content = Vec::new();
+        let mut decoder = ruzstd::decoding::StreamingDecoder::new(&packed[..]).expect("a compressed file");
+        decoder.read_to_end(&mut content).expect("a compressed file");
+        content
+    });
+    let both = joined(&[recorded[2].clone(), recorded[1].clone()]);
+    recorded.into_iter().chain([both]).collect()
+}
 
 fn run(folder: &Path, command: &str) {
     let mut words = command.split_whitespace();

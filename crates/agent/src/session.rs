@@ -171,7 +171,7 @@ impl Session {
     }
 
     fn start(&mut self) -> Result<Reply, Failure> {
-        if !self.recording.as_ref().is_some_and(|recording| recording.events.is_some()) {
+        if self.recording.as_ref().is_none_or(|recording| recording.events.is_none()) {
             return self.set_state(State::On);
         }
         // Nothing that was recorded after this time is sent before the threads that there were then.

@@ -63,8 +63,8 @@ pub struct Imported {
 const FILES: usize = 250;
 
 /// A file that was opened.
-struct File<'a> {
-    path: &'a Path,
+struct File {
+    path: PathBuf,
     input: Input,
     content: Content,
 }
@@ -90,50 +90,78 @@ struct Came {
 ///
 /// Damage to a file is no failure if its records can be read: [`Outcome::damage`].
 pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcome, Error> {
-    if files.is_empty() || files.len() > FILES {
-        return Err(Error::new(ErrorKind::Foreign, format!("a trace is made of 1 to {FILES} files")));
-    }
-    let opened = files.iter().map(|path| File::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let described: Vec<_> = opened.iter().map(|file| (file.path, file.options())).collect();
-    let (parts, warnings) = clocks::parts(&described);
+    let inputs = files.iter().map(|path| Ok((path.clone(), Input::open(path)?)));
+    let opened = open(inputs.collect::<Result<_, Error>>()?)?;
+    let (parts, warnings) = parts(&opened);
+    let reference = parts.iter().find(|part| part.clock.error_ns == 0).map(|part| part.domain.name.clone());
     let manifest = Manifest {
         command: options.command.clone(),
-        reference: parts
-            .iter()
-            .find(|part| part.clock.error_ns == 0)
-            .map_or_else(String::new, |part| part.domain.name.clone()),
+        reference: reference.unwrap_or_default(),
         domains: parts.iter().map(|part| part.domain.clone()).collect(),
         clocks: parts.iter().map(|part| part.clock.clone()).collect(),
         ..Manifest::default()
     };
     let begin = if options.force { Writer::replace } else { Writer::create };
     let mut writer = begin(dir, manifest)?;
-    let mut outcome = Outcome { warnings, ..Outcome::default() };
-    let mut span: Option<(i64, i64)> = None;
-    for (file, part) in opened.iter().zip(&parts) {
-        let lost = outcome.lost;
-        let kernel = file.records(part, &parts, &mut writer, &mut outcome)?;
-        if let Some((first, last)) = kernel.span {
-            let (from, to) = span.unwrap_or((first, last));
-            span = Some((from.min(first), to.max(last)));
-        }
-        if outcome.lost > lost {
-            let (domain, dropped) = (part.domain.name.clone(), outcome.lost - lost);
-            let loss = EventLoss { domain, dropped, ..EventLoss::default() };
-            writer.manifest_mut().loss.events.push(loss);
-        }
-    }
+    let (mut outcome, span) = events(&opened, &parts, &mut writer)?;
+    outcome.warnings.splice(0..0, warnings);
     let manifest = writer.manifest_mut();
+    let lossy = outcome.domains.iter().filter(|domain| domain.lost > 0);
+    let loss = |domain: &Imported| EventLoss {
+        domain: domain.name.clone(),
+        dropped: domain.lost,
+        ..EventLoss::default()
+    };
+    manifest.loss.events = lossy.map(loss).collect();
     (manifest.start_ns, manifest.end_ns) = span.unwrap_or_default();
     manifest.warnings = outcome.warnings.iter().chain(&outcome.damage).cloned().collect();
     outcome.events = writer.finish()?.events;
     Ok(outcome)
 }
 
-impl<'a> File<'a> {
-    fn open(path: &'a Path) -> Result<Self, Error> {
-        let input = Input::open(path)?;
-        let begin = input.piece(0, input.len().min(dat::MAGIC.len() as u64)).map_err(|e| e.of(path))?;
+/// Gives `out` the events of `files`, file by file; domains have the numbers of files, from 1 on. The paths are for
+/// messages only.
+pub fn decode(files: Vec<(PathBuf, Input)>, out: &mut impl Sink) -> Result<Outcome, Error> {
+    let opened = open(files)?;
+    let (parts, warnings) = parts(&opened);
+    let (mut outcome, _) = events(&opened, &parts, out)?;
+    outcome.warnings.splice(0..0, warnings);
+    Ok(outcome)
+}
+
+fn open(files: Vec<(PathBuf, Input)>) -> Result<Vec<File>, Error> {
+    if files.is_empty() || files.len() > FILES {
+        return Err(Error::new(ErrorKind::Foreign, format!("a trace is made of 1 to {FILES} files")));
+    }
+    files.into_iter().map(|(path, input)| File::open(path, input)).collect()
+}
+
+fn parts(opened: &[File]) -> (Vec<Part>, Vec<String>) {
+    let described: Vec<_> = opened.iter().map(|file| (file.path.as_path(), file.options())).collect();
+    clocks::parts(&described)
+}
+
+/// The events of all files; and the first and the last time.
+fn events(
+    opened: &[File],
+    parts: &[Part],
+    out: &mut impl Sink,
+) -> Result<(Outcome, Option<(i64, i64)>), Error> {
+    let (mut outcome, mut span) = (Outcome::default(), None);
+    for (file, part) in opened.iter().zip(parts) {
+        let kernel = file.records(part, parts, out, &mut outcome)?;
+        if let Some((first, last)) = kernel.span {
+            let (from, to) = span.unwrap_or((first, last));
+            span = Some((first.min(from), last.max(to)));
+        }
+    }
+    outcome.events = outcome.domains.iter().map(|domain| domain.events).sum();
+    Ok((outcome, span))
+}
+
+impl File {
+    fn open(path: PathBuf, input: Input) -> Result<Self, Error> {
+        let begin = input.piece(0, input.len().min(dat::MAGIC.len() as u64)).map_err(|e| e.of(&path))?;
         let content = if begin.starts_with(dat::MAGIC) {
             Dat::open(&input).map(Content::Dat)
         } else if begin.starts_with(perf::MAGIC) {
@@ -142,7 +170,8 @@ impl<'a> File<'a> {
             let what = if input.is_empty() { "is empty" } else { "is nothing that is understood" };
             Err(Error::new(ErrorKind::Foreign, format!("{what}; {UNDERSTOOD}")))
         };
-        Ok(Self { path, input, content: content.map_err(|e| e.of(path))? })
+        let content = content.map_err(|e| e.of(&path))?;
+        Ok(Self { path, input, content })
     }
 
     fn options(&self) -> &dat::Options {
@@ -185,7 +214,7 @@ impl<'a> File<'a> {
         let (name, lost) = (part.domain.name.clone(), came.lost);
         let events = kernel.counts().iter().sum();
         outcome.lost = outcome.lost.saturating_add(lost);
-        outcome.domains.push(Imported { name, file: self.path.to_owned(), events, lost });
+        outcome.domains.push(Imported { name, file: self.path.clone(), events, lost });
         for (kind, &count) in Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0) {
             *outcome.kinds.entry(kind.name()).or_default() += count;
         }
@@ -198,7 +227,7 @@ impl<'a> File<'a> {
 
     /// What is wrong with the file, in words.
     fn wrong(&self, error: &Error) -> String {
-        error.clone().of(self.path).to_string()
+        error.clone().of(&self.path).to_string()
     }
 
     fn dat(
@@ -211,7 +240,7 @@ impl<'a> File<'a> {
     ) -> Result<Came, Error> {
         let mut damage: Vec<String> = dat.damage.iter().map(|error| self.wrong(error)).collect();
         let line = |cpu| part.line(&dat.options, cpu);
-        let mut cpus = dat.cpus(&self.input, line).map_err(|e| e.of(self.path))?;
+        let mut cpus = dat.cpus(&self.input, line).map_err(|e| e.of(&self.path))?;
         if let Some(first) = cpus.iter().filter_map(Stream::time).min() {
             for (tid, name) in &dat.names {
                 kernel.thread(first, *tid, 0, name, out)?;
@@ -230,7 +259,11 @@ impl<'a> File<'a> {
         let early = merge(&mut cpus, |time, cpu, record| kernel.record(time, cpu, record, out))?;
         for (error, pages) in cpus.iter().filter_map(|cpu| cpu.damage.as_ref()) {
             let what = self.wrong(error);
-            damage.push(if *pages > 1 { format!("{what} (and {} more pages)", pages - 1) } else { what });
+            damage.push(if *pages > 1 {
+                format!("{what} (and {} more such places)", pages - 1)
+            } else {
+                what
+            });
         }
         let counted = cpus.iter().map(|cpu| cpu.lost).fold(0, u64::saturating_add);
         // Both count the same, the one where it happened, the other in the end.

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, UNDERSTOOD};
 
 /// The most that is read at once of what describes a trace: formats, tables of names.
 const PIECE: u64 = 256 << 20;
@@ -22,8 +22,12 @@ impl Input {
     /// A file, by its name.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|e| Error::io("open", path, &e))?;
-        let len = file.metadata().map_err(|e| Error::io("read", path, &e))?.len();
-        Ok(Self { bytes: Bytes::File(file), len })
+        let there = file.metadata().map_err(|e| Error::io("read", path, &e))?;
+        if !there.is_file() {
+            let what = format!("is no file that can be read here and there; {UNDERSTOOD}");
+            return Err(Error::new(ErrorKind::Foreign, what).of(path));
+        }
+        Ok(Self { bytes: Bytes::File(file), len: there.len() })
     }
 
     /// What is in memory already.
@@ -43,14 +47,10 @@ impl Input {
 
     /// Fills `buffer` with what is at `at`.
     pub(crate) fn read(&self, at: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let short = || {
-            Error::damaged(
-                self.len,
-                format!("it ends where {} more bytes belong", buffer_end(at, buffer.len(), self.len)),
-            )
-        };
-        if at.checked_add(buffer.len() as u64).is_none_or(|end| end > self.len) {
-            return Err(short());
+        let end = at.saturating_add(buffer.len() as u64);
+        if end > self.len {
+            let what = format!("it ends where {} more bytes belong", end - self.len);
+            return Err(Error::damaged(self.len, what));
         }
         match &self.bytes {
             Bytes::File(file) => file.read_exact_at(buffer, at).map_err(|e| match e.kind() {
@@ -82,10 +82,6 @@ impl Input {
         self.read(at, &mut piece)?;
         Ok(piece)
     }
-}
-
-fn buffer_end(at: u64, len: usize, end: u64) -> u64 {
-    at.saturating_add(len as u64).saturating_sub(end)
 }
 
 /// Reads a piece from its beginning to its end. Numbers are little-endian.

@@ -34,6 +34,6 @@ mod sink;
 mod tracepoint;
 
 pub use error::{Error, ErrorKind, UNDERSTOOD};
-pub use import::{Options, Outcome, import};
+pub use import::{Options, Outcome, decode, import};
 pub use input::Input;
 pub use sink::Sink;

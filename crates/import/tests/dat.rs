@@ -181,6 +181,8 @@ fn what_is_no_trace_is_refused() {
         assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
         assert!(error.to_string().contains(expected) && error.to_string().contains(name), "{error}");
     }
+    let error = scratch.try_import(&[PathBuf::from("/")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
     let error = scratch.try_import(&[PathBuf::from("/nonexistent.dat")]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(!scratch.dir().join("trace.json").exists());

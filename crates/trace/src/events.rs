@@ -31,40 +31,42 @@ impl Line for Event {
         optional int32 code (INTEGER(32,true));
         optional binary name (STRING);
     }";
-    const SEQUENTIAL: &'static [&'static str] = &["time_ns"];
+    const SEQUENTIAL: &'static [&'static str] =
+        &["time_ns", "cpu", "tid", "other", "object", "position", "bytes", "code"];
     type Texts = Names;
 
     fn columns(domain: &str, events: &[Self], names: &Names) -> Vec<Column> {
-        let domain = ByteArray::from(domain);
-        let kinds = Kind::ALL.map(|kind| ByteArray::from(kind.name()));
+        let picked = |words: Vec<ByteArray>, places: Vec<u32>| Values::Picked { words, places };
+        let kinds: Vec<ByteArray> = Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect();
         let texts: Vec<ByteArray> = names.all().map(ByteArray::from).collect();
         let int32 = |get: fn(&Self) -> u32| {
             Column::all(Values::I32(events.iter().map(|event| get(event).cast_signed()).collect()))
         };
         // What a kind does not have is 0, which is null in the file.
         let some32 = |get: fn(&Self) -> i32| {
-            let values = events.iter().map(move |event| Some(get(event)).filter(|value| *value != 0));
-            Column::some(values, |values| Values::I32(values.collect()))
+            let values = events.iter().map(get).filter(|value| *value != 0).collect();
+            Column::told(events.iter().map(|event| get(event) != 0), Values::I32(values))
         };
         let some64 = |get: fn(&Self) -> u64| {
-            let values = events.iter().map(move |event| Some(get(event)).filter(|value| *value != 0));
-            Column::some(values, |values| Values::I64(values.map(u64::cast_signed).collect()))
+            let values =
+                events.iter().map(|event| get(event).cast_signed()).filter(|value| *value != 0).collect();
+            Column::told(events.iter().map(|event| get(event) != 0), Values::I64(values))
         };
-        let named = events.iter().map(|event| texts.get(event.name.index()).filter(|text| !text.is_empty()));
+        // The first name is empty.
+        let place = |event: &Self| u32::try_from(event.name.index()).unwrap_or(0);
+        let named = events.iter().map(place).filter(|place| *place != 0).collect();
         vec![
             Column::all(Values::I64(events.iter().map(|event| event.time_ns).collect())),
-            Column::all(Values::Text(vec![domain; events.len()])),
+            Column::all(picked(vec![ByteArray::from(domain)], vec![0; events.len()])),
             int32(|event| event.cpu),
-            Column::all(Values::Text(
-                events.iter().map(|event| kinds[event.kind as usize].clone()).collect(),
-            )),
+            Column::all(picked(kinds, events.iter().map(|event| event.kind as u32).collect())),
             int32(|event| event.tid),
             some32(|event| event.other.cast_signed()),
             some64(|event| event.object),
             some64(|event| event.position),
             some64(|event| event.bytes),
             some32(|event| event.code),
-            Column::some(named, |texts| Values::Text(texts.cloned().collect())),
+            Column::told(events.iter().map(|event| place(event) != 0), picked(texts, named)),
         ]
     }
 }
@@ -79,8 +81,15 @@ pub(crate) fn from_columns(
 ) -> Result<Vec<Event>, String> {
     let called = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
     let column = |at: usize| columns.get(at).ok_or_else(|| format!("it has no column {}", called(at)));
-    let numbers = |at: usize| column(at)?.numbers(count).map_err(|e| format!("column {} {e}", called(at)));
-    let bytes = |at: usize| column(at)?.bytes(count).map_err(|e| format!("column {} {e}", called(at)));
+    let wrong = |at: usize| move |e: String| format!("column {} {e}", called(at));
+    // What is null is 0, where it may be null.
+    let numbers = |at: usize| {
+        if at < REQUIRED.len() && column(at)?.has_nulls() {
+            return Err(format!("column {} has a null", called(at)));
+        }
+        column(at)?.numbers_or_zero(count).map_err(wrong(at))
+    };
+    let bytes = |at: usize| column(at)?.bytes(count).map_err(wrong(at));
     let null = |at: usize| format!("column {} has a null", called(at));
     let narrow = |value: u64, at: usize| {
         u32::try_from(value).map_err(|_| format!("column {} has {value}, beyond 32 bits", called(at)))
@@ -91,7 +100,9 @@ pub(crate) fn from_columns(
     let (other, object, position) = (numbers(5)?, numbers(6)?, numbers(7)?);
     let (size, code, name) = (numbers(8)?, numbers(9)?, bytes(10)?);
 
-    let kinds: HashMap<&[u8], Kind> = Kind::ALL.iter().map(|kind| (kind.name().as_bytes(), *kind)).collect();
+    let of_name: HashMap<&[u8], Kind> =
+        Kind::ALL.iter().map(|kind| (kind.name().as_bytes(), *kind)).collect();
+    let (mut kinds, mut texts) = (Seen::default(), Seen::default());
     // Nearly always one domain in a file: its name is looked up once.
     let mut known: Option<(&[u8], u8)> = None;
     let mut events = Vec::with_capacity(count);
@@ -107,25 +118,46 @@ pub(crate) fn from_columns(
         };
         known = Some((text, number));
         let kind_text = kind[at].ok_or_else(|| null(3))?;
-        let kind = kinds.get(kind_text).copied();
+        let kind = kinds.get(kind_text, || of_name.get(kind_text).copied());
         let name = name[at].unwrap_or(if kind.is_none() { kind_text } else { b"" });
         events.push(Event {
-            time_ns: time[at].ok_or_else(|| null(0))?.cast_signed(),
-            object: object[at].unwrap_or(0),
-            position: position[at].unwrap_or(0),
-            bytes: size[at].unwrap_or(0),
-            tid: narrow(tid[at].ok_or_else(|| null(4))?, 4)?,
-            other: narrow(other[at].unwrap_or(0), 5)?,
-            cpu: narrow(cpu[at].ok_or_else(|| null(2))?, 2)?,
-            code: narrow(code[at].unwrap_or(0), 9)?.cast_signed(),
+            time_ns: time[at].cast_signed(),
+            object: object[at],
+            position: position[at],
+            bytes: size[at],
+            tid: narrow(tid[at], 4)?,
+            other: narrow(other[at], 5)?,
+            cpu: narrow(cpu[at], 2)?,
+            code: narrow(code[at], 9)?.cast_signed(),
             name: if name.is_empty() {
                 Default::default()
             } else {
-                names.give(&String::from_utf8_lossy(name))
+                texts.get(name, || names.give(&String::from_utf8_lossy(name)))
             },
             kind: kind.unwrap_or(Kind::Other),
             domain: number,
         });
     }
     Ok(events)
+}
+
+/// What texts mean, by where they lie: equal texts of a column mostly lie in one place, that of its dictionary.
+struct Seen<'a, T>([Option<(&'a [u8], T)>; 64]);
+
+impl<T> Default for Seen<'_, T> {
+    fn default() -> Self {
+        Self([const { None }; 64])
+    }
+}
+
+impl<'a, T: Copy> Seen<'a, T> {
+    /// What the text means; `find` tells if it was not there lately.
+    fn get(&mut self, text: &'a [u8], find: impl FnOnce() -> T) -> T {
+        // Texts lie one after the other, each behind four bytes of its length.
+        let place = &mut self.0[(text.as_ptr().addr() >> 2) % 64];
+        match place {
+            Some((known, meaning)) if std::ptr::eq(*known, text) => *meaning,
+            _ => place.insert((text, find())).1,
+        }
+    }
 }

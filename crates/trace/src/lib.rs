@@ -42,6 +42,7 @@ pub mod event;
 mod events;
 pub mod manifest;
 pub mod merge;
+mod pages;
 pub mod reader;
 mod records;
 pub mod row;

@@ -9,20 +9,22 @@ use std::{
 };
 
 use parquet::{
-    basic::{Compression, Encoding},
+    basic::{Compression, Encoding, LogicalType},
     column::reader::{ColumnReader, ColumnReaderImpl},
     data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type},
     errors::ParquetError,
     file::{
-        properties::{WriterProperties, WriterPropertiesPtr},
+        properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr},
         reader::{FileReader, SerializedFileReader},
         writer::SerializedFileWriter,
     },
     schema::{
         parser::parse_message_type,
-        types::{ColumnPath, TypePtr},
+        types::{ColumnDescPtr, ColumnPath, TypePtr},
     },
 };
+
+use crate::pages;
 
 /// What a column holds, without its nulls.
 #[derive(Clone, Debug)]
@@ -30,9 +32,23 @@ pub(crate) enum Values {
     I32(Vec<i32>),
     I64(Vec<i64>),
     Text(Vec<ByteArray>),
+    /// Texts by their places in a list. Only to be written: what is read is [`Values::Text`].
+    Picked {
+        words: Vec<ByteArray>,
+        places: Vec<u32>,
+    },
 }
 
 impl Values {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::I32(values) => values.is_empty(),
+            Self::I64(values) => values.is_empty(),
+            Self::Text(values) => values.is_empty(),
+            Self::Picked { places, .. } => places.is_empty(),
+        }
+    }
+
     /// Texts; equal neighbours share their bytes.
     pub(crate) fn texts<'a>(texts: impl Iterator<Item = &'a String>) -> Self {
         let mut all: Vec<ByteArray> = Vec::new();
@@ -69,12 +85,49 @@ impl Column {
         Self { levels: Some(levels), values: collect(&mut rows.flatten()) }
     }
 
+    /// A column with nulls; `there` says of each row whether it has a value.
+    pub(crate) fn told(there: impl Iterator<Item = bool>, values: Values) -> Self {
+        Self { levels: Some(there.map(i16::from).collect()), values }
+    }
+
     /// The column's numbers as their bits, one per row. 32-bit ones are not sign-extended.
     pub(crate) fn numbers(&self, rows: usize) -> Result<Vec<Option<u64>>, String> {
         match &self.values {
             Values::I32(values) => self.spread(rows, values.iter().map(|v| u64::from(v.cast_unsigned()))),
             Values::I64(values) => self.spread(rows, values.iter().map(|v| v.cast_unsigned())),
-            Values::Text(_) => Err("holds text where numbers belong".to_owned()),
+            Values::Text(_) | Values::Picked { .. } => Err("holds text where numbers belong".to_owned()),
+        }
+    }
+
+    /// Whether a row has no value.
+    pub(crate) fn has_nulls(&self) -> bool {
+        self.levels.as_ref().is_some_and(|levels| levels.contains(&0))
+    }
+
+    /// As [`Column::numbers`], with 0 for what is null.
+    pub(crate) fn numbers_or_zero(&self, rows: usize) -> Result<Vec<u64>, String> {
+        fn spread<T: Copy>(levels: Option<&[i16]>, values: &[T], bits: impl Fn(T) -> u64) -> Vec<u64> {
+            let Some(levels) = levels else { return values.iter().map(|&value| bits(value)).collect() };
+            if values.is_empty() {
+                return vec![0; levels.len()];
+            }
+            let mut values = values.iter();
+            let mut next =
+                |level: i16| if level > 0 { values.next().map_or(0, |&value| bits(value)) } else { 0 };
+            levels.iter().map(|&level| next(level)).collect()
+        }
+        let levels = self.levels.as_deref();
+        let numbers = match &self.values {
+            Values::I32(values) => spread(levels, values, |value| u64::from(value.cast_unsigned())),
+            Values::I64(values) => spread(levels, values, i64::cast_unsigned),
+            Values::Text(_) | Values::Picked { .. } => {
+                return Err("holds text where numbers belong".to_owned());
+            }
+        };
+        if numbers.len() == rows {
+            Ok(numbers)
+        } else {
+            Err(format!("has {} rows where others have {rows}", numbers.len()))
         }
     }
 
@@ -112,24 +165,45 @@ impl Column {
 }
 
 /// Writes one table, row group by row group.
-pub(crate) struct TableWriter<W: Write + Send>(SerializedFileWriter<W>);
+pub(crate) struct TableWriter<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+    columns: Vec<ColumnDescPtr>,
+}
 
 impl<W: Write + Send> TableWriter<W> {
     /// Begins a file. `sequential` names the columns whose neighbours differ little: times and counters.
     pub(crate) fn new(out: W, schema: &str, sequential: &[&str]) -> Result<Self, ParquetError> {
-        Ok(Self(SerializedFileWriter::new(out, parse(schema)?, properties(sequential))?))
+        let file = SerializedFileWriter::new(out, parse(schema)?, properties(sequential))?;
+        let columns = file.schema_descr().columns().to_vec();
+        Ok(Self { file, columns })
     }
 
     /// Writes columns of equal length, in the schema's order, as one row group.
     pub(crate) fn write(&mut self, columns: &[Column]) -> Result<(), ParquetError> {
-        let mut group = self.0.next_row_group()?;
-        for column in columns {
-            let Some(mut writer) = group.next_column()? else { break };
+        let mut group = self.file.next_row_group()?;
+        for (column, described) in columns.iter().zip(&self.columns) {
             let levels = column.levels.as_deref();
+            let chunk = match &column.values {
+                Values::Picked { words, places } => {
+                    Some(pages::picked(described.clone(), words, places, levels)?)
+                }
+                values if values.is_empty() && levels.is_some_and(|levels| !levels.is_empty()) => {
+                    Some(pages::nulls(described.clone(), levels.map_or(0, <[i16]>::len))?)
+                }
+                Values::I32(values) => pages::few(described.clone(), values, levels, is_signed(described))?,
+                Values::I64(values) => pages::few(described.clone(), values, levels, is_signed(described))?,
+                Values::Text(_) => None,
+            };
+            if let Some(chunk) = chunk {
+                group.append_column(&chunk.bytes, chunk.close)?;
+                continue;
+            }
+            let Some(mut writer) = group.next_column()? else { break };
             match &column.values {
                 Values::I32(values) => writer.typed::<Int32Type>().write_batch(values, levels, None)?,
                 Values::I64(values) => writer.typed::<Int64Type>().write_batch(values, levels, None)?,
                 Values::Text(values) => writer.typed::<ByteArrayType>().write_batch(values, levels, None)?,
+                Values::Picked { .. } => 0,
             };
             writer.close()?;
         }
@@ -139,9 +213,14 @@ impl<W: Write + Send> TableWriter<W> {
 
     /// Writes the footer, without which the file is nothing.
     pub(crate) fn finish(mut self) -> Result<(), ParquetError> {
-        self.0.finish()?;
+        self.file.finish()?;
         Ok(())
     }
+}
+
+/// Whether a column's numbers are ordered as signed ones.
+fn is_signed(column: &ColumnDescPtr) -> bool {
+    matches!(column.logical_type_ref(), Some(LogicalType::Integer(integer)) if integer.is_signed)
 }
 
 fn parse(schema: &str) -> Result<TypePtr, ParquetError> {
@@ -151,7 +230,10 @@ fn parse(schema: &str) -> Result<TypePtr, ParquetError> {
 fn properties(sequential: &[&str]) -> WriterPropertiesPtr {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("xweave ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::SNAPPY);
+        .set_compression(Compression::SNAPPY)
+        // Of each column of a group; not of each page, which nobody asks for in groups as small.
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
     for &name in sequential {
         let path = ColumnPath::from(name);
         builder = builder

@@ -380,3 +380,32 @@ fn events_come_back_in_the_order_of_their_times() {
     let left = events.by_ref().count();
     assert!(left < written.len() && left > 0 && events.damaged().len() == 1, "{left}");
 }
+
+#[test]
+fn numbers_come_back_whether_few_of_them_differ_or_many() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("trace");
+    let mut writer = Writer::create(&dir, manifest()).unwrap();
+    // More than a group of rows: what is few in one is many in the other.
+    let written: Vec<Event> = (0..100_000u32)
+        .map(|nth| {
+            let early = nth < 65_536;
+            Event {
+                object: if early { u64::from(nth % 3) } else { u64::MAX - u64::from(nth) },
+                position: u64::from(nth).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                bytes: if nth == 77_777 { 1 } else { 0 },
+                other: if early { 0 } else { nth % 5000 },
+                code: if nth % 2 == 0 { i32::MIN } else { i32::MAX },
+                ..Event::new(event::Kind::ALL[nth as usize % 29], 1, i64::from(nth), nth % 2, nth % 4097)
+            }
+        })
+        .collect();
+    for event in &written {
+        writer.event(*event).unwrap();
+    }
+    writer.finish().unwrap();
+    let trace = Trace::open(&dir).unwrap();
+    let mut events = trace.events();
+    assert!(events.by_ref().eq(written.iter().copied()));
+    assert_eq!(events.damaged(), []);
+}

@@ -155,13 +155,18 @@ impl Perf {
 
     /// An event that was recorded: `struct perf_event_attr`.
     fn attr(&mut self, attr: &[u8], at: u64) -> Result<(), Error> {
-        /// include/uapi/linux/perf_event.h
+        /// include/uapi/linux/perf_event.h: a tracepoint; and what has no samples, only what is told of threads.
         const TYPE_TRACEPOINT: u32 = 2;
+        const DUMMY: (u32, u64) = (1, 9);
         let mut cursor = Cursor::new(attr, at);
         let (kind, _size, config) = (cursor.u32()?, cursor.u32()?, cursor.u64()?);
         let (_period, sample, read, flags) = (cursor.u64()?, cursor.u64()?, cursor.u64()?, cursor.u64()?);
-        if kind != TYPE_TRACEPOINT {
+        if (kind, config) == DUMMY {
             return Ok(());
+        }
+        if kind != TYPE_TRACEPOINT {
+            let what = "has samples of events that are no tracepoints: record those apart";
+            return Err(Error::new(ErrorKind::Foreign, what));
         }
         let layout = Layout::of(sample, read, flags);
         if self.tracepoints.is_empty() {

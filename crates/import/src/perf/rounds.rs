@@ -43,6 +43,8 @@ struct Rounds<'a, S> {
     exits: bool,
     packed: bool,
     bytes: Vec<u8>,
+    /// Room for what goes on waiting.
+    spare: Vec<u8>,
     waiting: Vec<Waiting>,
     /// The latest time of all rounds that are over, and of the current one.
     over: u64,
@@ -66,6 +68,7 @@ pub(crate) fn replay<S: Sink>(
         exits: !perf.recorded("sched_process_exit"),
         packed: false,
         bytes: Vec::new(),
+        spare: Vec::new(),
         waiting: Vec::new(),
         over: 0,
         latest: 0,
@@ -189,20 +192,22 @@ impl<S: Sink> Rounds<'_, S> {
             self.last = self.last.max(waiting.time);
             self.give(waiting)?;
         }
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.spare);
+        bytes.clear();
         self.waiting.drain(..count);
         for waiting in &mut self.waiting {
             let content = self.bytes.get(waiting.at..waiting.at + waiting.len as usize).unwrap_or_default();
             waiting.at = bytes.len();
             bytes.extend_from_slice(content);
         }
-        self.bytes = bytes;
+        self.spare = std::mem::replace(&mut self.bytes, bytes);
         Ok(())
     }
 
     fn give(&mut self, record: Waiting) -> Result<(), Error> {
         let content = self.bytes.get(record.at..record.at + record.len as usize).unwrap_or_default();
-        let time = self.last.cast_signed();
+        // What no clock has counted is damage, and comes last.
+        let time = i64::try_from(self.last).unwrap_or(i64::MAX);
         let number = |at| half(content, at).unwrap_or(0);
         match record.kind {
             kind::SAMPLE => self.kernel.record(time, record.cpu, content, self.out),

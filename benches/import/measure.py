@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""measure.py XWEAVE PARTS WORK ROUNDS EVENTS: importing, beside the recorders' own reading"""
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from bench import Report, Run, alternate, median  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+XWEAVE, PARTS, WORK, ROUNDS, EVENTS = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+# By how much it has to be quicker than the tool that recorded, per core.
+TIMES = 10
+
+
+def large(name):
+    """A large file of a small one, and how many records it has."""
+    out = WORK / f'large-{name}'
+    made = subprocess.run([sys.executable, HERE / 'generate.py', WORK / name, EVENTS, out],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return out, int(made.stdout)
+
+
+def main():
+    files = {'trace.dat': (*large('bash-mono.dat'), ('trace-cmd', 'report')),
+             'perf.data': (*large('plain.data'), ('perf', 'script', '-i'))}
+    trace = WORK / 'trace'
+    measurements = {}
+    for name, (file, _, peer) in files.items():
+        measurements[f'{name} import'] = lambda file=file: Run(XWEAVE, 'import', file, '-o', trace, '--force')
+        measurements[f'{name} read'] = lambda: Run(PARTS, 'read', trace)
+        measurements[f'{name} decode'] = lambda file=file: Run(PARTS, 'decode', file)
+        measurements[f'{name} peer'] = lambda file=file, peer=peer: Run(*peer, file)
+    runs = alternate(ROUNDS, measurements)
+
+    report = Report('import')
+    for name, (_, records, peer) in files.items():
+        def rate(what):
+            return records / median(runs[f'{name} {what}'], lambda run: run.processors)
+
+        def memory(what):
+            return median(runs[f'{name} {what}'], lambda run: run.memory) / 2**20
+        tool = ' '.join(peer[:2])
+        report.row(f'{name}: import', 'records/s', rate('import'), tool, rate('peer'), 'more', f'ratio ≥ {TIMES}')
+        report.row(f'{name}: only decoding', 'records/s', rate('decode'), tool, rate('peer'), 'more')
+        report.row(f'{name}: reading the trace', 'records/s', rate('read'), tool, rate('peer'), 'more')
+        report.row(f'{name}: memory', 'MiB', memory('import'), tool, memory('peer'))
+    print(', '.join(f'{name}: {records:,} records' for name, (_, records, _) in files.items()))
+    report.finish()
+
+
+if __name__ == '__main__':
+    main()
