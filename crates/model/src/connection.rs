@@ -16,7 +16,11 @@ pub(crate) const ESTABLISHED: i32 = 1;
 /// See [`ESTABLISHED`].
 pub(crate) const SYN_SENT: i32 = 2;
 /// See [`ESTABLISHED`].
+pub(crate) const FIN_WAIT1: i32 = 4;
+/// See [`ESTABLISHED`].
 pub(crate) const CLOSE: i32 = 7;
+/// See [`ESTABLISHED`].
+pub(crate) const LAST_ACK: i32 = 9;
 
 /// Something that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

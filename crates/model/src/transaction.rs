@@ -7,7 +7,7 @@ use xweave_trace::event::{Connection, Event, Kind, Names};
 
 use crate::{
     breakdown::{Piece, breakdown},
-    connection::{CLOSE, ESTABLISHED, SYN_SENT},
+    connection::{CLOSE, ESTABLISHED, FIN_WAIT1, LAST_ACK, SYN_SENT},
     machine::Machine,
     thread::ThreadId,
 };
@@ -274,8 +274,8 @@ impl Requests {
             // A socket that is not connected, as of UDP servers, has no requests of its own.
             Kind::Send | Kind::Receive if end.remote_port() != 0 && end.local_port() != 0 => {}
             Kind::Socket => {
-                // Closing: there will be no answer any more.
-                let over = event.code != ESTABLISHED && event.code != SYN_SENT;
+                // It is closed from this end: what was sent before the other end closed may still be received.
+                let over = [FIN_WAIT1, CLOSE, LAST_ACK].contains(&event.code);
                 return if over { self.open.remove(&end)?.over(end) } else { None };
             }
             Kind::Exit => {

@@ -82,7 +82,8 @@ impl Recorded {
         self.of_socket(1, Kind::Receive, end.peer(), 0);
         self.of_socket(work, Kind::Send, end.peer(), 0);
         self.switch(5, 2, 9, State::Sleeping, 0);
-        self.woken(15, 1, 7, |_| ());
+        // The other end may have closed (CLOSE_WAIT) before what it sent is received.
+        self.woken(15, 1, 7, |this| this.of_socket(0, Kind::Socket, end, 8));
         self.of_socket(2, Kind::Receive, end, 0);
         self.of_socket(10, Kind::Socket, end, 4);
         self.of_socket(10, Kind::Socket, end, 7);
