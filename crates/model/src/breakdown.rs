@@ -162,6 +162,17 @@ pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Ve
     way.pieces()
 }
 
+/// The pieces of a connection's coming about between two moments, `connection` being the end that asked: what was asked
+/// was on its way, or was sent again as nobody had answered.
+pub fn breakdown_of_handshake(machine: &Machine, connection: Connection, from: i64, to: i64) -> Vec<Piece> {
+    let ends = [connection, connection.peer()].map(|end| machine.connections.end(end));
+    let [Some(asks), Some(answers)] = ends else { return Vec::new() };
+    let link = Object::Link { from: asks.domain, to: answers.domain, service: asks.service };
+    let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
+    way.repeat(connection, from, from, to, link, Spent::Network);
+    way.pieces()
+}
+
 struct Way<'m> {
     machine: &'m Machine,
     /// The threads whose waits have led here.

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Kind, Names};
 
 use crate::{
-    breakdown::{Piece, breakdown},
+    breakdown::{Piece, breakdown, breakdown_of_handshake},
     connection::{CLOSE, ESTABLISHED, FIN_WAIT1, LAST_ACK, SYN_SENT},
     machine::Machine,
     thread::ThreadId,
@@ -174,6 +174,8 @@ struct Asked {
     from: i64,
     thread: ThreadId,
     established: Option<i64>,
+    /// When the server's kernel had it: since then it waits to be accepted.
+    arrived: Option<i64>,
     /// As the client sees it: until its thread went on.
     seen: Option<Vec<Piece>>,
 }
@@ -196,12 +198,16 @@ impl Connects {
         match event.kind {
             Kind::Socket if event.code == SYN_SENT => {
                 if self.port.is_none_or(|port| port == end.remote_port()) {
-                    let new = Asked { from: event.time_ns, thread, established: None, seen: None };
+                    let new =
+                        Asked { from: event.time_ns, thread, established: None, arrived: None, seen: None };
                     return self.open.insert(end, new).and_then(|before| before.over(end));
                 }
                 None
             }
             Kind::Socket if event.code == ESTABLISHED => {
+                if let Some(asked) = self.open.get_mut(&end.peer()) {
+                    asked.arrived = Some(event.time_ns);
+                }
                 let asked = self.open.get_mut(&end)?;
                 asked.established = Some(event.time_ns);
                 self.answered.insert(asked.thread, end);
@@ -218,7 +224,12 @@ impl Connects {
             Kind::Accept => {
                 let end = end.peer();
                 let asked = self.open.remove(&end)?;
-                let pieces = breakdown(machine, thread, asked.from, event.time_ns);
+                let mut pieces = Vec::new();
+                if let Some(arrived) = asked.arrived {
+                    pieces = breakdown_of_handshake(machine, end, asked.from, arrived);
+                }
+                let since = pieces.last().map_or(asked.from, |piece| piece.to);
+                pieces.extend(breakdown(machine, thread, since, event.time_ns));
                 (!pieces.is_empty()).then(|| Transaction { name: named(end), thread, pieces })
             }
             _ => None,

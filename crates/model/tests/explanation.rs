@@ -72,7 +72,7 @@ impl Recorded {
         if refused {
             self.event(1_000_000, Kind::Retransmit, 1, 0, |event| (event.position, event.code) = (end.0, 2));
         }
-        self.woken(20, 2, 9, |_| ());
+        self.woken(20, 2, 9, |this| this.of_socket(0, Kind::Socket, end.peer(), 1));
         self.of_socket(5, Kind::Accept, end.peer(), 0);
         self.switch(5, 2, 9, State::Sleeping, 0);
         self.woken(10, 1, 7, |this| this.of_socket(0, Kind::Socket, end, 1));
@@ -143,6 +143,30 @@ fn a_connect_is_told_from_asking_to_accepting_with_the_reason_of_a_delay() {
         ]
     );
     assert_eq!(told(&dir, "connect:81", 1), [""; 0]);
+}
+
+#[test]
+fn what_the_server_did_while_a_request_was_lost_is_not_to_blame() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut recorded = Recorded::begin(&dir);
+    let end = client(40_000);
+    recorded.switch(1, 2, 0, State::Runnable, 9);
+    recorded.of_socket(9, Kind::Socket, end, 2);
+    recorded.event(5, Kind::Refuse, 2, 0, |event| {
+        (event.position, event.code) = (end.peer().0, Refusal::TimeWait.code());
+    });
+    recorded.of_socket(1000, Kind::Retransmit, end, 2);
+    recorded.of_socket(20, Kind::Socket, end.peer(), 1);
+    recorded.of_socket(300, Kind::Accept, end.peer(), 0);
+    recorded.writer.finish().unwrap();
+    let repeat = "sent again once: the port's last connection was in TIME_WAIT at the server";
+    assert_eq!(
+        told(&dir, "connect", 3),
+        [format!(
+            "40000 → 80 1325: 1005 repeat connection to :80 of vm1 → vm2 ({repeat}), 300 running nginx/9 of vm2, \
+             20 network connection to :80 of vm1 → vm2"
+        )]
+    );
 }
 
 #[test]
