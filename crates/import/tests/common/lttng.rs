@@ -1,4 +1,5 @@
-//! A trace as LTTng's kernel tracer writes it (lttng-modules 2.13): its names, types and layout, written by hand.
+//! A trace as LTTng's kernel tracer writes it, written by hand: names and fields as in lttng-modules 2.13.9, those
+//! that matter.
 
 /// Describes the events of [`stream`].
 pub const METADATA: &str = r#"/* CTF 1.8 */
@@ -30,7 +31,7 @@ stream {
     };
 };
 event { name = "lttng_statedump_process_state"; id = 0; stream_id = 0; fields := struct {
-    i32 _tid; i32 _vtid; i32 _pid; i32 _vpid; char8 _name[16]; }; };
+    i32 _tid; i32 _pid; i32 _ppid; char8 _name[16]; }; };
 event { name = "sched_switch"; id = 1; stream_id = 0; fields := struct {
     char8 _prev_comm[16]; i32 _prev_tid; i32 _prev_prio;
     enum : i64 { "TASK_RUNNING" = 0, "TASK_INTERRUPTIBLE" = 1 } _prev_state;
@@ -50,7 +51,7 @@ event { name = "kvm_x86_exit"; id = 8; stream_id = 0; fields := struct {
     u32 _exit_reason; hex _guest_rip; u32 _isa; }; };
 event { name = "syscall_entry_futex"; id = 9; stream_id = 0; fields := struct {
     hex _uaddr; i32 _op; u32 _val; }; };
-event { name = "syscall_exit_futex"; id = 10; stream_id = 0; fields := struct { i64 _ret; }; };
+event { name = "syscall_exit_futex"; id = 10; stream_id = 0; fields := struct { i64 _ret; u64 _uaddr; }; };
 event { name = "timer_start"; id = 11; stream_id = 0; fields := struct { hex _timer; }; };
 "#;
 
@@ -94,7 +95,7 @@ fn packed(cpu: u32, times: [u64; 2], discarded: u64, events: Vec<Body>) -> Vec<u
 fn first(cpu: u32) -> Vec<u8> {
     let comms = ("a \"b\", c", "worker");
     let events = vec![
-        Body::new(0, 100).half(9).half(9).half(8).half(8).comm(comms.1),
+        Body::new(0, 100).half(9).half(8).half(1).comm(comms.1),
         Body::new(1, 200).comm("sh").half(7).half(120).word(1).comm(comms.1).half(9).half(120),
         Body::new(2, 300).comm("rcu").half(11).half(120).half(0),
         Body::new(3, 400).comm(comms.1).half(9).half(8).comm(comms.0).half(12).half(1).half(12).half(8),
@@ -121,7 +122,7 @@ pub fn stream(cpu: u32) -> Vec<u8> {
         Body::new(7, 800).half(1),
         Body::new(8, 900).half(48).word(0xffff_ffff_8100_0000).half(1),
         Body::new(9, 1000).word(0x7f00_0000_1000).half(128).half(2),
-        Body::new(10, 1100).word(timed_out),
+        Body::new(10, 1100).word(timed_out).word(0x7f00_0000_1000),
         Body::new(11, 1200).word(1),
     ];
     [first(cpu), packed(cpu, [600, 1200], 5, events)].concat()
