@@ -19,11 +19,12 @@ const SHOWN: usize = 10;
 Examples:
   xweave import trace.dat -o trace
   xweave import perf.data -o trace
+  xweave import lttng-traces/auto-1/kernel -o trace  with the program babeltrace2
   xweave import trace.dat trace-vm1.dat -o trace     a host and its guest
   xweave import trace.dat -o trace --json | jq .unknown
   duckdb -c \"select kind, count(*) from 'trace/events/*.parquet' group by 1\"")]
 pub struct Args {
-    /// What was recorded: trace.dat of trace-cmd, perf.data of perf
+    /// What was recorded: trace.dat of trace-cmd, perf.data of perf, a directory of LTTng (CTF)
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The trace directory to make

@@ -63,8 +63,9 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
         let host_rate = host(options).and_then(|host| files[host].1.rate);
         let rate = host_rate.or(options.rate);
         let file = path.display();
-        let nanoseconds =
-            NANOSECONDS.contains(&options.clock()) || options.clock() == "x86-tsc" && rate.is_some();
+        let nanoseconds = options.nanoseconds
+            || NANOSECONDS.contains(&options.clock())
+            || options.clock() == "x86-tsc" && rate.is_some();
         if !nanoseconds {
             warnings.push(format!(
                 "{file}: what a unit of its clock {:?} is, it does not say; it was taken for a nanosecond \

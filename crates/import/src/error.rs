@@ -25,7 +25,7 @@ pub enum ErrorKind {
 }
 
 /// What is understood, for whoever gave something else.
-pub const UNDERSTOOD: &str = "what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints)";
+pub const UNDERSTOOD: &str = "what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), directories of LTTng (CTF)";
 
 impl Error {
     /// Why, for programs.

@@ -9,6 +9,7 @@ use xweave_trace::{EventLoss, Manifest, Writer, event::Kind};
 
 use crate::{
     clocks::{self, Part},
+    ctf::Ctf,
     dat::{self, Dat},
     error::{Error, ErrorKind, UNDERSTOOD},
     input::Input,
@@ -57,6 +58,8 @@ pub struct Imported {
     pub events: u64,
     /// Records that are missing.
     pub lost: u64,
+    /// Processors that had events, counted up to the last one.
+    pub cpus: u32,
 }
 
 /// The most files that one trace is made of: domains have numbers of eight bits.
@@ -73,6 +76,7 @@ struct File {
 enum Content {
     Dat(Dat),
     Perf(Perf),
+    Ctf(Ctf),
 }
 
 /// What came of a file's records, besides events.
@@ -84,14 +88,16 @@ struct Came {
     /// How often records were lost that nobody counted.
     gaps: u64,
     damage: Vec<String>,
+    /// What whoever decoded it says besides.
+    warnings: Vec<String>,
 }
 
 /// Makes a trace in the directory `dir` of what `files` hold.
 ///
 /// Damage to a file is no failure if its records can be read: [`Outcome::damage`].
 pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcome, Error> {
-    let inputs = files.iter().map(|path| Ok((path.clone(), Input::open(path)?)));
-    let opened = open(inputs.collect::<Result<_, Error>>()?)?;
+    count(files.len())?;
+    let opened: Vec<File> = files.iter().map(|path| File::named(path)).collect::<Result<_, _>>()?;
     let (parts, warnings) = parts(&opened);
     let reference = parts.iter().find(|part| part.clock.error_ns == 0).map(|part| part.domain.name.clone());
     let manifest = Manifest {
@@ -113,6 +119,11 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
         ..EventLoss::default()
     };
     manifest.loss.events = lossy.map(loss).collect();
+    // Of those that no file counts.
+    for (domain, imported) in manifest.domains.iter_mut().zip(&outcome.domains).filter(|(to, _)| to.cpus == 0)
+    {
+        domain.cpus = imported.cpus;
+    }
     (manifest.start_ns, manifest.end_ns) = span.unwrap_or_default();
     manifest.warnings = outcome.warnings.iter().chain(&outcome.damage).cloned().collect();
     outcome.events = writer.finish()?.events;
@@ -129,10 +140,16 @@ pub fn decode(files: Vec<(PathBuf, Input)>, out: &mut impl Sink) -> Result<Outco
     Ok(outcome)
 }
 
-fn open(files: Vec<(PathBuf, Input)>) -> Result<Vec<File>, Error> {
-    if files.is_empty() || files.len() > FILES {
+/// Whether a trace can be made of so many files.
+fn count(files: usize) -> Result<(), Error> {
+    if files == 0 || files > FILES {
         return Err(Error::new(ErrorKind::Foreign, format!("a trace is made of 1 to {FILES} files")));
     }
+    Ok(())
+}
+
+fn open(files: Vec<(PathBuf, Input)>) -> Result<Vec<File>, Error> {
+    count(files.len())?;
     files.into_iter().map(|(path, input)| File::open(path, input)).collect()
 }
 
@@ -160,6 +177,15 @@ fn events(
 }
 
 impl File {
+    /// The file of that name, or the directory.
+    fn named(path: &Path) -> Result<Self, Error> {
+        if !path.is_dir() {
+            return Self::open(path.to_owned(), Input::open(path)?);
+        }
+        let ctf = Ctf::open("babeltrace2", path).map_err(|e| e.of(path))?;
+        Ok(Self { path: path.to_owned(), input: Input::of(Vec::new()), content: Content::Ctf(ctf) })
+    }
+
     fn open(path: PathBuf, input: Input) -> Result<Self, Error> {
         let begin = input.piece(0, input.len().min(dat::MAGIC.len() as u64)).map_err(|e| e.of(&path))?;
         let content = if begin.starts_with(dat::MAGIC) {
@@ -178,6 +204,7 @@ impl File {
         match &self.content {
             Content::Dat(dat) => &dat.options,
             Content::Perf(perf) => &perf.options,
+            Content::Ctf(ctf) => &ctf.options,
         }
     }
 
@@ -190,13 +217,16 @@ impl File {
         outcome: &mut Outcome,
     ) -> Result<Kernel, Error> {
         let formats = match &self.content {
-            Content::Dat(dat) => &dat.formats,
+            Content::Dat(dat) => dat.formats.as_slice(),
             Content::Perf(perf) => &perf.formats,
+            // Its lines tell.
+            Content::Ctf(_) => &[],
         };
         let mut kernel = Kernel::new(part.domain.number, formats, self.options().uname(3) == "x86_64");
         let came = match &self.content {
             Content::Dat(dat) => self.dat(dat, part, parts, &mut kernel, out)?,
             Content::Perf(perf) => self.perf(perf, &mut kernel, out)?,
+            Content::Ctf(ctf) => self.ctf(ctf, &mut kernel, out)?,
         };
         kernel.finish(out)?;
 
@@ -211,10 +241,11 @@ impl File {
                 came.early
             ));
         }
+        outcome.warnings.extend(came.warnings);
         let (name, lost) = (part.domain.name.clone(), came.lost);
         let events = kernel.counts().iter().sum();
         outcome.lost = outcome.lost.saturating_add(lost);
-        outcome.domains.push(Imported { name, file: self.path.clone(), events, lost });
+        outcome.domains.push(Imported { name, file: self.path.clone(), events, lost, cpus: kernel.cpus });
         for (kind, &count) in Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0) {
             *outcome.kinds.entry(kind.name()).or_default() += count;
         }
@@ -268,12 +299,21 @@ impl File {
         let counted = cpus.iter().map(|cpu| cpu.lost).fold(0, u64::saturating_add);
         // Both count the same, the one where it happened, the other in the end.
         let lost = counted.max(dat.options.overrun);
-        Ok(Came { lost, early, gaps: cpus.iter().map(|cpu| cpu.gaps).sum(), damage })
+        let gaps = cpus.iter().map(|cpu| cpu.gaps).sum();
+        Ok(Came { lost, early, gaps, damage, ..Came::default() })
     }
 
     fn perf(&self, perf: &Perf, kernel: &mut Kernel, out: &mut impl Sink) -> Result<Came, Error> {
         let replay = perf::replay(perf, &self.input, kernel, out)?;
         let damage = perf.damage.iter().chain(&replay.damage).map(|error| self.wrong(error)).collect();
-        Ok(Came { lost: replay.lost, early: replay.early, gaps: 0, damage })
+        Ok(Came { lost: replay.lost, early: replay.early, damage, ..Came::default() })
+    }
+
+    fn ctf(&self, ctf: &Ctf, kernel: &mut Kernel, out: &mut impl Sink) -> Result<Came, Error> {
+        let replay = ctf.replay(kernel, out)?;
+        let damage = replay.damage.iter().map(|error| self.wrong(error)).collect();
+        let said = |warning| format!("{}: babeltrace2 says: {warning}", self.path.display());
+        let warnings = replay.warnings.into_iter().map(said).collect();
+        Ok(Came { lost: replay.lost, early: replay.early, gaps: replay.gaps, damage, warnings })
     }
 }

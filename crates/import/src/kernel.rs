@@ -53,6 +53,8 @@ pub(crate) struct Kernel {
     counts: [u64; Kind::ALL.len()],
     /// The first and the last time.
     pub span: Option<(i64, i64)>,
+    /// Processors that had events, counted up to the last one.
+    pub cpus: u32,
 }
 
 /// How system calls are told.
@@ -81,18 +83,25 @@ impl Kernel {
             x86_64,
             counts: [0; Kind::ALL.len()],
             span: None,
+            cpus: 0,
         };
         for format in formats {
-            let Ok(place) = u16::try_from(kernel.tracepoints.len()) else { break };
-            kernel.by_id[usize::from(format.id)] = place;
-            kernel.tracepoints.push(Tracepoint {
-                meaning: Meaning::of(format),
-                name: format!("{}:{}", format.system, format.name),
-                called: None,
-                unknown: 0,
-            });
+            kernel.describe(format);
         }
         kernel
+    }
+
+    /// What records of a type mean; of more types than there are numbers, those that come last have no meaning.
+    pub(crate) fn describe(&mut self, format: &Format) {
+        let place = u16::try_from(self.tracepoints.len()).ok().filter(|place| *place < u16::MAX);
+        let Some(place) = place else { return };
+        self.by_id[usize::from(format.id)] = place;
+        let name = match format.system.as_str() {
+            "" => format.name.clone(),
+            system => format!("{system}:{}", format.name),
+        };
+        let meaning = Meaning::of(format);
+        self.tracepoints.push(Tracepoint { meaning, name, called: None, unknown: 0 });
     }
 
     /// How many events of each kind there were, in the kinds' order.
@@ -169,6 +178,7 @@ impl Kernel {
         self.counts[event.kind as usize] += 1;
         let (first, last) = self.span.unwrap_or((event.time_ns, event.time_ns));
         self.span = Some((first.min(event.time_ns), last.max(event.time_ns)));
+        self.cpus = self.cpus.max(event.cpu.saturating_add(1));
         self.partitions.event(event, out)
     }
 

@@ -8,7 +8,8 @@
 //! A file is hostile until it has been understood: whatever it says of sizes and places is held against the file's own
 //! size, and damage costs what is damaged.
 //!
-//! Rooms: [`mod@import`] makes one trace of several files; `dat` is trace-cmd's file and `perf` that of `perf record`; `ring` is a page of the kernel's
+//! Rooms: [`mod@import`] makes one trace of several files; `dat` is trace-cmd's file, `perf` that of `perf record`,
+//! and `ctf` LTTng's directory, which the program babeltrace2 decodes; `ring` is a page of the kernel's
 //! buffer, `format` the description of a tracepoint and `tracepoint` its meaning; `kernel` makes events of the
 //! records of one kernel.
 //!
@@ -20,6 +21,7 @@
 //! ```
 
 mod clocks;
+mod ctf;
 mod dat;
 mod error;
 mod format;

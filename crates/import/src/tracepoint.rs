@@ -194,7 +194,7 @@ impl Meaning {
             ("raw_syscalls", "sys_exit") => {
                 Self::SyscallExit { number: number("id")?, result: number("ret")? }
             }
-            ("syscalls", "sys_enter_futex") => Self::FutexEnter {
+            ("syscalls", "sys_enter_futex") if number("op").is_some() => Self::FutexEnter {
                 number: number("__syscall_nr")?,
                 address: number("uaddr")?,
                 operation: number("op")?,

@@ -11,6 +11,8 @@ use crate::{
 pub(crate) struct Options {
     pub buffers: Vec<Buffer>,
     pub clock: String,
+    /// Times are in nanoseconds, whatever the clock is.
+    pub nanoseconds: bool,
     /// `Linux HOSTNAME RELEASE MACHINE`
     pub uname: String,
     pub offset: i64,
