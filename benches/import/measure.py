@@ -21,6 +21,14 @@ def large(name):
     return out, int(made.stdout)
 
 
+def converted(file):
+    """The same records as babeltrace2 reads them: perf's own conversion to CTF."""
+    out = WORK / 'ctf'
+    subprocess.run(['perf', 'data', 'convert', '--to-ctf', out, '-i', file], stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL, check=True)
+    return out
+
+
 def main():
     files = {'trace.dat': (*large('bash-mono.dat'), ('trace-cmd', 'report')),
              'perf.data': (*large('plain.data'), ('perf', 'script', '-i'))}
@@ -32,6 +40,8 @@ def main():
         measurements[f'{name} explain'] = lambda: Run(XWEAVE, 'explain', trace, '--transaction', 'life')
         measurements[f'{name} decode'] = lambda file=file: Run(PARTS, 'decode', file)
         measurements[f'{name} peer'] = lambda file=file, peer=peer: Run(*peer, file)
+    ctf = converted(files['perf.data'][0])
+    measurements['perf.data babeltrace2'] = lambda: Run('babeltrace2', ctf)
     runs = alternate(ROUNDS, measurements)
 
     report = Report('import')
@@ -49,6 +59,10 @@ def main():
         report.row(f'{name}: explaining', 'records/s', rate('explain'), tool, rate('peer'), 'more', f'ratio ≥ {TIMES}')
         report.row(f'{name}: memory', 'MiB', memory('import'), tool, memory('peer'))
         report.row(f'{name}: memory to explain', 'MiB', memory('explain'), tool, memory('peer'))
+    report.row('perf.data: import', 'records/s', rate('import'), 'babeltrace2', rate('babeltrace2'), 'more',
+               f'ratio ≥ {TIMES}')
+    report.row('perf.data: explaining', 'records/s', rate('explain'), 'babeltrace2', rate('babeltrace2'), 'more',
+               f'ratio ≥ {TIMES}')
     print(', '.join(f'{name}: {records:,} records' for name, (_, records, _) in files.items()))
     report.finish()
 
