@@ -14,7 +14,7 @@ OUT = pathlib.Path(sys.argv[1])
 SLOW_NS = 1_000_000_000
 # What the reason has to name, in each way; nothing is in the way where it is calm.
 REASONS = {'calm': None, 'accept-queue': 'the accept queue was full', 'time-wait': 'TIME_WAIT at the server'}
-SIZES = (1, 4, 16, 64)
+SIZES = (1, 4, 8, 16)
 
 
 def of_client(way):
