@@ -98,11 +98,7 @@ fn read(dir: &Path) -> Result<Run<'_>, Failure> {
     let trace = Trace::open(dir).map_err(Failure::wrong_use)?;
     let doings = Doings::of(&trace);
     if doings.events == 0 && doings.damaged.is_empty() {
-        return Err(Failure::WrongUse(format!(
-            "{} has no events: record with --events sched,block,net, or bring in what another tool recorded with \
-             xweave import",
-            dir.display()
-        )));
+        return Err(Failure::no_events(dir));
     }
     let manifest = trace.manifest();
     let domains = manifest.domains.iter().map(|domain| domain.name.clone()).collect();

@@ -68,10 +68,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
     let dir = args.trace.display();
     if trace.manifest().events == 0 && trace.events().next().is_none() {
-        return Err(Failure::WrongUse(format!(
-            "{dir} has no events: record with --events sched,block,net, or bring in what another tool recorded \
-             with xweave import"
-        )));
+        return Err(Failure::no_events(&args.trace));
     }
     let spec = args.transaction.clone().unwrap_or_else(|| usual(&trace));
     let mut out = BufWriter::new(io::stdout().lock());

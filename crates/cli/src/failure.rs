@@ -1,6 +1,6 @@
 //! What a command that did not succeed leaves behind: a message on standard error, and a status.
 
-use std::{fmt::Display, process::ExitCode};
+use std::{fmt::Display, path::Path, process::ExitCode};
 
 /// Why a command did not succeed.
 pub enum Failure {
@@ -14,6 +14,15 @@ impl Failure {
     /// A wrong use, from an error's words.
     pub fn wrong_use(error: impl Display) -> Self {
         Self::WrongUse(error.to_string())
+    }
+
+    /// A trace that was to have events has none.
+    pub fn no_events(trace: &Path) -> Self {
+        Self::WrongUse(format!(
+            "{} has no events: record with --events sched,block,net, or bring in what another tool recorded with \
+             xweave import",
+            trace.display()
+        ))
     }
 
     /// Says it, and gives the status.

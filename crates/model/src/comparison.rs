@@ -197,13 +197,15 @@ struct Rules {
 
 impl Rules {
     fn look_at(&mut self, key: &Key, pair: [Figures; 2]) {
+        let waited = |figures: &Figures| figures.wait_ns;
+        let worked = |figures: &Figures| figures.time_ns;
         match key.kind {
             kind::DISK => self.disk(key, pair),
             kind::PROCESS => self.process(key, pair),
-            kind::LOCK => self.waits(key, pair, "lock", "waited", "waits"),
-            kind::PEER => self.waits(key, pair, "peer", "was waited for", "sends and receives"),
-            kind::EXIT => self.works(key, pair, "exits", "kept the guest out", "exits"),
-            kind::INTERRUPT => self.works(key, pair, "interrupts", "took", "interrupts"),
+            kind::LOCK => self.took(key, pair, waited, ["lock", "waited", "waits"]),
+            kind::PEER => self.took(key, pair, waited, ["peer", "was waited for", "sends and receives"]),
+            kind::EXIT => self.took(key, pair, worked, ["exits", "kept the guest out", "exits"]),
+            kind::INTERRUPT => self.took(key, pair, worked, ["interrupts", "took", "interrupts"]),
             kind::VCPU => {
                 let [a, b] = pair.map(|figures| figures.wait_ns);
                 if self.matters(a as f64, b as f64) {
@@ -339,31 +341,19 @@ impl Rules {
         }
     }
 
-    /// Something that was waited for.
-    fn waits(&mut self, key: &Key, [a, b]: [Figures; 2], what: &'static str, verb: &str, counted: &str) {
-        if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
+    /// Something that was waited for, or that took time, as `time` tells of its figures.
+    fn took(&mut self, key: &Key, pair: [Figures; 2], time: fn(&Figures) -> u64, words: [&'static str; 3]) {
+        let ([a, b], [what, verb, counted]) = ([time(&pair[0]), time(&pair[1])], words);
+        if self.matters(a as f64, b as f64) {
+            let counts = pair.map(|figures| figures.count);
             let text = format!(
                 "{verb} {} in place of {}; {counted}: {} in place of {}",
-                span(b.wait_ns),
-                span(a.wait_ns),
-                b.count,
-                a.count
+                span(b),
+                span(a),
+                counts[1],
+                counts[0]
             );
-            self.tell(key, what, b.wait_ns as f64 - a.wait_ns as f64, text);
-        }
-    }
-
-    /// Something that took time.
-    fn works(&mut self, key: &Key, [a, b]: [Figures; 2], what: &'static str, verb: &str, counted: &str) {
-        if self.matters(a.time_ns as f64, b.time_ns as f64) {
-            let text = format!(
-                "{verb} {} in place of {}; {counted}: {} in place of {}",
-                span(b.time_ns),
-                span(a.time_ns),
-                b.count,
-                a.count
-            );
-            self.tell(key, what, b.time_ns as f64 - a.time_ns as f64, text);
+            self.tell(key, what, b as f64 - a as f64, text);
         }
     }
 }

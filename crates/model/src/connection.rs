@@ -51,7 +51,6 @@ pub struct End {
     repeats: VecDeque<i64>,
     refused: VecDeque<(i64, Refused)>,
     closed: Option<i64>,
-    last: i64,
 }
 
 /// The connections of all domains.
@@ -111,7 +110,7 @@ impl Connections {
 
     fn touch(&mut self, event: &Event) -> &mut End {
         let connection = Connection(event.position);
-        let end = self.ends.entry(connection).or_insert_with(|| End {
+        self.ends.entry(connection).or_insert_with(|| End {
             domain: event.domain,
             // Who is asked mostly has the lower port.
             service: connection.local_port().min(connection.remote_port()),
@@ -119,10 +118,7 @@ impl Connections {
             repeats: VecDeque::new(),
             refused: VecDeque::new(),
             closed: None,
-            last: event.time_ns,
-        });
-        end.last = event.time_ns;
-        end
+        })
     }
 
     /// A thread sent something.
@@ -229,15 +225,5 @@ impl Connections {
             end.closed.is_none_or(|closed| closed >= time)
         });
         self.openers.retain(|connection, _| self.ends.contains_key(connection));
-    }
-
-    /// How many ends are remembered.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
     }
 }

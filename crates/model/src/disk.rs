@@ -4,12 +4,15 @@
 //! disk (`DiskIssue`) and done (`DiskDone`). The last two tell what the disk was given, which may be several accesses,
 //! or a part of a large one: an access is given with the first of its sectors, and done with the last.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+};
 
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Access as What, Event};
 
-use crate::thread::ThreadId;
+use crate::thread::{ThreadId, between};
 
 /// Bytes of a sector, as the kernel counts them.
 const SECTOR: u64 = 512;
@@ -21,6 +24,13 @@ pub struct DiskId {
     pub domain: u8,
     /// The device's number: major << 20 | minor.
     pub device: u64,
+}
+
+impl fmt::Display for DiskId {
+    /// As `lsblk` numbers it: `disk 254:0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "disk {}:{}", self.device >> 20, self.device & 0xf_ffff)
+    }
 }
 
 /// What was asked of a disk.
@@ -143,9 +153,9 @@ impl Disks {
         let disk = self.all.entry(DiskId { domain: event.domain, device: event.object }).or_default();
         let given = disk.given.remove(&event.position);
         if let Some(given) = given {
-            disk.used.device_ns += since(given, event.time_ns);
+            disk.used.device_ns += between(given, event.time_ns);
             if disk.given.is_empty() {
-                disk.used.busy_ns += since(disk.busy_since, event.time_ns);
+                disk.used.busy_ns += between(disk.busy_since, event.time_ns);
             }
         }
         let mut ended = Vec::new();
@@ -160,7 +170,7 @@ impl Disks {
                 continue;
             }
             access.done = Some(event.time_ns);
-            disk.used.queue_ns += since(access.queued, access.issued.unwrap_or(event.time_ns));
+            disk.used.queue_ns += between(access.queued, access.issued.unwrap_or(event.time_ns));
             if let Some(left) = disk.waiting.get_mut(&access.position) {
                 left.retain(|other| *other != number);
                 if left.is_empty() {
@@ -208,10 +218,6 @@ fn within(disk: &Disk, accesses: &VecDeque<Access>, first: u64, event: &Event) -
 
 fn at(accesses: &mut VecDeque<Access>, first: u64, number: u64) -> Option<&mut Access> {
     accesses.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
-}
-
-fn since(from: i64, to: i64) -> u64 {
-    u64::try_from(to.saturating_sub(from)).unwrap_or(0)
 }
 
 #[cfg(test)]

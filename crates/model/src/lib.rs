@@ -26,7 +26,7 @@ pub mod thread;
 pub mod transaction;
 pub mod vcpu;
 mod watch;
-mod words;
+pub mod words;
 
 pub use breakdown::{Cause, Object, Piece, Spent, breakdown};
 pub use comparison::Comparison;

@@ -134,7 +134,7 @@ impl Objects {
         match object {
             Object::Thread(id) => named(domain(id.domain), "thread", called(id.tid), group.to_owned()),
             Object::Disk(disk) => {
-                let name = format!("disk {}:{}", disk.device >> 20, disk.device & 0xf_ffff);
+                let name = disk.to_string();
                 named(domain(disk.domain), "disk", name.clone(), name)
             }
             Object::Lock { address, holder } => {

@@ -9,6 +9,7 @@ use crate::{
     breakdown::Spent,
     explanation::Explained,
     objects::{Cause, Objects},
+    thread::between,
 };
 
 /// All time that one object took of a transaction in one way.
@@ -35,7 +36,7 @@ pub fn parts(transaction: &Explained, objects: &Objects) -> Vec<Part> {
     let mut sums: FxHashMap<_, (u64, u64)> = FxHashMap::default();
     for step in &transaction.steps {
         let sum = sums.entry((step.object, step.spent, step.cause)).or_default();
-        sum.0 += length(step.from, step.to);
+        sum.0 += between(step.from, step.to);
         sum.1 += 1;
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
@@ -104,7 +105,7 @@ impl Totals {
         let mut sums: BTreeMap<Such, u64> = BTreeMap::new();
         let mut known: FxHashMap<_, u64> = FxHashMap::default();
         for step in &transaction.steps {
-            *known.entry((step.object, step.spent, step.cause)).or_default() += length(step.from, step.to);
+            *known.entry((step.object, step.spent, step.cause)).or_default() += between(step.from, step.to);
         }
         for ((object, spent, cause), ns) in known {
             let named = objects.named(object);
@@ -153,8 +154,4 @@ impl Totals {
         let rank = (share * lengths.len() as f64).ceil() as usize;
         lengths.get(rank.saturating_sub(1)).copied()
     }
-}
-
-fn length(from: i64, to: i64) -> u64 {
-    u64::try_from(to - from).unwrap_or(0)
 }

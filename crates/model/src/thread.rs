@@ -34,6 +34,11 @@ pub struct ThreadId {
     pub tid: u32,
 }
 
+/// Nanoseconds between two moments; 0 where clocks say that the later one came first.
+pub(crate) fn between(from: i64, to: i64) -> u64 {
+    u64::try_from(to.saturating_sub(from)).unwrap_or(0)
+}
+
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {

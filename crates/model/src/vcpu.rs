@@ -66,11 +66,6 @@ impl Vcpus {
         self.all.get(&cpu).filter(|vcpu| vcpu.known_since() <= time)
     }
 
-    /// Whether a domain is a guest of another one of the trace.
-    pub fn is_guest(&self, domain: u8) -> bool {
-        self.guests.iter().any(|guest| guest.domain == domain)
-    }
-
     /// Thread `thread` of process `process` goes on as virtual processor `event.object`.
     pub(crate) fn enter(&mut self, event: &Event, thread: ThreadId, process: u64) {
         let cpu = match self.of.get(&thread) {

@@ -9,7 +9,7 @@ use crate::{
     disk::{DiskId, Disks},
     doings::{Doings, Figures, Key, kind},
     machine::CpuId,
-    thread::ThreadId,
+    thread::{ThreadId, between},
     vcpu::Guest,
 };
 
@@ -279,7 +279,7 @@ impl Watch {
         let place = match self.uses.get(&(disk, group)) {
             Some(place) => *place,
             None => {
-                let object = format!("{} on {}", self.keys[group].object, disk_name(disk));
+                let object = format!("{} on {}", self.keys[group].object, disk);
                 let place = self.place(kind::USE, disk.domain, object);
                 self.uses.insert((disk, group), place);
                 place
@@ -434,7 +434,7 @@ impl Watch {
             }
         }
         for (disk, used) in self.disks.used() {
-            let place = self.place(kind::DISK, disk.domain, disk_name(disk));
+            let place = self.place(kind::DISK, disk.domain, disk.to_string());
             self.figures[place] = Figures {
                 time_ns: used.busy_ns,
                 count: used.accesses,
@@ -462,14 +462,6 @@ impl Watch {
             damaged: Vec::new(),
         }
     }
-}
-
-fn between(from: i64, to: i64) -> u64 {
-    u64::try_from(to.saturating_sub(from)).unwrap_or(0)
-}
-
-fn disk_name(disk: DiskId) -> String {
-    format!("disk {}:{}", disk.device >> 20, disk.device & 0xf_ffff)
 }
 
 /// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common.

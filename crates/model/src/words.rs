@@ -32,7 +32,7 @@ pub(crate) fn size(bytes: f64) -> String {
 }
 
 /// A time: `850 ns`, `12.3 µs`, `4.56 ms`, `54.560 s`.
-pub(crate) fn span(ns: u64) -> String {
+pub fn span(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),

@@ -1,5 +1,7 @@
 //! Times and counts as people read them.
 
+pub use xweave_model::words::span;
+
 /// Nanoseconds as microseconds with one digit after the point, thousands apart: `1 234.5`.
 pub fn micros(ns: i64) -> String {
     let tenths = (ns.unsigned_abs() + 50) / 100;
@@ -23,17 +25,6 @@ pub fn count(n: u64) -> String {
 /// A count and what it counts: `1 flow`, `2 flows`.
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
-}
-
-/// Nanoseconds in the unit that suits them: `850 ns`, `12.3 µs`, `4.56 ms`.
-pub fn span(ns: u64) -> String {
-    let scaled = |unit: u64, digits: usize| format!("{:.digits$}", ns as f64 / unit as f64);
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{} µs", scaled(1_000, 1)),
-        1_000_000..1_000_000_000 => format!("{} ms", scaled(1_000_000, 2)),
-        _ => format!("{} s", scaled(1_000_000_000, 3)),
-    }
 }
 
 /// Bytes in the unit that suits them: `512 B`, `4.9 KiB`, `922 MiB`.
