@@ -11,6 +11,9 @@ import re
 import statistics
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from claims import judge  # noqa: E402
+
 OUT, PAIRS = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 SAVED, RATE, COMPLETE = 60.0, 3.0, 99.0
 # A record is 48 bytes and 8 for each value: docs/trace-format.md tells which kind has how many.
@@ -105,19 +108,8 @@ def main():
         ('records lost', lost, '≤', 0, 'records'),
         ('flows complete', 100 * complete / flows if flows else 0.0, '≥', COMPLETE, '%'),
     ]
-    claims = [{'name': name, 'measured': measured, 'target': target, 'unit': unit,
-               'ok': measured >= target if sign == '≥' else measured <= target, 'sign': sign}
-              for name, measured, sign, target, unit in claims]
-    print(f'\n{"claim":34}{"measured":>10}{"target":>10}')
-    for one in claims:
-        print(f'{one["name"]:34}{one["measured"]:>10.4g}{one.pop("sign") + " " + str(one["target"]):>10} {one["unit"]}'
-              f'{"" if one["ok"] else "  FAILED"}')
-    (OUT / 'result.json').write_text(json.dumps({
-        'case': 'flow-filter', 'claims': claims, 'bytes_stored': stored, 'bytes': everything,
-        'requests_per_second': rates}, indent=2) + '\n')
-    failed = [one['name'] for one in claims if not one['ok']]
-    if failed:
-        sys.exit('flow-filter: fell short: ' + '; '.join(failed))
+    judge('flow-filter', OUT, claims, (34, 10), bytes_stored=stored, bytes=everything,
+          requests_per_second=rates)
 
 
 if __name__ == '__main__':

@@ -10,6 +10,9 @@ import pathlib
 import statistics
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from claims import judge  # noqa: E402
+
 OUT = pathlib.Path(sys.argv[1])
 SLOW_NS = 1_000_000_000
 # What the reason has to name, in each way; nothing is in the way where it is calm.
@@ -95,18 +98,7 @@ def main():
             time, why = repeat(one)
             print(f'    {one["name"]:16}{one["total_ns"] / 1e6:>8.0f} ms, of that {time / 1e6:.0f} {why or "sent again"}')
 
-    claims = [{'name': name, 'measured': measured, 'target': target, 'unit': unit,
-               'ok': measured >= target if sign == '≥' else measured <= target, 'sign': sign}
-              for name, measured, sign, target, unit in claims]
-    print(f'\n{"claim":40}{"measured":>10}{"target":>8}')
-    for one in claims:
-        print(f'{one["name"]:40}{one["measured"]:>10.4g}{one.pop("sign") + " " + str(one["target"]):>8} {one["unit"]}'
-              f'{"" if one["ok"] else "  FAILED"}')
-    (OUT / 'result.json').write_text(json.dumps(
-        {'case': 'web-connect', 'claims': claims, 'connect_to_accept_ns': figure}, indent=2) + '\n')
-    failed = [one['name'] for one in claims if not one['ok']]
-    if failed:
-        sys.exit('web-connect: fell short: ' + '; '.join(failed))
+    judge('web-connect', OUT, claims, (40, 8), connect_to_accept_ns=figure)
 
 
 if __name__ == '__main__':
