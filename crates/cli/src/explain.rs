@@ -86,6 +86,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     for damaged in &outcome.damaged {
         eprintln!("xweave: {damaged}");
     }
+    // Some are always under way at the end of a recording.
+    let (accesses, without_end) = outcome.accesses;
+    if without_end * 2 > accesses {
+        eprintln!(
+            "xweave: of {without_end} of {accesses} accesses to disks the end is not in {dir}: time that threads \
+             waited for them is told as waiting. Disks end accesses in interrupts: record those of all processors \
+             (perf record -a), with block_rq_complete"
+        );
+    }
     match args.id {
         _ if outcome.transactions == 0 => Err(Failure::FellShort(format!(
             "{dir} has no transactions of the kind {spec} that began and ended in it: see xweave explain --help for \
@@ -105,6 +114,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// What came of printing.
 struct Printed {
     transactions: u64,
+    /// To disks, and those whose end is not in the trace.
+    accesses: (u64, u64),
     damaged: Vec<xweave_trace::Damaged>,
     /// Whether the one that was asked for was among them.
     found: bool,
@@ -112,7 +123,8 @@ struct Printed {
 
 impl Printed {
     fn of(outcome: Outcome, found: bool) -> Self {
-        Self { transactions: outcome.transactions, damaged: outcome.damaged, found }
+        let Outcome { transactions, accesses, accesses_without_end, damaged, .. } = outcome;
+        Self { transactions, accesses: (accesses, accesses_without_end), damaged, found }
     }
 }
 
@@ -180,6 +192,8 @@ fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Writ
     let summary = json!({
         "transactions": outcome.transactions,
         "events": outcome.events,
+        "accesses": outcome.accesses,
+        "accesses_without_end": outcome.accesses_without_end,
         "total_ns": totals.ns(),
         "p50_ns": quantile(0.5),
         "p99_ns": quantile(0.99),

@@ -17,6 +17,10 @@ use crate::thread::{ThreadId, between};
 /// Bytes of a sector, as the kernel counts them.
 const SECTOR: u64 = 512;
 
+/// As many accesses as a disk may have under way: of more than those, the end of the oldest was not recorded. The
+/// kernel gives a disk hundreds (`nr_requests` of each of its queues).
+const MOST: usize = 1 << 12;
+
 /// A disk of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DiskId {
@@ -52,8 +56,27 @@ pub struct Access {
     pub issued: Option<i64>,
     /// When the disk had done it.
     pub done: Option<i64>,
-    /// How much the disk has not done.
-    left: u64,
+    /// How much of it the disk was not given yet.
+    to_issue: u64,
+    /// How much of it the disk has not done.
+    to_do: u64,
+}
+
+impl Access {
+    /// How many of its bytes lie in an event's sectors. One without sectors, a flush, lies in itself.
+    fn within(&self, event: &Event) -> Option<u64> {
+        common(self.position, self.bytes, event)
+    }
+}
+
+fn common(position: u64, bytes: u64, event: &Event) -> Option<u64> {
+    if bytes == 0 || event.bytes == 0 {
+        return (bytes == event.bytes && position == event.position).then_some(0);
+    }
+    let end = |position: u64, bytes: u64| position.saturating_add(bytes / SECTOR);
+    let to = end(position, bytes).min(end(event.position, event.bytes));
+    let sectors = to.saturating_sub(position.max(event.position));
+    (sectors > 0).then_some(sectors * SECTOR)
 }
 
 /// What a disk has done.
@@ -73,32 +96,100 @@ pub struct Use {
     pub distance: u64,
 }
 
+/// What was given to a disk in one piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Request {
+    issued: i64,
+    bytes: u64,
+    /// The accesses that it is of, or is a part of, in the order of their first sectors.
+    of: Vec<u64>,
+}
+
+/// That a disk has done something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// When the disk had been given it; `None` if that was not seen.
+    pub issued: Option<i64>,
+    /// The number of the first access that it was of, or was a part of.
+    pub of: Option<u64>,
+    /// The numbers of the accesses that this ended.
+    pub ended: Vec<u64>,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Disk {
-    /// By first sector: accesses that are not done.
-    waiting: BTreeMap<u64, Vec<u64>>,
-    /// Sectors of the longest that ever waited.
-    longest: u64,
-    /// What the disk has been given and has not done: first sector and when.
-    given: FxHashMap<u64, i64>,
+    /// Accesses that it was not given, or not as a whole.
+    queued: Sectors,
+    /// What it was given and has not done, by first sector.
+    requests: FxHashMap<u64, Request>,
+    /// The latest accesses, done or not, in the order in which they were asked for.
+    latest: VecDeque<u64>,
     busy_since: i64,
     head: Option<u64>,
     used: Use,
+}
+
+/// Where accesses lie on a disk.
+#[derive(Clone, Debug, Default)]
+struct Sectors {
+    /// By size, first sector and number: how many bytes. A long one reaches sectors far behind its first; apart from
+    /// those, what must be looked through for some sectors is what lies there.
+    accesses: BTreeMap<(u32, u64, u64), u64>,
+    /// A bit for each size that there ever was.
+    sizes: u64,
+}
+
+/// The number of bits that it takes to write down how many sectors.
+fn size(bytes: u64) -> u32 {
+    u64::BITS - (bytes / SECTOR).leading_zeros()
+}
+
+impl Sectors {
+    fn insert(&mut self, position: u64, number: u64, bytes: u64) {
+        self.sizes |= 1 << size(bytes);
+        self.accesses.insert((size(bytes), position, number), bytes);
+    }
+
+    fn remove(&mut self, position: u64, number: u64, bytes: u64) {
+        self.accesses.remove(&(size(bytes), position, number));
+    }
+
+    /// The numbers of the accesses that have sectors of an event's, in the order of their first sectors.
+    fn within(&self, event: &Event) -> Vec<u64> {
+        let (from, to) = (event.position, event.position.saturating_add(event.bytes / SECTOR));
+        let mut found = Vec::new();
+        for size in (0..u64::BITS).filter(|size| self.sizes >> size & 1 == 1) {
+            let range = (size, from.saturating_sub(1 << size), 0)..(size, to.max(from.saturating_add(1)), 0);
+            let these = self.accesses.range(range);
+            let these = these.filter(|((_, position, _), bytes)| common(*position, **bytes, event).is_some());
+            found.extend(these.map(|((_, position, number), _)| (*position, *number)));
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, number)| number).collect()
+    }
 }
 
 /// All disks of all domains.
 #[derive(Clone, Debug, Default)]
 pub struct Disks {
     all: FxHashMap<DiskId, Disk>,
-    accesses: VecDeque<Access>,
-    /// The number of the first in `accesses`.
-    first: u64,
+    accesses: FxHashMap<u64, Access>,
+    /// The number of the next one.
+    next: u64,
+    /// Accesses that are done: when, and their numbers.
+    over: VecDeque<(i64, u64)>,
+    ended: u64,
 }
 
 impl Disks {
     /// An access, by its number.
     pub fn access(&self, number: u64) -> Option<&Access> {
-        self.accesses.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+        self.accesses.get(&number)
+    }
+
+    /// How many accesses were asked for, and of how many of those the end was not seen.
+    pub fn endless(&self) -> (u64, u64) {
+        (self.next, self.next - self.ended)
     }
 
     /// What each disk has done, in the order of their numbers.
@@ -106,12 +197,13 @@ impl Disks {
         self.all.iter().map(|(id, disk)| (*id, disk.used)).collect()
     }
 
-    /// An access is asked for, or added to one that waits.
-    pub fn queue(&mut self, event: &Event) {
-        let disk = DiskId { domain: event.domain, device: event.object };
-        let number = self.first + self.accesses.len() as u64;
-        self.accesses.push_back(Access {
-            disk,
+    /// An access is asked for, or added to one that waits. Gives its number.
+    pub fn queue(&mut self, event: &Event) -> u64 {
+        let id = DiskId { domain: event.domain, device: event.object };
+        let number = self.next;
+        self.next += 1;
+        let access = Access {
+            disk: id,
             thread: ThreadId { domain: event.domain, tid: event.tid },
             what: What::of(event.code),
             position: event.position,
@@ -119,105 +211,104 @@ impl Disks {
             queued: event.time_ns,
             issued: None,
             done: None,
-            left: event.bytes,
-        });
-        let disk = self.all.entry(disk).or_default();
-        disk.waiting.entry(event.position).or_default().push(number);
-        disk.longest = disk.longest.max(event.bytes / SECTOR);
+            to_issue: event.bytes,
+            to_do: event.bytes,
+        };
+        self.accesses.insert(number, access);
+        let disk = self.all.entry(id).or_default();
+        disk.queued.insert(event.position, number, event.bytes);
+        disk.latest.push_back(number);
+        if disk.latest.len() >= 2 * MOST {
+            let accesses = &mut self.accesses;
+            disk.latest
+                .retain(|number| accesses.get(number).is_some_and(|access| access.done.is_none()));
+            let lost = disk.latest.len().saturating_sub(MOST);
+            for number in disk.latest.drain(..lost) {
+                if let Some(access) = accesses.remove(&number) {
+                    disk.queued.remove(access.position, number, access.bytes);
+                }
+            }
+        }
+        number
     }
 
     /// The disk is given sectors.
     pub fn issue(&mut self, event: &Event) {
         let disk = self.all.entry(DiskId { domain: event.domain, device: event.object }).or_default();
-        if disk.given.is_empty() {
+        if disk.requests.is_empty() {
             disk.busy_since = event.time_ns;
         }
+        let of = disk.queued.within(event);
+        for number in &of {
+            let Some(access) = self.accesses.get_mut(number) else { continue };
+            access.issued.get_or_insert(event.time_ns);
+            access.to_issue = access.to_issue.saturating_sub(access.within(event).unwrap_or(0));
+            if access.to_issue == 0 {
+                disk.queued.remove(access.position, *number, access.bytes);
+            }
+        }
         // Given again, where the disk had no room: it is one access.
-        if disk.given.insert(event.position, event.time_ns).is_none() {
-            disk.used.accesses += 1;
-            disk.used.bytes += event.bytes;
-            if let Some(head) = disk.head {
-                disk.used.distance += head.abs_diff(event.position);
-            }
-            disk.head = Some(event.position + event.bytes / SECTOR);
+        if of.is_empty()
+            && let Some(request) = disk.requests.get_mut(&event.position)
+        {
+            (request.issued, request.bytes) = (event.time_ns, event.bytes);
+            return;
         }
-        for (number, _) in within(disk, &self.accesses, self.first, event) {
-            if let Some(access) = at(&mut self.accesses, self.first, number) {
-                access.issued.get_or_insert(event.time_ns);
-            }
+        if disk.requests.len() >= MOST {
+            disk.requests.clear();
         }
+        // What the disk was given before of the same sectors it has done, though that was not seen.
+        disk.requests.insert(event.position, Request { issued: event.time_ns, bytes: event.bytes, of });
+        disk.used.accesses += 1;
+        disk.used.bytes += event.bytes;
+        if let Some(head) = disk.head {
+            disk.used.distance += head.abs_diff(event.position);
+        }
+        disk.head = Some(event.position + event.bytes / SECTOR);
     }
 
-    /// The disk has done sectors. Gives the numbers of the accesses that this ended.
-    pub fn done(&mut self, event: &Event) -> Vec<u64> {
+    /// The disk has done sectors.
+    pub fn done(&mut self, event: &Event) -> Done {
+        let time = event.time_ns;
         let disk = self.all.entry(DiskId { domain: event.domain, device: event.object }).or_default();
-        let given = disk.given.remove(&event.position);
-        if let Some(given) = given {
-            disk.used.device_ns += between(given, event.time_ns);
-            if disk.given.is_empty() {
-                disk.used.busy_ns += between(disk.busy_since, event.time_ns);
+        let request = disk.requests.remove(&event.position);
+        if let Some(request) = &request {
+            disk.used.busy_ns += between(disk.busy_since, time);
+            disk.busy_since = time;
+            let left = request.bytes.saturating_sub(event.bytes);
+            if left > 0 {
+                let position = event.position + event.bytes / SECTOR;
+                disk.requests.insert(position, Request { bytes: left, ..request.clone() });
+            } else {
+                disk.used.device_ns += between(request.issued, time);
             }
         }
-        let mut ended = Vec::new();
-        for (number, bytes) in within(disk, &self.accesses, self.first, event) {
-            let Some(access) = at(&mut self.accesses, self.first, number) else { continue };
-            // Somebody else's, of the same sectors, may wait yet.
-            if given.is_some() && access.issued.is_none() {
-                continue;
+        let issued = request.as_ref().map(|request| request.issued);
+        let mut of = request.map_or_else(|| disk.queued.within(event), |request| request.of);
+        let first = of.first().copied();
+        of.retain(|number| {
+            let Some(access) = self.accesses.get_mut(number) else { return false };
+            access.to_do = access.to_do.saturating_sub(access.within(event).unwrap_or(0));
+            if access.to_do > 0 || access.done.is_some() {
+                return false;
             }
-            access.left = access.left.saturating_sub(bytes);
-            if access.left > 0 {
-                continue;
-            }
-            access.done = Some(event.time_ns);
-            disk.used.queue_ns += between(access.queued, access.issued.unwrap_or(event.time_ns));
-            if let Some(left) = disk.waiting.get_mut(&access.position) {
-                left.retain(|other| *other != number);
-                if left.is_empty() {
-                    disk.waiting.remove(&access.position);
-                }
-            }
-            ended.push(number);
-        }
-        ended
+            access.done = Some(time);
+            disk.used.queue_ns += between(access.queued, access.issued.unwrap_or(time));
+            disk.queued.remove(access.position, *number, access.bytes);
+            self.over.push_back((time, *number));
+            self.ended += 1;
+            true
+        });
+        Done { issued, of: issued.and(first), ended: of }
     }
 
-    /// The numbers of the accesses that are not done and have sectors of an event's, the first of them first.
-    pub fn waiting(&self, event: &Event) -> impl Iterator<Item = u64> {
-        let disk = self.all.get(&DiskId { domain: event.domain, device: event.object });
-        let numbers = disk.map(|disk| within(disk, &self.accesses, self.first, event)).unwrap_or_default();
-        numbers.into_iter().map(|(number, _)| number)
-    }
-
-    /// Forgets accesses that were done before this time, up to the first that was not.
+    /// Forgets accesses that were done before this time.
     pub fn forget_before(&mut self, time: i64) {
-        while self.accesses.front().is_some_and(|access| access.done.is_some_and(|done| done < time)) {
-            self.accesses.pop_front();
-            self.first += 1;
+        let over = self.over.partition_point(|(done, _)| *done < time);
+        for (_, number) in self.over.drain(..over) {
+            self.accesses.remove(&number);
         }
     }
-}
-
-/// The accesses that have sectors of an event's, and how many bytes of each lie there, in the order of their first
-/// sectors. One without sectors, a flush, is itself.
-fn within(disk: &Disk, accesses: &VecDeque<Access>, first: u64, event: &Event) -> Vec<(u64, u64)> {
-    let (from, to) = (event.position, event.position.saturating_add(event.bytes / SECTOR));
-    let range = from.saturating_sub(disk.longest)..to.max(from.saturating_add(1));
-    let numbers = disk.waiting.range(range).flat_map(|(_, numbers)| numbers);
-    let common = |number: &u64| {
-        let access = accesses.get(usize::try_from(number.checked_sub(first)?).ok()?)?;
-        if event.bytes == 0 || access.bytes == 0 {
-            return (event.bytes == access.bytes && access.position == from).then_some((*number, 0));
-        }
-        let end = access.position.saturating_add(access.bytes / SECTOR).min(to);
-        let sectors = end.saturating_sub(access.position.max(from));
-        (sectors > 0).then_some((*number, sectors * SECTOR))
-    };
-    numbers.filter_map(common).collect()
-}
-
-fn at(accesses: &mut VecDeque<Access>, first: u64, number: u64) -> Option<&mut Access> {
-    accesses.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
 }
 
 #[cfg(test)]
@@ -237,7 +328,7 @@ mod tests {
             disks.queue(&event(Kind::DiskQueue, time, position, 4096));
         }
         disks.issue(&event(Kind::DiskIssue, 50, 100, 8192));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 90, 100, 8192)), [0, 1]);
+        assert_eq!(disks.done(&event(Kind::DiskDone, 90, 100, 8192)).ended, [0, 1]);
         let times = |number| disks.access(number).map(|access| (access.queued, access.issued, access.done));
         assert_eq!(times(0), Some((10, Some(50), Some(90))));
         assert_eq!(times(1), Some((20, Some(50), Some(90))));
@@ -254,13 +345,13 @@ mod tests {
         let mut disks = Disks::default();
         disks.queue(&event(Kind::DiskQueue, 10, 100, 131_072));
         disks.issue(&event(Kind::DiskIssue, 20, 100, 130_560));
-        assert!(disks.done(&event(Kind::DiskDone, 60, 100, 130_560)).is_empty());
+        assert!(disks.done(&event(Kind::DiskDone, 60, 100, 130_560)).ended.is_empty());
         // Somebody else asks for the last sector as well.
         disks.queue(&event(Kind::DiskQueue, 65, 355, 512));
         disks.issue(&event(Kind::DiskIssue, 70, 355, 512));
         let told = disks.access(0).map(|access| (access.issued, access.done));
         assert_eq!(told, Some((Some(20), None)));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 90, 355, 512)), [0, 1]);
+        assert_eq!(disks.done(&event(Kind::DiskDone, 90, 355, 512)).ended, [0, 1]);
         assert_eq!(disks.access(0).and_then(|access| access.done), Some(90));
         let used = disks.used()[&DiskId { domain: 1, device: 8 }];
         assert_eq!((used.accesses, used.bytes, used.busy_ns, used.queue_ns), (2, 131_072, 60, 10 + 5));
@@ -272,9 +363,9 @@ mod tests {
         disks.queue(&event(Kind::DiskQueue, 10, 100, 4096));
         disks.issue(&event(Kind::DiskIssue, 20, 100, 4096));
         disks.queue(&event(Kind::DiskQueue, 30, 96, 4096));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 40, 100, 4096)), [0]);
+        assert_eq!(disks.done(&event(Kind::DiskDone, 40, 100, 4096)).ended, [0]);
         disks.issue(&event(Kind::DiskIssue, 50, 96, 4096));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 60, 96, 4096)), [1]);
+        assert_eq!(disks.done(&event(Kind::DiskDone, 60, 96, 4096)).ended, [1]);
     }
 
     #[test]
@@ -282,6 +373,62 @@ mod tests {
         let mut disks = Disks::default();
         disks.queue(&event(Kind::DiskQueue, 1, 0, 0));
         disks.issue(&event(Kind::DiskIssue, 2, 0, 0));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 5, 0, 0)), [0]);
+        assert_eq!(disks.done(&event(Kind::DiskDone, 5, 0, 0)).ended, [0]);
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_an_access_of_its_own_though_the_end_of_the_first_was_not_seen() {
+        let mut disks = Disks::default();
+        for time in [10, 110] {
+            disks.queue(&event(Kind::DiskQueue, time, 100, 4096));
+            disks.issue(&event(Kind::DiskIssue, time + 10, 100, 4096));
+        }
+        // Given again, where the disk had no room: one access.
+        disks.issue(&event(Kind::DiskIssue, 130, 100, 4096));
+        let done = disks.done(&event(Kind::DiskDone, 150, 100, 4096));
+        assert_eq!((done.issued, done.of, done.ended), (Some(130), Some(1), vec![1]));
+        assert_eq!(disks.used()[&DiskId { domain: 1, device: 8 }].accesses, 2);
+        assert_eq!(disks.endless(), (2, 1));
+    }
+
+    #[test]
+    fn a_request_that_is_done_in_parts_is_one_access() {
+        let mut disks = Disks::default();
+        disks.queue(&event(Kind::DiskQueue, 10, 100, 8192));
+        disks.issue(&event(Kind::DiskIssue, 20, 100, 8192));
+        let first = disks.done(&event(Kind::DiskDone, 50, 100, 4096));
+        assert_eq!((first.issued, first.ended), (Some(20), vec![]));
+        let second = disks.done(&event(Kind::DiskDone, 90, 108, 4096));
+        assert_eq!((second.issued, second.of, second.ended), (Some(20), Some(0), vec![0]));
+        let used = disks.used()[&DiskId { domain: 1, device: 8 }];
+        assert_eq!((used.accesses, used.busy_ns, used.device_ns, used.queue_ns), (1, 70, 70, 10));
+    }
+
+    #[test]
+    fn accesses_whose_ends_are_not_recorded_do_not_stay() {
+        let mut disks = Disks::default();
+        let mut late = 0;
+        for nth in 0..10 * MOST as u64 {
+            let (time, position) = (nth as i64 * 10, nth % 1000 * 8);
+            disks.queue(&event(Kind::DiskQueue, time, position, 4096));
+            disks.issue(&event(Kind::DiskIssue, time + 1, position, 4096));
+            late = time;
+        }
+        // One that is slow is not lost for others that were done meanwhile.
+        disks.queue(&event(Kind::DiskQueue, late, 1 << 40, 4096));
+        for nth in 0..10 * MOST as u64 {
+            let (time, position) = (late + nth as i64 * 10, (1 << 30) + nth % 1000 * 8);
+            disks.queue(&event(Kind::DiskQueue, time, position, 4096));
+            disks.done(&event(Kind::DiskDone, time + 5, position, 4096));
+            if nth % 1000 == 0 {
+                disks.forget_before(time);
+            }
+        }
+        assert!(disks.accesses.len() < 2 * MOST + 1000, "{}", disks.accesses.len());
+        let disk = &disks.all[&DiskId { domain: 1, device: 8 }];
+        assert!(disk.queued.accesses.len() <= 2 * MOST && disk.requests.len() <= MOST);
+        assert!(disk.latest.len() < 2 * MOST);
+        assert_eq!(disks.done(&event(Kind::DiskDone, i64::MAX, 1 << 40, 4096)).ended.len(), 1);
+        assert_eq!(disks.endless(), (20 * MOST as u64 + 1, 10 * MOST as u64));
     }
 }

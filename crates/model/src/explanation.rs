@@ -67,6 +67,10 @@ pub struct Outcome {
     pub events: u64,
     /// Transactions.
     pub transactions: u64,
+    /// Accesses to disks.
+    pub accesses: u64,
+    /// Those of them whose end is not in the trace: who waited for one is not known to have waited for the disk.
+    pub accesses_without_end: u64,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -131,7 +135,9 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     for found in finder.as_mut().map(|finder| finder.settle(None)).unwrap_or_default() {
         all.tell(found, None, events.names());
     }
-    Outcome { damaged: events.damaged().to_vec(), objects: all.objects, ..all.outcome }
+    let (accesses, accesses_without_end) = all.machine.disks.endless();
+    let damaged = events.damaged().to_vec();
+    Outcome { accesses, accesses_without_end, damaged, objects: all.objects, ..all.outcome }
 }
 
 struct Explanation<'a> {

@@ -12,6 +12,9 @@ use crate::{
     vcpu::{Guest, Vcpus},
 };
 
+/// More accesses than this an interrupt does not end.
+const ENDED: usize = 1 << 10;
+
 /// A processor of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CpuId {
@@ -160,6 +163,7 @@ impl Machine {
                 here.tid = other;
                 // Interrupts do not switch: an end was lost.
                 here.frames.clear();
+                here.ended.clear();
                 here.after_irq = false;
                 self.threads.switch(domain, time, cpu, tid, State::of(event.code), other);
             }
@@ -189,11 +193,17 @@ impl Machine {
                 self.threads.describe(id(other), event.object, event.name, time);
             }
             Kind::Thread => self.threads.describe(id(other), event.object, event.name, time),
-            Kind::DiskQueue => self.disks.queue(event),
+            Kind::DiskQueue => {
+                self.disks.queue(event);
+            }
             Kind::DiskIssue => self.disks.issue(event),
             Kind::DiskDone => {
-                let ended = self.disks.done(event);
+                let ended = self.disks.done(event).ended;
                 let depth = here.frames.len();
+                // Interrupts may not be recorded, and nothing else happen on this processor.
+                if depth == 0 && here.ended.len() >= ENDED {
+                    here.ended.clear();
+                }
                 here.ended.extend(ended.into_iter().map(|number| (depth, number)));
             }
             Kind::IrqEnter => here.enter(time, false, event.object),

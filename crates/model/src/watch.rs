@@ -56,11 +56,8 @@ pub(crate) struct Watch {
     processes: FxHashMap<(u8, u64), Name>,
     cpus: FxHashMap<CpuId, Cpu>,
     disks: Disks,
-    /// Who asked for each access that is not done: the place of its processes' figures.
+    /// Who asked for each access that is not forgotten: the place of its processes' figures.
     askers: FxHashMap<u64, usize>,
-    asked: u64,
-    /// What disks have been given: the place of the figures of who asked, and when.
-    given: FxHashMap<(DiskId, u64), (usize, i64)>,
     last_done: FxHashMap<DiskId, i64>,
     uses: FxHashMap<(DiskId, usize), usize>,
     ports: FxHashMap<(u8, bool, u16), usize>,
@@ -85,8 +82,6 @@ impl Watch {
             cpus: FxHashMap::default(),
             disks: Disks::default(),
             askers: FxHashMap::default(),
-            asked: 0,
-            given: FxHashMap::default(),
             last_done: FxHashMap::default(),
             uses: FxHashMap::default(),
             ports: FxHashMap::default(),
@@ -170,11 +165,9 @@ impl Watch {
             Kind::Thread => self.describe(event, names),
             Kind::DiskQueue => {
                 let group = self.group(id, names);
-                self.askers.insert(self.asked, group);
-                self.asked += 1;
-                self.disks.queue(event);
+                self.askers.insert(self.disks.queue(event), group);
             }
-            Kind::DiskIssue => self.disk_issue(event),
+            Kind::DiskIssue => self.disks.issue(event),
             Kind::DiskDone => self.disk_done(event),
             Kind::Send | Kind::Receive => self.message(event, id),
             Kind::IrqEnter | Kind::SoftirqEnter => {
@@ -209,6 +202,7 @@ impl Watch {
         }
         if self.events.is_multiple_of(ROUND) {
             self.disks.forget_before(time);
+            self.askers.retain(|number, _| self.disks.access(*number).is_some());
         }
     }
 
@@ -250,32 +244,14 @@ impl Watch {
 
     fn disk_done(&mut self, event: &Event) {
         let disk = DiskId { domain: event.domain, device: event.object };
-        let given = self.given.remove(&(disk, event.position));
         let before = self.last_done.insert(disk, event.time_ns).unwrap_or(i64::MIN);
-        let ended = self.disks.done(event);
-        let waits = ended.iter().filter_map(|number| self.disks.access(*number));
+        let done = self.disks.done(event);
+        let waits = done.ended.iter().filter_map(|number| self.disks.access(*number));
         let wait_ns =
             waits.map(|access| between(access.queued, access.issued.unwrap_or(event.time_ns))).sum();
-        for number in ended {
-            self.askers.remove(&number);
-        }
         // Who asked is known from when the disk was given it: it may be a part of an access that goes on.
-        let Some((place, issued)) = given else { return };
-        self.figures[place].add(&Figures {
-            time_ns: between(issued.max(before), event.time_ns),
-            count: 1,
-            bytes: event.bytes,
-            wait_ns,
-            device_ns: between(issued, event.time_ns),
-            distance: 0,
-        });
-    }
-
-    fn disk_issue(&mut self, event: &Event) {
-        self.disks.issue(event);
-        let disk = DiskId { domain: event.domain, device: event.object };
-        let first = self.disks.waiting(event).next();
-        let Some(&group) = first.and_then(|number| self.askers.get(&number)) else { return };
+        let Some(issued) = done.issued else { return };
+        let Some(&group) = done.of.and_then(|number| self.askers.get(&number)) else { return };
         let place = match self.uses.get(&(disk, group)) {
             Some(place) => *place,
             None => {
@@ -285,7 +261,14 @@ impl Watch {
                 place
             }
         };
-        self.given.entry((disk, event.position)).or_insert((place, event.time_ns));
+        self.figures[place].add(&Figures {
+            time_ns: between(issued.max(before), event.time_ns),
+            count: 1,
+            bytes: event.bytes,
+            wait_ns,
+            device_ns: between(issued, event.time_ns),
+            distance: 0,
+        });
     }
 
     fn message(&mut self, event: &Event, id: ThreadId) {

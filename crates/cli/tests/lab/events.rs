@@ -259,10 +259,18 @@ fn events_for_which_there_is_no_room_are_counted() {
     world.until("vm2", "grep -q :2330 /proc/net/udp");
     let recording =
         world.record("--events net,syscalls --domain vm1=vsock:3 --buffer 4096 -o /tmp/events-loss");
-    world.run(
-        "vm1",
-        &format!("xweave lab load udp-send --to 10.77.0.2:9008 --count {SENT} --rate 5000 --senders 2"),
-    );
+    let send = || {
+        let half = SENT / 2;
+        world.run(
+            "vm1",
+            &format!("xweave lab load udp-send --to 10.77.0.2:9008 --count {half} --rate 5000 --senders 2"),
+        );
+    };
+    send();
+    // Who does not read loses, however slow the processor.
+    world.signal("vm1", AGENT, "STOP");
+    send();
+    world.signal("vm1", AGENT, "CONT");
     drop(receiver);
     recording.finish_well();
     let recorded = Recorded::pull(&world, "/tmp/events-loss");

@@ -152,16 +152,21 @@ impl World {
     /// Kills, by SIGKILL, the processes of a domain whose command line begins so. (Guests have no pkill,
     /// and it would find the shell that runs it.)
     pub fn kill(&self, domain: &str, command: &str) {
+        self.signal(domain, command, "KILL");
+    }
+
+    /// Sends the processes of a domain whose command begins like this a signal; there must be one.
+    pub fn signal(&self, domain: &str, command: &str, signal: &str) {
         self.run(
             domain,
             &format!(
-                r#"killed=1
+                r#"sent=1
                 for process in /proc/[0-9]*; do
                     case "$(tr '\0' ' ' <$process/cmdline)" in
-                    "{command}"*) kill -KILL "${{process#/proc/}}" && killed=0 ;;
+                    "{command}"*) kill -{signal} "${{process#/proc/}}" && sent=0 ;;
                     esac
                 done 2>/dev/null
-                exit $killed"#
+                exit $sent"#
             ),
         );
     }
