@@ -90,9 +90,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let (accesses, without_end) = outcome.accesses;
     if without_end * 2 > accesses {
         eprintln!(
-            "xweave: of {without_end} of {accesses} accesses to disks the end is not in {dir}: time that threads \
-             waited for them is told as waiting. Disks end accesses in interrupts: record those of all processors \
-             (perf record -a), with block_rq_complete"
+            "xweave: {dir} lacks the ends of {without_end} of {accesses} accesses to disks: what threads waited for \
+             them is told as waiting. Accesses end in interrupts: record those of all processors (perf record -a), \
+             with block_rq_complete"
         );
     }
     match args.id {

@@ -1,4 +1,4 @@
-//! `xweave import`, `explain` and `compare` as they are used, on what trace-cmd recorded of a host and its guest.
+//! `xweave import`, `explain` and `compare` as they are used, on what trace-cmd and perf have recorded.
 
 use std::{fs::File, path::Path, process::Command};
 
@@ -12,24 +12,30 @@ fn xweave(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A folder with the trace that two files become.
-fn imported() -> tempfile::TempDir {
+/// A folder with the trace that recorded files become.
+fn imported(names: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    for name in ["host.dat", "guest.dat"] {
+    for name in names {
         let packed = format!("{}/../import/tests/data/{name}.zst", env!("CARGO_MANIFEST_DIR"));
         let mut unpacked = ruzstd::decoding::StreamingDecoder::new(File::open(packed).expect("a file"))
             .expect("it is packed");
         let mut file = File::create(folder.path().join(name)).expect("a file");
         std::io::copy(&mut unpacked, &mut file).expect("room for it");
     }
-    let (status, _, said) = xweave(folder.path(), &["import", "host.dat", "guest.dat", "-o", "trace"]);
+    let arguments: Vec<_> = ["import"].iter().chain(names).chain(&["-o", "trace"]).copied().collect();
+    let (status, _, said) = xweave(folder.path(), &arguments);
     assert_eq!(status, Some(0), "{said}");
     folder
 }
 
+/// What a guest and its host recorded at once.
+fn both() -> tempfile::TempDir {
+    imported(&["host.dat", "guest.dat"])
+}
+
 #[test]
 fn what_a_guest_s_processor_lost_is_the_host_s() {
-    let folder = imported();
+    let folder = both();
     let (status, printed, said) =
         xweave(folder.path(), &["explain", "trace", "--transaction", "life", "--json"]);
     assert_eq!((status, said.as_str()), (Some(0), ""));
@@ -58,8 +64,33 @@ fn what_a_guest_s_processor_lost_is_the_host_s() {
 }
 
 #[test]
+fn a_wait_for_a_disk_is_known_by_the_interrupt_that_ends_it() {
+    let explained = |name| {
+        let folder = imported(&[name]);
+        let (status, printed, said) =
+            xweave(folder.path(), &["explain", "trace", "--transaction", "life", "--json"]);
+        assert_eq!(status, Some(0), "{said}");
+        let summary = serde_json::from_str::<Value>(&printed).expect("JSON")["summary"].take();
+        let parts = summary["parts"].as_array().expect("parts").clone();
+        let at_disk = parts.iter().filter(|part| part["kind"] == "disk" && part["state"] == "device");
+        let waited = at_disk.map(|part| part["ns"].as_u64().expect("a time")).sum::<u64>();
+        let accesses =
+            ["accesses", "accesses_without_end"].map(|key| summary[key].as_u64().expect("a number"));
+        (waited, accesses, said)
+    };
+    // All processors, and so the ends of all accesses.
+    let (waited, accesses, said) = explained("system.data");
+    assert_eq!((accesses, said.as_str()), ([101, 0], ""));
+    assert!(waited > 1_000_000, "{waited}");
+    // A program alone: interrupts came to others.
+    let (waited, accesses, said) = explained("plain.data");
+    assert_eq!((waited, accesses), (0, [400, 400]));
+    assert!(said.contains("trace lacks the ends of 400 of 400 accesses"), "{said}");
+}
+
+#[test]
 fn one_transaction_is_shown_step_by_step_and_as_a_diagram() {
-    let folder = imported();
+    let folder = both();
     let explain = |arguments: &[&str]| {
         let all: Vec<_> =
             ["explain", "trace", "--transaction", "life:dd"].iter().chain(arguments).copied().collect();
@@ -78,7 +109,7 @@ fn one_transaction_is_shown_step_by_step_and_as_a_diagram() {
 
 #[test]
 fn what_cannot_be_explained_is_told_with_what_to_do() {
-    let folder = imported();
+    let folder = both();
     let told = |arguments: &[&str]| {
         let (status, printed, said) = xweave(folder.path(), arguments);
         assert_eq!(printed, "");

@@ -2,18 +2,45 @@
 //! millions of events (20 by default). Prints one JSON document. The making of the events is not measured.
 //!
 //!     cargo run --release --package xweave-model --example model-speed -- 20
+//!
+//! Of a trace's directory, for benches/import: takes in its events, breaks nothing down, and prints how many there were.
 
-use std::time::{Duration, Instant};
+use std::{
+    error::Error,
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use xweave_model::{Guest, Machine, ThreadId, breakdown};
+use xweave_model::{Guest, Machine, ThreadId, breakdown, explanation::guests};
 use xweave_synthetic::{Config, World};
+use xweave_trace::Trace;
 
 /// Events that are made at a time.
 const CHUNK: usize = 1 << 18;
 
-fn main() {
-    let millions = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(20);
-    let wanted: usize = millions * 1_000_000;
+fn main() -> Result<(), Box<dyn Error>> {
+    let what = std::env::args().nth(1).unwrap_or_else(|| "20".to_owned());
+    match what.parse::<usize>() {
+        Ok(millions) => simulated(millions * 1_000_000),
+        Err(_) => recorded(&Trace::open(Path::new(&what))?),
+    }
+    Ok(())
+}
+
+fn recorded(trace: &Trace) {
+    let mut machine = Machine::new(guests(trace));
+    let mut count = 0;
+    for event in trace.events() {
+        machine.feed(&event);
+        count += 1;
+        if count % CHUNK == 0 {
+            machine.forget_before(event.time_ns);
+        }
+    }
+    println!("{count} events");
+}
+
+fn simulated(wanted: usize) {
     let mut world = World::new(&Config { transactions: usize::MAX, ..Config::virtualized(1) });
     let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
     let mut machine = Machine::new(guests.collect());

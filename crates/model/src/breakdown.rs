@@ -183,16 +183,17 @@ struct Way<'m> {
 
 impl Way<'_> {
     /// In their order; neighbours that are the same are one.
-    fn pieces(self) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::with_capacity(self.back.len());
-        for piece in self.back.into_iter().rev() {
+    fn pieces(mut self) -> Vec<Piece> {
+        self.back.reverse();
+        self.back.dedup_by(|next, piece| {
             let what = |piece: &Piece| (piece.object, piece.spent, piece.cause, piece.depth);
-            match pieces.last_mut() {
-                Some(last) if what(last) == what(&piece) => last.to = piece.to,
-                _ => pieces.push(piece),
+            let same = what(next) == what(piece);
+            if same {
+                piece.to = next.to;
             }
-        }
-        pieces
+            same
+        });
+        self.back
     }
 
     /// Adds a piece before those that there are.

@@ -220,8 +220,7 @@ impl Disks {
         disk.latest.push_back(number);
         if disk.latest.len() >= 2 * MOST {
             let accesses = &mut self.accesses;
-            disk.latest
-                .retain(|number| accesses.get(number).is_some_and(|access| access.done.is_none()));
+            disk.latest.retain(|number| accesses.get(number).is_some_and(|access| access.done.is_none()));
             let lost = disk.latest.len().saturating_sub(MOST);
             for number in disk.latest.drain(..lost) {
                 if let Some(access) = accesses.remove(&number) {
