@@ -407,16 +407,16 @@ mod tests {
     fn accesses_whose_ends_are_not_recorded_do_not_stay() {
         let mut disks = Disks::default();
         let mut late = 0;
-        for nth in 0..10 * MOST as u64 {
-            let (time, position) = (nth as i64 * 10, nth % 1000 * 8);
+        for (time, nth) in (0..).step_by(10).zip(0..10 * MOST as u64) {
+            let position = nth % 1000 * 8;
             disks.queue(&event(Kind::DiskQueue, time, position, 4096));
             disks.issue(&event(Kind::DiskIssue, time + 1, position, 4096));
             late = time;
         }
         // One that is slow is not lost for others that were done meanwhile.
         disks.queue(&event(Kind::DiskQueue, late, 1 << 40, 4096));
-        for nth in 0..10 * MOST as u64 {
-            let (time, position) = (late + nth as i64 * 10, (1 << 30) + nth % 1000 * 8);
+        for (time, nth) in (late..).step_by(10).zip(0..10 * MOST as u64) {
+            let position = (1 << 30) + nth % 1000 * 8;
             disks.queue(&event(Kind::DiskQueue, time, position, 4096));
             disks.done(&event(Kind::DiskDone, time + 5, position, 4096));
             if nth % 1000 == 0 {

@@ -6,7 +6,7 @@ use parquet::data_type::ByteArray;
 
 use crate::{
     event::{Event, Kind, Names},
-    segments::Line,
+    segments::{Line, domain_numbers},
     table::{Column, Values},
 };
 
@@ -103,20 +103,10 @@ pub(crate) fn from_columns(
     let of_name: HashMap<&[u8], Kind> =
         Kind::ALL.iter().map(|kind| (kind.name().as_bytes(), *kind)).collect();
     let (mut kinds, mut texts) = (Seen::default(), Seen::default());
-    // Nearly always one domain in a file: its name is looked up once.
-    let mut known: Option<(&[u8], u8)> = None;
+    let mut numbers_of_domains = domain_numbers("events", number);
     let mut events = Vec::with_capacity(count);
     for at in 0..count {
-        let text = domain[at].ok_or_else(|| null(1))?;
-        let number = match known {
-            Some((name, number)) if name == text => number,
-            _ => {
-                let text = String::from_utf8_lossy(text);
-                number(&text)
-                    .ok_or_else(|| format!("it has events of {text:?}, a domain that trace.json lacks"))?
-            }
-        };
-        known = Some((text, number));
+        let number = numbers_of_domains(domain[at].ok_or_else(|| null(1))?)?;
         let kind_text = kind[at].ok_or_else(|| null(3))?;
         let kind = kinds.get(kind_text, || of_name.get(kind_text).copied());
         let name = name[at].unwrap_or(if kind.is_none() { kind_text } else { b"" });

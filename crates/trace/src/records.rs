@@ -7,7 +7,7 @@ use xweave_wire::record::{Kind, MAX_VALUES};
 
 use crate::{
     row::Row,
-    segments::Line,
+    segments::{Line, domain_numbers},
     table::{Column, Values},
 };
 
@@ -98,20 +98,10 @@ pub(crate) fn from_columns(
     let flow = numbers(8)?;
     let values = (9..9 + MAX_VALUES).map(numbers).collect::<Result<Vec<_>, _>>()?;
 
-    // Nearly always one domain in a file: its name is looked up once.
-    let mut known: Option<(&[u8], u8)> = None;
+    let mut numbers_of_domains = domain_numbers("records", number);
     let mut rows = Vec::with_capacity(count);
     for at in 0..count {
-        let text = domain[at].ok_or_else(|| null(1))?;
-        let number = match known {
-            Some((name, number)) if name == text => number,
-            _ => {
-                let text = String::from_utf8_lossy(text);
-                number(&text)
-                    .ok_or_else(|| format!("it has records of {text:?}, a domain that trace.json lacks"))?
-            }
-        };
-        known = Some((text, number));
+        let number = numbers_of_domains(domain[at].ok_or_else(|| null(1))?)?;
         let kind = kind[at].ok_or_else(|| null(7))?;
         let kind = std::str::from_utf8(kind).ok().and_then(Kind::from_name);
         let mut stored = [0; MAX_VALUES];

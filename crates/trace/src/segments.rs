@@ -33,6 +33,25 @@ pub(crate) trait Line {
         Self: Sized;
 }
 
+/// Gives the number of a domain by its name as lines of `what` have it: nearly always the last one's, so that it is
+/// seldom looked up.
+pub(crate) fn domain_numbers<'a>(
+    what: &'static str,
+    number: impl Fn(&str) -> Option<u8>,
+) -> impl FnMut(&'a [u8]) -> Result<u8, String> {
+    let mut last: Option<(&[u8], u8)> = None;
+    move |name| match last {
+        Some((known, number)) if known == name => Ok(number),
+        _ => {
+            let text = String::from_utf8_lossy(name);
+            let number = number(&text)
+                .ok_or_else(|| format!("it has {what} of {text:?}, a domain that trace.json lacks"))?;
+            last = Some((name, number));
+            Ok(number)
+        }
+    }
+}
+
 /// What has become of lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
