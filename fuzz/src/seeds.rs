@@ -9,8 +9,8 @@ use xweave_code::image::Image;
 use xweave_trace::{Domain, DomainVm, Ended, Loss, Manifest, Site, SiteLoss, Writer};
 use xweave_wire::event;
 use xweave_wire::message::{
-    self, ClockSample, CodeParts, Event, EventLoss, Facts, FromAgent, LeftOut, ModuleFacts, Reply, Request,
-    SkippedSite, Vm, Woven,
+    self, ClockSample, CodeParts, Disk, Event, EventLoss, Facts, FromAgent, LeftOut, ModuleFacts, Reply,
+    Request, SkippedSite, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
@@ -345,6 +345,7 @@ pub fn wire() -> Vec<Vec<u8>> {
             tsc_scaling: (1, 0),
             cid: Some(3),
         }],
+        disks: vec![Disk { name: "vda".into(), major: 254, minor: 0 }],
         xen_pv: true,
     };
     let clock = ClockSample { tsc_before: 1, mono_ns: 2, tsc_after: 3, real_ns: 4 };

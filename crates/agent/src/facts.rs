@@ -1,9 +1,9 @@
 //! What this domain is.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 
 use sha2::{Digest, Sha256};
-use xweave_wire::message::{Facts, ModuleFacts};
+use xweave_wire::message::{Disk, Facts, ModuleFacts};
 
 use crate::{clock, kvm};
 
@@ -29,12 +29,27 @@ pub fn facts() -> Facts {
         modules: modules(),
         tsc_hz: clock::tsc_hz(),
         vms: kvm::vms(),
+        disks: disks(),
         xen_pv: line("/sys/hypervisor/type") == "xen" && line("/sys/hypervisor/guest_type") == "PV",
     }
 }
 
 fn line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// Whole disks only, as events name them (Documentation/ABI/stable/sysfs-block).
+fn disks() -> Vec<Disk> {
+    let disk = |entry: DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let numbers = line(&format!("/sys/block/{name}/dev"));
+        let (major, minor) = numbers.split_once(':')?;
+        Some(Disk { name, major: major.parse().ok()?, minor: minor.parse().ok()? })
+    };
+    let mut disks: Vec<_> =
+        fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(disk).collect();
+    disks.sort_by(|a, b| a.name.cmp(&b.name));
+    disks
 }
 
 fn modules() -> Vec<ModuleFacts> {

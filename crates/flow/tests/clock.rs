@@ -171,6 +171,7 @@ fn facts(vms: Vec<Vm>) -> Facts {
         modules: Vec::new(),
         tsc_hz: HZ as u64,
         vms,
+        disks: Vec::new(),
         xen_pv: false,
     }
 }

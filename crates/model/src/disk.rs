@@ -10,7 +10,10 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Access as What, Event};
+use xweave_trace::{
+    Trace,
+    event::{Access as What, Event},
+};
 
 use crate::thread::{ThreadId, between};
 
@@ -34,6 +37,28 @@ impl fmt::Display for DiskId {
     /// As `lsblk` numbers it: `disk 254:0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "disk {}:{}", self.device >> 20, self.device & 0xf_ffff)
+    }
+}
+
+/// What the disks of a trace are called.
+#[derive(Clone, Debug, Default)]
+pub struct DiskNames(FxHashMap<DiskId, String>);
+
+impl DiskNames {
+    /// As those who recorded them were told.
+    pub fn of(trace: &Trace) -> Self {
+        let disks = trace.manifest().domains.iter().flat_map(|domain| {
+            domain.disks.iter().map(|disk| {
+                let device = u64::from(disk.major) << 20 | u64::from(disk.minor);
+                (DiskId { domain: domain.number, device }, disk.name.clone())
+            })
+        });
+        Self(disks.collect())
+    }
+
+    /// A disk's name, `disk vda`; its number, where none is known.
+    pub fn called(&self, disk: DiskId) -> String {
+        self.0.get(&disk).map_or_else(|| disk.to_string(), |name| format!("disk {name}"))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use xweave_trace::{Trace, reader::Damaged};
 
-use crate::{explanation::guests, watch::Watch};
+use crate::{disk::DiskNames, explanation::guests, watch::Watch};
 
 /// The kinds of objects, as documents call them.
 pub mod kind {
@@ -91,7 +91,7 @@ impl Doings {
     /// Goes over a trace.
     pub fn of(trace: &Trace) -> Self {
         let domains = trace.manifest().domains.iter().map(|domain| (domain.number, domain.name.clone()));
-        let mut watch = Watch::new(domains.collect(), guests(trace));
+        let mut watch = Watch::new(domains.collect(), DiskNames::of(trace), guests(trace));
         let mut events = trace.events();
         while let Some(event) = events.next() {
             watch.feed(&event, events.names());

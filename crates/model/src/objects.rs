@@ -9,6 +9,7 @@ use xweave_trace::{
 use crate::{
     breakdown::{self, Object},
     connection::Refused,
+    disk::DiskNames,
     machine::Machine,
 };
 
@@ -44,6 +45,7 @@ pub enum Cause {
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     domains: FxHashMap<u8, String>,
+    disks: DiskNames,
     /// Who runs each guest.
     hosts: FxHashMap<u8, String>,
     all: Vec<Named>,
@@ -57,7 +59,8 @@ impl Objects {
         let all = &trace.manifest().domains;
         let domains = all.iter().map(|domain| (domain.number, domain.name.clone())).collect();
         let host = |domain: &xweave_trace::Domain| Some((domain.number, domain.vm.as_ref()?.host.clone()));
-        Self { domains, hosts: all.iter().filter_map(host).collect(), ..Self::default() }
+        let hosts = all.iter().filter_map(host).collect();
+        Self { domains, disks: DiskNames::of(trace), hosts, ..Self::default() }
     }
 
     /// What an object is called.
@@ -134,7 +137,7 @@ impl Objects {
         match object {
             Object::Thread(id) => named(domain(id.domain), "thread", called(id.tid), group.to_owned()),
             Object::Disk(disk) => {
-                let name = disk.to_string();
+                let name = self.disks.called(disk);
                 named(domain(disk.domain), "disk", name.clone(), name)
             }
             Object::Lock { address, holder } => {

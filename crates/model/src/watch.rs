@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Kind, Name, Names, State};
 
 use crate::{
-    disk::{DiskId, Disks},
+    disk::{DiskId, DiskNames, Disks},
     doings::{Doings, Figures, Key, kind},
     machine::CpuId,
     thread::{ThreadId, between},
@@ -47,6 +47,7 @@ struct Cpu {
 /// The one pass over the events.
 pub(crate) struct Watch {
     domains: FxHashMap<u8, String>,
+    names_of_disks: DiskNames,
     guests: Vec<Guest>,
     places: FxHashMap<Key, usize>,
     keys: Vec<Key>,
@@ -70,9 +71,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(domains: FxHashMap<u8, String>, guests: Vec<Guest>) -> Self {
+    pub(crate) fn new(domains: FxHashMap<u8, String>, names_of_disks: DiskNames, guests: Vec<Guest>) -> Self {
         Self {
             domains,
+            names_of_disks,
             guests,
             places: FxHashMap::default(),
             keys: Vec::new(),
@@ -255,7 +257,7 @@ impl Watch {
         let place = match self.uses.get(&(disk, group)) {
             Some(place) => *place,
             None => {
-                let object = format!("{} on {}", self.keys[group].object, disk);
+                let object = format!("{} on {}", self.keys[group].object, self.names_of_disks.called(disk));
                 let place = self.place(kind::USE, disk.domain, object);
                 self.uses.insert((disk, group), place);
                 place
@@ -417,7 +419,7 @@ impl Watch {
             }
         }
         for (disk, used) in self.disks.used() {
-            let place = self.place(kind::DISK, disk.domain, disk.to_string());
+            let place = self.place(kind::DISK, disk.domain, self.names_of_disks.called(disk));
             self.figures[place] = Figures {
                 time_ns: used.busy_ns,
                 count: used.accesses,
@@ -477,7 +479,8 @@ mod tests {
 
     fn watch(events: impl IntoIterator<Item = Event>, names: &Names) -> Doings {
         let domains = [(1, "host".to_owned()), (2, "vm1".to_owned())].into_iter().collect();
-        let mut watch = Watch::new(domains, vec![Guest { domain: 2, host: 1, process: 70 }]);
+        let mut watch =
+            Watch::new(domains, DiskNames::default(), vec![Guest { domain: 2, host: 1, process: 70 }]);
         events.into_iter().for_each(|event| watch.feed(&event, names));
         watch.finish(names)
     }

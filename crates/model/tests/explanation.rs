@@ -5,7 +5,7 @@
 use tempfile::TempDir;
 use xweave_model::{Explained, Objects, Spec, explain, parts::parts, sequence::sequence};
 use xweave_trace::{
-    Domain, Manifest, Trace, Writer,
+    Disk, Domain, Manifest, Trace, Writer,
     event::{Connection, Event, Kind, Refusal, State},
 };
 
@@ -22,7 +22,8 @@ struct Recorded {
 impl Recorded {
     fn begin(dir: &TempDir) -> Self {
         let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
-        let domains = vec![domain("vm1", 1), domain("vm2", 2)];
+        let mut domains = vec![domain("vm1", 1), domain("vm2", 2)];
+        domains[0].disks = vec![Disk { name: "vda".into(), major: 254, minor: 0 }];
         let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
         for (domain, tid, name) in [(1, 7, "ab"), (2, 9, "nginx")] {
             let name = writer.name(name);
@@ -223,7 +224,7 @@ fn a_process_s_life_is_what_it_did_and_waited_for() {
     });
     recorded.event(20, Kind::Exit, 1, 8, |_| ());
     recorded.writer.finish().unwrap();
-    let expected = "dd/8 124: 60 device disk 254:0 of vm1, 51 running dd/8 of vm1, 10 ready dd/8 of vm1 (ab/7 had the processor)";
+    let expected = "dd/8 124: 60 device disk vda of vm1, 51 running dd/8 of vm1, 10 ready dd/8 of vm1 (ab/7 had the processor)";
     assert_eq!(told(&dir, "life:dd", 3), [expected]);
     assert_eq!(told(&dir, "life:cat", 3), [""; 0]);
 }

@@ -109,6 +109,7 @@ mod tests {
             modules: Vec::new(),
             tsc_hz: 0,
             vms: Vec::new(),
+            disks: Vec::new(),
             xen_pv: false,
         }
     }

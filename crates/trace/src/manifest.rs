@@ -94,6 +94,9 @@ pub struct Domain {
     /// Which virtual machine it is, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<DomainVm>,
+    /// Its disks, where they are known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<message::Disk>,
     /// How its part of the recording ended; absent while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ended>,
@@ -113,6 +116,7 @@ impl Domain {
             cpus: facts.cpus,
             tsc_hz: facts.tsc_hz,
             vm: None,
+            disks: facts.disks.clone(),
             ended: None,
         }
     }

@@ -105,8 +105,22 @@ pub struct Facts {
     pub tsc_hz: u64,
     /// Virtual machines that this kernel's KVM runs.
     pub vms: Vec<Vm>,
+    /// Disks that there are.
+    pub disks: Vec<Disk>,
     /// Whether this is a paravirtual domain of Xen, dom0 or another: all of them read one TSC.
     pub xen_pv: bool,
+}
+
+/// A disk, as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    /// What the kernel calls it: `vda`.
+    pub name: String,
+    /// Its device number.
+    pub major: u32,
+    /// See `major`.
+    pub minor: u32,
 }
 
 /// A loaded module.

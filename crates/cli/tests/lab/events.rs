@@ -129,6 +129,14 @@ fn waits_for_futexes_end_where_they_began(recorded: &Recorded, domain: &str) {
 }
 
 fn disk_accesses_are_issued_before_they_are_done(recorded: &Recorded) {
+    let named = recorded.manifest["domains"][0]["disks"].as_array().unwrap().iter().map(|disk| {
+        let numbers = ["major", "minor"].map(|key| disk[key].as_u64().unwrap());
+        (numbers[0] << 20 | numbers[1], disk["name"].as_str().unwrap())
+    });
+    let named: HashMap<_, _> = named.collect();
+    for event in recorded.of("host", &[Kind::DiskQueue]) {
+        assert!(named[&event.object].starts_with("vd"), "{event:?} of {named:?}");
+    }
     let mut issued = HashMap::new();
     let mut read = 0;
     let mut asked = HashSet::new();
