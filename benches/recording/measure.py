@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """measure.py: what recording an event costs, beside ftrace as trace-cmd sets it, and bpftrace"""
+import contextlib
 import json
 import os
 import pathlib
@@ -41,10 +42,21 @@ CASES = [
 ]
 
 
+def perf_events(process):
+    """How many a process holds."""
+    count = 0
+    for path in pathlib.Path(f'/proc/{process.pid}/fd').iterdir():
+        # It may be closed meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            count += os.readlink(path).endswith('[perf_event]')
+    return count
+
+
 def until(condition, process):
     deadline = time.monotonic() + 60
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
             sys.exit(f'recording: {" ".join(map(str, process.args))} did not begin to record')
         time.sleep(0.01)
 
@@ -114,9 +126,7 @@ class BpfTrace:
         # It prints nothing before it reads what was recorded; when it is attached, it holds an event for each
         # probe besides the buffers of the processors.
         events = os.cpu_count() + script.count('tracepoint:')
-        descriptors = pathlib.Path(f'/proc/{self.process.pid}/fd')
-        until(lambda: sum(os.readlink(path).endswith('[perf_event]') for path in descriptors.iterdir()) >= events,
-              self.process)
+        until(lambda: perf_events(self.process) >= events, self.process)
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
