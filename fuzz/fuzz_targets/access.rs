@@ -16,7 +16,7 @@ fuzz_target!(init: seeds::write(seeds::access), |data: &[u8]| {
         0 => {
             let Ok(text) = std::str::from_utf8(data) else { return };
             if let Err(error) = Pointcut::parse(text) {
-                assert!(error.column <= text.chars().count());
+                assert!(error.line > 0 && error.column as usize <= text.chars().count() + 1);
                 let _ = error.to_string();
             }
         }

@@ -203,8 +203,9 @@ pub(crate) fn whole(name: &str) -> &str {
     name.split(".cold").next().unwrap_or(name)
 }
 
-/// Whether a file's path, or an end of it that begins at a folder, is what the pattern says.
-fn in_file(pattern: &str, file: &str) -> bool {
+/// Whether a file's path, or an end of it that begins at a folder, is what the pattern says, in which `%` stands for any
+/// characters.
+pub fn in_file(pattern: &str, file: &str) -> bool {
     let ends = file.match_indices('/').map(|(at, _)| &file[at + 1..]);
     std::iter::once(file).chain(ends).any(|end| xweave_code::kernel::matches(pattern, end))
 }

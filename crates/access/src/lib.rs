@@ -47,8 +47,9 @@ mod world;
 use std::path::PathBuf;
 
 pub use answer::Reason;
+pub use asked::in_file;
 pub use index::{Binding, Coverage, Index, Place, Site, Unresolved};
-pub use pointcut::{How, Malformed, Pointcut};
+pub use pointcut::{How, Pointcut};
 pub use source::{Kept, Source};
 pub use way::{Level, Way};
 

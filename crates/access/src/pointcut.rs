@@ -1,4 +1,10 @@
-//! What is asked for: `access(sk_buff.len, read) AND target(skb) AND within_function(tcp_%)`.
+//! What is asked for: `access(sk_buff.len, read) AND target(skb) AND within_function(tcp_%)`. It is written in the
+//! language of aspects; of what that can say an index answers what is about instructions.
+
+use xweave_aspect::syntax::{self, FunctionName, Ident};
+use xweave_aspect::{Diagnostic, Source, Span};
+
+pub use xweave_aspect::syntax::How;
 
 /// A pointcut over accesses to memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,49 +39,24 @@ pub enum Pointcut {
     Not(Box<Pointcut>),
 }
 
-/// How memory is touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// It is read.
-    Read,
-    /// It is written.
-    Write,
-}
-
-/// A pointcut that cannot be understood.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}\n    {text}\n    {blank:>column$}^", blank = "")]
-pub struct Malformed {
-    /// The pointcut.
-    pub text: String,
-    /// In characters, from 0.
-    pub column: usize,
-    /// What is wrong there, and what would be right.
-    pub problem: String,
-}
-
-/// Brackets nest no deeper in anything that a person writes.
-const DEPTH: usize = 64;
-
 impl Pointcut {
     /// Reads a pointcut.
     ///
     /// # Errors
     ///
-    /// [`Malformed`], with the place and what is expected there.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let mut parser = Parser { text, at: 0, depth: 0, alone: Vec::new() };
-        let pointcut = parser.either()?;
-        parser.space();
-        if !parser.rest().is_empty() {
-            return Err(parser.wrong("AND, OR or the end is expected here"));
-        }
-        match parser.alone.first() {
-            None => Ok(pointcut),
-            Some(at) => Err(parser.wrong_at(
-                *at,
-                "a target is that of an access, and none is beside it: access(structure.member) AND target(name)",
-            )),
+    /// What is wrong, where, and what would be right.
+    pub fn parse(text: &str) -> Result<Self, Diagnostic> {
+        let source = Source { name: "pointcut".to_owned(), text: text.to_owned() };
+        let written = xweave_aspect::pointcut(&source)?;
+        let mut question = Question { source: &source, alone: Vec::new() };
+        let asked = question.part(&written)?;
+        match question.alone.first() {
+            None => Ok(asked),
+            Some(at) => {
+                let message =
+                    "`target` is the structure that `access` selects, and there is no `access` beside it";
+                Err(question.wrong(*at, message).with_help("add `AND access(…)`, or use `local_var(…)`"))
+            }
         }
     }
 
@@ -96,15 +77,6 @@ impl Pointcut {
             Self::And(a, b) | Self::Or(a, b) => [a.variables(), b.variables()].concat(),
             Self::Not(a) => a.variables(),
             Self::Access { .. } | Self::Function(_) | Self::File(_) | Self::Target(_) => Vec::new(),
-        }
-    }
-
-    /// The names that something has at a join point of this: none of what is under a NOT.
-    fn bound(&self) -> Vec<&str> {
-        match self {
-            Self::Target(bound) | Self::Variable { bound, .. } => vec![bound],
-            Self::And(a, b) | Self::Or(a, b) => [a.bound(), b.bound()].concat(),
-            Self::Not(_) | Self::Access { .. } | Self::Function(_) | Self::File(_) => Vec::new(),
         }
     }
 
@@ -129,181 +101,112 @@ impl Pointcut {
     }
 }
 
-struct Parser<'a> {
-    text: &'a str,
-    at: usize,
-    depth: usize,
+/// A pointcut of an aspect becoming one of an index.
+struct Question<'s> {
+    source: &'s Source,
     /// Where targets are that no access() is beside so far.
-    alone: Vec<usize>,
+    alone: Vec<Span>,
 }
 
-impl<'a> Parser<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
+impl Question<'_> {
+    fn wrong(&self, at: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::at(self.source, at, message)
     }
 
-    fn wrong(&self, problem: impl Into<String>) -> Malformed {
-        self.wrong_at(self.at, problem)
-    }
-
-    fn wrong_at(&self, at: usize, problem: impl Into<String>) -> Malformed {
-        let column = self.text[..at].chars().count();
-        Malformed { text: self.text.to_owned(), column, problem: problem.into() }
-    }
-
-    fn space(&mut self) {
-        let rest = self.rest();
-        self.at += rest.len() - rest.trim_start().len();
-    }
-
-    /// Takes a sign, if it comes next.
-    fn take(&mut self, sign: &str) -> bool {
-        self.space();
-        let found = self.rest().starts_with(sign);
-        if found {
-            self.at += sign.len();
+    fn part(&mut self, of: &syntax::Pointcut) -> Result<Pointcut, Diagnostic> {
+        match of {
+            syntax::Pointcut::And(parts) => self.all(parts),
+            syntax::Pointcut::Or(parts) => {
+                let parts = parts.iter().map(|part| self.part(part)).collect::<Result<Vec<_>, _>>()?;
+                self.any(parts)
+            }
+            syntax::Pointcut::Not(part) => Ok(Pointcut::Not(Box::new(self.part(part)?))),
+            syntax::Pointcut::Access(access) => {
+                self.here(access.domain.as_ref())?;
+                let (structure, member) = (access.structure.clone(), access.member.clone());
+                Ok(Pointcut::Access { structure, member, how: access.how })
+            }
+            syntax::Pointcut::WithinFunction(names) => {
+                self.names(names, |name| Pointcut::Function(name.pattern.clone()))
+            }
+            syntax::Pointcut::WithinFile(names) => self.names(names, |name| Pointcut::File(name.path())),
+            syntax::Pointcut::Target(name) => {
+                self.alone.push(name.span);
+                Ok(Pointcut::Target(name.text.clone()))
+            }
+            syntax::Pointcut::LocalVar(of) => {
+                let bound = of.name.as_ref().unwrap_or(&of.of).text.clone();
+                Ok(Pointcut::Variable { name: of.of.text.clone(), bound })
+            }
+            other => {
+                let help = "an index has instructions: ask by `access(…)`, `target(…)`, `local_var(…)`, \
+                            `within_function(…)` and `within_file(…)`";
+                Err(self.wrong(other.place(), "no instruction is selected by this").with_help(help))
+            }
         }
-        found
     }
 
-    /// Takes a word, if it comes next and no longer one does.
-    fn word(&mut self, word: &str) -> bool {
-        self.space();
-        let Some(rest) = self.rest().strip_prefix(word) else { return false };
-        let whole = !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        if whole {
-            self.at += word.len();
-        }
-        whole
-    }
-
-    fn expect(&mut self, sign: &str) -> Result<(), Malformed> {
-        if self.take(sign) { Ok(()) } else { Err(self.wrong(format!("`{sign}` is expected here"))) }
-    }
-
-    fn either(&mut self) -> Result<Pointcut, Malformed> {
-        let mut left = self.both()?;
-        while self.word("OR") || self.take("||") {
-            left = Pointcut::Or(Box::new(left), Box::new(self.both()?));
-        }
-        Ok(left)
-    }
-
-    fn both(&mut self) -> Result<Pointcut, Malformed> {
+    fn all(&mut self, parts: &[syntax::Pointcut]) -> Result<Pointcut, Diagnostic> {
         let alone = self.alone.len();
-        let mut left = self.one()?;
-        while self.word("AND") || self.take("&&") {
-            self.space();
-            let at = self.at;
-            let right = self.one()?;
-            if let Some(twice) = right.bound().iter().find(|name| left.bound().contains(name)) {
-                return Err(self.wrong_at(at, format!("`{twice}` is the name of something else already")));
+        let mut bound: Vec<&Ident> = Vec::new();
+        let mut all: Option<Pointcut> = None;
+        for part in parts {
+            let asked = self.part(part)?;
+            let given = given_names(part);
+            if let Some(twice) = given.iter().find(|name| bound.iter().any(|other| other.text == name.text)) {
+                let message = format!("the name `{}` is given twice", twice.text);
+                return Err(self.wrong(twice.span, message).with_help("choose another for one of them"));
             }
-            left = Pointcut::And(Box::new(left), Box::new(right));
-        }
-        if left.has_access() {
-            self.alone.truncate(alone);
-        }
-        Ok(left)
-    }
-
-    fn one(&mut self) -> Result<Pointcut, Malformed> {
-        self.depth += 1;
-        if self.depth > DEPTH {
-            return Err(self.wrong(format!("brackets and NOTs nest no deeper than {DEPTH}")));
-        }
-        let found = self.primary();
-        self.depth -= 1;
-        found
-    }
-
-    fn primary(&mut self) -> Result<Pointcut, Malformed> {
-        if self.word("NOT") || self.take("!") {
-            return Ok(Pointcut::Not(Box::new(self.one()?)));
-        }
-        if self.take("(") {
-            let inside = self.either()?;
-            self.expect(")")?;
-            return Ok(inside);
-        }
-        if self.word("access") {
-            return self.access();
-        }
-        for (word, make) in [
-            ("within_function", Pointcut::Function as fn(String) -> Pointcut),
-            ("within_file", Pointcut::File),
-        ] {
-            if self.word(word) {
-                self.expect("(")?;
-                let name = self
-                    .name(&['%', '_', '.', '/', '-', '+', '*'], "a name, in which % stands for anything")?;
-                self.expect(")")?;
-                return Ok(make(name.replace('*', "%")));
-            }
-        }
-        let at = self.at;
-        if self.word("target") {
-            self.alone.push(at);
-            self.expect("(")?;
-            let bound = self.identifier("a name for the pointer to the structure")?;
-            self.expect(")")?;
-            return Ok(Pointcut::Target(bound));
-        }
-        if self.word("local_var") {
-            self.expect("(")?;
-            let name = self.identifier("a local variable's name")?;
-            let bound = match self.take(",") {
-                true => self.identifier("a name for what the variable holds")?,
-                false => name.clone(),
-            };
-            self.expect(")")?;
-            return Ok(Pointcut::Variable { name, bound });
-        }
-        Err(self.wrong(
-            "a pointcut is expected here: access(structure.member), target(name), local_var(variable, name), \
-             within_function(name), within_file(name)",
-        ))
-    }
-
-    fn identifier(&mut self, what: &str) -> Result<String, Malformed> {
-        self.space();
-        match self.rest().starts_with(|c: char| c.is_ascii_digit()) {
-            true => Err(self.wrong(format!("{what} is expected here"))),
-            false => self.name(&['_'], what),
-        }
-    }
-
-    fn access(&mut self) -> Result<Pointcut, Malformed> {
-        self.expect("(")?;
-        // `struct sk_buff.len` is what C says.
-        let _ = self.word("struct") || self.word("union");
-        let structure = self.name(&['%', '_'], "a structure's name")?;
-        self.expect(".")?;
-        let member = self.name(&['%', '_', '.'], "a member's name, or % for any")?;
-        let mut how = None;
-        if self.take(",") {
-            how = Some(if self.word("read") {
-                How::Read
-            } else if self.word("write") {
-                How::Write
-            } else {
-                return Err(self.wrong("`read` or `write` is expected here"));
+            bound.extend(given);
+            all = Some(match all {
+                Some(all) => Pointcut::And(Box::new(all), Box::new(asked)),
+                None => asked,
             });
         }
-        self.expect(")")?;
-        Ok(Pointcut::Access { structure, member, how })
+        let all = all.ok_or_else(|| self.nothing())?;
+        if all.has_access() {
+            self.alone.truncate(alone);
+        }
+        Ok(all)
     }
 
-    fn name(&mut self, besides: &[char], what: &str) -> Result<String, Malformed> {
-        self.space();
-        let rest = self.rest();
-        let end =
-            rest.find(|c: char| !(c.is_ascii_alphanumeric() || besides.contains(&c))).unwrap_or(rest.len());
-        if end == 0 {
-            return Err(self.wrong(format!("{what} is expected here")));
+    /// Any of these names.
+    fn names(
+        &self,
+        names: &[FunctionName],
+        make: impl Fn(&FunctionName) -> Pointcut,
+    ) -> Result<Pointcut, Diagnostic> {
+        for name in names {
+            self.here(name.domain.as_ref())?;
         }
-        self.at += end;
-        Ok(rest[..end].to_owned())
+        self.any(names.iter().map(make).collect())
+    }
+
+    fn any(&self, parts: Vec<Pointcut>) -> Result<Pointcut, Diagnostic> {
+        let either = |one, other| Pointcut::Or(Box::new(one), Box::new(other));
+        parts.into_iter().reduce(either).ok_or_else(|| self.nothing())
+    }
+
+    fn nothing(&self) -> Diagnostic {
+        self.wrong(Span::default(), "nothing is asked for")
+    }
+
+    fn here(&self, domain: Option<&Ident>) -> Result<(), Diagnostic> {
+        let Some(domain) = domain else { return Ok(()) };
+        let message = format!("`@{}` names a domain, and one kernel or program is asked here", domain.text);
+        Err(self.wrong(domain.span, message).with_help("leave it out"))
+    }
+}
+
+/// The names that something has at a join point of this: none of what is under a NOT.
+fn given_names(of: &syntax::Pointcut) -> Vec<&Ident> {
+    match of {
+        syntax::Pointcut::Target(name) => vec![name],
+        syntax::Pointcut::LocalVar(of) => vec![of.name.as_ref().unwrap_or(&of.of)],
+        syntax::Pointcut::And(parts) | syntax::Pointcut::Or(parts) => {
+            parts.iter().flat_map(given_names).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -319,7 +222,7 @@ mod tests {
     fn words_and_signs_mean_the_same() {
         let by_words = Pointcut::parse("access(sk_buff.len, read) AND NOT within_function(tcp_%)").unwrap();
         let by_signs =
-            Pointcut::parse(" access( struct sk_buff . len ,read)&&!within_function(tcp_*)").unwrap();
+            Pointcut::parse(" access( struct sk_buff . len ,read)&&!within_function(tcp_%)").unwrap();
         assert_eq!(by_words, by_signs);
         let Pointcut::And(a, b) = by_words else { panic!() };
         assert_eq!(*a, access("sk_buff", "len", Some(How::Read)));
@@ -357,32 +260,43 @@ mod tests {
     }
 
     #[test]
+    fn names_of_a_list_are_alternatives() {
+        let pointcut = Pointcut::parse("within_function(a, b_%) AND within_file(drivers/.../x.c)").unwrap();
+        let Pointcut::And(functions, file) = pointcut else { panic!() };
+        let function = |name: &str| Box::new(Pointcut::Function(name.into()));
+        assert_eq!(*functions, Pointcut::Or(function("a"), function("b_%")));
+        assert_eq!(*file, Pointcut::File("drivers/%/x.c".into()));
+    }
+
+    #[test]
     fn what_is_wrong_is_said_where_it_is() {
-        for (text, column, problem) in [
-            ("", 0, "a pointcut is expected"),
-            ("access(sk_buff)", 14, "`.` is expected"),
-            ("access(sk_buff.len, both)", 20, "`read` or `write`"),
-            ("access(a.b) within_function(c)", 12, "AND, OR or the end"),
-            ("access(a.b", 10, "`)` is expected"),
-            ("ANDROID", 0, "a pointcut is expected"),
-            ("within_function()", 16, "a name"),
-            ("target(skb)", 0, "none is beside it"),
-            ("access(a.b) AND x OR target(c)", 16, "local_var(variable, name)"),
-            ("access(a.b) OR  target(c)", 16, "none is beside it"),
-            ("NOT access(a.b) AND target(c)", 20, "none is beside it"),
-            ("(access(a.b) OR within_file(c)) AND target(d)", 36, "none is beside it"),
-            ("access(a.b) AND target()", 23, "a name"),
-            ("access(a.b) AND target(c%)", 24, "`)` is expected"),
-            ("local_var(0)", 10, "a local variable's name"),
-            ("local_var(a, )", 13, "a name"),
-            ("access(a.b) AND target(c) AND local_var(c)", 30, "`c` is the name"),
-            ("é", 0, "a pointcut"),
+        for (text, column, message) in [
+            ("", 1, "expected a pointcut"),
+            ("access(sk_buff)", 15, "expected `.`"),
+            ("access(sk_buff.len, both)", 21, "`read` or `write`"),
+            ("access(a.b) within_function(c)", 13, "`AND`, `OR` or the end"),
+            ("access(a.b", 11, "expected `)`"),
+            ("ANDROID", 1, "expected a pointcut"),
+            ("within_function()", 17, "a function's name"),
+            ("target(skb)", 8, "no `access` beside it"),
+            ("access(a.b) AND x OR target(c)", 17, "expected a pointcut"),
+            ("access(a.b) OR  target(c)", 24, "no `access` beside it"),
+            ("NOT access(a.b) AND target(c)", 28, "no `access` beside it"),
+            ("(access(a.b) OR within_file(c)) AND target(d)", 44, "no `access` beside it"),
+            ("access(a.b) AND target()", 24, "a name"),
+            ("access(a.b) AND target(c%)", 24, "a name"),
+            ("local_var(0)", 11, "a variable's name"),
+            ("local_var(a, )", 14, "another name"),
+            ("access(a.b) AND target(c) AND local_var(c)", 41, "`c` is given twice"),
+            ("access(a.b)@vm1", 13, "`@vm1` names a domain"),
+            ("access(a.b) OR execution(tcp_%)", 26, "no instruction is selected"),
+            ("access(a.b) AND if(1)", 20, "no instruction is selected"),
         ] {
             let wrong = Pointcut::parse(text).unwrap_err();
-            assert_eq!(wrong.column, column, "{text}: {wrong}");
-            assert!(wrong.problem.contains(problem), "{text}: {wrong}");
+            assert_eq!((wrong.line, wrong.column), (1, column), "{text}: {wrong}");
+            assert!(wrong.message.contains(message), "{text}: {wrong}");
         }
         let deep = "(".repeat(100_000);
-        assert!(Pointcut::parse(&deep).unwrap_err().problem.contains("nest no deeper"));
+        assert!(Pointcut::parse(&deep).unwrap_err().message.contains("nests deeper"));
     }
 }

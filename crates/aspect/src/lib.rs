@@ -39,6 +39,7 @@ pub use code::{Code, Special};
 pub use diagnostic::{Diagnostic, Severity, Source, Span};
 pub use format::{Formatted, format};
 pub use library::{library, library_names};
+pub use pointcut::pointcut;
 pub use read::{Unreadable, read};
 pub use syntax::Aspects;
 

@@ -1,7 +1,8 @@
 //! Pointcuts: an expression of AND, OR and NOT over what each kind of pointcut has in its parentheses.
 
+use crate::diagnostic::{Diagnostic, Source};
 use crate::front::suggest;
-use crate::lexer::{self, Bad, Lexeme, Until};
+use crate::lexer::{self, Bad, Lexeme, Lexer, Until};
 use crate::parse::{Parsed, Parser, expected};
 use crate::syntax::{
     Access, FunctionName, How, Ident, POINTCUTS, Pointcut, Renamed, Tracepoint, UserFunction, XflowTest,
@@ -9,6 +10,24 @@ use crate::syntax::{
 
 /// Pointcuts nest no deeper, so that no text can exhaust the stack.
 const MAX_DEPTH: usize = 64;
+
+/// Reads a pointcut alone, in the native form, as it may be on a command line. What can be wrong with it besides depends
+/// on what it is for.
+///
+/// # Errors
+///
+/// The first mistake.
+pub fn pointcut(source: &Source) -> Result<Pointcut, Diagnostic> {
+    let mut parser = Parser::new(Lexer::new(&source.text, 0));
+    let read = parser.pointcut().and_then(|pointcut| {
+        let rest = parser.lexer.peek();
+        if parser.at_end() { Ok(pointcut) } else { Err(expected("`AND`, `OR` or the end", rest)) }
+    });
+    read.map_err(|bad| {
+        let diagnostic = Diagnostic::at(source, bad.span, bad.message);
+        bad.help.into_iter().fold(diagnostic, Diagnostic::with_help)
+    })
+}
 
 impl<'a> Parser<'a> {
     pub(crate) fn pointcut(&mut self) -> Parsed<Pointcut> {

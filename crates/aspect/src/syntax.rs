@@ -280,6 +280,25 @@ pub const POINTCUTS: [&str; 14] = [
 ];
 
 impl Pointcut {
+    /// Where it is, if it is neither AND nor OR nor NOT.
+    pub fn place(&self) -> Span {
+        match self {
+            Self::And(_) | Self::Or(_) | Self::Not(_) => Span::default(),
+            Self::Execution(names)
+            | Self::Returning(names)
+            | Self::WithinFunction(names)
+            | Self::WithinFile(names) => names.first().map_or(Span::default(), |name| name.span),
+            Self::Access(access) => access.span,
+            Self::Tracepoint(tracepoint) => tracepoint.span,
+            Self::User(function) => function.span,
+            Self::Target(name) | Self::Comm(name) => name.span,
+            Self::LocalVar(renamed) | Self::Arg(renamed) => renamed.of.span,
+            Self::Xflow(test) => test.flow.span,
+            Self::If(code) => code.span,
+            Self::Pid(_, span) => *span,
+        }
+    }
+
     /// Calls `visit` for each part that is neither AND nor OR nor NOT.
     pub fn atoms<'a>(&'a self, visit: &mut impl FnMut(&'a Pointcut)) {
         match self {
@@ -312,6 +331,13 @@ pub struct FunctionName {
     pub optional: bool,
     /// Where it is.
     pub span: Span,
+}
+
+impl FunctionName {
+    /// The pattern of a path: there `...` stands for any characters as well.
+    pub fn path(&self) -> String {
+        self.pattern.replace("...", "%")
+    }
 }
 
 /// `access(sk_buff.len, read)@guest`

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use xweave_access::{How, Level, Place, Site};
+use xweave_access::{Level, Place, Site, in_file};
 use xweave_aspect::code::Code;
-use xweave_aspect::syntax::{self, Access, Exact, Ident, Pointcut};
+use xweave_aspect::syntax::{Access, Exact, How, Ident, Pointcut};
 use xweave_code::btf::RecordKind;
 use xweave_code::{Kernel, TypeRef};
 use xweave_wire::plan::{Hook, VariablePlace};
@@ -78,7 +78,7 @@ impl<'i> Touch<'i> {
             Pointcut::WithinFile(names) => {
                 let file = self.code.index.file_of(&self.site);
                 file.is_some_and(|file| {
-                    names.iter().any(|name| means(name.domain.as_ref()) && in_file(&name.pattern, file))
+                    names.iter().any(|name| means(name.domain.as_ref()) && in_file(&name.path(), file))
                 })
             }
             Pointcut::Target(_) => self.site.base.is_some(),
@@ -90,8 +90,8 @@ impl<'i> Touch<'i> {
     fn touches(&self, access: &Access) -> bool {
         let wanted = match access.how {
             None => true,
-            Some(syntax::How::Read) => self.site.reads,
-            Some(syntax::How::Write) => self.site.writes,
+            Some(How::Read) => self.site.reads,
+            Some(How::Write) => self.site.writes,
         };
         wanted && self.site.way.level(&access.structure, &access.member).is_some()
     }
@@ -199,14 +199,6 @@ fn word(register: &str) -> Option<u8> {
     found.and_then(|at| u8::try_from(at).ok()).or((register == "rsp").then_some(19))
 }
 
-/// Whether a file's path, or an end of it that begins at a folder, is what the pattern says; `...` stands for
-/// any characters, as `%` does.
-pub(crate) fn in_file(pattern: &str, file: &str) -> bool {
-    let pattern = pattern.replace("...", "%");
-    let ends = file.match_indices('/').map(|(at, _)| &file[at + 1..]);
-    std::iter::once(file).chain(ends).any(|end| xweave_code::kernel::matches(&pattern, end))
-}
-
 /// The source file of a function.
 pub(crate) fn file_of<'i>(code: &'i [CodeIndex], function: &str, module: Option<&str>) -> Option<&'i str> {
     let of_module = |code: &&CodeIndex| code.module.as_deref() == module || code.module.is_none();
@@ -232,11 +224,7 @@ pub(crate) fn touches<'i>(
     for code in code {
         let mut seen: HashSet<u64> = HashSet::new();
         for access in &accesses {
-            let how = access.how.map(|how| match how {
-                syntax::How::Read => How::Read,
-                syntax::How::Write => How::Write,
-            });
-            for site in code.index.touching(&access.structure, &access.member, how) {
+            for site in code.index.touching(&access.structure, &access.member, access.how) {
                 // What the types merely allow is not woven.
                 if site.certain && seen.insert(site.address) {
                     touches.push(Touch { code, site, structure: access, after, told: None });

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use xweave_access::in_file;
 use xweave_aspect::syntax::{FunctionName, Ident, Pointcut, When};
 use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
 use xweave_code::kernel::matches;
@@ -271,9 +272,9 @@ impl<'a> Resolver<'a> {
             (At::Function { function: of, .. }, Pointcut::WithinFunction(names)) => named(names, &of.name),
             (At::Function { function: of, .. }, Pointcut::WithinFile(names)) => {
                 instruction::file_of(domain.code, &of.name, of.module.as_deref()).is_some_and(|file| {
-                    names.iter().any(|name| {
-                        self.means(name.domain.as_ref(), domain) && instruction::in_file(&name.pattern, file)
-                    })
+                    names
+                        .iter()
+                        .any(|name| self.means(name.domain.as_ref(), domain) && in_file(&name.path(), file))
                 })
             }
             (At::Tracepoint(of), Pointcut::Tracepoint(wanted)) => {

@@ -32,7 +32,7 @@ impl<'a> Checker<'a> {
     pub(super) fn pointcut(&mut self, at: &Where<'a>) {
         let mut atoms = Vec::new();
         at.pointcut.atoms(&mut |atom| atoms.push(atom));
-        let first = atoms.first().map_or(Span::default(), |atom| place(atom));
+        let first = atoms.first().map_or(Span::default(), |atom| atom.place());
         self.atoms(at, &atoms);
         self.returns(at, &atoms);
         let has_access = atoms.iter().any(|atom| matches!(atom, Pointcut::Access(_)));
@@ -160,7 +160,7 @@ impl<'a> Checker<'a> {
             } else {
                 "use `OR` for both"
             };
-            self.error(place(other), message, help);
+            self.error(other.place(), message, help);
         }
     }
 
@@ -221,25 +221,6 @@ fn place_of(atom: &Pointcut) -> &'static str {
         Pointcut::Returning(_) => "the return from a function",
         Pointcut::User(_) => "a function of a program",
         _ => "the entry of a function",
-    }
-}
-
-/// Where a part is.
-fn place(atom: &Pointcut) -> Span {
-    match atom {
-        Pointcut::And(_) | Pointcut::Or(_) | Pointcut::Not(_) => Span::default(),
-        Pointcut::Execution(names)
-        | Pointcut::Returning(names)
-        | Pointcut::WithinFunction(names)
-        | Pointcut::WithinFile(names) => names.first().map_or(Span::default(), |name| name.span),
-        Pointcut::Access(access) => access.span,
-        Pointcut::Tracepoint(tracepoint) => tracepoint.span,
-        Pointcut::User(function) => function.span,
-        Pointcut::Target(name) | Pointcut::Comm(name) => name.span,
-        Pointcut::LocalVar(renamed) | Pointcut::Arg(renamed) => renamed.of.span,
-        Pointcut::Xflow(test) => test.flow.span,
-        Pointcut::If(code) => code.span,
-        Pointcut::Pid(_, span) => *span,
     }
 }
 
