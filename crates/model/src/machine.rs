@@ -8,6 +8,7 @@ use xweave_trace::event::{Event, Kind, State};
 use crate::{
     connection::Connections,
     disk::Disks,
+    lock::Waits,
     thread::{Ended, ThreadId, Threads},
     vcpu::{Guest, Vcpus},
 };
@@ -121,8 +122,8 @@ pub struct Machine {
     /// Virtual processors.
     pub vcpus: Vcpus,
     cpus: FxHashMap<CpuId, Cpu>,
-    /// Threads that wait for a lock: its address.
-    locks: FxHashMap<ThreadId, u64>,
+    /// Threads that wait for locks.
+    locks: FxHashMap<ThreadId, Waits>,
     /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
     given: FxHashMap<(ThreadId, i64), u64>,
 }
@@ -182,8 +183,8 @@ impl Machine {
                     let access = ended.find(asked).or(first);
                     Ended::Interrupt { access }
                 };
-                if let Some(lock) = self.locks.get(&id(other)) {
-                    self.given.insert((id(other), time), *lock);
+                if let Some(lock) = self.locks.get(&id(other)).and_then(Waits::innermost) {
+                    self.given.insert((id(other), time), lock);
                 }
                 self.threads.wake(id(other), time, waker);
                 self.connections.woken(id(other), time);
@@ -211,10 +212,15 @@ impl Machine {
             Kind::SoftirqEnter => here.enter(time, true, event.object),
             Kind::SoftirqExit => here.leave(time, true),
             Kind::LockWait => {
-                self.locks.insert(id(tid), event.object);
+                self.locks.entry(id(tid)).or_default().begin(event.object, time);
             }
             Kind::LockDone => {
-                self.locks.remove(&id(tid));
+                if let Some(waits) = self.locks.get_mut(&id(tid)) {
+                    waits.end(event.object);
+                    if waits.is_empty() {
+                        self.locks.remove(&id(tid));
+                    }
+                }
             }
             Kind::Send => self.connections.send(event, id(tid)),
             Kind::Receive => self.connections.receive(event, id(tid)),

@@ -8,6 +8,7 @@ use xweave_trace::event::{Connection, Event, Kind, Name, Names, State};
 use crate::{
     disk::{DiskId, DiskNames, Disks},
     doings::{Doings, Figures, Key, kind},
+    lock::Waits,
     machine::CpuId,
     thread::{ThreadId, between},
     vcpu::Guest,
@@ -29,7 +30,7 @@ struct Live {
     blocked: Option<i64>,
     /// How long it was blocked last, until something accounts for it.
     waited: u64,
-    lock: Option<i64>,
+    locks: Waits,
     /// As a virtual processor: the place of its figures, and since when it is inside.
     vcpu: Option<(usize, Option<i64>)>,
     /// The exit that it is out for: the place of its figures, and since when.
@@ -182,9 +183,9 @@ impl Watch {
             Kind::IrqExit | Kind::SoftirqExit => {
                 self.interrupt_over(CpuId { domain, cpu }, event.kind == Kind::SoftirqExit, time);
             }
-            Kind::LockWait => self.threads.entry(id).or_default().lock = Some(time),
+            Kind::LockWait => self.threads.entry(id).or_default().locks.begin(event.object, time),
             Kind::LockDone => {
-                let since = self.threads.get_mut(&id).and_then(|live| live.lock.take());
+                let since = self.threads.get_mut(&id).and_then(|live| live.locks.end(event.object));
                 if let Some(since) = since {
                     let group = self.group(id, names);
                     self.lock(domain, group, between(since, time));
@@ -578,6 +579,8 @@ mod tests {
             switch(50, 0, State::Runnable, 70),
             message(Kind::Receive, 55, port(40_000, 80)),
             Event { object: 0x1000, ..at(Kind::LockWait, 60, 0, 70) },
+            // The kernel's own, within it.
+            Event { object: 0x2000, ..at(Kind::LockDone, 63, 0, 70) },
             Event { object: 0x1000, ..at(Kind::LockDone, 67, 0, 70) },
             at(Kind::VmEnter, 70, 0, 70),
             Event { code: 0x7b, ..at(Kind::VmExit, 80, 0, 70) },
