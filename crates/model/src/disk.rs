@@ -88,17 +88,21 @@ pub struct Access {
 }
 
 impl Access {
-    /// How many of its bytes lie in an event's sectors. One without sectors, a flush, lies in itself.
     fn within(&self, event: &Event) -> Option<u64> {
         common(self.position, self.bytes, event)
     }
 }
 
+/// The sector behind the last one.
+fn end(position: u64, bytes: u64) -> u64 {
+    position.saturating_add(bytes / SECTOR)
+}
+
+/// How many bytes of an access lie in an event's sectors. One without sectors, a flush, lies in itself.
 fn common(position: u64, bytes: u64, event: &Event) -> Option<u64> {
     if bytes == 0 || event.bytes == 0 {
         return (bytes == event.bytes && position == event.position).then_some(0);
     }
-    let end = |position: u64, bytes: u64| position.saturating_add(bytes / SECTOR);
     let to = end(position, bytes).min(end(event.position, event.bytes));
     let sectors = to.saturating_sub(position.max(event.position));
     (sectors > 0).then_some(sectors * SECTOR)
@@ -181,7 +185,7 @@ impl Sectors {
 
     /// The numbers of the accesses that have sectors of an event's, in the order of their first sectors.
     fn within(&self, event: &Event) -> Vec<u64> {
-        let (from, to) = (event.position, event.position.saturating_add(event.bytes / SECTOR));
+        let (from, to) = (event.position, end(event.position, event.bytes));
         let mut found = Vec::new();
         for size in (0..u64::BITS).filter(|size| self.sizes >> size & 1 == 1) {
             let range = (size, from.saturating_sub(1 << size), 0)..(size, to.max(from.saturating_add(1)), 0);
@@ -288,7 +292,7 @@ impl Disks {
         if let Some(head) = disk.head {
             disk.used.distance += head.abs_diff(event.position);
         }
-        disk.head = Some(event.position + event.bytes / SECTOR);
+        disk.head = Some(end(event.position, event.bytes));
     }
 
     /// The disk has done sectors.
@@ -301,7 +305,7 @@ impl Disks {
             disk.busy_since = time;
             let left = request.bytes.saturating_sub(event.bytes);
             if left > 0 {
-                let position = event.position + event.bytes / SECTOR;
+                let position = end(event.position, event.bytes);
                 disk.requests.insert(position, Request { bytes: left, ..request.clone() });
             } else {
                 disk.used.device_ns += between(request.issued, time);
