@@ -275,10 +275,7 @@ fn events_for_which_there_is_no_room_are_counted() {
         );
     };
     send();
-    // Who does not read loses, however slow the processor.
-    world.signal("vm1", AGENT, "STOP");
-    send();
-    world.signal("vm1", AGENT, "CONT");
+    world.while_nobody_reads("vm1", send);
     drop(receiver);
     recording.finish_well();
     let recorded = Recorded::pull(&world, "/tmp/events-loss");

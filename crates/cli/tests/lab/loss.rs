@@ -17,10 +17,15 @@ fn a_buffer_too_small_loses_exactly_what_it_says() {
     let receiver =
         world.start("vm2", "exec xweave lab load udp-recv --port 9001 --count 10000 --idle-timeout 20");
     world.until("vm2", "grep -q :2329 /proc/net/udp");
-    world.run(
-        "vm1",
-        &format!("xweave lab load udp-send --to 10.77.0.2:9001 --count {SENT} --rate 5000 --senders 2"),
-    );
+    let send = || {
+        let half = SENT / 2;
+        world.run(
+            "vm1",
+            &format!("xweave lab load udp-send --to 10.77.0.2:9001 --count {half} --rate 5000 --senders 2"),
+        );
+    };
+    send();
+    world.while_nobody_reads("vm1", send);
     drop(receiver);
     recording.finish_well();
     let dir = tempfile::tempdir().unwrap();
@@ -78,6 +83,7 @@ fn what_a_lost_domain_had_lost_stays_known() {
     };
     let deadline = Instant::now() + PATIENCE;
     while dropped() == 0 {
+        world.while_nobody_reads("vm1", || drop(world.run("vm1", "sleep 1")));
         assert!(Instant::now() < deadline, "a buffer of one page never overflowed in vm1");
     }
     world.kill("vm1", AGENT);

@@ -155,8 +155,15 @@ impl World {
         self.signal(domain, command, "KILL");
     }
 
+    /// Does something while a domain's agent reads nothing: however slow the processor is, small buffers overflow.
+    pub fn while_nobody_reads(&self, domain: &str, what: impl FnOnce()) {
+        self.signal(domain, AGENT, "STOP");
+        what();
+        self.signal(domain, AGENT, "CONT");
+    }
+
     /// Sends the processes of a domain whose command begins like this a signal; there must be one.
-    pub fn signal(&self, domain: &str, command: &str, signal: &str) {
+    fn signal(&self, domain: &str, command: &str, signal: &str) {
         self.run(
             domain,
             &format!(
