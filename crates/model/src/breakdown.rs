@@ -86,6 +86,8 @@ pub enum Spent {
     Preempted,
     /// The virtual processor was halted, or its thread waited for something else.
     Halted,
+    /// The thread was stopped: by a signal, or by who traces it.
+    Stopped,
     /// The thread waited for a time, a device, or something that no event tells of.
     Waiting,
     /// What the thread did is not known: the trace begins later, or events were lost.
@@ -108,6 +110,7 @@ impl Spent {
             Self::Exit => "exit",
             Self::Preempted => "preempted",
             Self::Halted => "halted",
+            Self::Stopped => "stopped",
             Self::Waiting => "waiting",
             Self::Unknown => "unknown",
         }
@@ -358,6 +361,11 @@ impl Way<'_> {
         to: i64,
     ) -> bool {
         let me = Object::Thread(id);
+        // Whatever it had been waiting for, and did when it went on.
+        if state == State::Stopped {
+            self.add(from, to, me, Spent::Stopped);
+            return false;
+        }
         if let Some(Ended::Interrupt { access: Some(number) }) = over
             && let Some(access) = self.machine.disks.access(number)
         {
@@ -382,7 +390,7 @@ impl Way<'_> {
             Some(Ended::Thread(waker)) if waker != id => {
                 if let Some(address) = self.machine.lock(id, to) {
                     self.add(from, to, Object::Lock { address, holder: waker }, Spent::Held);
-                } else if self.far(waker) || state == State::Stopped {
+                } else if self.far(waker) {
                     self.add(from, to, me, Spent::Waiting);
                 } else {
                     self.follow(waker, from, to);

@@ -53,7 +53,10 @@ pub struct Message {
 
 /// What an object does while it has not begun yet what it was asked for, or has been interrupted.
 fn idle(spent: Spent) -> bool {
-    matches!(spent, Spent::Ready | Spent::Waking | Spent::Queue | Spent::Preempted | Spent::Halted)
+    matches!(
+        spent,
+        Spent::Ready | Spent::Waking | Spent::Queue | Spent::Preempted | Spent::Halted | Spent::Stopped
+    )
 }
 
 /// A transaction's steps without those that are but the way from one object to another, and when what led to each

@@ -230,6 +230,23 @@ fn a_wait_for_the_other_end_is_what_that_did_and_the_way() {
 }
 
 #[test]
+fn a_thread_that_was_stopped_has_not_waited_for_what_it_then_received() {
+    let events = [
+        switch(0, 0, 0, State::Runnable, 7),
+        in_domain(2, switch(5, 0, 9, State::Stopped, 0)),
+        of_socket(Kind::Send, 1, 10, 7, CLIENT),
+        in_domain(2, wake(50, 1, 3, 9)),
+        in_domain(2, switch(52, 0, 0, State::Runnable, 9)),
+        of_socket(Kind::Receive, 2, 54, 9, CLIENT.peer()),
+    ];
+    let server = ThreadId { domain: 2, tid: 9 };
+    assert_eq!(
+        told_of(&mut Machine::default(), &events, server, 10, 54),
+        ["9:stopped=40", "9:waking=2", "9:running=2"]
+    );
+}
+
+#[test]
 fn a_request_that_is_refused_and_sent_again_is_told_with_the_reason() {
     let state = |time, tid, code| Event { code, ..of_socket(Kind::Socket, 1, time, tid, CLIENT) };
     let mut events = vec![
