@@ -135,8 +135,7 @@ impl Question<'_> {
                 Ok(Pointcut::Target(name.text.clone()))
             }
             syntax::Pointcut::LocalVar(of) => {
-                let bound = of.name.as_ref().unwrap_or(&of.of).text.clone();
-                Ok(Pointcut::Variable { name: of.of.text.clone(), bound })
+                Ok(Pointcut::Variable { name: of.of.text.clone(), bound: of.given().text.clone() })
             }
             other => {
                 let help = "an index has instructions: ask by `access(…)`, `target(…)`, `local_var(…)`, \
@@ -202,7 +201,7 @@ impl Question<'_> {
 fn given_names(of: &syntax::Pointcut) -> Vec<&Ident> {
     match of {
         syntax::Pointcut::Target(name) => vec![name],
-        syntax::Pointcut::LocalVar(of) => vec![of.name.as_ref().unwrap_or(&of.of)],
+        syntax::Pointcut::LocalVar(of) => vec![of.given()],
         syntax::Pointcut::And(parts) | syntax::Pointcut::Or(parts) => {
             parts.iter().flat_map(given_names).collect()
         }

@@ -46,8 +46,7 @@ impl Reading {
     }
 
     fn diagnostic(&self, bad: Bad) -> Diagnostic {
-        let diagnostic = self.aspects.error(bad.span, bad.message);
-        bad.help.into_iter().fold(diagnostic, Diagnostic::with_help)
+        bad.diagnostic(|span, message| self.aspects.error(span, message))
     }
 
     /// Gives clauses outside of flows to the only flow that they can belong to.

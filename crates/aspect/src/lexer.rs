@@ -3,7 +3,7 @@
 //! The parser knows which of the two it is in, so tokens are taken one at a time.
 
 use crate::code::{self, Code, Special, Token, TokenKind};
-use crate::diagnostic::Span;
+use crate::diagnostic::{Diagnostic, Span};
 
 /// A token of the native language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,12 @@ impl Bad {
 
     pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
+    }
+
+    /// The same for people, `at` being an error at a place in its source.
+    pub(crate) fn diagnostic(self, at: impl FnOnce(Span, String) -> Diagnostic) -> Diagnostic {
+        let diagnostic = at(self.span, self.message);
+        self.help.into_iter().fold(diagnostic, Diagnostic::with_help)
     }
 }
 

@@ -23,10 +23,7 @@ pub fn pointcut(source: &Source) -> Result<Pointcut, Diagnostic> {
         let rest = parser.lexer.peek();
         if parser.at_end() { Ok(pointcut) } else { Err(expected("`AND`, `OR` or the end", rest)) }
     });
-    read.map_err(|bad| {
-        let diagnostic = Diagnostic::at(source, bad.span, bad.message);
-        bad.help.into_iter().fold(diagnostic, Diagnostic::with_help)
-    })
+    read.map_err(|bad| bad.diagnostic(|span, message| Diagnostic::at(source, span, message)))
 }
 
 impl<'a> Parser<'a> {

@@ -403,6 +403,13 @@ pub struct Renamed {
     pub name: Option<Ident>,
 }
 
+impl Renamed {
+    /// The name that the code has for it.
+    pub fn given(&self) -> &Ident {
+        self.name.as_ref().unwrap_or(&self.of)
+    }
+}
+
 /// `xflow(flow, key, id)`
 #[derive(Clone, Debug)]
 pub struct XflowTest {

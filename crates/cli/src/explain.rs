@@ -77,8 +77,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         (false, Some(wanted)) => one(&trace, &spec, wanted, args.mermaid, &mut out),
         (false, None) => tables(&trace, &spec, args.limit, &mut out),
     };
-    let outcome = match printed.and_then(|outcome| out.flush().map(|()| outcome)) {
-        Ok(outcome) => outcome,
+    let Printed { outcome, found } = match printed.and_then(|printed| out.flush().map(|()| printed)) {
+        Ok(printed) => printed,
         // Whoever reads has seen enough (`| head`).
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
         Err(e) => return Err(Failure::FellShort(format!("cannot write to standard output: {e}"))),
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         eprintln!("xweave: {damaged}");
     }
     // Some are always under way at the end of a recording.
-    let (accesses, without_end) = outcome.accesses;
+    let (accesses, without_end) = (outcome.accesses, outcome.accesses_without_end);
     if without_end * 2 > accesses {
         eprintln!(
             "xweave: {dir} lacks the ends of {without_end} of {accesses} accesses to disks: what threads waited for \
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             "{dir} has no transactions of the kind {spec} that began and ended in it: see xweave explain --help for \
              the others"
         ))),
-        Some(wanted) if !outcome.found => Err(Failure::FellShort(format!(
+        Some(wanted) if !found => Err(Failure::FellShort(format!(
             "{dir} has no transaction {wanted} of the kind {spec}: xweave explain {dir} --transaction {spec} --json \
              lists all"
         ))),
@@ -113,19 +113,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 
 /// What came of printing.
 struct Printed {
-    transactions: u64,
-    /// To disks, and those whose end is not in the trace.
-    accesses: (u64, u64),
-    damaged: Vec<xweave_trace::Damaged>,
+    outcome: Outcome,
     /// Whether the one that was asked for was among them.
     found: bool,
-}
-
-impl Printed {
-    fn of(outcome: Outcome, found: bool) -> Self {
-        let Outcome { transactions, accesses, accesses_without_end, damaged, .. } = outcome;
-        Self { transactions, accesses: (accesses, accesses_without_end), damaged, found }
-    }
 }
 
 fn tables(trace: &Trace, spec: &Spec, limit: usize, out: &mut impl Write) -> io::Result<Printed> {
@@ -152,7 +142,7 @@ fn tables(trace: &Trace, spec: &Spec, limit: usize, out: &mut impl Write) -> io:
             )?;
         }
     }
-    Ok(Printed::of(outcome, true))
+    Ok(Printed { outcome, found: true })
 }
 
 fn one(trace: &Trace, spec: &Spec, wanted: u64, diagram: bool, out: &mut impl Write) -> io::Result<Printed> {
@@ -169,7 +159,7 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, diagram: bool, out: &mut impl Wr
     if let Some(text) = &text {
         write!(out, "{text}")?;
     }
-    Ok(Printed::of(outcome, text.is_some()))
+    Ok(Printed { outcome, found: text.is_some() })
 }
 
 /// Transactions are written as they are found: there may be more than memory holds.
@@ -202,7 +192,7 @@ fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Writ
         "damaged": outcome.damaged.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
     writeln!(out, "],\"summary\":{summary}}}")?;
-    Ok(Printed::of(outcome, found))
+    Ok(Printed { outcome, found })
 }
 
 fn told(transaction: &Explained, objects: &Objects, with_steps: bool) -> serde_json::Value {

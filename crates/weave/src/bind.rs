@@ -82,7 +82,7 @@ pub(crate) fn bind(
     let (renamed, targets) = given(item.pointcut());
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for (of, is_argument) in renamed {
-        let name = of.name.as_ref().unwrap_or(&of.of);
+        let name = of.given();
         if !names.insert(&name.text) {
             continue;
         }

@@ -172,9 +172,7 @@ impl<'a> Checker<'a> {
                 Pointcut::Target(name) => name,
                 // Whether there is a variable can be asked without using it.
                 Pointcut::LocalVar(renamed) if !is && renamed.name.is_none() => continue,
-                Pointcut::LocalVar(renamed) | Pointcut::Arg(renamed) => {
-                    renamed.name.as_ref().unwrap_or(&renamed.of)
-                }
+                Pointcut::LocalVar(renamed) | Pointcut::Arg(renamed) => renamed.given(),
                 Pointcut::Xflow(test) => match &test.id {
                     Some(id) if *is => id,
                     _ => continue,

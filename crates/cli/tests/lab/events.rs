@@ -267,15 +267,7 @@ fn events_for_which_there_is_no_room_are_counted() {
     world.until("vm2", "grep -q :2330 /proc/net/udp");
     let recording =
         world.record("--events net,syscalls --domain vm1=vsock:3 --buffer 4096 -o /tmp/events-loss");
-    let send = || {
-        let half = SENT / 2;
-        world.run(
-            "vm1",
-            &format!("xweave lab load udp-send --to 10.77.0.2:9008 --count {half} --rate 5000 --senders 2"),
-        );
-    };
-    send();
-    world.while_nobody_reads("vm1", send);
+    world.send_half_unread(9008, SENT);
     drop(receiver);
     recording.finish_well();
     let recorded = Recorded::pull(&world, "/tmp/events-loss");

@@ -17,15 +17,7 @@ fn a_buffer_too_small_loses_exactly_what_it_says() {
     let receiver =
         world.start("vm2", "exec xweave lab load udp-recv --port 9001 --count 10000 --idle-timeout 20");
     world.until("vm2", "grep -q :2329 /proc/net/udp");
-    let send = || {
-        let half = SENT / 2;
-        world.run(
-            "vm1",
-            &format!("xweave lab load udp-send --to 10.77.0.2:9001 --count {half} --rate 5000 --senders 2"),
-        );
-    };
-    send();
-    world.while_nobody_reads("vm1", send);
+    world.send_half_unread(9001, SENT);
     drop(receiver);
     recording.finish_well();
     let dir = tempfile::tempdir().unwrap();

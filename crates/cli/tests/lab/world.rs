@@ -162,6 +162,15 @@ impl World {
         self.signal(domain, AGENT, "CONT");
     }
 
+    /// Sends so many datagrams from vm1 to a port of vm2, half of them while nobody reads in vm1.
+    pub fn send_half_unread(&self, port: u16, count: u64) {
+        let half = count / 2;
+        let load = "xweave lab load udp-send --rate 5000 --senders 2";
+        let send = || drop(self.run("vm1", &format!("{load} --to 10.77.0.2:{port} --count {half}")));
+        send();
+        self.while_nobody_reads("vm1", send);
+    }
+
     /// Sends the processes of a domain whose command begins like this a signal; there must be one.
     fn signal(&self, domain: &str, command: &str, signal: &str) {
         self.run(
