@@ -336,6 +336,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         cpus: 2,
         privileged: true,
         btf: true,
+        btf_sha256: "02".into(),
         modules: vec![ModuleFacts { name: "tun".into(), btf_sha256: "00".into(), build_id: "01".into() }],
         tsc_hz: 1 << 31,
         vms: vec![Vm {

@@ -17,6 +17,7 @@ const CAP_BPF: u64 = 1 << 39;
 
 /// Looks at the machine. Missing files make empty answers: what they mean is the controller's to say.
 pub fn facts() -> Facts {
+    let btf = fs::read(format!("{BTF_DIR}/vmlinux")).ok();
     Facts {
         agent: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: line("/proc/sys/kernel/hostname"),
@@ -25,13 +26,18 @@ pub fn facts() -> Facts {
         boot_id: line("/proc/sys/kernel/random/boot_id"),
         cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
         privileged: privileged(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
-        btf: fs::exists(format!("{BTF_DIR}/vmlinux")).unwrap_or(false),
+        btf: btf.is_some(),
+        btf_sha256: btf.map(|btf| sha256(&btf)).unwrap_or_default(),
         modules: modules(),
         tsc_hz: clock::tsc_hz(),
         vms: kvm::vms(),
         disks: disks(),
         xen_pv: line("/sys/hypervisor/type") == "xen" && line("/sys/hypervisor/guest_type") == "PV",
     }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn line(path: &str) -> String {
@@ -62,8 +68,7 @@ fn modules() -> Vec<ModuleFacts> {
             if name == "vmlinux" {
                 return None;
             }
-            let hash = Sha256::digest(fs::read(entry.path()).ok()?);
-            let btf_sha256 = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            let btf_sha256 = sha256(&fs::read(entry.path()).ok()?);
             let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).unwrap_or_default();
             Some(ModuleFacts { name, btf_sha256, build_id: build_id(&notes).unwrap_or_default() })
         })

@@ -51,6 +51,9 @@ pub fn serve(
             Err(Error::Closed) => return Ok(()),
             Err(error) => return Err(error),
         };
+        if matches!(request, Request::Alive) {
+            continue;
+        }
         let reply = session.answer(request).unwrap_or_else(Reply::Failed);
         frame::write_message(&mut *lock(&session.output), &FromAgent::Reply(reply))?;
     }
@@ -135,6 +138,8 @@ impl Session {
                 self.cancel.done();
                 self.stop()
             }
+            // Never comes here: it has no answer.
+            Request::Alive => Ok(Reply::Done),
         }
     }
 

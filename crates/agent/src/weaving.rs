@@ -181,7 +181,7 @@ impl Woven {
         let mut sites: Vec<_> =
             by_site.into_values().filter(|site| site.dropped + site.missed + site.table_full > 0).collect();
         sites.sort_by_key(|site| site.site);
-        Ok(Loss { sites, flows, unattributed, events: Vec::new() })
+        Ok(Loss { sites, flows, unattributed, ..Loss::default() })
     }
 
     /// Takes all hooks away.

@@ -159,21 +159,7 @@ impl World {
 }
 
 fn facts(vms: Vec<Vm>) -> Facts {
-    Facts {
-        agent: String::new(),
-        hostname: String::new(),
-        kernel: String::new(),
-        build_id: String::new(),
-        boot_id: String::new(),
-        cpus: 2,
-        privileged: true,
-        btf: true,
-        modules: Vec::new(),
-        tsc_hz: HZ as u64,
-        vms,
-        disks: Vec::new(),
-        xen_pv: false,
-    }
+    Facts { cpus: 2, privileged: true, btf: true, tsc_hz: HZ as u64, vms, ..Facts::default() }
 }
 
 fn machine(pid: u32, offset: i64, tsc_scaling: (u64, u32)) -> Vm {

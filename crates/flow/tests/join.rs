@@ -393,7 +393,7 @@ fn sites_are_counted_over_the_whole_trace() {
     for (site, flow) in [(20, 2 << 56 | 1), (20, 2 << 56 | 2), (20, 0), (99, 0)] {
         writer.append(2, 1, &record(site, flow)).unwrap();
     }
-    let loss = |site| SiteLoss { site, dropped: 3, missed: 2, table_full: 1 };
+    let loss = |site| SiteLoss { site, dropped: 3, missed: 2, table_full: 1, faults: 0 };
     writer.manifest_mut().loss.sites = vec![loss(21), loss(77)];
     writer.finish().unwrap();
 

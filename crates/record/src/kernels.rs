@@ -97,21 +97,7 @@ mod tests {
     use super::*;
 
     fn facts(kernel: &str) -> Facts {
-        Facts {
-            agent: String::new(),
-            hostname: String::new(),
-            kernel: kernel.to_owned(),
-            build_id: String::new(),
-            boot_id: String::new(),
-            cpus: 1,
-            privileged: true,
-            btf: true,
-            modules: Vec::new(),
-            tsc_hz: 0,
-            vms: Vec::new(),
-            disks: Vec::new(),
-            xen_pv: false,
-        }
+        Facts { kernel: kernel.to_owned(), privileged: true, btf: true, ..Facts::default() }
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Link {
                 return;
             }
             let reason = loop {
-                match frame::read_message(&mut input) {
+                match frame::read_from_agent(&mut input, || frame::MAX_FRAME) {
                     Ok(FromAgent::Reply(reply)) => {
                         if answer.send(Heard::Answer(Answer { reply, received: tsc() })).is_err() {
                             return;

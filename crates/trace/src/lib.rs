@@ -55,6 +55,7 @@ pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
     Aspect, Clock, Domain, DomainVm, Ended, EventLoss, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
+    Unloaded,
 };
 pub use merge::Events;
 pub use reader::{Batches, Damaged, Trace};

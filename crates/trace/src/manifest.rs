@@ -218,6 +218,21 @@ pub struct Loss {
     pub events: Vec<EventLoss>,
     /// Records and events that arrived and could not be stored: the disk was full.
     pub unwritten: u64,
+    /// Modules that went while something was woven into them, and their probes with them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unloaded: Vec<Unloaded>,
+}
+
+/// A module that was unloaded, or unloaded and loaded again, while something was woven into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Unloaded {
+    /// The domain's name.
+    pub domain: String,
+    /// The module's.
+    pub module: String,
+    /// How many sites went with it.
+    pub sites: u32,
 }
 
 /// What one site lost.
@@ -232,6 +247,8 @@ pub struct SiteLoss {
     pub missed: u64,
     /// Flows that could not be begun or moved for want of room in the flow table (no record each).
     pub table_full: u64,
+    /// Reads of the advice's C code that met memory that is not there, and gave 0 (what was stored is not right then).
+    pub faults: u64,
 }
 
 /// What was lost of one kind of events in one domain.
@@ -275,6 +292,7 @@ impl Loss {
             dropped: s.dropped,
             missed: s.missed,
             table_full: s.table_full,
+            faults: s.faults,
         };
         let flow = |&(flow, records): &(u64, u64)| FlowLoss { flow, records };
         let event = |domain: &str, loss: &message::EventLoss| EventLoss {
@@ -290,5 +308,14 @@ impl Loss {
             loss.events.iter().map(|loss| event(domain, loss)).collect::<Vec<_>>()
         };
         self.events = reported.iter().flat_map(of_domain).collect();
+        let unloaded = |(domain, loss): &(&'_ str, &message::Loss)| {
+            let of_module = |gone: &message::Unloaded| Unloaded {
+                domain: (*domain).to_owned(),
+                module: gone.module.clone(),
+                sites: gone.sites,
+            };
+            loss.unloaded.iter().map(of_module).collect::<Vec<_>>()
+        };
+        self.unloaded = reported.iter().flat_map(unloaded).collect();
     }
 }

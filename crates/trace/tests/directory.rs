@@ -10,7 +10,7 @@ use std::{
 use proptest::prelude::*;
 use xweave_trace::{
     Clock, Domain, DomainVm, Ended, ErrorKind, Event, EventLoss, Loss, Manifest, Method, Role, Row, SCHEMA,
-    Site, SiteLoss, Trace, Writer, event,
+    Site, SiteLoss, Trace, Unloaded, Writer, event,
 };
 use xweave_wire::record::{Kind, Record};
 
@@ -298,18 +298,29 @@ fn misuse_is_an_error() {
 #[test]
 fn loss_is_added_up_over_domains() {
     use xweave_wire::message;
-    let site = |site, dropped, missed| message::SiteLoss { site, dropped, missed, table_full: 1 };
+    let site = |site, dropped, missed| message::SiteLoss { site, dropped, missed, table_full: 1, faults: 5 };
     let mut loss = Loss { unwritten: 5, ..Loss::default() };
     let event = message::EventLoss { kind: event::Kind::Switch, dropped: 20, missed: 4 };
-    let of_host =
-        message::Loss { sites: vec![site(1, 2, 0)], flows: vec![(9, 2)], unattributed: 1, events: vec![] };
-    let of_guest =
-        message::Loss { sites: vec![site(2, 0, 3)], flows: vec![], unattributed: 1, events: vec![event] };
+    let gone = message::Unloaded { module: "tun".into(), sites: 3 };
+    let of_host = message::Loss {
+        sites: vec![site(1, 2, 0)],
+        flows: vec![(9, 2)],
+        unattributed: 1,
+        ..Default::default()
+    };
+    let of_guest = message::Loss {
+        sites: vec![site(2, 0, 3)],
+        unattributed: 1,
+        events: vec![event],
+        unloaded: vec![gone],
+        ..Default::default()
+    };
     loss.set(&[("host", &of_host), ("vm1", &of_guest)]);
     assert_eq!((loss.total(), loss.unattributed, loss.flows.len()), (34, 2, 1));
     let switches = EventLoss { domain: "vm1".into(), kind: "switch".into(), dropped: 20, missed: 4 };
     assert_eq!(loss.events, [switches]);
-    assert_eq!(loss.sites[1], SiteLoss { site: 2, dropped: 0, missed: 3, table_full: 1 });
+    assert_eq!(loss.sites[1], SiteLoss { site: 2, dropped: 0, missed: 3, table_full: 1, faults: 5 });
+    assert_eq!(loss.unloaded, [Unloaded { domain: "vm1".into(), module: "tun".into(), sites: 3 }]);
 }
 
 #[test]

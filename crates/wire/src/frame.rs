@@ -11,10 +11,10 @@ use std::io::{self, Read, Write};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::VERSION;
+use crate::{VERSION, limits, limits::Violation, message::FromAgent, text};
 
-/// The most that one frame may carry. A kernel's code is the largest honest one (20 MB, packed).
-pub const MAX_FRAME: u32 = 64 << 20;
+/// The most that one frame may carry.
+pub const MAX_FRAME: u32 = limits::LARGE_FRAME;
 
 const MAGIC: &[u8; 6] = b"XWEAVE";
 
@@ -40,9 +40,17 @@ pub enum Error {
         /// The version that the other end announced.
         theirs: u16,
     },
-    /// A frame's length is above [`MAX_FRAME`].
-    #[error("a message of {0} bytes is beyond the protocol's limit of {MAX_FRAME}")]
-    TooLong(u32),
+    /// A frame is longer than what is taken now.
+    #[error("a message of {length} bytes is longer than the {limit} that are taken here")]
+    TooLong {
+        /// Its length.
+        length: u32,
+        /// The most.
+        limit: u32,
+    },
+    /// A message says what cannot be.
+    #[error("the agent cannot be believed: {0}")]
+    Violation(#[from] Violation),
     /// A frame's content is not a message.
     #[error("a message could not be decoded: {0}")]
     Decode(#[from] postcard::Error),
@@ -73,7 +81,8 @@ pub fn read_preamble(input: &mut impl Read) -> Result<(), Error> {
             let n = input.read(&mut more)?;
             said.extend_from_slice(&more[..n]);
         }
-        return Err(Error::NotXweave(String::from_utf8_lossy(&said).trim().to_owned()));
+        let said = text::lines(&String::from_utf8_lossy(&said)).trim().to_owned();
+        return Err(Error::NotXweave(said));
     }
     let theirs = u16::from_le_bytes([bytes[6], bytes[7]]);
     if theirs != VERSION {
@@ -87,7 +96,7 @@ pub fn write_message<M: Serialize>(out: &mut impl Write, message: &M) -> Result<
     let body = postcard::to_stdvec(message)?;
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
     if length > MAX_FRAME {
-        return Err(Error::TooLong(length));
+        return Err(Error::TooLong { length, limit: MAX_FRAME });
     }
     out.write_all(&length.to_le_bytes())?;
     out.write_all(&body)?;
@@ -97,15 +106,25 @@ pub fn write_message<M: Serialize>(out: &mut impl Write, message: &M) -> Result<
 
 /// Waits for one message. [`Error::Closed`] if the stream ended cleanly before it.
 pub fn read_message<M: DeserializeOwned>(input: &mut impl Read) -> Result<M, Error> {
+    read_frame(input, || MAX_FRAME)
+}
+
+/// Waits for one message of an agent, and checks it. `limit` is asked for when its length is known: how long a
+/// message may be depends on what the agent was asked before it sent it.
+pub fn read_from_agent(input: &mut impl Read, limit: impl FnOnce() -> u32) -> Result<FromAgent, Error> {
+    Ok(read_frame::<FromAgent>(input, limit)?.checked()?)
+}
+
+fn read_frame<M: DeserializeOwned>(input: &mut impl Read, limit: impl FnOnce() -> u32) -> Result<M, Error> {
     let mut length = [0u8; 4];
     match read_up_to(input, &mut length)? {
         0 => return Err(Error::Closed),
         4 => {}
         _ => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
     }
-    let length = u32::from_le_bytes(length);
-    if length > MAX_FRAME {
-        return Err(Error::TooLong(length));
+    let (length, limit) = (u32::from_le_bytes(length), limit().min(MAX_FRAME));
+    if length > limit {
+        return Err(Error::TooLong { length, limit });
     }
     // Grown as bytes arrive: a hostile length allocates nothing.
     let mut body = Vec::new();
@@ -164,6 +183,6 @@ mod tests {
         stream.pop();
         assert!(matches!(read_message::<Request>(&mut stream.as_slice()), Err(Error::Io(_))));
         let huge = u32::MAX.to_le_bytes();
-        assert!(matches!(read_message::<Request>(&mut huge.as_slice()), Err(Error::TooLong(_))));
+        assert!(matches!(read_message::<Request>(&mut huge.as_slice()), Err(Error::TooLong { .. })));
     }
 }

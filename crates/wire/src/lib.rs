@@ -15,16 +15,29 @@
 //! ```
 //!
 //! Rooms: [`frame`] cuts the stream, [`message`] says what may be said, [`plan`] is what a
-//! controller asks an agent to weave, [`record`] is what advice wrote, [`event`] what built-in probes did.
+//! controller asks an agent to weave, [`record`] is what advice wrote, [`event`] what built-in probes did. An agent may
+//! be hostile: [`limits`] is what a controller takes of it, and [`text`] makes its words fit to be shown.
+
+use std::time::Duration;
 
 pub mod event;
 pub mod frame;
+pub mod limits;
 pub mod message;
 pub mod plan;
 pub mod record;
+pub mod text;
 
 /// The version of the protocol. Raised when any message, or the layout of records or events, changes.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// The vsock port that a guest's agent listens on, unless told otherwise.
 pub const VSOCK_PORT: u32 = 7390;
+
+/// The largest port that only programs with `CAP_NET_BIND_SERVICE` can bind (`LAST_RESERVED_PORT` of
+/// net/vmw_vsock/af_vsock.c). Controllers connect from one of these, and agents that listen take no others: that a
+/// connection comes from the host does not tell who on the host it is from.
+pub const LAST_RESERVED_PORT: u32 = 1023;
+
+/// For how long an agent keeps its probes without a word from its controller.
+pub const LEASE: Duration = Duration::from_secs(30);

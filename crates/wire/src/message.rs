@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{event::Kind, plan::Plan};
 
-/// From the controller. Each is answered by one [`Reply`], in order.
+/// From the controller. Each but [`Request::Alive`] is answered by one [`Reply`], in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// What are you? → [`Reply::Facts`]
@@ -27,6 +27,9 @@ pub enum Request {
     Drain,
     /// Detach everything and send what is left. All [`Event`]s come before the answer. → [`Reply::Stopped`]
     Stop,
+    /// The controller is still there: an agent that has not heard a word from it for [`crate::LEASE`] takes its probes
+    /// away and ends. Not answered.
+    Alive,
 }
 
 /// From the agent, to a [`Request`].
@@ -81,7 +84,7 @@ pub enum FromAgent {
 }
 
 /// What a domain is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// `xweave --version` of the agent.
     pub agent: String,
@@ -99,6 +102,8 @@ pub struct Facts {
     pub privileged: bool,
     /// Whether `/sys/kernel/btf/vmlinux` is there.
     pub btf: bool,
+    /// A hash of it in hex; empty if it is not there.
+    pub btf_sha256: String,
     /// Loaded modules that have BTF.
     pub modules: Vec<ModuleFacts>,
     /// The TSC's rate as the agent measured it, in Hz; 0 if the TSC cannot be used.
@@ -124,7 +129,7 @@ pub struct Disk {
 }
 
 /// A loaded module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleFacts {
     /// Its name.
     pub name: String,
@@ -144,7 +149,7 @@ pub struct CodeParts {
 }
 
 /// A virtual machine as KVM's debugfs shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vm {
     /// The process that runs it (QEMU).
     pub pid: u32,
@@ -223,6 +228,17 @@ pub struct Loss {
     pub unattributed: u64,
     /// Per kind of events with any loss.
     pub events: Vec<EventLoss>,
+    /// Modules that went while something was woven into them: their probes went with them.
+    pub unloaded: Vec<Unloaded>,
+}
+
+/// A module that was unloaded, or unloaded and loaded again, while something was woven into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unloaded {
+    /// Its name.
+    pub module: String,
+    /// How many sites went with it.
+    pub sites: u32,
 }
 
 /// What was lost of one kind of events.
@@ -243,11 +259,14 @@ pub struct SiteLoss {
     pub site: u32,
     /// Records for which the buffer had no room.
     pub dropped: u64,
-    /// Times the kernel skipped the program, because it, or for a kprobe any other, was already running on
-    /// that CPU. What the kernel counts for all instructions that share a program is told of the first.
+    /// Times the program was left out: by the kernel, because it, or for a kprobe any other, was already running on
+    /// that CPU (what the kernel counts for all instructions that share a program is told of the first); or by
+    /// itself, because it was reached from within another of xweave's programs.
     pub missed: u64,
     /// Flows that could not be begun or moved because the flow table was full.
     pub table_full: u64,
+    /// Reads of the advice's C code that met memory that is not there, and gave 0.
+    pub faults: u64,
 }
 
 /// A request that failed.

@@ -1,0 +1,231 @@
+//! What a controller takes of an agent: a domain may be hostile, and is checked here before anyone else sees its words.
+//!
+//! [`crate::frame`] has bounded the bytes of a message; this bounds what they say. Texts are made fit to be
+//! shown and cut to their longest; what cannot be mended so is refused. What only a recording can judge (whose site,
+//! whose flow) is judged there.
+
+use crate::{
+    message::{Event, Facts, FromAgent, Loss, ModuleFacts, Reply, Woven},
+    text,
+};
+
+/// The longest frame, but for those that follow: an agent sends records in batches of a quarter of it.
+pub const FRAME: u32 = 1 << 20;
+
+/// The longest answer to a plan: every site may be told with a reason.
+pub const WOVEN_FRAME: u32 = 16 << 20;
+
+/// The longest answer that has a kernel's types or code in it. A kernel's code is the largest honest one (20 MB,
+/// packed); no frame is longer in either direction.
+pub const LARGE_FRAME: u32 = 64 << 20;
+
+/// Bytes of a name: `uname -n` has 64, a module's 56, a function's 512 (`include/linux/utsname.h`, `module.h`,
+/// `kallsyms.h`, 6.12).
+pub const NAME: usize = 64;
+
+/// Bytes of a function's name.
+pub const FUNCTION: usize = 512;
+
+/// Bytes of a sentence for people, such as why a site was skipped.
+pub const REASON: usize = 1024;
+
+/// Bytes of a message for people: the last lines of the verifier's log.
+pub const MESSAGE: usize = 16 << 10;
+
+/// Hexadecimal digits of an identity: SHA-256 has 64, a build ID 40.
+pub const IDENTITY: usize = 64;
+
+/// Modules, virtual machines, disks: of each.
+pub const ITEMS: usize = 4096;
+
+/// Processors of a domain, and of a virtual machine (`NR_CPUS` is 8192 at most).
+pub const CPUS: usize = 8192;
+
+/// Sites of a plan, and losses that are told by site.
+pub const SITES: usize = 1 << 20;
+
+/// Flows whose losses are told one by one: twice what the prelude's table holds.
+pub const FLOWS: usize = 32 << 10;
+
+/// What an agent said that no agent of ours says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it {0}")]
+pub struct Violation(pub String);
+
+impl FromAgent {
+    /// Bounds what is said, and makes its texts fit to be shown.
+    ///
+    /// # Errors
+    /// What it says that cannot be.
+    pub fn checked(mut self) -> Result<Self, Violation> {
+        match &mut self {
+            Self::Reply(reply) => check_reply(reply)?,
+            // How much of these comes, and what is in them, is judged where they are decoded.
+            Self::Event(Event::Weaving { .. } | Event::Records(_) | Event::Events(_) | Event::Clock(_)) => {}
+        }
+        Ok(self)
+    }
+}
+
+fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
+    match reply {
+        Reply::Facts(facts) => check_facts(facts),
+        Reply::Woven(woven) => check_woven(woven),
+        Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
+        Reply::Failed(failure) => {
+            bound_lines(&mut failure.message);
+            Ok(())
+        }
+        Reply::Btf(_) | Reply::Code(_) | Reply::Clock(_) | Reply::Done => Ok(()),
+    }
+}
+
+fn check_facts(facts: &mut Facts) -> Result<(), Violation> {
+    for name in [&mut facts.agent, &mut facts.hostname, &mut facts.kernel, &mut facts.boot_id] {
+        bound(name, NAME);
+    }
+    identity("its kernel's build ID", &facts.build_id)?;
+    identity("the hash of its kernel's types", &facts.btf_sha256)?;
+    at_most("modules", facts.modules.len(), ITEMS)?;
+    for ModuleFacts { name, btf_sha256, build_id } in &facts.modules {
+        module(name)?;
+        identity("a hash of a module's types", btf_sha256)?;
+        identity("a module's build ID", build_id)?;
+    }
+    at_most("virtual machines", facts.vms.len(), ITEMS)?;
+    for vm in &mut facts.vms {
+        bound(&mut vm.comm, NAME);
+        at_most("processors of a virtual machine", vm.tsc_offsets.len(), CPUS)?;
+        if vm.tsc_scaling.1 >= 64 {
+            return Err(Violation(format!("scales a TSC by a fraction of {} bits", vm.tsc_scaling.1)));
+        }
+    }
+    at_most("disks", facts.disks.len(), ITEMS)?;
+    facts.disks.iter_mut().for_each(|disk| bound(&mut disk.name, NAME));
+    Ok(())
+}
+
+fn check_woven(woven: &mut Woven) -> Result<(), Violation> {
+    at_most("sites", woven.sites.len(), SITES)?;
+    at_most("skipped sites", woven.skipped.len(), SITES)?;
+    at_most("probes of events that it left out", woven.left_out.len(), ITEMS)?;
+    woven.skipped.iter_mut().for_each(|skipped| bound(&mut skipped.reason, REASON));
+    for left in &mut woven.left_out {
+        bound(&mut left.function, FUNCTION);
+        bound(&mut left.reason, REASON);
+    }
+    Ok(())
+}
+
+fn check_loss(loss: &mut Loss) -> Result<(), Violation> {
+    at_most("sites with losses", loss.sites.len(), SITES)?;
+    at_most("flows with losses", loss.flows.len(), FLOWS)?;
+    at_most("kinds of events with losses", loss.events.len(), ITEMS)?;
+    at_most("unloaded modules", loss.unloaded.len(), ITEMS)?;
+    loss.unloaded.iter().try_for_each(|unloaded| module(&unloaded.module))
+}
+
+fn at_most(what: &str, count: usize, most: usize) -> Result<(), Violation> {
+    if count <= most {
+        Ok(())
+    } else {
+        Err(Violation(format!("names {count} {what}, of which {most} may be")))
+    }
+}
+
+/// Of hexadecimal digits, or empty: identities become parts of questions and of names in caches.
+fn identity(what: &str, id: &str) -> Result<(), Violation> {
+    if id.len() <= IDENTITY && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(());
+    }
+    let shown = text::printable_bytes(id.as_bytes(), NAME);
+    Err(Violation(format!("sent as {what} `{shown}`, which is not {IDENTITY} hexadecimal digits at most")))
+}
+
+/// As the kernel names modules: a file's name without its extension, `-` as `_`.
+fn module(name: &str) -> Result<(), Violation> {
+    let well = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if (1..=NAME).contains(&name.len()) && name.bytes().all(well) {
+        return Ok(());
+    }
+    let shown = text::printable_bytes(name.as_bytes(), NAME);
+    Err(Violation(format!("names a module `{shown}`, which no module is called")))
+}
+
+fn bound(name: &mut String, most: usize) {
+    *name = text::printable_bytes(name.as_bytes(), most);
+}
+
+fn bound_lines(message: &mut String) {
+    let mut fit = text::lines(message).into_owned();
+    text::cut(&mut fit, MESSAGE);
+    *message = fit;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Failure, FailureKind, Vm};
+
+    fn facts(change: impl FnOnce(&mut Facts)) -> Result<FromAgent, Violation> {
+        let mut facts = Facts::default();
+        change(&mut facts);
+        FromAgent::Reply(Reply::Facts(Box::new(facts))).checked()
+    }
+
+    #[test]
+    fn identities_are_hex_of_bounded_length_or_refused() {
+        assert!(facts(|facts| facts.build_id = "ab".repeat(20)).is_ok());
+        assert!(facts(|facts| facts.build_id.clear()).is_ok());
+        for wrong in ["../../../etc/cron.d/x", "ab cd", "g0", &"a".repeat(65)] {
+            let refused = facts(|facts| facts.build_id = wrong.to_owned()).unwrap_err();
+            assert!(refused.to_string().contains("build ID"), "{refused}");
+            let module = |build_id: &str, hash: &str| ModuleFacts {
+                name: "tun".into(),
+                btf_sha256: hash.into(),
+                build_id: build_id.into(),
+            };
+            assert!(facts(|facts| facts.modules.push(module(wrong, ""))).is_err());
+            assert!(facts(|facts| facts.modules.push(module("", wrong))).is_err());
+            assert!(facts(|facts| facts.btf_sha256 = wrong.to_owned()).is_err());
+        }
+    }
+
+    #[test]
+    fn names_are_no_paths_and_no_escapes() {
+        for wrong in ["", "../vmlinux", "a/b", "a\u{1b}[2J", &"m".repeat(65)] {
+            let module = ModuleFacts { name: wrong.into(), ..ModuleFacts::default() };
+            assert!(facts(|facts| facts.modules.push(module)).is_err(), "{wrong:?}");
+        }
+        let Ok(FromAgent::Reply(Reply::Facts(facts))) =
+            facts(|facts| facts.kernel = format!("6.1\u{1b}]0;x\u{7}{}", "y".repeat(500)))
+        else {
+            panic!("a release is shown, not refused")
+        };
+        assert!(facts.kernel.len() <= NAME && facts.kernel.starts_with("6.1\\u{1b}]0;x\\u{7}y"));
+    }
+
+    #[test]
+    fn numbers_are_bounded() {
+        assert!(facts(|facts| facts.modules = vec![ModuleFacts::default(); ITEMS + 1]).is_err());
+        let vm = |processors, fraction| Vm {
+            tsc_offsets: vec![0; processors],
+            tsc_scaling: (1, fraction),
+            ..Vm::default()
+        };
+        assert!(facts(|facts| facts.vms = vec![vm(2, 48)]).is_ok());
+        assert!(facts(|facts| facts.vms = vec![vm(CPUS + 1, 0)]).is_err());
+        assert!(facts(|facts| facts.vms = vec![vm(1, 64)]).is_err());
+    }
+
+    #[test]
+    fn messages_keep_their_lines_and_lose_their_escapes() {
+        let message = format!("R1 invalid\n\u{1b}[31mred{}", "x".repeat(MESSAGE));
+        let failed = Reply::Failed(Failure { kind: FailureKind::Verifier, message });
+        let Ok(FromAgent::Reply(Reply::Failed(failure))) = FromAgent::Reply(failed).checked() else {
+            panic!("a message is shown, not refused")
+        };
+        assert!(failure.message.starts_with("R1 invalid\n\\u{1b}[31mred"));
+        assert!(failure.message.len() <= MESSAGE);
+    }
+}

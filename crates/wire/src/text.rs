@@ -1,0 +1,90 @@
+//! Text that came from elsewhere, made fit to be shown.
+//!
+//! A guest chooses its threads' names, its release and its agent's messages, and whoever made a file chose what is
+//! in it. Root's terminal obeys what it is sent: so all such text passes through here once, where it is received.
+
+use std::borrow::Cow;
+
+/// The text with each character that a terminal would obey rather than show written out, as `\u{1b}`.
+///
+/// These are the control characters (C0, DEL and C1; of them, line feeds and tabs stay in [`lines`] only), the line
+/// and paragraph separators, and the formatting characters that reorder or hide what stands around them
+/// ([Unicode TR 36], 3.1 and 3.8). Backslashes stay as they are, so that a text that passes through twice is the
+/// same as one that passes through once.
+///
+/// [Unicode TR 36]: https://www.unicode.org/reports/tr36/
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escape(text, |_| false)
+}
+
+/// As [`printable`], but line feeds and tabs are kept: for messages of several lines.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escape(text, |c| matches!(c, '\n' | '\t'))
+}
+
+/// As [`printable`], of bytes that may be no text; cut where it would be longer than `most` bytes.
+pub fn printable_bytes(bytes: &[u8], most: usize) -> String {
+    let mut text = printable(&String::from_utf8_lossy(bytes)).into_owned();
+    cut(&mut text, most);
+    text
+}
+
+/// Cuts a text that is longer than so many bytes, and marks the cut.
+pub fn cut(text: &mut String, most: usize) {
+    const MARK: &str = "…";
+    if text.len() > most {
+        let mut end = most.saturating_sub(MARK.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(MARK);
+    }
+}
+
+fn escape(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let wrong = |c: char| is_obeyed(c) && !keep(c);
+    if !text.contains(wrong) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if wrong(c) { escaped.extend(c.escape_unicode()) } else { escaped.push(c) }
+    }
+    Cow::Owned(escaped)
+}
+
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{61c}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out() {
+        assert_eq!(printable("\u{1b}]0;root\u{7}x\u{9b}2J"), "\\u{1b}]0;root\\u{7}x\\u{9b}2J");
+        assert_eq!(printable("a\nb\tc"), "a\\u{a}b\\u{9}c");
+        assert_eq!(lines("a\nb\tc\r"), "a\nb\tc\\u{d}");
+        assert_eq!(printable("evil\u{202e}gnp.exe"), "evil\\u{202e}gnp.exe");
+        assert!(matches!(printable("kworker/0:1-ünïcode"), Cow::Borrowed(_)));
+        assert_eq!(printable_bytes(b"\xff\x1bc", 64), "\u{fffd}\\u{1b}c");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_obeyed_is_left_and_twice_is_once(text in any::<String>(), most in 3usize..40) {
+            let once = printable(&text).into_owned();
+            prop_assert!(!once.contains(is_obeyed));
+            prop_assert_eq!(printable(&once), once.as_str());
+            let mut short = once;
+            cut(&mut short, most);
+            prop_assert!(short.len() <= most);
+        }
+    }
+}
