@@ -1,0 +1,1 @@
+//! A process that can do nothing but what it was started for.

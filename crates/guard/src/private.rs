@@ -1,0 +1,1 @@
+//! Files and folders that belong to one user, and that nobody else can touch.
