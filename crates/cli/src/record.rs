@@ -3,14 +3,14 @@
 use std::{
     env,
     io::{self, IsTerminal},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use xweave_record::{DomainSpec, Group, Options, Outcome, Phase, Until};
+use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, Until};
 use xweave_trace::Ended;
 
 use crate::failure::Failure;
@@ -27,6 +27,8 @@ Examples:
   xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace -- ./load.sh
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
+
+Ctrl-C ends a recording in order; a second one at once, without what domains have not sent yet.
 
 Groups of events:
   sched     processors switched between threads, threads woken, made, named and ended, interrupts,
@@ -61,6 +63,9 @@ pub struct Args {
     /// Ring buffer of each domain: a power of two, with K or M; events have as much again
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer)]
     buffer: u32,
+    /// What the trace may take of the disk, each domain an equal share: with K, M or G [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_size: Option<u64>,
     /// How many pieces of data may be followed at once in a domain
     #[arg(long, value_name = "N", default_value_t = 65536)]
     flow_table: u32,
@@ -96,6 +101,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     };
     let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
     let symbols: Result<Vec<_>, _> = args.symbols.iter().map(|text| xweave_record::symbols(text)).collect();
+    let disk = args.max_size.unwrap_or_else(|| free(&args.output) / 2);
     let options = Options {
         aspects: args.aspects,
         expressions: args.expression,
@@ -109,6 +115,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         gently: args.gently,
         symbols: symbols.map_err(Failure::wrong_use)?,
         cache: xweave_weave::cache_directory(),
+        budget: Budget { disk, ..Budget::default() },
         command_line: env::args().collect(),
     };
     let mut progress = Progress::new(&options.until);
@@ -245,7 +252,21 @@ impl Progress {
                 );
                 ("recording".to_owned(), detail)
             }
-            Phase::Stopping => ("unweaving".to_owned(), String::new()),
+            Phase::Stopping { waiting_for } => {
+                let of = if waiting_for.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {}", waiting_for.join(", "))
+                };
+                ("unweaving".to_owned(), format!("{of} (Ctrl-C again ends it at once)"))
+            }
+            Phase::Said { domain, line } => {
+                match &self.bar {
+                    Some(bar) => bar.println(format!("{domain}: {line}")),
+                    None => eprintln!("{domain}: {line}"),
+                }
+                return;
+            }
         };
         match &self.bar {
             Some(bar) => bar.set_message(format!("{line}{detail}")),
@@ -282,16 +303,33 @@ fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
 }
 
+/// Bytes that are free where a trace is to be made; all there can be, where that is not known.
+fn free(output: &Path) -> u64 {
+    let there = output.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    let space = rustix::fs::statvfs(there);
+    space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+/// Reads a number of bytes, with K, M or G.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a size: write a number with K, M or G, as 500M");
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit {
+        "" => 1,
+        "K" | "k" => 1 << 10,
+        "M" | "m" => 1 << 20,
+        "G" | "g" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale)).ok_or_else(wrong)
+}
+
 /// Reads a ring buffer's size: the kernel wants a power of two of at least a page.
 fn buffer(text: &str) -> Result<u32, String> {
     let wrong = || format!("`{text}` is not a buffer size: write a power of two from 4K to 1024M");
-    let (number, scale) = match text.trim_end_matches(['K', 'k', 'M', 'm']) {
-        digits if digits.len() == text.len() => (digits, 1),
-        digits if text.ends_with(['K', 'k']) => (digits, 1 << 10),
-        digits => (digits, 1 << 20),
-    };
-    let number: u32 = number.parse().map_err(|_| wrong())?;
-    let size = number.checked_mul(scale).ok_or_else(wrong)?;
+    let size = size(text).ok().and_then(|size| u32::try_from(size).ok()).ok_or_else(wrong)?;
     if size.is_power_of_two() && (4096..=1 << 30).contains(&size) { Ok(size) } else { Err(wrong()) }
 }
 
@@ -307,6 +345,8 @@ mod tests {
         for wrong in ["", "s", "-1s", "10y", "1e400s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+        assert_eq!((size("500"), size("3G")), (Ok(500), Ok(3 << 30)));
+        assert!(size("x").is_err() && size("99999999999G").is_err());
         assert_eq!(buffer("16M"), Ok(16 << 20));
         assert_eq!(buffer("4096"), Ok(4096));
         for wrong in ["", "M", "3K", "2048", "4096M", "4G"] {

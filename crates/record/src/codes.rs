@@ -12,23 +12,24 @@ use xweave_code::{
 use xweave_weave::CodeIndex;
 use xweave_wire::message::{CodeParts, Facts, ModuleFacts, Reply, Request};
 
-use crate::{Error, link::Link};
+use crate::{Error, capture::Capture};
 
 /// The indices of a domain's kernel and of its modules that have types.
 ///
 /// `file` is one of this kernel that the user named. Of others on this machine one with debug information is
 /// taken. What is in none of these and was not looked into before is asked of the agent.
 pub(crate) fn codes(
-    link: &mut Link,
-    facts: &Facts,
+    capture: &mut Capture<'_>,
+    of: usize,
     kernel: &Kernel,
     file: Option<&Path>,
     cache: &Path,
 ) -> Result<Vec<CodeIndex>, Error> {
     let kept = Kept(cache);
+    let facts = &capture.sessions[of].facts.clone();
     let base = facts.build_id.as_str();
     let of_kernel = match file {
-        Some(file) => Some(of_file(link, base, file, cache)?),
+        Some(file) => Some(of_file(capture.sessions[of].name(), base, file, cache)?),
         None => kept.open(&[base], true).or_else(|| of_any_file(facts, cache)).or_else(|| kept.find(&[base])),
     };
     let mut codes = Vec::new();
@@ -41,14 +42,14 @@ pub(crate) fn codes(
         }
     }
     if missing.kernel || !missing.modules.is_empty() {
-        codes.extend(of_running(link, facts, kernel, missing, kept)?);
+        codes.extend(of_running(capture, of, kernel, missing, kept)?);
     }
     codes.sort_by(|a, b| a.module.cmp(&b.module));
     Ok(codes)
 }
 
-fn of_file(link: &Link, build_id: &str, file: &Path, cache: &Path) -> Result<Index, Error> {
-    let wrong = |reason| Error::Symbols { file: file.to_owned(), domain: link.spec.name.clone(), reason };
+fn of_file(domain: &str, build_id: &str, file: &Path, cache: &Path) -> Result<Index, Error> {
+    let wrong = |reason| Error::Symbols { file: file.to_owned(), domain: domain.to_owned(), reason };
     match image::build_id(file) {
         None => {
             return Err(wrong(
@@ -92,16 +93,17 @@ fn of_any_file(facts: &Facts, cache: &Path) -> Option<Index> {
 
 /// Of the code that runs, as the agent sends it.
 fn of_running(
-    link: &mut Link,
-    facts: &Facts,
+    capture: &mut Capture<'_>,
+    of: usize,
     kernel: &Kernel,
     parts: CodeParts,
     kept: Kept<'_>,
 ) -> Result<Vec<CodeIndex>, Error> {
-    let Reply::Code(packed) = link.call(&Request::Code(parts.clone()))? else {
-        return Err(link.unexpected());
+    let Reply::Code(packed) = capture.call(of, Request::Code(parts.clone()))? else {
+        return Err(capture.unexpected(of));
     };
-    let domain = link.spec.name.clone();
+    let session = &capture.sessions[of];
+    let (domain, facts) = (session.name().to_owned(), &session.facts);
     let code = LiveCode::unpack(&packed).map_err(|error| Error::Code { domain, error })?;
     let types = KernelTypes::new(kernel);
     let there: Vec<&str> = code.modules().collect();

@@ -29,6 +29,11 @@ impl Waiting {
         self.events.len()
     }
 
+    /// Memory that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.events.len() * size_of::<Recorded>()
+    }
+
     /// Those until the horizon, in the order of their times. What was just being written when the clocks were read
     /// comes after them, so that only those are given that the clocks before had seen.
     pub(crate) fn settled(&mut self, horizon: u64) -> Vec<Recorded> {

@@ -8,7 +8,7 @@ use std::{
 use xweave_code::Kernel;
 use xweave_wire::message::{Facts, Reply, Request};
 
-use crate::{Error, link::Link};
+use crate::{Error, Phase, capture::Capture};
 
 /// The oldest kernel with all that weaving uses (typed hooks with cookies in modules).
 const OLDEST: (u32, u32) = (6, 1);
@@ -39,27 +39,32 @@ pub(crate) fn is_at_least(release: &str, version: (u32, u32)) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
 }
 
-/// The kernel of a domain with its loaded modules. Type information seen before comes from the cache.
-pub(crate) fn kernel(link: &mut Link, facts: &Facts, cache: &Path) -> Result<Kernel, Error> {
-    let domain = link.spec.name.clone();
+/// The kernels of all domains with their loaded modules. Type information seen before comes from the cache.
+pub(crate) fn kernels(capture: &mut Capture<'_>, cache: &Path) -> Result<Vec<Kernel>, Error> {
+    (0..capture.sessions.len()).map(|index| kernel(capture, index, cache)).collect()
+}
+
+fn kernel(capture: &mut Capture<'_>, index: usize, cache: &Path) -> Result<Kernel, Error> {
+    let (domain, facts) = (capture.sessions[index].name().to_owned(), capture.sessions[index].facts.clone());
+    capture.tell(Phase::Reading { domain: &domain, kernel: &facts.kernel });
     let code = |error| Error::Code { domain: domain.clone(), error };
     let store = Store { dir: cache.join("btf") };
     let base_key = (!facts.build_id.is_empty()).then(|| facts.build_id.clone());
-    let base = store.get(base_key.as_deref(), || fetch(link, None))?;
+    let base = store.get(base_key.as_deref(), || fetch(capture, index, None))?;
     let mut kernel = Kernel::new(facts.kernel.clone(), &base).map_err(code)?;
     for module in &facts.modules {
         // A module's types refer to its kernel's by number: the pair is the key.
         let key = base_key.as_ref().map(|base| format!("{base}-{}", module.btf_sha256));
-        let btf = store.get(key.as_deref(), || fetch(link, Some(&module.name)))?;
+        let btf = store.get(key.as_deref(), || fetch(capture, index, Some(&module.name)))?;
         kernel.add_module(&module.name, &btf).map_err(code)?;
     }
     Ok(kernel)
 }
 
-fn fetch(link: &mut Link, module: Option<&str>) -> Result<Vec<u8>, Error> {
-    match link.call(&Request::Btf(module.map(str::to_owned)))? {
+fn fetch(capture: &mut Capture<'_>, index: usize, module: Option<&str>) -> Result<Vec<u8>, Error> {
+    match capture.call(index, Request::Btf(module.map(str::to_owned)))? {
         Reply::Btf(bytes) => Ok(bytes),
-        _ => Err(link.unexpected()),
+        _ => Err(capture.unexpected(index)),
     }
 }
 

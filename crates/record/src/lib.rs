@@ -10,7 +10,11 @@
 //! The controller holds no probe itself: agents do. It may be killed at any moment; the agents see
 //! their streams close and go, and what had been written stays readable.
 
+mod budget;
+mod capture;
 mod codes;
+mod command;
+mod describe;
 mod doctor;
 mod domain;
 mod error;
@@ -18,13 +22,19 @@ mod events;
 mod interrupt;
 mod kernels;
 mod link;
+mod options;
+mod progress;
 mod recording;
+mod session;
 mod transport;
 mod weaving;
 
+pub use budget::Budget;
 pub use doctor::{Check, doctor};
 pub use domain::{DomainSpec, symbols};
 pub use error::Error;
-pub use recording::{Options, Outcome, Phase, Until, record};
+pub use options::{Options, Until};
+pub use progress::{Outcome, Phase};
+pub use recording::record;
 pub use transport::Transport;
 pub use xweave_weave::Group;

@@ -1,214 +1,250 @@
-//! A connection with one agent: requests and their answers, and the events that come in between.
+//! A connection with one agent. One thread makes messages of what comes, another sends requests: so whatever an agent does,
+//! or leaves, the controller waits for nothing but its own queue.
 
 use std::{
-    io::{BufReader, Write},
-    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    collections::VecDeque,
+    io::{self, BufRead, BufReader, Read, Write},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{self, Receiver, Sender},
+    },
     thread,
-    time::{Duration, Instant},
 };
 
 use xweave_agent::tsc;
 use xweave_wire::{
-    frame,
-    message::{Event, FromAgent, Reply, Request, Woven},
-    plan::Plan,
+    frame, limits,
+    message::{FromAgent, Request},
+    text,
 };
 
 use crate::{
-    Error,
-    domain::DomainSpec,
-    interrupt::interrupted,
+    budget::{Budget, Credit},
     transport::{End, Stream},
 };
 
-/// How long an agent may take to say hello.
-const HELLO: Duration = Duration::from_secs(20);
+/// Bytes of a line, and lines, that are told of what a child says on its standard error.
+const SAID_LINE: usize = 1024;
+const SAID_LINES: usize = 100;
 
-/// How long an agent may take to answer, or to tell how far it has come. Loading under emulation takes seconds.
-const ANSWER: Duration = Duration::from_secs(120);
-
-/// How soon an interruption is seen.
-const SOON: Duration = Duration::from_millis(50);
-
-/// What happened in a domain.
-pub(crate) enum Happening {
-    /// The agent sent an event.
-    Event(Event),
+/// What came from a domain.
+pub(crate) enum Incoming {
+    /// An agent that speaks this protocol is at the other end.
+    Hello,
+    /// A message, checked; this machine's TSC when it had been read; and what it takes of the domain's budget until
+    /// [`Link::taken`].
+    Message { message: Box<FromAgent>, received_tsc: u64, bytes: usize },
+    /// A line that the transport's command said on its standard error, fit to be shown.
+    Said(String),
     /// The connection is over: why.
     Gone(String),
 }
 
-/// A connection. Dropping it ends the agent's session, and so takes its probes away.
+/// A connection.
 pub(crate) struct Link {
-    pub(crate) spec: DomainSpec,
-    output: Option<Box<dyn Write + Send>>,
-    replies: Receiver<Heard>,
+    requests: Option<Sender<Request>>,
+    shared: Arc<Shared>,
     end: End,
-    /// Why the connection is over, once it is.
-    pub(crate) gone: Option<String>,
 }
 
-/// What comes in the order of the requests.
-enum Heard {
-    Answer(Answer),
-    /// How far an agent has come with weaving.
-    Weaving {
-        done: u32,
-        total: u32,
-    },
+/// What the connection's threads and the controller share.
+struct Shared {
+    /// The longest frame that is taken now.
+    limit: AtomicU32,
+    credit: Credit,
+    /// This machine's TSC before each request was sent that has not been answered.
+    sent: Mutex<VecDeque<u64>>,
 }
 
-struct Answer {
-    reply: Reply,
-    /// This machine's TSC when the answer had been read.
-    received: u64,
+impl Shared {
+    fn sent(&self) -> MutexGuard<'_, VecDeque<u64>> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Link {
-    /// Connects, and makes sure that an agent of this protocol is at the other end.
-    ///
-    /// Events will be sent to `events`, marked with the domain's index.
+    /// Begins to speak. What comes is sent to `incoming`, marked with the domain's index.
     pub(crate) fn open(
-        spec: &DomainSpec,
+        stream: Stream,
+        budget: &Budget,
         index: usize,
-        events: Sender<(usize, Happening)>,
-    ) -> Result<Self, Error> {
-        let unreachable = |reason: String| Error::Unreachable {
-            domain: spec.name.clone(),
-            transport: spec.transport.to_string(),
-            reason,
-        };
-        let Stream { input, mut output, mut end } =
-            spec.transport.open().map_err(|error| unreachable(error.to_string()))?;
-        let (hello, greeted) = mpsc::channel();
-        let (answer, replies) = mpsc::channel();
+        incoming: &Sender<(usize, Incoming)>,
+    ) -> Self {
+        let Stream { input, output, said, end } = stream;
+        let shared = Arc::new(Shared {
+            limit: AtomicU32::new(limits::FRAME),
+            credit: Credit::new(budget),
+            sent: Mutex::default(),
+        });
+        let (requests, to_send) = mpsc::channel();
+        let (reader, writer) = (Arc::clone(&shared), Arc::clone(&shared));
+        let (of_reader, of_writer) = (incoming.clone(), incoming.clone());
+        // That nobody listens any more ends each of them.
         thread::spawn(move || {
-            let mut input = BufReader::with_capacity(1 << 16, input);
-            let greeting = frame::read_preamble(&mut input);
-            let well = greeting.is_ok();
-            if hello.send(greeting).is_err() || !well {
-                return;
-            }
-            let reason = loop {
-                match frame::read_from_agent(&mut input, || frame::MAX_FRAME) {
-                    Ok(FromAgent::Reply(reply)) => {
-                        if answer.send(Heard::Answer(Answer { reply, received: tsc() })).is_err() {
-                            return;
-                        }
-                    }
-                    Ok(FromAgent::Event(Event::Weaving { done, total })) => {
-                        if answer.send(Heard::Weaving { done, total }).is_err() {
-                            return;
-                        }
-                    }
-                    Ok(FromAgent::Event(event)) => {
-                        if events.send((index, Happening::Event(event))).is_err() {
-                            return;
-                        }
-                    }
-                    Err(error) => break error.to_string(),
-                }
-            };
-            // Whoever waits for an answer learns it by the closed channel; the recording by this.
-            let _ = events.send((index, Happening::Gone(reason)));
+            let reason = read(input, &reader, |what| of_reader.send((index, what)).is_ok());
+            let _ = of_reader.send((index, Incoming::Gone(reason)));
         });
-        let greeted = frame::write_preamble(&mut output).and_then(|()| {
-            greeted.recv_timeout(HELLO).unwrap_or_else(|_| {
-                Err(std::io::Error::new(
-                    std::io::ErrorKind::TimedOut,
-                    format!("no answer within {} seconds", HELLO.as_secs()),
-                )
-                .into())
-            })
+        thread::spawn(move || {
+            if let Err(error) = write(output, &to_send, &writer) {
+                let _ = of_writer.send((index, Incoming::Gone(error.to_string())));
+            }
         });
-        if let Err(error) = greeted {
-            end.cut();
-            return Err(unreachable(error.to_string()));
+        if let Some(said) = said {
+            let incoming = incoming.clone();
+            thread::spawn(move || tell(said, |line| incoming.send((index, Incoming::Said(line))).is_ok()));
         }
-        Ok(Self { spec: spec.clone(), output: Some(output), replies, end, gone: None })
+        Self { requests: Some(requests), shared, end }
     }
 
-    /// Asks, and waits for the answer.
-    pub(crate) fn call(&mut self, request: &Request) -> Result<Reply, Error> {
-        self.timed_call(request).map(|(_, reply, _)| reply)
+    /// Sends a request, some time soon.
+    pub(crate) fn send(&self, request: Request) {
+        // A writer that has gone has said why.
+        let _ = self.requests.as_ref().map(|requests| requests.send(request));
     }
 
-    /// Asks, and waits for the answer: with this machine's TSC before and after.
-    pub(crate) fn timed_call(&mut self, request: &Request) -> Result<(u64, Reply, u64), Error> {
-        let sent = tsc();
-        self.send(request)?;
-        let answer = self.answer()?;
-        match answer.reply {
-            Reply::Failed(failure) => {
-                Err(Error::Agent { domain: self.spec.name.clone(), message: failure.message })
-            }
-            reply => Ok((sent, reply, answer.received)),
-        }
+    /// The longest frame that is taken from now on.
+    pub(crate) fn limit(&self, bytes: u32) {
+        self.shared.limit.store(bytes, Ordering::Relaxed);
     }
 
-    fn send(&mut self, request: &Request) -> Result<(), Error> {
-        let Some(output) = &mut self.output else {
-            return Err(self.lost("it was closed".to_owned()));
-        };
-        frame::write_message(output, request).map_err(|error| self.lost(error.to_string()))
+    /// A message has been dealt with, and so much of the domain's budget is free again.
+    pub(crate) fn taken(&self, bytes: usize) {
+        self.shared.credit.give(bytes);
     }
 
-    /// Has a plan woven: tells how far that has come, and gives up when interrupted.
-    pub(crate) fn weave(&mut self, plan: Plan, tell: impl Fn(u32, u32)) -> Result<Woven, Error> {
-        self.send(&Request::Weave(Box::new(plan)))?;
-        let mut heard = Instant::now();
-        loop {
-            match self.replies.recv_timeout(SOON) {
-                Ok(Heard::Weaving { done, total }) => {
-                    heard = Instant::now();
-                    tell(done, total);
-                }
-                Ok(Heard::Answer(Answer { reply: Reply::Woven(woven), .. })) => return Ok(woven),
-                Ok(Heard::Answer(Answer { reply: Reply::Failed(failure), .. })) => {
-                    return Err(Error::Agent { domain: self.spec.name.clone(), message: failure.message });
-                }
-                Ok(Heard::Answer(_)) => return Err(self.unexpected()),
-                Err(RecvTimeoutError::Timeout) if interrupted() => return Err(Error::Interrupted),
-                Err(RecvTimeoutError::Timeout) if heard.elapsed() < ANSWER => {}
-                Err(error) => return Err(self.silent(error)),
-            }
-        }
+    /// This machine's TSC before the oldest request was sent that has not been answered: it has been now.
+    pub(crate) fn sent_tsc(&self) -> Option<u64> {
+        self.shared.sent().pop_front()
     }
 
-    fn answer(&mut self) -> Result<Answer, Error> {
-        loop {
-            match self.replies.recv_timeout(ANSWER) {
-                Ok(Heard::Answer(answer)) => return Ok(answer),
-                Ok(Heard::Weaving { .. }) => {}
-                Err(error) => return Err(self.silent(error)),
-            }
-        }
+    /// Says good-bye: an agent whose input ends takes its probes away and goes.
+    pub(crate) fn close(&mut self) {
+        self.requests = None;
     }
 
-    fn silent(&mut self, error: RecvTimeoutError) -> Error {
-        match error {
-            RecvTimeoutError::Timeout => self.lost(format!("no answer within {} seconds", ANSWER.as_secs())),
-            RecvTimeoutError::Disconnected => self.lost("the connection was closed".to_owned()),
-        }
+    /// Whether the other end has gone after that.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.end.is_over()
     }
 
-    fn lost(&mut self, reason: String) -> Error {
-        self.gone.get_or_insert_with(|| reason.clone());
-        Error::Lost { domain: self.spec.name.clone(), reason }
-    }
-
-    /// An answer of another kind than was asked for.
-    pub(crate) fn unexpected(&self) -> Error {
-        Error::Agent {
-            domain: self.spec.name.clone(),
-            message: "the agent's answer does not fit the question".to_owned(),
-        }
+    /// Ends the connection whatever the other end does.
+    pub(crate) fn cut(&mut self) {
+        self.requests = None;
+        self.shared.credit.close();
+        self.end.cut();
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.output = None;
-        self.end.farewell();
+        self.cut();
+    }
+}
+
+/// Reads until that is over; gives why.
+fn read(input: impl Read, shared: &Shared, tell: impl Fn(Incoming) -> bool) -> String {
+    let mut input = Counted { input: BufReader::with_capacity(1 << 16, input), bytes: 0 };
+    if let Err(error) = frame::read_preamble(&mut input) {
+        return error.to_string();
+    }
+    if !tell(Incoming::Hello) {
+        return String::new();
+    }
+    loop {
+        input.bytes = 0;
+        let limit = || shared.limit.load(Ordering::Relaxed);
+        let message = match frame::read_from_agent(&mut input, limit) {
+            Ok(message) => Box::new(message),
+            Err(error) => return error.to_string(),
+        };
+        let (received_tsc, bytes) = (tsc(), input.bytes);
+        let closed = shared.credit.take(bytes).is_err();
+        if closed || !tell(Incoming::Message { message, received_tsc, bytes }) {
+            return "it was cut off".to_owned();
+        }
+    }
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    input: R,
+    bytes: usize,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.input.read(buffer).inspect(|n| self.bytes += n)
+    }
+}
+
+/// Sends requests until there will be no more.
+fn write(mut output: impl Write, requests: &Receiver<Request>, shared: &Shared) -> Result<(), frame::Error> {
+    frame::write_preamble(&mut output)?;
+    while let Ok(request) = requests.recv() {
+        if !matches!(request, Request::Alive) {
+            shared.sent().push_back(tsc());
+        }
+        frame::write_message(&mut output, &request)?;
+    }
+    Ok(())
+}
+
+/// Tells what is said line by line, as long as there is little of it; reads the rest, so that whoever says it goes on.
+fn tell(said: impl Read, tell: impl Fn(String) -> bool) {
+    let mut said = BufReader::new(said);
+    for nth in 0.. {
+        let mut line = Vec::new();
+        let mut rest = true;
+        while rest {
+            let Ok(bytes) = said.fill_buf() else { return };
+            if bytes.is_empty() {
+                rest = false;
+                if line.is_empty() {
+                    return;
+                }
+                continue;
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let taken = &bytes[..end.unwrap_or(bytes.len())];
+            let room = SAID_LINE.saturating_sub(line.len());
+            line.extend_from_slice(&taken[..taken.len().min(room)]);
+            let consumed = end.map_or(bytes.len(), |end| end + 1);
+            rest = end.is_none();
+            said.consume(consumed);
+        }
+        let told = match nth {
+            0..SAID_LINES => {
+                tell(text::printable_bytes(line.strip_suffix(b"\r").unwrap_or(&line), SAID_LINE))
+            }
+            SAID_LINES => tell("… it says more than is shown".to_owned()),
+            _ => true,
+        };
+        if !told {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn what_a_command_says_is_told_in_lines_without_escapes_and_not_for_ever() {
+        let lines = RefCell::new(Vec::new());
+        let take = |line| {
+            lines.borrow_mut().push(line);
+            true
+        };
+        let long = "x".repeat(5000);
+        tell(format!("Permission denied\r\n\u{1b}]0;root\u{7}\n{long}\nno end").as_bytes(), take);
+        let told = lines.take();
+        assert_eq!(told[..2], ["Permission denied", "\\u{1b}]0;root\\u{7}"]);
+        assert_eq!((told[2].len(), told[3].as_str(), told.len()), (SAID_LINE, "no end", 4));
+        tell("y\n".repeat(100_000).as_bytes(), take);
+        assert_eq!(lines.take().len(), SAID_LINES + 1);
     }
 }

@@ -2,19 +2,19 @@
 
 use std::{
     fmt,
+    fs::File,
     io::{self, Read, Write},
-    os::unix::process::CommandExt,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::process::CommandExt,
+    },
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use vsock::VsockStream;
-use xweave_wire::VSOCK_PORT;
+use xweave_wire::{LAST_RESERVED_PORT, VSOCK_PORT};
 
-/// How long a child may take to go after its standard input was closed: it may have a thousand hooks to take
-/// away, and settings of the kernel to put back then.
-const FAREWELL: Duration = Duration::from_secs(20);
+/// The first of the reserved ports that are tried.
+const FIRST_PORT: u32 = 512;
 
 /// How an agent is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,14 +64,7 @@ impl Transport {
                 command.arg("-c").arg(text);
                 Stream::of_child(command)
             }
-            Self::Vsock { cid, port } => {
-                let stream = VsockStream::connect_with_cid_port(*cid, *port)?;
-                Ok(Stream {
-                    input: Box::new(stream.try_clone()?),
-                    output: Box::new(stream.try_clone()?),
-                    end: End::Socket(stream),
-                })
-            }
+            Self::Vsock { cid, port } => Stream::of_socket(connect(*cid, *port)?),
         }
     }
 }
@@ -86,58 +79,129 @@ impl fmt::Display for Transport {
     }
 }
 
+/// Connects from a reserved port: by it the agent knows that it is the host's root who wants to trace its kernel.
+fn connect(cid: u32, port: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes and returns integers.
+    let fd = unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just opened and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    bind_reserved(&socket)?;
+    address(cid, port, |address, size| {
+        // SAFETY: the address lives in the caller's frame and has that size; the descriptor is open.
+        done(unsafe { libc::connect(socket.as_raw_fd(), address, size) })
+    })?;
+    Ok(socket)
+}
+
+fn bind_reserved(socket: &OwnedFd) -> io::Result<()> {
+    // From the top, as rresvport(3) does.
+    for port in (FIRST_PORT..=LAST_RESERVED_PORT).rev() {
+        let bound = address(libc::VMADDR_CID_ANY, port, |address, size| {
+            // SAFETY: as above.
+            done(unsafe { libc::bind(socket.as_raw_fd(), address, size) })
+        });
+        match bound {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let message = "agents take connections from the host's root only, by a reserved port: run this as root \
+                               (or with CAP_NET_BIND_SERVICE)";
+                return Err(io::Error::new(error.kind(), message));
+            }
+            outcome => return outcome,
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, "all reserved vsock ports are in use"))
+}
+
+fn address<R>(
+    cid: u32,
+    port: u32,
+    call: impl FnOnce(*const libc::sockaddr, libc::socklen_t) -> io::Result<R>,
+) -> io::Result<R> {
+    // SAFETY: all bits of the structure are integers.
+    let mut address: libc::sockaddr_vm = unsafe { std::mem::zeroed() };
+    address.svm_family = libc::sa_family_t::try_from(libc::AF_VSOCK).unwrap_or_default();
+    (address.svm_cid, address.svm_port) = (cid, port);
+    let size = libc::socklen_t::try_from(size_of_val(&address)).unwrap_or_default();
+    call((&raw const address).cast(), size)
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// An open stream.
 pub(crate) struct Stream {
     pub(crate) input: Box<dyn Read + Send>,
     pub(crate) output: Box<dyn Write + Send>,
+    /// What a child says on its standard error: anybody's words.
+    pub(crate) said: Option<Box<dyn Read + Send>>,
     pub(crate) end: End,
 }
 
 /// What has to be ended with a stream.
 pub(crate) enum End {
     Child(Child),
-    Socket(VsockStream),
+    Socket(OwnedFd),
 }
 
 impl Stream {
     /// In a process group of its own: Ctrl-C is for the controller, which then says good-bye to its
     /// agents, and must not cut the connection first.
     fn of_child(mut command: Command) -> io::Result<Self> {
-        let mut child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let command =
+            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
         let missing = || io::Error::other("a pipe to the child is missing");
         let output = child.stdin.take().ok_or_else(missing)?;
         let input = child.stdout.take().ok_or_else(missing)?;
-        Ok(Self { input: Box::new(input), output: Box::new(output), end: End::Child(child) })
+        let said = child.stderr.take().ok_or_else(missing)?;
+        Ok(Self {
+            input: Box::new(input),
+            output: Box::new(output),
+            said: Some(Box::new(said)),
+            end: End::Child(child),
+        })
+    }
+
+    pub(crate) fn of_socket(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            input: Box::new(File::from(socket.try_clone()?)),
+            output: Box::new(File::from(socket.try_clone()?)),
+            said: None,
+            end: End::Socket(socket),
+        })
     }
 }
 
 impl End {
-    /// Ends the connection for good, so that a thread reading from it wakes up.
-    pub(crate) fn cut(&mut self) {
+    /// Whether the other end has gone by itself, as a child does whose standard input was closed. A socket has nothing
+    /// that is waited for.
+    pub(crate) fn is_over(&mut self) -> bool {
         match self {
-            Self::Socket(stream) => {
-                // Fails if the other end was first.
-                let _ = stream.shutdown(std::net::Shutdown::Both);
-            }
-            Self::Child(child) => {
-                // Fails if it has ended by itself.
-                let _ = child.kill();
-                let _ = child.wait();
-            }
+            Self::Socket(_) => true,
+            Self::Child(child) => !matches!(child.try_wait(), Ok(None)),
         }
     }
 
-    /// Waits for a child that has been told to go (its standard input is closed), and cuts what stays.
-    pub(crate) fn farewell(&mut self) {
-        if let Self::Child(child) = self {
-            let deadline = Instant::now() + FAREWELL;
-            while Instant::now() < deadline {
-                if matches!(child.try_wait(), Ok(Some(_))) {
-                    return;
+    /// Ends the connection for good, so that threads that read from it or write to it wake up.
+    pub(crate) fn cut(&mut self) {
+        match self {
+            Self::Socket(socket) => {
+                // SAFETY: takes integers; the descriptor is open. Fails if the other end was first.
+                unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+            }
+            Self::Child(child) => {
+                // What it started holds the other ends of the pipes too: the whole group, while its number is its own.
+                if let (Ok(None), Ok(group)) = (child.try_wait(), libc::pid_t::try_from(child.id())) {
+                    // SAFETY: takes integers; the child has not been waited for, so the group is still its.
+                    unsafe { libc::kill(-group, libc::SIGKILL) };
                 }
-                thread::sleep(Duration::from_millis(5));
+                let _ = child.wait();
             }
         }
-        self.cut();
     }
 }

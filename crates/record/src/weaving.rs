@@ -3,8 +3,6 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::Path,
-    sync::mpsc,
-    thread,
 };
 
 use xweave_aspect::Aspects;
@@ -13,7 +11,7 @@ use xweave_trace::Site;
 use xweave_weave::{CodeIndex, SiteInfo, Weaving, Woven};
 use xweave_wire::{message, plan::Hook};
 
-use crate::{Error, Options, Phase, codes::codes, kernels, recording::Member};
+use crate::{Error, Options, Phase, capture::Capture, codes::codes, kernels, session::Session};
 
 /// From then on kernels count the kprobes that they leave out: of programs (6.7), and of probes themselves (6.8).
 const COUNTS_PROBES: (u32, u32) = (6, 8);
@@ -21,27 +19,27 @@ const COUNTS_PROBES: (u32, u32) = (6, 8);
 /// What instructions touch, in all domains; nothing where no aspect asks for it.
 pub(crate) fn indices(
     aspects: &Aspects,
-    members: &mut [Member],
+    capture: &mut Capture<'_>,
     kernels: &[Kernel],
     options: &Options,
-    progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Vec<Vec<CodeIndex>>, Error> {
-    let known = |name: &str| members.iter().any(|member| member.link.spec.name == name);
+    let sessions = &capture.sessions;
+    let known = |name: &str| sessions.iter().any(|session| session.name() == name);
     if let Some((domain, _)) = options.symbols.iter().find(|(domain, _)| !known(domain)) {
-        let names: Vec<_> = members.iter().map(|member| member.link.spec.name.as_str()).collect();
+        let names: Vec<_> = sessions.iter().map(Session::name).collect();
         return Err(Error::SymbolsDomain { domain: domain.clone(), domains: names.join(", ") });
     }
     if !xweave_weave::needs_code(aspects) {
-        return Ok(members.iter().map(|_| Vec::new()).collect());
+        return Ok(sessions.iter().map(|_| Vec::new()).collect());
     }
     let cache = options.cache.join("access");
     let mut indices = Vec::new();
-    for (member, kernel) in members.iter_mut().zip(kernels) {
-        let name = member.link.spec.name.clone();
-        progress(Phase::Indexing { domain: &name });
+    for (of, kernel) in kernels.iter().enumerate() {
+        let name = capture.sessions[of].name().to_owned();
+        capture.tell(Phase::Indexing { domain: &name });
         let named = options.symbols.iter().find(|(domain, _)| *domain == name);
         let file = named.map(|(_, file)| Path::new(file));
-        indices.push(codes(&mut member.link, &member.facts, kernel, file, &cache)?);
+        indices.push(codes(capture, of, kernel, file, &cache)?);
     }
     Ok(indices)
 }
@@ -49,19 +47,19 @@ pub(crate) fn indices(
 /// Resolves pointcuts and compiles advice.
 pub(crate) fn compile(
     aspects: &Aspects,
-    members: &[Member],
+    sessions: &[Session],
     kernels: &[Kernel],
     codes: &[Vec<CodeIndex>],
     options: &Options,
 ) -> Result<Weaving, Error> {
-    let domains: Vec<_> = members
+    let domains: Vec<_> = sessions
         .iter()
         .zip(kernels)
         .zip(codes)
-        .map(|((member, kernel), code)| xweave_weave::Domain {
-            name: member.link.spec.name.clone(),
-            role: member.link.spec.role(),
-            number: member.number,
+        .map(|((session, kernel), code)| xweave_weave::Domain {
+            name: session.name().to_owned(),
+            role: session.role(),
+            number: session.number,
             kernel,
             code,
         })
@@ -79,7 +77,7 @@ pub(crate) fn compile(
 /// Adds the probes of events to the plans. Gives what kernels have no place for.
 pub(crate) fn add_events(
     woven: &mut [Woven],
-    members: &[Member],
+    sessions: &[Session],
     kernels: &[Kernel],
     options: &Options,
 ) -> Result<Vec<String>, Error> {
@@ -88,8 +86,8 @@ pub(crate) fn add_events(
         return Ok(left_out);
     }
     let cache = options.cache.join("advice");
-    for ((woven, member), kernel) in woven.iter_mut().zip(members).zip(kernels) {
-        let domain = member.link.spec.name.clone();
+    for ((woven, session), kernel) in woven.iter_mut().zip(sessions).zip(kernels) {
+        let domain = session.name().to_owned();
         let events = xweave_weave::events(kernel, &options.events, options.buffer, &cache)
             .map_err(|reason| Error::Events { domain: domain.clone(), reason })?;
         woven.plan.events = events.plan;
@@ -110,51 +108,22 @@ pub(crate) struct There {
     left_out: Vec<String>,
 }
 
-/// Loads and attaches in all domains at once: most of the time is spent in the kernels, waiting.
-pub(crate) fn weave(
-    members: &mut [Member],
-    woven: &[Woven],
-    progress: &mut dyn FnMut(Phase<'_>),
-) -> Result<There, Error> {
-    let (teller, told) = mpsc::channel();
-    let answers: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = members
-            .iter_mut()
-            .zip(woven)
-            .filter(|(_, woven)| !woven.plan.programs.is_empty() || woven.plan.events.is_some())
-            .map(|(member, woven)| {
-                let teller = teller.clone();
-                scope.spawn(move || {
-                    member.woven = true;
-                    // Nobody listens only where nobody waits any more.
-                    let tell = |done, total| teller.send((&woven.domain, done, total)).unwrap_or(());
-                    member.link.weave(woven.plan.clone(), tell).map(|answer| (&woven.domain, answer))
-                })
-            })
-            .collect();
-        drop(teller);
-        for (domain, done, total) in told {
-            progress(Phase::Attaching { domain, done, total });
-        }
-        asked.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
-    let mut there = There::default();
-    for answer in answers {
-        let (domain, answer) = answer?;
-        there.woven.sites.extend(answer.sites);
-        there.woven.skipped.extend(answer.skipped);
-        there.left_out.extend(answer.left_out.into_iter().map(|left| {
+impl There {
+    /// Adds what a domain's agent says.
+    pub(crate) fn add(&mut self, domain: &str, answer: message::Woven) {
+        self.woven.sites.extend(answer.sites);
+        self.woven.skipped.extend(answer.skipped);
+        self.left_out.extend(answer.left_out.into_iter().map(|left| {
             let (kind, function, reason) = (left.kind, left.function, left.reason);
             format!("{domain}: events {kind} are recorded without those of {function}: {reason}")
         }));
     }
-    Ok(there)
 }
 
 /// What whoever reads the trace must know besides the losses.
-pub(crate) fn warnings(members: &[Member], woven: &[Woven], there: &There) -> Vec<String> {
+pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> Vec<String> {
     let mut warnings = there.left_out.clone();
-    for (member, woven) in members.iter().zip(woven) {
+    for (session, woven) in sessions.iter().zip(woven) {
         let domain = &woven.domain;
         let probes = |hook| {
             matches!(
@@ -163,11 +132,11 @@ pub(crate) fn warnings(members: &[Member], woven: &[Woven], there: &There) -> Ve
             )
         };
         let probed = woven.sites.iter().filter(|info| probes(info.hook)).count();
-        if probed > 0 && !kernels::is_at_least(&member.facts.kernel, COUNTS_PROBES) {
+        if probed > 0 && !kernels::is_at_least(&session.facts.kernel, COUNTS_PROBES) {
             warnings.push(format!(
                 "{domain}: kernel {} does not count how often it leaves out a probe because another runs on \
                  that processor: what is lost at {probed} sites is not known",
-                member.facts.kernel
+                session.facts.kernel
             ));
         }
         let sites: HashMap<u32, &SiteInfo> = woven.sites.iter().map(|info| (info.site, info)).collect();

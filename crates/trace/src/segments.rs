@@ -76,6 +76,8 @@ struct Open<L> {
     name: String,
     lines: Vec<L>,
     segment: Option<Segment>,
+    /// Bytes of the files that were closed.
+    closed: u64,
 }
 
 /// A file that has not got its name yet.
@@ -96,6 +98,14 @@ impl<L: Line> Segments<L> {
         std::mem::take(&mut self.counts)
     }
 
+    /// Bytes that the lines of the domain with that number take: those of them that are in a file.
+    pub(crate) fn bytes(&self, domain: u8) -> u64 {
+        let of_domain = self.open.iter().filter(|open| open.domain == domain);
+        of_domain
+            .map(|open| open.closed + open.segment.as_ref().map_or(0, |segment| segment.table.bytes()))
+            .sum()
+    }
+
     /// Appends a line of the domain with that number, which `name` calls by its name.
     pub(crate) fn append(
         &mut self,
@@ -107,7 +117,7 @@ impl<L: Line> Segments<L> {
         let at = match self.open.iter().position(|open| open.domain == domain) {
             Some(at) => at,
             None => {
-                self.open.push(Open { domain, name: name()?, lines: Vec::new(), segment: None });
+                self.open.push(Open { domain, name: name()?, lines: Vec::new(), segment: None, closed: 0 });
                 self.open.len() - 1
             }
         };
@@ -160,8 +170,9 @@ impl<L: Line> Segments<L> {
     fn close(&mut self, at: usize, texts: &L::Texts) -> Result<(), Error> {
         self.write_group(at, texts)?;
         let Some(segment) = self.open[at].segment.take() else { return Ok(()) };
-        let rows = segment.rows;
+        let (rows, bytes) = (segment.rows, segment.table.bytes());
         let closed = segment.close();
+        self.open[at].closed += if closed.is_ok() { bytes } else { 0 };
         *(if closed.is_ok() { &mut self.counts.closed } else { &mut self.counts.unwritten }) += rows;
         closed
     }

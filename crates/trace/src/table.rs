@@ -211,6 +211,11 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(())
     }
 
+    /// Bytes that have been written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.bytes_written() as u64
+    }
+
     /// Writes the footer, without which the file is nothing.
     pub(crate) fn finish(mut self) -> Result<(), ParquetError> {
         self.file.finish()?;

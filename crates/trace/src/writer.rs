@@ -102,6 +102,12 @@ impl Writer {
         self.appended
     }
 
+    /// Bytes of the trace that the domain with that number takes: its records and events, as far as they have been
+    /// written. What is still collected for the next row group is not among them.
+    pub fn bytes(&self, domain: u8) -> u64 {
+        self.rows.bytes(domain) + self.events.bytes(domain)
+    }
+
     /// Writes `trace.json`, at once or not at all.
     pub fn save(&mut self) -> Result<(), Error> {
         let (rows, events) = (self.rows.take_counts(), self.events.take_counts());

@@ -1,0 +1,256 @@
+//! What comes from all domains, in one loop: the controller waits here and nowhere else, so that no domain can keep it
+//! from its deadlines, from the other domains, or from Ctrl-C.
+
+use std::{
+    sync::mpsc::{Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use xweave_flow::clock::Timeline;
+use xweave_trace::Writer;
+use xweave_wire::message::{Reply, Request};
+
+use crate::{
+    Error, Phase,
+    events::{self, Waiting},
+    interrupt,
+    link::Incoming,
+    session::{Question, Session, Taken},
+};
+
+/// How soon an interruption is seen.
+pub(crate) const SOON: Duration = Duration::from_millis(50);
+
+/// How long what came is taken in before anything else is looked at.
+const TURN: Duration = Duration::from_millis(50);
+
+/// How long agents may take to go after they were told to: one may have a thousand hooks to take away, and settings of
+/// the kernel to put back then.
+const FAREWELL: Duration = Duration::from_secs(20);
+
+/// All domains of a recording, and what is known of their times.
+pub(crate) struct Capture<'p> {
+    pub(crate) sessions: Vec<Session>,
+    pub(crate) timeline: Timeline,
+    /// Where it goes, once the trace is begun.
+    pub(crate) writer: Option<Writer>,
+    /// Events that have been given to the writer.
+    pub(crate) events: u64,
+    incoming: Receiver<(usize, Incoming)>,
+    progress: &'p mut dyn FnMut(Phase<'_>),
+}
+
+impl<'p> Capture<'p> {
+    pub(crate) fn new(
+        sessions: Vec<Session>,
+        incoming: Receiver<(usize, Incoming)>,
+        progress: &'p mut dyn FnMut(Phase<'_>),
+    ) -> Self {
+        Self { sessions, timeline: Timeline::new(1), writer: None, events: 0, incoming, progress }
+    }
+
+    pub(crate) fn tell(&mut self, phase: Phase<'_>) {
+        (self.progress)(phase);
+    }
+
+    /// Takes in what has come, waiting a while for the first; sees to deadlines, and that agents know of us.
+    ///
+    /// # Errors
+    /// When the trace cannot be written.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Result<(), Error> {
+        match self.incoming.recv_timeout(patience) {
+            Ok((index, incoming)) => self.take(index, incoming)?,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        let over = Instant::now() + TURN;
+        while Instant::now() < over
+            && let Ok((index, incoming)) = self.incoming.try_recv()
+        {
+            self.take(index, incoming)?;
+        }
+        let now = Instant::now();
+        for session in &mut self.sessions {
+            session.check_deadlines(now);
+            session.beat();
+        }
+        Ok(())
+    }
+
+    /// Waits, before anything is recorded, until all domains are as they should be.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`]; when a domain is lost, for without it there would be no point in recording.
+    pub(crate) fn until(&mut self, ready: impl Fn(&Session) -> bool) -> Result<(), Error> {
+        loop {
+            if interrupt::interrupted() {
+                return Err(Error::Interrupted);
+            }
+            if let Some(session) = self.sessions.iter().find(|session| !session.is_there()) {
+                return Err(without(session));
+            }
+            if self.sessions.iter().all(&ready) {
+                return Ok(());
+            }
+            self.wait(SOON)?;
+        }
+    }
+
+    /// Asks one domain something, before anything is recorded, and waits for the answer.
+    pub(crate) fn call(&mut self, index: usize, request: Request) -> Result<Reply, Error> {
+        self.sessions[index].ask(request);
+        self.until(|session| !session.owes())?;
+        self.answer(index)
+    }
+
+    /// The oldest answer of a domain that nobody has looked at.
+    pub(crate) fn answer(&mut self, index: usize) -> Result<Reply, Error> {
+        let session = &mut self.sessions[index];
+        let domain = || session.spec.name.clone();
+        match session.answers.pop_front() {
+            Some(Reply::Failed(failure)) => Err(Error::Agent { domain: domain(), message: failure.message }),
+            Some(reply) => Ok(reply),
+            None => Err(Error::Lost { domain: domain(), reason: "it did not answer".to_owned() }),
+        }
+    }
+
+    /// An answer of another kind than was asked for: sessions let none through.
+    pub(crate) fn unexpected(&self, index: usize) -> Error {
+        let message = "the agent's answer does not fit the question".to_owned();
+        Error::Agent { domain: self.sessions[index].name().to_owned(), message }
+    }
+
+    /// Asks all domains that are recorded, and waits for nothing.
+    pub(crate) fn ask_all(&mut self, request: &Request) {
+        for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
+            session.ask(request.clone());
+        }
+    }
+
+    fn take(&mut self, index: usize, incoming: Incoming) -> Result<(), Error> {
+        let session = &mut self.sessions[index];
+        let number = session.number;
+        match session.take(incoming) {
+            Taken::Nothing => {}
+            Taken::Sample(sample) => {
+                self.timeline.sample(number, sample);
+                self.write_settled(index, Waiting::settled)?;
+            }
+            Taken::Exchange(exchange) => self.timeline.exchange(number, exchange),
+            Taken::Weaving { done, total } => {
+                let domain = &session.spec.name;
+                (self.progress)(Phase::Attaching { domain, done, total });
+            }
+            Taken::Said(line) => {
+                let domain = &session.spec.name;
+                (self.progress)(Phase::Said { domain, line: &line });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the records whose place on the time line cannot change any more, in the order of their times, and those
+    /// events that are given until there. What would be more than the domain's share of the disk ends its part.
+    pub(crate) fn write_settled(
+        &mut self,
+        index: usize,
+        events: impl Fn(&mut Waiting, u64) -> Vec<xweave_wire::event::Event>,
+    ) -> Result<(), Error> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let session = &mut self.sessions[index];
+        let number = session.number;
+        let Some(horizon) = self.timeline.horizon(number) else { return Ok(()) };
+        // Each CPU has a buffer of its own.
+        session.records.sort_by_key(|record| record.time_ns);
+        let settled = session.records.partition_point(|record| record.time_ns <= horizon);
+        for record in session.records.drain(..settled) {
+            // Settled means that the clock is known.
+            if let Some(stamp) = self.timeline.to_reference(number, record.time_ns) {
+                writer.append(number, stamp.ns, &record)?;
+            }
+        }
+        for event in events(&mut session.events, horizon) {
+            if let Some(stamp) = self.timeline.to_reference(number, event.time_ns) {
+                let event = events::normal(&event, number, stamp.ns, writer);
+                writer.event(event)?;
+                self.events += 1;
+            }
+        }
+        session.check_disk(writer.bytes(number));
+        Ok(())
+    }
+
+    /// Lets the agents go: they take away what is woven. At the second Ctrl-C, or when they take too long, they are made
+    /// to.
+    fn farewell(&mut self) {
+        self.sessions.iter_mut().for_each(Session::close);
+        let deadline = Instant::now() + FAREWELL;
+        while Instant::now() < deadline && !interrupt::at_once() {
+            // An agent that is not read from could not go.
+            while let Ok((index, incoming)) = self.incoming.try_recv() {
+                self.sessions[index].discard(&incoming);
+            }
+            if self.sessions.iter_mut().all(Session::is_over) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.sessions.iter_mut().for_each(Session::cut);
+        // One that was killed has left the kernel's settings as it needed them.
+        xweave_agent::put_back();
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        self.farewell();
+    }
+}
+
+/// Why there is no recording without a domain.
+fn without(session: &Session) -> Error {
+    let (domain, reason) = (session.spec.name.clone(), session.lost().unwrap_or_default().to_owned());
+    if session.has_greeted() {
+        return Error::Lost { domain, reason };
+    }
+    Error::Unreachable { domain, transport: session.spec.transport.to_string(), reason }
+}
+
+impl Capture<'_> {
+    /// Readings of all clocks, in turns, so that those of two domains that are compared were taken close together.
+    pub(crate) fn exchange_clocks(&mut self, times: usize) -> Result<(), Error> {
+        for _ in 0..times {
+            for index in 0..self.sessions.len() {
+                self.sessions[index].ask(Request::Clock);
+                self.until(|session| !session.owes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Once a second: the clocks are compared, losses asked for, and what has been recorded becomes readable. A domain that
+    /// has not answered the last time is not asked again.
+    pub(crate) fn round(&mut self) {
+        for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
+            if !session.owes_answer_to(Question::Loss) {
+                session.ask(Request::Clock);
+                session.ask(Request::Loss);
+            }
+        }
+    }
+
+    /// No more will come: whatever waits is written.
+    pub(crate) fn write_rest(&mut self) -> Result<(), Error> {
+        self.timeline.finish();
+        for index in 0..self.sessions.len() {
+            self.write_settled(index, Waiting::rest)?;
+            // Without a single clock sample nothing has a place on the time line.
+            let session = &self.sessions[index];
+            let unplaced = (session.records.len() + session.events.len()) as u64;
+            if let Some(writer) = &mut self.writer {
+                writer.manifest_mut().loss.unwritten += unplaced;
+            }
+        }
+        Ok(())
+    }
+}

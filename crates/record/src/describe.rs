@@ -1,0 +1,57 @@
+//! What a trace's manifest says of the recording.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
+use xweave_aspect::Aspects;
+use xweave_flow::clock::Timeline;
+use xweave_trace::{Aspect, Domain, DomainVm, Manifest};
+use xweave_weave::Role;
+
+use crate::{Options, session::Session};
+
+/// What is known from the beginning.
+pub(crate) fn manifest(options: &Options, aspects: &Aspects, sessions: &[Session]) -> Manifest {
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Manifest {
+        schema: xweave_trace::SCHEMA,
+        xweave: env!("CARGO_PKG_VERSION").to_owned(),
+        created_ns: u64::try_from(created.as_nanos()).unwrap_or(0),
+        command: options.command_line.clone(),
+        reference: sessions.first().map(|session| session.name().to_owned()).unwrap_or_default(),
+        aspects: aspects
+            .sources
+            .iter()
+            .map(|source| Aspect {
+                name: source.name.clone(),
+                file: source.name.clone(),
+                sha256: Sha256::digest(&source.text).iter().map(|byte| format!("{byte:02x}")).collect(),
+            })
+            .collect(),
+        ..Manifest::default()
+    }
+}
+
+/// What may change while recording: which VM a domain is, how good its clock is, how it ended, what it lost.
+pub(crate) fn domains(manifest: &mut Manifest, sessions: &[Session], timeline: &Timeline) {
+    let host = manifest.reference.clone();
+    let domain = |session: &Session| {
+        let mut domain = Domain::new(session.name(), session.number, role(session), &session.facts);
+        domain.vm =
+            timeline.vm(session.number).map(|vm| DomainVm { host: host.clone(), pid: vm.pid, cid: vm.cid });
+        domain.ended = session.ended.clone();
+        domain
+    };
+    manifest.domains = sessions.iter().map(domain).collect();
+    let clock = |session: &Session| timeline.clock(session.number, session.name());
+    manifest.clocks = sessions.iter().filter_map(clock).collect();
+    let losses: Vec<_> = sessions.iter().map(|session| (session.name(), &session.loss)).collect();
+    manifest.loss.set(&losses);
+}
+
+fn role(session: &Session) -> xweave_trace::Role {
+    match session.role() {
+        Role::Host => xweave_trace::Role::Host,
+        Role::Guest => xweave_trace::Role::Guest,
+    }
+}

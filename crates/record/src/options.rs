@@ -1,0 +1,49 @@
+//! What to record.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{budget::Budget, domain::DomainSpec};
+
+/// What ends a recording.
+#[derive(Clone, Debug)]
+pub enum Until {
+    /// Ctrl-C, or SIGTERM. These end the others too.
+    Interrupted,
+    /// So much time.
+    Elapsed(Duration),
+    /// The end of a command, which is started when all is woven.
+    CommandEnds(Vec<String>),
+}
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Aspect files, or names of the library's aspects.
+    pub aspects: Vec<PathBuf>,
+    /// Aspect text from the command line.
+    pub expressions: Vec<String>,
+    /// The events to record besides, in all domains.
+    pub events: Vec<xweave_weave::Group>,
+    /// The domains besides this machine.
+    pub domains: Vec<DomainSpec>,
+    /// The trace directory.
+    pub output: PathBuf,
+    /// Whether an earlier trace there may be replaced.
+    pub replace: bool,
+    /// When to stop.
+    pub until: Until,
+    /// Ring buffers of each domain, in bytes: a power of two, at least 4096. Events have as much again.
+    pub buffer: u32,
+    /// How many keys may carry flows at once in a domain.
+    pub flow_table: u32,
+    /// Whether to weave and unweave one hook after the other, and to leave the kernels' settings alone.
+    pub gently: bool,
+    /// Files of the kernels that domains run, with debug information: by the domains' names.
+    pub symbols: Vec<(String, PathBuf)>,
+    /// Where compiled advice, type information and indices are kept.
+    pub cache: PathBuf,
+    /// What a guest may use of this machine.
+    pub budget: Budget,
+    /// The command line, for the trace's manifest.
+    pub command_line: Vec<String>,
+}

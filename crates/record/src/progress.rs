@@ -1,0 +1,88 @@
+//! What a recording tells while it goes on, and when it is over.
+
+use std::{path::PathBuf, process::ExitStatus, time::Duration};
+
+use xweave_trace::Manifest;
+
+/// What a recording is doing.
+#[derive(Clone, Debug)]
+pub enum Phase<'a> {
+    /// Reaching a domain's agent.
+    Connecting {
+        /// The domain.
+        domain: &'a str,
+    },
+    /// Asking what a domain's kernel is.
+    Reading {
+        /// The domain.
+        domain: &'a str,
+        /// `uname -r`.
+        kernel: &'a str,
+    },
+    /// Finding out what the instructions of a domain's kernel touch.
+    Indexing {
+        /// The domain.
+        domain: &'a str,
+    },
+    /// Resolving pointcuts and compiling advice.
+    Compiling,
+    /// Loading and attaching, in all domains.
+    Weaving {
+        /// Sites in all domains.
+        sites: usize,
+    },
+    /// The same: how far one of them has come.
+    Attaching {
+        /// The domain.
+        domain: &'a str,
+        /// Hooks that are attached.
+        done: u32,
+        /// All of them.
+        total: u32,
+    },
+    /// Records are coming in.
+    Recording {
+        /// Since the start.
+        elapsed: Duration,
+        /// Records so far.
+        records: u64,
+        /// Events so far.
+        events: u64,
+        /// Lost so far.
+        lost: u64,
+    },
+    /// Letting flows under way end, detaching, collecting what is left.
+    Stopping {
+        /// The domains that have not ended yet.
+        waiting_for: &'a [&'a str],
+    },
+    /// The command that reaches a domain said a line on its standard error.
+    Said {
+        /// The domain.
+        domain: &'a str,
+        /// Fit to be shown.
+        line: &'a str,
+    },
+}
+
+/// How a recording went.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The trace directory.
+    pub trace: PathBuf,
+    /// The trace's manifest, as written.
+    pub manifest: Manifest,
+    /// Places that a pointcut selects but that cannot be hooked, per domain: what the kernels had to say only
+    /// when they were asked is among the manifest's warnings.
+    pub skipped: Vec<(String, xweave_weave::Skipped)>,
+    /// What the checker wanted to be known.
+    pub warnings: Vec<xweave_aspect::Diagnostic>,
+    /// How the command ended, if there was one.
+    pub command: Option<ExitStatus>,
+    /// Sites woven, in all domains.
+    pub sites: usize,
+    /// How long loading and attaching took.
+    pub weaving: Duration,
+    /// How long detaching took, the domain's that took longest.
+    pub unweaving: Duration,
+}

@@ -1,0 +1,472 @@
+//! The session with one domain: what it was asked and has to answer, what it may say now, and what it has sent.
+//!
+//! A domain is believed nothing that can be checked. It may speak only as its part of the recording allows; its answers
+//! must fit what it was asked, and come in time; records must be of its own sites and flows; and what waits for its
+//! clocks must fit its budget. A domain that does otherwise is cut off, and the others go on.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    time::{Duration, Instant},
+};
+
+use xweave_flow::clock::Exchange;
+use xweave_trace::Ended;
+use xweave_weave::Role;
+use xweave_wire::{
+    limits,
+    message::{ClockSample, Event, Facts, FromAgent, Loss, Reply, Request},
+    record::{Kind, Record, decode_batch},
+};
+
+use crate::{
+    budget::Budget,
+    domain::DomainSpec,
+    events::Waiting,
+    link::{Incoming, Link},
+};
+
+/// How long an agent may take to say hello.
+pub(crate) const HELLO: Duration = Duration::from_secs(20);
+
+/// How long an agent may take to answer. Loading under emulation takes seconds.
+pub(crate) const ANSWER: Duration = Duration::from_secs(120);
+
+/// What attaching or detaching a hook may take besides: a tenth of a second each one after the other, in an emulated
+/// machine that has other work.
+const HOOK: Duration = Duration::from_secs(1);
+
+/// How long a controller may be silent towards an agent: several words are lost before a lease is over.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// What a domain was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Facts,
+    Btf,
+    Code,
+    Clock,
+    Weave,
+    Start,
+    Loss,
+    Drain,
+    Stop,
+}
+
+impl Question {
+    fn of(request: &Request) -> Option<Self> {
+        Some(match request {
+            Request::Facts => Self::Facts,
+            Request::Btf(_) => Self::Btf,
+            Request::Code(_) => Self::Code,
+            Request::Clock => Self::Clock,
+            Request::Weave(_) => Self::Weave,
+            Request::Start => Self::Start,
+            Request::Loss => Self::Loss,
+            Request::Drain => Self::Drain,
+            Request::Stop => Self::Stop,
+            Request::Alive => return None,
+        })
+    }
+
+    fn is_answered_by(self, reply: &Reply) -> bool {
+        match reply {
+            Reply::Facts(_) => self == Self::Facts,
+            Reply::Btf(_) => self == Self::Btf,
+            Reply::Code(_) => self == Self::Code,
+            Reply::Clock(_) => self == Self::Clock,
+            Reply::Woven(_) => self == Self::Weave,
+            Reply::Done => matches!(self, Self::Start | Self::Drain),
+            Reply::Loss(_) => self == Self::Loss,
+            Reply::Stopped(_) => self == Self::Stop,
+            Reply::Failed(_) => true,
+        }
+    }
+
+    /// The longest frame that is taken while this is not answered.
+    fn frame(self) -> u32 {
+        match self {
+            Self::Btf | Self::Code => limits::LARGE_FRAME,
+            Self::Weave => limits::WOVEN_FRAME,
+            _ => limits::FRAME,
+        }
+    }
+}
+
+struct Asked {
+    question: Question,
+    deadline: Instant,
+    patience: Duration,
+}
+
+/// What a domain may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// Nothing but the preamble.
+    Greeting,
+    /// Answers.
+    Answering,
+    /// How far weaving has come, and its clocks.
+    Weaving,
+    /// Records and events.
+    Recording,
+}
+
+/// What came of a message, for whoever knows more than one domain.
+pub(crate) enum Taken {
+    Nothing,
+    /// The domain's clocks.
+    Sample(ClockSample),
+    /// The same, between two readings of this machine's.
+    Exchange(Exchange),
+    /// How far it has come with weaving.
+    Weaving {
+        done: u32,
+        total: u32,
+    },
+    Said(String),
+}
+
+/// A domain that takes part.
+pub(crate) struct Session {
+    pub(crate) spec: DomainSpec,
+    pub(crate) number: u8,
+    pub(crate) facts: Facts,
+    /// Decoded, and waiting for the clocks to have been read after them.
+    pub(crate) records: Vec<Record>,
+    pub(crate) events: Waiting,
+    pub(crate) loss: Loss,
+    pub(crate) ended: Option<Ended>,
+    /// Answers that nobody has looked at.
+    pub(crate) answers: VecDeque<Reply>,
+    link: Link,
+    budget: Budget,
+    stage: Stage,
+    asked: VecDeque<Asked>,
+    /// The numbers that its records may carry.
+    sites: HashSet<u32>,
+    /// Hooks of its plan, spares and savers included, and how many it has told to be attached.
+    hooks: u32,
+    attached: u32,
+    greet_by: Instant,
+    spoke: Instant,
+}
+
+impl Session {
+    pub(crate) fn new(spec: DomainSpec, number: u8, link: Link, budget: Budget) -> Self {
+        Self {
+            spec,
+            number,
+            facts: Facts::default(),
+            records: Vec::new(),
+            events: Waiting::default(),
+            loss: Loss::default(),
+            ended: None,
+            answers: VecDeque::new(),
+            link,
+            budget,
+            stage: Stage::Greeting,
+            asked: VecDeque::new(),
+            sites: HashSet::new(),
+            hooks: 0,
+            attached: 0,
+            greet_by: Instant::now() + HELLO,
+            spoke: Instant::now(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.spec.role()
+    }
+
+    /// Whether it has said hello.
+    pub(crate) fn has_greeted(&self) -> bool {
+        self.stage > Stage::Greeting
+    }
+
+    /// Whether it takes part: its connection stands, and it has not ended.
+    pub(crate) fn is_there(&self) -> bool {
+        self.ended.is_none()
+    }
+
+    /// Whether it has been asked to weave, and takes part still.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_there() && self.stage >= Stage::Weaving
+    }
+
+    /// Whether an answer is waited for.
+    pub(crate) fn owes(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Whether the answer to such a question is waited for.
+    pub(crate) fn owes_answer_to(&self, question: Question) -> bool {
+        self.asked.iter().any(|asked| asked.question == question)
+    }
+
+    /// Asks; the answer must come in time.
+    pub(crate) fn ask(&mut self, request: Request) {
+        let now = Instant::now();
+        self.spoke = now;
+        let mut patience = ANSWER;
+        match &request {
+            Request::Weave(plan) => {
+                self.stage = self.stage.max(Stage::Weaving);
+                let sites = plan.programs.iter().flat_map(|program| &program.sites);
+                self.sites = sites.clone().flat_map(|site| site.site..site.site + site.clauses).collect();
+                // Each is attached twice at most, or has a saver.
+                let hooks =
+                    2 * sites.count() + plan.events.as_ref().map_or(0, |events| events.programs.len());
+                self.hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
+                patience += HOOK * self.hooks;
+            }
+            Request::Start => self.stage = self.stage.max(Stage::Recording),
+            Request::Stop => patience += HOOK * self.hooks,
+            _ => {}
+        }
+        if let Some(question) = Question::of(&request) {
+            self.asked.push_back(Asked { question, deadline: now + patience, patience });
+        }
+        self.set_limit();
+        self.link.send(request);
+    }
+
+    /// Lets the agent know that this end is there, where it was not asked anything for a while.
+    pub(crate) fn beat(&mut self) {
+        if self.is_there() && self.has_greeted() && self.spoke.elapsed() >= BEAT {
+            self.spoke = Instant::now();
+            self.link.send(Request::Alive);
+        }
+    }
+
+    fn set_limit(&self) {
+        let longest = self.asked.iter().map(|asked| asked.question.frame()).max();
+        self.link.limit(longest.unwrap_or(limits::FRAME));
+    }
+
+    /// Takes what came. One that says what it may not is lost.
+    pub(crate) fn take(&mut self, incoming: Incoming) -> Taken {
+        let taken = match incoming {
+            Incoming::Said(line) => return Taken::Said(line),
+            Incoming::Gone(reason) => {
+                self.lose(reason);
+                return Taken::Nothing;
+            }
+            // It said so before it was cut off.
+            _ if !self.is_there() => return Taken::Nothing,
+            Incoming::Hello => {
+                self.stage = self.stage.max(Stage::Answering);
+                return Taken::Nothing;
+            }
+            Incoming::Message { message, received_tsc, bytes } => {
+                let taken = self.take_message(*message, received_tsc);
+                self.link.taken(bytes);
+                taken
+            }
+        };
+        taken.unwrap_or_else(|violation| {
+            self.lose(format!("cut off: {violation}"));
+            Taken::Nothing
+        })
+    }
+
+    fn take_message(&mut self, message: FromAgent, received_tsc: u64) -> Result<Taken, String> {
+        match message {
+            FromAgent::Reply(reply) => self.take_reply(reply, received_tsc),
+            FromAgent::Event(Event::Weaving { done, total }) => self.take_weaving(done, total),
+            FromAgent::Event(Event::Clock(sample)) if self.stage >= Stage::Weaving => {
+                self.events.clock(sample.mono_ns);
+                Ok(Taken::Sample(sample))
+            }
+            FromAgent::Event(Event::Records(bytes)) if self.stage == Stage::Recording => {
+                self.take_records(&bytes).map(|()| Taken::Nothing)
+            }
+            FromAgent::Event(Event::Events(bytes)) if self.stage == Stage::Recording => {
+                match self.events.take(&bytes) {
+                    0 => self.check_waiting().map(|()| Taken::Nothing),
+                    rest => Err(format!("{rest} bytes of events could not be understood")),
+                }
+            }
+            FromAgent::Event(_) => Err("it sent what is recorded before it was asked to record".to_owned()),
+        }
+    }
+
+    fn take_reply(&mut self, reply: Reply, received_tsc: u64) -> Result<Taken, String> {
+        let sent_tsc = self.link.sent_tsc();
+        let (Some(Asked { question, .. }), Some(sent_tsc)) = (self.asked.pop_front(), sent_tsc) else {
+            return Err("it answered what it was not asked".to_owned());
+        };
+        if !question.is_answered_by(&reply) {
+            return Err(format!("its answer does not fit the question ({question:?})"));
+        }
+        self.set_limit();
+        match reply {
+            Reply::Clock(sample) => {
+                return Ok(Taken::Exchange(Exchange { sent_tsc, sample, received_tsc }));
+            }
+            Reply::Loss(loss) => self.take_loss(loss)?,
+            Reply::Stopped(loss) => {
+                self.take_loss(loss)?;
+                self.ended.get_or_insert(Ended::Stopped);
+            }
+            Reply::Done => {}
+            // Once something is woven there is nobody who would be told: it is over for this domain.
+            Reply::Failed(failure) if self.stage == Stage::Recording => return Err(failure.message),
+            Reply::Woven(woven) => {
+                let own = |site: u32| self.sites.contains(&site);
+                let sites = woven.sites.iter().map(|site| site.site);
+                if let Some(other) =
+                    sites.chain(woven.skipped.iter().map(|skipped| skipped.site)).find(|s| !own(*s))
+                {
+                    return Err(format!("it speaks of site {other}, which is not in its plan"));
+                }
+                self.answers.push_back(Reply::Woven(woven));
+            }
+            reply => self.answers.push_back(reply),
+        }
+        Ok(Taken::Nothing)
+    }
+
+    /// Progress must be progress: a domain cannot keep everybody waiting by telling the same for ever.
+    fn take_weaving(&mut self, done: u32, total: u32) -> Result<Taken, String> {
+        if !self.owes_answer_to(Question::Weave) && !self.owes_answer_to(Question::Stop) {
+            return Err("it tells how far weaving has come, and was not asked to weave".to_owned());
+        }
+        if total > self.hooks || done > total {
+            return Err(format!(
+                "it tells that {done} of {total} hooks are attached; its plan has {}",
+                self.hooks
+            ));
+        }
+        self.attached = self.attached.max(done);
+        Ok(Taken::Weaving { done: self.attached, total })
+    }
+
+    fn take_records(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let (records, rest) = decode_batch(bytes);
+        let foreign = records.iter().find_map(|record| self.foreign(record));
+        if let Some(foreign) = foreign {
+            return Err(foreign);
+        }
+        self.records.extend(records);
+        match rest {
+            0 => self.check_waiting(),
+            rest => Err(format!("{rest} bytes of records could not be understood")),
+        }
+    }
+
+    /// Says why a record cannot be this domain's.
+    fn foreign(&self, record: &Record) -> Option<String> {
+        if !self.sites.contains(&record.site) {
+            return Some(format!("it sent a record of site {}, which is not in its plan", record.site));
+        }
+        let parent = match record.kind {
+            Kind::Split | Kind::Merge => record.values.first().copied().unwrap_or(0),
+            _ => 0,
+        };
+        let other = [record.flow, parent].into_iter().find(|flow| !self.may_make(*flow))?;
+        Some(format!("it sent a record of flow {other:#x}, whose number is another domain's"))
+    }
+
+    /// Whether a flow's ID is none, or one that this domain gives.
+    fn may_make(&self, flow: u64) -> bool {
+        flow == 0 || flow >> 56 == u64::from(self.number)
+    }
+
+    fn take_loss(&mut self, loss: Loss) -> Result<(), String> {
+        if let Some(site) = loss.sites.iter().find(|loss| !self.sites.contains(&loss.site)) {
+            return Err(format!("it tells losses of site {}, which is not in its plan", site.site));
+        }
+        if let Some((flow, _)) = loss.flows.iter().find(|(flow, _)| !self.may_make(*flow)) {
+            return Err(format!("it tells losses of flow {flow:#x}, whose number is another domain's"));
+        }
+        self.loss = loss;
+        Ok(())
+    }
+
+    fn check_waiting(&self) -> Result<(), String> {
+        let waiting = self.waiting_bytes();
+        if waiting <= self.budget.waiting {
+            return Ok(());
+        }
+        Err(format!(
+            "{} MiB of what it sent lies beyond the last reading of its clocks, more than the {} MiB that a domain may \
+             have waiting",
+            waiting >> 20,
+            self.budget.waiting >> 20
+        ))
+    }
+
+    /// Memory that waits for the clocks.
+    fn waiting_bytes(&self) -> usize {
+        let values: usize = self.records.iter().map(|record| record.values.capacity()).sum();
+        self.records.len() * size_of::<Record>() + 8 * values + self.events.bytes()
+    }
+
+    /// Loses it if it has filled its share of the trace: so many bytes are written.
+    pub(crate) fn check_disk(&mut self, written: u64) {
+        if written > self.budget.disk && self.is_there() {
+            self.lose(format!(
+                "cut off: its part of the trace has reached {} MiB, its share of --max-size",
+                self.budget.disk >> 20
+            ));
+        }
+    }
+
+    /// Loses those who do not answer in time, or never said hello.
+    pub(crate) fn check_deadlines(&mut self, now: Instant) {
+        if !self.is_there() {
+            return;
+        }
+        if !self.has_greeted() && now >= self.greet_by {
+            self.lose(format!("no answer within {} seconds", HELLO.as_secs()));
+        }
+        if let Some(late) = self.asked.iter().find(|asked| now >= asked.deadline) {
+            self.lose(format!("no answer within {} seconds ({:?})", late.patience.as_secs(), late.question));
+        }
+    }
+
+    /// Its part is over.
+    pub(crate) fn lose(&mut self, reason: impl Into<String>) {
+        if self.ended.is_none() {
+            self.ended = Some(Ended::Lost { reason: reason.into() });
+            self.asked.clear();
+        }
+        if !matches!(self.ended, Some(Ended::Stopped)) {
+            self.link.cut();
+        }
+    }
+
+    /// Why it was lost, if it was.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        match &self.ended {
+            Some(Ended::Lost { reason }) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Says good-bye: the agent takes its probes away, if it has any, and goes.
+    pub(crate) fn close(&mut self) {
+        self.link.close();
+    }
+
+    /// Leaves what came as it is, so that more may come.
+    pub(crate) fn discard(&self, incoming: &Incoming) {
+        if let Incoming::Message { bytes, .. } = incoming {
+            self.link.taken(*bytes);
+        }
+    }
+
+    /// Whether it has gone after that.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.lost().is_some() || self.link.is_over()
+    }
+
+    /// Ends the connection whatever the agent does.
+    pub(crate) fn cut(&mut self) {
+        self.link.cut();
+    }
+}
