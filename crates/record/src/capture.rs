@@ -25,9 +25,15 @@ pub(crate) const SOON: Duration = Duration::from_millis(50);
 /// How long what came is taken in before anything else is looked at.
 const TURN: Duration = Duration::from_millis(50);
 
+/// Records between two looks at how much of the disk they take, and at the time.
+const PORTION: u64 = 4096;
+
+/// How long the rest is written for when nobody wants to wait.
+const MOMENT: Duration = Duration::from_millis(500);
+
 /// How long agents may take to go after they were told to: one may have a thousand hooks to take away, and settings of
 /// the kernel to put back then.
-const FAREWELL: Duration = Duration::from_secs(20);
+const FAREWELL: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 20_000 });
 
 /// All domains of a recording, and what is known of their times.
 pub(crate) struct Capture<'p> {
@@ -38,6 +44,8 @@ pub(crate) struct Capture<'p> {
     /// Events that have been given to the writer.
     pub(crate) events: u64,
     incoming: Receiver<(usize, Incoming)>,
+    /// When writing is to end, where nobody wants to wait.
+    write_by: Option<Instant>,
     progress: &'p mut dyn FnMut(Phase<'_>),
 }
 
@@ -47,7 +55,15 @@ impl<'p> Capture<'p> {
         incoming: Receiver<(usize, Incoming)>,
         progress: &'p mut dyn FnMut(Phase<'_>),
     ) -> Self {
-        Self { sessions, timeline: Timeline::new(1), writer: None, events: 0, incoming, progress }
+        Self {
+            sessions,
+            timeline: Timeline::new(1),
+            writer: None,
+            events: 0,
+            incoming,
+            write_by: None,
+            progress,
+        }
     }
 
     pub(crate) fn tell(&mut self, phase: Phase<'_>) {
@@ -163,20 +179,75 @@ impl<'p> Capture<'p> {
         // Each CPU has a buffer of its own.
         session.records.sort_by_key(|record| record.time_ns);
         let settled = session.records.partition_point(|record| record.time_ns <= horizon);
-        for record in session.records.drain(..settled) {
+        let write_by = self.write_by;
+        let enough = |nth: u64, written: u64, disk: u64| {
+            nth % PORTION == 0 && (written > disk || write_by.is_some_and(|by| Instant::now() > by))
+        };
+        let mut unwritten = 0;
+        for (nth, record) in (0u64..).zip(session.records.drain(..settled)) {
+            if enough(nth, writer.bytes(number), session.budget.disk) {
+                unwritten = settled as u64 - nth;
+                break;
+            }
             // Settled means that the clock is known.
             if let Some(stamp) = self.timeline.to_reference(number, record.time_ns) {
                 writer.append(number, stamp.ns, &record)?;
             }
         }
-        for event in events(&mut session.events, horizon) {
+        let settled = events(&mut session.events, horizon);
+        for (nth, event) in (0u64..).zip(&settled) {
+            if enough(nth, writer.bytes(number), session.budget.disk) {
+                unwritten += settled.len() as u64 - nth;
+                break;
+            }
             if let Some(stamp) = self.timeline.to_reference(number, event.time_ns) {
-                let event = events::normal(&event, number, stamp.ns, writer);
+                let event = events::normal(event, number, stamp.ns, writer);
                 writer.event(event)?;
                 self.events += 1;
             }
         }
+        writer.manifest_mut().loss.unwritten += unwritten;
         session.check_disk(writer.bytes(number));
+        Ok(())
+    }
+
+    /// Readings of all clocks, in turns, so that those of two domains that are compared were taken close together.
+    pub(crate) fn exchange_clocks(&mut self, times: usize) -> Result<(), Error> {
+        for _ in 0..times {
+            for index in 0..self.sessions.len() {
+                self.sessions[index].ask(Request::Clock);
+                self.until(|session| !session.owes())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Once a second: the clocks are compared, losses asked for, and what has been recorded becomes readable. A domain that
+    /// has not answered the last time is not asked again.
+    pub(crate) fn round(&mut self) {
+        for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
+            if !session.owes_answer_to(Question::Loss) {
+                session.ask(Request::Clock);
+                session.ask(Request::Loss);
+            }
+        }
+    }
+
+    /// No more will come: whatever waits is written. After a second Ctrl-C, what takes longer than a moment is not: those with
+    /// the least to write come first.
+    pub(crate) fn write_rest(&mut self) -> Result<(), Error> {
+        self.timeline.finish();
+        self.write_by = interrupt::at_once().then(|| Instant::now() + MOMENT);
+        let mut order: Vec<usize> = (0..self.sessions.len()).collect();
+        order.sort_by_key(|index| self.sessions[*index].waiting());
+        for index in order {
+            self.write_settled(index, Waiting::rest)?;
+            // Without a single clock sample nothing has a place on the time line.
+            let unplaced = self.sessions[index].waiting() as u64;
+            if let Some(writer) = &mut self.writer {
+                writer.manifest_mut().loss.unwritten += unplaced;
+            }
+        }
         Ok(())
     }
 
@@ -214,43 +285,4 @@ fn without(session: &Session) -> Error {
         return Error::Lost { domain, reason };
     }
     Error::Unreachable { domain, transport: session.spec.transport.to_string(), reason }
-}
-
-impl Capture<'_> {
-    /// Readings of all clocks, in turns, so that those of two domains that are compared were taken close together.
-    pub(crate) fn exchange_clocks(&mut self, times: usize) -> Result<(), Error> {
-        for _ in 0..times {
-            for index in 0..self.sessions.len() {
-                self.sessions[index].ask(Request::Clock);
-                self.until(|session| !session.owes())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Once a second: the clocks are compared, losses asked for, and what has been recorded becomes readable. A domain that
-    /// has not answered the last time is not asked again.
-    pub(crate) fn round(&mut self) {
-        for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
-            if !session.owes_answer_to(Question::Loss) {
-                session.ask(Request::Clock);
-                session.ask(Request::Loss);
-            }
-        }
-    }
-
-    /// No more will come: whatever waits is written.
-    pub(crate) fn write_rest(&mut self) -> Result<(), Error> {
-        self.timeline.finish();
-        for index in 0..self.sessions.len() {
-            self.write_settled(index, Waiting::rest)?;
-            // Without a single clock sample nothing has a place on the time line.
-            let session = &self.sessions[index];
-            let unplaced = (session.records.len() + session.events.len()) as u64;
-            if let Some(writer) = &mut self.writer {
-                writer.manifest_mut().loss.unwritten += unplaced;
-            }
-        }
-        Ok(())
-    }
 }

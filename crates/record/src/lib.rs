@@ -1,24 +1,28 @@
 //! One recording, from the aspects' text to a finished trace directory.
 //!
 //! ```text
-//! transport ─► link (a connection with one agent) ─┐
-//! kernels, codes ─► what each domain's kernel is   ├─► recording ─► trace directory
-//! weave    ─► a plan for each domain               ┘        ▲
-//!                                      events, in order of time
+//! transport ─► link ─► session ─┐   one domain: its bytes, its messages, what it may say
+//!                               ├─► capture ─► trace directory
+//! deploy ─► a plan for each ────┘   all domains, in one loop that none of them can stop
 //! ```
 //!
 //! The controller holds no probe itself: agents do. It may be killed at any moment; the agents see
 //! their streams close and go, and what had been written stays readable.
+//!
+//! Guests are hostile: `wire` bounds what a message says, `session` what a domain may say when, `budget` what it may use.
 
 mod budget;
 mod capture;
 mod codes;
 mod command;
+mod deploy;
 mod describe;
 mod doctor;
 mod domain;
 mod error;
 mod events;
+#[cfg(test)]
+mod exchanges;
 mod interrupt;
 mod kernels;
 mod link;

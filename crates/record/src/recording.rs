@@ -3,14 +3,15 @@
 use std::{
     io,
     process::ExitStatus,
-    sync::mpsc,
+    sync::{OnceLock, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
+use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
 use xweave_trace::{Ended, Manifest, Writer};
-use xweave_weave::{Weaving, Woven};
+use xweave_weave::Woven;
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
@@ -18,23 +19,24 @@ use crate::{
     budget::Budget,
     capture::{Capture, SOON},
     command::Command,
+    deploy::{Deployment, deploy},
     describe,
     domain::{self, DomainSpec},
     interrupt, kernels,
     link::Link,
     session::Session,
     transport::Stream,
-    weaving::{self, add_events, compile, indices, sites},
+    weaving::{self, sites},
 };
 
 /// Exchanges of clock readings with each domain before weaving. The tightest counts.
 const FIRST_EXCHANGES: usize = 16;
 
 /// How often clock readings are exchanged and segments of the trace are closed, while recording.
-const ROUND: Duration = Duration::from_secs(1);
+const ROUND: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 1000 });
 
 /// How long flows under way may go on after no new ones begin.
-const GRACE: Duration = Duration::from_millis(300);
+const GRACE: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 300 });
 
 /// Records, from connecting to the finished trace.
 ///
@@ -42,13 +44,20 @@ const GRACE: Duration = Duration::from_millis(300);
 /// When it cannot begin, or the trace cannot be written. A domain lost on the way is not an error:
 /// the others go on, and the manifest says so.
 pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<Outcome, Error> {
-    record_over(options, &|spec| spec.transport.open(), progress)
+    record_over(options, &|spec| spec.transport.open(), &deploy, progress)
 }
 
-/// The same over streams that `open` gives.
+/// How a domain is reached.
+pub(crate) type Open<'a> = &'a (dyn Fn(&DomainSpec) -> io::Result<Stream> + Sync);
+
+/// How plans are made.
+pub(crate) type Deploy<'a> = &'a dyn Fn(&mut Capture<'_>, &Aspects, &Options) -> Result<Deployment, Error>;
+
+/// The same over streams and with plans that come from elsewhere, as in tests.
 pub(crate) fn record_over(
     options: &Options,
-    open: &(dyn Fn(&DomainSpec) -> io::Result<Stream> + Sync),
+    open: Open<'_>,
+    deploy: Deploy<'_>,
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Outcome, Error> {
     let sources = xweave_aspect::read(&options.aspects, &options.expressions)?;
@@ -58,15 +67,8 @@ pub(crate) fn record_over(
 
     let mut capture = connect(specs, options, open, progress)?;
     read_facts(&mut capture)?;
-    let kernels = kernels::kernels(&mut capture, &options.cache)?;
-    let codes = indices(&aspects, &mut capture, &kernels, options)?;
+    let Deployment { woven, left_out, warnings: of_weaving } = deploy(&mut capture, &aspects, options)?;
     relate_clocks(&mut capture)?;
-
-    capture.tell(Phase::Compiling);
-    let Weaving { domains: mut woven, warnings: of_weaving } =
-        compile(&aspects, &capture.sessions, &kernels, &codes, options)?;
-    let left_out = add_events(&mut woven, &capture.sessions, &kernels, options)?;
-    let warnings = aspects.warnings.iter().cloned().chain(of_weaving).collect();
     let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
     describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
     let writer = if options.replace { Writer::replace } else { Writer::create };
@@ -75,10 +77,6 @@ pub(crate) fn record_over(
     let begun = Instant::now();
     let there = weave(&mut capture, &woven)?;
     let weaving = begun.elapsed();
-    let skipped = woven
-        .iter()
-        .flat_map(|woven| woven.skipped.iter().map(|skipped| (woven.domain.clone(), skipped.clone())))
-        .collect();
     let of_agents = weaving::warnings(&capture.sessions, &woven, &there);
     let sites = sites(&woven, &there);
     if let Some(writer) = &mut capture.writer {
@@ -89,11 +87,15 @@ pub(crate) fn record_over(
     let command = run(&mut capture, options)?;
     let unweaving = stop(&mut capture)?;
     let manifest = finish(&mut capture)?;
+    let skipped = woven.into_iter().flat_map(|woven| {
+        let domain = woven.domain;
+        woven.skipped.into_iter().map(move |skipped| (domain.clone(), skipped))
+    });
     Ok(Outcome {
         trace: options.output.clone(),
         manifest,
-        skipped,
-        warnings,
+        skipped: skipped.collect(),
+        warnings: aspects.warnings.into_iter().chain(of_weaving).collect(),
         command,
         sites: sites.len(),
         weaving,
@@ -105,7 +107,7 @@ pub(crate) fn record_over(
 fn connect<'p>(
     specs: Vec<DomainSpec>,
     options: &Options,
-    open: &(dyn Fn(&DomainSpec) -> io::Result<Stream> + Sync),
+    open: Open<'_>,
     progress: &'p mut dyn FnMut(Phase<'_>),
 ) -> Result<Capture<'p>, Error> {
     specs.iter().for_each(|spec| progress(Phase::Connecting { domain: &spec.name }));
@@ -150,7 +152,8 @@ fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
 /// Relates the domains' clocks: domain 1 is the reference.
 fn relate_clocks(capture: &mut Capture<'_>) -> Result<(), Error> {
     let mut timeline = Timeline::new(1);
-    timeline.controller_hz(xweave_agent::tsc_hz());
+    static HZ: OnceLock<u64> = OnceLock::new();
+    timeline.controller_hz(*HZ.get_or_init(xweave_agent::tsc_hz));
     let vms = capture.sessions.first().map(|host| host.facts.vms.clone()).unwrap_or_default();
     for session in &capture.sessions {
         timeline.facts(session.number, &session.facts);

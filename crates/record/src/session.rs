@@ -25,15 +25,15 @@ use crate::{
     link::{Incoming, Link},
 };
 
-/// How long an agent may take to say hello.
-pub(crate) const HELLO: Duration = Duration::from_secs(20);
+/// How long an agent may take to say hello. (Tests of thousands of recordings wait for less.)
+pub(crate) const HELLO: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 20_000 });
 
 /// How long an agent may take to answer. Loading under emulation takes seconds.
-pub(crate) const ANSWER: Duration = Duration::from_secs(120);
+pub(crate) const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 120_000 });
 
-/// What attaching or detaching a hook may take besides: a tenth of a second each one after the other, in an emulated
-/// machine that has other work.
-const HOOK: Duration = Duration::from_secs(1);
+/// What attaching or detaching a hook may take besides: it takes some tenths of a second, one after the other, in an
+/// emulated machine that has other work.
+const HOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
 
 /// How long a controller may be silent towards an agent: several words are lost before a lease is over.
 const BEAT: Duration = Duration::from_secs(5);
@@ -138,8 +138,8 @@ pub(crate) struct Session {
     pub(crate) ended: Option<Ended>,
     /// Answers that nobody has looked at.
     pub(crate) answers: VecDeque<Reply>,
+    pub(crate) budget: Budget,
     link: Link,
-    budget: Budget,
     stage: Stage,
     asked: VecDeque<Asked>,
     /// The numbers that its records may carry.
@@ -400,6 +400,11 @@ impl Session {
         ))
     }
 
+    /// Records and events that wait for the clocks.
+    pub(crate) fn waiting(&self) -> usize {
+        self.records.len() + self.events.len()
+    }
+
     /// Memory that waits for the clocks.
     fn waiting_bytes(&self) -> usize {
         let values: usize = self.records.iter().map(|record| record.values.capacity()).sum();
@@ -422,10 +427,14 @@ impl Session {
             return;
         }
         if !self.has_greeted() && now >= self.greet_by {
-            self.lose(format!("no answer within {} seconds", HELLO.as_secs()));
+            self.lose(format!("no answer within {} seconds", HELLO.as_secs_f32()));
         }
         if let Some(late) = self.asked.iter().find(|asked| now >= asked.deadline) {
-            self.lose(format!("no answer within {} seconds ({:?})", late.patience.as_secs(), late.question));
+            self.lose(format!(
+                "no answer within {} seconds ({:?})",
+                late.patience.as_secs_f32(),
+                late.question
+            ));
         }
     }
 

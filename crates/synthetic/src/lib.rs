@@ -12,6 +12,8 @@
 //! The truth is counted forwards, moment by moment, from what each thread is really waiting for. So it shares nothing
 //! with an analysis that goes backwards from who woke whom.
 //!
+//! Beside it stands [`agent`]: what speaks to a controller as a domain would, honest or hostile.
+//!
 //! Rooms: `world` is what there is and the passing of time, `processor` interrupts and scheduling, `guest` virtual
 //! processors, `step` what a step of a script does, `script` the scripts, `disk` the disks, `account` the counting of
 //! [`truth`].
@@ -27,6 +29,7 @@
 //! ```
 
 mod account;
+pub mod agent;
 mod disk;
 mod guest;
 mod processor;

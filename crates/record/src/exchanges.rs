@@ -1,0 +1,407 @@
+//! Whole recordings with agents that say anything at any time, valid and not: a recording ends, keeps its own, and
+//! lets nobody write elsewhere.
+
+use std::{
+    fs, io,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use xweave_synthetic::agent::{self, Done, Moment, Script, Voice};
+use xweave_trace::Trace;
+use xweave_weave::{Action, SiteInfo, Woven};
+use xweave_wire::{
+    message::{
+        ClockSample, Event, EventLoss, Facts, Failure, FailureKind, FromAgent, LeftOut, Loss, ModuleFacts,
+        Reply, Request, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
+    },
+    plan::{Hook, Plan, PlanProgram, PlanSite},
+    record::Kind,
+};
+
+use crate::{
+    Budget, DomainSpec, Error, Options, Transport, Until, capture::Capture, deploy::Deployment,
+    recording::record_over, transport::Stream,
+};
+
+/// Messages of agents in one run of the test.
+const EXCHANGES: u64 = 1_000_000;
+
+/// No recording takes longer: deadlines are short in tests.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Numbers that a seed makes (splitmix64).
+#[derive(Clone)]
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `n`.
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn small(&mut self) -> u32 {
+        u32::try_from(self.below(8)).unwrap()
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn text(&mut self) -> String {
+        let words =
+            ["", "6.12.0", "../../../evil", "\u{1b}]0;x\u{7}", "tun", "00ff", "a b", "/tmp/evil", "\u{202e}"];
+        let mut text = words[usize::try_from(self.below(words.len() as u64)).unwrap()].to_owned();
+        if self.one_in(20) {
+            text = text.repeat(500);
+        }
+        text
+    }
+
+    fn number(&mut self) -> u64 {
+        match self.below(4) {
+            0 => self.below(10),
+            1 => u64::MAX - self.below(3),
+            2 => agent::clock().mono_ns,
+            _ => self.next(),
+        }
+    }
+
+    fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        let most = if self.one_in(50) { 5000 } else { 4 };
+        (0..self.below(most)).map(|_| one(self)).collect()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        self.list(|chance| chance.next().to_le_bytes()[0])
+    }
+}
+
+/// An agent that departs from the honest one whenever chance says so.
+struct Any {
+    chance: Chance,
+    /// One message in so many is not an honest agent's.
+    odds: u64,
+    exchanges: Arc<AtomicU64>,
+}
+
+impl Script for Any {
+    fn at(&mut self, moment: Moment<'_>, voice: &mut Voice) -> io::Result<Done> {
+        self.exchanges.fetch_add(1, Ordering::Relaxed);
+        if !self.chance.one_in(self.odds) {
+            // An honest agent says something whenever it may.
+            if voice.recording && matches!(moment, Moment::Tick) {
+                for _ in 0..self.chance.below(200) {
+                    self.exchanges.fetch_add(1, Ordering::Relaxed);
+                    voice.event(Event::Clock(agent::clock()))?;
+                    voice.send_records(1)?;
+                }
+            }
+            return Ok(Done::Nothing);
+        }
+        match self.chance.below(12) {
+            0 => return Ok(Done::Leave),
+            1 => return Ok(Done::All),
+            2 => voice.raw(&self.chance.next().to_le_bytes())?,
+            3 => {
+                let bytes = self.chance.bytes();
+                voice.raw(&bytes)?;
+            }
+            _ => {
+                for _ in 0..=self.chance.below(3) {
+                    self.exchanges.fetch_add(1, Ordering::Relaxed);
+                    let message = self.message(voice);
+                    voice.say(&message)?;
+                }
+            }
+        }
+        Ok(if self.chance.one_in(2) { Done::Nothing } else { Done::All })
+    }
+}
+
+impl Any {
+    fn message(&mut self, voice: &Voice) -> FromAgent {
+        let chance = &mut self.chance;
+        match chance.below(16) {
+            0 => FromAgent::Event(Event::Weaving { done: chance.small(), total: chance.small() }),
+            1 => FromAgent::Event(Event::Records(records(chance, voice))),
+            2 => FromAgent::Event(Event::Events(chance.bytes())),
+            3 => FromAgent::Event(Event::Clock(sample(chance))),
+            4 => FromAgent::Reply(Reply::Facts(Box::new(facts(chance)))),
+            5 => FromAgent::Reply(Reply::Btf(chance.bytes())),
+            6 => FromAgent::Reply(Reply::Code(chance.bytes())),
+            7 => FromAgent::Reply(Reply::Clock(sample(chance))),
+            8 => FromAgent::Reply(Reply::Woven(woven(chance))),
+            9 => FromAgent::Reply(Reply::Done),
+            10 => FromAgent::Reply(Reply::Loss(loss(chance))),
+            11 => FromAgent::Reply(Reply::Stopped(loss(chance))),
+            12 => FromAgent::Event(Event::Records(chance.bytes())),
+            13 => FromAgent::Reply(Reply::Stopped(Loss::default())),
+            _ => FromAgent::Reply(Reply::Failed(Failure {
+                kind: FailureKind::Unsupported,
+                message: chance.text(),
+            })),
+        }
+    }
+}
+
+fn records(chance: &mut Chance, voice: &Voice) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0..chance.below(20) {
+        let mut record = voice.record(number);
+        match chance.below(6) {
+            0 => record.flow = chance.number(),
+            1 => record.site = chance.small(),
+            2 => record.time_ns = chance.number(),
+            3 => {
+                record.kind = Kind::from_byte(u8::try_from(chance.below(9)).unwrap()).unwrap();
+                record.values = (0..chance.below(8)).map(|_| chance.number()).collect();
+            }
+            _ => {}
+        }
+        record.encode(&mut bytes);
+    }
+    bytes
+}
+
+fn sample(chance: &mut Chance) -> ClockSample {
+    ClockSample {
+        tsc_before: chance.number(),
+        mono_ns: chance.number(),
+        tsc_after: chance.number(),
+        real_ns: chance.number(),
+    }
+}
+
+fn facts(chance: &mut Chance) -> Facts {
+    let module = |chance: &mut Chance| ModuleFacts {
+        name: chance.text(),
+        btf_sha256: chance.text(),
+        build_id: chance.text(),
+    };
+    let vm = |chance: &mut Chance| Vm {
+        pid: chance.small(),
+        comm: chance.text(),
+        tsc_offsets: chance.list(|chance| chance.number().cast_signed()),
+        tsc_scaling: (chance.number(), chance.small() * 20),
+        cid: Some(chance.small()),
+    };
+    Facts {
+        build_id: chance.text(),
+        hostname: chance.text(),
+        modules: chance.list(module),
+        vms: chance.list(vm),
+        tsc_hz: chance.number(),
+        ..agent::facts("6.12.0")
+    }
+}
+
+fn woven(chance: &mut Chance) -> xweave_wire::message::Woven {
+    xweave_wire::message::Woven {
+        sites: chance.list(|chance| SiteAddress { site: chance.small(), address: chance.number() }),
+        skipped: chance.list(|chance| SkippedSite { site: chance.small(), reason: chance.text() }),
+        left_out: chance.list(|chance| LeftOut {
+            function: chance.text(),
+            kind: xweave_wire::event::Kind::Switch,
+            reason: chance.text(),
+        }),
+    }
+}
+
+fn loss(chance: &mut Chance) -> Loss {
+    Loss {
+        sites: chance.list(|chance| SiteLoss {
+            site: chance.small(),
+            dropped: chance.number(),
+            missed: chance.number(),
+            table_full: chance.number(),
+            faults: chance.number(),
+        }),
+        flows: chance.list(|chance| (chance.number(), chance.number())),
+        unattributed: chance.number(),
+        events: chance.list(|chance| EventLoss {
+            kind: xweave_wire::event::Kind::Switch,
+            dropped: chance.number(),
+            missed: chance.number(),
+        }),
+        unloaded: chance.list(|chance| Unloaded { module: chance.text(), sites: chance.small() }),
+    }
+}
+
+/// Two sites for each domain, without a kernel: what is hostile are the agents.
+fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
+    let mut woven = Vec::new();
+    for index in 0..capture.sessions.len() {
+        capture.call(index, Request::Btf(None))?;
+        let number = capture.sessions[index].number;
+        let first = u32::from(number) * 2 - 1;
+        let site = |site| PlanSite {
+            site,
+            clauses: 1,
+            function: format!("f{site}"),
+            module: None,
+            btf_id: 0,
+            offset: 0,
+            places: Vec::new(),
+            optional: false,
+        };
+        let program = PlanProgram {
+            name: "p0".to_owned(),
+            hook: Hook::Entry,
+            saver: None,
+            sites: vec![site(first), site(first + 1)],
+            origin: "test".to_owned(),
+        };
+        let plan = Plan {
+            domain: number,
+            object: vec![0; 10_000],
+            programs: vec![program],
+            buffer: 4096,
+            flow_table: 1,
+            gently: false,
+            events: None,
+        };
+        let info = |site| SiteInfo {
+            site,
+            aspect: "test".to_owned(),
+            aspect_line: 1,
+            clause: "test".to_owned(),
+            action: Action::Advice,
+            hook: Hook::Entry,
+            function: format!("f{site}"),
+            module: None,
+            offset: 0,
+            file: None,
+            line: None,
+            xflow: None,
+            carrier: None,
+        };
+        woven.push(Woven {
+            domain: capture.sessions[index].name().to_owned(),
+            plan,
+            sites: vec![info(first), info(first + 1)],
+            skipped: Vec::new(),
+            counts: Vec::new(),
+        });
+    }
+    Ok(Deployment { woven, left_out: Vec::new(), warnings: Vec::new() })
+}
+
+/// What one recording came to.
+struct Came {
+    recorded: bool,
+    rows: usize,
+}
+
+/// One recording of a host and a guest. How hostile they are is chance's to say; a host may be honest.
+fn recording(seed: u64, folder: &Path, exchanges: &Arc<AtomicU64>) -> Came {
+    let mut chance = Chance(seed);
+    let spec =
+        |name: &str| DomainSpec { name: name.to_owned(), transport: Transport::Command(name.to_owned()) };
+    let options = Options {
+        aspects: Vec::new(),
+        expressions: vec!["execution(f) { STORE_DATA1(1); }".to_owned()],
+        events: Vec::new(),
+        domains: vec![spec("host"), spec("vm1")],
+        output: folder.join("trace"),
+        replace: true,
+        until: Until::Elapsed(Duration::from_millis(chance.below(30))),
+        buffer: 4096,
+        flow_table: 1,
+        gently: false,
+        symbols: Vec::new(),
+        cache: folder.join("cache"),
+        budget: Budget { queued: 1 << 16, waiting: 1 << 20, rate: None, disk: 1 << 20 },
+        command_line: Vec::new(),
+    };
+    let odds = [u64::MAX, 200, 20, 4][usize::try_from(chance.below(4)).unwrap()];
+    let of_guest = [200, 50, 10, 3][usize::try_from(chance.below(4)).unwrap()];
+    let chances = Mutex::new(chance);
+    let open = |spec: &DomainSpec| {
+        let (ours, theirs) = UnixStream::pair()?;
+        let chance = Chance(chances.lock().unwrap().next());
+        let odds = if spec.name == "host" { odds } else { of_guest };
+        let mut script = Any { chance, odds, exchanges: Arc::clone(exchanges) };
+        let input = theirs.try_clone()?;
+        thread::spawn(move || {
+            agent::serve(input, theirs, agent::facts("6.12.0"), Vec::new(), 500, &mut script)
+        });
+        Stream::of_socket(OwnedFd::from(ours))
+    };
+    let outcome = record_over(&options, &open, &|capture, _, _| deploy(capture), &mut |_| {});
+    let recorded = outcome.is_ok();
+    let Ok(trace) = Trace::open(&options.output) else { return Came { recorded, rows: 0 } };
+    let (rows, damaged) = trace.rows();
+    assert!(damaged.is_empty(), "seed {seed}: {damaged:?}");
+    for row in &rows {
+        let own = u64::from(row.domain);
+        assert!(row.flow == 0 || row.flow >> 56 == own, "seed {seed}: {row:?}");
+        assert_eq!(u64::from(row.site).div_ceil(2), own, "seed {seed}: {row:?}");
+    }
+    Came { recorded, rows: rows.len() }
+}
+
+#[test]
+fn a_million_exchanges_with_any_agents_end_in_traces_or_errors() {
+    // Another run tries other seeds; what failed is tried again by its own.
+    let wanted = std::env::var("XWEAVE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = agent::clock().real_ns;
+    let exchanges = Arc::new(AtomicU64::new(0));
+    let next = AtomicU64::new(0);
+    let totals = Mutex::new((0u64, 0u64, 0u64));
+    let workers = if wanted.is_some() { 1 } else { 8 };
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                let parent = tempfile::tempdir().unwrap();
+                let folder = parent.path().join("own");
+                fs::create_dir(&folder).unwrap();
+                while exchanges.load(Ordering::Relaxed) < EXCHANGES {
+                    let seed =
+                        wanted.unwrap_or_else(|| seeds.wrapping_add(next.fetch_add(1, Ordering::Relaxed)));
+                    let begun = Instant::now();
+                    let came = catch_unwind(AssertUnwindSafe(|| recording(seed, &folder, &exchanges)));
+                    let came =
+                        came.unwrap_or_else(|_| panic!("it failed: XWEAVE_SEED={seed} makes it do so again"));
+                    assert!(begun.elapsed() < PATIENCE, "XWEAVE_SEED={seed} took {:?}", begun.elapsed());
+                    let beside = fs::read_dir(parent.path()).unwrap().count();
+                    let inside: Vec<_> =
+                        fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+                    let own = |name: &std::ffi::OsString| name == "trace" || name == "cache";
+                    assert!(beside == 1 && inside.iter().all(own), "XWEAVE_SEED={seed} wrote {inside:?}");
+                    let mut totals = totals.lock().unwrap();
+                    totals.0 += 1;
+                    totals.1 += u64::from(came.recorded);
+                    totals.2 += came.rows as u64;
+                    if wanted.is_some() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let (recordings, recorded, rows) = *totals.lock().unwrap();
+    println!("{recordings} recordings, {recorded} of them with a trace, {rows} records");
+    if wanted.is_none() {
+        // Agents that are all refused at once would prove nothing.
+        assert!(
+            recorded > recordings / 20 && rows > recordings,
+            "{recorded} of {recordings}, {rows} records"
+        );
+    }
+}
