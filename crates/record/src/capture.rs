@@ -181,7 +181,7 @@ impl<'p> Capture<'p> {
         let settled = session.records.partition_point(|record| record.time_ns <= horizon);
         let write_by = self.write_by;
         let enough = |nth: u64, written: u64, disk: u64| {
-            nth % PORTION == 0 && (written > disk || write_by.is_some_and(|by| Instant::now() > by))
+            nth.is_multiple_of(PORTION) && (written > disk || write_by.is_some_and(|by| Instant::now() > by))
         };
         let mut unwritten = 0;
         for (nth, record) in (0u64..).zip(session.records.drain(..settled)) {
