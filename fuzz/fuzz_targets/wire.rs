@@ -8,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use serde::{Serialize, de::DeserializeOwned};
 use xweave_fuzz::seeds;
 use xweave_wire::event::decode_events;
-use xweave_wire::frame::{read_message, read_preamble, write_message};
+use xweave_wire::frame::{read_from_agent, read_message, read_preamble, write_message};
+use xweave_wire::limits;
 use xweave_wire::message::{FromAgent, Request};
 use xweave_wire::record::decode_batch;
 
@@ -16,7 +17,10 @@ fuzz_target!(init: seeds::write(seeds::wire), |data: &[u8]| {
     let Some((mode, data)) = data.split_first() else { return };
     match mode {
         0 => message::<Request>(data),
-        1 => message::<FromAgent>(data),
+        1 => {
+            message::<FromAgent>(data);
+            checked(data);
+        }
         2 => batch(data),
         3 => events(data),
         _ => stream(data),
@@ -31,6 +35,15 @@ fn message<M: Serialize + DeserializeOwned + Debug>(data: &[u8]) {
     write_message(&mut again, &message).expect("memory can be written to");
     let again: M = read_message(&mut again.as_slice()).expect("what was encoded can be decoded");
     assert_eq!(format!("{message:?}"), format!("{again:?}"));
+}
+
+/// What a controller takes of an agent stays as it is when it is checked again.
+fn checked(data: &[u8]) {
+    let length = u32::try_from(data.len()).expect("a short input");
+    let framed = [&length.to_le_bytes(), data].concat();
+    let Ok(message) = read_from_agent(&mut framed.as_slice(), || limits::FRAME) else { return };
+    let once = format!("{message:?}");
+    assert_eq!(format!("{:?}", message.checked().expect("it was checked")), once);
 }
 
 fn batch(data: &[u8]) {
