@@ -176,6 +176,65 @@ fn weaving_without_end_does_not_keep_ctrl_c_waiting() {
 }
 
 #[test]
+fn who_dribbles_an_answer_does_not_keep_ctrl_c_waiting() {
+    let guest = by(|moment, voice: &mut Voice| match moment {
+        Moment::Asked(Request::Facts) => loop {
+            // A frame of a hundred bytes that comes a byte at a time.
+            voice.raw(&100u32.to_le_bytes())?;
+            for _ in 0..100 {
+                voice.raw(&[0])?;
+                thread::sleep(Duration::from_millis(50));
+            }
+        },
+        _ => Ok(Done::Nothing),
+    });
+    let mut recording = beside_an_honest_host(Domain::new("vm1", guest), "--duration 1s");
+    recording.wait_for("reaching vm1");
+    recording.go_on(Duration::from_millis(500));
+    recording.interrupt();
+    recording.end_within(OBEYED).said(2, &["interrupted"]);
+}
+
+/// A guest that reads its clocks at that moment as often as it can, each time a tenth of a second later.
+fn clocks_without_end(from: Is) -> Domain {
+    let guest = by(move |moment, voice: &mut Voice| match moment {
+        Moment::Asked(request) if from(request) => {
+            let mut sample = clock();
+            loop {
+                sample.mono_ns += 100_000_000;
+                (sample.tsc_before, sample.tsc_after) = (sample.mono_ns * 2, sample.mono_ns * 2 + 100);
+                voice.event(Event::Clock(sample))?;
+            }
+        }
+        _ => Ok(Done::Nothing),
+    });
+    Domain::new("vm1", guest)
+}
+
+#[test]
+fn clocks_without_end_take_no_memory_without_end() {
+    let mut recording =
+        beside_an_honest_host(clocks_without_end(|request| matches!(request, Request::Weave(_))), "");
+    recording.wait_for("weaving");
+    recording.go_on(Duration::from_secs(10));
+    recording.interrupt();
+    let ended = recording.end_within(OBEYED);
+    ended.said(2, &["interrupted"]);
+    ended.within_budget();
+
+    let mut recording =
+        beside_an_honest_host(clocks_without_end(|request| matches!(request, Request::Loss)), "");
+    recording.wait_for("recording");
+    recording.go_on(Duration::from_secs(10));
+    recording.interrupt();
+    recording.wait_for("unweaving");
+    recording.interrupt();
+    let ended = recording.end_within(Duration::from_secs(1));
+    assert_eq!(ended.records("host"), 5000);
+    ended.within_budget();
+}
+
+#[test]
 fn more_hooks_than_the_plan_has_are_not_believed() {
     let guest = by(|moment, voice: &mut Voice| match moment {
         Moment::Asked(Request::Weave(_)) => {

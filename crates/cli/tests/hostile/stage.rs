@@ -184,6 +184,7 @@ impl Ended {
     pub fn within_budget(&self) {
         const OWN: u64 = 128 << 20;
         const DOMAIN: u64 = 384 << 20;
+        println!("at most {} MiB of memory", self.peak >> 20);
         assert!(self.peak > 0 && self.peak < OWN + DOMAIN, "{} MiB", self.peak >> 20);
     }
 

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""measure.py XWEAVE BEFORE WORLD WORK ROUNDS: the program beside the one that trusted guests and files"""
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from bench import Report, Run, alternate, median  # noqa: E402
+
+NOW, BEFORE, WORLD, WORK, ROUNDS = (*sys.argv[1:4], pathlib.Path(sys.argv[4]), int(sys.argv[5]))
+IN_HOST = {'now': 'xweave', 'before': '/root/before'}
+HERE = {'now': NOW, 'before': BEFORE}
+
+# Functions that a file's writing passes, and some hundred more that take time to weave only.
+ASPECT = ('advice hot execution(vfs_write, ksys_write) { STORE_DATA2(count, $pc$); }\n'
+          'advice many execution(tcp_v4_%, ip_%) { STORE_DATA1($pc$); }\n')
+# Bytes are written one by one: two hits each.
+LOAD = 'dd if=/dev/zero of=/tmp/written bs=1 count=40000 2>/dev/null'
+
+
+def in_host(script):
+    run = subprocess.run([NOW, 'lab', 'exec', WORLD, 'host', '--', 'sh', '-c', script],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if run.returncode:
+        sys.exit(f'hardening: this failed in the host: {script}\n{run.stdout}{run.stderr}'[-3000:])
+    return run.stdout
+
+
+def record(which):
+    """Weaving, unweaving, and how long the load takes while it is recorded."""
+    timed = f"s=$(date +%s%N); {LOAD}; e=$(date +%s%N); echo $((e - s)) >/tmp/took"
+    out = in_host(f"{IN_HOST[which]} record /tmp/hardening.aspect -o /tmp/trace --force --json "
+                  f"-- sh -c '{timed}' && cat /tmp/took")
+    document, took = out.rsplit('}', 1)
+    document = json.loads(document + '}')
+    return {'weaving': document['weaving_ns'] / 1e9, 'unweaving': document['unweaving_ns'] / 1e9,
+            'load': int(took) / 1e9, 'sites': document['sites'], 'lost': document['lost']}
+
+
+def compile_advice(which, cache):
+    return Run(HERE[which], 'check', WORK / 'check.aspect', XWEAVE_CACHE=str(cache))
+
+
+def cold(which):
+    cache = WORK / f'cold-{which}-{len(list(WORK.iterdir()))}'
+    return compile_advice(which, cache)
+
+
+def main():
+    (WORK / 'hardening.aspect').write_text(ASPECT)
+    (WORK / 'check.aspect').write_text('advice one execution(vfs_write) { STORE_DATA1(count); }\n')
+    subprocess.run([NOW, 'lab', 'push', WORLD, 'host', WORK / 'hardening.aspect', '/tmp/hardening.aspect'], check=True)
+    ways = ('now', 'before')
+    warm = {which: WORK / f'warm-{which}' for which in ways}
+    for which in ways:
+        compile_advice(which, warm[which])
+        record(which)
+    recorded = alternate(ROUNDS, {which: (lambda which=which: record(which)) for which in ways})
+    bare = alternate(ROUNDS, {'bare': lambda: int(in_host(f's=$(date +%s%N); {LOAD}; e=$(date +%s%N); echo $((e - s))'))
+                              / 1e9})['bare']
+    compiled = alternate(ROUNDS, {f'{which} {how}': measure for which in ways for how, measure in (
+        ('cold', lambda which=which: cold(which)),
+        ('warm', lambda which=which: compile_advice(which, warm[which])))})
+    in_host(f'rm -rf /tmp/kept; cp -r /tmp/trace /tmp/kept')
+    subprocess.run([NOW, 'lab', 'pull', WORLD, 'host', '/tmp/kept', WORK / 'trace'], check=True)
+    read = alternate(ROUNDS, {which: (lambda which=which: Run(HERE[which], 'flows', WORK / 'trace', '--json'))
+                              for which in ways})
+
+    report = Report('hardening')
+
+    def row(name, of):
+        ours, peer = (statistics.median(map(of, recorded[which])) for which in ways)
+        report.row(name, 's', ours, 'before', peer)
+
+    sites = recorded['now'][0]['sites']
+    row(f'weaving {sites} sites (emulated)', lambda run: run['weaving'])
+    row(f'unweaving {sites} sites (emulated)', lambda run: run['unweaving'])
+    row('a load that is recorded (emulated)', lambda run: run['load'])
+    unrecorded = statistics.median(bare)
+    row('added to the load by recording (emulated)', lambda run: max(run['load'] - unrecorded, 1e-3))
+    for how in ('cold', 'warm'):
+        report.row(f'compiling advice, {how}', 's', median(compiled[f'now {how}'], lambda run: run.seconds), 'before',
+                   median(compiled[f'before {how}'], lambda run: run.seconds))
+    report.row('flows of a trace', 's', median(read['now'], lambda run: run.seconds), 'before',
+               median(read['before'], lambda run: run.seconds))
+    report.finish()
+    lost = {which: sum(run['lost'] for run in recorded[which]) for which in ways}
+    print(f'lost: {lost["now"]} now, {lost["before"]} before')
+
+
+if __name__ == '__main__':
+    main()
