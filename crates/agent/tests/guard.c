@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The prelude's guard, tables and counters, step by step; see guard.rs. */
-#define XW_WITHOUT_SYMBOLS
 #include "types.h"
 #include "xweave.h"
 

@@ -13,7 +13,8 @@ impl Programs {
     /// where loading programs is not allowed.
     pub fn load(text: &str, buckets: u32, sites: u32) -> Option<Self> {
         let cache = tempfile::tempdir().unwrap();
-        let object = xweave_weave::compile_c(text, cache.path()).unwrap();
+        let text = format!("{}{text}", if has_symbols() { "" } else { "#define XW_WITHOUT_SYMBOLS\n" });
+        let object = xweave_weave::compile_c(&text, cache.path()).unwrap();
         let mut open = ObjectBuilder::default().open_memory(&object).unwrap();
         for mut map in open.maps_mut() {
             match map.name().to_str().unwrap() {
@@ -64,6 +65,13 @@ impl Programs {
         let of_cpu = |cpu: Vec<u8>| u64::from_le_bytes(cpu[8 * word..8 * word + 8].try_into().unwrap());
         cpus.unwrap().unwrap().into_iter().map(of_cpu).sum()
     }
+}
+
+/// Whether this kernel has symbols of its per-CPU data: `bpf/percpu.h`.
+fn has_symbols() -> bool {
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
+    let names = symbols.lines().filter_map(|line| line.split_whitespace().nth(2));
+    names.into_iter().any(|name| name == "this_cpu_off")
 }
 
 pub fn random(state: &mut u64) -> u64 {
