@@ -22,7 +22,6 @@
 
 #define XW_WAYS 7
 #define XW_REACH 4
-#define XW_TAKEN (~0ULL)
 
 struct xw_bucket {
 	u64 keys[XW_WAYS]; /* 0: empty */
@@ -48,18 +47,6 @@ static __always_inline u64 xw_new_flow(void)
 	return last ? __sync_fetch_and_add(last, 1) + 1 : 0;
 }
 
-/* A key as a number, which it is to the verifier when negated twice: it forbids to hash a pointer. */
-static __always_inline u64 xw_number(u64 key)
-{
-	asm volatile("%[key] = -%[key]; %[key] = -%[key]" : [key] "+r"(key));
-	return key;
-}
-
-static __always_inline bool xw_is_key(u64 key)
-{
-	return key && key != XW_TAKEN;
-}
-
 /* The bucket that a key belongs in, or the nth after it. */
 static __always_inline volatile struct xw_bucket *xw_bucket(void *table, u64 key, u32 nth)
 {
@@ -68,8 +55,7 @@ static __always_inline volatile struct xw_bucket *xw_bucket(void *table, u64 key
 
 	if (!config)
 		return NULL;
-	/* Fibonacci hashing spreads what lies at regular distances, as objects do, most evenly. */
-	at = ((u32)(key * 0x9e3779b97f4a7c15ULL >> 32) + nth) & config->last_bucket;
+	at = (xw_hash(key) + nth) & config->last_bucket;
 	return bpf_map_lookup_elem(table, &at);
 }
 

@@ -55,7 +55,9 @@ struct xw_tally {
 	u64 dropped;	  /* records for which the buffer had no room */
 	u64 table_full;	  /* flows that could not be begun or moved */
 	u64 unattributed; /* dropped, and the flow could not be noted */
-	u64 stood_in;	  /* runs of the spare; counted by a program's first site */
+	u64 stood_in;	  /* runs of the spare; this and the next: counted by a program's first site */
+	u64 nested;	  /* times that the program was reached from within another, and did not run */
+	u64 faults;	  /* reads of memory that is not there */
 };
 
 enum xw_state { XW_OFF, XW_ON, XW_DRAINING };
@@ -73,13 +75,7 @@ struct {
 	__type(value, struct xw_config);
 } xw_config SEC(".maps");
 
-/* Sizes of this and the following maps are set by the agent before loading. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} xw_records SEC(".maps");
-
-/* By the site's place in the plan. */
+/* Sizes of this and of most maps that follow are set by the agent before loading. By the site's place in the plan. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -87,36 +83,62 @@ struct {
 	__type(value, struct xw_tally);
 } xw_tallies SEC(".maps");
 
-/* Local flow ID → records lost. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__type(key, u64);
-	__type(value, u64);
-} xw_lossy_flows SEC(".maps");
-
 /* Counted with atomics: an interrupt may come between a load and a store, even on per-CPU data. */
 static __always_inline void xw_count(u64 *counter)
 {
 	__sync_fetch_and_add(counter, 1);
 }
 
+#include "percpu.h"
+#include "rings.h"
+#include "guard.h"
+#include "table.h"
+
+/* How many records a flow has lost. */
+struct xw_lossy_flow {
+	u64 flow; /* local flow ID; 0: none */
+	u64 records;
+};
+
+#define XW_LOSSY_FLOWS 16384
+
+/* A flow is in one of the XW_TABLE_REACH slots from that of its hash on, and stays there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, XW_LOSSY_FLOWS);
+	__type(key, u32);
+	__type(value, struct xw_lossy_flow);
+} xw_lossy_flows SEC(".maps");
+
+/* Notes that a flow lost a record. Gives whether there was room to. */
+static __noinline bool xw_note_lossy(u64 flow)
+{
+	for (u32 nth = 0; nth < XW_TABLE_REACH; nth++) {
+		u32 at = (xw_hash(flow) + nth) % XW_LOSSY_FLOWS;
+		struct xw_lossy_flow *lossy = bpf_map_lookup_elem(&xw_lossy_flows, &at);
+		u64 found;
+
+		if (!lossy)
+			return false;
+		found = *(volatile u64 *)&lossy->flow;
+		if (!found)
+			found = __sync_val_compare_and_swap(&lossy->flow, 0, flow);
+		if (!found || found == flow) {
+			xw_count(&lossy->records);
+			return true;
+		}
+	}
+	return false;
+}
+
 static __noinline void xw_lost_record(u32 place, u64 flow)
 {
 	struct xw_tally *tally = bpf_map_lookup_elem(&xw_tallies, &place);
-	u64 one = 1, *count;
 
 	if (!tally)
 		return;
 	xw_count(&tally->dropped);
-	if (!flow)
-		return;
-	if (!bpf_map_update_elem(&xw_lossy_flows, &flow, &one, BPF_NOEXIST))
-		return;
-	count = bpf_map_lookup_elem(&xw_lossy_flows, &flow);
-	if (count)
-		xw_count(count);
-	else
+	if (flow && !xw_note_lossy(flow))
 		xw_count(&tally->unattributed);
 }
 
@@ -138,18 +160,53 @@ static __noinline void xw_lost_flow(u32 place)
  * The kernel does not run a program on a CPU where that program is running already: under an
  * interrupt, or under a task that preempted another. So each is attached twice. The second, the
  * spare (bit 63 of its cookie), acts only while the first is running, which is when the first was
- * left out; in which order the kernel calls the two does not matter. What is missed all the same
- * (when both were running) is the kernel's count of the first's omissions less the spare's runs.
+ * left out; in which order the kernel calls the two does not matter. Neither acts in the context of
+ * another of our programs (guard.h).
+ *
+ * What is missed all the same is the kernel's count of the first's omissions less the spare's runs,
+ * and the times that the first found the guard taken. Each is counted once: the kernel has run the
+ * first, or left it out; and a spare that finds the guard taken counts nothing, for then either the
+ * first did, or the kernel did and no run of the spare is taken off that.
  */
-#define XW_ENTER XW_ENTER_AS(bpf_get_attach_cookie(ctx))
-#define XW_ENTER_AS(cookie)                                                                        \
-	u64 xw_cookie = (cookie);                                                                  \
-	u32 xw_zero = 0, xw_first = (u32)(xw_cookie >> 32) & 0x7fffffff;                           \
+#define XW_RUN(cookie, if_nested, ...)                                                             \
+	u32 xw_zero = 0, xw_first;                                                                 \
+	u64 xw_cookie;                                                                             \
+	int xw_slot;                                                                               \
 	struct xw_config *xw_config_now = bpf_map_lookup_elem(&xw_config, &xw_zero);               \
+	struct xw_guard *xw_guard_now;                                                             \
 	if (!xw_config_now || xw_config_now->state == XW_OFF)                                      \
 		return 0;                                                                          \
-	if (xw_cookie >> 63 && !xw_stand_in(xw_first))                                             \
-		return 0
+	xw_guard_now = xw_guard_here();                                                            \
+	if (!xw_guard_now)                                                                         \
+		return 0;                                                                          \
+	xw_slot = xw_guard_take(xw_guard_now);                                                     \
+	xw_cookie = (cookie);                                                                      \
+	xw_first = xw_place_of(xw_cookie);                                                         \
+	if (xw_slot < 0) {                                                                         \
+		if (!(xw_cookie >> 63)) {                                                          \
+			xw_nested(xw_first);                                                       \
+			if_nested;                                                                 \
+		}                                                                                  \
+		return 0;                                                                          \
+	}                                                                                          \
+	if (!(xw_cookie >> 63) || xw_stand_in(xw_first)) {                                         \
+		xw_guard_set_place(xw_guard_now, xw_slot, xw_first);                               \
+		__VA_ARGS__;                                                                       \
+	}                                                                                          \
+	xw_guard_free(xw_guard_now, xw_slot);                                                      \
+	return 0
+
+#define XW_COOKIE bpf_get_attach_cookie(ctx)
+
+/* What a program that runs is given: besides the words that its parameters are bound from. */
+#define XW_RUNS                                                                                    \
+	u64 xw_cookie, struct xw_config *xw_config_now, struct xw_guard *xw_guard_now, u32 xw_slot
+#define XW_RUNS_NOW xw_cookie, xw_config_now, xw_guard_now, xw_slot
+
+static __always_inline u32 xw_place_of(u64 cookie)
+{
+	return cookie >> 32 & 0x7fffffff;
+}
 
 /* By place: where the kernel keeps, for each CPU, whether the program runs there; from the agent. */
 struct {
@@ -159,18 +216,15 @@ struct {
 	__type(value, u64);
 } xw_running SEC(".maps");
 
-extern unsigned long this_cpu_off __ksym;
-
 static __noinline bool xw_stand_in(u32 place)
 {
 	u64 *running = bpf_map_lookup_elem(&xw_running, &place);
 	struct xw_tally *tally = bpf_map_lookup_elem(&xw_tallies, &place);
-	unsigned long *offset = bpf_this_cpu_ptr(&this_cpu_off);
 	int count = 0;
 
 	if (!running || !*running || !tally)
 		return false;
-	bpf_probe_read_kernel(&count, sizeof(count), (void *)(*running + *offset));
+	bpf_probe_read_kernel(&count, sizeof(count), (void *)(*running + xw_cpu_offset()));
 	if (!count)
 		return false;
 	xw_count(&tally->stood_in);
@@ -212,36 +266,28 @@ SEC("iter/bpf_prog") int xw_programs(struct bpf_iter__bpf_prog___xweave *ctx)
  * and no other; the one at the return finds them there, one word further down. Words of struct
  * pt_regs (arch/x86/include/asm/ptrace.h): di si dx cx r8 r9 are 14 13 12 11 9 8, ax 10, sp 19.
  */
-struct xw_call {
-	u64 words[6];
-};
+XW_TABLE(xw_calls, 6, 8192);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__type(key, u64);
-	__type(value, struct xw_call);
-} xw_calls SEC(".maps");
+static __always_inline void xw_save(u64 *ctx, u32 place)
+{
+	const u64 words[] = { ctx[14], ctx[13], ctx[12], ctx[11], ctx[9], ctx[8] };
 
-#define XW_SAVE                                                                                    \
-	XW_ENTER;                                                                                  \
-	{                                                                                          \
-		u64 xw_slot = ctx[19];                                                             \
-		struct xw_call xw_call = { ctx[14], ctx[13], ctx[12], ctx[11], ctx[9], ctx[8] };   \
-		if (bpf_map_update_elem(&xw_calls, &xw_slot, &xw_call, BPF_ANY))                   \
-			xw_lost_record(xw_first, 0);                                               \
-	}                                                                                          \
-	return 0
+	if (!xw_calls_put(ctx[19], words))
+		xw_lost_record(place, 0);
+}
 
-/* Arguments 0 to 5, then what is returned. A call that began before the recording is left out. */
-#define XW_SAVED                                                                                   \
-	u64 xw_slot = ctx[19] - 8, xw_words[7];                                                    \
-	struct xw_call *xw_call = bpf_map_lookup_elem(&xw_calls, &xw_slot);                        \
-	if (!xw_call)                                                                              \
-		return 0;                                                                          \
-	__builtin_memcpy(xw_words, xw_call->words, sizeof(xw_call->words));                        \
-	xw_words[6] = ctx[10];                                                                     \
-	bpf_map_delete_elem(&xw_calls, &xw_slot)
+/* Arguments 0 to 5, then what is returned; and whether there are any: a call that began before the
+ * recording is left out. */
+static __always_inline bool xw_saved(u64 *ctx, u64 *words)
+{
+	u64 slot = ctx[19] - 8;
+
+	if (!xw_calls_get(slot, words))
+		return false;
+	xw_calls_drop(slot);
+	words[6] = ctx[10];
+	return true;
+}
 
 /*
  * At an instruction, what a variable is depends on the site: the agent puts where it lies into this
@@ -321,21 +367,21 @@ static __always_inline u64 xw_variable(u64 *ctx, struct xw_variable *variable)
 {
 	u64 value = xw_word(ctx, variable->word) + variable->add;
 
-	if (variable->load)
-		bpf_probe_read_kernel(&value, sizeof(value), (void *)value);
+	if (variable->load && bpf_probe_read_kernel(&value, sizeof(value), (void *)value))
+		xw_fault();
 	return value;
 }
 
-/* The words of a program at an instruction: its variables' values. */
-#define XW_VARIABLES(count)                                                                        \
-	u64 xw_words[count];                                                                       \
-	{                                                                                          \
-		struct xw_variables *xw_all = bpf_map_lookup_elem(&xw_variables, &xw_first);       \
-		if (!xw_all)                                                                       \
-			return 0;                                                                  \
-		_Pragma("unroll") for (int xw_i = 0; xw_i < count; xw_i++)                         \
-			xw_words[xw_i] = xw_variable(ctx, &xw_all->at[xw_i]);                      \
-	}
+/* The words of a program at an instruction: its variables' values; and whether they are known. */
+static __always_inline bool xw_read_variables(u64 *ctx, u64 *words, u32 count, u32 place)
+{
+	struct xw_variables *all = bpf_map_lookup_elem(&xw_variables, &place);
+
+	if (!all)
+		return false;
+	_Pragma("unroll") for (u32 i = 0; i < count; i++) words[i] = xw_variable(ctx, &all->at[i]);
+	return true;
+}
 
 /* Lets the verifier know what a pointer points to, so that members can be read through it. */
 extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
@@ -344,9 +390,10 @@ extern void *bpf_rdonly_cast(const void *object, u32 btf_id) __ksym __weak;
 
 /* Each clause is a block that begins with this. */
 #define XW_CLAUSE(nth)                                                                             \
-	u32 xw_place = ((u32)(xw_cookie >> 32) & 0x7fffffff) + (nth), xw_site = (u32)xw_cookie + (nth);           \
+	u32 xw_place = xw_place_of(xw_cookie) + (nth), xw_site = (u32)xw_cookie + (nth);           \
 	u64 xw_flow = 0;                                                                           \
-	(void)xw_place;                                                                            \
+	if (nth)                                                                                   \
+		xw_guard_set_place(xw_guard_now, xw_slot, xw_place);                               \
 	(void)xw_site;                                                                             \
 	(void)xw_flow
 
@@ -370,21 +417,20 @@ static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow
 	bpf_get_current_comm(header->comm, sizeof(header->comm));
 }
 
-/* A record of exactly its size. No wake-up: the agent looks every few milliseconds, and a wake-up
- * would run in the middle of what is being measured. */
+/* A record of exactly its size. */
 #define XW_RECORD(kind, flow_id, count, ...)                                                       \
 	({                                                                                         \
 		struct {                                                                           \
 			struct xw_header header;                                                   \
 			u64 values[count];                                                         \
-		} *xw_record = bpf_ringbuf_reserve(&xw_records, sizeof(*xw_record), 0);            \
+		} *xw_record = xw_ring_reserve(sizeof(*xw_record));                                \
 		u64 xw_record_flow = (flow_id);                                                    \
 		if (xw_record) {                                                                   \
 			const u64 xw_values[] = { __VA_ARGS__ };                                   \
 			xw_fill(&xw_record->header, xw_site, xw_record_flow, kind, count);         \
 			_Pragma("unroll") for (int xw_i = 0; xw_i < count; xw_i++)                 \
 				xw_record->values[xw_i] = xw_values[xw_i];                         \
-			bpf_ringbuf_submit(xw_record, BPF_RB_NO_WAKEUP);                           \
+			xw_ring_submit(xw_record);                                                 \
 		} else {                                                                           \
 			xw_lost_record(xw_place, xw_record_flow);                                  \
 		}                                                                                  \
@@ -408,11 +454,12 @@ static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow
 #define DO_RDTSC(variable) ((variable) = bpf_ktime_get_ns())
 
 /* A member or array element that the verifier does not know the pointer of: 0 where it cannot be
- * read, for the helper clears what it could not fill. */
+ * read, for the helper clears what it could not fill; and that is counted. */
 #define READ(lvalue)                                                                               \
 	({                                                                                         \
 		__typeof__(lvalue) xw_value;                                                       \
-		bpf_probe_read_kernel(&xw_value, sizeof(xw_value), &(lvalue));                     \
+		if (bpf_probe_read_kernel(&xw_value, sizeof(xw_value), &(lvalue)))                 \
+			xw_fault();                                                                \
 		xw_value;                                                                          \
 	})
 
@@ -425,7 +472,8 @@ static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow
 #define READ_USER(lvalue)                                                                          \
 	({                                                                                         \
 		__typeof__(lvalue) xw_value;                                                       \
-		bpf_probe_read_user(&xw_value, sizeof(xw_value), &(lvalue));                       \
+		if (bpf_probe_read_user(&xw_value, sizeof(xw_value), &(lvalue)))                   \
+			xw_fault();                                                                \
 		xw_value;                                                                          \
 	})
 
@@ -447,29 +495,12 @@ static __always_inline bool xw_comm_is(const char *name, u32 length, bool whole)
 
 /*
  * What is running: a key under which a flow can be kept while its data changes shape inside one
- * function call. Tasks, soft and hard interrupts are told apart, because the latter run on top of
- * the former with the same current task. Never equal to the address of an object: odd, or small.
- *
- * The preemption count is per-CPU data that has moved: __preempt_count up to 6.1, a member of
- * pcpu_hot from 6.2 (arch/x86/include/asm/preempt.h).
+ * function call. Never equal to the address of an object: odd, or small.
  */
-struct pcpu_hot___xweave {
-	int preempt_count;
-} __attribute__((preserve_access_index));
-extern struct pcpu_hot___xweave pcpu_hot __ksym __weak;
-extern int __preempt_count __ksym __weak;
-
 static __always_inline u64 xw_thread(void)
 {
-	u32 count = 0;
-	u64 level;
+	u32 level = xw_level();
 
-	if (bpf_core_field_exists(pcpu_hot.preempt_count))
-		count = ((struct pcpu_hot___xweave *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
-	else if (&__preempt_count)
-		count = *(int *)bpf_this_cpu_ptr(&__preempt_count);
-	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving soft interrupt 8 */
-	level = count & 0xf00000 ? 3 : count & 0xf0000 ? 2 : count & 0x100 ? 1 : 0;
 	if (level)
 		return (u64)bpf_get_smp_processor_id() << 2 | level;
 	return bpf_get_current_task() | 1;

@@ -9,20 +9,16 @@
 #define XW_CARRIER_KVM_H
 
 /* Process → its virtual machine, struct kvm. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, u32);
-	__type(value, u64);
-} xw_machines SEC(".maps");
+XW_TABLE(xw_machines, 1, 1024);
 
 /* In a thread of QEMU: this is its virtual machine. */
 static __always_inline void kvm_seen(struct kvm_vcpu *vcpu)
 {
 	u32 process = bpf_get_current_pid_tgid() >> 32;
-	u64 machine = (u64)READ(vcpu->kvm);
+	u64 machine = (u64)READ(vcpu->kvm), known;
 
-	bpf_map_update_elem(&xw_machines, &process, &machine, BPF_ANY);
+	if (!xw_machines_get(process, &known) || known != machine)
+		xw_machines_put(process, &machine);
 }
 
 /* The slots are an interval tree; one this deep holds more of them than KVM allows. */
@@ -32,15 +28,14 @@ static __always_inline void kvm_seen(struct kvm_vcpu *vcpu)
 static __noinline u64 kvm_address(u64 address)
 {
 	u32 process = bpf_get_current_pid_tgid() >> 32;
-	u64 *machine = bpf_map_lookup_elem(&xw_machines, &process);
 	struct kvm *kvm;
 	struct kvm_memslots *slots;
 	struct rb_node *link;
-	u64 at;
+	u64 machine, at;
 
-	if (!machine)
+	if (!xw_machines_get(process, &machine))
 		return 0;
-	kvm = (struct kvm *)*machine;
+	kvm = (struct kvm *)machine;
 	slots = READ(kvm->memslots[0]);
 	at = READ(slots->node_idx) & 1;
 	link = READ(slots->hva_tree.rb_root.rb_node);

@@ -9,18 +9,16 @@
 #ifndef XW_CARRIER_VHOST_H
 #define XW_CARRIER_VHOST_H
 
-struct xw_ring {
-	u64 desc; /* QEMU's address: if it changes, the ring was set up anew */
-	u64 gpa;
-	u64 pid; /* QEMU */
+/* What is known of a ring. */
+enum xw_vhost_word {
+	XW_VHOST_DESC, /* QEMU's address: if it changes, the ring was set up anew */
+	XW_VHOST_GPA,
+	XW_VHOST_PID, /* QEMU */
+	XW_VHOST_WORDS
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u64);
-	__type(value, struct xw_ring);
-} xw_rings SEC(".maps");
+/* By the address of its struct vhost_virtqueue. */
+XW_TABLE(xw_vhost_rings, XW_VHOST_WORDS, 4096);
 
 /* QEMU maps a guest's memory in a handful of regions; a guest with more has been given hot-plugged
  * memory in many pieces, and its rings keep the address 0, which joins nothing and is counted. */
@@ -46,26 +44,21 @@ static __noinline u64 xw_guest_address(struct vhost_virtqueue *queue, u64 addres
 
 static __always_inline void xw_vhost_ring(struct vhost_virtqueue *queue, struct xw_key *key)
 {
-	u64 address = (u64)queue, desc = (u64)READ(queue->desc);
-	struct xw_ring *known = bpf_map_lookup_elem(&xw_rings, &address);
+	u64 address = xw_number((u64)queue), desc = (u64)READ(queue->desc);
+	u64 ring[XW_VHOST_WORDS];
 
-	if (!known || known->desc != desc) {
+	if (!xw_vhost_rings_get(address, ring) || ring[XW_VHOST_DESC] != desc) {
 		struct vhost_dev *dev = READ(queue->dev);
 		struct mm_struct *mm = READ(dev->mm);
 		struct task_struct *owner = READ(mm->owner);
-		struct xw_ring ring = {
-			.desc = desc,
-			.gpa = xw_guest_address(queue, desc),
-			.pid = READ(owner->tgid),
-		};
 
-		bpf_map_update_elem(&xw_rings, &address, &ring, BPF_ANY);
-		key->ring = ring.gpa;
-		key->peer = ring.pid;
-	} else {
-		key->ring = known->gpa;
-		key->peer = known->pid;
+		ring[XW_VHOST_DESC] = desc;
+		ring[XW_VHOST_GPA] = xw_guest_address(queue, desc);
+		ring[XW_VHOST_PID] = READ(owner->tgid);
+		xw_vhost_rings_put(address, ring);
 	}
+	key->ring = ring[XW_VHOST_GPA];
+	key->peer = ring[XW_VHOST_PID];
 }
 
 /* At the return of vhost_get_vq_desc: the slot of the available ring that it has just taken. */

@@ -58,21 +58,7 @@ struct xw_event {
 	u64 words[];
 };
 
-/*
- * A ring for each CPU, made by the agent: one for all would have each event wait for those of other
- * CPUs, by a lock that they take in turns.
- */
-struct xw_ring {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__array(values, struct xw_ring);
-} xw_rings SEC(".maps");
+#include "rings.h"
 
 /* Whether events are recorded: set by the agent. */
 volatile u32 xw_on SEC(".data.state") = 0;
@@ -95,9 +81,7 @@ u64 xw_dropped[XW_KINDS];
  * an interrupt in between. */
 static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, u32 tid, s8 code)
 {
-	u32 cpu = bpf_get_smp_processor_id();
-	void *ring = bpf_map_lookup_elem(&xw_rings, &cpu);
-	struct xw_event *event = ring ? bpf_ringbuf_reserve(ring, size, 0) : NULL;
+	struct xw_event *event = xw_ring_reserve(size);
 
 	if (!event) {
 		__sync_fetch_and_add(&xw_dropped[kind], 1);
@@ -105,7 +89,7 @@ static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, 
 	}
 	event->time_ns = bpf_ktime_get_ns();
 	event->tid = tid;
-	event->cpu = cpu;
+	event->cpu = bpf_get_smp_processor_id();
 	event->kind = kind;
 	event->code = code;
 	return event;
@@ -120,7 +104,7 @@ static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, 
 		if (xw_event) {                                                                    \
 			_Pragma("unroll") for (u32 xw_i = 0; xw_i < sizeof(xw_words) / 8; xw_i++)  \
 				xw_event->words[xw_i] = xw_words[xw_i];                            \
-			bpf_ringbuf_submit(xw_event, BPF_RB_NO_WAKEUP);                            \
+			xw_ring_submit(xw_event);                                                  \
 		}                                                                                  \
 	})
 

@@ -60,6 +60,38 @@ TIMED(register_same_ours, CALLS, count += XW_FLOW_PUT(ours, key, one, 0))
 TIMED(register_same_kernels, CALLS, count += !bpf_map_update_elem(&kernels, &key, &one, BPF_ANY))
 TIMED(lookup_same_ours, CALLS, count += XW_FLOW_OF(ours, key) == one)
 
+/* What happens at a place where advice does nothing: its program begins and ends; then its spare does, which
+ * need not stand in. */
+#define COOKIE (1ULL << 32 | 1)
+#define SPARE (1ULL << 63)
+
+static __noinline int guarded(u64 *ctx)
+{
+	XW_RUN(COOKIE, , count++);
+}
+
+static __noinline int guarded_spare(u64 *ctx)
+{
+	XW_RUN(COOKIE | SPARE, , count--);
+}
+
+/* The same without a guard. */
+static __noinline int bare(u64 cookie)
+{
+	u32 zero = 0, first = xw_place_of(cookie);
+	struct xw_config *config = bpf_map_lookup_elem(&xw_config, &zero);
+
+	if (!config || config->state == XW_OFF)
+		return 0;
+	if (cookie >> 63 && !xw_stand_in(first))
+		return 0;
+	count++;
+	return 0;
+}
+
+TIMED(program_guarded, CALLS, guarded(&key); guarded_spare(&key))
+TIMED(program_bare, CALLS, bare(COOKIE + one); bare(COOKIE | SPARE))
+
 /* Keys of others: nearly as many as the tables are meant for. */
 static long fill_call(u32 nth, void *unused)
 {

@@ -40,6 +40,9 @@ const OPERATIONS: [Operation; 7] = [
 
 const NEW: [Operation; 1] = [("get_new_flowid", "new_ours", "new_kernels")];
 
+/// What each program does besides what it is for.
+const PROGRAM: [Operation; 1] = [("a program that does nothing", "program_guarded", "program_bare")];
+
 /// Reading a bucket's first key, where the buckets are in an array map.
 const IN_ARENA: [Operation; 1] = [("finding a bucket", "bucket_array", "bucket_arena")];
 
@@ -73,10 +76,14 @@ impl Compared {
 }
 
 fn measure() -> Result<Value, String> {
-    let object = xweave_weave::compile_c(include_str!("flow_table.c"), &xweave_weave::cache_directory())?;
+    let symbols = if has_symbols()? { "" } else { "#define XW_WITHOUT_SYMBOLS\n" };
+    let text = format!("{symbols}{}", include_str!("flow_table.c"));
+    let object = xweave_weave::compile_c(&text, &xweave_weave::cache_directory())?;
     // A new ID takes less than the loop around it: the difference is found in more runs only.
     let few = load(&object, MapType::Hash, 0, false)?;
     let mut all = vec![Compared::new("per-CPU array", &NEW, 16 * RUNS, few)];
+    let program = load(&object, MapType::Hash, 0, false)?;
+    all.push(Compared::new("without the guard", &PROGRAM, 4 * RUNS, program));
     for (kind, map, flags) in KINDS {
         all.push(Compared::new(kind, &OPERATIONS, RUNS, load(&object, map, flags, false)?));
     }
@@ -121,6 +128,13 @@ fn has_arena() -> Result<bool, String> {
     MapType::from(libbpf_sys::BPF_MAP_TYPE_ARENA)
         .is_supported()
         .map_err(|error| format!("the kernel does not tell whether it has arenas: {error}"))
+}
+
+/// Whether this kernel has symbols of its per-CPU data: `bpf/percpu.h`. Without, a call is missing in what a
+/// program's guard costs.
+fn has_symbols() -> Result<bool, String> {
+    let symbols = std::fs::read_to_string("/proc/kallsyms").map_err(|error| error.to_string())?;
+    Ok(symbols.lines().any(|line| line.split_whitespace().nth(2) == Some("this_cpu_off")))
 }
 
 /// Loads the programs, with this kind of map as the kernel's.

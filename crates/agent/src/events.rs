@@ -10,7 +10,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use xweave_wire::{
     event::Kind,
     message::{EventLoss, LeftOut},
@@ -20,11 +20,9 @@ use xweave_wire::{
 use crate::{
     attach::{attach_type, why_skipped},
     load::{Log, program_info},
+    rings,
     weaving::Error,
 };
-
-/// The kernel's smallest ring buffer.
-const PAGE: u32 = 4096;
 
 /// Probes that run. Dropping them takes them away.
 pub(crate) struct Events {
@@ -48,12 +46,7 @@ impl Events {
     pub(crate) fn weave(plan: &EventPlan) -> Result<Self, Error> {
         let mut left_out = Vec::new();
         let object = load(plan, &mut left_out)?;
-        let rings = rings(plan.buffer)?;
-        let table = map(&object, "xw_rings")?;
-        for (cpu, ring) in (0u32..).zip(&rings) {
-            let ring = ring.as_fd().as_raw_fd();
-            table.update(&cpu.to_le_bytes(), &ring.to_le_bytes(), MapFlags::ANY)?;
-        }
+        let rings = rings::fill_table(&map(&object, rings::TABLE)?, plan.buffer)?;
         let mut hooked = Vec::new();
         for program in &plan.programs {
             if left_out.iter().any(|left: &LeftOut| is(left, program)) {
@@ -134,10 +127,7 @@ fn load_only(plan: &EventPlan, programs: &[&EventProgram]) -> Result<Object, Err
     let log = Log::capture();
     let loaded = || {
         let mut object = ObjectBuilder::default().name("xw_events")?.open_memory(&plan.object)?;
-        let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(u32::MAX);
-        for mut map in object.maps_mut().filter(|map| map.name() == "xw_rings") {
-            map.set_max_entries(cpus)?;
-        }
+        rings::size_table(&mut object)?;
         for mut loaded in object.progs_mut() {
             let name = loaded.name().to_string_lossy().into_owned();
             match programs.iter().find(|program| program.name == name) {
@@ -154,19 +144,6 @@ fn load_only(plan: &EventPlan, programs: &[&EventProgram]) -> Result<Object, Err
         object.load()
     };
     loaded().map_err(|error| Error::Load { error, log: log.take() })
-}
-
-/// A ring for each CPU that there may be, together no larger than told if that leaves each a page.
-fn rings(buffer: u32) -> Result<Vec<MapHandle>, Error> {
-    let cpus = libbpf_rs::num_possible_cpus()?;
-    let share = buffer / u32::try_from(cpus).unwrap_or(u32::MAX).max(1);
-    let size = share.checked_ilog2().map_or(PAGE, |power| 1 << power).max(PAGE);
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
-        ..Default::default()
-    };
-    let ring = |_| MapHandle::create(MapType::RingBuf, Some("xw_ring"), 0, 0, size, &options);
-    Ok((0..cpus).map(ring).collect::<Result<_, _>>()?)
 }
 
 fn hook(object: &Object, program: &EventProgram) -> io::Result<Hooked> {

@@ -11,8 +11,9 @@
 //!
 //! Rooms: [`serve`] speaks the protocol on any stream; [`listen`] takes connections from the host by
 //! vsock; `weaving` has `load` and `attach` do their work, with `settings` of the kernel that make it quick;
-//! `events` are the built-in probes, and `threads` what they cannot tell of; `drain` empties the ring buffers;
-//! `clock`, `facts` and `kvm` look at the machine.
+//! `guard` is what keeps programs from running inside each other; `events` are the built-in probes, and `threads`
+//! what they cannot tell of; both fill `rings`, which `drain` empties; `clock`, `facts` and `kvm` look at the
+//! machine.
 
 mod addresses;
 mod attach;
@@ -21,12 +22,14 @@ mod clock;
 mod drain;
 mod events;
 mod facts;
+mod guard;
 mod kernel_btf;
 mod kvm;
 mod listen;
 mod load;
 mod probe;
 mod program;
+mod rings;
 mod running;
 mod session;
 mod settings;

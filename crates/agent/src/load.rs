@@ -22,7 +22,8 @@ use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object, Obje
 use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, VariablePlace};
 
 use crate::{
-    addresses::Addresses, attach::attach_type, kernel_btf::KernelBtf, probe, program, running, weaving::Error,
+    addresses::Addresses, attach::attach_type, guard, kernel_btf::KernelBtf, probe, program, rings, running,
+    weaving::Error,
 };
 
 /// The prelude's program that lists programs.
@@ -52,7 +53,7 @@ pub(crate) enum Part {
 }
 
 impl Hooked<'_> {
-    /// Bits 32 to 62: the place; 63: the spare; low half: the number. `XW_ENTER` of the prelude.
+    /// Bits 32 to 62: the place; 63: the spare; low half: the number. `XW_RUN` of the prelude.
     pub(crate) fn cookie(&self) -> u64 {
         cookie(self.part, self.place, self.site)
     }
@@ -71,11 +72,15 @@ pub(crate) fn load_object(plan: &Plan, sites: usize) -> Result<Object, Error> {
 fn open(plan: &Plan, sites: usize) -> Result<OpenObject, libbpf_rs::Error> {
     let entries = |count: usize| u32::try_from(count.max(1)).unwrap_or(u32::MAX);
     let any_instruction = plan.programs.iter().any(|program| program.hook == Hook::Instruction);
+    let any_saver = plan.programs.iter().any(|program| program.saver.is_some());
     let mut object = ObjectBuilder::default().name("xweave")?.open_memory(&plan.object)?;
+    rings::size_table(&mut object)?;
     for mut map in object.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         match name.as_str() {
-            "xw_records" => map.set_max_entries(plan.buffer)?,
+            guard::MAP => map.reuse_fd(guard::shared()?.as_fd())?,
+            // Its memory is taken at once, and hardly anybody needs it.
+            "xw_calls" if !any_saver => map.set_max_entries(1)?,
             "xw_tallies" | "xw_running" => map.set_max_entries(entries(sites))?,
             "xw_variables" if any_instruction => map.set_max_entries(entries(sites))?,
             "xw_tracepoints" => map.set_max_entries(entries(tracepoints(plan).count()))?,

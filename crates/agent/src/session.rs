@@ -167,7 +167,8 @@ impl Session {
             let mut of_plan = Woven::weave(plan, &addresses, &Watch { cancel: &self.cancel, tell: &tell })?;
             told.skipped = std::mem::take(&mut of_plan.skipped);
             told.sites = addresses.sites(plan);
-            sources.push(Source { ring: of_plan.records()?, tells: Event::Records });
+            let rings = of_plan.take_rings().into_iter();
+            sources.extend(rings.map(|ring| Source { ring, tells: Event::Records }));
             woven = Some(of_plan);
         }
         let drain = Drain::start(sources, Arc::clone(&self.output));

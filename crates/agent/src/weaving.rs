@@ -17,6 +17,7 @@ use crate::{
     addresses::Addresses,
     attach::{Link, Links, Watch, attach},
     load::{Hooked, Part, buckets, load, load_object, map, program_info},
+    rings,
 };
 
 /// Why a plan could not be woven.
@@ -93,6 +94,7 @@ pub(crate) struct Woven {
     /// By place in the plan.
     sites: Vec<u32>,
     object: Object,
+    rings: Vec<MapHandle>,
     last_bucket: u32,
     pub(crate) skipped: Vec<SkippedSite>,
 }
@@ -113,8 +115,10 @@ impl Woven {
             .collect();
         make_room(sites.len());
         let object = load_object(plan, sites.len())?;
+        let rings = rings::fill_table(&map(&object, rings::TABLE)?, plan.buffer)?;
         let (links, counted, skipped) = Default::default();
-        let mut woven = Self { counted, links, sites, object, last_bucket: buckets(plan) - 1, skipped };
+        let mut woven =
+            Self { counted, links, sites, object, rings, last_bucket: buckets(plan) - 1, skipped };
         woven.set_state(State::Off)?;
         let loaded = load(&woven.object, plan, addresses)?;
         let attached = attach(&loaded, plan.gently, watch)?;
@@ -133,9 +137,9 @@ impl Woven {
         Ok(woven)
     }
 
-    /// The ring buffer.
-    pub(crate) fn records(&self) -> Result<MapHandle, Error> {
-        Ok(MapHandle::try_from(&map(&self.object, "xw_records")?)?)
+    /// The ring buffers, one for each CPU.
+    pub(crate) fn take_rings(&mut self) -> Vec<MapHandle> {
+        std::mem::take(&mut self.rings)
     }
 
     /// Turns recording on and off.
@@ -155,16 +159,20 @@ impl Woven {
     /// What has been lost up to now.
     pub(crate) fn loss(&self) -> Result<Loss, Error> {
         let mut by_site: HashMap<u32, SiteLoss> = HashMap::new();
-        let mut unattributed = 0;
+        let (mut unattributed, mut dropped) = (0, 0);
         let mut stood_in: HashMap<u32, u64> = HashMap::new();
         let tallies = map(&self.object, "xw_tallies")?;
         for (place, &site) in (0u32..).zip(&self.sites) {
             for cpu in tallies.lookup_percpu(&place.to_le_bytes(), MapFlags::ANY)?.unwrap_or_default() {
                 let entry = by_site.entry(site).or_insert(SiteLoss { site, ..SiteLoss::default() });
+                // `struct xw_tally` of the prelude.
                 entry.dropped += word(&cpu, 0);
                 entry.table_full += word(&cpu, 8);
                 unattributed += word(&cpu, 16);
                 *stood_in.entry(place).or_default() += word(&cpu, 24);
+                entry.missed += word(&cpu, 32);
+                entry.faults += word(&cpu, 40);
+                dropped += word(&cpu, 0);
             }
         }
         for counted in &self.counted {
@@ -173,15 +181,20 @@ impl Woven {
             let empty = SiteLoss { site: counted.site, ..SiteLoss::default() };
             by_site.entry(counted.site).or_insert(empty).missed += left_out.saturating_sub(stood_in);
         }
-        let lossy = map(&self.object, "xw_lossy_flows")?;
-        let flows = lossy
-            .keys()
-            .filter_map(|key| Some((word(&key, 0), word(&lossy.lookup(&key, MapFlags::ANY).ok()??, 0))))
-            .collect();
-        let mut sites: Vec<_> =
-            by_site.into_values().filter(|site| site.dropped + site.missed + site.table_full > 0).collect();
+        let flows = if dropped > 0 { self.lossy_flows()? } else { Vec::new() };
+        let lost =
+            |site: &SiteLoss| (site.dropped, site.missed, site.table_full, site.faults) != Default::default();
+        let mut sites: Vec<_> = by_site.into_values().filter(lost).collect();
         sites.sort_by_key(|site| site.site);
         Ok(Loss { sites, flows, unattributed, ..Loss::default() })
+    }
+
+    /// Local flow IDs that lost records, with how many.
+    fn lossy_flows(&self) -> Result<Vec<(u64, u64)>, Error> {
+        let table = map(&self.object, "xw_lossy_flows")?;
+        let slots = table.lookup_batch(table.max_entries(), MapFlags::ANY, MapFlags::ANY)?;
+        let flows = slots.map(|(_, slot)| (word(&slot, 0), word(&slot, 8)));
+        Ok(flows.filter(|(flow, _)| *flow != 0).collect())
     }
 
     /// Takes all hooks away.

@@ -3,61 +3,26 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::{collections::HashMap, os::fd::AsRawFd, thread};
+mod prelude;
 
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+use std::{collections::HashMap, thread};
+
+use libbpf_rs::{MapCore, MapFlags};
+use prelude::{Programs, random};
 
 struct Table {
-    object: Object,
+    programs: Programs,
     buckets: u32,
 }
 
 impl Table {
     fn new(buckets: u32) -> Option<Self> {
-        let cache = tempfile::tempdir().unwrap();
-        let object = xweave_weave::compile_c(include_str!("flow_table.c"), cache.path()).unwrap();
-        let mut open = ObjectBuilder::default().open_memory(&object).unwrap();
-        for mut map in open.maps_mut().filter(|map| map.name() == "xw_flow_test") {
-            map.set_max_entries(buckets).unwrap();
-        }
-        for mut program in open.progs_mut().filter(|program| program.name() == "xw_programs") {
-            program.set_autoload(false);
-        }
-        let object = match open.load() {
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
-                eprintln!("SKIPPED: loading BPF programs needs root; the flow table was not tested");
-                return None;
-            }
-            loaded => loaded.unwrap(),
-        };
-        let table = Self { object, buckets };
-        let config = [1, buckets - 1].map(u32::to_le_bytes).concat();
-        table.map("xw_config").update(&0u32.to_le_bytes(), &config, MapFlags::ANY).unwrap();
-        Some(table)
+        let programs = Programs::load(include_str!("flow_table.c"), buckets, 1)?;
+        Some(Self { programs, buckets })
     }
 
-    fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
-        self.object.maps().find(|map| map.name() == name).unwrap()
-    }
-
-    /// What a program returns, given these words.
     fn run(&self, program: &str, words: [u64; 2]) -> u32 {
-        let program = self.object.progs().find(|found| found.name() == program).unwrap();
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
-            ctx_in: words.as_ptr().cast(),
-            ctx_size_in: u32::try_from(size_of_val(&words)).unwrap(),
-            ..Default::default()
-        };
-        // SAFETY: the words and the options outlive the call.
-        let result = unsafe {
-            libbpf_sys::bpf_prog_test_run_opts(
-                std::os::fd::AsFd::as_fd(&program).as_raw_fd(),
-                &raw mut options,
-            )
-        };
-        assert_eq!(result, 0, "BPF_PROG_TEST_RUN");
-        options.retval
+        self.programs.run(program, words)
     }
 
     fn register(&self, key: u64, id: u32) -> bool {
@@ -74,16 +39,11 @@ impl Table {
 
     /// The keys in all slots, those that are empty among them.
     fn keys(&self) -> Vec<u64> {
-        let map = self.map("xw_flow_test");
+        let map = self.programs.map("xw_flow_test");
         let bucket = |at: u32| map.lookup(&at.to_le_bytes(), MapFlags::ANY).unwrap().unwrap();
         let word = |word: &[u8]| u64::from_le_bytes(word.try_into().unwrap());
         (0..self.buckets).flat_map(|at| bucket(at)[..56].chunks(8).map(word).collect::<Vec<_>>()).collect()
     }
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    *state >> 20
 }
 
 #[test]
@@ -117,8 +77,7 @@ fn what_finds_no_room_is_counted_and_room_is_used_again() {
     let Some(table) = Table::new(4) else { return };
     let held: Vec<_> = (1..=40).filter(|key| table.register(*key << 8, 1)).collect();
     assert_eq!(held.len(), 28, "four buckets of seven");
-    let tallies = table.map("xw_tallies").lookup_percpu(&0u32.to_le_bytes(), MapFlags::ANY).unwrap().unwrap();
-    let full: u64 = tallies.iter().map(|cpu| u64::from_le_bytes(cpu[8..16].try_into().unwrap())).sum();
+    let full = table.programs.tally(0, 1);
     assert_eq!(full, 12);
     // A key that is there needs no room.
     assert!(table.register(held[3] << 8, 2));

@@ -1,6 +1,7 @@
 //! `xweave record`: weave, record, unweave.
 
 use std::{
+    collections::BTreeMap,
     env,
     io::{self, IsTerminal},
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, Until};
-use xweave_trace::Ended;
+use xweave_trace::{Ended, Trace};
 
 use crate::failure::Failure;
 
@@ -60,7 +61,7 @@ pub struct Args {
     /// How long to record: 500ms, 10s, 2m
     #[arg(long, value_parser = duration, conflicts_with = "command")]
     duration: Option<Duration>,
-    /// Ring buffer of each domain: a power of two, with K or M; events have as much again
+    /// Ring buffers of each domain, of all CPUs together: a power of two, with K or M; events have as much again
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer)]
     buffer: u32,
     /// What the trace may take of the disk, each domain an equal share: with K, M or G [default: half of what is free]
@@ -183,6 +184,9 @@ fn print(outcome: &Outcome) {
     for warning in &manifest.warnings {
         eprintln!("note: {warning}");
     }
+    for note in faults(outcome) {
+        eprintln!("note: {note}");
+    }
     let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
     println!(
         "{} of {} in {}; {} lost",
@@ -194,6 +198,25 @@ fn print(outcome: &Outcome) {
     if outcome.sites > 0 {
         println!("next: xweave flows {}", outcome.trace.display());
     }
+}
+
+/// Reads that failed: what was stored of them is 0, and looks like any other value.
+fn faults(outcome: &Outcome) -> Vec<String> {
+    let faults = || outcome.manifest.loss.sites.iter().filter(|site| site.faults > 0);
+    if faults().next().is_none() {
+        return Vec::new();
+    }
+    // Which clause a site is of, the trace says.
+    let Ok(trace) = Trace::open(&outcome.trace) else { return Vec::new() };
+    let mut by_clause: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for site in faults() {
+        let Some(of) = trace.site(site.site) else { continue };
+        *by_clause.entry((&of.domain, &of.advice)).or_default() += site.faults;
+    }
+    let told = by_clause.into_iter().map(|((domain, clause), count)| {
+        format!("{domain}: {count} reads of {clause} met memory that is not there and gave 0")
+    });
+    told.collect()
 }
 
 /// How much of what was asked for.

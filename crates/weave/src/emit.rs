@@ -30,8 +30,7 @@ pub(crate) const ADVICE: &str = "advice.c";
 pub(crate) const KERNEL: &str = "kernel.h";
 
 /// What a program's body gets: `xw_context` are the words that parameters are bound from.
-const BODY_PARAMETERS: &str =
-    "u64 *xw_context, u64 xw_pc_value, u64 xw_cookie, struct xw_config *xw_config_now";
+const BODY_PARAMETERS: &str = "u64 *xw_context, u64 xw_pc_value, XW_RUNS";
 
 /// Join points at which the same is woven: one at least.
 pub(crate) struct Program<'a> {
@@ -248,7 +247,8 @@ impl<'a> Text<'a> {
             Hook::UserReturn => ("uretprobe", "ctx", "xw_pc_user"),
         };
         let name = &program.name;
-        // A function of its own, which a kprobe's words and a trampoline's can be given to.
+        // A function of its own, which a kprobe's words and a trampoline's can be given to; and from which the
+        // user's code may return without leaving the program, which has a guard to free.
         let _ = write!(self.out, "\nstatic __always_inline int {name}_body({BODY_PARAMETERS})\n{{\n");
         self.safe = program.woven().iter().any(|woven| woven.bound.untold);
         for (nth, woven) in program.woven().iter().enumerate() {
@@ -258,23 +258,31 @@ impl<'a> Text<'a> {
         }
         self.out += "\treturn 0;\n}\n";
         if let Some(saver) = program.saver() {
-            let _ = write!(self.out, "SEC(\"kprobe\")\nint {saver}(u64 *ctx)\n{{\n\tXW_SAVE;\n}}\n");
+            let (nested, save) = ("xw_calls_drop(ctx[19])", "xw_save(ctx, xw_first)");
+            self.entry("kprobe", &saver, "XW_COOKIE", nested, save);
         }
-        let _ = write!(self.out, "SEC(\"{section}\")\nint {name}(u64 *ctx)\n{{\n");
+        let mut body = format!("{name}_body({words}, {pc}, XW_RUNS_NOW)");
+        let mut nested = "";
+        let mut cookie = "XW_COOKIE".to_owned();
         match program.hook() {
-            Hook::Tracepoint => {
-                let _ = writeln!(self.out, "\tXW_ENTER_AS(xw_tracepoint_cookie({tracepoint}));");
+            Hook::Tracepoint => cookie = format!("xw_tracepoint_cookie({tracepoint})"),
+            Hook::ProbeReturn => {
+                body = format!("u64 xw_words[7]; if (xw_saved(ctx, xw_words)) {body}");
+                nested = "xw_calls_drop(ctx[19] - 8)";
             }
-            _ => self.out += "\tXW_ENTER;\n",
+            Hook::Instruction if variables > 0 => {
+                let read = format!("xw_read_variables(ctx, xw_words, {variables}, xw_first)");
+                body = format!("u64 xw_words[{variables}]; if ({read}) {body}");
+            }
+            _ => {}
         }
-        if program.hook() == Hook::ProbeReturn {
-            self.out += "\tXW_SAVED;\n";
-        }
-        if words == "xw_words" && program.hook() == Hook::Instruction {
-            let _ = writeln!(self.out, "\tXW_VARIABLES({variables});");
-        }
-        let _ =
-            write!(self.out, "\t{name}_body({words}, {pc}, xw_cookie, xw_config_now);\n\treturn 0;\n}}\n");
+        self.entry(section, name, &cookie, nested, &body);
+    }
+
+    /// The function that the kernel calls.
+    fn entry(&mut self, section: &str, name: &str, cookie: &str, nested: &str, body: &str) {
+        let run = format!("XW_RUN({cookie}, {nested}, {body})");
+        let _ = write!(self.out, "SEC(\"{section}\")\nint {name}(u64 *ctx)\n{{\n\t{run};\n}}\n");
     }
 
     fn woven(&mut self, woven: &Woven<'_>) {

@@ -10,7 +10,7 @@ use xweave_code::{Kernel, TypeRef};
 use xweave_wire::plan::{Hook, VariablePlace};
 
 use crate::point::{At, JoinPoint, Lies, Value, function_hook};
-use crate::{CodeIndex, Counts};
+use crate::{CodeIndex, Counts, unhookable};
 
 /// An instruction that touches memory, as a join point.
 #[derive(Clone)]
@@ -58,9 +58,10 @@ impl<'i> Touch<'i> {
 
     /// Why there is no join point behind the instruction, where one is wanted.
     pub(crate) fn unhookable(&self) -> Option<&'static str> {
-        (self.after && self.site.length.is_none()).then_some(
-            "what lies behind the instruction is executed after others too, or the pointer is gone there",
-        )
+        let behind =
+            "what lies behind the instruction is executed after others too, or the pointer is gone there";
+        let reason = unhookable::why(self.whole_function());
+        reason.or((self.after && self.site.length.is_none()).then_some(behind))
     }
 
     pub(crate) fn line(&self) -> Option<(&str, u32)> {

@@ -19,7 +19,7 @@
 //!
 //! Rooms, in the order of the work: `item` is what is woven, a clause of a flow or a piece of
 //! advice; `anchor` are the parts of its pointcut that select places; `point` is a join point, `instruction`
-//! one that the access index found; `condition` evaluates the pointcut as far as a join point decides it;
+//! one that the access index found, and `unhookable` what must not be one; `condition` evaluates the pointcut as far as a join point decides it;
 //! `resolve` puts these together; `bind` finds the values of the variables that the C code uses; `emit`
 //! writes the C program of a domain around the prelude (`prelude`); `compile` has clang make an object of it.
 //! `events` are the built-in probes, which go beside.
@@ -36,6 +36,7 @@ mod point;
 mod prelude;
 mod resolve;
 mod safe;
+mod unhookable;
 
 pub use compile::{cache_directory, compile_c, find_clang};
 pub use events::{Events, Group, events};
@@ -110,7 +111,7 @@ impl Role {
 pub struct Options {
     /// The number of the first site.
     pub first_site: u32,
-    /// Size of each domain's ring buffer in bytes: a power of two, at least a page.
+    /// What the ring buffers of all CPUs of a domain may take together, in bytes: a power of two, at least a page.
     pub buffer: u32,
     /// How many keys may carry flows at once in each domain.
     pub flow_table: u32,

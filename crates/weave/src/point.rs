@@ -4,6 +4,7 @@ use xweave_code::{Function, Kernel, TypeRef};
 use xweave_wire::plan::{Hook, VariablePlace};
 
 use crate::instruction::{Touch, pointer};
+use crate::unhookable;
 
 /// A place in a domain's code where something can be woven.
 pub(crate) struct JoinPoint<'i> {
@@ -317,6 +318,9 @@ impl JoinPoint<'_> {
 ///
 /// Why it cannot be.
 pub(crate) fn function_hook(kernel: &Kernel, function: &Function, returns: bool) -> Result<Hook, String> {
+    if let Some(reason) = unhookable::why(&function.name) {
+        return Err(reason.into());
+    }
     if returns && kernel.is_record(function.returns) {
         return Err("it returns a structure".into());
     }

@@ -13,8 +13,14 @@ pub(crate) const TYPES: (&str, &str) = ("types.h", include_str!("../../../bpf/ty
 /// Included after them.
 pub(crate) const PRELUDE: (&str, &str) = ("xweave.h", include_str!("../../../bpf/xweave.h"));
 
-/// What that includes.
-const FLOW: (&str, &str) = ("flow.h", include_str!("../../../bpf/flow.h"));
+/// What that includes, and the probes of events.
+const PARTS: [(&str, &str); 5] = [
+    ("percpu.h", include_str!("../../../bpf/percpu.h")),
+    ("rings.h", include_str!("../../../bpf/rings.h")),
+    ("guard.h", include_str!("../../../bpf/guard.h")),
+    ("table.h", include_str!("../../../bpf/table.h")),
+    ("flow.h", include_str!("../../../bpf/flow.h")),
+];
 
 /// What flows cross boundaries on: functions that give keys.
 const CARRIERS: [(&str, &str); 5] = [
@@ -28,8 +34,8 @@ const CARRIERS: [(&str, &str); 5] = [
 /// All that every program includes, by name: libbpf's headers are `<bpf/…>`.
 pub(crate) fn files() -> Vec<(String, &'static str)> {
     let libbpf = API_HEADERS.into_iter().filter(|(name, _)| name.starts_with("bpf_"));
-    let own = [TYPES, PRELUDE, FLOW].map(|(name, text)| (name.to_owned(), text));
-    own.into_iter().chain(libbpf.map(|(name, text)| (format!("bpf/{name}"), text))).collect()
+    let own = [TYPES, PRELUDE].into_iter().chain(PARTS).map(|(name, text)| (name.to_owned(), text));
+    own.chain(libbpf.map(|(name, text)| (format!("bpf/{name}"), text))).collect()
 }
 
 /// A carrier that a program uses.

@@ -181,7 +181,9 @@ impl<'a> Resolver<'a> {
                 for function in functions {
                     match function_hook(kernel, &function, returns) {
                         Ok(hook) => add(JoinPoint { hook, at: At::Function { function, target: None } }),
-                        Err(reason) => self.unhookable(item, domain, name, function, reason, skipped),
+                        Err(reason) => {
+                            self.unhookable(item, domain, (name, returns), function, reason, skipped)
+                        }
                     }
                 }
             }
@@ -317,19 +319,20 @@ impl<'a> Resolver<'a> {
         &mut self,
         item: Item<'_>,
         domain: &Domain<'_>,
-        name: &FunctionName,
+        (name, returns): (&FunctionName, bool),
         function: xweave_code::Function,
         reason: String,
         skipped: &mut Vec<Skipped>,
     ) {
-        if Anchor::Function(name, true).selects_many() {
+        if Anchor::Function(name, returns).selects_many() {
             let (clause, offset) = (item.name().to_owned(), 0);
             let (function, module) = (function.name, function.module);
             skipped.push(Skipped { clause, function, module, offset, reason });
             return;
         }
         let message = format!(
-            "the return from `{}` cannot be hooked in domain `{}` (kernel {}): {reason}",
+            "{} `{}` cannot be hooked in domain `{}` (kernel {}): {reason}",
+            if returns { "the return from" } else { "the entry of" },
             function.name,
             domain.name,
             domain.kernel.release()

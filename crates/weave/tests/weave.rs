@@ -49,6 +49,20 @@ fn places(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn what_programs_call_before_their_guard_is_not_woven() {
+    let said = mistakes("execution(bpf_get_current_task@vm1) {}");
+    assert!(said[0].contains("entry of `bpf_get_current_task` cannot be hooked"), "{said:?}");
+    assert!(said[0].contains("before they can tell that they run inside each other"), "{said:?}");
+    assert!(mistakes("returning(bpf_this_cpu_ptr@vm1) {}")[0].contains("return from `bpf_this_cpu_ptr`"));
+    let all = aspects("execution(bpf_get_current_%@vm1, percpu_array_map_lookup_elem?@vm1) {}");
+    let resolution = resolve(&all, &domains(), 1).unwrap();
+    let domain = &resolution.domains[1];
+    assert!(domain.sites.iter().any(|site| site.function == "bpf_get_current_comm"));
+    let skipped: Vec<_> = domain.skipped.iter().map(|skipped| skipped.function.as_str()).collect();
+    assert_eq!(skipped, ["bpf_get_current_task", "percpu_array_map_lookup_elem"]);
+}
+
+#[test]
 fn pointcuts_select_domains_and_hooks() {
     assert_eq!(places("execution(vfs_read@vm1) {}"), ["vm1 vfs_read"]);
     assert_eq!(places("execution(vfs_read@host) {}"), ["box vfs_read"]);

@@ -91,7 +91,8 @@ pub struct Plan {
     /// In the order in which they are attached: the last of a flow first, its start last, so that
     /// no flow is begun that could not be followed.
     pub programs: Vec<PlanProgram>,
-    /// Size of the ring buffer in bytes: a power of two, at least a page.
+    /// What the ring buffers of all CPUs may take together, in bytes: a power of two, at least a page. No CPU's has
+    /// less than a page.
     pub buffer: u32,
     /// How many keys may carry flows at once in this domain.
     pub flow_table: u32,

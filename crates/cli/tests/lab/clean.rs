@@ -7,7 +7,7 @@ fn wait_until_written(world: &World, trace: &str) {
 }
 
 /// No hook and no program of xweave's is left in a domain.
-fn assert_clean(world: &World, domain: &str) {
+pub(crate) fn assert_clean(world: &World, domain: &str) {
     // Detaching is the kernel's work and takes it a moment after the descriptors are closed.
     world.until(domain, "! grep -q direct /sys/kernel/tracing/enabled_functions");
     world.until(domain, "test -z \"$(cat /sys/kernel/debug/kprobes/list)\"");

@@ -10,6 +10,7 @@ mod cost;
 mod crossing;
 mod events;
 mod instructions;
+mod kernel_safety;
 mod library;
 mod loss;
 mod misuse;

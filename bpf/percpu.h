@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel's own per-CPU data. Part of xweave.h.
+ *
+ * The kernel finds such data by its symbol, which it has if it was built with CONFIG_KALLSYMS_ALL, as those of
+ * distributions are. XW_WITHOUT_SYMBOLS is for tests, which run where they must: everything is a task there,
+ * and no spare ever stands in.
+ */
+#ifndef XW_PERCPU_H
+#define XW_PERCPU_H
+
+#ifdef XW_WITHOUT_SYMBOLS
+
+static __always_inline u32 xw_preempt_count(void)
+{
+	return 0;
+}
+
+static __always_inline u64 xw_cpu_offset(void)
+{
+	return 0;
+}
+
+#else
+
+/*
+ * The preemption count has moved: __preempt_count up to 6.1 and from 6.15, a member of pcpu_hot from 6.2
+ * (arch/x86/include/asm/preempt.h).
+ */
+struct pcpu_hot___xweave {
+	int preempt_count;
+} __attribute__((preserve_access_index));
+extern struct pcpu_hot___xweave pcpu_hot __ksym __weak;
+extern int __preempt_count __ksym __weak;
+
+/* 0 if it cannot be found. */
+static __always_inline u32 xw_preempt_count(void)
+{
+	if (bpf_core_field_exists(pcpu_hot.preempt_count))
+		return ((struct pcpu_hot___xweave *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+	if (&__preempt_count)
+		return *(int *)bpf_this_cpu_ptr(&__preempt_count);
+	return 0;
+}
+
+extern unsigned long this_cpu_off __ksym;
+
+/* What makes an address of per-CPU data that of this CPU's. */
+static __always_inline u64 xw_cpu_offset(void)
+{
+	return *(unsigned long *)bpf_this_cpu_ptr(&this_cpu_off);
+}
+
+#endif
+
+/*
+ * 0: a task; 1: a soft interrupt; 2: a hard one; 3: an NMI, or the handler of a breakpoint. The latter run on
+ * top of the former, with the same current task.
+ */
+static __always_inline u32 xw_level(void)
+{
+	u32 count = xw_preempt_count();
+
+	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving soft interrupt 8 */
+	return count & 0xf00000 ? 3 : count & 0xf0000 ? 2 : count & 0x100 ? 1 : 0;
+}
+
+#endif

@@ -1,0 +1,167 @@
+//! No aspect hangs a kernel or makes it complain, wherever it is woven.
+
+use serde_json::Value;
+
+use crate::{clean::assert_clean, world::World};
+
+/// What a kernel says when something is wrong with it.
+const TROUBLE: &str =
+    "BUG:|WARNING:|INFO:|Oops|lockup|LOCKUP|rcu.*stall|protection fault|double fault|scheduling while";
+
+/// The kernel's own locks, as far as they are functions that BTF knows.
+const LOCKS: &str =
+    "_raw_spin_%, _raw_read_%, _raw_write_%, queued_%, native_queued_%, mutex_%, down_%, up_%";
+
+/// Small, so that a controller keeps up with what the emulated host can record.
+const BUFFER: &str = "--buffer 16K";
+
+/// Network, disk, and processes that come and go, in the host.
+fn load(world: &World, seconds: u32) {
+    let script = "
+        timeout N sh -c 'while :; do dd if=/dev/vda of=/dev/null bs=16k count=16 iflag=direct; done' &
+        timeout N sh -c 'while :; do ping -q -c 50 -i 0.01 127.0.0.1; ping -q -c 2 -i 0.2 10.77.0.1; done' &
+        timeout N sh -c 'while :; do true | true | true; done' &
+        wait";
+    world.run("host", &format!("({}) >/dev/null 2>&1", script.replace(" N ", &format!(" {seconds} "))));
+}
+
+fn begin(world: &World, name: &str, aspect: &str) -> crate::world::Running {
+    world.write("host", &format!("/tmp/{name}.aspect"), aspect);
+    world.record(&format!("/tmp/{name}.aspect {BUFFER} -o /tmp/{name}"))
+}
+
+/// The manifest of a trace in the host.
+fn manifest(world: &World, name: &str) -> Value {
+    serde_json::from_str(&world.run("host", &format!("cat /tmp/{name}/trace.json"))).unwrap()
+}
+
+fn lost(manifest: &Value, what: &str) -> u64 {
+    manifest["loss"]["sites"].as_array().unwrap().iter().map(|site| site[what].as_u64().unwrap()).sum()
+}
+
+/// The kernel answers, has complained of nothing, and nothing is left hooked.
+fn assert_unharmed(world: &World) {
+    assert_clean(world, "host");
+    let said = world.run("host", &format!("dmesg | grep -E '{TROUBLE}' || true"));
+    assert_eq!(said, "", "the kernel complained");
+}
+
+/// Records while the host is busy. Gives the manifest.
+fn survive(world: &World, name: &str, aspect: &str) -> Value {
+    world.run("host", "dmesg --clear");
+    let recording = begin(world, name, aspect);
+    load(world, 4);
+    let log = recording.finish_well();
+    println!("{name}: {}", log.lines().rev().find(|line| line.contains(" lost")).unwrap_or_default());
+    assert_unharmed(world);
+    let manifest = manifest(world, name);
+    assert!(manifest["records"].as_u64() > Some(0), "{manifest}");
+    manifest
+}
+
+#[test]
+fn the_locks_that_programs_of_ours_take_themselves_can_be_woven_at() {
+    let Some(world) = World::find("lock functions") else { return };
+    let one = survive(&world, "unlock", "execution(_raw_spin_unlock_irqrestore) { STORE_DATA1(1); }");
+    // The ring buffer is unlocked once for each record: each of these was reached, counted, and not run.
+    assert!(lost(&one, "missed") >= one["records"].as_u64().unwrap(), "{}", one["loss"]);
+    let aspect = format!(
+        "advice entry execution({LOCKS}) {{ STORE_DATA1(1); }}
+         advice return returning({LOCKS}) {{ STORE_DATA1(2); }}"
+    );
+    let all = survive(&world, "locks", &aspect);
+    assert!(lost(&all, "missed") > 0, "{}", all["loss"]);
+}
+
+#[test]
+fn flows_may_go_through_locks() {
+    let Some(world) = World::find("flows of locks") else { return };
+    let aspect = "
+        xflow held {
+            start   execution(_raw_spin_lock_irqsave, _raw_spin_lock) select lock;
+            transit returning(_raw_spin_lock_irqsave, _raw_spin_lock) copy lock to $thread$;
+            transit execution(mutex_lock, mutex_unlock) move $thread$ to lock;
+            quit    execution(_raw_spin_unlock_irqrestore) select lock;
+            quit    returning(_raw_spin_unlock%) select $thread$;
+        }
+        advice held execution(_raw_spin_unlock_irqrestore) AND xflow(held, lock, id) { STORE_DATA1(id); }";
+    let manifest = survive(&world, "flows-of-locks", aspect);
+    assert!(lost(&manifest, "missed") > 0, "{}", manifest["loss"]);
+}
+
+#[test]
+fn two_recordings_may_weave_the_same_locks() {
+    let Some(world) = World::find("two recordings of locks") else { return };
+    world.run("host", "dmesg --clear");
+    let aspect = "advice entry execution(_raw_spin_%) { STORE_DATA1(1); }
+                  advice return returning(_raw_spin_%) { STORE_DATA1(2); }";
+    let recordings = ["first", "second"].map(|name| begin(&world, name, aspect));
+    load(&world, 4);
+    // The one that began first goes, and the other still has a guard.
+    for (recording, name) in recordings.into_iter().zip(["first", "second"]) {
+        recording.finish_well();
+        let manifest = manifest(&world, name);
+        assert!(manifest["records"].as_u64() > Some(0) && lost(&manifest, "missed") > 0, "{manifest}");
+    }
+    assert_unharmed(&world);
+}
+
+#[test]
+fn the_functions_that_programs_of_ours_call_can_be_woven_at() {
+    let Some(world) = World::find("helpers of programs") else { return };
+    let helpers =
+        "bpf_%, __bpf_%, %array_map_%, trace_call_bpf?, copy_from_kernel_nofault%, ktime_get_mono_fast_ns?";
+    let aspect = format!(
+        "xflow task {{ start execution(bpf_ktime_get_ns) select $thread$; }}
+         advice entry execution({helpers}) {{ STORE_DATA1(READ(*(u64 *)8)); }}
+         advice return returning({helpers}) {{ STORE_DATA1(2); }}
+         advice work execution(try_to_wake_up) {{ STORE_DATA1(READ(p->pid)); }}"
+    );
+    let manifest = survive(&world, "helpers", &aspect);
+    assert!(lost(&manifest, "missed") > 0, "{}", manifest["loss"]);
+    // What runs before a program can tell that it is nested is skipped, and by name it is a mistake.
+    let said = world.try_run(
+        "host",
+        "xweave record -e 'execution(bpf_get_current_task) { STORE_DATA1(1); }' -o /tmp/no --duration 1s",
+    );
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert_eq!(said.status.code(), Some(2), "{text}");
+    assert!(text.contains("bpf_get_current_task") && text.contains("before they can tell"), "{text}");
+}
+
+#[test]
+fn whole_subsystems_can_be_woven_under_load() {
+    let Some(world) = World::find("subsystems") else { return };
+    for (name, functions) in [
+        (
+            "scheduler",
+            "sched_%, enqueue_%, dequeue_%, pick_%, update_%, try_to_wake_up, schedule%, finish_%, ttwu_%",
+        ),
+        ("network", "ip_%, icmp_%, dev_%, __dev_%, netif_%, napi_%, skb_%, __skb_%, kfree_skb%, sock_%"),
+        ("disk", "blk_%, __blk_%, bio_%, submit_bio%, virtblk_%, virtqueue_%, virtio_%, elv_%"),
+    ] {
+        let aspect = format!(
+            "advice entry execution({functions}) {{ STORE_DATA1($thread$); }}
+             advice return returning({functions}) {{ STORE_DATA1(2); }}"
+        );
+        survive(&world, name, &aspect);
+    }
+}
+
+#[test]
+fn advice_that_returns_early_and_reads_what_is_not_there_is_told_of() {
+    let Some(world) = World::find("early returns") else { return };
+    world.run("host", "mkdir -p /tmp/seen && rm -rf /tmp/seen/*");
+    // The first clause leaves; a guard that stayed taken would let nothing come after it.
+    let aspect = "
+        advice leaves execution(vfs_mkdir) AND comm(mkdir) { STORE_DATA1(1); if (mode) return 0; STORE_DATA1(2); }
+        advice faults execution(vfs_rmdir) AND comm(rmdir) { STORE_DATA1(READ(*(u64 *)16)); }";
+    let recording = begin(&world, "early", aspect);
+    world.run("host", "for i in 1 2 3 4 5 6 7 8 9; do mkdir /tmp/seen/$i && rmdir /tmp/seen/$i; done");
+    let log = recording.finish_well();
+    let manifest = manifest(&world, "early");
+    assert_eq!(manifest["records"], 18, "{manifest}");
+    assert_eq!((lost(&manifest, "missed"), lost(&manifest, "faults")), (0, 9), "{}", manifest["loss"]);
+    assert!(log.contains("9 reads of faults met memory that is not there and gave 0"), "{log}");
+    assert_unharmed(&world);
+}
