@@ -268,7 +268,7 @@ impl<'p> Capture<'p> {
         }
         self.sessions.iter_mut().for_each(Session::cut);
         // One that was killed has left the kernel's settings as it needed them.
-        xweave_agent::put_back();
+        xweave_agent::restore_settings();
     }
 }
 
