@@ -19,7 +19,7 @@ use crate::{
     cancel::{Cancel, Deferred},
     load::{Hooked, Part},
     probe,
-    settings::Quick,
+    settings::FastAttach,
     weaving::Error,
 };
 
@@ -28,7 +28,7 @@ const FEW: usize = 32;
 
 /// Kprobes attached or detached at a time. Each waits for the kernel most of the time, so that more threads
 /// than processors help: on an emulated host with one processor, 200 instructions took 24 s to attach and 27 s
-/// to detach one after the other, 16 s and 13 s in eight threads, and 11 s and 2 s with [`Quick`] besides.
+/// to detach one after the other, 16 s and 13 s in eight threads, and 11 s and 2 s with [`FastAttach`] besides.
 ///
 /// Emulated machines were seen to die while several threads had their text patched. That was QEMU's emulation
 /// of two processors, which the lab does not use any more.
@@ -80,7 +80,7 @@ impl Links {
     /// Takes all away.
     pub(crate) fn clear(&mut self) {
         let many = self.bound.len() + self.probes.len() > FEW && !self.gently;
-        let _quick = many.then(begin_quickly);
+        let _fast = many.then(begin_fast);
         self.bound.clear();
         let probes = Mutex::new(std::mem::take(&mut self.probes));
         let next = || probes.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -94,10 +94,10 @@ impl Drop for Links {
     }
 }
 
-/// Signals wait meanwhile, so that the kernel's settings are put back before they end the process.
-fn begin_quickly() -> (Option<Quick>, Deferred) {
+/// Signals wait meanwhile, so that the kernel's settings are restored before they end the process.
+fn begin_fast() -> (Option<FastAttach>, Deferred) {
     let deferred = Deferred::begin();
-    (Quick::begin(), deferred)
+    (FastAttach::begin(), deferred)
 }
 
 /// Runs the work in several threads, or in this one.
@@ -120,7 +120,7 @@ pub(crate) struct Attached {
 /// one after the other, with the kernel's settings as they are.
 pub(crate) fn attach(loaded: &[Hooked<'_>], gently: bool, watch: &Watch<'_>) -> Result<Attached, Error> {
     let many = loaded.len() > FEW && !gently;
-    let _quick = many.then(begin_quickly);
+    let _fast = many.then(begin_fast);
     let results: Vec<Mutex<Option<io::Result<OwnedFd>>>> = loaded.iter().map(|_| Mutex::default()).collect();
     let progress = Progress::new(loaded.len());
     let over = AtomicBool::new(false);

@@ -12,11 +12,11 @@ use std::{
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
 use xweave_wire::{
-    frame::{self, Error},
+    frame::Error,
     message::{Event, FromAgent},
 };
 
-use crate::{clock, session::Output};
+use crate::{clock, output::Output};
 
 /// How often the buffers are looked at. Records make no wake-ups (the prelude says why), so this is
 /// also how long a record may stay in the domain.
@@ -41,7 +41,7 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    pub(crate) fn start(sources: Vec<Source>, output: Output) -> Self {
+    pub(crate) fn start(sources: Vec<Source>, output: Arc<Output>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || run(&sources, &output, &stopped));
@@ -101,7 +101,7 @@ fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Err
                 let bytes = std::mem::take(&mut *lock(batch));
                 more |= bytes.len() >= BATCH;
                 if !bytes.is_empty() {
-                    send(output, tells(bytes))?;
+                    output.send(&FromAgent::Event(tells(bytes)))?;
                 }
             }
             if !more || !last && round >= enough {
@@ -109,7 +109,7 @@ fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Err
             }
         }
         if let Some(clock) = clock {
-            send(output, Event::Clock(clock))?;
+            output.send(&FromAgent::Event(Event::Clock(clock)))?;
             next_clock = Instant::now() + CLOCK_EVERY;
         }
         if last {
@@ -117,11 +117,6 @@ fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Err
         }
         thread::park_timeout(TICK);
     }
-}
-
-fn send(output: &Output, event: Event) -> Result<(), Error> {
-    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-    frame::write_message(&mut *output, &FromAgent::Event(event))
 }
 
 fn other(error: libbpf_rs::Error) -> Error {

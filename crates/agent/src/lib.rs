@@ -6,13 +6,18 @@
 //!
 //! ```no_run
 //! // What `xweave agent --stdio` does:
-//! xweave_agent::serve(std::io::stdin(), std::io::stdout()).unwrap();
+//! use std::{io, os::fd::AsFd};
+//!
+//! let output = io::stdout().as_fd().try_clone_to_owned().unwrap();
+//! xweave_agent::serve(io::stdin(), output, xweave_agent::Options::default()).unwrap();
 //! ```
 //!
-//! Rooms: [`serve`] speaks the protocol on any stream; [`listen`] takes connections from the host by
-//! vsock; `weaving` has `load` and `attach` do their work, with `settings` of the kernel that make it quick;
-//! `guard` is what keeps programs from running inside each other; `events` are the built-in probes, and `threads`
-//! what they cannot tell of; both fill `rings`, which `drain` empties; `clock`, `facts` and `kvm` look at the
+//! Rooms: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
+//! controller's `lease` runs; [`listen`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
+//! their work, with `settings` of the kernel that make it fast, which are noted in a `state_folder`; `guard` is what keeps
+//! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
+//! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
+//! programs are `quiesce`d; `clock`, `facts` and `kvm` look at the
 //! machine.
 
 mod addresses;
@@ -25,19 +30,24 @@ mod facts;
 mod guard;
 mod kernel_btf;
 mod kvm;
+mod lease;
 mod listen;
 mod load;
+mod modules;
+mod output;
 mod probe;
 mod program;
+mod quiesce;
 mod rings;
 mod running;
 mod session;
 mod settings;
+mod state_folder;
 mod threads;
 mod weaving;
 
 pub use clock::{tsc, tsc_hz};
 pub use facts::facts;
 pub use listen::listen;
-pub use session::serve;
-pub use settings::{Left, put_back};
+pub use session::{Options, serve};
+pub use settings::{StaleSettings, restore as restore_settings};

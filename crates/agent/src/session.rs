@@ -2,13 +2,16 @@
 
 use std::{
     fs,
-    io::{BufWriter, Read, Write},
-    sync::{Arc, Mutex, mpsc},
+    io::Read,
+    os::fd::OwnedFd,
+    sync::{Arc, mpsc},
     thread,
+    time::Duration,
 };
 
 use xweave_code::image::LiveCode;
 use xweave_wire::{
+    LEASE,
     frame::{self, Error},
     message::{self, CodeParts, Event, Failure, FailureKind, FromAgent, Reply, Request},
     plan::Plan,
@@ -22,54 +25,108 @@ use crate::{
     drain::{Drain, Source},
     events::Events,
     facts::{BTF_DIR, facts},
+    lease::{Heard, Lease, ORDERLY},
+    modules::ModuleWatch,
+    output::Output,
+    quiesce::wait_for_running_programs,
     settings,
     threads::threads,
     weaving::{State, Woven},
 };
 
-/// Where answers and events go: two threads write, a message at a time.
-pub(crate) type Output = Arc<Mutex<Box<dyn Write + Send>>>;
+/// Requests that are read while an earlier one is answered. Controllers ask one at a time.
+const READ_AHEAD: usize = 4;
 
-/// Serves one controller until it closes the connection, and leaves the kernel as it was.
-///
-/// # Errors
-/// When the transport fails or the other end does not speak the protocol. The kernel is clean then too.
-pub fn serve(
-    mut input: impl Read + Send + 'static,
-    output: impl Write + Send + 'static,
-) -> Result<(), Error> {
-    let output: Output = Arc::new(Mutex::new(Box::new(BufWriter::new(output))));
-    frame::write_preamble(&mut *lock(&output))?;
-    frame::read_preamble(&mut input)?;
-    settings::put_back();
-    let cancel = Arc::new(Cancel::default());
-    let requests = read_ahead(input, Arc::clone(&cancel));
-    let mut session = Session { output, recording: None, cancel };
-    for request in requests {
-        let request = match request {
-            Ok(request) => request,
-            Err(Error::Closed) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if matches!(request, Request::Alive) {
-            continue;
-        }
-        let reply = session.answer(request).unwrap_or_else(Reply::Failed);
-        frame::write_message(&mut *lock(&session.output), &FromAgent::Reply(reply))?;
-    }
-    Ok(())
+/// How a controller is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// For how long probes are kept without a word from it.
+    pub lease: Duration,
+    /// Whether both ends have said already which protocol they speak.
+    pub greeted: bool,
 }
 
-/// Reads requests while an earlier one is answered: what breaks off weaving must be seen while it goes on. The
-/// last is an error.
+impl Default for Options {
+    fn default() -> Self {
+        Self { lease: LEASE, greeted: false }
+    }
+}
+
+/// Serves one controller until it closes the connection, or its lease is over, and leaves the kernel as it was.
+///
+/// # Errors
+/// When the transport fails, the other end does not speak the protocol, or the lease is over. The kernel is clean
+/// then too.
+pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Options) -> Result<(), Error> {
+    settings::restore_and_tell();
+    let output = Arc::new(Output::new(output));
+    if !options.greeted {
+        output.preamble()?;
+    }
+    let lease = Lease::new(options.lease);
+    let cancel = Arc::new(Cancel::default());
+    let heard = Heard { input, lease: Arc::clone(&lease) };
+    let (wake, requests) = read_ahead(heard, Arc::clone(&cancel), options.greeted);
+    // Dropped at the very end, which the watchdog sees.
+    let (_ended, session_ended) = mpsc::channel::<()>();
+    let watchdog = {
+        let (lease, cancel, output) = (Arc::clone(&lease), Arc::clone(&cancel), Arc::clone(&output));
+        move || {
+            let end = || {
+                cancel.ask();
+                output.close();
+                // If there is no room, nobody is waiting for a request either.
+                let _ = wake.try_send(Err(lease.error().into()));
+            };
+            lease.watch(&session_ended, ORDERLY, end, exit);
+        }
+    };
+    thread::Builder::new().name("lease".into()).spawn(watchdog)?;
+    let mut session = Session { output: Arc::clone(&output), recording: None, cancel };
+    let served = requests.into_iter().find_map(|request| {
+        if lease.is_over() {
+            return Some(Err(lease.error().into()));
+        }
+        session.serve(request).err().map(|error| match error {
+            Error::Closed => Ok(()),
+            _ if lease.is_over() => Err(lease.error().into()),
+            error => Err(error),
+        })
+    });
+    // Nobody hears any more: who still sends must not be waited for.
+    output.close();
+    drop(session);
+    settings::abandon();
+    served.unwrap_or(Ok(()))
+}
+
+/// The last resort, when the orderly end does not come: the kernel takes the probes away with their descriptors.
+fn exit() {
+    settings::abandon();
+    // SAFETY: ends the process at once; what other threads hold, the kernel takes back.
+    unsafe { libc::_exit(1) }
+}
+
+/// What is read: requests, and at last an error.
+type Word = Result<Request, Error>;
+
+/// Reads requests while an earlier one is answered: what breaks off weaving must be seen while it goes on.
 fn read_ahead(
     mut input: impl Read + Send + 'static,
     cancel: Arc<Cancel>,
-) -> mpsc::Receiver<Result<Request, Error>> {
-    let (sender, requests) = mpsc::channel();
+    greeted: bool,
+) -> (mpsc::SyncSender<Word>, mpsc::Receiver<Word>) {
+    let (sender, requests) = mpsc::sync_channel(READ_AHEAD);
+    let wake = sender.clone();
     thread::spawn(move || {
+        let mut greeting = if greeted { Ok(()) } else { frame::read_preamble(&mut input) };
         loop {
-            let request = frame::read_message::<Request>(&mut input);
+            let request = std::mem::replace(&mut greeting, Ok(()))
+                .and_then(|()| frame::read_message::<Request>(&mut input));
+            // That it came has renewed the lease, and nothing else is to be done.
+            if matches!(request, Ok(Request::Alive)) {
+                continue;
+            }
             if matches!(request, Err(_) | Ok(Request::Stop)) {
                 cancel.ask();
             }
@@ -79,11 +136,7 @@ fn read_ahead(
             }
         }
     });
-    requests
-}
-
-fn lock(output: &Output) -> std::sync::MutexGuard<'_, Box<dyn Write + Send>> {
-    output.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    (wake, requests)
 }
 
 struct Recording {
@@ -92,6 +145,7 @@ struct Recording {
     /// That of the built-in probes.
     events: Option<Events>,
     drain: Drain,
+    modules: ModuleWatch,
 }
 
 impl Recording {
@@ -110,17 +164,23 @@ impl Recording {
         if let Some(events) = &self.events {
             loss.events = events.loss()?;
         }
+        loss.unloaded = self.modules.unloaded();
         Ok(loss)
     }
 }
 
 struct Session {
-    output: Output,
+    output: Arc<Output>,
     recording: Option<Recording>,
     cancel: Arc<Cancel>,
 }
 
 impl Session {
+    fn serve(&mut self, request: Word) -> Result<(), Error> {
+        let reply = self.answer(request?).unwrap_or_else(Reply::Failed);
+        self.output.send(&FromAgent::Reply(reply))
+    }
+
     fn answer(&mut self, request: Request) -> Result<Reply, Failure> {
         match request {
             Request::Facts => Ok(Reply::Facts(Box::new(facts()))),
@@ -147,11 +207,8 @@ impl Session {
         if self.recording.is_some() {
             return Err(misuse("a plan is woven already"));
         }
-        let tell = |done, total| {
-            let told = FromAgent::Event(Event::Weaving { done, total });
-            // That nobody listens any more is seen by whoever reads.
-            let _ = frame::write_message(&mut *lock(&self.output), &told);
-        };
+        // The kernel's settings are changed meanwhile, so that nobody is waited for.
+        let tell = |done, total| self.output.offer(&FromAgent::Event(Event::Weaving { done, total }));
         let mut told = message::Woven::default();
         let mut sources = Vec::new();
         // These first: they are few, and what advice waits for is not recorded yet.
@@ -162,17 +219,23 @@ impl Session {
             sources.extend(rings.map(|ring| Source { ring, tells: Event::Events }));
         }
         let mut woven = None;
+        let mut modules = ModuleWatch::default();
         if !plan.programs.is_empty() {
+            modules = ModuleWatch::new(plan);
             let addresses = Addresses::of(plan);
             let mut of_plan = Woven::weave(plan, &addresses, &Watch { cancel: &self.cancel, tell: &tell })?;
             told.skipped = std::mem::take(&mut of_plan.skipped);
+            modules.skip(&told.skipped);
+            if let Some(gone) = modules.unloaded().first() {
+                return Err(unloaded(&gone.module));
+            }
             told.sites = addresses.sites(plan);
             let rings = of_plan.take_rings().into_iter();
             sources.extend(rings.map(|ring| Source { ring, tells: Event::Records }));
             woven = Some(of_plan);
         }
         let drain = Drain::start(sources, Arc::clone(&self.output));
-        self.recording = Some(Recording { woven, events, drain });
+        self.recording = Some(Recording { woven, events, drain, modules });
         Ok(Reply::Woven(told))
     }
 
@@ -182,11 +245,11 @@ impl Session {
         }
         // Nothing that was recorded after this time is sent before the threads that there were then.
         let output = Arc::clone(&self.output);
-        let mut output = lock(&output);
+        let mut turn = output.turn();
         let begins = clock::sample().mono_ns;
         let reply = self.set_state(State::On)?;
         // That nobody listens any more is seen by whoever reads.
-        let _ = frame::write_message(&mut *output, &FromAgent::Event(Event::Events(threads(begins))));
+        let _ = threads(begins, |batch| turn.send(&FromAgent::Event(Event::Events(batch))));
         Ok(reply)
     }
 
@@ -199,29 +262,23 @@ impl Session {
     fn stop(&mut self) -> Result<Reply, Failure> {
         let mut recording = self.recording.take().ok_or_else(|| misuse("nothing is woven"))?;
         recording.set_state(State::Off)?;
-        wait_for_running_programs();
+        let waited = wait_for_running_programs();
         let loss = recording.loss();
-        let Recording { woven, events, drain } = recording;
-        let drained = drain.finish();
+        let Recording { woven, events, drain, .. } = recording;
+        // Before what is left is sent: however long that takes, nothing is woven any more.
         drop(events);
         if let Some(mut woven) = woven {
             woven.unweave();
         }
-        drained.map_err(|error| Failure {
-            kind: FailureKind::Unsupported,
-            message: format!("the ring buffer could not be emptied: {error}"),
+        let drained = drain.finish();
+        drained.map_err(|error| unsupported(format!("the ring buffer could not be emptied: {error}")))?;
+        waited.map_err(|error| {
+            unsupported(format!(
+                "the last records may be missing: running BPF programs could not be waited for: {error}"
+            ))
         })?;
         Ok(Reply::Stopped(loss?))
     }
-}
-
-/// Programs that saw the recording on may still be writing. They run inside RCU read sections, and
-/// this system call returns when all sections of now have ended.
-fn wait_for_running_programs() {
-    const MEMBARRIER_CMD_GLOBAL: i32 = 1;
-    // SAFETY: takes integers only. Where it is missing (it is not, on x86-64) nothing happens, and a
-    // record too many is left in the buffer.
-    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
 }
 
 fn btf(module: Option<&str>) -> Result<Vec<u8>, Failure> {
@@ -230,9 +287,8 @@ fn btf(module: Option<&str>) -> Result<Vec<u8>, Failure> {
         return Err(misuse("a module's name has no slash"));
     }
     let path = format!("{BTF_DIR}/{name}");
-    fs::read(&path).map_err(|error| Failure {
-        kind: FailureKind::Unsupported,
-        message: format!("the kernel's type information cannot be read: {path}: {error}"),
+    fs::read(&path).map_err(|error| {
+        unsupported(format!("the kernel's type information cannot be read: {path}: {error}"))
     })
 }
 
@@ -241,9 +297,18 @@ fn code(parts: &CodeParts) -> Result<Vec<u8>, Failure> {
         None => parts.kernel,
         Some(module) => parts.modules.iter().any(|wanted| wanted == module),
     };
-    LiveCode::capture(wanted)
-        .map(|code| code.pack())
-        .map_err(|error| Failure { kind: FailureKind::Unsupported, message: error.to_string() })
+    LiveCode::capture(wanted).map(|code| code.pack()).map_err(|error| unsupported(error.to_string()))
+}
+
+fn unloaded(module: &str) -> Failure {
+    let message = format!(
+        "module {module} was unloaded while it was woven into, and its addresses with it: nothing is woven; load it, record again"
+    );
+    Failure { kind: FailureKind::Attach, message }
+}
+
+fn unsupported(message: String) -> Failure {
+    Failure { kind: FailureKind::Unsupported, message }
 }
 
 fn misuse(message: &str) -> Failure {
@@ -252,27 +317,62 @@ fn misuse(message: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
+    use std::{
+        io::{ErrorKind, Write},
+        os::unix::net::UnixStream,
+        thread::JoinHandle,
+        time::Instant,
+    };
 
     use super::*;
 
-    #[test]
-    fn requests_are_answered_in_order_and_misuse_is_told() {
+    const LEASE: Duration = Duration::from_millis(640);
+
+    /// An agent at the other end of a socket.
+    fn agent(options: Options) -> (UnixStream, JoinHandle<Result<(), Error>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let agent = thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs));
-        let mut stream = &ours;
-        frame::write_preamble(&mut stream).unwrap();
-        for request in [Request::Clock, Request::Start, Request::Btf(Some("../x".into()))] {
-            frame::write_message(&mut stream, &request).unwrap();
-        }
-        frame::read_preamble(&mut stream).unwrap();
-        let mut next = || match frame::read_message::<FromAgent>(&mut stream).unwrap() {
+        (ours, thread::spawn(move || serve(theirs.try_clone().unwrap(), theirs.into(), options)))
+    }
+
+    fn leased() -> (UnixStream, JoinHandle<Result<(), Error>>) {
+        let (ours, agent) = agent(Options { lease: LEASE, greeted: false });
+        frame::write_preamble(&mut &ours).unwrap();
+        frame::read_preamble(&mut &ours).unwrap();
+        (ours, agent)
+    }
+
+    fn ask(mut stream: &UnixStream, request: &Request) -> Result<(), Error> {
+        frame::write_message(&mut stream, request)
+    }
+
+    fn reply(mut stream: &UnixStream) -> Reply {
+        match frame::read_message(&mut stream).unwrap() {
             FromAgent::Reply(reply) => reply,
             FromAgent::Event(event) => panic!("{event:?} while nothing is recorded"),
-        };
-        assert!(matches!(next(), Reply::Clock(sample) if sample.mono_ns > 0));
+        }
+    }
+
+    /// It has ended, and says that it is because nothing was heard.
+    fn assert_lease_over(agent: JoinHandle<Result<(), Error>>) {
+        match agent.join().unwrap() {
+            Err(Error::Io(error)) if error.kind() == ErrorKind::TimedOut => {
+                assert!(error.to_string().contains("nothing was heard of the controller"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn requests_are_answered_in_order_and_misuse_is_told() {
+        let (ours, agent) = agent(Options::default());
+        frame::write_preamble(&mut &ours).unwrap();
+        for request in [Request::Clock, Request::Alive, Request::Start, Request::Btf(Some("../x".into()))] {
+            ask(&ours, &request).unwrap();
+        }
+        frame::read_preamble(&mut &ours).unwrap();
+        assert!(matches!(reply(&ours), Reply::Clock(sample) if sample.mono_ns > 0));
         for _ in 0..2 {
-            assert!(matches!(next(), Reply::Failed(Failure { kind: FailureKind::Misuse, .. })));
+            assert!(matches!(reply(&ours), Reply::Failed(Failure { kind: FailureKind::Misuse, .. })));
         }
         drop(ours);
         agent.join().unwrap().unwrap();
@@ -280,8 +380,57 @@ mod tests {
 
     #[test]
     fn another_protocol_is_refused() {
-        let output = Vec::new();
-        let banner = b"GET / HTTP/1.1\r\n".as_slice();
-        assert!(matches!(serve(banner, output), Err(Error::NotXweave(_))));
+        let (mut ours, agent) = agent(Options::default());
+        ours.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        assert!(matches!(agent.join().unwrap(), Err(Error::NotXweave(_))));
+    }
+
+    #[test]
+    fn who_was_greeted_is_not_greeted_again() {
+        let (ours, agent) = agent(Options { greeted: true, ..Options::default() });
+        ask(&ours, &Request::Clock).unwrap();
+        assert!(matches!(reply(&ours), Reply::Clock(_)));
+        drop(ours);
+        agent.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_peer_that_never_says_anything_is_not_waited_for() {
+        let (ours, agent) = agent(Options { lease: LEASE, greeted: false });
+        assert_lease_over(agent);
+        drop(ours);
+    }
+
+    #[test]
+    fn a_controller_that_stops_talking_ends_the_session() {
+        let (ours, agent) = leased();
+        ask(&ours, &Request::Clock).unwrap();
+        assert!(matches!(reply(&ours), Reply::Clock(_)));
+        assert_lease_over(agent);
+    }
+
+    #[test]
+    fn a_controller_that_says_that_it_is_alive_keeps_the_session() {
+        let (ours, agent) = leased();
+        let begun = Instant::now();
+        while begun.elapsed() < 3 * LEASE {
+            ask(&ours, &Request::Alive).unwrap();
+            thread::sleep(LEASE / 64);
+        }
+        ask(&ours, &Request::Clock).unwrap();
+        assert!(matches!(reply(&ours), Reply::Clock(_)));
+        drop(ours);
+        agent.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_controller_that_never_reads_ends_the_session_when_it_has_nothing_more_to_say() {
+        let (ours, agent) = leased();
+        let asked = thread::spawn(move || {
+            // Until the agent, which has no room for answers, takes no more, and is gone at last.
+            (0..10_000_000).take_while(|_| ask(&ours, &Request::Clock).is_ok()).count()
+        });
+        assert_lease_over(agent);
+        assert!(asked.join().unwrap() < 10_000_000);
     }
 }

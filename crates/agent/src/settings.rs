@@ -1,20 +1,25 @@
-//! Settings of the kernel that make attaching and detaching quick. They are changed for that time only.
+//! Settings of the kernel that make attaching and detaching fast. They are changed for that time only.
 //!
 //! The kernel gets its values back whatever happens: from the guard's drop, or, if the process is killed,
-//! from whoever looks next, an agent or `xweave doctor`. So what is changed is written down before, with who
-//! changed it. Of several agents at once the last puts back. Where nothing can be written down nothing is
-//! changed.
+//! from whoever looks next: the controller that killed it, the agent that listens, another agent, or `xweave
+//! doctor`. So what is changed is written down before, with who changed it. Of several agents at once the last
+//! restores. Where nothing can be written down, where others could write, nothing is changed.
 
 use std::{
-    fs::{self, File},
-    io,
-    os::fd::AsRawFd,
+    fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use xweave_wire::text::printable;
+
+use crate::{output::tell, state_folder::StateFolder};
+
 /// Where it is written down: gone after a reboot, as the changes are.
 const FOLDER: &str = "/run/xweave";
+
+/// What it is written in there.
+const PAGE: &str = "settings";
 
 /// A file of the kernel's, and what it is to be meanwhile.
 type Setting = (&'static str, &'static str);
@@ -26,60 +31,108 @@ const UNOPTIMIZED: Setting = ("/proc/sys/debug/kprobes-optimization", "0");
 /// Each hook that goes waits, twice, until no processor can still be in it.
 const EXPEDITED: Setting = ("/sys/kernel/rcu_expedited", "1");
 
+/// All that are ever changed, and so all that are ever restored.
+const SETTINGS: [Setting; 2] = [UNOPTIMIZED, EXPEDITED];
+
 /// A setting that an agent had left changed when it was killed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct StaleSettings {
     /// The kernel's file.
     pub path: String,
     /// What it was before.
     pub value: String,
-    /// Why it could not be put back, if it could not.
+    /// Why it could not be restored, if it could not.
     pub failed: Option<String>,
 }
 
-/// Puts back what agents that are no more have left changed.
-pub fn put_back() -> Vec<Left> {
-    Book::of_this_machine().put_back().unwrap_or_default()
+/// Restores what agents that are no more have left changed. Only root can, and only root's have.
+pub fn restore() -> Vec<StaleSettings> {
+    if !is_root() {
+        return Vec::new();
+    }
+    Book::of_this_machine().restore().unwrap_or_else(|error| {
+        let path = format!("{FOLDER}/{PAGE}");
+        vec![StaleSettings { path, value: String::new(), failed: Some(error.to_string()) }]
+    })
 }
 
-/// As long as it lives, hooks come and go quickly.
-pub(crate) struct Quick {
+/// The same; what could not be restored is told on standard error.
+pub(crate) fn restore_and_tell() {
+    tell_failed(&restore());
+}
+
+/// Gives up whatever this process holds changed, before it ends in a hurry.
+pub(crate) fn abandon() {
+    if !is_root() {
+        return;
+    }
+    let me = format!("{} ", process(std::process::id()));
+    match Book::of_this_machine().close(|holder| holder.starts_with(&me)) {
+        Ok(stale) => tell_failed(&stale),
+        Err(error) => tell(&format!("the kernel's settings are not restored: {error}; run `xweave doctor`")),
+    }
+}
+
+fn is_root() -> bool {
+    // SAFETY: returns an integer.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn tell_failed(stale: &[StaleSettings]) {
+    for StaleSettings { path, value, failed } in stale {
+        if let Some(reason) = failed {
+            tell(&format!("{} is not set to `{}` again: {reason}", printable(path), printable(value)));
+        }
+    }
+}
+
+/// As long as it lives, hooks come and go fast.
+pub(crate) struct FastAttach {
     book: Book,
     me: String,
 }
 
-impl Quick {
-    /// None where nothing can be written down: then it goes more slowly.
+impl FastAttach {
+    /// None where nothing can be written down: then it goes more slowly, and why is told.
     pub(crate) fn begin() -> Option<Self> {
-        Self::begin_in(Book::of_this_machine(), &[UNOPTIMIZED, EXPEDITED]).ok()
+        let begun = Self::begin_in(Book::of_this_machine(), &SETTINGS);
+        begun
+            .inspect_err(|error| {
+                tell(&format!("attaching and detaching is slower, as the kernel's settings stay: {error}"));
+            })
+            .ok()
     }
 
     fn begin_in(book: Book, settings: &[Setting]) -> io::Result<Self> {
         static NTH: AtomicU32 = AtomicU32::new(0);
         let me = format!("{} {}", process(std::process::id()), NTH.fetch_add(1, Ordering::Relaxed));
-        let _locked = book.lock()?;
-        let mut page = book.read();
+        let folder = StateFolder::make(&book.folder)?;
+        let _locked = folder.lock()?;
+        let mut page = book.read(&folder)?;
         page.holders.push(me.clone());
+        // A kernel that lacks one, or shows what cannot be told again, keeps it.
+        let known = |path: &str, page: &Page| page.before.iter().any(|(known, _)| known == path);
         for (path, _) in settings {
-            if !page.before.iter().any(|(known, _)| known == path)
+            if !known(path, &page)
                 && let Ok(value) = fs::read_to_string(book.path(path))
+                && is_value(value.trim())
             {
                 page.before.push(((*path).to_owned(), value.trim().to_owned()));
             }
         }
-        book.write(&page)?;
-        for (path, value) in settings {
-            // A kernel that lacks it, or does not let us, weaves more slowly.
+        folder.write(PAGE, &book.text(&page))?;
+        for (path, value) in settings.iter().filter(|(path, _)| known(path, &page)) {
+            // One that does not let us makes weaving slower.
             let _ = set(&book.path(path), value);
         }
         Ok(Self { book, me })
     }
 }
 
-impl Drop for Quick {
+impl Drop for FastAttach {
     fn drop(&mut self) {
-        // What fails now is tried again by whoever looks next.
-        let _ = self.book.close(&self.me);
+        // What fails now is tried again when the process ends, and by whoever looks next.
+        let _ = self.book.close(|holder| holder == self.me);
     }
 }
 
@@ -89,6 +142,8 @@ struct Book {
     boot: String,
     /// In front of the kernel's paths: nothing, except in tests.
     root: PathBuf,
+    /// What may be restored.
+    settings: Vec<&'static str>,
 }
 
 #[derive(Default)]
@@ -102,7 +157,8 @@ struct Page {
 impl Book {
     fn of_this_machine() -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Self { folder: FOLDER.into(), boot: boot.trim().to_owned(), root: PathBuf::new() }
+        let settings = SETTINGS.map(|(path, _)| path).to_vec();
+        Self { folder: FOLDER.into(), boot: boot.trim().to_owned(), root: PathBuf::new(), settings }
     }
 
     fn path(&self, of_kernel: &str) -> PathBuf {
@@ -112,28 +168,13 @@ impl Book {
         self.root.join(of_kernel.trim_start_matches('/'))
     }
 
-    fn page(&self) -> PathBuf {
-        self.folder.join("settings")
-    }
-
-    /// Held until what is returned is dropped.
-    fn lock(&self) -> io::Result<File> {
-        fs::create_dir_all(&self.folder)?;
-        let folder = File::open(&self.folder)?;
-        // SAFETY: takes integers; the descriptor is open.
-        match unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX) } {
-            0 => Ok(folder),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     /// What holds of this boot: of those who hold, only those who live.
-    fn read(&self) -> Page {
-        let text = fs::read_to_string(self.page()).unwrap_or_default();
+    fn read(&self, folder: &StateFolder) -> io::Result<Page> {
+        let text = folder.read(PAGE)?.unwrap_or_default();
         let mut lines = text.lines();
         let mut page = Page::default();
         if lines.next().and_then(|line| line.strip_prefix("boot ")) != Some(&self.boot) {
-            return page;
+            return Ok(page);
         }
         for line in lines {
             match line.split_once(' ') {
@@ -145,11 +186,10 @@ impl Book {
                 _ => {}
             }
         }
-        page
+        Ok(page)
     }
 
-    /// Whole or not at all.
-    fn write(&self, page: &Page) -> io::Result<()> {
+    fn text(&self, page: &Page) -> String {
         let mut text = format!("boot {}\n", self.boot);
         for (path, value) in &page.before {
             text += &format!("before {path} {value}\n");
@@ -157,43 +197,59 @@ impl Book {
         for holder in &page.holders {
             text += &format!("holder {holder}\n");
         }
-        let part = self.folder.join("settings.part");
-        fs::write(&part, text)?;
-        fs::rename(part, self.page())
+        text
     }
 
-    fn close(&self, me: &str) -> io::Result<()> {
-        let _locked = self.lock()?;
-        let mut page = self.read();
-        page.holders.retain(|holder| holder != me);
-        if page.holders.is_empty() { self.restore(page).map(drop) } else { self.write(&page) }
+    /// Some who hold do not any more. If they were the last, what they had changed is restored.
+    fn close(&self, done: impl Fn(&str) -> bool) -> io::Result<Vec<StaleSettings>> {
+        self.update(|page| page.holders.retain(|holder| !done(holder)))
     }
 
-    fn put_back(&self) -> io::Result<Vec<Left>> {
-        if !self.page().exists() {
+    fn restore(&self) -> io::Result<Vec<StaleSettings>> {
+        self.update(|_| {})
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Page)) -> io::Result<Vec<StaleSettings>> {
+        let Some(folder) = StateFolder::find(&self.folder)? else { return Ok(Vec::new()) };
+        if !folder.has(PAGE) {
             return Ok(Vec::new());
         }
-        let _locked = self.lock()?;
-        let page = self.read();
-        if page.holders.is_empty() { self.restore(page) } else { Ok(Vec::new()) }
+        let _locked = folder.lock()?;
+        let mut page = self.read(&folder)?;
+        change(&mut page);
+        if !page.holders.is_empty() {
+            folder.write(PAGE, &self.text(&page))?;
+            return Ok(Vec::new());
+        }
+        let stale: Vec<_> =
+            page.before.into_iter().map(|(path, value)| self.restore_one(path, value)).collect();
+        // What cannot be restored because it never was a setting of ours is told once.
+        if !stale.iter().any(|stale| stale.failed.is_some() && self.is_setting(&stale.path)) {
+            // The values are as they were: a page that stays for want of rights says nothing wrong.
+            let _ = folder.remove(PAGE);
+        }
+        Ok(stale)
     }
 
-    /// The page goes only if all could be put back.
-    fn restore(&self, page: Page) -> io::Result<Vec<Left>> {
-        let left: Vec<_> = page
-            .before
-            .into_iter()
-            .map(|(path, value)| {
-                let failed = set(&self.path(&path), &value).err().map(|error| error.to_string());
-                Left { path, value, failed }
-            })
-            .collect();
-        if left.iter().all(|left| left.failed.is_none()) {
-            // The values are as they were: a page that stays for want of rights says nothing wrong.
-            let _ = fs::remove_file(self.page());
-        }
-        Ok(left)
+    fn is_setting(&self, path: &str) -> bool {
+        self.settings.contains(&path)
     }
+
+    fn restore_one(&self, path: String, value: String) -> StaleSettings {
+        let failed = if !self.is_setting(&path) {
+            Some("it is no setting that xweave changes".to_owned())
+        } else if !is_value(&value) {
+            Some("that is no value of it".to_owned())
+        } else {
+            set(&self.path(&path), &value).err().map(|error| error.to_string())
+        };
+        StaleSettings { path, value, failed }
+    }
+}
+
+/// All of them are small numbers.
+fn is_value(value: &str) -> bool {
+    (1..=9).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Written only if it is not so: what says no to writing may well be as it should be.
@@ -229,6 +285,7 @@ mod tests {
     use super::*;
 
     const SPEED: Setting = ("/sys/speed", "7");
+    const WORDS: Setting = ("/sys/words", "7");
     const MISSING: Setting = ("/sys/missing", "7");
 
     struct Machine(tempfile::TempDir);
@@ -237,64 +294,119 @@ mod tests {
         fn new() -> Self {
             let machine = Self(tempfile::tempdir().unwrap());
             fs::create_dir(machine.0.path().join("sys")).unwrap();
-            machine.set("1\n");
+            machine.set("speed", "1\n");
+            machine.set("words", "[one] two\n");
             machine
         }
 
         fn book(&self, boot: &str) -> Book {
-            Book { folder: self.0.path().join("run"), boot: boot.to_owned(), root: self.0.path().into() }
+            Book {
+                folder: self.0.path().join("run"),
+                boot: boot.to_owned(),
+                root: self.0.path().into(),
+                settings: [SPEED, WORDS, MISSING].map(|(path, _)| path).to_vec(),
+            }
         }
 
-        fn quick(&self) -> Quick {
-            Quick::begin_in(self.book("b"), &[SPEED, MISSING]).unwrap()
+        fn fast(&self) -> FastAttach {
+            FastAttach::begin_in(self.book("b"), &[SPEED, WORDS, MISSING]).unwrap()
         }
 
-        fn value(&self) -> String {
-            fs::read_to_string(self.0.path().join("sys/speed")).unwrap().trim().to_owned()
+        fn value(&self, name: &str) -> String {
+            fs::read_to_string(self.0.path().join("sys").join(name)).unwrap().trim().to_owned()
         }
 
-        fn set(&self, value: &str) {
-            fs::write(self.0.path().join("sys/speed"), value).unwrap();
+        fn set(&self, name: &str, value: &str) {
+            fs::write(self.0.path().join("sys").join(name), value).unwrap();
         }
-    }
 
-    #[test]
-    fn the_last_of_several_puts_back() {
-        let machine = Machine::new();
-        let first = machine.quick();
-        assert_eq!(machine.value(), "7");
-        let second = machine.quick();
-        drop(first);
-        assert_eq!(machine.value(), "7");
-        assert_eq!(machine.book("b").put_back().unwrap(), []);
-        drop(second);
-        assert_eq!(machine.value(), "1");
-        assert!(!machine.book("b").page().exists());
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_put_back() {
-        let machine = Machine::new();
-        let book = machine.book("b");
-        book.lock().unwrap();
-        let dead = |book: &Book| {
+        /// What an agent leaves that is killed when it has changed the settings.
+        fn killed(&self, before: &[(&str, &str)]) {
+            let before = before.iter().map(|(path, value)| ((*path).into(), (*value).into())).collect();
             // The number is ours, but we were not started then.
             let holders = vec![format!("{} 1 0", std::process::id())];
-            book.write(&Page { before: vec![(SPEED.0.into(), "1".into())], holders }).unwrap();
-            machine.set("7");
-        };
-        dead(&book);
-        let left = Left { path: SPEED.0.into(), value: "1".into(), failed: None };
-        assert_eq!(book.put_back().unwrap(), [left]);
-        assert_eq!(machine.value(), "1");
+            let book = self.book("b");
+            let folder = StateFolder::make(&book.folder).unwrap();
+            folder.write(PAGE, &book.text(&Page { before, holders })).unwrap();
+            self.set("speed", "7");
+        }
+
+        fn page_exists(&self) -> bool {
+            self.0.path().join("run").join(PAGE).exists()
+        }
+    }
+
+    fn stale(path: &str, value: &str, failed: Option<&str>) -> StaleSettings {
+        StaleSettings { path: path.into(), value: value.into(), failed: failed.map(str::to_owned) }
+    }
+
+    #[test]
+    fn the_last_of_several_restores() {
+        let machine = Machine::new();
+        let first = machine.fast();
+        assert_eq!(machine.value("speed"), "7");
+        assert_eq!(machine.value("words"), "[one] two", "what is no number cannot be restored");
+        let second = machine.fast();
+        drop(first);
+        assert_eq!(machine.value("speed"), "7");
+        assert_eq!(machine.book("b").restore().unwrap(), []);
+        drop(second);
+        assert_eq!(machine.value("speed"), "1");
+        assert!(!machine.page_exists());
+    }
+
+    #[test]
+    fn a_process_in_a_hurry_gives_up_all_that_it_holds_and_nothing_of_others() {
+        let machine = Machine::new();
+        let mine = process(std::process::id());
+        let (first, second) = (machine.fast(), machine.fast());
+        machine.book("b").close(|holder| holder.starts_with("1 ")).unwrap();
+        assert_eq!(machine.value("speed"), "7");
+        machine.book("b").close(|holder| holder.starts_with(&format!("{mine} "))).unwrap();
+        assert_eq!(machine.value("speed"), "1");
+        drop((first, second));
+        assert_eq!(machine.value("speed"), "1");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_restored() {
+        let machine = Machine::new();
+        machine.killed(&[(SPEED.0, "1")]);
+        assert_eq!(machine.book("b").restore().unwrap(), [stale(SPEED.0, "1", None)]);
+        assert_eq!(machine.value("speed"), "1");
         // Or by one that weaves meanwhile, which does not take the changed value for the old one.
-        dead(&book);
-        drop(machine.quick());
-        assert_eq!(machine.value(), "1");
+        machine.killed(&[(SPEED.0, "1")]);
+        drop(machine.fast());
+        assert_eq!(machine.value("speed"), "1");
         // After a reboot nothing of it holds.
-        dead(&book);
-        assert_eq!(machine.book("c").put_back().unwrap(), []);
-        assert_eq!(machine.value(), "7");
-        assert!(!book.page().exists());
+        machine.killed(&[(SPEED.0, "1")]);
+        assert_eq!(machine.book("c").restore().unwrap(), []);
+        assert_eq!(machine.value("speed"), "7");
+        assert!(!machine.page_exists());
+    }
+
+    #[test]
+    fn only_known_settings_get_only_plausible_values() {
+        let machine = Machine::new();
+        machine.set("other", "kept");
+        machine.killed(&[("/sys/other", "1"), ("/sys/../sys/speed", "1"), (SPEED.0, "1; reboot")]);
+        let none = Some("it is no setting that xweave changes");
+        assert_eq!(
+            machine.book("b").restore().unwrap(),
+            [
+                stale("/sys/other", "1", none),
+                stale("/sys/../sys/speed", "1", none),
+                stale(SPEED.0, "1; reboot", Some("that is no value of it")),
+            ]
+        );
+        assert_eq!((machine.value("other").as_str(), machine.value("speed").as_str()), ("kept", "7"));
+        // What was none of ours is told once and forgotten, if the rest could be restored.
+        machine.killed(&[("/sys/other", "1"), (SPEED.0, "1")]);
+        assert_eq!(
+            machine.book("b").restore().unwrap(),
+            [stale("/sys/other", "1", none), stale(SPEED.0, "1", None)]
+        );
+        assert_eq!(machine.value("speed"), "1");
+        assert!(!machine.page_exists());
     }
 }

@@ -1,8 +1,10 @@
 //! `xweave agent`: the runtime in a domain.
 
-use std::{io, process::ExitCode};
+use std::{io, os::fd::AsFd, process::ExitCode, time::Duration};
 
-use crate::failure::Failure;
+use xweave_agent::Options;
+
+use crate::{failure::Failure, record::duration};
 
 /// Run in a domain: load, attach and drain what a controller sends
 ///
@@ -16,21 +18,29 @@ pub struct Args {
     /// Speak the protocol on standard input and output, until they are closed
     #[arg(long, conflicts_with = "vsock", required_unless_present = "vsock")]
     stdio: bool,
-    /// Listen for the host (CID 2 and no other) on this vsock port
+    /// Listen on this vsock port, for the host's root and nobody else: CID 2, ports up to 1023
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "7390")]
     vsock: Option<u32>,
+    /// How long probes stay without a word from the controller. For tests, and for links that stand still for long
+    #[arg(long, hide = true, value_parser = duration, default_value = "30s")]
+    lease: Duration,
+    /// Both ends have said what they speak: whoever listened has seen to it
+    #[arg(long, hide = true, conflicts_with = "vsock")]
+    greeted: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    match args.vsock {
-        Some(port) => match xweave_agent::listen(port) {
+    if let Some(port) = args.vsock {
+        return match xweave_agent::listen(port, args.lease) {
             Ok(never) => match never {},
             Err(error) => Err(Failure::WrongUse(format!(
                 "cannot listen on vsock port {port}: {error}; the guest needs a vsock device (QEMU: -device vhost-vsock-pci,guest-cid=N)"
             ))),
-        },
-        None => xweave_agent::serve(io::stdin(), io::stdout())
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(|error| Failure::FellShort(format!("agent: {error}"))),
+        };
     }
+    let failed = |error: &dyn std::fmt::Display| Failure::FellShort(format!("agent: {error}"));
+    let output = io::stdout().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
+    xweave_agent::serve(io::stdin(), output, Options { lease: args.lease, greeted: args.greeted })
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(|error| failed(&error))
 }

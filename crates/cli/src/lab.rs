@@ -254,6 +254,21 @@ enum Load {
         #[arg(long, default_value_t = 1000)]
         size: u32,
     },
+    /// Connect by vsock and say nothing; prints what came of it as JSON.
+    VsockConnect {
+        /// Whom to connect to.
+        #[arg(long)]
+        cid: u32,
+        /// The port there.
+        #[arg(long)]
+        port: u32,
+        /// The port here; by default any.
+        #[arg(long)]
+        from_port: Option<u32>,
+        /// Seconds to wait for the first words.
+        #[arg(long, default_value_t = 30)]
+        timeout: u64,
+    },
 }
 
 /// Runs the subcommand.
@@ -418,6 +433,9 @@ fn make_load(load: Load) -> Result<ExitCode, Error> {
             let options = load::TcpGet { to, requests, concurrency, request_size, answer_size: size };
             let answered = load::tcp_get(&options)?;
             (json!(answered), answered.requests == requests)
+        }
+        Load::VsockConnect { cid, port, from_port, timeout } => {
+            (json!(load::vsock_connect(cid, port, from_port, Duration::from_secs(timeout))?), true)
         }
     };
     println!("{document}");

@@ -311,7 +311,7 @@ fn seconds(duration: Duration) -> String {
 }
 
 /// Reads `500ms`, `10s`, `2m`, or bare seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration: write 500ms, 10s or 2m");
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

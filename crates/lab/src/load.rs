@@ -8,8 +8,10 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use vsock::{VMADDR_CID_ANY, VsockAddr, VsockStream};
 
 /// The first bytes of every datagram.
 pub const MAGIC: [u8; 8] = *b"XWSEQ001";
@@ -206,7 +208,6 @@ pub fn udp_receive(port: u16, count: u64, idle: Duration, ready: impl FnOnce()) 
 
 /// As root, makes room for bursts: what the test measures is the network, not this socket's buffer.
 fn grow_buffer(socket: &UdpSocket) {
-    use std::os::fd::AsRawFd;
     let size: libc::c_int = 8 << 20;
     // SAFETY: the option's value is one int, and the length says so. Failing leaves the default.
     unsafe {
@@ -322,6 +323,65 @@ fn exchange(to: SocketAddr, options: &TcpGet, next: &AtomicU64) -> io::Result<Ve
         times.push(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
     Ok(times)
+}
+
+/// What came of a connection that was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Contact {
+    /// The source port may not be bound: why.
+    PortDenied(String),
+    /// Nothing took it: why.
+    NoConnection(String),
+    /// It was taken, and closed without a word.
+    Closed,
+    /// It was taken, and nothing came in time.
+    Silent,
+    /// These first bytes came, as text.
+    Heard(String),
+}
+
+/// Connects by vsock, from a given source port if there is one, says nothing, and waits for the first words.
+pub fn vsock_connect(cid: u32, port: u32, from: Option<u32>, wait: Duration) -> Result<Contact> {
+    // SAFETY: takes integers only.
+    let socket = unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        return Err(load_error("make a vsock socket")(io::Error::last_os_error()));
+    }
+    // SAFETY: a descriptor that was just opened and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let of_call = |result: libc::c_int| match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    let length = libc::socklen_t::try_from(size_of::<VsockAddr>()).unwrap_or(0);
+    if let Some(from) = from {
+        let address = VsockAddr::new(VMADDR_CID_ANY, from);
+        // SAFETY: the address lives in this frame, is a struct sockaddr_vm, and the length is its own.
+        let bound = of_call(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) });
+        if let Err(error) = bound {
+            return Ok(Contact::PortDenied(error.to_string()));
+        }
+    }
+    let address = VsockAddr::new(cid, port);
+    // SAFETY: as above. The kernel gives up after two seconds.
+    let connected =
+        of_call(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) });
+    if let Err(error) = connected {
+        return Ok(Contact::NoConnection(error.to_string()));
+    }
+    let mut stream = VsockStream::from(socket);
+    stream.set_read_timeout(Some(wait)).map_err(load_error("set a time limit (it must not be 0)"))?;
+    let mut words = [0; 64];
+    match stream.read(&mut words) {
+        Ok(0) => Ok(Contact::Closed),
+        Ok(length) => Ok(Contact::Heard(words[..length].escape_ascii().to_string())),
+        Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Ok(Contact::Closed),
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Ok(Contact::Silent)
+        }
+        Err(e) => Err(load_error("read")(e)),
+    }
 }
 
 #[cfg(test)]

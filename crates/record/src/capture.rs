@@ -70,7 +70,7 @@ impl<'p> Capture<'p> {
         (self.progress)(phase);
     }
 
-    /// Takes in what has come, waiting a while for the first; sees to deadlines, and that agents know of us.
+    /// Takes in what has come, waiting a while for the first; sees to deadlines.
     ///
     /// # Errors
     /// When the trace cannot be written.
@@ -88,7 +88,6 @@ impl<'p> Capture<'p> {
         let now = Instant::now();
         for session in &mut self.sessions {
             session.check_deadlines(now);
-            session.beat();
         }
         Ok(())
     }
@@ -268,7 +267,7 @@ impl<'p> Capture<'p> {
         }
         self.sessions.iter_mut().for_each(Session::cut);
         // One that was killed has left the kernel's settings as it needed them.
-        xweave_agent::put_back();
+        xweave_agent::restore_settings();
     }
 }
 

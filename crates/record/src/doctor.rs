@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use xweave_agent::{Left, facts, put_back};
+use xweave_agent::{StaleSettings, facts, restore_settings};
 
 use crate::kernels;
 
@@ -40,7 +40,7 @@ pub fn doctor() -> Vec<Check> {
         .trim()
         .to_owned();
     let steady = matches!(clock.as_str(), "tsc" | "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page");
-    let left = put_back();
+    let left = restore_settings();
     let not_put_back = left.iter().any(|left| left.failed.is_some());
     vec![
         check(
@@ -128,8 +128,8 @@ pub fn doctor() -> Vec<Check> {
 }
 
 /// What agents that were killed had left changed, and what has become of it.
-fn told(left: &[Left]) -> String {
-    let one = |left: &Left| match &left.failed {
+fn told(left: &[StaleSettings]) -> String {
+    let one = |left: &StaleSettings| match &left.failed {
         None => format!("{}, left by a killed agent, is {} again", left.path, left.value),
         Some(reason) => {
             format!("{}, left by a killed agent, cannot be set to {} again: {reason}", left.path, left.value)

@@ -7,9 +7,10 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
+    time::Duration,
 };
 
 use xweave_agent::tsc;
@@ -27,6 +28,9 @@ use crate::{
 /// Bytes of a line, and lines, that are told of what a child says on its standard error.
 const SAID_LINE: usize = 1024;
 const SAID_LINES: usize = 100;
+
+/// How long a controller may be silent towards an agent: several words are lost before a lease is over.
+const BEAT: Duration = Duration::from_secs(5);
 
 /// What came from a domain.
 pub(crate) enum Incoming {
@@ -178,16 +182,21 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Sends requests until there will be no more.
+/// Sends requests until there will be no more; where there is none for a while, that this end is there. It does not
+/// matter what the controller is busy with: compiling or indexing may take longer than an agent's lease.
 fn write(mut output: impl Write, requests: &Receiver<Request>, shared: &Shared) -> Result<(), frame::Error> {
     frame::write_preamble(&mut output)?;
-    while let Ok(request) = requests.recv() {
+    loop {
+        let request = match requests.recv_timeout(BEAT) {
+            Ok(request) => request,
+            Err(RecvTimeoutError::Timeout) => Request::Alive,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        };
         if !matches!(request, Request::Alive) {
             shared.sent().push_back(tsc());
         }
         frame::write_message(&mut output, &request)?;
     }
-    Ok(())
 }
 
 /// Tells what is said line by line, as long as there is little of it; reads the rest, so that whoever says it goes on.

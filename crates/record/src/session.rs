@@ -35,9 +35,6 @@ pub(crate) const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 50 } e
 /// emulated machine that has other work.
 const HOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
 
-/// How long a controller may be silent towards an agent: several words are lost before a lease is over.
-const BEAT: Duration = Duration::from_secs(5);
-
 /// What a domain was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
@@ -148,7 +145,6 @@ pub(crate) struct Session {
     hooks: u32,
     attached: u32,
     greet_by: Instant,
-    spoke: Instant,
 }
 
 impl Session {
@@ -170,7 +166,6 @@ impl Session {
             hooks: 0,
             attached: 0,
             greet_by: Instant::now() + HELLO,
-            spoke: Instant::now(),
         }
     }
 
@@ -210,7 +205,6 @@ impl Session {
     /// Asks; the answer must come in time.
     pub(crate) fn ask(&mut self, request: Request) {
         let now = Instant::now();
-        self.spoke = now;
         let mut patience = ANSWER;
         match &request {
             Request::Weave(plan) => {
@@ -232,14 +226,6 @@ impl Session {
         }
         self.set_limit();
         self.link.send(request);
-    }
-
-    /// Lets the agent know that this end is there, where it was not asked anything for a while.
-    pub(crate) fn beat(&mut self) {
-        if self.is_there() && self.has_greeted() && self.spoke.elapsed() >= BEAT {
-            self.spoke = Instant::now();
-            self.link.send(Request::Alive);
-        }
     }
 
     fn set_limit(&self) {

@@ -2,12 +2,12 @@
 
 use crate::world::{AGENT, DOMAINS, World};
 
-fn wait_until_written(world: &World, trace: &str) {
+pub fn wait_until_written(world: &World, trace: &str) {
     world.until("host", &format!("ls {trace}/records/*.parquet"));
 }
 
 /// No hook and no program of xweave's is left in a domain.
-pub(crate) fn assert_clean(world: &World, domain: &str) {
+pub fn assert_clean(world: &World, domain: &str) {
     // Detaching is the kernel's work and takes it a moment after the descriptors are closed.
     world.until(domain, "! grep -q direct /sys/kernel/tracing/enabled_functions");
     world.until(domain, "test -z \"$(cat /sys/kernel/debug/kprobes/list)\"");
@@ -16,7 +16,7 @@ pub(crate) fn assert_clean(world: &World, domain: &str) {
     }
 }
 
-fn assert_woven(world: &World, domain: &str) {
+pub fn assert_woven(world: &World, domain: &str) {
     world.run(domain, "grep -q direct /sys/kernel/tracing/enabled_functions");
 }
 

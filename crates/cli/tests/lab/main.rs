@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test, that is the message")]
 
+mod agent_lifetime;
+mod agent_trust;
 mod capture;
 mod clean;
 mod cost;

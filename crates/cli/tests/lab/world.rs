@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Sends the processes of a domain whose command begins like this a signal; there must be one.
-    fn signal(&self, domain: &str, command: &str, signal: &str) {
+    pub fn signal(&self, domain: &str, command: &str, signal: &str) {
         self.run(
             domain,
             &format!(
