@@ -1,12 +1,12 @@
 //! The index of a whole program, and questions to it.
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use rayon::prelude::*;
 use xweave_code::dwarf::Debug;
 use xweave_code::image::Image;
 use xweave_code::types::KernelTypes;
+use xweave_guard::private::Dir;
 
 use crate::Error;
 use crate::answer::{Answer, Answers, Reason};
@@ -185,9 +185,9 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`], and [`Error::Damaged`] if it is not one, or of another version.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { tables: Tables::open(path)? })
+    /// [`Error::Kept`], and [`Error::Damaged`] if it is not one, or of another version.
+    pub fn open(folder: &Dir, name: &str) -> Result<Self, Error> {
+        Ok(Self { tables: Tables::open(folder, name)? })
     }
 
     /// The same, from bytes.
@@ -203,9 +203,9 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Write`]
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        self.tables.write(path)
+    /// [`Error::Kept`]
+    pub fn write(&self, folder: &Dir, name: &str) -> Result<(), Error> {
+        self.tables.write(folder, name)
     }
 
     /// How much is understood.

@@ -14,7 +14,7 @@ use serde_json::json;
 use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, Until};
 use xweave_trace::{Ended, Trace};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, shown};
 
 /// Weave aspects into running kernels, record, and take them out again
 ///
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         flow_table: args.flow_table,
         gently: args.gently,
         symbols: symbols.map_err(Failure::wrong_use)?,
-        cache: xweave_weave::cache_directory(),
+        cache: xweave_weave::cache_directory().map_err(Failure::wrong_use)?,
         budget: Budget { disk, ..Budget::default() },
         command_line: env::args().collect(),
     };
@@ -172,7 +172,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 fn print(outcome: &Outcome) {
     for warning in &outcome.warnings {
-        eprintln!("{warning}");
+        eprintln!("{}", shown::diagnostic(warning));
     }
     for (domain, skipped) in &outcome.skipped {
         eprintln!(

@@ -1,12 +1,13 @@
 //! What each domain's kernel is: its type information, asked of the agent once and kept.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use xweave_code::Kernel;
-use xweave_wire::message::{Facts, Reply, Request};
+use xweave_guard::private::{self, Dir, Trust};
+use xweave_wire::{
+    limits::LARGE_FRAME,
+    message::{Facts, Reply, Request},
+};
 
 use crate::{Error, Phase, capture::Capture};
 
@@ -75,25 +76,23 @@ struct Store {
 
 impl Store {
     fn get(&self, key: Option<&str>, ask: impl FnOnce() -> Result<Vec<u8>, Error>) -> Result<Vec<u8>, Error> {
-        let path = key.map(|key| self.dir.join(key));
-        if let Some(bytes) = path.as_ref().and_then(|path| fs::read(path).ok()) {
+        // What another user may have written is asked again, and replaced.
+        let kept = |key| Dir::open(&self.dir, Trust::Owner)?.read(key, LARGE_FRAME.into());
+        if let Some(bytes) = key.and_then(|key| kept(key).ok()) {
             return Ok(bytes);
         }
         let bytes = ask()?;
-        if let Some(path) = path {
+        if let Some(key) = key {
             // A full disk here must not stop a recording that goes elsewhere.
-            let _ = self.keep(&path, &bytes);
+            let _ = self.keep(key, &bytes);
         }
         Ok(bytes)
     }
 
-    /// Whole or not at all: others may be reading.
-    fn keep(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        fs::create_dir_all(&self.dir)?;
-        let part = path.with_extension(format!("part-{}", std::process::id()));
-        fs::write(&part, bytes).and_then(|()| fs::rename(&part, path)).inspect_err(|_| {
-            let _ = fs::remove_file(&part);
-        })
+    fn keep(&self, key: &str, bytes: &[u8]) -> Result<(), private::Error> {
+        let dir = Dir::create(&self.dir)?;
+        dir.claim()?;
+        dir.replace(key, bytes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! C to a BPF object, by clang.
 //!
-//! Objects are kept under the hash of all that went into them. The folder of a compilation is
-//! temporary; only the object is moved into the cache, at once.
+//! Objects are kept under the hash of all that went into them ([`cache`]). The folder of a compilation is
+//! temporary.
 
 use std::fs;
 use std::io;
@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sha2::{Digest, Sha256};
 use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
+use xweave_guard::private::Dir;
 
 use crate::Domain;
+use crate::cache::{self, Entry};
 use crate::emit::{self, Emitted, Program};
 use crate::prelude;
 
@@ -48,16 +50,6 @@ pub fn find_clang() -> Option<PathBuf> {
     std::iter::once("clang".to_owned()).chain(versions).find_map(|name| in_path(&name))
 }
 
-/// Where what need not be made anew is kept: `XWEAVE_CACHE`, or else `xweave` in `XDG_CACHE_HOME`, in
-/// `~/.cache`, or in `/var/cache`.
-pub fn cache_directory() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("XWEAVE_CACHE")
-        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("xweave")))
-        .or_else(|| Some(set("HOME")?.join(".cache/xweave")))
-        .unwrap_or_else(|| "/var/cache/xweave".into())
-}
-
 fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -79,7 +71,12 @@ pub(crate) fn compile(
     let messages = Messages { aspects, domain, programs, emitted };
     let compiled = compile_once(&clang, &files(aspects, emitted), cache).map_err(general)?;
     match compiled.object {
-        Some(object) => Ok((object, messages.warnings(&compiled.log))),
+        Some(object) => {
+            let mut warnings = messages.warnings(&compiled.log);
+            let unused = |reason| format!("what was kept of an earlier compilation is not used: {reason}");
+            warnings.extend(compiled.unused.map(|reason| Diagnostic::general(unused(reason)).as_warning()));
+            Ok((object, warnings))
+        }
         None => Err(messages.errors(&compiled.log)),
     }
 }
@@ -90,30 +87,30 @@ struct Compiled {
     object: Option<Vec<u8>>,
     /// What clang said.
     log: String,
+    /// Why what was kept is not used.
+    unused: Option<String>,
 }
 
 /// Compiles these files, or takes what came of them before.
 fn compile_once(clang: &Path, files: &[(String, &str)], cache: &Path) -> Result<Compiled, String> {
     let version = run(Command::new(clang).arg("--version"))?;
-    let key = key(files, &version.stdout);
-    let (kept, warned) = (cache.join(format!("{key}.o")), cache.join(format!("{key}.log")));
-    if let (Ok(object), Ok(log)) = (fs::read(&kept), fs::read_to_string(&warned)) {
-        return Ok(Compiled { object: Some(object), log });
-    }
-    let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+    let name = format!("{}.advice", key(files, &version.stdout));
+    let dir = cache::open(cache).map_err(|error| error.to_string())?;
+    let unused = match Entry::read(&dir, &name) {
+        Ok(Some(Entry { object, log })) => return Ok(Compiled { object: Some(object), log, unused: None }),
+        Ok(None) => None,
+        Err(reason) => Some(reason),
+    };
+    let folder = Folder::new(&dir)?;
     let (made, log) = make(clang, files, &folder)?;
     if !made {
-        return Ok(Compiled { object: None, log });
+        return Ok(Compiled { object: None, log, unused });
     }
     let object = folder.0.join(OBJECT);
-    let bytes = fs::read(&object).map_err(|error| unwritable(&object, &error))?;
-    // The log first: an object without one is not taken from the cache.
-    let log_file = folder.0.join("log");
-    fs::write(&log_file, &log)
-        .and_then(|()| fs::rename(&log_file, &warned))
-        .and_then(|()| fs::rename(&object, &kept))
-        .map_err(|error| unwritable(&kept, &error))?;
-    Ok(Compiled { object: Some(bytes), log })
+    let object = fs::read(&object).map_err(|error| unwritable(&object, &error))?;
+    let entry = Entry { object, log };
+    entry.keep(&dir, &name).map_err(|error| error.to_string())?;
+    Ok(Compiled { object: Some(entry.object), log: entry.log, unused })
 }
 
 /// The object of built-in probes; `own` are the files besides those that every program has, and one of them is
@@ -132,7 +129,8 @@ pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, String> {
     let clang = find_clang().ok_or("there is no clang in the path: apt install clang")?;
     let mut files: Vec<(String, &str)> = prelude::files();
     files.push((emit::ADVICE.to_owned(), text));
-    let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+    let dir = cache::open(cache).map_err(|error| error.to_string())?;
+    let folder = Folder::new(&dir)?;
     let (made, log) = make(&clang, &files, &folder)?;
     if !made {
         return Err(log);
@@ -209,14 +207,14 @@ fn strip(clang: &Path) -> Option<PathBuf> {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new(cache: &Path) -> io::Result<Self> {
+    fn new(cache: &Dir) -> Result<Self, String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        fs::create_dir_all(cache)?;
         let nth = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let folder = cache.join(format!("tmp-{}-{nth}", std::process::id()));
+        let name = format!("tmp-{}-{nth}", std::process::id());
+        let folder = cache.path_of(&name);
         // One of a process that was killed, and had the same number.
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder)?;
+        cache.create_dir(&name).map_err(|error| error.to_string())?;
         Ok(Self(folder))
     }
 }

@@ -26,6 +26,7 @@
 
 mod anchor;
 mod bind;
+mod cache;
 mod compile;
 mod condition;
 mod emit;
@@ -38,7 +39,8 @@ mod resolve;
 mod safe;
 mod unhookable;
 
-pub use compile::{cache_directory, compile_c, find_clang};
+pub use cache::{CacheError, cache_directory};
+pub use compile::{compile_c, find_clang};
 pub use events::{Events, Group, events};
 
 use std::path::PathBuf;
