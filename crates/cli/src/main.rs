@@ -3,6 +3,7 @@
 mod agent;
 mod check;
 mod compare;
+mod confined;
 mod cost;
 mod doctor;
 mod explain;
@@ -63,6 +64,8 @@ enum Command {
     Cost(cost::Args),
     Lab(lab::Args),
     Agent(agent::Args),
+    #[command(hide = true)]
+    Confined(confined::Args),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Command::Cost(args) => cost::run(args),
         Command::Lab(args) => Ok(lab::run(args)),
         Command::Agent(args) => agent::run(&args),
+        Command::Confined(args) => confined::run(&args),
     };
     result.unwrap_or_else(Failure::report)
 }
