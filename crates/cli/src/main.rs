@@ -3,6 +3,7 @@
 mod agent;
 mod check;
 mod compare;
+mod confined;
 mod cost;
 mod doctor;
 mod explain;
@@ -61,6 +62,8 @@ enum Command {
     Cost(cost::Args),
     Lab(lab::Args),
     Agent(agent::Args),
+    #[command(hide = true)]
+    Confined(confined::Args),
 }
 
 fn main() -> ExitCode {
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Cost(args) => cost::run(args),
         Command::Lab(args) => Ok(lab::run(args)),
         Command::Agent(args) => agent::run(&args),
+        Command::Confined(args) => confined::run(&args),
     };
     result.unwrap_or_else(Failure::report)
 }

@@ -1,0 +1,70 @@
+//! `xweave confined`: what other commands start to read what guests and strangers sent. Not for people.
+
+use std::process::ExitCode;
+
+use xweave_guard::confine::attempt;
+
+use crate::failure::Failure;
+
+/// Do a job without rights: other commands start this
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(clap::Subcommand)]
+enum Work {
+    /// Tell how far this machine lets a process be confined
+    Layers,
+    /// Try something forbidden, as a process that was taken over would
+    Attempt {
+        /// What
+        name: String,
+        /// As one that may start compilers
+        #[arg(long)]
+        programs: bool,
+    },
+    /// Have all of that tried, and tell what came of it
+    Probe,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    match &args.work {
+        Work::Layers => {
+            let layers = attempt::confine(false).map_err(fell_short)?;
+            println!("{}", layers.encode());
+        }
+        Work::Attempt { name, programs } => {
+            attempt::confine(*programs).map_err(fell_short)?;
+            println!("{}", attempt::tell(name));
+        }
+        Work::Probe => return probe(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn probe() -> Result<ExitCode, Failure> {
+    let outcomes = attempt::probe(&mut || true).map_err(fell_short)?;
+    let mut succeeded = 0;
+    for outcome in &outcomes {
+        let by = if outcome.programs { "compiler" } else { "reader" };
+        let told = match &outcome.refused {
+            Ok(how) => format!("refused  {how}"),
+            Err(happened) => {
+                succeeded += 1;
+                format!("NOT REFUSED  {happened}")
+            }
+        };
+        println!("{by:<9} {:<16} {}", outcome.name, told.trim());
+    }
+    match succeeded {
+        0 => Ok(ExitCode::SUCCESS),
+        n => Err(Failure::FellShort(format!("{n} of {} attempts were not refused", outcomes.len()))),
+    }
+}
+
+fn fell_short(error: impl std::fmt::Display) -> Failure {
+    Failure::FellShort(error.to_string())
+}

@@ -1,0 +1,305 @@
+//! What a process that was taken over would try. Tests have it tried by a confined one, in the built program.
+
+use std::{
+    env, fs, io,
+    net::{TcpListener, UdpSocket},
+    os::{fd::AsRawFd, unix::net::UnixDatagram},
+    path::{Path, PathBuf},
+    process::{Command, id},
+    thread,
+    time::Duration,
+};
+
+use super::{Confinement, Error, Job, Layers, Limits, User, job::Failed, run_all};
+
+/// Something that must not succeed.
+pub struct Attempt {
+    /// What it is called.
+    pub name: &'static str,
+    /// Whether it is refused too where programs are started: by clang.
+    pub of_programs: bool,
+    /// What the process that waits is to be told; empty where the attempt itself is told that it is refused.
+    pub told: &'static str,
+    run: fn() -> io::Result<()>,
+}
+
+const fn refused(name: &'static str, run: fn() -> io::Result<()>) -> Attempt {
+    Attempt { name, of_programs: true, told: "", run }
+}
+
+const fn deadly(name: &'static str, run: fn() -> io::Result<()>) -> Attempt {
+    Attempt { name, of_programs: true, told: "it was ended for a system call", run }
+}
+
+impl Attempt {
+    /// One that only what starts no programs is kept from.
+    const fn of_readers(mut self) -> Self {
+        self.of_programs = false;
+        self
+    }
+
+    const fn told(mut self, told: &'static str) -> Self {
+        self.told = told;
+        self
+    }
+
+    /// Tries it.
+    ///
+    /// # Errors
+    ///
+    /// How it was refused: the good outcome.
+    pub fn run(&self) -> io::Result<()> {
+        (self.run)()
+    }
+}
+
+/// All of them.
+pub const ATTEMPTS: &[Attempt] = &[
+    refused("read-shadow", || fs::read("/etc/shadow").map(|_| ())),
+    refused("read-process", || fs::read("/proc/1/environ").map(|_| ())),
+    refused("write-tmp", || fs::write("/tmp/xweave-attempt", "x")),
+    refused("write-run", || fs::write("/run/xweave-attempt", "x")),
+    refused("remove", || fs::remove_file("/etc/hostname")),
+    refused("set-user-id", set_user_id),
+    refused("tcp", || TcpListener::bind("127.0.0.1:0").map(|_| ())),
+    refused("udp", || UdpSocket::bind("127.0.0.1:0").map(|_| ())),
+    refused("unix-socket", || UnixDatagram::unbound().map(|_| ())),
+    refused("vsock", || call(libc::SYS_socket, [libc::AF_VSOCK.into(), 1, 0])),
+    refused("netlink", || call(libc::SYS_socket, [libc::AF_NETLINK.into(), 3, 0])),
+    deadly("bpf", || call(libc::SYS_bpf, [5, 0, 0])),
+    deadly("perf", || call(libc::SYS_perf_event_open, [0, 0, -1])),
+    deadly("ptrace", || call(libc::SYS_ptrace, [i64::from(libc::PTRACE_TRACEME), 0, 0])),
+    deadly("mount", || call(libc::SYS_mount, [0, 0, 0])),
+    deadly("namespace", || call(libc::SYS_unshare, [libc::CLONE_NEWUSER.into(), 0, 0])),
+    deadly("keyring", || call(libc::SYS_keyctl, [0, -4, 1])),
+    deadly("io-uring", || call(libc::SYS_io_uring_setup, [8, 0, 0])),
+    deadly("userfaultfd", || call(libc::SYS_userfaultfd, [1, 0, 0])),
+    deadly("module", || call(libc::SYS_init_module, [0, 0, 0])),
+    deadly("kexec", || call(libc::SYS_kexec_load, [0, 0, 0])),
+    deadly("handle", || call(libc::SYS_open_by_handle_at, [0, 0, 0])),
+    refused("become-root", || call(libc::SYS_setuid, [0, 0, 0])),
+    refused("new-session", || call(libc::SYS_setsid, [0, 0, 0])),
+    refused("memfd", || call(libc::SYS_memfd_create, [c"x".as_ptr() as i64, 0, 0])),
+    refused("shared-memory", || map(libc::MAP_SHARED | libc::MAP_ANONYMOUS, libc::PROT_WRITE)),
+    refused("growing-stack", || {
+        map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_GROWSDOWN, libc::PROT_WRITE)
+    }),
+    refused("new-code", || map(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, libc::PROT_EXEC)).of_readers(),
+    refused("terminal-input", || {
+        let byte = b'x';
+        // SAFETY: reads one byte, which is there.
+        check(unsafe { libc::ioctl(io::stdout().as_raw_fd(), libc::TIOCSTI, &raw const byte) }.into())
+    }),
+    refused("exec", || Command::new("/bin/true").status().map(|_| ())).of_readers(),
+    refused("exec-own", execute_own),
+    refused("fork", || {
+        // SAFETY: the child ends at once.
+        match unsafe { libc::syscall(libc::SYS_clone, i64::from(libc::SIGCHLD), 0, 0, 0, 0) } {
+            // SAFETY: takes an integer.
+            0 => unsafe { libc::_exit(0) },
+            result => check(result),
+        }
+    })
+    .of_readers(),
+    refused("fork-bomb", fork_bomb),
+    refused("threads", threads),
+    refused("signal-parent", || {
+        // SAFETY: takes integers.
+        check(unsafe { libc::kill(libc::getppid(), 0) }.into())
+    }),
+    refused("memory", memory).told("ran out of its memory"),
+    refused("time", time).told("of processor time"),
+    refused("deadline", || {
+        loop {
+            thread::sleep(Duration::from_secs(1));
+        }
+    })
+    .told("is not done after"),
+    refused("answer", || {
+        loop {
+            io::Write::write_all(&mut io::stdout(), &[b'x'; 1 << 16])?;
+        }
+    })
+    .told("answers with more than"),
+];
+
+/// The attempt of that name.
+pub fn named(name: &str) -> Option<&'static Attempt> {
+    ATTEMPTS.iter().find(|attempt| attempt.name == name)
+}
+
+/// Limits that are soon reached.
+const LIMITS: Limits = Limits { memory: 256 << 20, seconds: 2, file: 16 << 20 };
+
+/// More than what is confined has at once; fewer than an attempt wants.
+const PROCESSES: u64 = 64;
+
+/// Confines this process as one that reads, or as one that compiles (`programs`), in the folder where it is.
+///
+/// # Errors
+///
+/// What cannot be taken from it.
+pub fn confine(programs: bool) -> Result<Layers, Error> {
+    let nothing = Confinement::new(User::Nobody).processes(PROCESSES);
+    if programs { nothing.write(".").programs(None).apply() } else { nothing.apply() }
+}
+
+/// What came of an attempt.
+pub struct Outcome {
+    /// The attempt's.
+    pub name: &'static str,
+    /// Whether by one that starts programs.
+    pub programs: bool,
+    /// How it was refused; else what happened instead.
+    pub refused: Result<String, String>,
+}
+
+/// Has confined processes of this program (`xweave confined attempt NAME`) try everything.
+///
+/// # Errors
+///
+/// When there is no folder for them to work in.
+pub fn probe(keep_going: &mut dyn FnMut() -> bool) -> io::Result<Vec<Outcome>> {
+    let mut asked = Vec::new();
+    let mut jobs = Vec::new();
+    let mut folders = Vec::new();
+    for programs in [false, true] {
+        for attempt in ATTEMPTS.iter().filter(|attempt| attempt.of_programs || !programs) {
+            let folder = Folder::new(jobs.len())?;
+            let arguments: &[&str] = match programs {
+                true => &["confined", "attempt", attempt.name, "--programs"],
+                false => &["confined", "attempt", attempt.name],
+            };
+            let mut job = Job::new("an attempt", arguments, LIMITS, Duration::from_secs(8));
+            job.folder.clone_from(&folder.0);
+            job.most = 1 << 20;
+            jobs.push(job);
+            asked.push((attempt, programs));
+            folders.push(folder);
+        }
+    }
+    let judged =
+        run_all(jobs, keep_going).into_iter().zip(asked).map(|(result, (attempt, programs))| Outcome {
+            name: attempt.name,
+            programs,
+            refused: match result {
+                Ok(answer) => {
+                    let answer = String::from_utf8_lossy(&answer).into_owned();
+                    match answer.strip_prefix(REFUSED) {
+                        Some(how) if attempt.told.is_empty() => Ok(how.to_owned()),
+                        _ => Err(answer),
+                    }
+                }
+                Err(Failed::Ended { how, .. }) if !attempt.told.is_empty() && how.contains(attempt.told) => {
+                    Ok(how)
+                }
+                Err(error) => Err(error.to_string()),
+            },
+        });
+    Ok(judged.collect())
+}
+
+/// How an attempt begins to say that it was refused.
+const REFUSED: &str = "refused: ";
+
+/// What a confined process says of its attempt.
+pub fn tell(name: &str) -> String {
+    match named(name).map(Attempt::run) {
+        None => format!("there is no attempt {name}"),
+        Some(Ok(())) => "it succeeded".to_owned(),
+        Some(Err(error)) => format!("{REFUSED}{error}"),
+    }
+}
+
+/// A folder to work in, removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(nth: usize) -> io::Result<Self> {
+        let folder = env::temp_dir().join(format!("xweave-probe-{}-{nth}", id()));
+        fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn check(result: i64) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn call(number: i64, [a, b, c]: [i64; 3]) -> io::Result<()> {
+    // SAFETY: all pointers among the arguments are null or to texts that end; what the kernel makes of it is to be seen.
+    check(unsafe { libc::syscall(number, a, b, c, 0, 0) })
+}
+
+fn map(flags: i32, protection: i32) -> io::Result<()> {
+    // SAFETY: a new mapping, which nobody uses.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), 1 << 20, protection | libc::PROT_READ, flags, -1, 0) };
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A program that runs as whoever owns it: in the folder where writing is allowed.
+fn set_user_id() -> io::Result<()> {
+    let name = c"set-user-id".as_ptr();
+    let flags = libc::O_CREAT | libc::O_WRONLY;
+    // SAFETY: the name ends.
+    let made = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, name, flags, 0o4755) };
+    check(made)
+}
+
+/// What it wrote itself must not become a program.
+fn execute_own() -> io::Result<()> {
+    let own = Path::new("own-program");
+    let _ = fs::copy("/bin/true", own);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    let _ = fs::set_permissions(own, mode);
+    Command::new("./own-program").status().map(|_| ())
+}
+
+/// Processes that stay, until there are no more.
+fn fork_bomb() -> io::Result<()> {
+    for _ in 0..2000 {
+        // SAFETY: the child waits for its end, which comes with its parent's.
+        match unsafe { libc::syscall(libc::SYS_clone, i64::from(libc::SIGCHLD), 0, 0, 0, 0) } {
+            0 => loop {
+                thread::sleep(Duration::from_secs(1));
+            },
+            result => check(result)?,
+        }
+    }
+    Ok(())
+}
+
+fn threads() -> io::Result<()> {
+    for _ in 0..2000 {
+        thread::Builder::new().stack_size(64 << 10).spawn(|| {
+            loop {
+                thread::sleep(Duration::from_secs(1));
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Page by page, since only what is used counts.
+fn memory() -> io::Result<()> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for _ in 0..1 << 14 {
+        all.push(vec![1; 1 << 20]);
+    }
+    std::hint::black_box(&all);
+    Ok(())
+}
+
+fn time() -> io::Result<()> {
+    let mut number = 0u64;
+    loop {
+        number = std::hint::black_box(number.wrapping_add(1));
+    }
+}
