@@ -9,10 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
 
+use xweave_guard::confine::job;
+
 use crate::Domain;
+use crate::draft::Files;
 use crate::emit::{self, Emitted, Program};
 use crate::prelude;
 
@@ -63,88 +67,117 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The object of a domain's programs, and the compiler's warnings about the user's code.
-pub(crate) fn compile(
-    aspects: &Aspects,
-    domain: &Domain<'_>,
-    programs: &[Program<'_>],
-    emitted: &Emitted,
-    cache: &Path,
-) -> Result<(Vec<u8>, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let general = |message: String| vec![Diagnostic::general(message)];
-    let clang = find_clang().ok_or_else(|| {
-        let message = "there is no clang in the path, which compiles advice";
-        vec![Diagnostic::general(message).with_help("apt install clang")]
-    })?;
-    let messages = Messages { aspects, domain, programs, emitted };
-    let compiled = compile_once(&clang, &files(aspects, emitted), cache).map_err(general)?;
-    match compiled.object {
-        Some(object) => Ok((object, messages.warnings(&compiled.log))),
-        None => Err(messages.errors(&compiled.log)),
-    }
-}
-
 /// What came of a compilation.
-struct Compiled {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compiled {
     /// None if it failed.
-    object: Option<Vec<u8>>,
+    pub object: Option<Vec<u8>>,
     /// What clang said.
-    log: String,
+    pub log: String,
 }
 
-/// Compiles these files, or takes what came of them before.
-fn compile_once(clang: &Path, files: &[(String, &str)], cache: &Path) -> Result<Compiled, String> {
-    let version = run(Command::new(clang).arg("--version"))?;
-    let key = key(files, &version.stdout);
-    let (kept, warned) = (cache.join(format!("{key}.o")), cache.join(format!("{key}.log")));
-    if let (Ok(object), Ok(log)) = (fs::read(&kept), fs::read_to_string(&warned)) {
-        return Ok(Compiled { object: Some(object), log });
+/// The C compiler, and which it is.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    clang: PathBuf,
+    /// What it says of itself.
+    version: Vec<u8>,
+}
+
+impl Compiler {
+    /// That of [`find_clang`].
+    ///
+    /// # Errors
+    ///
+    /// That there is none, or that it cannot be run, for people.
+    pub fn find() -> Result<Self, String> {
+        let clang =
+            find_clang().ok_or("there is no clang in the path, which compiles advice: apt install clang")?;
+        let version = run(Command::new(&clang).arg("--version"))?.stdout;
+        Ok(Self { clang, version })
     }
-    let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
-    let (made, log) = make(clang, files, &folder)?;
+
+    /// The program.
+    pub fn path(&self) -> &Path {
+        &self.clang
+    }
+
+    /// What objects of these files are kept under: the hash of all that the compiler sees.
+    pub fn key(&self, files: &Files<'_>) -> String {
+        key(files, &self.version)
+    }
+
+    /// Compiles these files, or takes what came of them before.
+    ///
+    /// # Errors
+    ///
+    /// That the compiler cannot be run, or its object not be written.
+    pub fn compile(&self, files: &Files<'_>, cache: &Path) -> Result<Compiled, String> {
+        let key = self.key(files);
+        if let Some(kept) = Compiled::kept(&key, cache) {
+            return Ok(kept);
+        }
+        let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+        let compiled = compile_in(&self.clang, files, &folder.0)?;
+        compiled.keep(&key, cache)?;
+        Ok(compiled)
+    }
+}
+
+impl Compiled {
+    /// What came of it before.
+    pub fn kept(key: &str, cache: &Path) -> Option<Self> {
+        let (object, log) = (cache.join(format!("{key}.o")), cache.join(format!("{key}.log")));
+        Some(Self { object: Some(fs::read(object).ok()?), log: fs::read_to_string(log).ok()? })
+    }
+
+    /// Keeps an object, whole or not at all. What failed is not kept.
+    ///
+    /// # Errors
+    ///
+    /// That it cannot be written.
+    pub fn keep(&self, key: &str, cache: &Path) -> Result<(), String> {
+        let Some(object) = &self.object else { return Ok(()) };
+        let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+        // The log first: an object without one is not taken from the cache.
+        for (name, bytes) in [(format!("{key}.log"), self.log.as_bytes()), (format!("{key}.o"), object)] {
+            let (part, whole) = (folder.0.join(&name), cache.join(&name));
+            let kept = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &whole));
+            kept.map_err(|error| unwritable(&whole, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Compiles files in a folder that is empty.
+///
+/// # Errors
+///
+/// That the compiler cannot be run, or the files not be written.
+pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Compiled, String> {
+    let (made, log) = make(clang, files, folder)?;
     if !made {
         return Ok(Compiled { object: None, log });
     }
-    let object = folder.0.join(OBJECT);
-    let bytes = fs::read(&object).map_err(|error| unwritable(&object, &error))?;
-    // The log first: an object without one is not taken from the cache.
-    let log_file = folder.0.join("log");
-    fs::write(&log_file, &log)
-        .and_then(|()| fs::rename(&log_file, &warned))
-        .and_then(|()| fs::rename(&object, &kept))
-        .map_err(|error| unwritable(&kept, &error))?;
+    let object = folder.join(OBJECT);
+    let bytes = fs::read(&object).map_err(|error| unreadable(&object, &error))?;
     Ok(Compiled { object: Some(bytes), log })
-}
-
-/// The object of built-in probes; `own` are the files besides those that every program has, and one of them is
-/// [`emit::ADVICE`].
-pub(crate) fn compile_own(own: Vec<(String, &str)>, cache: &Path) -> Result<Vec<u8>, String> {
-    let clang = find_clang().ok_or("there is no clang in the path: apt install clang")?;
-    let mut files: Vec<(String, &str)> = prelude::files();
-    files.extend(own);
-    let compiled = compile_once(&clang, &files, cache)?;
-    compiled.object.ok_or(compiled.log)
 }
 
 /// The object of a C file with programs of its own, which includes the prelude and is compiled as advice is:
 /// so that the prelude can be tested and measured.
 pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, String> {
-    let clang = find_clang().ok_or("there is no clang in the path: apt install clang")?;
-    let mut files: Vec<(String, &str)> = prelude::files();
+    let mut files: Files<'_> = prelude::files();
     files.push((emit::ADVICE.to_owned(), text));
     let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
-    let (made, log) = make(&clang, &files, &folder)?;
-    if !made {
-        return Err(log);
-    }
-    let object = folder.0.join(OBJECT);
-    fs::read(&object).map_err(|error| unwritable(&object, &error))
+    let compiled = compile_in(Compiler::find()?.path(), &files, &folder.0)?;
+    compiled.object.ok_or(compiled.log)
 }
 
 /// Has clang make an object of these files. Gives whether it could, and what it said.
-fn make(clang: &Path, files: &[(String, &str)], folder: &Folder) -> Result<(bool, String), String> {
+fn make(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<(bool, String), String> {
     for (name, text) in files {
-        let path = folder.0.join(name);
+        let path = folder.join(name);
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::write(&path, text))
@@ -152,32 +185,25 @@ fn make(clang: &Path, files: &[(String, &str)], folder: &Folder) -> Result<(bool
     }
     let mut command = Command::new(clang);
     // Whatever the user's language is, its messages are to be understood here.
-    command.args(ARGUMENTS).arg(OBJECT).current_dir(&folder.0).env("LC_ALL", "C");
+    command.args(ARGUMENTS).arg(OBJECT).current_dir(folder).env("LC_ALL", "C");
+    job::end_with_this_process(&mut command);
     let output = run(&mut command)?;
     if let Some(strip) = strip(clang).filter(|_| output.status.success()) {
         // Removes DWARF, which nobody reads, and keeps BTF. If it cannot, the object is only larger.
-        let _ = Command::new(strip).arg("-g").arg(folder.0.join(OBJECT)).output();
+        let _ = Command::new(strip).arg("-g").arg(OBJECT).current_dir(folder).output();
     }
     Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+fn unreadable(what: &Path, error: &io::Error) -> String {
+    format!("{} cannot be read: {error}", what.display())
 }
 
 fn unwritable(what: &Path, error: &io::Error) -> String {
     format!("{} cannot be written: {error}", what.display())
 }
 
-/// All that clang reads, by name.
-fn files<'a>(aspects: &'a Aspects, emitted: &'a Emitted) -> Vec<(String, &'a str)> {
-    let own = [(emit::ADVICE, emitted.advice.as_str()), (emit::KERNEL, emitted.kernel.as_str())];
-    let mut files: Vec<(String, &str)> = prelude::files();
-    files.extend(own.map(|(name, text)| (name.to_owned(), text)));
-    files.extend(emitted.carriers.iter().map(|carrier| (format!("carriers/{}", carrier.name), carrier.text)));
-    for (file, source) in aspects.sources.iter().enumerate() {
-        files.push((emit::source_file(aspects, file), &source.text));
-    }
-    files
-}
-
-fn key(files: &[(String, &str)], version: &[u8]) -> String {
+fn key(files: &Files<'_>, version: &[u8]) -> String {
     let mut hash = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hash.update(bytes.len().to_le_bytes());
@@ -229,19 +255,19 @@ impl Drop for Folder {
 }
 
 /// Turns what clang says into what the user is told.
-struct Messages<'a> {
-    aspects: &'a Aspects,
-    domain: &'a Domain<'a>,
-    programs: &'a [Program<'a>],
-    emitted: &'a Emitted,
+pub(crate) struct Messages<'a> {
+    pub aspects: &'a Aspects,
+    pub domain: &'a Domain<'a>,
+    pub programs: &'a [Program<'a>],
+    pub emitted: &'a Emitted,
 }
 
 impl Messages<'_> {
-    fn warnings(&self, log: &str) -> Vec<Diagnostic> {
+    pub(crate) fn warnings(&self, log: &str) -> Vec<Diagnostic> {
         self.users(log, "warning").into_iter().map(Diagnostic::as_warning).collect()
     }
 
-    fn errors(&self, log: &str) -> Vec<Diagnostic> {
+    pub(crate) fn errors(&self, log: &str) -> Vec<Diagnostic> {
         let mut errors = self.users(log, "error");
         if errors.is_empty() {
             let shown: Vec<_> = log.lines().filter(|line| !line.contains("warning: ")).take(20).collect();
