@@ -122,11 +122,19 @@ pub(crate) struct Located<'t> {
 impl Tables {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let failed = |reason| Error::Read { path: path.to_owned(), reason };
-        let file = File::open(path).map_err(failed)?;
+        Self::map(path, &File::open(path).map_err(failed)?)
+    }
+
+    pub(crate) fn map(path: &Path, file: &File) -> Result<Self, Error> {
         // SAFETY: the file is replaced as a whole and never written to in place; were it cut short by
         // somebody else all the same, the process would end by a signal and harm nothing.
-        let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+        let map = unsafe { Mmap::map(file) };
+        let map = map.map_err(|reason| Error::Read { path: path.to_owned(), reason })?;
         Self::new(&path.display().to_string(), Bytes::Mapped(map))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub(crate) fn new(what: &str, bytes: impl Into<Bytes>) -> Result<Self, Error> {

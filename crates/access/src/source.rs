@@ -10,10 +10,11 @@ use xweave_code::{Kernel, dwarf};
 
 use crate::{Error, Index, VERSION};
 
-/// Indices that are kept, in a folder.
+/// Indices that are kept, in a folder: those that were made of files of this machine.
 ///
 /// Their names say what they are of: build IDs in hexadecimal digits, a module's after that of its kernel.
-/// So an index that was made of a file is found for the kernel that runs, wherever the file was.
+/// So an index that was made of a file is found for the kernel that runs, wherever the file was. An index of what
+/// another machine sent must not be kept so: it may call its kernel by any ID.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept<'a>(pub &'a Path);
 
@@ -35,12 +36,16 @@ impl Kept<'_> {
         }
     }
 
-    /// None if one has no build ID, or it is none: they may be anybody's words.
     fn path(self, ids: &[&str], debug: bool) -> Option<PathBuf> {
+        Some(self.0.join(Self::name(ids, debug)?))
+    }
+
+    /// The file's name. None if one has no build ID, or it is none: they may be anybody's words.
+    pub fn name(ids: &[&str], debug: bool) -> Option<String> {
         let well = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let how = if debug { "dwarf" } else { "btf" };
+        let how = if debug { "dwarf" } else { "types" };
         let version = format!("{}-{VERSION}", env!("CARGO_PKG_VERSION"));
-        ids.iter().all(well).then(|| self.0.join(format!("{}-{how}-{version}.index", ids.join("-"))))
+        ids.iter().all(well).then(|| format!("{}-{how}-{version}.index", ids.join("-")))
     }
 }
 

@@ -10,7 +10,7 @@ use xweave_model::{Comparison, Doings};
 use xweave_report::{View, comparison};
 use xweave_trace::Trace;
 
-use crate::failure::Failure;
+use crate::{confinement::Only, failure::Failure};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
@@ -44,6 +44,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.first, &*args.second]).apply()?;
     let (a, b) = (read(&args.first)?, read(&args.second)?);
     let compared = Comparison::of(&a.doings, &b.doings);
     let mut out = BufWriter::new(io::stdout().lock());

@@ -17,7 +17,7 @@ use xweave_model::{
 use xweave_report::{View, mermaid, transactions};
 use xweave_trace::Trace;
 
-use crate::failure::Failure;
+use crate::{confinement::Only, failure::Failure};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -65,6 +65,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.trace]).apply()?;
     let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
     let dir = args.trace.display();
     if trace.manifest().events == 0 && trace.events().next().is_none() {

@@ -10,7 +10,7 @@ use xweave_flow::Flows;
 use xweave_report::{View, closing, hops, segments};
 use xweave_trace::Trace;
 
-use crate::failure::Failure;
+use crate::{confinement::Only, failure::Failure};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -46,6 +46,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.trace]).apply()?;
     let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
     let mut flows = Flows::of(&trace);
     if let Some(name) = &args.name {

@@ -10,7 +10,7 @@ use xweave_flow::Flows;
 use xweave_report::html;
 use xweave_trace::Trace;
 
-use crate::failure::Failure;
+use crate::{confinement::Only, failure::Failure};
 
 /// Write one self-contained page for a browser: where the time of the data that was followed went
 ///
@@ -34,6 +34,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.trace]).writing(&args.output).apply()?;
     let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
     let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
     let page = html::page(&Flows::of(&trace), &title);

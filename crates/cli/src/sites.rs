@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 use xweave_access::{Binding, Coverage, Index, Place, Pointcut, Reason, Site, Source};
 
-use crate::failure::Failure;
+use crate::{confinement::Only, failure::Failure};
 
 /// Show the instructions that touch a member of a structure; nothing is woven
 ///
@@ -81,8 +81,12 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::WrongUse(format!("{}: there is no such file", missing.display())));
     }
     let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
-    let source = Source { file, base: args.base, btf_only: args.btf_only };
     let cache = xweave_weave::cache_directory().join("access");
+    if let Some(file) = &file {
+        let only = Only::reading([Some(file), args.base.as_ref()].into_iter().flatten().map(|file| &**file));
+        if args.no_cache { only } else { only.writing_in(&cache) }.apply()?;
+    }
+    let source = Source { file, base: args.base, btf_only: args.btf_only };
     let mut bar = None;
     let index = source.index((!args.no_cache).then_some(&cache), || bar = Some(progress(&what)));
     if let Some(bar) = bar {

@@ -117,7 +117,7 @@ impl Compiler {
         if let Some(kept) = Compiled::kept(&key, cache) {
             return Ok(kept);
         }
-        let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+        let folder = WorkFolder::new(cache).map_err(|error| unwritable(cache, &error))?;
         let compiled = compile_in(&self.clang, files, &folder.0)?;
         compiled.keep(&key, cache)?;
         Ok(compiled)
@@ -138,7 +138,7 @@ impl Compiled {
     /// That it cannot be written.
     pub fn keep(&self, key: &str, cache: &Path) -> Result<(), String> {
         let Some(object) = &self.object else { return Ok(()) };
-        let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+        let folder = WorkFolder::new(cache).map_err(|error| unwritable(cache, &error))?;
         // The log first: an object without one is not taken from the cache.
         for (name, bytes) in [(format!("{key}.log"), self.log.as_bytes()), (format!("{key}.o"), object)] {
             let (part, whole) = (folder.0.join(&name), cache.join(&name));
@@ -169,7 +169,7 @@ pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Comp
 pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, String> {
     let mut files: Files<'_> = prelude::files();
     files.push((emit::ADVICE.to_owned(), text));
-    let folder = Folder::new(cache).map_err(|error| unwritable(cache, &error))?;
+    let folder = WorkFolder::new(cache).map_err(|error| unwritable(cache, &error))?;
     let compiled = compile_in(Compiler::find()?.path(), &files, &folder.0)?;
     compiled.object.ok_or(compiled.log)
 }
@@ -232,10 +232,15 @@ fn strip(clang: &Path) -> Option<PathBuf> {
 }
 
 /// A folder for one compilation, removed when it is dropped.
-struct Folder(PathBuf);
+pub struct WorkFolder(PathBuf);
 
-impl Folder {
-    fn new(cache: &Path) -> io::Result<Self> {
+impl WorkFolder {
+    /// A new one in the cache.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn new(cache: &Path) -> io::Result<Self> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         fs::create_dir_all(cache)?;
         let nth = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -245,9 +250,14 @@ impl Folder {
         fs::create_dir(&folder)?;
         Ok(Self(folder))
     }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
-impl Drop for Folder {
+impl Drop for WorkFolder {
     fn drop(&mut self) {
         // What is left behind does no harm.
         let _ = fs::remove_dir_all(&self.0);

@@ -4,9 +4,13 @@
 //! domain: so it says nothing of the aspects but the numbers of their items, and nothing of other domains. What needs
 //! all of them, that an item is woven nowhere, which numbers sites have, is decided where they are put together.
 
+mod bounds;
+
 use serde::{Deserialize, Serialize};
 use xweave_aspect::{Aspects, Diagnostic, Severity};
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram};
+
+pub use bounds::fit;
 
 use crate::item::Item;
 use crate::{Counts, Domain, Group, Options, Peer, SiteInfo, Skipped, Woven};
@@ -16,12 +20,16 @@ use crate::{compile, emit, events, prelude, resolve};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Draft {
     /// By item of the aspects: a clause or a piece of advice, in the order in which they run.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::ITEMS }>")]
     pub items: Vec<ItemDraft>,
     /// All join points: the first has the number 1.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub sites: Vec<SiteDraft>,
     /// As in [`Plan::programs`].
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub programs: Vec<PlanProgram>,
     /// What patterns matched, but no hook can reach.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub skipped: Vec<SkippedDraft>,
     /// The C of the programs; none where nothing is woven, or there are mistakes.
     pub text: Option<Text>,
@@ -35,6 +43,7 @@ pub struct ItemDraft {
     /// Whether it has join points there, skipped ones included.
     pub selected: bool,
     /// What is wrong with it, or should be known.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DIAGNOSTICS }>")]
     pub diagnostics: Vec<Diagnostic>,
     /// How many join points it has or would have. The clause is left empty: it is the item's.
     pub counts: Counts,
@@ -82,6 +91,7 @@ pub struct Text {
     /// The kernel's types, as far as these name them.
     pub types: String,
     /// The names of the carriers that they use.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::CARRIERS }>")]
     pub carriers: Vec<String>,
 }
 
@@ -89,10 +99,12 @@ pub struct Text {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EventsDraft {
     /// As in [`EventPlan::programs`].
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::PROBES }>")]
     pub programs: Vec<EventProgram>,
     /// Their C; none if there are none.
     pub text: Option<Text>,
     /// What the kernel has no place for, and why, for people.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::PROBES }>")]
     pub left_out: Vec<String>,
 }
 

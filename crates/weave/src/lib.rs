@@ -39,10 +39,10 @@ mod resolve;
 mod safe;
 mod unhookable;
 
-pub use compile::{Compiled, Compiler, cache_directory, compile_c, compile_in, find_clang};
+pub use compile::{Compiled, Compiler, WorkFolder, cache_directory, compile_c, compile_in, find_clang};
 pub use draft::{
     Draft, EventsDraft, Files, ItemDraft, Objects, SiteDraft, SkippedDraft, Text, complaints, draft,
-    each_once, judge,
+    each_once, fit, judge,
 };
 pub use events::{Events, Group, events, uncompiled};
 
