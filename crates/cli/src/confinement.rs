@@ -49,7 +49,7 @@ impl Only {
         let limits = Limits::of_command();
         let confined = limits.set().and_then(|()| self.0.apply());
         confined.map_err(|error| Failure::FellShort(error.to_string()))?;
-        MEMORY.store(limits.memory, Ordering::Relaxed);
+        MEMORY.store(Limits::memory_now(), Ordering::Relaxed);
         Ok(())
     }
 }
@@ -100,7 +100,7 @@ fn told(pointer: *mut u8) -> *mut u8 {
                 left /= 10;
             }
             say(std::str::from_utf8(&digits[at..]).unwrap_or_default());
-            say(" MiB of memory, which is the most that it may take: half of this machine's, or 4 GiB\n");
+            say(" MiB of memory, which is the most that it may take (half of the machine's, or 4 GiB)\n");
             // SAFETY: takes an integer.
             unsafe { libc::_exit(1) };
         }

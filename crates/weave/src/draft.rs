@@ -210,7 +210,7 @@ impl Draft {
         let mut programs = self.programs;
         let places = programs.iter_mut().flat_map(|program| &mut program.sites);
         places.for_each(|place| place.site = place.site.saturating_add(added));
-        let events = (!self.events.programs.is_empty()).then(|| EventPlan {
+        let events = (!self.events.programs.is_empty()).then_some(EventPlan {
             object: objects.events,
             programs: self.events.programs,
             buffer: options.buffer,

@@ -31,9 +31,9 @@ impl Indices {
         Self(cache.join("access"))
     }
 
-    /// That of a file of this machine with this build ID.
-    pub(crate) fn of_file(&self, build_id: &str, debug: bool) -> Option<(File, PathBuf)> {
-        self.open(&Kept::name(&[build_id], debug)?)
+    /// That of a file of this machine with this build ID; of a module's, after that of its kernel.
+    pub(crate) fn of_file(&self, ids: &[&str], debug: bool) -> Option<(File, PathBuf)> {
+        self.open(&Kept::name(ids, debug)?)
     }
 
     pub(crate) fn open(&self, name: &str) -> Option<(File, PathBuf)> {

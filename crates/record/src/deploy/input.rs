@@ -93,26 +93,28 @@ impl Input {
         indices: &Indices,
         keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<(), Error> {
-        let build_id = self.facts.build_id.clone();
+        let build_id = &[self.facts.build_id.as_str()];
         let of_kernel = match file {
             Some(file) => {
                 self.is_of(file)?;
                 Some(self.of_file(file, indices, keep_going)?)
             }
             None => {
-                let known = indices.of_file(&build_id, true);
+                let known = indices.of_file(build_id, true);
                 let known = match (known, self.debug_file()) {
                     (None, Some(file)) => Some(self.of_file(&file, indices, keep_going)?),
                     (known, _) => known,
                 };
-                let known = known.or_else(|| indices.of_file(&build_id, false));
+                let known = known.or_else(|| indices.of_file(build_id, false));
                 known.or_else(|| indices.open(&self.index_name(None)?))
             }
         };
         self.missing.kernel = of_kernel.is_none();
         self.indices.extend(of_kernel.map(|(file, path)| IndexOf { module: None, file, path }));
         for module in &self.facts.modules {
-            match self.index_name(Some(module)).and_then(|name| indices.open(&name)) {
+            let ids = [self.facts.build_id.as_str(), identity(module)];
+            let known = [true, false].into_iter().find_map(|debug| indices.of_file(&ids, debug));
+            match known.or_else(|| indices.open(&self.index_name(Some(module))?)) {
                 Some((file, path)) => {
                     self.indices.push(IndexOf { module: Some(module.name.clone()), file, path });
                 }
@@ -169,7 +171,7 @@ impl Input {
         keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<(File, PathBuf), Error> {
         let debug = image::has_debug_info(file);
-        if let Some(known) = indices.of_file(&self.facts.build_id, debug) {
+        if let Some(known) = indices.of_file(&[&self.facts.build_id], debug) {
             return Ok(known);
         }
         let (file, domain) = (file.to_owned(), self.peer.name.clone());
@@ -240,4 +242,9 @@ impl Input {
             _ => Err(refuse("the agent's answer does not fit the question".to_owned())),
         }
     }
+}
+
+/// What tells a module from others of the same kernel: its build ID, which some distributions' lack; else its types.
+fn identity(module: &ModuleFacts) -> &str {
+    if module.build_id.is_empty() { &module.btf_sha256 } else { &module.build_id }
 }

@@ -30,10 +30,18 @@ pub(crate) struct Reading {
     pub(crate) types: Vec<(Option<String>, u64)>,
     /// The modules, and the numbers under which the indices are open.
     pub(crate) indices: Vec<(Option<String>, RawFd)>,
-    /// How many bytes of code, if there is any; and where the indices of which parts are to be written to.
-    pub(crate) code: Option<(u64, Vec<(Option<String>, RawFd)>)>,
+    pub(crate) code: Option<Code>,
     /// If a draft was made before: what the compiler said of it, and whether it failed.
     pub(crate) log: Option<(String, bool)>,
+}
+
+/// Code that is to be analysed.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Code {
+    /// How many bytes.
+    pub(crate) length: u64,
+    /// The modules, none for the image; and the numbers under which the files are open that their indices go to.
+    pub(crate) wanted: Vec<(Option<String>, RawFd)>,
 }
 
 /// What came of it.

@@ -20,7 +20,7 @@ use super::{
     Deployment,
     indices::{Indices, Unfinished},
     input::Input,
-    parcel::{self, Read, Reading},
+    parcel::{self, Code, Read, Reading},
     types::Types,
     work,
 };
@@ -201,7 +201,7 @@ impl All<'_> {
             events: self.options.events.clone(),
             types: types().map(|(module, bytes)| (module.clone(), bytes.len() as u64)).collect(),
             indices,
-            code: code.map(|code| (code.len() as u64, written)),
+            code: code.map(|code| Code { length: code.len() as u64, wanted: written }),
             log,
         };
         let bytes: Vec<&[u8]> = types().map(|(_, bytes)| bytes).chain(code).collect();

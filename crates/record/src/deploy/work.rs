@@ -16,7 +16,7 @@ use xweave_code::{Kernel, image::LiveCode, types::KernelTypes};
 use xweave_guard::confine::{Confinement, User};
 use xweave_weave::{CodeIndex, Domain, complaints, draft};
 
-use super::parcel::{self, Read, Reading};
+use super::parcel::{self, Code, Read, Reading};
 
 /// Threads that analyse code side by side: each needs memory.
 const THREADS: usize = 16;
@@ -113,7 +113,7 @@ fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, String> {
         }
     }
     let mut indexed = Vec::new();
-    if let Some((length, wanted)) = reading.code {
+    if let Some(Code { length, wanted }) = reading.code {
         let live = LiveCode::unpack(parcel::cut(&mut rest, length)?).map_err(said)?;
         let types = KernelTypes::new(&kernel);
         let there: HashSet<&str> = live.modules().collect();

@@ -155,3 +155,83 @@ fn lines(text: &str) -> String {
     text::cut(&mut fit, limits::MESSAGE);
     fit
 }
+
+#[cfg(test)]
+mod tests {
+    use xweave_aspect::{Source, parse};
+    use xweave_code::Kernel;
+
+    use super::*;
+    use crate::{Domain, Group, Role, draft::draft};
+
+    fn aspects() -> Aspects {
+        let text = "advice a execution(vfs_read, vfs_write) { STORE_DATA1(count); }\n\
+                    advice b returning(vfs_%) { STORE_DATA1($return$); }";
+        parse(vec![Source { name: "x.aspect".into(), text: text.into() }]).unwrap()
+    }
+
+    fn honest() -> Draft {
+        let (aspects, kernel) = (aspects(), Kernel::live().unwrap());
+        let domain = Domain { name: "vm1".into(), role: Role::Guest, number: 2, kernel: &kernel, code: &[] };
+        draft(&aspects, &[domain.peer()], &domain, &[Group::Sched])
+    }
+
+    /// As it comes from another process.
+    fn received(draft: &Draft) -> Result<Draft, String> {
+        let bytes = postcard::to_stdvec(draft).unwrap();
+        let draft: Draft = postcard::from_bytes(&bytes).map_err(|error| error.to_string())?;
+        draft.checked(&aspects())
+    }
+
+    #[test]
+    fn an_honest_draft_stays_as_it_is() {
+        let draft = honest();
+        assert!(draft.sites.len() > 20 && draft.text.is_some() && draft.events.text.is_some());
+        assert_eq!(format!("{:?}", received(&draft).unwrap()), format!("{draft:?}"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let honest = honest();
+        let changes: [(&str, fn(&mut Draft)); 9] = [
+            ("of 1 items", |draft| drop(draft.items.pop())),
+            ("a site of item 7", |draft| draft.sites[3].item = 7),
+            ("not its own sites'", |draft| draft.programs[0].sites[0].site = 9),
+            ("not its own sites'", |draft| draft.programs[0].sites[0].clauses = 0),
+            ("sites, and places for", |draft| drop(draft.sites.pop())),
+            ("not its own sites'", |draft| {
+                draft.programs[0].sites[0].places = vec![Default::default(); MAX_VARIABLES + 1];
+            }),
+            ("no C of them", |draft| draft.text = None),
+            ("probes without C", |draft| draft.events.text = None),
+            ("", |draft| draft.events.left_out = vec![String::new(); PROBES + 1]),
+        ];
+        for (told, change) in changes {
+            let mut draft = honest.clone();
+            change(&mut draft);
+            let error = received(&draft).unwrap_err();
+            assert!(error.contains(told), "{told}: {error}");
+        }
+    }
+
+    #[test]
+    fn texts_are_fit_to_be_shown_and_lines_are_the_sources_own() {
+        let mut draft = honest();
+        draft.sites[0].function = format!("\u{1b}[2J{}", "f".repeat(5000));
+        draft.items[0].diagnostics = vec![Diagnostic {
+            file: "/etc/shadow".into(),
+            snippet: Some(("\u{1b}]0;x\u{7}".into(), 4)),
+            ..aspects().error(crate::item::Item::all(&aspects())[0].span(), "no\u{1b}[2J")
+        }];
+        draft.items[1].diagnostics =
+            vec![Diagnostic { snippet: Some(("\u{1b}".into(), 4)), ..draft.items[0].diagnostics[0].clone() }];
+        draft.items[1].diagnostics[0].file = "x.aspect".into();
+        let fit = received(&draft).unwrap();
+        assert!(fit.sites[0].function.starts_with("\\u{1b}[2Jfff") && fit.sites[0].function.len() <= 512);
+        let said = &fit.items[0].diagnostics[0];
+        assert_eq!((said.file.as_str(), said.line, &said.snippet), ("", 0, &None));
+        assert_eq!(said.message, "no\\u{1b}[2J");
+        let line = aspects().sources[0].text.lines().next().map(str::to_owned);
+        assert_eq!(fit.items[1].diagnostics[0].snippet.as_ref().map(|(text, _)| text.clone()), line);
+    }
+}
