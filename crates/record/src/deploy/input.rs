@@ -248,3 +248,86 @@ impl Input {
 fn identity(module: &ModuleFacts) -> &str {
     if module.build_id.is_empty() { &module.btf_sha256 } else { &module.build_id }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const BUILD_ID: &str = "00112233445566778899aabbccddeeff00112233";
+
+    fn input(domain: &str, boot: &str) -> Input {
+        let module =
+            ModuleFacts { name: "tun".into(), btf_sha256: "cd".repeat(32), build_id: String::new() };
+        let facts = Facts {
+            kernel: "6.12.0".into(),
+            build_id: BUILD_ID.into(),
+            boot_id: boot.into(),
+            btf_sha256: "ab".repeat(32),
+            modules: vec![module],
+            ..Facts::default()
+        };
+        let types = Types::new("/nowhere".as_ref());
+        Input::new(&DomainSpec::parse(domain).unwrap(), 1, &facts, &types)
+    }
+
+    fn found(input: &mut Input, indices: &Indices) -> Vec<Option<String>> {
+        input.find_indices(None, indices, &mut || true).unwrap();
+        input.indices.iter().map(|index| index.module.clone()).collect()
+    }
+
+    #[test]
+    fn an_index_of_what_a_domain_sent_is_for_that_domain_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let indices = Indices::new(cache.path());
+        let all = ["vm1=vsock:3", "vm2=vsock:3", "vm1=vsock:4", "host=local"];
+        for (domain, boot) in all.into_iter().flat_map(|domain| [(domain, "one"), (domain, "two")]) {
+            let mut here = input(domain, boot);
+            let others_boot = domain == "host=local" && boot == "two";
+            // This machine trusts itself, whenever it made it.
+            assert_eq!(found(&mut here, &indices).len(), if others_boot { 2 } else { 0 }, "{domain} {boot}");
+            for module in [None, Some("tun")] {
+                indices.begin().unwrap().keep(&here.index_name_of(module).unwrap()).unwrap();
+            }
+            let mut again = input(domain, boot);
+            assert_eq!(found(&mut again, &indices), [None, Some("tun".to_owned())], "{domain} {boot}");
+            assert!(again.questions().iter().all(|question| !matches!(question, Request::Code(_))));
+        }
+    }
+
+    #[test]
+    fn an_index_of_a_file_is_for_whoever_has_the_build_id() {
+        let cache = tempfile::tempdir().unwrap();
+        let indices = Indices::new(cache.path());
+        for ids in [&[BUILD_ID][..], &[BUILD_ID, &"cd".repeat(32)]] {
+            indices.begin().unwrap().keep(&xweave_access::Kept::name(ids, false).unwrap()).unwrap();
+        }
+        for domain in ["vm1=vsock:3", "host=local"] {
+            assert_eq!(found(&mut input(domain, "one"), &indices), [None, Some("tun".to_owned())]);
+        }
+        let mut nameless = input("vm1=vsock:3", "one");
+        nameless.facts.build_id.clear();
+        assert_eq!(nameless.index_name(None), None);
+        assert!(found(&mut nameless, &indices).is_empty());
+        assert_eq!(fs::read_dir(cache.path().join("access")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn types_larger_than_any_kernels_are_refused() {
+        let mut guest = input("vm1=vsock:3", "one");
+        let (image, module) = (Request::Btf(None), Request::Btf(Some("tun".into())));
+        let questions: Vec<_> = guest.questions().into();
+        assert!(matches!(&questions[..], [Request::Btf(None), Request::Btf(Some(_))]), "{questions:?}");
+        let error = guest.take(&module, Reply::Btf(vec![0; MODULE_TYPES + 1])).unwrap_err();
+        assert!(error.to_string().contains("larger than any kernel's"), "{error}");
+        guest.take(&image, Reply::Btf(vec![0; 64 << 20])).unwrap();
+        guest.types.extend((0..2).map(|_| TypesOf {
+            module: None,
+            bytes: Some(vec![0; 32 << 20]),
+            is_kept: false,
+        }));
+        assert!(guest.take(&module, Reply::Btf(vec![0; 1])).is_err());
+        assert!(guest.take(&image, Reply::Code(Vec::new())).is_err());
+    }
+}
