@@ -22,7 +22,9 @@
 
 mod assemble;
 
+use std::fs::File;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use memmap2::Mmap;
@@ -119,13 +121,19 @@ pub(crate) struct Located<'t> {
 
 impl Tables {
     pub(crate) fn open(folder: &Dir, name: &str) -> Result<Self, Error> {
-        let file = folder.open_file(name)?;
-        let path = folder.path_of(name);
+        Self::map(&folder.path_of(name), &folder.open_file(name)?)
+    }
+
+    pub(crate) fn map(path: &Path, file: &File) -> Result<Self, Error> {
         // SAFETY: nobody but the user and root can write to the file, which is replaced as a whole and never
         // written to in place; were it cut short all the same, the process would end by a signal and harm nothing.
-        let map = unsafe { Mmap::map(&file) };
-        let map = map.map_err(|error| private::Error::Io { what: "read", path: path.clone(), error })?;
+        let map = unsafe { Mmap::map(file) };
+        let map = map.map_err(|error| private::Error::Io { what: "read", path: path.to_owned(), error })?;
         Self::new(&path.display().to_string(), Bytes::Mapped(map))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub(crate) fn new(what: &str, bytes: impl Into<Bytes>) -> Result<Self, Error> {

@@ -1,6 +1,8 @@
 //! The index of a whole program, and questions to it.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::path::Path;
 
 use rayon::prelude::*;
 use xweave_code::dwarf::Debug;
@@ -188,6 +190,20 @@ impl Index {
     /// [`Error::Kept`], and [`Error::Damaged`] if it is not one, or of another version.
     pub fn open(folder: &Dir, name: &str) -> Result<Self, Error> {
         Ok(Self { tables: Tables::open(folder, name)? })
+    }
+
+    /// The same, from a file that is open, which messages call `path`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Index::open`].
+    pub fn of_file(path: &Path, file: &File) -> Result<Self, Error> {
+        Ok(Self { tables: Tables::map(path, file)? })
+    }
+
+    /// What [`Index::write`] writes.
+    pub fn bytes(&self) -> &[u8] {
+        self.tables.bytes()
     }
 
     /// The same, from bytes.

@@ -11,10 +11,12 @@ use xweave_guard::private::{Dir, Trust};
 
 use crate::{Error, Index, VERSION};
 
-/// Indices that are kept, in a folder. What somebody else may have written is passed over, and made anew.
+/// Indices that are kept, in a folder: those that were made of files of this machine. What somebody else may have written is
+/// passed over, and made anew.
 ///
 /// Their names say what they are of: build IDs in hexadecimal digits, a module's after that of its kernel.
-/// So an index that was made of a file is found for the kernel that runs, wherever the file was.
+/// So an index that was made of a file is found for the kernel that runs, wherever the file was. An index of what
+/// another machine sent must not be kept so: it may call its kernel by any ID.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept<'a>(pub &'a Path);
 
@@ -26,14 +28,22 @@ impl Kept<'_> {
 
     /// The index of what has these build IDs, made with debug information or without.
     pub fn open(self, ids: &[&str], debug: bool) -> Option<Index> {
-        self.read(&name(ids, debug)?)
+        self.read(&Self::name(ids, debug)?)
     }
 
     /// Keeps an index. Where that fails nothing is lost but time, the next time.
     pub fn keep(self, ids: &[&str], debug: bool, index: &Index) {
-        if let Some(name) = name(ids, debug) {
+        if let Some(name) = Self::name(ids, debug) {
             self.write(&name, index);
         }
+    }
+
+    /// The file's name. None if one has no build ID, or it is none: they may be anybody's words.
+    pub fn name(ids: &[&str], debug: bool) -> Option<String> {
+        let well = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let how = if debug { "dwarf" } else { "types" };
+        let version = format!("{}-{VERSION}", env!("CARGO_PKG_VERSION"));
+        ids.iter().all(well).then(|| format!("{}-{how}-{version}.index", ids.join("-")))
     }
 
     fn read(self, name: &str) -> Option<Index> {
@@ -44,14 +54,6 @@ impl Kept<'_> {
         let Ok(folder) = Dir::create(self.0) else { return };
         let _ = folder.claim().is_ok() && index.write(&folder, name).is_ok();
     }
-}
-
-/// None if one has no build ID, or it is none: they may be anybody's words.
-fn name(ids: &[&str], debug: bool) -> Option<String> {
-    let well = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let how = if debug { "dwarf" } else { "btf" };
-    let version = format!("{}-{VERSION}", env!("CARGO_PKG_VERSION"));
-    ids.iter().all(well).then(|| format!("{}-{how}-{version}.index", ids.join("-")))
 }
 
 /// A program whose index is wanted.

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::syntax::Ident;
 
 /// A file of aspects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// What messages call it: the path as the user gave it.
     pub name: String,
@@ -40,7 +42,7 @@ pub struct Span {
 }
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Severity {
     /// Nothing can be woven.
     Error,
@@ -51,7 +53,7 @@ pub enum Severity {
 /// One mistake: what, where, and what to do about it.
 ///
 /// Displays in several lines, with the line of the source and the place underlined.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,

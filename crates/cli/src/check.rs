@@ -13,7 +13,7 @@ use xweave_code::Kernel;
 use xweave_weave::{CodeIndex, Counts, Domain, Options, Role, SiteInfo, Skipped};
 use xweave_wire::{plan::Hook, text};
 
-use crate::{failure::Failure, shown};
+use crate::{confinement::Only, failure::Failure, shown};
 
 /// Tell what aspects would weave where, and what is wrong with them; nothing is woven
 ///
@@ -64,6 +64,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let sources = xweave_aspect::read(&args.aspects, &args.expression).map_err(Failure::wrong_use)?;
     let host = ["host=live".to_owned()];
     let given = if args.domain.is_empty() { &host[..] } else { &args.domain };
+    confine(given)?;
     let given = given.iter().map(|text| kernel(text)).collect::<Result<Vec<_>, _>>()?;
     let (found, errors) = match xweave_aspect::parse(sources) {
         Err(errors) => (Found::default(), errors),
@@ -165,13 +166,26 @@ impl Given {
     }
 }
 
+/// Gives up what these domains (`NAME=KERNEL`), the compiler and the caches are not.
+fn confine(given: &[String]) -> Result<(), Failure> {
+    let kernels = || given.iter().filter_map(|text| text.split_once('=')).map(|(_, what)| what);
+    let files = kernels().filter(|what| *what != LIVE).flat_map(|what| what.split(',')).map(Path::new);
+    let cache = xweave_weave::cache_directory().map_err(Failure::wrong_use)?;
+    let only = Only::reading(files).starting(xweave_weave::find_clang());
+    let only = only.writing_in(&cache.join("advice")).writing_in(&cache.join("access"));
+    if kernels().any(|what| what == LIVE) { only.and_this_kernel() } else { only }.apply()
+}
+
+/// The kernel of this machine, as one says it.
+const LIVE: &str = "live";
+
 /// `NAME=KERNEL`
 fn kernel(text: &str) -> Result<Given, Failure> {
     let Some((name, what)) = text.split_once('=').filter(|(name, what)| !name.is_empty() && !what.is_empty())
     else {
         return Err(Failure::WrongUse(format!("--domain {text}: NAME=KERNEL is wanted, such as host=live")));
     };
-    let kernel = if what == "live" {
+    let kernel = if what == LIVE {
         Kernel::live()
     } else if Path::new(what).is_dir() {
         of_folder(Path::new(what))
@@ -184,7 +198,7 @@ fn kernel(text: &str) -> Result<Given, Failure> {
         })
     };
     let kernel = kernel.map_err(|error| Failure::WrongUse(format!("--domain {text}: {error}")))?;
-    let files = if what == "live" { Vec::new() } else { what.split(',').map(PathBuf::from).collect() };
+    let files = if what == LIVE { Vec::new() } else { what.split(',').map(PathBuf::from).collect() };
     Ok(Given { name: name.to_owned(), kernel, files })
 }
 

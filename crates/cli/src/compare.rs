@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{failure::Failure, trust::Owner};
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_model::{Comparison, Doings};
 use xweave_report::{View, comparison};
 
@@ -44,6 +44,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.first, &*args.second]).apply()?;
     let (a, b) = (read(&args.owner, &args.first)?, read(&args.owner, &args.second)?);
     let compared = Comparison::of(&a.doings, &b.doings);
     let mut out = BufWriter::new(io::stdout().lock());

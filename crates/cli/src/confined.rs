@@ -1,6 +1,6 @@
 //! `xweave confined`: what other commands start to read what guests and strangers sent. Not for people.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use xweave_guard::confine::attempt;
 
@@ -27,6 +27,18 @@ enum Work {
     },
     /// Have all of that tried, and tell what came of it
     Probe,
+    /// Make a plan of what a domain sent
+    Read,
+    /// Compile C
+    Compile,
+    /// Analyse a file
+    Index {
+        /// The kernel, or program
+        file: PathBuf,
+        /// The number under which the file is open that the index is written to
+        #[arg(long)]
+        to: i32,
+    },
 }
 
 /// Runs the command.
@@ -41,6 +53,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             println!("{}", attempt::tell(name));
         }
         Work::Probe => return probe(),
+        Work::Read => xweave_record::confined::read().map_err(Failure::FellShort)?,
+        Work::Compile => xweave_record::confined::compile().map_err(Failure::FellShort)?,
+        Work::Index { file, to } => {
+            xweave_record::confined::index(file.clone(), *to).map_err(Failure::FellShort)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

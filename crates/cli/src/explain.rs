@@ -17,7 +17,7 @@ use xweave_model::{
 use xweave_report::{View, mermaid, transactions};
 use xweave_trace::Trace;
 
-use crate::{failure::Failure, trust::Owner};
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -67,6 +67,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.trace]).apply()?;
     let trace = args.owner.open(&args.trace)?;
     let dir = args.trace.display();
     if trace.manifest().events == 0 && trace.events().next().is_none() {

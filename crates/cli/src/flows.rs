@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{failure::Failure, trust::Owner};
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_flow::Flows;
 use xweave_report::{View, closing, hops, segments};
 
@@ -46,6 +46,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.trace]).apply()?;
     let trace = args.owner.open(&args.trace)?;
     let mut flows = Flows::of(&trace);
     if let Some(name) = &args.name {

@@ -1,11 +1,11 @@
 //! `xweave import`: what other tools have recorded, as a trace.
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{env, fs, path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 use xweave_import::{Error, ErrorKind, Options, Outcome};
 
-use crate::failure::Failure;
+use crate::{confinement::Only, failure::Failure};
 
 /// How many names of unknown events are shown.
 const SHOWN: usize = 10;
@@ -40,8 +40,20 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let made = !args.output.exists();
+    let only = Only::reading(args.files.iter().map(|file| &**file)).writing_in(&args.output);
+    // Directories are CTF, which a program decodes.
+    let decoded = args.files.iter().any(|file| file.is_dir());
+    let only = if decoded { only.starting(None) } else { only };
+    only.apply()?;
     let options = Options { force: args.force, command: env::args().collect() };
-    let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(failure)?;
+    let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(|error| {
+        if made {
+            // It was made for the trace that is not there; with anything in it, it stays.
+            let _ = fs::remove_dir(&args.output);
+        }
+        failure(error)
+    })?;
     if args.json {
         println!("{}", document(args, &outcome));
     } else {

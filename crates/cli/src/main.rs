@@ -4,6 +4,7 @@ mod agent;
 mod check;
 mod compare;
 mod confined;
+mod confinement;
 mod cost;
 mod doctor;
 mod explain;
@@ -23,6 +24,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+
+#[global_allocator]
+static ALLOCATOR: confinement::Told = confinement::Told;
 
 /// Where did this request's time go, in the guest and in the host together?
 ///

@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{failure::Failure, trust::Owner};
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_flow::Flows;
 use xweave_guard::private;
 use xweave_report::html;
@@ -35,6 +35,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.trace]).writing(&args.output).apply()?;
     let trace = args.owner.open(&args.trace)?;
     let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
     let page = html::page(&Flows::of(&trace), &title);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use xweave_access::{Binding, Coverage, Index, Place, Pointcut, Reason, Site, Source};
 use xweave_wire::text;
 
-use crate::{failure::Failure, shown};
+use crate::{confinement::Only, failure::Failure, shown};
 
 /// Show the instructions that touch a member of a structure; nothing is woven
 ///
@@ -82,9 +82,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::WrongUse(format!("{}: there is no such file", missing.display())));
     }
     let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
-    let source = Source { file, base: args.base, btf_only: args.btf_only };
     let cache = if args.no_cache { None } else { Some(xweave_weave::cache_directory()) };
     let cache = cache.transpose().map_err(Failure::wrong_use)?.map(|cache| cache.join("access"));
+    if let Some(file) = &file {
+        let only = Only::reading([Some(file), args.base.as_ref()].into_iter().flatten().map(|file| &**file));
+        cache.iter().fold(only, |only, cache| only.writing_in(cache)).apply()?;
+    }
+    let source = Source { file, base: args.base, btf_only: args.btf_only };
     let mut bar = None;
     let index = source.index(cache.as_deref(), || bar = Some(progress(&what)));
     if let Some(bar) = bar {

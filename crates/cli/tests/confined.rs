@@ -1,6 +1,10 @@
 //! What a process that was taken over by what it read may do: tried in the built program.
 
-use std::{path::Path, process::Command};
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::Command,
+};
 
 /// Exit status, what it printed, and what it complained about.
 fn xweave(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -8,6 +12,20 @@ fn xweave(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = output.expect("xweave runs");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A folder with files of this name in it, unpacked.
+fn unpacked(names: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in names {
+        let packed = format!("{}/../import/tests/data/{name}.zst", env!("CARGO_MANIFEST_DIR"));
+        let mut unpacked = ruzstd::decoding::StreamingDecoder::new(File::open(packed).expect("a file"))
+            .expect("it is packed");
+        let to = folder.path().join(name);
+        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+        std::io::copy(&mut unpacked, &mut File::create(to).expect("a file")).expect("room for it");
+    }
+    folder
 }
 
 #[test]
@@ -30,4 +48,65 @@ fn what_a_confined_process_must_not_do_it_cannot() {
         let line = lines.iter().find(|line| line.starts_with(attempt)).expect(attempt);
         assert!(line.contains(how), "{line}");
     }
+}
+
+#[test]
+fn commands_that_confine_themselves_still_read_and_write_what_they_are_given() {
+    let folder = unpacked(&["host.dat"]);
+    let here = folder.path();
+    let well = |arguments: &[&str]| {
+        let (status, printed, said) = xweave(here, arguments);
+        assert_eq!(status, Some(0), "{arguments:?}: {said}");
+        printed
+    };
+    well(&["import", "host.dat", "-o", "deep/trace"]);
+    fs::create_dir(here.join("pages")).expect("a folder");
+    well(&["report", "deep/trace", "-o", "pages/page.html"]);
+    assert!(fs::read_to_string(here.join("pages/page.html")).expect("the page").contains("</html>"));
+    let page = File::create(here.join("to")).expect("a file");
+    let mut report = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    report.current_dir(here).args(["report", "deep/trace", "-o", "/dev/stdout"]).stdout(page);
+    assert!(report.status().expect("xweave runs").success());
+    assert!(fs::read_to_string(here.join("to")).expect("the page").contains("</html>"));
+    well(&["compare", "deep/trace", "deep/trace"]);
+    // Whoever reads has seen enough.
+    let shell = format!("{} explain deep/trace --json | head -c 100 | wc -c", env!("CARGO_BIN_EXE_xweave"));
+    let output = Command::new("sh").current_dir(here).args(["-c", &shell]).output().expect("a shell");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "100");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn an_import_that_fails_leaves_no_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("none"), "nothing that is understood").expect("a file");
+    let (status, _, said) = xweave(folder.path(), &["import", "none", "-o", "trace"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(!folder.path().join("trace").exists());
+}
+
+#[test]
+fn the_program_that_decodes_ctf_is_started_and_nothing_else_is_there_for_it() {
+    let folder = unpacked(&["plain.ctf/metadata", "plain.ctf/perf_stream_0", "plain.ctf/perf_stream_1"]);
+    let (status, printed, said) = xweave(folder.path(), &["import", "plain.ctf", "-o", "trace"]);
+    if said.contains("install the package babeltrace2") {
+        eprintln!("SKIPPED: there is no babeltrace2");
+        return;
+    }
+    assert_eq!(status, Some(0), "{said}");
+    assert!(printed.contains("trace: "), "{printed}");
+}
+
+#[test]
+fn a_command_that_takes_too_much_memory_says_so() {
+    let folder = unpacked(&["host.dat"]);
+    let (status, _, said) = xweave(folder.path(), &["import", "host.dat", "-o", "trace"]);
+    assert_eq!(status, Some(0), "{said}");
+    // As little as the user allows: less than what it sets itself.
+    let shell = format!("ulimit -d 6000; exec {} explain trace --json", env!("CARGO_BIN_EXE_xweave"));
+    let output =
+        Command::new("sh").current_dir(folder.path()).args(["-c", &shell]).output().expect("a shell");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("this takes more than 5 MiB of memory"), "{said}");
 }

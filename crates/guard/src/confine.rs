@@ -68,7 +68,9 @@ pub struct Confinement {
     reads: Vec<PathBuf>,
     writes: Vec<PathBuf>,
     programs: Vec<PathBuf>,
+    emptied: Vec<PathBuf>,
     processes: Option<u64>,
+    this_kernel: bool,
 }
 
 impl Confinement {
@@ -99,6 +101,21 @@ impl Confinement {
         self
     }
 
+    /// It may remove empty folders from this one.
+    #[must_use]
+    pub fn remove_folders(mut self, path: impl Into<PathBuf>) -> Self {
+        self.emptied.push(path.into());
+        self
+    }
+
+    /// It may read the running kernel's types, symbols and code, as root may. Where it is taken over, so may whoever did.
+    #[must_use]
+    pub fn this_kernel(mut self) -> Self {
+        self.this_kernel = true;
+        self.reads.extend(files::OF_KERNEL.map(PathBuf::from));
+        self
+    }
+
     /// It, and what it starts, are at most so many processes and threads.
     #[must_use]
     pub fn processes(mut self, most: u64) -> Self {
@@ -116,8 +133,8 @@ impl Confinement {
         no_new_privileges()?;
         let namespaces = self.user == User::Nobody && rights::own_namespaces();
         // Folders are opened by names, which the rights to follow may be gone afterwards.
-        let files = files::Files::open(&self.reads, &self.writes, &self.programs)?;
-        let nobody = rights::drop(self.user, &self.reads, &self.writes)?;
+        let files = files::Files::open(self)?;
+        let nobody = rights::drop(self)?;
         if let Some(most) = self.processes {
             limits::processes(most, nobody)?;
         }

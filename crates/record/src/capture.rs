@@ -111,13 +111,6 @@ impl<'p> Capture<'p> {
         }
     }
 
-    /// Asks one domain something, before anything is recorded, and waits for the answer.
-    pub(crate) fn call(&mut self, index: usize, request: Request) -> Result<Reply, Error> {
-        self.sessions[index].ask(request);
-        self.until(|session| !session.owes())?;
-        self.answer(index)
-    }
-
     /// The oldest answer of a domain that nobody has looked at.
     pub(crate) fn answer(&mut self, index: usize) -> Result<Reply, Error> {
         let session = &mut self.sessions[index];

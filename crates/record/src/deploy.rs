@@ -1,14 +1,44 @@
 //! From what domains say their kernels are, to what each is to weave.
+//!
+//! What a domain sends (type information, machine code) is neither parsed nor unpacked in this process, which may do
+//! anything: it is passed on to a confined one ([`xweave_guard::confine`]), one for each domain, which gives a draft
+//! of the plan. The C in the draft is compiled by another, which may start clang and has nothing but that C. What
+//! comes back is bounded and checked, and goes to the domain that it is about.
+//!
+//! ```text
+//! agent ─bytes─► input ─► [read: types, index, join points, C] ─► draft ─► checked ─┐ judged together, numbered ─► plan
+//!                                                                    └─► C ─► [compile: clang] ─► object ┘
+//! ```
+//!
+//! A domain can spoil its own plan, which it could anyway, and no other's. What is kept for the next time follows that:
+//!
+//! - type information is kept by the hash of the bytes that were received, so that it is what was asked for, whoever
+//!   sent it before;
+//! - an index of instructions is kept by build ID where it was made of a file of this machine, and else under a name
+//!   that only this domain in this boot asks for: a guest may call its kernel by any build ID;
+//! - an object is kept by the hash of all that the compiler saw, taken here. A domain may have had it compiled to do
+//!   harm, by C that is made for that: then only who has the very same C gets it, and that is who has the very same
+//!   types, functions and aspects.
+//!
+//! Modules: `input` is what a domain sent, `types` and `indices` are what is kept of it, `parcel` is how it is passed on,
+//! [`work`] is what the confined processes do, `plan` has them do it and puts the answers together.
+
+mod indices;
+mod input;
+mod parcel;
+mod plan;
+mod types;
+pub mod work;
+
+use std::{collections::VecDeque, time::Duration};
 
 use xweave_aspect::{Aspects, Diagnostic};
-use xweave_weave::{Weaving, Woven};
+use xweave_weave::Woven;
 
-use crate::{
-    Error, Options, Phase,
-    capture::Capture,
-    kernels,
-    weaving::{add_events, compile, indices},
-};
+use crate::{Error, Options, Phase, capture::Capture, interrupt::interrupted, session::Session};
+use indices::Indices;
+use input::Input;
+use types::Types;
 
 /// What is to be woven, and what people should know of it.
 pub(crate) struct Deployment {
@@ -25,11 +55,57 @@ pub(crate) fn deploy(
     aspects: &Aspects,
     options: &Options,
 ) -> Result<Deployment, Error> {
-    let kernels = kernels::kernels(capture, &options.cache)?;
-    let codes = indices(aspects, capture, &kernels, options)?;
+    let sessions = &capture.sessions;
+    let known = |name: &str| sessions.iter().any(|session| session.name() == name);
+    if let Some((domain, _)) = options.symbols.iter().find(|(domain, _)| !known(domain)) {
+        let names: Vec<_> = sessions.iter().map(Session::name).collect();
+        return Err(Error::SymbolsDomain { domain: domain.clone(), domains: names.join(", ") });
+    }
+    let types = Types::new(&options.cache);
+    let indices = Indices::new(&options.cache);
+    let mut inputs = Vec::new();
+    for session in &capture.sessions {
+        inputs.push(Input::new(&session.spec, session.number, &session.facts, &types));
+    }
+    if xweave_weave::needs_code(aspects) {
+        for input in &mut inputs {
+            capture.tell(Phase::Indexing { domain: &input.peer.name });
+            let named = options.symbols.iter().find(|(domain, _)| *domain == input.peer.name);
+            let file = named.map(|(_, file)| file.as_path());
+            input.find_indices(file, &indices, &mut || goes_on(capture))?;
+        }
+    }
+    ask(capture, &mut inputs)?;
     capture.tell(Phase::Compiling);
-    let Weaving { domains: mut woven, warnings } =
-        compile(aspects, &capture.sessions, &kernels, &codes, options)?;
-    let left_out = add_events(&mut woven, &capture.sessions, &kernels, options)?;
-    Ok(Deployment { woven, left_out, warnings })
+    plan::plans(aspects, inputs, options, &types, &indices, &mut || goes_on(capture))
+}
+
+/// While others work: agents are told that we are there, and Ctrl-C is looked at.
+fn goes_on(capture: &mut Capture<'_>) -> bool {
+    // A trace that cannot be written is seen again when it is written to.
+    !interrupted() && capture.wait(Duration::ZERO).is_ok()
+}
+
+/// Asks all domains, side by side, for what is not known of them.
+fn ask(capture: &mut Capture<'_>, inputs: &mut [Input]) -> Result<(), Error> {
+    let mut questions: Vec<VecDeque<_>> = inputs.iter().map(Input::questions).collect();
+    loop {
+        let mut asked = Vec::new();
+        for (index, questions) in questions.iter_mut().enumerate() {
+            if let Some(request) = questions.pop_front() {
+                let (domain, kernel) = (&inputs[index].peer.name, &inputs[index].release);
+                capture.tell(Phase::Reading { domain, kernel });
+                capture.sessions[index].ask(request.clone());
+                asked.push((index, request));
+            }
+        }
+        if asked.is_empty() {
+            return Ok(());
+        }
+        capture.until(|session| !session.owes())?;
+        for (index, request) in asked {
+            let reply = capture.answer(index)?;
+            inputs[index].take(&request, reply)?;
+        }
+    }
 }

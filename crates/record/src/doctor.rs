@@ -40,6 +40,7 @@ pub fn doctor() -> Vec<Check> {
         .trim()
         .to_owned();
     let steady = matches!(clock.as_str(), "tsc" | "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page");
+    let confinement = xweave_guard::confine::layers();
     let left = restore_settings();
     let not_put_back = left.iter().any(|left| left.failed.is_some());
     vec![
@@ -84,6 +85,17 @@ pub fn doctor() -> Vec<Check> {
             true,
             clang.map_or_else(|| "no clang".to_owned(), |path| path.display().to_string()),
             "apt install clang",
+        ),
+        check(
+            "confinement",
+            confinement.as_ref().is_ok_and(|layers| layers.landlock.is_some()),
+            confinement.is_err(),
+            match &confinement {
+                Ok(layers) => layers.to_string(),
+                Err(reason) => reason.clone(),
+            },
+            "what guests and files send is read by processes without rights, which Landlock keeps from files: boot a \
+             kernel with CONFIG_SECURITY_LANDLOCK, and landlock in the list lsm= if there is one",
         ),
         check(
             "settings put back",

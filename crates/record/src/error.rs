@@ -71,14 +71,17 @@ pub enum Error {
         /// `uname -r`.
         kernel: String,
     },
-    /// The kernel's type information cannot be read.
-    #[error("domain {domain}: {error}")]
-    Code {
+    /// What a domain sent cannot be used.
+    #[error("domain {domain}: {reason}")]
+    Sent {
         /// Its name.
         domain: String,
-        /// What is wrong with it.
-        error: xweave_code::Error,
+        /// Why, and what became of the process that read it.
+        reason: String,
     },
+    /// Advice cannot be compiled.
+    #[error("{0}")]
+    Compiling(String),
     /// A `--symbols` argument that is not NAME=FILE.
     #[error(
         "`{0}` names no file of a kernel: write DOMAIN=FILE, for example vm1=/usr/lib/debug/boot/vmlinux-6.1.0"

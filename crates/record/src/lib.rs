@@ -9,11 +9,11 @@
 //! The controller holds no probe itself: agents do. It may be killed at any moment; the agents see
 //! their streams close and go, and what had been written stays readable.
 //!
-//! Guests are hostile: `wire` bounds what a message says, `session` what a domain may say when, `budget` what it may use.
+//! Guests are hostile: `wire` bounds what a message says, `session` what a domain may say when, `budget` what it may use;
+//! what is parsed or compiled of what it sent, [`confined`] processes do.
 
 mod budget;
 mod capture;
-mod codes;
 mod command;
 mod deploy;
 mod describe;
@@ -34,6 +34,7 @@ mod transport;
 mod weaving;
 
 pub use budget::Budget;
+pub use deploy::work as confined;
 pub use doctor::{Check, doctor};
 pub use domain::{DomainSpec, symbols};
 pub use error::Error;

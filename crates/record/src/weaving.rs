@@ -1,104 +1,15 @@
-//! Weaving from the controller's side: what the plans are made of, how they are woven, what became of them.
+//! What became of the plans that were woven.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use xweave_aspect::Aspects;
-use xweave_code::Kernel;
 use xweave_trace::Site;
-use xweave_weave::{CodeIndex, SiteInfo, Weaving, Woven};
+use xweave_weave::{SiteInfo, Woven};
 use xweave_wire::{message, plan::Hook};
 
-use crate::{Error, Options, Phase, capture::Capture, codes::codes, kernels, session::Session};
+use crate::{kernels, session::Session};
 
 /// From then on kernels count the kprobes that they leave out: of programs (6.7), and of probes themselves (6.8).
 const COUNTS_PROBES: (u32, u32) = (6, 8);
-
-/// What instructions touch, in all domains; nothing where no aspect asks for it.
-pub(crate) fn indices(
-    aspects: &Aspects,
-    capture: &mut Capture<'_>,
-    kernels: &[Kernel],
-    options: &Options,
-) -> Result<Vec<Vec<CodeIndex>>, Error> {
-    let sessions = &capture.sessions;
-    let known = |name: &str| sessions.iter().any(|session| session.name() == name);
-    if let Some((domain, _)) = options.symbols.iter().find(|(domain, _)| !known(domain)) {
-        let names: Vec<_> = sessions.iter().map(Session::name).collect();
-        return Err(Error::SymbolsDomain { domain: domain.clone(), domains: names.join(", ") });
-    }
-    if !xweave_weave::needs_code(aspects) {
-        return Ok(sessions.iter().map(|_| Vec::new()).collect());
-    }
-    let cache = options.cache.join("access");
-    let mut indices = Vec::new();
-    for (of, kernel) in kernels.iter().enumerate() {
-        let name = capture.sessions[of].name().to_owned();
-        capture.tell(Phase::Indexing { domain: &name });
-        let named = options.symbols.iter().find(|(domain, _)| *domain == name);
-        let file = named.map(|(_, file)| Path::new(file));
-        indices.push(codes(capture, of, kernel, file, &cache)?);
-    }
-    Ok(indices)
-}
-
-/// Resolves pointcuts and compiles advice.
-pub(crate) fn compile(
-    aspects: &Aspects,
-    sessions: &[Session],
-    kernels: &[Kernel],
-    codes: &[Vec<CodeIndex>],
-    options: &Options,
-) -> Result<Weaving, Error> {
-    let domains: Vec<_> = sessions
-        .iter()
-        .zip(kernels)
-        .zip(codes)
-        .map(|((session, kernel), code)| xweave_weave::Domain {
-            name: session.name().to_owned(),
-            role: session.role(),
-            number: session.number,
-            kernel,
-            code,
-        })
-        .collect();
-    let options = xweave_weave::Options {
-        first_site: 1,
-        buffer: options.buffer,
-        flow_table: options.flow_table,
-        gently: options.gently,
-        cache: options.cache.join("advice"),
-    };
-    xweave_weave::weave(aspects, &domains, &options).map_err(Error::Aspects)
-}
-
-/// Adds the probes of events to the plans. Gives what kernels have no place for.
-pub(crate) fn add_events(
-    woven: &mut [Woven],
-    sessions: &[Session],
-    kernels: &[Kernel],
-    options: &Options,
-) -> Result<Vec<String>, Error> {
-    let mut left_out = Vec::new();
-    if options.events.is_empty() {
-        return Ok(left_out);
-    }
-    let cache = options.cache.join("advice");
-    for ((woven, session), kernel) in woven.iter_mut().zip(sessions).zip(kernels) {
-        let domain = session.name().to_owned();
-        let events = xweave_weave::events(kernel, &options.events, options.buffer, &cache)
-            .map_err(|reason| Error::Events { domain: domain.clone(), reason })?;
-        woven.plan.events = events.plan;
-        left_out.extend(events.left_out.into_iter().map(|what| format!("{domain}: {what}")));
-    }
-    let nothing = |woven: &Woven| woven.plan.programs.is_empty() && woven.plan.events.is_none();
-    if woven.iter().all(nothing) {
-        return Err(Error::NoEvents(left_out.join("; ")));
-    }
-    Ok(left_out)
-}
 
 /// What has been woven in all domains.
 #[derive(Default)]

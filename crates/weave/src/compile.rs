@@ -1,7 +1,7 @@
 //! C to a BPF object, by clang.
 //!
-//! Objects are kept under the hash of all that went into them ([`cache`]). The folder of a compilation is
-//! temporary.
+//! Objects are kept under the hash of all that went into them. The folder of a compilation is
+//! temporary; only the object is moved into the cache, at once.
 
 use std::fs;
 use std::io;
@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
-use xweave_guard::private::Dir;
+use xweave_guard::confine::job;
 
 use crate::Domain;
 use crate::cache::{self, Entry};
+use crate::draft::Files;
 use crate::emit::{self, Emitted, Program};
 use crate::prelude;
 
@@ -55,94 +57,133 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The object of a domain's programs, and the compiler's warnings about the user's code.
-pub(crate) fn compile(
-    aspects: &Aspects,
-    domain: &Domain<'_>,
-    programs: &[Program<'_>],
-    emitted: &Emitted,
-    cache: &Path,
-) -> Result<(Vec<u8>, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let general = |message: String| vec![Diagnostic::general(message)];
-    let clang = find_clang().ok_or_else(|| {
-        let message = "there is no clang in the path, which compiles advice";
-        vec![Diagnostic::general(message).with_help("apt install clang")]
-    })?;
-    let messages = Messages { aspects, domain, programs, emitted };
-    let compiled = compile_once(&clang, &files(aspects, emitted), cache).map_err(general)?;
-    match compiled.object {
-        Some(object) => {
-            let mut warnings = messages.warnings(&compiled.log);
-            let unused = |reason| format!("what was kept of an earlier compilation is not used: {reason}");
-            warnings.extend(compiled.unused.map(|reason| Diagnostic::general(unused(reason)).as_warning()));
-            Ok((object, warnings))
-        }
-        None => Err(messages.errors(&compiled.log)),
-    }
-}
-
 /// What came of a compilation.
-struct Compiled {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compiled {
     /// None if it failed.
-    object: Option<Vec<u8>>,
+    pub object: Option<Vec<u8>>,
     /// What clang said.
-    log: String,
-    /// Why what was kept is not used.
-    unused: Option<String>,
+    pub log: String,
 }
 
-/// Compiles these files, or takes what came of them before.
-fn compile_once(clang: &Path, files: &[(String, &str)], cache: &Path) -> Result<Compiled, String> {
-    let version = run(Command::new(clang).arg("--version"))?;
-    let name = format!("{}.advice", key(files, &version.stdout));
-    let dir = cache::open(cache).map_err(|error| error.to_string())?;
-    let unused = match Entry::read(&dir, &name) {
-        Ok(Some(Entry { object, log })) => return Ok(Compiled { object: Some(object), log, unused: None }),
-        Ok(None) => None,
-        Err(reason) => Some(reason),
-    };
-    let folder = Folder::new(&dir)?;
-    let (made, log) = make(clang, files, &folder)?;
-    if !made {
-        return Ok(Compiled { object: None, log, unused });
+/// The C compiler, and which it is.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    clang: PathBuf,
+    /// What it says of itself.
+    version: Vec<u8>,
+}
+
+impl Compiler {
+    /// That of [`find_clang`].
+    ///
+    /// # Errors
+    ///
+    /// That there is none, or that it cannot be run, for people.
+    pub fn find() -> Result<Self, String> {
+        let clang =
+            find_clang().ok_or("there is no clang in the path, which compiles advice: apt install clang")?;
+        let version = run(Command::new(&clang).arg("--version"))?.stdout;
+        Ok(Self { clang, version })
     }
-    let object = folder.0.join(OBJECT);
-    let object = fs::read(&object).map_err(|error| unwritable(&object, &error))?;
-    let entry = Entry { object, log };
-    entry.keep(&dir, &name).map_err(|error| error.to_string())?;
-    Ok(Compiled { object: Some(entry.object), log: entry.log, unused })
+
+    /// The program.
+    pub fn path(&self) -> &Path {
+        &self.clang
+    }
+
+    /// What objects of these files are kept under: the hash of all that the compiler sees.
+    pub fn key(&self, files: &Files<'_>) -> String {
+        key(files, &self.version)
+    }
+
+    /// Compiles these files, or takes what came of them before.
+    ///
+    /// # Errors
+    ///
+    /// That the compiler cannot be run, or its object not be written.
+    pub fn compile(
+        &self,
+        files: &Files<'_>,
+        cache: &Path,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Compiled, String> {
+        let key = self.key(files);
+        match Compiled::kept(&key, cache) {
+            Ok(Some(kept)) => return Ok(kept),
+            Ok(None) => {}
+            Err(reason) => warnings.push(unused(&reason)),
+        }
+        let folder = WorkFolder::new(cache)?;
+        let compiled = compile_in(&self.clang, files, &folder.0)?;
+        compiled.keep(&key, cache)?;
+        Ok(compiled)
+    }
 }
 
-/// The object of built-in probes; `own` are the files besides those that every program has, and one of them is
-/// [`emit::ADVICE`].
-pub(crate) fn compile_own(own: Vec<(String, &str)>, cache: &Path) -> Result<Vec<u8>, String> {
-    let clang = find_clang().ok_or("there is no clang in the path: apt install clang")?;
-    let mut files: Vec<(String, &str)> = prelude::files();
-    files.extend(own);
-    let compiled = compile_once(&clang, &files, cache)?;
-    compiled.object.ok_or(compiled.log)
+impl Compiled {
+    /// What came of it before; none if nothing is kept.
+    ///
+    /// # Errors
+    ///
+    /// Why what is kept is not used: somebody else may have written it, or it is not what was kept.
+    pub fn kept(key: &str, cache: &Path) -> Result<Option<Self>, String> {
+        let dir = cache::open(cache).map_err(|error| error.to_string())?;
+        let entry = Entry::read(&dir, &entry_name(key))?;
+        Ok(entry.map(|Entry { object, log }| Self { object: Some(object), log }))
+    }
+
+    /// Keeps an object, whole or not at all. What failed is not kept.
+    ///
+    /// # Errors
+    ///
+    /// That it cannot be written.
+    pub fn keep(&self, key: &str, cache: &Path) -> Result<(), String> {
+        let Some(object) = &self.object else { return Ok(()) };
+        let entry = Entry { object: object.clone(), log: self.log.clone() };
+        let kept = cache::open(cache).and_then(|dir| entry.keep(&dir, &entry_name(key)));
+        kept.map_err(|error| error.to_string())
+    }
+}
+
+/// That what is kept is not used, but made anew: for people.
+pub fn unused(reason: &str) -> Diagnostic {
+    Diagnostic::general(format!("what was kept of an earlier compilation is not used: {reason}")).as_warning()
+}
+
+fn entry_name(key: &str) -> String {
+    format!("{key}.advice")
+}
+
+/// Compiles files in a folder that is empty.
+///
+/// # Errors
+///
+/// That the compiler cannot be run, or the files not be written.
+pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Compiled, String> {
+    let (made, log) = make(clang, files, folder)?;
+    if !made {
+        return Ok(Compiled { object: None, log });
+    }
+    let object = folder.join(OBJECT);
+    let bytes = fs::read(&object).map_err(|error| unreadable(&object, &error))?;
+    Ok(Compiled { object: Some(bytes), log })
 }
 
 /// The object of a C file with programs of its own, which includes the prelude and is compiled as advice is:
 /// so that the prelude can be tested and measured.
 pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, String> {
-    let clang = find_clang().ok_or("there is no clang in the path: apt install clang")?;
-    let mut files: Vec<(String, &str)> = prelude::files();
+    let mut files: Files<'_> = prelude::files();
     files.push((emit::ADVICE.to_owned(), text));
-    let dir = cache::open(cache).map_err(|error| error.to_string())?;
-    let folder = Folder::new(&dir)?;
-    let (made, log) = make(&clang, &files, &folder)?;
-    if !made {
-        return Err(log);
-    }
-    let object = folder.0.join(OBJECT);
-    fs::read(&object).map_err(|error| unwritable(&object, &error))
+    let folder = WorkFolder::new(cache)?;
+    let compiled = compile_in(Compiler::find()?.path(), &files, &folder.0)?;
+    compiled.object.ok_or(compiled.log)
 }
 
 /// Has clang make an object of these files. Gives whether it could, and what it said.
-fn make(clang: &Path, files: &[(String, &str)], folder: &Folder) -> Result<(bool, String), String> {
+fn make(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<(bool, String), String> {
     for (name, text) in files {
-        let path = folder.0.join(name);
+        let path = folder.join(name);
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::write(&path, text))
@@ -150,32 +191,25 @@ fn make(clang: &Path, files: &[(String, &str)], folder: &Folder) -> Result<(bool
     }
     let mut command = Command::new(clang);
     // Whatever the user's language is, its messages are to be understood here.
-    command.args(ARGUMENTS).arg(OBJECT).current_dir(&folder.0).env("LC_ALL", "C");
+    command.args(ARGUMENTS).arg(OBJECT).current_dir(folder).env("LC_ALL", "C");
+    job::end_with_this_process(&mut command);
     let output = run(&mut command)?;
     if let Some(strip) = strip(clang).filter(|_| output.status.success()) {
         // Removes DWARF, which nobody reads, and keeps BTF. If it cannot, the object is only larger.
-        let _ = Command::new(strip).arg("-g").arg(folder.0.join(OBJECT)).output();
+        let _ = Command::new(strip).arg("-g").arg(OBJECT).current_dir(folder).output();
     }
     Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+fn unreadable(what: &Path, error: &io::Error) -> String {
+    format!("{} cannot be read: {error}", what.display())
 }
 
 fn unwritable(what: &Path, error: &io::Error) -> String {
     format!("{} cannot be written: {error}", what.display())
 }
 
-/// All that clang reads, by name.
-fn files<'a>(aspects: &'a Aspects, emitted: &'a Emitted) -> Vec<(String, &'a str)> {
-    let own = [(emit::ADVICE, emitted.advice.as_str()), (emit::KERNEL, emitted.kernel.as_str())];
-    let mut files: Vec<(String, &str)> = prelude::files();
-    files.extend(own.map(|(name, text)| (name.to_owned(), text)));
-    files.extend(emitted.carriers.iter().map(|carrier| (format!("carriers/{}", carrier.name), carrier.text)));
-    for (file, source) in aspects.sources.iter().enumerate() {
-        files.push((emit::source_file(aspects, file), &source.text));
-    }
-    files
-}
-
-fn key(files: &[(String, &str)], version: &[u8]) -> String {
+fn key(files: &Files<'_>, version: &[u8]) -> String {
     let mut hash = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hash.update(bytes.len().to_le_bytes());
@@ -204,22 +238,33 @@ fn strip(clang: &Path) -> Option<PathBuf> {
 }
 
 /// A folder for one compilation, removed when it is dropped.
-struct Folder(PathBuf);
+pub struct WorkFolder(PathBuf);
 
-impl Folder {
-    fn new(cache: &Dir) -> Result<Self, String> {
+impl WorkFolder {
+    /// A new one in the cache.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made.
+    pub fn new(cache: &Path) -> Result<Self, String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let dir = cache::open(cache).map_err(|error| error.to_string())?;
         let nth = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tmp-{}-{nth}", std::process::id());
-        let folder = cache.path_of(&name);
+        let folder = dir.path_of(&name);
         // One of a process that was killed, and had the same number.
         let _ = fs::remove_dir_all(&folder);
-        cache.create_dir(&name).map_err(|error| error.to_string())?;
+        dir.create_dir(&name).map_err(|error| error.to_string())?;
         Ok(Self(folder))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 
-impl Drop for Folder {
+impl Drop for WorkFolder {
     fn drop(&mut self) {
         // What is left behind does no harm.
         let _ = fs::remove_dir_all(&self.0);
@@ -227,19 +272,19 @@ impl Drop for Folder {
 }
 
 /// Turns what clang says into what the user is told.
-struct Messages<'a> {
-    aspects: &'a Aspects,
-    domain: &'a Domain<'a>,
-    programs: &'a [Program<'a>],
-    emitted: &'a Emitted,
+pub(crate) struct Messages<'a> {
+    pub aspects: &'a Aspects,
+    pub domain: &'a Domain<'a>,
+    pub programs: &'a [Program<'a>],
+    pub emitted: &'a Emitted,
 }
 
 impl Messages<'_> {
-    fn warnings(&self, log: &str) -> Vec<Diagnostic> {
+    pub(crate) fn warnings(&self, log: &str) -> Vec<Diagnostic> {
         self.users(log, "warning").into_iter().map(Diagnostic::as_warning).collect()
     }
 
-    fn errors(&self, log: &str) -> Vec<Diagnostic> {
+    pub(crate) fn errors(&self, log: &str) -> Vec<Diagnostic> {
         let mut errors = self.users(log, "error");
         if errors.is_empty() {
             let shown: Vec<_> = log.lines().filter(|line| !line.contains("warning: ")).take(20).collect();

@@ -15,9 +15,9 @@ use xweave_aspect::{Aspects, Code, Special};
 use xweave_code::{Kernel, TypeRef};
 use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
 
-use crate::SiteInfo;
 use crate::bind::{RETURN, TARGET};
 use crate::condition::Condition;
+use crate::draft::{SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Carrier};
 use crate::resolve::{Point, Woven};
@@ -73,6 +73,13 @@ pub(crate) struct Emitted {
     pub missing: Vec<String>,
 }
 
+impl Emitted {
+    pub(crate) fn text(self) -> DraftText {
+        let carriers = self.carriers.iter().map(|carrier| carrier.name.to_owned()).collect();
+        DraftText { programs: self.advice, types: self.kernel, carriers }
+    }
+}
+
 /// Groups join points into programs, in the order in which these are to be attached.
 pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
     let mut programs: Vec<Program<'_>> = Vec::new();
@@ -107,40 +114,30 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
     programs
 }
 
-/// Numbers the sites of a domain, from `next`, which is moved behind them.
-pub(crate) fn number(
-    aspects: &Aspects,
-    programs: &[Program<'_>],
-    next: &mut u32,
-) -> (Vec<SiteInfo>, Vec<PlanProgram>) {
+/// Numbers the sites of a domain, from 1.
+pub(crate) fn number(aspects: &Aspects, programs: &[Program<'_>]) -> (Vec<SiteDraft>, Vec<PlanProgram>) {
     let file = |item: &Item<'_>| aspects.sources.get(item.span().file).map_or("", |source| &source.name);
     let (mut sites, mut plan) = (Vec::new(), Vec::new());
+    let mut next = 1u32;
     for program in programs {
         let mut places = Vec::new();
         for point in &program.points {
-            let first = *next;
+            let first = next;
             for woven in &point.woven {
-                let item = woven.item;
-                sites.push(SiteInfo {
-                    site: *next,
-                    aspect: file(&item).to_owned(),
-                    aspect_line: item.span().line,
-                    clause: item.name().to_owned(),
-                    action: item.action(),
+                sites.push(SiteDraft {
+                    item: woven.number,
                     hook: point.at.hook,
                     function: point.at.name().to_owned(),
                     module: point.at.module().map(str::to_owned),
                     offset: point.at.offset(),
                     file: point.at.line().map(|(file, _)| file.to_owned()),
                     line: point.at.line().map(|(_, line)| line),
-                    xflow: item.xflow().map(str::to_owned),
-                    carrier: item.carrier().map(str::to_owned),
                 });
-                *next = next.saturating_add(1);
+                next = next.saturating_add(1);
             }
             places.push(PlanSite {
                 site: first,
-                clauses: *next - first,
+                clauses: next - first,
                 function: point.at.told().0.to_owned(),
                 module: point.at.module().map(str::to_owned),
                 btf_id: point.at.btf_id(),

@@ -4,15 +4,18 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use xweave_aspect::Code;
 use xweave_code::{Function, Kernel, TypeRef};
 use xweave_wire::event::Kind;
 use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
-use crate::{compile, emit, prelude};
+use crate::compile::Compiler;
+use crate::draft::{EventsDraft, Text};
+use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
-const SOURCES: [(&str, &str); 6] = [
+pub(crate) const SOURCES: [(&str, &str); 6] = [
     ("events/event.h", include_str!("../../../bpf/events/event.h")),
     ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
     ("events/block.h", include_str!("../../../bpf/events/block.h")),
@@ -22,7 +25,7 @@ const SOURCES: [(&str, &str); 6] = [
 ];
 
 /// Events that are recorded together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Group {
     /// Who runs: processors, threads, interrupts, futexes.
     Sched,
@@ -199,8 +202,24 @@ pub struct Events {
 ///
 /// That there is no compiler, or what it says, for people.
 pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> Result<Events, String> {
-    let mut found = Events { plan: None, left_out: Vec::new() };
-    let mut programs = Vec::new();
+    let EventsDraft { programs, text, left_out } = draft(kernel, groups);
+    let mut found = Events { plan: None, left_out };
+    if let Some(text) = text {
+        let compiled = Compiler::find()?.compile(&text.files_of_events(), cache, &mut Vec::new())?;
+        let object = compiled.object.ok_or_else(|| uncompiled(kernel.release(), &compiled.log))?;
+        found.plan = Some(EventPlan { object, programs, buffer });
+    }
+    Ok(found)
+}
+
+/// What is said where the probes of events do not compile.
+pub fn uncompiled(release: &str, log: &str) -> String {
+    format!("the probes of events do not compile for kernel {release}:\n{log}")
+}
+
+/// Finds the places of the groups' probes in a kernel, and writes their C.
+pub(crate) fn draft(kernel: &Kernel, groups: &[Group]) -> EventsDraft {
+    let mut found = EventsDraft::default();
     for group in groups {
         let probes = || PROBES.iter().filter(|probe| probe.group == *group);
         if *group == Group::Vm && !probes().any(|probe| place(kernel, probe).is_ok()) {
@@ -210,7 +229,7 @@ pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> R
         let wanted = |probe: &&Probe| probe.unless.is_none_or(|other| kernel.function(other).is_none());
         for probe in probes().filter(wanted) {
             match place(kernel, probe) {
-                Ok(function) => programs.push(EventProgram {
+                Ok(function) => found.programs.push(EventProgram {
                     name: probe.program.to_owned(),
                     hook: probe.hook,
                     function: function.name,
@@ -226,11 +245,8 @@ pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> R
             }
         }
     }
-    if !programs.is_empty() {
-        let object = compile(kernel, &programs, cache)?;
-        found.plan = Some(EventPlan { object, programs, buffer });
-    }
-    Ok(found)
+    found.text = (!found.programs.is_empty()).then(|| text(kernel, &found.programs));
+    found
 }
 
 /// Where a probe can be hooked; or why not.
@@ -247,7 +263,7 @@ fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
     }
 }
 
-fn compile(kernel: &Kernel, programs: &[EventProgram], cache: &Path) -> Result<Vec<u8>, String> {
+fn text(kernel: &Kernel, programs: &[EventProgram]) -> Text {
     let code = SOURCES.map(|(_, text)| Code::lex(text));
     let macros = prelude::macros();
     let names = code.iter().flat_map(Code::names);
@@ -264,10 +280,7 @@ fn compile(kernel: &Kernel, programs: &[EventProgram], cache: &Path) -> Result<V
     for (name, _) in SOURCES {
         let _ = writeln!(text, "#include \"{name}\"");
     }
-    let own = [(emit::ADVICE, text.as_str()), (emit::KERNEL, types.as_str())];
-    let own = own.into_iter().chain(SOURCES).map(|(name, text)| (name.to_owned(), text)).collect();
-    compile::compile_own(own, cache)
-        .map_err(|log| format!("the probes of events do not compile for kernel {}:\n{log}", kernel.release()))
+    Text { programs: text, types, carriers: Vec::new() }
 }
 
 #[cfg(test)]

@@ -21,14 +21,15 @@
 //! advice; `anchor` are the parts of its pointcut that select places; `point` is a join point, `instruction`
 //! one that the access index found, and `unhookable` what must not be one; `condition` evaluates the pointcut as far as a join point decides it;
 //! `resolve` puts these together; `bind` finds the values of the variables that the C code uses; `emit`
-//! writes the C program of a domain around the prelude (`prelude`); `compile` has clang make an object of it.
-//! `events` are the built-in probes, which go beside.
+//! writes the C program of a domain around the prelude (`prelude`); `draft` is all that came of a domain up to here, and puts
+//! domains together; `compile` has clang make an object of the C. `events` are the built-in probes, which go beside.
 
 mod anchor;
 mod bind;
 mod cache;
 mod compile;
 mod condition;
+mod draft;
 mod emit;
 mod events;
 mod instruction;
@@ -40,11 +41,16 @@ mod safe;
 mod unhookable;
 
 pub use cache::{CacheError, cache_directory};
-pub use compile::{compile_c, find_clang};
-pub use events::{Events, Group, events};
+pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
+pub use draft::{
+    Draft, EventsDraft, Files, ItemDraft, Objects, SiteDraft, SkippedDraft, Text, complaints, draft,
+    each_once, fit, judge,
+};
+pub use events::{Events, Group, events, uncompiled};
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use xweave_access::Index;
 use xweave_aspect::syntax::Pointcut;
 use xweave_aspect::{Aspects, Diagnostic};
@@ -66,6 +72,22 @@ pub struct Domain<'a> {
     pub code: &'a [CodeIndex],
 }
 
+impl Domain<'_> {
+    /// What the others know of it.
+    pub fn peer(&self) -> Peer {
+        Peer { name: self.name.clone(), role: self.role }
+    }
+}
+
+/// A domain of the recording, as pointcuts may name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// See [`Domain::name`].
+    pub name: String,
+    /// See [`Domain::role`].
+    pub role: Role,
+}
+
 /// What the instructions of a kernel, or of a module, touch.
 pub struct CodeIndex {
     /// The module; none for the kernel's image, or for all that runs.
@@ -85,7 +107,7 @@ pub fn needs_code(aspects: &Aspects) -> bool {
 }
 
 /// What a domain is to the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// Runs virtual machines, or stands alone.
     Host,
@@ -109,7 +131,7 @@ impl Role {
 }
 
 /// What the aspects leave open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The number of the first site.
     pub first_site: u32,
@@ -148,7 +170,7 @@ pub struct Woven {
 }
 
 /// How many join points a clause has, or would have, in a domain.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// As in [`SiteInfo::clause`].
     pub clause: String,
@@ -290,17 +312,20 @@ pub fn resolve(
     domains: &[Domain<'_>],
     first_site: u32,
 ) -> Result<Resolution, Vec<Diagnostic>> {
-    let resolution = resolve::resolve(aspects, domains)?;
+    let options = Options { first_site, ..Options::default() };
+    let (mut drafts, peers) = drafts(aspects, domains);
+    let warnings = judge(aspects, &peers, &mut drafts)?;
     let mut next = first_site;
-    let domains = resolution.domains.into_iter().zip(domains).map(|(woven, domain)| {
-        let programs = emit::programs(woven.points);
-        let (sites, _) = emit::number(aspects, &programs, &mut next);
-        Resolved { domain: domain.name.clone(), sites, skipped: woven.skipped, counts: woven.counts }
+    let resolved = drafts.into_iter().zip(domains).map(|(draft, domain)| {
+        let Woven { domain, sites, skipped, counts, .. } =
+            draft.woven(aspects, (&domain.name, domain.number), Objects::default(), &options, &mut next);
+        Resolved { domain, sites, skipped, counts }
     });
-    Ok(Resolution { domains: domains.collect(), warnings: resolution.warnings })
+    Ok(Resolution { domains: resolved.collect(), warnings })
 }
 
-/// Finds the join points of all domains, and compiles what runs there.
+/// Finds the join points of all domains, and compiles what runs there, in this process: for domains that are trusted,
+/// or a process that has nothing to lose.
 ///
 /// # Errors
 ///
@@ -310,45 +335,33 @@ pub fn weave(
     domains: &[Domain<'_>],
     options: &Options,
 ) -> Result<Weaving, Vec<Diagnostic>> {
-    let resolution = resolve::resolve(aspects, domains)?;
-    let mut warnings = resolution.warnings;
+    let (mut drafts, peers) = drafts(aspects, domains);
+    let mut warnings = judge(aspects, &peers, &mut drafts)?;
     let mut errors = Vec::new();
     let mut next = options.first_site;
-    let mut result = Vec::new();
-    for (woven, domain) in resolution.domains.into_iter().zip(domains) {
-        let programs = emit::programs(woven.points);
-        let (sites, plan) = emit::number(aspects, &programs, &mut next);
-        let mut object = Vec::new();
-        if !programs.is_empty() {
-            let text = emit::emit(aspects, domain.kernel, &programs);
-            match compile::compile(aspects, domain, &programs, &text, &options.cache) {
-                Ok((bytes, more)) => {
-                    object = bytes;
-                    warnings.extend(more);
-                }
-                Err(more) => errors.extend(more),
+    let mut woven = Vec::new();
+    for (draft, domain) in drafts.into_iter().zip(domains) {
+        let mut objects = Objects::default();
+        if let Some(text) = &draft.text {
+            let general = |message: String| vec![Diagnostic::general(message)];
+            let compiled = text.files(aspects).and_then(|files| Ok((Compiler::find()?, files)));
+            let compiled = compiled
+                .and_then(|(compiler, files)| compiler.compile(&files, &options.cache, &mut warnings));
+            let Compiled { object, log } = compiled.map_err(general)?;
+            let failed = object.is_none();
+            if !log.is_empty() || failed {
+                let said = complaints(aspects, &peers, domain, &log, failed);
+                if failed { errors.extend(said) } else { warnings.extend(said) }
             }
+            objects.advice = object.unwrap_or_default();
         }
-        let plan = Plan {
-            domain: domain.number,
-            object,
-            programs: plan,
-            buffer: options.buffer,
-            flow_table: options.flow_table,
-            gently: options.gently,
-            events: None,
-        };
-        let (domain, skipped, counts) = (domain.name.clone(), woven.skipped, woven.counts);
-        result.push(Woven { domain, plan, sites, skipped, counts });
+        woven.push(draft.woven(aspects, (&domain.name, domain.number), objects, options, &mut next));
     }
-    // Two domains with the same kernel have the same mistakes.
-    for list in [&mut warnings, &mut errors] {
-        let mut seen = Vec::new();
-        list.retain(|diagnostic| {
-            let new = !seen.contains(diagnostic);
-            seen.extend(new.then(|| diagnostic.clone()));
-            new
-        });
-    }
-    if errors.is_empty() { Ok(Weaving { domains: result, warnings }) } else { Err(errors) }
+    let (warnings, errors) = (each_once(warnings), each_once(errors));
+    if errors.is_empty() { Ok(Weaving { domains: woven, warnings }) } else { Err(errors) }
+}
+
+fn drafts(aspects: &Aspects, domains: &[Domain<'_>]) -> (Vec<Draft>, Vec<Peer>) {
+    let peers: Vec<_> = domains.iter().map(Domain::peer).collect();
+    (domains.iter().map(|domain| draft(aspects, &peers, domain, &[])).collect(), peers)
 }

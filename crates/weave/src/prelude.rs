@@ -38,11 +38,15 @@ pub(crate) fn files() -> Vec<(String, &'static str)> {
     own.chain(libbpf.map(|(name, text)| (format!("bpf/{name}"), text))).collect()
 }
 
+/// The text of a carrier, by its file's name.
+pub(crate) fn carrier(name: &str) -> Option<&'static str> {
+    CARRIERS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
 /// A carrier that a program uses.
 pub(crate) struct Carrier {
     /// Its file's name.
     pub name: &'static str,
-    pub text: &'static str,
     pub code: Code,
 }
 
@@ -50,7 +54,7 @@ pub(crate) struct Carrier {
 pub(crate) fn carriers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Carrier> {
     let mut used: HashSet<String> = names.map(str::to_owned).collect();
     let mut left: Vec<_> =
-        CARRIERS.into_iter().map(|(name, text)| Carrier { name, text, code: Code::lex(text) }).collect();
+        CARRIERS.into_iter().map(|(name, text)| Carrier { name, code: Code::lex(text) }).collect();
     let mut found: Vec<Carrier> = Vec::new();
     while let Some(at) =
         left.iter().position(|carrier| defined(&carrier.code).any(|name| used.contains(name)))

@@ -3,34 +3,30 @@
 //! What a pointcut's anchors select in each domain are candidates: the entries or returns of functions,
 //! tracepoints, instructions. At each the pointcut is evaluated; where it is false, nothing is woven.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use xweave_access::in_file;
 use xweave_aspect::syntax::{FunctionName, Ident, Pointcut, When};
-use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
+use xweave_aspect::{Aspects, Diagnostic, Span};
 use xweave_code::kernel::matches;
 use xweave_wire::plan::{Hook, VariablePlace};
 
 use crate::anchor::Anchor;
 use crate::bind::{self, Bound};
 use crate::condition::Condition;
+use crate::draft::{ItemDraft, SkippedDraft};
 use crate::instruction::{self, Touch};
 use crate::item::Item;
 use crate::point::{At, JoinPoint, Place, function_hook};
-use crate::{Counts, Domain, Role, Skipped};
+use crate::{Counts, Domain, Peer, Role};
 
-/// Join points of all domains.
-pub(crate) struct Resolved<'a> {
-    pub domains: Vec<DomainPoints<'a>>,
-    pub warnings: Vec<Diagnostic>,
-}
-
-/// Join points of a domain.
+/// Join points of a domain, and what was found wrong.
 #[derive(Default)]
-pub(crate) struct DomainPoints<'a> {
+pub(crate) struct Resolved<'a> {
     pub points: Vec<Point<'a>>,
-    pub skipped: Vec<Skipped>,
-    pub counts: Vec<Counts>,
+    pub skipped: Vec<SkippedDraft>,
+    /// In the order of [`Item::all`].
+    pub items: Vec<ItemDraft>,
 }
 
 /// A join point, and all that is woven there.
@@ -47,56 +43,81 @@ pub(crate) struct Point<'a> {
 /// A clause or piece of advice at a join point.
 pub(crate) struct Woven<'a> {
     pub item: Item<'a>,
+    /// Its place in [`Item::all`].
+    pub number: u32,
     /// What is left to be decided when it runs.
     pub condition: Condition<'a>,
     pub bound: Bound,
 }
 
-/// Finds all join points, in the order of functions' names.
-pub(crate) fn resolve<'a>(
-    aspects: &'a Aspects,
-    domains: &'a [Domain<'a>],
-) -> Result<Resolved<'a>, Vec<Diagnostic>> {
-    let mut resolver = Resolver { aspects, domains, diagnostics: Vec::new(), ambiguous: HashMap::new() };
-    let mut found: Vec<Found<'a>> = Vec::new();
-    found.resize_with(domains.len(), Found::default);
-    for item in Item::all(aspects) {
-        let before = resolver.diagnostics.len();
-        let mut selected = 0;
-        for (domain, found) in domains.iter().zip(&mut found) {
-            selected += resolver.item(item, domain, found);
-        }
-        if selected == 0 && resolver.diagnostics.len() == before {
-            resolver.nowhere(item);
-        }
+/// Finds the join points of a domain, in the order of functions' names. `peers` are all domains of the recording, this
+/// one among them.
+pub(crate) fn resolve<'a>(aspects: &'a Aspects, peers: &'a [Peer], domain: &'a Domain<'a>) -> Resolved<'a> {
+    let mut resolver = Resolver { aspects, peers, diagnostics: Vec::new(), ambiguous: None };
+    let mut found = Found::default();
+    let mut items = Vec::new();
+    for (nth, item) in (0..).zip(Item::all(aspects)) {
+        found.item = nth;
+        let mut counts = Counts::default();
+        let selected = resolver.item(item, domain, &mut found, &mut counts) > 0;
+        let diagnostics = std::mem::take(&mut resolver.diagnostics);
+        items.push(ItemDraft { selected, diagnostics, counts });
     }
-    let (warnings, errors): (Vec<_>, Vec<_>) =
-        resolver.diagnostics.into_iter().partition(|diagnostic| diagnostic.severity == Severity::Warning);
-    if !errors.is_empty() {
-        return Err(errors);
+    Resolved { points: found.points.into_values().collect(), skipped: found.skipped, items }
+}
+
+/// Why an item that has a join point in none of the domains is woven nowhere; nothing if that is as it should be.
+pub(crate) fn nowhere(aspects: &Aspects, peers: &[Peer], item: Item<'_>) -> Option<Diagnostic> {
+    let anchors = Anchor::all(&item);
+    let is_meant = |name: Option<&Ident>| peers.iter().any(|peer| means(peers, name, &peer.name, peer.role));
+    let absent = |anchor: &Anchor<'_>| !is_meant(anchor.domain());
+    let first = anchors.first()?;
+    let known: Vec<_> = peers.iter().map(|peer| format!("`{}`", peer.name)).collect();
+    if anchors.iter().all(absent) {
+        let wanted = first.domain().map_or("", |domain| &domain.text);
+        let role = [Role::Host, Role::Guest].iter().any(|role| role.name() == wanted);
+        let message = format!(
+            "`{}` is woven nowhere: no domain is {} `{wanted}` (there is {})",
+            item.name(),
+            if role { "a" } else { "called" },
+            known.join(", ")
+        );
+        let diagnostic = aspects.error(first.span(), message);
+        // To watch the host's half alone makes sense; a name that nobody has is a mistake.
+        return Some(if role { diagnostic.as_warning() } else { diagnostic });
     }
-    let domains = found.into_iter().map(|found| DomainPoints {
-        points: found.points.into_values().collect(),
-        skipped: found.skipped,
-        counts: found.counts,
-    });
-    Ok(Resolved { domains: domains.collect(), warnings })
+    if anchors.iter().all(Anchor::optional) {
+        return None;
+    }
+    let message = format!("`{}` has no join point in any domain ({})", item.name(), known.join(", "));
+    Some(aspects.error(first.span(), message))
+}
+
+/// Whether a name is meant in this domain. A domain with the name wins over those of the role.
+fn means(peers: &[Peer], wanted: Option<&Ident>, domain: &str, role: Role) -> bool {
+    match wanted {
+        None => true,
+        Some(wanted) if peers.iter().any(|other| other.name == wanted.text) => wanted.text == domain,
+        Some(wanted) => wanted.text == role.name(),
+    }
 }
 
 struct Resolver<'a> {
     aspects: &'a Aspects,
-    domains: &'a [Domain<'a>],
+    peers: &'a [Peer],
+    /// Of the item at work.
     diagnostics: Vec<Diagnostic>,
-    /// By domain: names that several of its functions have.
-    ambiguous: HashMap<u8, HashSet<&'a str>>,
+    /// Names that several of the domain's functions have, once they were asked for.
+    ambiguous: Option<HashSet<&'a str>>,
 }
 
 /// What was found in a domain.
 #[derive(Default)]
 struct Found<'a> {
     points: BTreeMap<Place, Point<'a>>,
-    skipped: Vec<Skipped>,
-    counts: Vec<Counts>,
+    skipped: Vec<SkippedDraft>,
+    /// The number of the item at work.
+    item: u32,
 }
 
 /// Join points that an item may be woven at, with the anchor that each is from.
@@ -104,15 +125,20 @@ type Candidates<'a> = BTreeMap<Place, (JoinPoint<'a>, Anchor<'a>)>;
 
 impl<'a> Resolver<'a> {
     /// Weaves an item into a domain. Gives the number of join points, skipped ones included.
-    fn item(&mut self, item: Item<'a>, domain: &'a Domain<'a>, found: &mut Found<'a>) -> usize {
+    fn item(
+        &mut self,
+        item: Item<'a>,
+        domain: &'a Domain<'a>,
+        found: &mut Found<'a>,
+        counts: &mut Counts,
+    ) -> usize {
         let anchors: Vec<_> =
             Anchor::all(&item).into_iter().filter(|anchor| self.means(anchor.domain(), domain)).collect();
-        let mut counts = Counts { clause: item.name().to_owned(), ..Counts::default() };
         let mut candidates = Candidates::new();
         for anchor in &anchors {
-            self.candidates(item, domain, *anchor, &mut candidates, &mut found.skipped);
+            self.candidates(domain, *anchor, &mut candidates, found);
         }
-        self.instructions(item, domain, &anchors, &mut candidates, &mut found.skipped, &mut counts);
+        self.instructions(item, domain, &anchors, &mut candidates, found, counts);
         let variables = bind::variables(domain.kernel, item, candidates.values().map(|(at, _)| at));
         let mut selected = 0;
         let mut unreadable = Vec::new();
@@ -137,7 +163,7 @@ impl<'a> Resolver<'a> {
                     });
                     point.needed |= !anchor.selects_many();
                     point.places = places;
-                    point.woven.push(Woven { item, condition, bound });
+                    point.woven.push(Woven { item, number: found.item, condition, bound });
                 }
                 Err(errors) if matches!(at.at, At::Instruction(_)) => unreadable.push((at, errors)),
                 Err(errors) => self.cannot_bind(domain, errors),
@@ -145,8 +171,9 @@ impl<'a> Resolver<'a> {
         }
         // Of many instructions some do without what the code reads, unless all do.
         if unreadable.len() < selected {
-            found.skipped.extend(unreadable.into_iter().map(|(at, errors)| Skipped {
-                clause: item.name().to_owned(),
+            let item = found.item;
+            found.skipped.extend(unreadable.into_iter().map(|(at, errors)| SkippedDraft {
+                item,
                 function: at.name().to_owned(),
                 module: at.module().map(str::to_owned),
                 offset: at.offset(),
@@ -155,18 +182,16 @@ impl<'a> Resolver<'a> {
         } else if let Some((_, errors)) = unreadable.into_iter().next() {
             self.cannot_bind(domain, errors);
         }
-        found.counts.push(counts);
         selected
     }
 
     /// What an anchor selects, but for instructions.
     fn candidates(
         &mut self,
-        item: Item<'a>,
         domain: &'a Domain<'a>,
         anchor: Anchor<'a>,
         candidates: &mut Candidates<'a>,
-        skipped: &mut Vec<Skipped>,
+        found: &mut Found<'a>,
     ) {
         let kernel = domain.kernel;
         let mut add = |at: JoinPoint<'a>| {
@@ -181,9 +206,7 @@ impl<'a> Resolver<'a> {
                 for function in functions {
                     match function_hook(kernel, &function, returns) {
                         Ok(hook) => add(JoinPoint { hook, at: At::Function { function, target: None } }),
-                        Err(reason) => {
-                            self.unhookable(item, domain, (name, returns), function, reason, skipped)
-                        }
+                        Err(reason) => self.unhookable(domain, (name, returns), function, reason, found),
                     }
                 }
             }
@@ -216,7 +239,7 @@ impl<'a> Resolver<'a> {
         domain: &'a Domain<'a>,
         anchors: &[Anchor<'a>],
         candidates: &mut Candidates<'a>,
-        skipped: &mut Vec<Skipped>,
+        found: &mut Found<'a>,
         counts: &mut Counts,
     ) {
         let Some(anchor) = anchors.iter().find(|anchor| matches!(anchor, Anchor::Access(_))) else { return };
@@ -241,16 +264,16 @@ impl<'a> Resolver<'a> {
         }
         let (touches, none): (Vec<_>, Vec<_>) =
             touches.into_iter().partition(|touch| touch.unhookable().is_none());
-        skipped.extend(none.into_iter().map(|touch| Skipped {
-            clause: item.name().to_owned(),
+        let number = found.item;
+        found.skipped.extend(none.into_iter().map(|touch| SkippedDraft {
+            item: number,
             function: touch.function().to_owned(),
             module: touch.module().map(str::to_owned),
             offset: touch.offset(),
             reason: touch.unhookable().unwrap_or_default().to_owned(),
         }));
         let mut chosen = instruction::choose(domain.kernel, touches, item.exact(), counts);
-        let names =
-            self.ambiguous.entry(domain.number).or_insert_with(|| instruction::ambiguous(domain.code));
+        let names = self.ambiguous.get_or_insert_with(|| instruction::ambiguous(domain.code));
         instruction::tell_apart(&mut chosen, names);
         for at in chosen {
             candidates.entry(at.place()).or_insert((at, *anchor));
@@ -297,15 +320,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Whether a name is meant in this domain. A domain with the name wins over those of the role.
     fn means(&self, wanted: Option<&Ident>, domain: &Domain<'_>) -> bool {
-        match wanted {
-            None => true,
-            Some(wanted) if self.domains.iter().any(|other| other.name == wanted.text) => {
-                wanted.text == domain.name
-            }
-            Some(wanted) => wanted.text == domain.role.name(),
-        }
+        means(self.peers, wanted, &domain.name, domain.role)
     }
 
     fn cannot_bind(&mut self, domain: &Domain<'_>, errors: Vec<(Span, String)>) {
@@ -317,17 +333,15 @@ impl<'a> Resolver<'a> {
 
     fn unhookable(
         &mut self,
-        item: Item<'_>,
         domain: &Domain<'_>,
         (name, returns): (&FunctionName, bool),
         function: xweave_code::Function,
         reason: String,
-        skipped: &mut Vec<Skipped>,
+        found: &mut Found<'_>,
     ) {
         if Anchor::Function(name, returns).selects_many() {
-            let (clause, offset) = (item.name().to_owned(), 0);
             let (function, module) = (function.name, function.module);
-            skipped.push(Skipped { clause, function, module, offset, reason });
+            found.skipped.push(SkippedDraft { item: found.item, function, module, offset: 0, reason });
             return;
         }
         let message = format!(
@@ -376,31 +390,6 @@ impl<'a> Resolver<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Says why an item is woven nowhere.
-    fn nowhere(&mut self, item: Item<'a>) {
-        let anchors = Anchor::all(&item);
-        let absent =
-            |anchor: &Anchor<'_>| !self.domains.iter().any(|domain| self.means(anchor.domain(), domain));
-        let Some(first) = anchors.first() else { return };
-        let known: Vec<_> = self.domains.iter().map(|domain| format!("`{}`", domain.name)).collect();
-        if anchors.iter().all(absent) {
-            let wanted = first.domain().map_or("", |domain| &domain.text);
-            let role = [Role::Host, Role::Guest].iter().any(|role| role.name() == wanted);
-            let message = format!(
-                "`{}` is woven nowhere: no domain is {} `{wanted}` (there is {})",
-                item.name(),
-                if role { "a" } else { "called" },
-                known.join(", ")
-            );
-            let diagnostic = self.aspects.error(first.span(), message);
-            // To watch the host's half alone makes sense; a name that nobody has is a mistake.
-            self.diagnostics.push(if role { diagnostic.as_warning() } else { diagnostic });
-        } else if !anchors.iter().all(Anchor::optional) {
-            let message = format!("`{}` has no join point in any domain ({})", item.name(), known.join(", "));
-            self.diagnostics.push(self.aspects.error(first.span(), message));
-        }
     }
 }
 

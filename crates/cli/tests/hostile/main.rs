@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
 mod rows;
+mod sent;
 mod stage;

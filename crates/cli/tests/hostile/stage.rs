@@ -19,12 +19,17 @@ use xweave_synthetic::agent::{self, Script};
 use xweave_wire::message::Facts;
 
 /// The types of a kernel that has two functions.
-static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| types("int length; struct item *next;"));
+
+/// Those of one whose structure has these members: `length` and `next` among them.
+pub fn types(members: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let (source, object) = (dir.path().join("kernel.c"), dir.path().join("kernel.o"));
-    let text = "struct item { int length; struct item *next; };\n\
-                int take_item(struct item *item) { return item->length; }\n\
-                int give_item(struct item *item) { return item->next->length; }\n";
+    let text = format!(
+        "struct item {{ {members} }};\n\
+         int take_item(struct item *item) {{ return item->length; }}\n\
+         int give_item(struct item *item) {{ return item->next->length; }}\n"
+    );
     fs::write(&source, text).unwrap();
     let clang = xweave_weave::find_clang().expect("clang compiles advice: apt install clang-14");
     let mut command = Command::new(clang);
@@ -33,7 +38,7 @@ static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let object = fs::read(&object).unwrap();
     let object = object::read::elf::ElfFile64::<object::LittleEndian>::parse(&*object).unwrap();
     object.section_by_name(".BTF").unwrap().data().unwrap().to_vec()
-});
+}
 
 /// What one scripted domain is.
 pub struct Domain {
@@ -79,6 +84,11 @@ pub const ASPECT: &str = "execution(take_item, give_item) { STORE_DATA1(item->le
 
 /// Begins to record these domains.
 pub fn record(domains: Vec<Domain>, arguments: &str) -> Recording {
+    record_with(domains, arguments, Path::new("cache"))
+}
+
+/// The same, with what was kept before.
+pub fn record_with(domains: Vec<Domain>, arguments: &str, cache: &Path) -> Recording {
     let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
     command.args(["record", "-e", ASPECT, "-o"]).arg(dir.path().join("trace"));
@@ -106,7 +116,7 @@ pub fn record(domains: Vec<Domain>, arguments: &str) -> Recording {
         });
     }
     let log = File::create(dir.path().join("log")).unwrap();
-    command.env("XWEAVE_CACHE", dir.path().join("cache")).current_dir(dir.path());
+    command.env("XWEAVE_CACHE", dir.path().join(cache)).current_dir(dir.path());
     command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
     let child = command.spawn().unwrap();
     Recording { dir, child, begun: Instant::now(), peak: 0 }

@@ -91,6 +91,12 @@ pub(super) fn has_section(file: &Bytes, names: &[&str]) -> bool {
     Elf::parse("", file).is_ok_and(|elf| elf.parts.iter().any(|part| names.contains(&part.name.as_str())))
 }
 
+/// Whether there are bytes in its `.text`.
+pub(super) fn has_code(file: &Bytes) -> bool {
+    let code = |part: &Part| part.name == ".text" && part.kind != elf::SHT_NOBITS && part.size > 0;
+    Elf::parse("", file).is_ok_and(|elf| elf.parts.iter().any(code))
+}
+
 fn load_linked(elf: &Elf) -> Result<Image, Error> {
     let loaded: Vec<_> = elf.parts.iter().filter(|part| part.is_loaded()).map(Part::section).collect();
     let mut sections = if elf.parts.is_empty() { elf.segments()? } else { loaded };

@@ -29,6 +29,9 @@ const MAX_GAP: u64 = 1 << 20;
 /// More than any part of a kernel has.
 const MAX_SIZE: u64 = 256 << 20;
 
+/// More than all code of a kernel with its symbols: some 60 MB with many modules.
+const MAX_UNPACKED: usize = 512 << 20;
+
 /// Pieces of code that kernels list like modules, but that are none: BPF programs and trampolines.
 const NO_MODULES: [&str; 4] = ["bpf", "__builtin__ftrace", "__builtin__kprobes", "__builtin__kvm"];
 
@@ -134,7 +137,7 @@ impl LiveCode {
     ///
     /// [`Error::Packed`], [`Error::Malformed`]
     pub fn unpack(packed: &[u8]) -> Result<Self, Error> {
-        let bytes = Bytes::from(Packing::Lz4.unpack(WHAT, packed)?);
+        let bytes = Bytes::from(Packing::Lz4.unpack_at_most(WHAT, packed, MAX_UNPACKED)?);
         let mut rest = Rest { bytes: &bytes, at: 0 };
         let mut read = || {
             let symbols = String::from_utf8_lossy(&rest.field()?).into_owned();

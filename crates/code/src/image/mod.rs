@@ -144,6 +144,11 @@ pub fn has_debug_info(path: &Path) -> bool {
     Bytes::open(path).is_ok_and(|file| elf::has_section(&file, &[".debug_info", ".zdebug_info"]))
 }
 
+/// Whether a file that is not compressed has code, and is not only what debug information was put apart to.
+pub fn has_code(path: &Path) -> bool {
+    Bytes::open(path).is_ok_and(|file| elf::has_code(&file))
+}
+
 impl Image {
     /// From a file: a program or library, an object file, a kernel (`vmlinux`, or `vmlinuz` in the
     /// bzImage format), or a module. Modules may be compressed, and so may any of the others.

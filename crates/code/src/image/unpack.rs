@@ -62,7 +62,12 @@ impl Packing {
     /// What the bytes are unpacked. What follows the compressed data is not looked at: a kernel has
     /// its size there.
     pub fn unpack(self, what: &str, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-        let limit = bytes.len().saturating_mul(MAX_RATIO).max(MIN_LIMIT);
+        self.unpack_at_most(what, bytes, usize::MAX)
+    }
+
+    /// The same, of which no more than so many bytes can come.
+    pub fn unpack_at_most(self, what: &str, bytes: &[u8], most: usize) -> Result<Vec<u8>, Error> {
+        let limit = bytes.len().saturating_mul(MAX_RATIO).max(MIN_LIMIT).min(most);
         self.unpack_within(bytes, limit).map_err(|reason| Error::Packed {
             what: what.to_owned(),
             packing: self.name(),
@@ -217,6 +222,14 @@ mod tests {
         let (_, bytes) = packed(&vec![0; 40 << 20]).swap_remove(2);
         assert!(bytes.len() < 80_000);
         let error = Packing::Xz.unpack("test", &bytes).unwrap_err().to_string();
+        assert!(error.contains("far larger"), "{error}");
+    }
+
+    #[test]
+    fn there_is_a_limit_whatever_comes_in() {
+        let packed = pack_lz4(&vec![1; 20 << 20]);
+        assert!(Packing::Lz4.unpack_at_most("test", &packed, 20 << 20).is_ok());
+        let error = Packing::Lz4.unpack_at_most("test", &packed, (20 << 20) - 1).unwrap_err().to_string();
         assert!(error.contains("far larger"), "{error}");
     }
 

@@ -149,6 +149,8 @@ const OF_PROGRAMS: &[libc::c_long] = &[
     libc::SYS_vfork,
     libc::SYS_wait4,
     libc::SYS_waitid,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
     // To end what it has started; Landlock keeps others' processes from it, from 6.12 on.
     libc::SYS_kill,
     libc::SYS_tgkill,
@@ -319,6 +321,8 @@ fn allowed(programs: bool) -> Result<Rules, seccompiler::BackendError> {
     let ioctl = asked.into_iter().map(|request| Ok(vec![equal(1, request)?]));
     when(libc::SYS_ioctl, ioctl.collect::<Result<_, seccompiler::BackendError>>()?)?;
     if programs {
+        // The standard library learns over such a pair that a program could not be started. It leads nowhere else.
+        when(libc::SYS_socketpair, vec![vec![equal(0, bits(libc::AF_UNIX))?]])?;
         rules.extend(OF_PROGRAMS.iter().map(|call| (*call, Vec::new())));
     }
     Ok(rules)

@@ -7,11 +7,21 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use super::Error;
+use super::{Confinement, Error};
 
 /// Where programs and what they need are installed, but for `/opt` and homes, which have data too.
 pub(super) const SYSTEM: [&str; 8] =
     ["/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/nix/store", "/gnu/store"];
+
+/// Where the running kernel shows what it is.
+pub(super) const OF_KERNEL: [&str; 6] = [
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/modules",
+    "/proc/sys/kernel",
+    "/sys/kernel/btf",
+    "/sys/kernel/notes",
+];
 
 /// What programs open to be quiet, or to have something to read.
 const NOTHING: &str = "/dev/null";
@@ -33,7 +43,8 @@ pub(super) fn installation(program: &Path) -> Vec<PathBuf> {
 pub(super) struct Files(RulesetCreated);
 
 impl Files {
-    pub(super) fn open(reads: &[PathBuf], writes: &[PathBuf], programs: &[PathBuf]) -> Result<Self, Error> {
+    pub(super) fn open(may: &Confinement) -> Result<Self, Error> {
+        let Confinement { reads, writes, emptied, programs, .. } = may;
         let failed = |error: &dyn std::fmt::Display| Error::new("Landlock", error);
         let created = Ruleset::default()
             .handle_access(AccessFs::from_all(WANTED))
@@ -49,6 +60,7 @@ impl Files {
             .iter()
             .map(|path| (path.as_path(), read))
             .chain(writes.iter().map(|path| (path.as_path(), write)))
+            .chain(emptied.iter().map(|path| (path.as_path(), AccessFs::RemoveDir.into())))
             .chain(programs.iter().map(|path| (path.as_path(), read | AccessFs::Execute)))
             .chain((!programs.is_empty()).then_some((Path::new(NOTHING), read | AccessFs::WriteFile)));
         let mut files = created;

@@ -35,8 +35,8 @@ pub struct Job {
     pub arguments: Vec<OsString>,
     /// Its environment: nothing else is passed on.
     pub environment: Vec<(OsString, OsString)>,
-    /// What it reads from standard input.
-    pub input: Vec<u8>,
+    /// What it reads from standard input: see [`in_memory`].
+    pub input: Option<File>,
     /// What it has open besides, under the numbers that these have here.
     pub handed: Vec<OwnedFd>,
     /// Where it works.
@@ -81,7 +81,7 @@ impl Job {
             program: "/proc/self/exe".into(),
             arguments: arguments.iter().map(OsString::from).collect(),
             environment: Vec::new(),
-            input: Vec::new(),
+            input: None,
             handed: Vec::new(),
             folder: "/".into(),
             limits,
@@ -95,10 +95,11 @@ impl Job {
         self.spawn().map_err(|error| Failed::Start { what, error })
     }
 
-    fn spawn(self) -> io::Result<Running> {
+    fn spawn(mut self) -> io::Result<Running> {
+        let input = self.input.take().map_or_else(Stdio::null, Stdio::from);
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear().envs(self.environment.iter().cloned());
-        command.current_dir(&self.folder).stdin(in_memory(&self.input)?);
+        command.current_dir(&self.folder).stdin(input);
         // A group of its own: Ctrl-C is for us to pass on, and what it starts can be ended with it.
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let handed: Vec<RawFd> = self.handed.iter().map(AsRawFd::as_raw_fd).collect();
@@ -327,8 +328,12 @@ impl Stream {
     }
 }
 
-/// A file that is nowhere.
-fn in_memory(bytes: &[u8]) -> io::Result<File> {
+/// A file that is nowhere but in memory, with these pieces one after the other, to be read from its beginning.
+///
+/// # Errors
+///
+/// When there is no memory for it.
+pub fn in_memory(pieces: &[&[u8]]) -> io::Result<File> {
     // SAFETY: the name ends with a zero byte.
     let descriptor = unsafe { libc::memfd_create(c"job".as_ptr(), libc::MFD_CLOEXEC) };
     if descriptor < 0 {
@@ -336,7 +341,7 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
     }
     // SAFETY: it was just made, and is nobody else's.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    file.write_all(bytes)?;
+    pieces.iter().try_for_each(|piece| file.write_all(piece))?;
     file.rewind()?;
     Ok(file)
 }
@@ -399,7 +404,7 @@ mod tests {
     #[test]
     fn jobs_are_given_their_input_and_nothing_else() {
         let mut first = job("cat; env | sort; pwd", Duration::from_secs(20));
-        first.input = b"input\n".to_vec();
+        first.input = Some(in_memory(&[b"in", b"put\n"]).unwrap());
         let second = job("ls /proc/self/fd | wc -l", Duration::from_secs(20));
         let _open = File::open("/dev/null").unwrap();
         let mut results = run_all(vec![first, second], &mut || true).into_iter();
@@ -411,9 +416,8 @@ mod tests {
     #[test]
     fn what_was_handed_over_is_open() {
         let mut job = job("", Duration::from_secs(20));
-        let mut file = in_memory(b"handed").unwrap();
+        let file = in_memory(&[b"handed"]).unwrap();
         job.arguments = vec!["-c".into(), format!("cat /proc/self/fd/{}", file.as_raw_fd()).into()];
-        file.rewind().unwrap();
         job.handed = vec![file.into()];
         assert_eq!(run_all(vec![job], &mut || true).remove(0).unwrap(), b"handed");
     }

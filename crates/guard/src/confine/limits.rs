@@ -34,6 +34,14 @@ impl Limits {
         self.set_all().map_err(|error| Error::new("limits", error))
     }
 
+    /// The memory that this process may take, in bytes: what was set, or less, where less was allowed before.
+    pub fn memory_now() -> u64 {
+        let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: points to a structure of its own. If it fails, zeros stay.
+        unsafe { libc::getrlimit(libc::RLIMIT_DATA, &raw mut now) };
+        now.rlim_cur
+    }
+
     /// As [`Limits::set`]. Allocates nothing: it is called between fork and exec.
     pub(super) fn set_all(&self) -> io::Result<()> {
         // RLIMIT_DATA counts private memory that can be written to, and no mapped files; what it does not count

@@ -9,7 +9,7 @@ use std::{
 
 use caps::{CapSet, Capability};
 
-use super::{Error, User};
+use super::{Confinement, Error, User};
 
 /// Users from here on, up to the largest process ID behind it, are nobody's: systemd's "Users, Groups, UIDs and GIDs"
 /// lists 1879048192 to 2147483647 as unused. One for each process: what two guests sent never meets, and the limit on
@@ -27,11 +27,16 @@ pub(super) fn own_namespaces() -> bool {
 }
 
 /// Gives up all capabilities, for good, and the user if that is wanted. Says whether it is a user of its own now.
-pub(super) fn drop(user: User, reads: &[PathBuf], writes: &[PathBuf]) -> Result<bool, Error> {
-    let kept = match user {
+pub(super) fn drop(may: &Confinement) -> Result<bool, Error> {
+    let (user, writes) = (may.user, &may.writes);
+    let mut kept = match user {
         User::Nobody => HashSet::new(),
-        User::Same => needed(reads, writes),
+        User::Same => needed(&may.reads, writes),
     };
+    if may.this_kernel {
+        // Of symbols' addresses, and of /proc/kcore (kernel/ksyms_common.c, fs/proc/kcore.c, 6.12).
+        kept.extend([Capability::CAP_SYSLOG, Capability::CAP_SYS_RAWIO]);
+    }
     drop_bounding(&kept)?;
     let changed = user == User::Nobody && become_nobody(writes);
     let failed = |error| Error::new("capabilities", error);

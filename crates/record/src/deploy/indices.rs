@@ -1,0 +1,154 @@
+//! Indices of instructions that were made before.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::SystemTime,
+};
+
+use sha2::{Digest, Sha256};
+use xweave_access::Kept;
+use xweave_guard::private::{self, Dir, Trust};
+
+/// What is kept in all.
+const ALL: u64 = 4 << 30;
+const FILES: usize = 1024;
+
+/// The folder that `xweave sites` keeps its indices in too.
+pub(crate) struct Indices(PathBuf);
+
+/// A file that an index is being written to: gone unless it is kept.
+pub(crate) struct Unfinished {
+    dir: Option<Dir>,
+    name: String,
+    /// To be handed on.
+    pub(crate) file: File,
+}
+
+impl Indices {
+    pub(crate) fn new(cache: &Path) -> Self {
+        Self(cache.join("access"))
+    }
+
+    /// That of a file of this machine with this build ID; of a module's, after that of its kernel.
+    pub(crate) fn of_file(&self, ids: &[&str], debug: bool) -> Option<(File, PathBuf)> {
+        self.open(&Kept::name(ids, debug)?)
+    }
+
+    pub(crate) fn open(&self, name: &str) -> Option<(File, PathBuf)> {
+        let dir = Dir::open(&self.0, Trust::Owner).ok()?;
+        Some((dir.open_file(name).ok()?, dir.path_of(name)))
+    }
+
+    /// A name that nobody asks for but who says all of this again.
+    pub(crate) fn name(says: &[&str]) -> String {
+        let mut hash = Sha256::new();
+        for part in says {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let version = format!("{}-{}", env!("CARGO_PKG_VERSION"), xweave_access::VERSION);
+        format!("sent-{}-{version}.index", hex(&hash.finalize()))
+    }
+
+    /// A new file for an index.
+    pub(crate) fn begin(&self) -> Result<Unfinished, private::Error> {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let dir = Dir::create(&self.0)?;
+        let name = format!(".index-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        // One of a process that was killed, and had the same number.
+        dir.remove(&name)?;
+        let file = dir.create_new(&name)?;
+        Ok(Unfinished { dir: Some(dir), name, file })
+    }
+
+    /// Removes what was not used for longest, if there is too much.
+    pub(crate) fn prune(&self) {
+        prune(&self.0, FILES, ALL);
+    }
+}
+
+impl Unfinished {
+    /// Keeps it under this name. Gives it, to be read.
+    pub(crate) fn keep(mut self, name: &str) -> Result<(File, PathBuf), private::Error> {
+        let Some(dir) = self.dir.take() else { unreachable!("it is kept once") };
+        let kept = dir.rename(&self.name, name).and_then(|()| Ok((dir.open_file(name)?, dir.path_of(name))));
+        self.dir = Some(dir);
+        kept
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.dir {
+            // It may have another name by now.
+            let _ = dir.remove(&self.name);
+        }
+    }
+}
+
+/// Leaves the newest so many files of a folder, of so many bytes in all.
+pub(crate) fn prune(folder: &Path, files: usize, bytes: u64) {
+    let about = |entry: fs::DirEntry| {
+        let about = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+        Some((about.modified().unwrap_or(SystemTime::UNIX_EPOCH), about.len(), entry.path()))
+    };
+    let mut all: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().filter_map(about).collect();
+    all.sort_by(|a, b| b.cmp(a));
+    let mut sum = 0u64;
+    for (nth, (_, size, path)) in all.into_iter().enumerate() {
+        sum = sum.saturating_add(size);
+        if nth >= files || sum > bytes {
+            // Another process may have removed it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_goes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for age in 0..5u64 {
+            let file = File::create(folder.path().join(age.to_string())).unwrap();
+            file.set_len(100).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age * 100)).unwrap();
+        }
+        let left = || {
+            let mut names: Vec<_> =
+                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        prune(folder.path(), 4, 1000);
+        assert_eq!(left(), ["0", "1", "2", "3"]);
+        prune(folder.path(), 4, 250);
+        assert_eq!(left(), ["0", "1"]);
+    }
+
+    #[test]
+    fn an_index_is_kept_whole_or_not_at_all() {
+        let cache = tempfile::tempdir().unwrap();
+        let indices = Indices::new(cache.path());
+        let mut unfinished = indices.begin().unwrap();
+        unfinished.file.write_all(b"part").unwrap();
+        drop(unfinished);
+        assert_eq!(fs::read_dir(cache.path().join("access")).unwrap().count(), 0);
+        let name = Indices::name(&["a", "b"]);
+        indices.begin().unwrap().keep(&name).unwrap();
+        assert!(indices.open(&name).is_some());
+        assert_eq!(fs::read_dir(cache.path().join("access")).unwrap().count(), 1);
+        // What is said in other pieces is something else.
+        assert_ne!(name, Indices::name(&["ab", ""]));
+    }
+}

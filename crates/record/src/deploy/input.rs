@@ -1,0 +1,332 @@
+//! What is known of one domain: what it said, what was kept of it, what it sent. Bytes, which nobody here looks into.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use xweave_code::image;
+use xweave_weave::Peer;
+use xweave_wire::message::{CodeParts, Facts, ModuleFacts, Reply, Request};
+
+use super::{
+    indices::{Indices, hex},
+    plan,
+    types::Types,
+};
+use crate::{DomainSpec, Error, Transport};
+
+/// The most that a module's type information has: the largest module's is 2 MB.
+const MODULE_TYPES: usize = 32 << 20;
+
+/// The most that all of a domain's has: a kernel's is 6 MB, that of some hundred modules as much again.
+const ALL_TYPES: usize = 128 << 20;
+
+/// What one domain is.
+pub(crate) struct Input {
+    pub(crate) peer: Peer,
+    pub(crate) number: u8,
+    /// `uname -r`, for messages.
+    pub(crate) release: String,
+    /// This machine itself, which may do anything to us.
+    pub(crate) is_local: bool,
+    facts: Facts,
+    transport: String,
+    /// The image's, then the modules'.
+    pub(crate) types: Vec<TypesOf>,
+    /// What is known already of the instructions of the kernel's image, and of modules.
+    pub(crate) indices: Vec<IndexOf>,
+    /// What is to be analysed of the code that runs.
+    pub(crate) missing: CodeParts,
+    /// That code, as the agent packed it.
+    pub(crate) code: Option<Vec<u8>>,
+}
+
+/// The type information of a kernel's image, or of a module.
+pub(crate) struct TypesOf {
+    /// None for the image.
+    pub(crate) module: Option<String>,
+    /// Once it is known.
+    pub(crate) bytes: Option<Vec<u8>>,
+    /// Whether it is kept already.
+    pub(crate) is_kept: bool,
+}
+
+/// An index that is known.
+pub(crate) struct IndexOf {
+    /// None for the kernel's image.
+    pub(crate) module: Option<String>,
+    pub(crate) file: File,
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+}
+
+impl Input {
+    pub(crate) fn new(spec: &DomainSpec, number: u8, facts: &Facts, types: &Types) -> Self {
+        let of = |module: Option<&ModuleFacts>| {
+            let hash = module.map_or(&facts.btf_sha256, |module| &module.btf_sha256);
+            let bytes = types.get(hash);
+            let is_kept = bytes.is_some();
+            TypesOf { module: module.map(|module| module.name.clone()), bytes, is_kept }
+        };
+        Self {
+            peer: Peer { name: spec.name.clone(), role: spec.role() },
+            number,
+            release: facts.kernel.clone(),
+            is_local: spec.transport == Transport::Local,
+            transport: spec.transport.to_string(),
+            types: std::iter::once(None).chain(facts.modules.iter().map(Some)).map(of).collect(),
+            indices: Vec::new(),
+            missing: CodeParts::default(),
+            code: None,
+            facts: facts.clone(),
+        }
+    }
+
+    /// Finds what is known of its instructions. `file` is one of this kernel that the user named; of others on this
+    /// machine one with debug information is taken. What is in none of these and was not looked into before is to be
+    /// asked of the agent.
+    pub(crate) fn find_indices(
+        &mut self,
+        file: Option<&Path>,
+        indices: &Indices,
+        keep_going: &mut dyn FnMut() -> bool,
+    ) -> Result<(), Error> {
+        let build_id = &[self.facts.build_id.as_str()];
+        let of_kernel = match file {
+            Some(file) => {
+                self.is_of(file)?;
+                Some(self.of_file(file, indices, keep_going)?)
+            }
+            None => {
+                let known = indices.of_file(build_id, true);
+                let known = match (known, self.debug_file()) {
+                    (None, Some(file)) => Some(self.of_file(&file, indices, keep_going)?),
+                    (known, _) => known,
+                };
+                let known = known.or_else(|| indices.of_file(build_id, false));
+                known.or_else(|| indices.open(&self.index_name(None)?))
+            }
+        };
+        self.missing.kernel = of_kernel.is_none();
+        self.indices.extend(of_kernel.map(|(file, path)| IndexOf { module: None, file, path }));
+        for module in &self.facts.modules {
+            let ids = [self.facts.build_id.as_str(), identity(module)];
+            let known = [true, false].into_iter().find_map(|debug| indices.of_file(&ids, debug));
+            match known.or_else(|| indices.open(&self.index_name(Some(module))?)) {
+                Some((file, path)) => {
+                    self.indices.push(IndexOf { module: Some(module.name.clone()), file, path });
+                }
+                None => self.missing.modules.push(module.name.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The name that an index of what this domain sent is kept by; none if nothing tells it from others.
+    pub(crate) fn index_name(&self, module: Option<&ModuleFacts>) -> Option<String> {
+        let facts = &self.facts;
+        let kernel = [facts.build_id.as_str(), facts.btf_sha256.as_str()];
+        let module =
+            module.map_or(["", "", ""], |module| [&module.name, &module.build_id, &module.btf_sha256]);
+        // This machine's own stays the same when it boots again; but it is for itself, since it tells where in memory
+        // its code lies.
+        let whose = match self.is_local {
+            true => ["local", "", ""],
+            false => [self.transport.as_str(), &self.peer.name, &facts.boot_id],
+        };
+        let known = kernel.iter().all(|id| !id.is_empty());
+        known.then(|| Indices::name(&[&whose[..], &kernel, &module].concat()))
+    }
+
+    /// As [`Input::index_name`], by the module's name.
+    pub(crate) fn index_name_of(&self, module: Option<&str>) -> Option<String> {
+        match module {
+            None => self.index_name(None),
+            Some(name) => {
+                self.index_name(Some(self.facts.modules.iter().find(|module| module.name == name)?))
+            }
+        }
+    }
+
+    /// Whether a file that the user named is of this kernel. Its notes are read here: the file is the user's.
+    fn is_of(&self, file: &Path) -> Result<(), Error> {
+        let reason = match image::build_id(file).map(|id| hex(&id)) {
+            None => "has no build ID, or is compressed, so that it is not known what it is of".to_owned(),
+            Some(theirs) if theirs != self.facts.build_id => {
+                let ours = &self.facts.build_id;
+                format!("is of another kernel: its build ID is {theirs}, the running one's {ours}")
+            }
+            Some(_) => return Ok(()),
+        };
+        Err(Error::Symbols { file: file.to_owned(), domain: self.peer.name.clone(), reason })
+    }
+
+    /// The index of a file on this machine: kept, or made by a process that may read nothing else.
+    fn of_file(
+        &self,
+        file: &Path,
+        indices: &Indices,
+        keep_going: &mut dyn FnMut() -> bool,
+    ) -> Result<(File, PathBuf), Error> {
+        let debug = image::has_debug_info(file);
+        if let Some(known) = indices.of_file(&[&self.facts.build_id], debug) {
+            return Ok(known);
+        }
+        let (file, domain) = (file.to_owned(), self.peer.name.clone());
+        plan::index(&file, &self.facts.build_id, debug, indices, keep_going).map_err(|error| match error {
+            None => Error::Interrupted,
+            Some(reason) => Error::Symbols { file, domain, reason },
+        })
+    }
+
+    /// A file of this kernel with code and debug information, where distributions put such.
+    fn debug_file(&self) -> Option<PathBuf> {
+        let (release, id) = (&self.facts.kernel, &self.facts.build_id);
+        // From another machine: a release is no path.
+        if release.contains('/') || id.len() < 3 || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let (first, rest) = id.split_at(2);
+        let places = [
+            format!("/usr/lib/debug/boot/vmlinux-{release}"),
+            format!("/usr/lib/debug/lib/modules/{release}/vmlinux"),
+            format!("/usr/lib/debug/usr/lib/modules/{release}/vmlinux"),
+            format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"),
+        ];
+        let of_it = |path: &PathBuf| {
+            image::build_id(path).is_some_and(|found| hex(&found) == *id)
+                && image::has_debug_info(path)
+                // Debug information may be apart from the code, which is not there then.
+                && image::has_code(path)
+        };
+        places.map(PathBuf::from).into_iter().find(of_it)
+    }
+
+    /// What is to be asked of the agent.
+    pub(crate) fn questions(&self) -> VecDeque<Request> {
+        let unknown = self.types.iter().filter(|types| types.bytes.is_none());
+        let mut questions: VecDeque<_> = unknown.map(|types| Request::Btf(types.module.clone())).collect();
+        if self.missing.kernel || !self.missing.modules.is_empty() {
+            questions.push_back(Request::Code(self.missing.clone()));
+        }
+        questions
+    }
+
+    /// Takes the answer to one of the questions.
+    pub(crate) fn take(&mut self, request: &Request, reply: Reply) -> Result<(), Error> {
+        let domain = self.peer.name.clone();
+        let refuse = |message: String| Error::Agent { domain, message };
+        match (request, reply) {
+            (Request::Btf(module), Reply::Btf(bytes)) => {
+                let known =
+                    self.types.iter().filter_map(|types| types.bytes.as_ref()).map(Vec::len).sum::<usize>();
+                if module.is_some() && bytes.len() > MODULE_TYPES
+                    || known.saturating_add(bytes.len()) > ALL_TYPES
+                {
+                    return Err(refuse(format!(
+                        "its type information is larger than any kernel's: {} bytes after {known}",
+                        bytes.len()
+                    )));
+                }
+                if let Some(types) = self.types.iter_mut().find(|types| types.module == *module) {
+                    types.bytes = Some(bytes);
+                }
+                Ok(())
+            }
+            (Request::Code(_), Reply::Code(packed)) => {
+                self.code = Some(packed);
+                Ok(())
+            }
+            _ => Err(refuse("the agent's answer does not fit the question".to_owned())),
+        }
+    }
+}
+
+/// What tells a module from others of the same kernel: its build ID, which some distributions' lack; else its types.
+fn identity(module: &ModuleFacts) -> &str {
+    if module.build_id.is_empty() { &module.btf_sha256 } else { &module.build_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const BUILD_ID: &str = "00112233445566778899aabbccddeeff00112233";
+
+    fn input(domain: &str, boot: &str) -> Input {
+        let module = ModuleFacts { name: "tun".into(), btf_sha256: "cd".repeat(32), build_id: String::new() };
+        let facts = Facts {
+            kernel: "6.12.0".into(),
+            build_id: BUILD_ID.into(),
+            boot_id: boot.into(),
+            btf_sha256: "ab".repeat(32),
+            modules: vec![module],
+            ..Facts::default()
+        };
+        let types = Types::new("/nowhere".as_ref());
+        Input::new(&DomainSpec::parse(domain).unwrap(), 1, &facts, &types)
+    }
+
+    fn found(input: &mut Input, indices: &Indices) -> Vec<Option<String>> {
+        input.find_indices(None, indices, &mut || true).unwrap();
+        input.indices.iter().map(|index| index.module.clone()).collect()
+    }
+
+    #[test]
+    fn an_index_of_what_a_domain_sent_is_for_that_domain_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let indices = Indices::new(cache.path());
+        let all = ["vm1=vsock:3", "vm2=vsock:3", "vm1=vsock:4", "host=local"];
+        for (domain, boot) in all.into_iter().flat_map(|domain| [(domain, "one"), (domain, "two")]) {
+            let mut here = input(domain, boot);
+            let others_boot = domain == "host=local" && boot == "two";
+            // This machine trusts itself, whenever it made it.
+            assert_eq!(found(&mut here, &indices).len(), if others_boot { 2 } else { 0 }, "{domain} {boot}");
+            for module in [None, Some("tun")] {
+                indices.begin().unwrap().keep(&here.index_name_of(module).unwrap()).unwrap();
+            }
+            let mut again = input(domain, boot);
+            assert_eq!(found(&mut again, &indices), [None, Some("tun".to_owned())], "{domain} {boot}");
+            assert!(again.questions().iter().all(|question| !matches!(question, Request::Code(_))));
+        }
+    }
+
+    #[test]
+    fn an_index_of_a_file_is_for_whoever_has_the_build_id() {
+        let cache = tempfile::tempdir().unwrap();
+        let indices = Indices::new(cache.path());
+        for ids in [&[BUILD_ID][..], &[BUILD_ID, &"cd".repeat(32)]] {
+            indices.begin().unwrap().keep(&xweave_access::Kept::name(ids, false).unwrap()).unwrap();
+        }
+        for domain in ["vm1=vsock:3", "host=local"] {
+            assert_eq!(found(&mut input(domain, "one"), &indices), [None, Some("tun".to_owned())]);
+        }
+        let mut nameless = input("vm1=vsock:3", "one");
+        nameless.facts.build_id.clear();
+        assert_eq!(nameless.index_name(None), None);
+        assert!(found(&mut nameless, &indices).is_empty());
+        assert_eq!(fs::read_dir(cache.path().join("access")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn types_larger_than_any_kernels_are_refused() {
+        let mut guest = input("vm1=vsock:3", "one");
+        let (image, module) = (Request::Btf(None), Request::Btf(Some("tun".into())));
+        let questions: Vec<_> = guest.questions().into();
+        assert!(matches!(&questions[..], [Request::Btf(None), Request::Btf(Some(_))]), "{questions:?}");
+        let error = guest.take(&module, Reply::Btf(vec![0; MODULE_TYPES + 1])).unwrap_err();
+        assert!(error.to_string().contains("larger than any kernel's"), "{error}");
+        guest.take(&image, Reply::Btf(vec![0; 64 << 20])).unwrap();
+        guest.types.extend((0..2).map(|_| TypesOf {
+            module: None,
+            bytes: Some(vec![0; 32 << 20]),
+            is_kept: false,
+        }));
+        assert!(guest.take(&module, Reply::Btf(vec![0; 1])).is_err());
+        assert!(guest.take(&image, Reply::Code(Vec::new())).is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! What is passed to a confined process and back: a message, and bytes that are not looked into on the way.
+//!
+//! ```text
+//! u32 length of the message (little-endian), the message (postcard), then the bytes, as long as the message says
+//! ```
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{FromRawFd, OwnedFd, RawFd},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use xweave_aspect::{Diagnostic, Source};
+use xweave_guard::confine::job;
+use xweave_weave::{Draft, Group, Peer};
+
+/// What is to be read.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Reading {
+    pub(crate) aspects: Vec<Source>,
+    /// All domains, in their order.
+    pub(crate) peers: Vec<Peer>,
+    /// Which of them it is.
+    pub(crate) domain: usize,
+    pub(crate) number: u8,
+    pub(crate) release: String,
+    pub(crate) events: Vec<Group>,
+    /// The modules, none for the image; and how many bytes.
+    pub(crate) types: Vec<(Option<String>, u64)>,
+    /// The modules, and the numbers under which the indices are open.
+    pub(crate) indices: Vec<(Option<String>, RawFd)>,
+    pub(crate) code: Option<Code>,
+    /// If a draft was made before: what the compiler said of it, and whether it failed.
+    pub(crate) log: Option<(String, bool)>,
+}
+
+/// Code that is to be analysed.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Code {
+    /// How many bytes.
+    pub(crate) length: u64,
+    /// The modules, none for the image; and the numbers under which the files are open that their indices go to.
+    pub(crate) wanted: Vec<(Option<String>, RawFd)>,
+}
+
+/// What came of it.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Read {
+    /// A draft; and of which parts of the code there is an index now.
+    Draft(Box<Draft>, Vec<Option<String>>),
+    /// What the compiler's words mean.
+    Complaints(Vec<Diagnostic>),
+    /// An index that was handed over is damaged.
+    DamagedIndex(Option<String>),
+    /// Why nothing can be made of what the domain sent.
+    Unusable(String),
+}
+
+/// A message and what follows it, to be read by a process.
+pub(crate) fn pack<T: Serialize>(message: &T, bytes: &[&[u8]]) -> io::Result<File> {
+    let message = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let length = u32::try_from(message.len()).map_err(io::Error::other)?.to_le_bytes();
+    let mut pieces = vec![&length[..], &message];
+    pieces.extend_from_slice(bytes);
+    job::in_memory(&pieces)
+}
+
+/// The message, and what follows it.
+pub(crate) fn unpack<T: DeserializeOwned>(parcel: &[u8]) -> Result<(T, &[u8]), String> {
+    let (length, rest) = parcel.split_first_chunk::<4>().ok_or("nothing was passed on")?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    let (message, rest) = rest.split_at_checked(length).ok_or("what was passed on is cut off")?;
+    Ok((postcard::from_bytes(message).map_err(|error| error.to_string())?, rest))
+}
+
+/// The next so many bytes.
+pub(crate) fn cut<'p>(rest: &mut &'p [u8], length: u64) -> Result<&'p [u8], String> {
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let (piece, after) = rest.split_at_checked(length).ok_or("what was passed on is cut off")?;
+    *rest = after;
+    Ok(piece)
+}
+
+/// A file that was handed over, by its number.
+pub(crate) fn handed(number: RawFd) -> File {
+    // SAFETY: this process was started with it open under this number, for this purpose: each number is taken once.
+    unsafe { OwnedFd::from_raw_fd(number) }.into()
+}

@@ -1,0 +1,391 @@
+//! Has confined processes read what domains sent, and compile what comes of it; puts the answers together.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    os::fd::{AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::de::DeserializeOwned;
+use xweave_aspect::Aspects;
+use xweave_guard::confine::{Job, Limits, half_of_memory, job::Failed, run_all};
+use xweave_weave::{
+    Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, uncompiled, unused,
+};
+use xweave_wire::text;
+
+use super::{
+    Deployment,
+    indices::{Indices, Unfinished},
+    input::Input,
+    parcel::{self, Code, Read, Reading},
+    types::Types,
+    work,
+};
+use crate::{Error, Options};
+
+type KeepGoing<'a> = &'a mut dyn FnMut() -> bool;
+
+/// What reading types and writing C takes: a tenth of it.
+const READER: Limits = Limits { memory: 1 << 30, seconds: 300, file: 0 };
+
+/// What analysing a kernel's code takes besides: some 2 GiB, and 20 s of a processor; emulated, minutes.
+const ANALYSER: Limits = Limits { memory: 6 << 30, seconds: 3600, file: 512 << 20 };
+
+/// What clang takes for a plan of thousands of join points: a few hundred MiB.
+const COMPILER: Limits = Limits { memory: 2 << 30, seconds: 600, file: 64 << 20 };
+
+/// How long a job may take for each second of a processor that it may: side by side, processors are shared.
+const PATIENCE: u64 = 2;
+
+/// The longest answer of a reader: a draft. One of 10,000 join points has 2 MB.
+const DRAFT: usize = 16 << 20;
+
+/// The longest answer of a compiler: an object, and what it said.
+const OBJECT: usize = 32 << 20;
+
+/// What is shown of what a compiler said, in bytes; and the most that is made of it.
+const LOG: usize = 1 << 20;
+
+/// What all indices of a domain may take on the disk while they are made, in bytes.
+const INDICES: u64 = 2 << 30;
+
+/// What all domains are to weave.
+pub(crate) fn plans(
+    aspects: &Aspects,
+    inputs: Vec<Input>,
+    options: &Options,
+    types: &Types,
+    indices: &Indices,
+    keep_going: KeepGoing<'_>,
+) -> Result<Deployment, Error> {
+    let mut inputs = inputs;
+    let peers: Vec<Peer> = inputs.iter().map(|input| input.peer.clone()).collect();
+    let all = All { aspects, peers: &peers, options };
+    let mut drafts = all.drafts(&mut inputs, indices, keep_going)?;
+    for of in inputs.iter().flat_map(|input| &input.types).filter(|of| !of.is_kept) {
+        of.bytes.iter().for_each(|bytes| types.keep(bytes));
+    }
+    let mut warnings = judge(aspects, &peers, &mut drafts).map_err(Error::Aspects)?;
+    let compiled = all.compile(&drafts, &mut warnings, keep_going)?;
+    warnings.extend(all.complaints(&mut inputs, &compiled, keep_going)?);
+
+    let of_weaving = xweave_weave::Options {
+        first_site: 1,
+        buffer: options.buffer,
+        flow_table: options.flow_table,
+        gently: options.gently,
+        cache: PathBuf::new(),
+    };
+    let (mut woven, mut left_out, mut next) = (Vec::new(), Vec::new(), of_weaving.first_site);
+    for ((input, mut draft), compiled) in inputs.iter().zip(drafts).zip(compiled) {
+        let domain = &input.peer.name;
+        let said = std::mem::take(&mut draft.events.left_out);
+        left_out.extend(said.into_iter().map(|what| format!("{domain}: {what}")));
+        let object = |compiled: Option<Compiled>| compiled.and_then(|of| of.object).unwrap_or_default();
+        if let Some(Compiled { object: None, log }) = &compiled.events {
+            let reason = uncompiled(&input.release, &text::lines(log));
+            return Err(Error::Events { domain: domain.clone(), reason });
+        }
+        let objects = Objects { advice: object(compiled.advice), events: object(compiled.events) };
+        woven.push(draft.woven(aspects, (domain, input.number), objects, &of_weaving, &mut next));
+    }
+    let nothing = |woven: &xweave_weave::Woven| woven.plan.programs.is_empty() && woven.plan.events.is_none();
+    if !options.events.is_empty() && woven.iter().all(nothing) {
+        return Err(Error::NoEvents(left_out.join("; ")));
+    }
+    Ok(Deployment { woven, left_out, warnings: each_once(warnings) })
+}
+
+/// What all domains have in common.
+struct All<'a> {
+    aspects: &'a Aspects,
+    peers: &'a [Peer],
+    options: &'a Options,
+}
+
+/// What the C of a draft was compiled to.
+#[derive(Default)]
+struct CompiledDraft {
+    advice: Option<Compiled>,
+    events: Option<Compiled>,
+}
+
+impl All<'_> {
+    /// Has each domain's draft made by a process of its own, side by side.
+    fn drafts(
+        &self,
+        inputs: &mut [Input],
+        indices: &Indices,
+        keep_going: KeepGoing<'_>,
+    ) -> Result<Vec<Draft>, Error> {
+        let (mut jobs, mut unfinished) = (Vec::new(), Vec::new());
+        for (domain, input) in inputs.iter().enumerate() {
+            let mut files = Vec::new();
+            if input.code.is_some() {
+                let kernel = input.missing.kernel.then_some(None);
+                for module in kernel.into_iter().chain(input.missing.modules.iter().cloned().map(Some)) {
+                    let file = indices.begin().map_err(|error| sent(input, error))?;
+                    files.push((module, file));
+                }
+            }
+            jobs.push(self.reader(domain, input, &files, None).map_err(|error| sent(input, error))?);
+            unfinished.push(files);
+        }
+        let mut within = || unfinished.iter().all(|files| on_disk(files) <= INDICES) && keep_going();
+        let answers = run_all(jobs, &mut within);
+        if let Some((_, input)) = unfinished.iter().zip(&*inputs).find(|(files, _)| on_disk(files) > INDICES)
+        {
+            return Err(sent(input, format!("the indices of its code take more than {} MiB", INDICES >> 20)));
+        }
+        let mut drafts = Vec::new();
+        for ((answer, input), files) in answers.into_iter().zip(inputs).zip(unfinished) {
+            match answered::<Read>(answer).map_err(|error| failed(input, error))? {
+                Read::Draft(draft, indexed) => {
+                    for (module, file) in files.into_iter().filter(|(module, _)| indexed.contains(module)) {
+                        input.keep_index(module, file);
+                    }
+                    indices.prune();
+                    drafts.push(draft.checked(self.aspects).map_err(|error| sent(input, error))?);
+                }
+                Read::Unusable(reason) => {
+                    return Err(sent(input, format!("what it sent is of no use: {}", shown(&reason))));
+                }
+                Read::DamagedIndex(module) => {
+                    let damaged = input.indices.iter().find(|index| index.module == module);
+                    let path = damaged.map(|index| index.path.clone()).unwrap_or_default();
+                    // It will be made anew.
+                    let _ = std::fs::remove_file(&path);
+                    let reason =
+                        format!("the index {} was damaged, and is removed: start again", path.display());
+                    return Err(sent(input, reason));
+                }
+                Read::Complaints(_) => return Err(sent(input, "its reader answers another question")),
+            }
+        }
+        Ok(drafts)
+    }
+
+    /// The job of reading what a domain sent. `made` is where its indices go; `log` is what the compiler said of its
+    /// draft, which was made then, and whether it failed.
+    fn reader(
+        &self,
+        domain: usize,
+        input: &Input,
+        made: &[(Option<String>, Unfinished)],
+        log: Option<(String, bool)>,
+    ) -> std::io::Result<Job> {
+        let types = || input.types.iter().filter_map(|types| Some((&types.module, types.bytes.as_deref()?)));
+        let code = input.code.as_deref().filter(|_| !made.is_empty());
+        let mut handed: Vec<OwnedFd> = Vec::new();
+        let mut hand = |file: &File| -> std::io::Result<i32> {
+            handed.push(file.try_clone()?.into());
+            Ok(handed.last().map_or(-1, AsRawFd::as_raw_fd))
+        };
+        let mut indices = Vec::new();
+        for index in &input.indices {
+            indices.push((index.module.clone(), hand(&index.file)?));
+        }
+        let mut written = Vec::new();
+        for (module, unfinished) in made {
+            written.push((module.clone(), hand(&unfinished.file)?));
+        }
+        let reading = Reading {
+            aspects: self.aspects.sources.clone(),
+            peers: self.peers.to_vec(),
+            domain,
+            number: input.number,
+            release: input.release.clone(),
+            events: self.options.events.clone(),
+            types: types().map(|(module, bytes)| (module.clone(), bytes.len() as u64)).collect(),
+            indices,
+            code: code.map(|code| Code { length: code.len() as u64, wanted: written }),
+            log,
+        };
+        let bytes: Vec<&[u8]> = types().map(|(_, bytes)| bytes).chain(code).collect();
+        let limits = if code.is_some() || !reading.indices.is_empty() { ANALYSER } else { READER };
+        let mut job = Job::new("reading what it sent", &["confined", "read"], limits, deadline(limits));
+        job.input = Some(parcel::pack(&reading, &bytes)?);
+        job.environment = work::environment();
+        job.handed = handed;
+        job.most = DRAFT;
+        Ok(job)
+    }
+
+    /// Compiles the C of all drafts: what several domains have in common, once.
+    fn compile(
+        &self,
+        drafts: &[Draft],
+        warnings: &mut Vec<xweave_aspect::Diagnostic>,
+        keep_going: KeepGoing<'_>,
+    ) -> Result<Vec<CompiledDraft>, Error> {
+        let mut texts: Vec<(usize, bool, Files<'_>)> = Vec::new();
+        for (domain, draft) in drafts.iter().enumerate() {
+            if let Some(text) = &draft.text {
+                let files = text.files(self.aspects).map_err(Error::Compiling)?;
+                texts.push((domain, false, files));
+            }
+            texts.extend(draft.events.text.iter().map(|text| (domain, true, text.files_of_events())));
+        }
+        let mut compiled: Vec<CompiledDraft> = Vec::new();
+        compiled.resize_with(drafts.len(), CompiledDraft::default);
+        if texts.is_empty() {
+            return Ok(compiled);
+        }
+        let compiler = Compiler::find().map_err(Error::Compiling)?;
+        let cache = self.options.cache.join("advice");
+        let keys: Vec<String> = texts.iter().map(|(_, _, files)| compiler.key(files)).collect();
+        let mut known: BTreeMap<&str, Compiled> = BTreeMap::new();
+        let mut wanted: BTreeMap<&str, &Files<'_>> = BTreeMap::new();
+        for (key, (_, _, files)) in keys.iter().zip(&texts) {
+            match Compiled::kept(key, &cache) {
+                Ok(Some(kept)) => drop(known.insert(key, kept)),
+                Ok(None) => drop(wanted.insert(key, files)),
+                Err(reason) => {
+                    warnings.push(unused(&reason));
+                    wanted.insert(key, files);
+                }
+            }
+        }
+        let (mut jobs, mut folders) = (Vec::new(), Vec::new());
+        for files in wanted.values() {
+            let folder = WorkFolder::new(&cache).map_err(Error::Compiling)?;
+            jobs.push(compiler_job(files, &folder).map_err(|error| Error::Compiling(error.to_string()))?);
+            folders.push(folder);
+        }
+        for (answer, key) in run_all(jobs, keep_going).into_iter().zip(wanted.into_keys()) {
+            let mut answer = answered::<Compiled>(answer).map_err(|error| match error {
+                Failed::Interrupted => Error::Interrupted,
+                error => Error::Compiling(error.to_string()),
+            })?;
+            text::cut(&mut answer.log, LOG);
+            // A full disk here must not stop a recording that goes elsewhere.
+            let _ = answer.keep(key, &cache);
+            known.insert(key, answer);
+        }
+        for ((domain, of_events, _), key) in texts.iter().zip(&keys) {
+            let of = &mut compiled[*domain];
+            let place = if *of_events { &mut of.events } else { &mut of.advice };
+            *place = known.get(key.as_str()).cloned();
+        }
+        Ok(compiled)
+    }
+
+    /// What the compiler says about the users' code: warnings. What its words mean is known where the domain's types
+    /// are.
+    fn complaints(
+        &self,
+        inputs: &mut [Input],
+        compiled: &[CompiledDraft],
+        keep_going: KeepGoing<'_>,
+    ) -> Result<Vec<xweave_aspect::Diagnostic>, Error> {
+        let (mut jobs, mut of) = (Vec::new(), Vec::new());
+        for (domain, compiled) in compiled.iter().enumerate() {
+            let Some(Compiled { object, log }) = &compiled.advice else { continue };
+            if object.is_none() || !log.is_empty() {
+                let input = &inputs[domain];
+                let log = Some((log.clone(), object.is_none()));
+                jobs.push(self.reader(domain, input, &[], log).map_err(|error| sent(input, error))?);
+                of.push((domain, object.is_none()));
+            }
+        }
+        let (mut warnings, mut errors) = (Vec::new(), Vec::new());
+        for (answer, (domain, failing)) in run_all(jobs, keep_going).into_iter().zip(of) {
+            let input = &inputs[domain];
+            let Read::Complaints(said) = answered::<Read>(answer).map_err(|error| failed(input, error))?
+            else {
+                return Err(sent(input, "its reader answers another question"));
+            };
+            let said = said.into_iter().map(|said| fit(said, self.aspects));
+            if failing { errors.extend(said) } else { warnings.extend(said.map(|said| said.as_warning())) }
+        }
+        if errors.is_empty() { Ok(warnings) } else { Err(Error::Aspects(each_once(errors))) }
+    }
+}
+
+impl Input {
+    /// Keeps an index that was made of its code, for itself alone; it is used again in this recording.
+    fn keep_index(&mut self, module: Option<String>, made: Unfinished) {
+        // What has no name is made anew the next time, and so is what cannot be kept.
+        if let Some(name) = self.index_name_of(module.as_deref())
+            && let Ok((file, path)) = made.keep(&name)
+        {
+            self.indices.push(super::input::IndexOf { module, file, path });
+        }
+    }
+}
+
+/// Makes the index of a file of this machine, and keeps it under the build ID that it has.
+///
+/// # Errors
+///
+/// Why there is none; nothing if it was interrupted.
+pub(crate) fn index(
+    file: &Path,
+    build_id: &str,
+    debug: bool,
+    indices: &Indices,
+    keep_going: KeepGoing<'_>,
+) -> Result<(File, PathBuf), Option<String>> {
+    let said = |error: &dyn std::fmt::Display| Some(error.to_string());
+    let file = std::path::absolute(file).map_err(|error| said(&error))?;
+    let made = indices.begin().map_err(|error| said(&error))?;
+    let handed: OwnedFd = made.file.try_clone().map_err(|error| said(&error))?.into();
+    let limits = Limits { memory: half_of_memory().max(ANALYSER.memory), ..ANALYSER };
+    let mut job = Job::new("reading it", &["confined", "index"], limits, deadline(limits));
+    job.arguments.extend([file.into(), "--to".into(), handed.as_raw_fd().to_string().into()]);
+    job.environment = work::environment();
+    job.handed = vec![handed];
+    match run_all(vec![job], keep_going).into_iter().next() {
+        Some(Ok(_)) => {}
+        Some(Err(Failed::Ended { how, .. })) => return Err(Some(format!("cannot be used: {how}"))),
+        Some(Err(error @ Failed::Start { .. })) => return Err(said(&error)),
+        Some(Err(Failed::Interrupted)) | None => return Err(None),
+    }
+    let name = xweave_access::Kept::name(&[build_id], debug).ok_or(Some("has no build ID".to_owned()))?;
+    let kept = made.keep(&name).map_err(|error| said(&error));
+    indices.prune();
+    kept
+}
+
+fn compiler_job(files: &Files<'_>, folder: &WorkFolder) -> std::io::Result<Job> {
+    let mut job = Job::new("compiling advice", &["confined", "compile"], COMPILER, deadline(COMPILER));
+    job.input = Some(parcel::pack(files, &[])?);
+    job.environment = work::environment();
+    folder.path().clone_into(&mut job.folder);
+    job.most = OBJECT;
+    Ok(job)
+}
+
+fn deadline(limits: Limits) -> Duration {
+    Duration::from_secs(limits.seconds * PATIENCE)
+}
+
+fn on_disk(files: &[(Option<String>, Unfinished)]) -> u64 {
+    files.iter().map(|(_, made)| made.file.metadata().map_or(0, |about| about.len())).sum()
+}
+
+/// The message that a job's answer is.
+fn answered<T: DeserializeOwned>(answer: Result<Vec<u8>, Failed>) -> Result<T, Failed> {
+    let ended = |how: String| Failed::Ended { what: "reading what it sent".to_owned(), how };
+    postcard::from_bytes(&answer?).map_err(|error| ended(format!("its answer cannot be understood: {error}")))
+}
+
+fn failed(input: &Input, error: Failed) -> Error {
+    match error {
+        Failed::Interrupted => Error::Interrupted,
+        error => sent(input, error),
+    }
+}
+
+fn sent(input: &Input, reason: impl std::fmt::Display) -> Error {
+    Error::Sent { domain: input.peer.name.clone(), reason: reason.to_string() }
+}
+
+fn shown(reason: &str) -> String {
+    let mut fit = text::lines(reason).into_owned();
+    text::cut(&mut fit, xweave_wire::limits::MESSAGE);
+    fit
+}

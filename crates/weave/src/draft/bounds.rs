@@ -1,0 +1,238 @@
+//! What is taken of a draft that was made by somebody who may be anybody: as `xweave_wire::limits` does with agents.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, SeqAccess, Visitor},
+};
+use xweave_aspect::{Aspects, Diagnostic};
+use xweave_wire::{limits, plan::MAX_VARIABLES, text};
+
+use super::Draft;
+use crate::item::Item;
+
+/// Bytes of a path: `PATH_MAX` of Linux.
+const PATH: usize = 4096;
+
+/// Mistakes and warnings of one item in one domain.
+pub(super) const DIAGNOSTICS: usize = 256;
+
+/// Clauses and pieces of advice.
+pub(super) const ITEMS: usize = 1 << 16;
+
+/// Built-in probes, and what is said of them.
+pub(super) const PROBES: usize = 256;
+
+/// Carriers that a program uses.
+pub(super) const CARRIERS: usize = 64;
+
+/// Join points, programs, and what is skipped.
+pub(super) const SITES: usize = limits::SITES;
+
+/// Reads a list of at most so many: a length alone takes no memory then.
+pub(super) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct AtMost<T, const MOST: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for AtMost<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(one) = list.next_element()? {
+                if all.len() == MOST {
+                    return Err(A::Error::custom(format!("a list is longer than {MOST}")));
+                }
+                all.push(one);
+            }
+            Ok(all)
+        }
+    }
+
+    deserializer.deserialize_seq(AtMost::<T, MOST>(PhantomData))
+}
+
+impl Draft {
+    /// Bounds what it says, and makes its texts fit to be shown. Its sites are its own: numbered from 1, each in one
+    /// place.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be.
+    pub fn checked(mut self, aspects: &Aspects) -> Result<Self, String> {
+        let items = Item::all(aspects).len();
+        if self.items.len() != items {
+            return Err(format!("a draft is of {} items, and the aspects have {items}", self.items.len()));
+        }
+        let is_item = |item: u32| usize::try_from(item).is_ok_and(|item| item < items);
+        for item in &mut self.items {
+            let said = std::mem::take(&mut item.diagnostics);
+            item.diagnostics = said.into_iter().map(|said| fit(said, aspects)).collect();
+            item.counts.clause.clear();
+        }
+        for site in &mut self.sites {
+            line(&mut site.function, limits::FUNCTION);
+            site.module.iter_mut().for_each(|module| line(module, PATH));
+            site.file.iter_mut().for_each(|file| line(file, PATH));
+        }
+        for skipped in &mut self.skipped {
+            line(&mut skipped.function, limits::FUNCTION);
+            skipped.module.iter_mut().for_each(|module| line(module, PATH));
+            line(&mut skipped.reason, limits::REASON);
+        }
+        let numbers = self.sites.iter().map(|site| site.item).chain(self.skipped.iter().map(|of| of.item));
+        let mut numbers = numbers;
+        if let Some(item) = numbers.find(|item| !is_item(*item)) {
+            return Err(format!("a draft has a site of item {item}, and the aspects have {items}"));
+        }
+        self.check_places()?;
+        for probe in &self.events.programs {
+            if probe.name.len() > limits::FUNCTION || probe.function.len() > limits::FUNCTION {
+                return Err("a draft has a probe with a name that is too long".to_owned());
+            }
+        }
+        self.events.left_out.iter_mut().for_each(|left| line(left, limits::REASON));
+        if self.text.is_none() && !self.programs.is_empty() && !super::has_errors(&self.items) {
+            return Err("a draft has programs, and no C of them".to_owned());
+        }
+        if self.events.text.is_none() != self.events.programs.is_empty() {
+            return Err("a draft has probes without C, or C without probes".to_owned());
+        }
+        Ok(self)
+    }
+
+    /// Places have the sites' numbers, each once and in order.
+    fn check_places(&mut self) -> Result<(), String> {
+        let mut next = 1u32;
+        for program in &mut self.programs {
+            line(&mut program.origin, limits::MESSAGE);
+            line(&mut program.name, limits::FUNCTION + limits::NAME);
+            program.saver.iter_mut().for_each(|saver| line(saver, limits::FUNCTION + limits::NAME));
+            for place in &mut program.sites {
+                if place.site != next || place.clauses == 0 || place.places.len() > MAX_VARIABLES {
+                    return Err("a draft has places that are not its own sites'".to_owned());
+                }
+                next = next.saturating_add(place.clauses);
+                line(&mut place.function, limits::FUNCTION);
+                place.module.iter_mut().for_each(|module| line(module, PATH));
+            }
+        }
+        if u32::try_from(self.sites.len()) == Ok(next - 1) {
+            Ok(())
+        } else {
+            Err(format!("a draft has {} sites, and places for {}", self.sites.len(), next - 1))
+        }
+    }
+}
+
+/// A mistake, fit to be shown.
+pub fn fit(mut said: Diagnostic, aspects: &Aspects) -> Diagnostic {
+    if !aspects.sources.iter().any(|source| source.name == said.file) {
+        (said.file, said.line, said.snippet) = (String::new(), 0, None);
+    }
+    said.message = lines(&said.message);
+    said.help = said.help.as_deref().map(lines);
+    // What the line is, is known here.
+    let source = aspects.sources.iter().find(|source| source.name == said.file);
+    let nth = usize::try_from(said.line).unwrap_or(0).checked_sub(1);
+    let text = source.zip(nth).and_then(|(source, nth)| source.text.lines().nth(nth));
+    said.snippet = text.zip(said.snippet).map(|(text, (_, length))| (text.to_owned(), length));
+    said
+}
+
+fn line(text: &mut String, most: usize) {
+    *text = text::printable_bytes(text.as_bytes(), most);
+}
+
+fn lines(text: &str) -> String {
+    let mut fit = text::lines(text).into_owned();
+    text::cut(&mut fit, limits::MESSAGE);
+    fit
+}
+
+#[cfg(test)]
+mod tests {
+    use xweave_aspect::{Source, parse};
+    use xweave_code::Kernel;
+
+    use super::*;
+    use crate::{Domain, Group, Role, draft::draft};
+
+    fn aspects() -> Aspects {
+        let text = "advice a execution(vfs_read, vfs_write) { STORE_DATA1(count); }\n\
+                    advice b returning(vfs_%) { STORE_DATA1($return$); }";
+        parse(vec![Source { name: "x.aspect".into(), text: text.into() }]).unwrap()
+    }
+
+    fn honest() -> Draft {
+        let (aspects, kernel) = (aspects(), Kernel::live().unwrap());
+        let domain = Domain { name: "vm1".into(), role: Role::Guest, number: 2, kernel: &kernel, code: &[] };
+        draft(&aspects, &[domain.peer()], &domain, &[Group::Sched])
+    }
+
+    /// As it comes from another process.
+    fn received(draft: &Draft) -> Result<Draft, String> {
+        let bytes = postcard::to_stdvec(draft).unwrap();
+        let draft: Draft = postcard::from_bytes(&bytes).map_err(|error| error.to_string())?;
+        draft.checked(&aspects())
+    }
+
+    #[test]
+    fn an_honest_draft_stays_as_it_is() {
+        let draft = honest();
+        assert!(draft.sites.len() > 20 && draft.text.is_some() && draft.events.text.is_some());
+        assert_eq!(format!("{:?}", received(&draft).unwrap()), format!("{draft:?}"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let honest = honest();
+        type Change = fn(&mut Draft);
+        let changes: [(&str, Change); 9] = [
+            ("of 1 items", |draft| drop(draft.items.pop())),
+            ("a site of item 7", |draft| draft.sites[3].item = 7),
+            ("not its own sites'", |draft| draft.programs[0].sites[0].site = 9),
+            ("not its own sites'", |draft| draft.programs[0].sites[0].clauses = 0),
+            ("sites, and places for", |draft| drop(draft.sites.pop())),
+            ("not its own sites'", |draft| {
+                draft.programs[0].sites[0].places = vec![Default::default(); MAX_VARIABLES + 1];
+            }),
+            ("no C of them", |draft| draft.text = None),
+            ("probes without C", |draft| draft.events.text = None),
+            ("", |draft| draft.events.left_out = vec![String::new(); PROBES + 1]),
+        ];
+        for (told, change) in changes {
+            let mut draft = honest.clone();
+            change(&mut draft);
+            let error = received(&draft).unwrap_err();
+            assert!(error.contains(told), "{told}: {error}");
+        }
+    }
+
+    #[test]
+    fn texts_are_fit_to_be_shown_and_lines_are_the_sources_own() {
+        let mut draft = honest();
+        draft.sites[0].function = format!("\u{1b}[2J{}", "f".repeat(5000));
+        draft.items[0].diagnostics = vec![Diagnostic {
+            file: "/etc/shadow".into(),
+            snippet: Some(("\u{1b}]0;x\u{7}".into(), 4)),
+            ..aspects().error(Item::all(&aspects())[0].span(), "no\u{1b}[2J")
+        }];
+        draft.items[1].diagnostics =
+            vec![Diagnostic { snippet: Some(("\u{1b}".into(), 4)), ..draft.items[0].diagnostics[0].clone() }];
+        draft.items[1].diagnostics[0].file = "x.aspect".into();
+        let fit = received(&draft).unwrap();
+        assert!(fit.sites[0].function.starts_with("\\u{1b}[2Jfff") && fit.sites[0].function.len() <= 512);
+        let said = &fit.items[0].diagnostics[0];
+        assert_eq!((said.file.as_str(), said.line, &said.snippet), ("", 0, &None));
+        assert_eq!(said.message, "no\\u{1b}[2J");
+        let line = aspects().sources[0].text.lines().next().map(str::to_owned);
+        assert_eq!(fit.items[1].diagnostics[0].snippet.as_ref().map(|(text, _)| text.clone()), line);
+    }
+}
