@@ -11,11 +11,12 @@ use crate::initrd;
 use crate::kind::{Boot, HYPERVISOR, KERNEL, Kind};
 use crate::process::{Identity, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
-use crate::runtime::{self, Description, Folder, State};
+use crate::runtime::{self, Description, Folder, MONITOR, State};
 use serde::Serialize;
 use std::fs;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant};
@@ -272,6 +273,8 @@ impl World {
         description.kind.machine(&mut command, &boot);
         command.arg("-chardev").arg(format!("file,id=console,path={}", quoted(&self.folder.console_file())));
         command.args(["-serial", "chardev:console"]);
+        command.args(["-chardev", &format!("socket,id=monitor,path={MONITOR},server=on,wait=off")]);
+        command.args(["-mon", "chardev=monitor,mode=readline"]);
         command.args(["-d", "cpu_reset", "-D"]).arg(self.folder.reset_log());
         // What the host writes goes to a file without a name that ends with QEMU: the image stays as it is.
         command.arg("-drive").arg(drive(&images.root, "snapshot=on,cache=unsafe"));
@@ -392,6 +395,25 @@ impl World {
         machine.worked().filter(|_| machine.alive())
     }
 
+    /// Has QEMU's monitor do these commands, and gives what it printed: what the emulated processors are doing can
+    /// be seen where no kernel answers any more.
+    pub fn monitor(&self, commands: &[String]) -> Result<String> {
+        let path = self.folder.monitor();
+        let mut socket = UnixStream::connect(&path).at("connect to", &path)?;
+        socket.set_read_timeout(Some(ANSWER)).at("set up", &path)?;
+        for command in commands {
+            writeln!(socket, "{command}").at("write to", &path)?;
+        }
+        // It goes on until it is told to, or has nothing more to say for a while.
+        let mut said = Vec::new();
+        match socket.shutdown(Shutdown::Write).and_then(|()| socket.read_to_end(&mut said)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error).at("read", &path),
+        }
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
     fn address(&self, domain: &str) -> Address {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, self.description.port));
         Address { at, token: self.token.clone(), domain: domain.to_owned() }
@@ -436,7 +458,7 @@ impl World {
 }
 
 /// Writes a domain's whole console to `out`; that of a host also where the world is broken.
-pub fn console(name: &str, domain: &str, out: &mut impl io::Write) -> Result<()> {
+pub fn console(name: &str, domain: &str, out: &mut impl Write) -> Result<()> {
     let folder = runtime::folder(name)?;
     if !folder.0.is_dir() {
         return Err(Error::NoWorld { name: name.to_owned() });

@@ -8,12 +8,21 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 dir=/var/tmp/soak-$1
 mkdir -p "$dir"
 
-# repeat TIMES PAUSE FUNCTION; 0 times is for ever.
-repeat() {
+# forever FUNCTION: with pauses twenty times as long as it takes, however slow the machine is.
+forever() {
+    local begun took
+    while :; do
+        begun=${EPOCHREALTIME/./}
+        "$1"
+        took=$((${EPOCHREALTIME/./} - begun))
+        sleep "$((20 * took / 1000000)).$(printf %06d $((20 * took % 1000000)))"
+    done
+}
+# a_few_times NUMBER FUNCTION
+a_few_times() {
     local done=0
-    while [ "$1" = 0 ] || [ $done -lt "$1" ]; do
-        "$3"
-        [ "$2" = 0 ] || sleep "$2"
+    while [ $done -lt "$1" ]; do
+        "$2"
         done=$((done + 1))
     done
 }
@@ -53,16 +62,16 @@ case $1 in
     background)
         port=7001
         for part in datagrams connections disk processes processes files; do
-            repeat 0 1 $part &
+            forever $part &
         done
         ;;
     burst)
         port=7003
         for part in datagrams connections disk files; do
-            repeat 2 0 $part &
+            a_few_times 2 $part &
         done
         for worker in 1 2; do
-            repeat 15 0 processes &
+            a_few_times 15 processes &
         done
         ;;
 esac >/dev/null 2>&1

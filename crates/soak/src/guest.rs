@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::signs;
+use crate::stack::{Registers, Symbols};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +16,12 @@ const LOAD: &str = include_str!("../guest/load.sh");
 const LOAD_PATH: &str = "/run/soak-load.sh";
 /// Says something twice a second, by way of a new process, a timer, and the network.
 const HEARTBEAT: &str = "while echo; do sleep 0.5; done";
+/// As many as a lock needs to be fought for.
+const PROCESSORS: u32 = 2;
 /// What the kernel says as a warning and above goes to the console, from which it is read when nothing else works.
 const KERNEL_ARGUMENTS: &str = "loglevel=5";
 /// For so long a guest may be silent while this machine works for it: stalls are told by the kernel after 21 s.
-const SILENT_AT_WORK: Duration = Duration::from_secs(50);
+const SILENT_AT_WORK: Duration = Duration::from_secs(30);
 /// And so long where this machine does not: all its processors may have gone to sleep for good.
 const SILENT: Duration = Duration::from_secs(300);
 /// How long it may take to say more about what it has begun to complain about.
@@ -52,6 +55,7 @@ pub struct Sick {
 pub struct Guest {
     world: World,
     heartbeat: Heartbeat,
+    symbols: Symbols,
     /// How much of the console is known.
     seen: usize,
 }
@@ -87,7 +91,7 @@ impl Guest {
             xweave: setup.xweave.clone(),
             timeout: BOOT,
             append: KERNEL_ARGUMENTS.into(),
-            processors: Some(2),
+            processors: Some(PROCESSORS),
             ..Options::new(Kind::Kvm)?
         };
         let world = World::up(&options, &|_| {})?;
@@ -96,8 +100,14 @@ impl Guest {
         let load = world.exec(world.host(), &Command::new(["nice", "bash", LOAD_PATH, "background"]))?;
         let beats = world.exec(world.host(), &Command::new(["sh", "-c", HEARTBEAT]))?;
         let heartbeat = Heartbeat::listen(load, beats);
-        let mut guest = Self { world, heartbeat, seen: 0 };
+        let mut guest = Self { world, heartbeat, symbols: Symbols::default(), seen: 0 };
+        // What it said as it booted is nothing that weaving did.
         guest.seen = guest.console().len();
+        let symbols = guest.shell("dmesg -C; cat /proc/kallsyms").map_err(|stop| match stop {
+            Stop::Error(error) => error,
+            Stop::Sick(sick) => Error::Failed { doing: "booting a guest".into(), said: sick.evidence },
+        })?;
+        guest.symbols = Symbols::parse(&String::from_utf8_lossy(&symbols));
         Ok(guest)
     }
 
@@ -124,6 +134,17 @@ impl Guest {
         // The file is there as long as the folder of the world is.
         let _ = xweave_lab::console(self.world.name(), self.world.host(), &mut text);
         String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Where its processors are, as QEMU sees it.
+    pub fn processors(&self) -> String {
+        let one = |cpu| {
+            let registers = Registers::parse(&self.world.monitor(&Registers::question(cpu)).ok()?)?;
+            let stack = self.world.monitor(&registers.stack(cpu)).ok()?;
+            Some(format!("cpu {cpu} at {}\n", registers.told(&stack, &self.symbols)))
+        };
+        // A machine that has ended has none.
+        (0..PROCESSORS).filter_map(one).collect()
     }
 
     /// Looks at it: console, heartbeat, and whether the machine runs.

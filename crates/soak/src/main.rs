@@ -5,7 +5,7 @@
 //! only loading and attaching are emulated. docs/soak.md says what it shows, and what it does not.
 //!
 //! Rooms, in the order of imports: `signs` is what ill kernels say; `bisect` finds minimal sets; `batch` is what is
-//! woven at a time; `state` how far it has come; `guest` the machine; `population` its functions; `weave` weaves one
+//! woven at a time; `state` how far it has come; `stack` where processors hang; `guest` the machine; `population` its functions; `weave` weaves one
 //! batch; `soak` all of them; `report` is for people.
 
 mod batch;
@@ -16,6 +16,7 @@ mod population;
 mod report;
 mod signs;
 mod soak;
+mod stack;
 mod state;
 mod weave;
 

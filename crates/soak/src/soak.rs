@@ -158,7 +158,7 @@ impl<'o> Soak<'o> {
             match self.weave(&batch)? {
                 Ok(Woven::Well(done)) => self.well(&batch, &done),
                 Ok(Woven::Refused(said)) if batch.functions.len() == 1 => {
-                    self.state.at_mut(batch.place).refuse(&batch.functions[0], &said);
+                    self.state.at_mut(batch.place).refuse(&batch.functions[0], essence(&said));
                 }
                 Ok(Woven::Refused(said)) => {
                     work.extend(apart(&batch.functions, &said).iter().rev().map(|part| batch.of(part)));
@@ -300,15 +300,16 @@ impl<'o> Soak<'o> {
         Ok(false)
     }
 
-    /// Saves the console of the guest and ends it. Gives the console.
+    /// Saves what can be seen of the guest from outside, and ends it. Gives where its processors were, and its console.
     fn bury(&mut self, folder: &Path) -> Result<String, Error> {
         let Some(guest) = self.guest.take() else { return Ok(String::new()) };
-        let console = guest.console();
+        let (console, processors) = (guest.console(), guest.processors());
         write(&folder.join("console.log"), &console)?;
+        write(&folder.join("processors.txt"), &processors)?;
         // Where the program that recorded had something to say, it is of interest too.
         let _ = fs::copy(self.options.folder.join("record.log"), folder.join("record.log"));
         guest.end()?;
-        Ok(console)
+        Ok(processors + &console)
     }
 }
 
@@ -322,6 +323,17 @@ fn apart(functions: &[String], said: &str) -> Vec<Vec<String>> {
     }
     let rest: Vec<String> = functions.iter().filter(|function| !named.contains(function)).cloned().collect();
     named.into_iter().map(|one| vec![one.clone()]).chain([rest]).collect()
+}
+
+/// The line with the reason, of what `xweave record` said when it refused.
+fn essence(said: &str) -> &str {
+    let mut lines = said.lines();
+    let first = lines.next().unwrap_or_default();
+    // What the verifier has to say comes behind what libbpf has.
+    lines
+        .find(|line| !line.starts_with("libbpf: ") && !line.starts_with("processed "))
+        .unwrap_or(first)
+        .trim()
 }
 
 /// `host: stored is not woven at 1 of 50 places: REASON (the first: vfs_read+0x0)`
@@ -359,6 +371,16 @@ mod tests {
         );
         let two = names(&["a", "b"]);
         assert_eq!(apart(&two, "neither a nor b"), [names(&["a"]), names(&["b"])]);
+    }
+
+    #[test]
+    fn the_verifiers_reason_is_kept_of_many_lines() {
+        let said = "xweave: domain host: could not load the compiled aspects: Invalid argument (os error 22)\n\
+            libbpf: prog 'xw0_hv_map_interrupt': -- BEGIN PROG LOAD LOG --\n\
+            The function hv_map_interrupt arg0 type UNION is unsupported.\n\
+            processed 0 insns (limit 1000000) max_states_per_insn 0\n-- END PROG LOAD LOG --\n";
+        assert_eq!(essence(said), "The function hv_map_interrupt arg0 type UNION is unsupported.");
+        assert_eq!(essence("xweave: no memory"), "xweave: no memory");
     }
 
     #[test]
