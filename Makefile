@@ -54,8 +54,8 @@ fuzz: setup
 soak: build
 	@$(CARGO) build --quiet --release --package xweave-soak
 	@target/$(TRIPLE)/release/xweave-soak $(XWEAVE) --kernel $(KERNEL) --minutes $(MINUTES) \
-		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) $(if $(BATCH),--batch $(BATCH)) \
-		$(if $(FRESH),--fresh) $(if $(REPORT),--report)
+		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)') $(if $(BATCH),--batch $(BATCH)) \
+		$(if $(FRESH),--fresh) $(if $(REPORT),--report) $(if $(JSON),--json)
 
 # ARGS: further arguments of the case's own.
 case:

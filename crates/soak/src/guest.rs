@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::signs;
 use crate::stack::{Registers, Symbols};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,9 @@ use xweave_lab::{Command, Event, ExecChild, Kind, Options, World, interrupt};
 
 /// The load, and what makes it.
 const LOAD: &str = include_str!("../guest/load.sh");
-/// Where it lies in the guest.
+/// Prints the functions that run under it.
+const RUNNING: &str = include_str!("../guest/running.sh");
+/// Where the load lies in the guest.
 const LOAD_PATH: &str = "/run/soak-load.sh";
 /// Says something twice a second, by way of a new process, a timer, and the network.
 const HEARTBEAT: &str = "while echo; do sleep 0.5; done";
@@ -116,6 +119,11 @@ impl Guest {
         &self.world.description().kernel
     }
 
+    /// How long this machine has worked for it.
+    pub fn worked(&self) -> Duration {
+        self.world.worked().unwrap_or_default()
+    }
+
     /// What a shell on this machine runs a command in it with.
     pub fn exec(&self, xweave: &Path) -> String {
         format!("{} lab exec {} {} --", quoted(xweave), self.world.name(), self.world.host())
@@ -126,6 +134,12 @@ impl Guest {
         let words = ["lab", "exec", self.world.name(), self.world.host(), "--", "bash", LOAD_PATH, "burst"];
         let program = xweave.display().to_string();
         std::iter::once(program).chain(words.map(str::to_owned)).collect()
+    }
+
+    /// The functions that were seen to run under the load.
+    pub fn running(&mut self) -> Result<BTreeSet<String>, Stop> {
+        let seen = self.shell(RUNNING)?;
+        Ok(String::from_utf8_lossy(&seen).lines().map(str::to_owned).collect())
     }
 
     /// What it has written to its console.
@@ -194,7 +208,7 @@ impl Guest {
 
     /// Runs a shell's command in it, as long as it is well, and gives what was printed.
     pub fn shell(&mut self, script: &str) -> Result<Vec<u8>, Stop> {
-        let mut child = self.world.exec(self.world.host(), &Command::new(["sh", "-c", script]))?;
+        let mut child = self.world.exec(self.world.host(), &Command::new(["bash", "-c", script]))?;
         drop(child.stdin());
         let (mut out, mut err) = (Vec::new(), Vec::new());
         loop {
@@ -204,11 +218,11 @@ impl Guest {
                 Some(Event::Exit(status)) if status.success() => return Ok(out),
                 Some(Event::Exit(_)) => {
                     let said = String::from_utf8_lossy(&err).into_owned();
-                    return Err(Error::Failed { doing: format!("`{script}` in the guest"), said }.into());
+                    return Err(failed(script, said));
                 }
                 Some(Event::Broken(said)) => {
                     self.look()?;
-                    return Err(Error::Failed { doing: format!("`{script}` in the guest"), said }.into());
+                    return Err(failed(script, said));
                 }
                 None => self.look()?,
             }
@@ -257,6 +271,11 @@ pub fn down(world: &str) -> Result<(), Error> {
         Ok(()) | Err(xweave_lab::Error::NoWorld { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+fn failed(script: &str, said: String) -> Stop {
+    let first = script.lines().next().unwrap_or_default();
+    Error::Failed { doing: format!("`{first}` in the guest"), said }.into()
 }
 
 /// For the shell.

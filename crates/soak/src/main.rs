@@ -6,7 +6,7 @@
 //!
 //! Rooms, in the order of imports: `signs` is what ill kernels say; `bisect` finds minimal sets; `batch` is what is
 //! woven at a time; `state` how far it has come; `stack` where processors hang; `guest` the machine; `population` its functions; `weave` weaves one
-//! batch; `soak` all of them; `report` is for people.
+//! batch; `soak` all of them; `summary` is a soak in figures, and `report` tells them.
 
 mod batch;
 mod bisect;
@@ -18,11 +18,13 @@ mod signs;
 mod soak;
 mod stack;
 mod state;
+mod summary;
 mod weave;
 
 use crate::error::{At, Error};
 use crate::soak::{Options, Soak};
 use crate::state::State;
+use crate::summary::Summary;
 use clap::Parser;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -43,7 +45,7 @@ struct Args {
     #[arg(long, default_value_t = 60)]
     minutes: u64,
     /// Functions woven at a time
-    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4096))]
     batch: u64,
     /// What everything random is drawn from; that of the state, if there is one
     #[arg(long)]
@@ -51,12 +53,15 @@ struct Args {
     /// Begin anew, and forget what is known of this kernel
     #[arg(long)]
     fresh: bool,
-    /// Only these functions, in a soak of their own that is begun anew
+    /// Only these functions (% stands for any characters), in a soak of their own
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
     /// Only tell how far the soak has come
     #[arg(long)]
     report: bool,
+    /// With --report: as one JSON document
+    #[arg(long, requires = "report")]
+    json: bool,
     /// Where states and consoles are kept
     #[arg(long, default_value = "target/soak")]
     folder: PathBuf,
@@ -95,6 +100,11 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         let Some(known) = known else {
             return Err(Failure::Usage(format!("there is no soak of {name} in {}", args.folder.display())));
         };
+        if args.json {
+            let failed = |error: serde_json::Error| Failure::Usage(error.to_string());
+            println!("{}", serde_json::to_string_pretty(&Summary::of(&known)).map_err(failed)?);
+            return Ok(ExitCode::SUCCESS);
+        }
         return Ok(tell(&known));
     }
     let folder = args.folder.join(&name);
@@ -106,7 +116,8 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
             args.folder.display()
         )));
     };
-    if args.fresh || !args.only.is_empty() {
+    let others = State::load(&state)?.is_some_and(|known| known.only != args.only);
+    if args.fresh || others {
         forget(&state, &folder)?;
     }
     let known = State::load(&state)?.map(|known| known.seed);
@@ -128,7 +139,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         state,
         until: soak::deadline(args.minutes),
         size: usize::try_from(args.batch).unwrap_or(usize::MAX),
-        only: args.only.iter().cloned().collect(),
+        only: args.only.clone(),
         seed,
     };
     interrupt::install(interrupt::Again::Waits);
@@ -156,7 +167,7 @@ fn work(options: &Options) -> Result<ExitCode, Error> {
 }
 
 fn tell(state: &State) -> ExitCode {
-    print!("{}", report::report(state));
+    print!("{}", report::report(&Summary::of(state)));
     if state.deaths.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

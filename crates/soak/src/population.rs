@@ -23,6 +23,8 @@ pub struct Population {
     pub refused: BTreeMap<Place, BTreeMap<String, String>>,
     /// Functions that the kernel's tracer does not know.
     pub untraceable: usize,
+    /// Those that were seen to run under the load.
+    pub running: BTreeSet<String>,
 }
 
 /// What `xweave check --json` prints, as far as it is needed.
@@ -61,7 +63,8 @@ impl Population {
             doing: "reading what `xweave check` printed".into(),
             said: error.to_string(),
         })?;
-        Ok(Self::sorted(checked, &String::from_utf8_lossy(&traceable)))
+        let population = Self::sorted(checked, &String::from_utf8_lossy(&traceable));
+        Ok(Self { running: guest.running()?, ..population })
     }
 
     fn sorted(checked: Checked, traceable: &str) -> Self {
@@ -87,12 +90,21 @@ impl Population {
         population
     }
 
-    /// Only these functions.
-    pub fn keep(&mut self, only: &BTreeSet<String>) {
-        self.hookable.values_mut().for_each(|functions| functions.retain(|function| only.contains(function)));
-        self.refused
-            .values_mut()
-            .for_each(|functions| functions.retain(|function, _| only.contains(function)));
+    /// Only functions with one of these names; `%` in them stands for any characters.
+    pub fn keep(&mut self, only: &[String]) {
+        let keep = |function: &str| only.iter().any(|pattern| matches(pattern, function));
+        self.hookable.values_mut().for_each(|functions| functions.retain(|function| keep(function)));
+        self.refused.values_mut().for_each(|functions| functions.retain(|function, _| keep(function)));
+    }
+}
+
+/// Whether a name is meant by a pattern of the aspect language.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('%') {
+        None => pattern == name,
+        Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
+            (0..=rest.len()).any(|end| rest.get(end..).is_some_and(|rest| matches(after, rest)))
+        }),
     }
 }
 
@@ -124,8 +136,21 @@ mod tests {
         assert_eq!(names(&population, Place::Returning), ["a", "b"]);
         assert_eq!(population.refused[&Place::Returning]["c"], "it returns a structure");
         assert_eq!(population.untraceable, 1);
-        population.keep(&["b".to_owned()].into());
+        population.keep(&["b".to_owned(), "x%".to_owned()]);
         assert_eq!(names(&population, Place::Execution), ["b"]);
         assert!(population.refused[&Place::Returning].is_empty());
+    }
+    #[test]
+    fn names_are_meant_as_in_pointcuts() {
+        for (pattern, name, meant) in [
+            ("vfs_read", "vfs_read", true),
+            ("vfs_read", "vfs_readv", false),
+            ("_raw_%", "_raw_spin_lock", true),
+            ("%spin%irq%", "_raw_spin_unlock_irqrestore", true),
+            ("%spin%irq", "_raw_spin_unlock_irqrestore", false),
+            ("%", "anything", true),
+        ] {
+            assert_eq!(matches(pattern, name), meant, "{pattern} {name}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! What a soak has come to, for people: the answer in a line, then the figures.
 
 use crate::batch::Place;
-use crate::state::{Death, State};
+use crate::state::Death;
+use crate::summary::Summary;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -9,21 +10,36 @@ use std::fmt::Write;
 const REASONS: usize = 8;
 
 /// The report.
-pub fn report(state: &State) -> String {
+pub fn report(of: &Summary) -> String {
+    let mut text = figures(of);
+    for place in Place::ALL {
+        reasons(&mut text, place, &of.at(place).refused);
+    }
+    for death in &of.deaths {
+        one(&mut text, of, death);
+    }
+    if of.killed_again > 0 {
+        let _ = writeln!(text, "\nTo find these, kernels were killed {} more times.", of.killed_again);
+    }
+    text
+}
+
+/// The answer, and the figures behind it.
+pub fn figures(of: &Summary) -> String {
     let mut text = String::new();
-    let (woven, total) = Place::ALL.into_iter().fold((0, 0), |(woven, total), place| {
-        (woven + state.at(place).woven.len(), total + state.at(place).total())
-    });
+    let (woven, total) = Place::ALL
+        .into_iter()
+        .fold((0, 0), |(woven, total), place| (woven + of.at(place).woven, total + of.at(place).total()));
     let _ = writeln!(
         text,
         "Linux {}: {} of {} hooks woven ({:.1} %), {}, in {} min, seed {}\n",
-        state.kernel,
+        of.kernel,
         grouped(woven),
         grouped(total),
         100.0 * woven as f64 / total.max(1) as f64,
-        died(state.deaths.len()),
-        state.seconds / 60,
-        state.seed,
+        died(of.deaths.len()),
+        of.minutes,
+        of.seed,
     );
     let row = |text: &mut String, cells: [&str; 7]| {
         let [first, rest @ ..] = cells;
@@ -35,35 +51,23 @@ pub fn report(state: &State) -> String {
     };
     row(&mut text, ["", "Hookable", "Woven", "Refused", "Culprits", "Unclear", "Pending"]);
     for place in Place::ALL {
-        let of = state.at(place);
-        let counts = [
-            of.total(),
-            of.woven.len(),
-            of.refused.len(),
-            of.culprits.len(),
-            of.unclear.len(),
-            of.pending.len(),
-        ];
+        let at = of.at(place);
+        let counts = [at.total(), at.woven, at.refusals(), at.culprits.len(), at.unclear, at.pending];
         let [all, woven, refused, culprits, unclear, pending] = counts.map(grouped);
         row(&mut text, [place.pointcut(), &all, &woven, &refused, &culprits, &unclear, &pending]);
     }
     let _ = writeln!(
         text,
-        "\n{} batches, {} records, {} lost (counted); {} functions are not known to the kernel's tracer",
-        grouped(state.batches),
-        grouped(state.records),
-        grouped(state.lost),
-        grouped(state.untraceable),
+        "\nRun under the load: {} functions, of which {} are woven at entry and {} at return\n\
+         {} batches, {} records, {} lost (counted); {} functions are not known to the kernel's tracer",
+        grouped(of.execution.running.0.max(of.returning.running.0)),
+        grouped(of.execution.running.1),
+        grouped(of.returning.running.1),
+        grouped(of.batches),
+        grouped(of.records),
+        grouped(of.lost),
+        grouped(of.untraceable),
     );
-    for place in Place::ALL {
-        reasons(&mut text, place, &state.at(place).refused);
-    }
-    for death in &state.deaths {
-        one(&mut text, state, death);
-    }
-    if state.killed_again > 0 {
-        let _ = writeln!(text, "\nTo find these, kernels were killed {} more times.", state.killed_again);
-    }
     text
 }
 
@@ -75,25 +79,21 @@ fn died(kernels: usize) -> String {
     }
 }
 
-fn reasons(text: &mut String, place: Place, refused: &BTreeMap<String, String>) {
-    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (function, reason) in refused {
-        by_reason.entry(reason.lines().next().unwrap_or_default()).or_default().push(function);
-    }
-    let mut by_reason: Vec<_> = by_reason.into_iter().collect();
-    by_reason.sort_by_key(|(_, functions)| std::cmp::Reverse(functions.len()));
-    if !by_reason.is_empty() {
+fn reasons(text: &mut String, place: Place, refused: &BTreeMap<String, (usize, String)>) {
+    let mut reasons: Vec<_> = refused.iter().collect();
+    reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+    if !reasons.is_empty() {
         let _ = writeln!(text, "\nRefused, {}:", place.pointcut());
     }
-    for (reason, functions) in by_reason.iter().take(REASONS) {
-        let _ = writeln!(text, "  {:>5}  {reason} (the first: {})", functions.len(), functions[0]);
+    for (reason, (count, first)) in reasons.iter().take(REASONS) {
+        let _ = writeln!(text, "  {count:>5}  {reason} (the first: {first})");
     }
-    if let Some(more) = by_reason.len().checked_sub(REASONS).filter(|more| *more > 0) {
+    if let Some(more) = reasons.len().checked_sub(REASONS).filter(|more| *more > 0) {
         let _ = writeln!(text, "         and {more} more reasons");
     }
 }
 
-fn one(text: &mut String, state: &State, death: &Death) {
+fn one(text: &mut String, of: &Summary, death: &Death) {
     let _ = writeln!(
         text,
         "\nBatch {}, {} (seed {}): {}: {}",
@@ -104,19 +104,19 @@ fn one(text: &mut String, state: &State, death: &Death) {
         death.evidence
     );
     if death.culprits.is_empty() {
-        let _ = writeln!(text, "  not seen again in {} tests: {}", death.tests, death.folder);
+        let seen = match death.tests {
+            0 => "broken off before the culprit was found".to_owned(),
+            tests => format!("not seen again in {tests} tests"),
+        };
+        let _ = writeln!(text, "  {seen}: {}", death.folder);
         return;
     }
-    let actions: Vec<&str> = death.actions.iter().map(|action| action.name()).collect();
-    let with = match &actions[..] {
-        [] => String::new(),
-        names => format!(", with {}", names.join(" and with ")),
-    };
+    let with = death.enough.map_or(String::new(), |action| format!(", with {} alone", action.name()));
     let _ = writeln!(text, "  culprits: {}{with}; found in {} tests", death.culprits.join(", "), death.tests);
-    let series: Vec<&str> = state.kernel.split('.').take(2).collect();
+    let series: Vec<&str> = of.kernel.split('.').take(2).collect();
     let _ = writeln!(
         text,
-        "  again: make soak KERNEL={} SEED={} ONLY={}   ({}/minimal.aspect)",
+        "  again: make soak FRESH=1 KERNEL={} SEED={} ONLY={}   ({}/minimal.aspect)",
         series.join("."),
         death.seed,
         death.culprits.join(","),
@@ -140,7 +140,8 @@ fn grouped(number: impl TryInto<u64>) -> String {
 mod tests {
     use super::*;
     use crate::batch::Action;
-    use crate::state::Progress;
+    use crate::state::{Progress, State};
+    use std::path::Path;
 
     #[test]
     fn the_answer_comes_first_and_a_culprit_with_what_repeats_it() {
@@ -156,7 +157,7 @@ mod tests {
             kind: "hung".into(),
             evidence: "nothing was heard for 60 s, 50 s of them at work".into(),
             culprits: vec!["f1601".into()],
-            actions: vec![Action::Store],
+            enough: Some(Action::Store),
             tests: 8,
             folder: "target/soak/6.12/death-1".into(),
         };
@@ -168,7 +169,7 @@ mod tests {
             deaths: vec![death],
             ..State::default()
         };
-        let text = report(&state);
+        let text = report(&Summary::of(&state));
         assert_eq!(
             text.lines().next(),
             Some(
@@ -180,10 +181,32 @@ mod tests {
             "execution       2,000      1,500          1          1          0        498",
             "      1  the kernel allows no probe there (the first: f1600)",
             "Batch 3, execution (seed 9): hung: nothing was heard for 60 s, 50 s of them at work",
-            "  culprits: f1601, with store; found in 8 tests",
-            "  again: make soak KERNEL=6.12 SEED=9 ONLY=f1601   (target/soak/6.12/death-1/minimal.aspect)",
+            "  culprits: f1601, with store alone; found in 8 tests",
+            "  again: make soak FRESH=1 KERNEL=6.12 SEED=9 ONLY=f1601   (target/soak/6.12/death-1/minimal.aspect)",
         ] {
             assert!(text.lines().any(|is| is == line), "no line {line:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_figures_of_the_results_beside_it() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let document = std::fs::read_to_string(docs.join("soak.md")).unwrap();
+        for kernel in ["6.12", "6.1"] {
+            let path = docs.join(format!("soak/{kernel}.json"));
+            let summary: Summary = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            assert!(
+                summary.kernel.starts_with(&format!("{kernel}.")),
+                "{} in {}",
+                summary.kernel,
+                path.display()
+            );
+            let figures = figures(&summary);
+            assert!(
+                document.contains(&figures),
+                "docs/soak.md has not what {} says:\n{figures}",
+                path.display()
+            );
         }
     }
 

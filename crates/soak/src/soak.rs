@@ -8,7 +8,6 @@ use crate::population::Population;
 use crate::signs;
 use crate::state::{Death, State};
 use crate::weave::{Done, Weaver, Woven};
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,6 +19,8 @@ const SUSPECTS: usize = 4;
 const SPARE_TESTS: usize = 16;
 /// A part so small is tried this often: what harms only now and then must not pass as harmless.
 const FEW: (usize, usize) = (4, 2);
+/// How often a batch is tried that fails for reasons which are not its own.
+const TRIES: usize = 3;
 /// The actions, in the order in which a culprit is tried alone.
 const ALONE: [Action; 2] = [Action::Store, Action::Flow];
 
@@ -36,8 +37,8 @@ pub struct Options {
     pub until: Instant,
     /// Functions a batch.
     pub size: usize,
-    /// Only these functions; all if there are none.
-    pub only: BTreeSet<String>,
+    /// Only functions with these names, in which `%` stands for any characters; all if there are none.
+    pub only: Vec<String>,
     /// Of a soak that begins.
     pub seed: u64,
 }
@@ -87,6 +88,8 @@ impl<'o> Soak<'o> {
         }
         self.state = State { kernel: release, seed: self.options.seed, ..State::default() };
         self.state.untraceable = population.untraceable;
+        self.state.only.clone_from(&self.options.only);
+        self.state.running = population.running;
         for place in Place::ALL {
             let progress = self.state.at_mut(place);
             progress.pending = population.hookable.remove(&place).unwrap_or_default();
@@ -99,16 +102,20 @@ impl<'o> Soak<'o> {
     pub fn run(&mut self) -> Result<(), Error> {
         while Instant::now() < self.options.until && !interrupt::pending() {
             let Some(batch) = self.first.pop().or_else(|| self.state.next(self.options.size)) else { break };
-            let begun = Instant::now();
+            let (begun, worked) = (Instant::now(), self.guest()?.worked());
             let before = self.state.at(batch.place).done();
             self.batch(&batch)?;
             self.save()?;
             let progress = self.state.at(batch.place);
+            // On a machine with other work the second figure says more than the first; of a guest that was
+            // booted anew it says nothing.
+            let worked = self.guest.as_ref().and_then(|guest| guest.worked().checked_sub(worked));
             eprintln!(
-                "{}: {} in {:.0} s; {} of {} done, {} kernels died or warned",
+                "{}: {} in {} s, {} of them at work; {} of {} done, {} kernels died or warned",
                 batch.place.pointcut(),
                 progress.done() - before,
-                begun.elapsed().as_secs_f64(),
+                begun.elapsed().as_secs(),
+                worked.unwrap_or_default().as_secs(),
                 progress.done(),
                 progress.total(),
                 self.state.deaths.len()
@@ -140,14 +147,20 @@ impl<'o> Soak<'o> {
         }
     }
 
-    /// Weaves a batch once. An ill guest is not used again.
+    /// Weaves a batch; again, where it failed for reasons that may pass: a busy machine's.
     fn weave(&mut self, batch: &Batch) -> Result<Result<Woven, Sick>, Error> {
         let weaver = Weaver { xweave: &self.options.setup.xweave, folder: &self.options.folder };
-        let woven = weaver.weave(self.guest()?, batch);
-        match woven {
-            Ok(woven) => Ok(Ok(woven)),
-            Err(Stop::Error(error)) => Err(error),
-            Err(Stop::Sick(sick)) => Ok(Err(sick)),
+        let mut left = TRIES;
+        loop {
+            left -= 1;
+            match weaver.weave(self.guest()?, batch) {
+                Ok(woven) => return Ok(Ok(woven)),
+                Err(Stop::Sick(sick)) => return Ok(Err(sick)),
+                Err(Stop::Error(error @ Error::Failed { .. })) if left > 0 => {
+                    eprintln!("  once more: {error}")
+                }
+                Err(Stop::Error(error)) => return Err(error),
+            }
         }
     }
 
@@ -199,7 +212,7 @@ impl<'o> Soak<'o> {
             kind: sick.kind.to_owned(),
             evidence: sick.evidence.clone(),
             culprits: Vec::new(),
-            actions: Vec::new(),
+            enough: None,
             tests: 0,
             folder: folder.display().to_string(),
         });
@@ -226,13 +239,17 @@ impl<'o> Soak<'o> {
                 Vec::new()
             }
         };
-        let mut actions = Vec::new();
+        if let Some(death) = self.state.deaths.last_mut() {
+            (death.culprits, death.tests) = (culprits.clone(), tests);
+        }
+        let mut enough = None;
         if let [one] = &culprits[..] {
-            for action in ALONE {
-                let alone = Batch { action, ..batch.of(std::slice::from_ref(one)) };
-                if self.harms(&alone, &mut tests)? {
-                    actions.push(action);
-                }
+            // Known as a culprit at its other place, it is known with what.
+            if Place::ALL
+                .iter()
+                .all(|place| *place == batch.place || !self.state.at(*place).culprits.contains(one))
+            {
+                enough = self.enough(&batch.of(&culprits), &mut tests)?;
             }
             self.other_place(batch, one);
         }
@@ -241,9 +258,19 @@ impl<'o> Soak<'o> {
             eprintln!("culprits: {} (found in {tests} tests)", culprits.join(", "));
         }
         if let Some(death) = self.state.deaths.last_mut() {
-            (death.culprits, death.actions, death.tests) = (culprits, actions, tests);
+            (death.enough, death.tests) = (enough, tests);
         }
         self.save()
+    }
+
+    /// The one action that is enough to harm the kernel: none where it takes both.
+    fn enough(&mut self, batch: &Batch, tests: &mut usize) -> Result<Option<Action>, Error> {
+        for action in ALONE {
+            if self.harms(&Batch { action, ..batch.clone() }, tests)? {
+                return Ok(Some(action));
+            }
+        }
+        Ok(None)
     }
 
     /// What harms at one place may at the other: alone, it need not be bisected.
@@ -263,6 +290,9 @@ impl<'o> Soak<'o> {
         suspects: &[String],
         tests: &mut usize,
     ) -> Result<Found<String>, Error> {
+        if let [_] = &batch.functions[..] {
+            return Ok(Found::Minimal(batch.functions.clone()));
+        }
         for suspect in suspects {
             if self.harms(&batch.of(std::slice::from_ref(suspect)), tests)? {
                 return Ok(Found::Minimal(vec![suspect.clone()]));

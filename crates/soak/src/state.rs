@@ -19,6 +19,10 @@ pub struct State {
     pub batches: u64,
     /// How long it has been at work, boots and bisecting included.
     pub seconds: u64,
+    /// What the functions were restricted to; empty for all.
+    pub only: Vec<String>,
+    /// Functions that were seen to run under the load. They come first.
+    pub running: BTreeSet<String>,
     /// Functions of the kernel's type information that its tracer does not know: thrown away after booting, or
     /// not to be traced.
     pub untraceable: usize,
@@ -66,8 +70,8 @@ pub struct Death {
     pub evidence: String,
     /// The smallest set found; with none the kernel was not harmed again.
     pub culprits: Vec<String>,
-    /// With which actions each alone they harm it; none where it takes both, or it was not found out.
-    pub actions: Vec<Action>,
+    /// The action that alone is enough for that; none where it takes both, or it was not found out.
+    pub enough: Option<Action>,
     /// Kernels that it took to find them.
     pub tests: usize,
     /// The folder with console, aspect and the aspect of the smallest set.
@@ -131,14 +135,16 @@ impl State {
         }
     }
 
-    /// The next batch: so many functions in the order that the seed draws, at the place of which less is done.
+    /// The next batch: so many functions in the order that the seed draws, those that run under the load before the
+    /// others, at the place of which less is done.
     pub fn next(&self, size: usize) -> Option<Batch> {
         let open = |place: &Place| !self.at(*place).pending.is_empty();
         let place = Place::ALL.into_iter().filter(open).min_by_key(|place| self.at(*place).done())?;
         let pending = &self.at(place).pending;
         let mut functions: Vec<String> = pending.iter().cloned().collect();
         // By a number of its own for each, so that one more or less does not change the order of the others.
-        functions.sort_by_key(|function| draw(self.seed, place, function));
+        functions
+            .sort_by_key(|function| (!self.running.contains(function), draw(self.seed, place, function)));
         functions.truncate(size);
         Some(Batch { seed: self.seed, place, action: Action::Both, functions })
     }
@@ -205,7 +211,7 @@ mod tests {
             kind: "hung".into(),
             evidence: "nothing was heard for 45 s".into(),
             culprits: vec!["function_3".into()],
-            actions: vec![Action::Store],
+            enough: Some(Action::Store),
             tests: 7,
             folder: "target/soak/6.12/death-1".into(),
         });
@@ -245,6 +251,15 @@ mod tests {
         let mut less = state(100);
         less.at_mut(batch.place).pending.remove(&batch.functions[0]);
         assert_eq!(less.next(15).unwrap().functions, batch.functions[1..]);
+    }
+
+    #[test]
+    fn what_runs_under_the_load_comes_first() {
+        let running = ["function_3", "function_50", "function_99"].map(str::to_owned);
+        let state = State { running: running.clone().into(), ..state(100) };
+        let batch = state.next(16).unwrap();
+        assert_eq!(batch.functions[..3].iter().collect::<BTreeSet<_>>(), running.iter().collect());
+        assert_eq!(batch.functions.len(), 16);
     }
 
     #[test]

@@ -25,12 +25,17 @@ const FELL_SHORT: i32 = 1;
 const LEFT: &str = "cat /sys/kernel/tracing/enabled_functions /sys/kernel/debug/kprobes/list; \
                     bpftool prog show | grep -v '^[[:space:]]'; echo --; dmesg -c";
 
+/// Of these words one is in what xweave says when it, or the kernel, refuses a function; it exits with 2 for much
+/// else as well.
+const REFUSALS: &[&str] =
+    &["refused", "could not load", "could not hook", "could be hooked", "cannot be hooked", "error: "];
+
 /// What came of a batch.
 #[derive(Debug)]
 pub enum Woven {
     /// It was woven, but for those that the kernel has no place for, and the guest is well.
     Well(Done),
-    /// Nothing was woven; what xweave said.
+    /// Nothing was woven, because some of it was refused; what xweave said.
     Refused(String),
 }
 
@@ -87,7 +92,8 @@ impl Weaver<'_> {
                 (Ok(()), Some(FELL_SHORT)) => {
                     Err(Stop::Sick(Sick { kind: "recording failed", evidence: said }))
                 }
-                (Ok(()), _) => Ok(Woven::Refused(said)),
+                (Ok(()), _) if REFUSALS.iter().any(|word| said.contains(word)) => Ok(Woven::Refused(said)),
+                (Ok(()), _) => Err(Error::Failed { doing: "weaving a batch".into(), said }.into()),
             };
         }
         let done = self.done(&recorder)?;
