@@ -22,7 +22,7 @@ use crate::{
     drain::{Drain, Source},
     events::Events,
     facts::{BTF_DIR, facts},
-    settings,
+    kvm, settings,
     threads::threads,
     weaving::{State, Woven},
 };
@@ -126,6 +126,7 @@ impl Session {
             Request::Facts => Ok(Reply::Facts(Box::new(facts()))),
             Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
             Request::Clock => Ok(Reply::Clock(clock::sample())),
+            Request::Vms => Ok(Reply::Vms(kvm::vms())),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
             Request::Start => self.start(),
