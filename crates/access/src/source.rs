@@ -202,10 +202,10 @@ mod tests {
 
     #[test]
     fn only_build_ids_name_files() {
-        assert!(name(&["ab12", "34"], true).unwrap().starts_with("ab12-34-dwarf-"));
-        assert_ne!(name(&["ab"], true), name(&["ab"], false));
+        assert!(Kept::name(&["ab12", "34"], true).unwrap().starts_with("ab12-34-dwarf-"));
+        assert_ne!(Kept::name(&["ab"], true), Kept::name(&["ab"], false));
         for wrong in [&["ab", ""][..], &["../ab"], &[""]] {
-            assert_eq!(name(wrong, true), None);
+            assert_eq!(Kept::name(wrong, true), None);
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
         let empty: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
         let index = Index::from_bytes("empty", empty).unwrap();
         kept.keep(&["ab"], false, &index);
-        let file = path.join(name(&["ab"], false).unwrap());
+        let file = path.join(Kept::name(&["ab"], false).unwrap());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&file)), (0o700, 0o600));
         assert!(kept.find(&["ab"]).is_some());

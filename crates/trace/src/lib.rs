@@ -57,8 +57,8 @@ pub mod writer;
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
-    Aspect, Clock, Domain, DomainVm, Ended, EventLoss, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
-    Unloaded,
+    Aspect, Clock, ClockBreak, Domain, DomainVm, Ended, EventLoss, FlowLoss, Loss, Manifest, Method, Role,
+    SiteLoss, Unloaded,
 };
 pub use merge::Events;
 pub use reader::{Batches, Damaged, Trace};

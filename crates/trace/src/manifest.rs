@@ -176,14 +176,48 @@ pub struct Clock {
     pub domain: String,
     /// By which way.
     pub method: Method,
-    /// No time of this domain is farther than this from the truth, in nanoseconds.
+    /// No time of this domain outside of its breaks is farther than this from the truth, in nanoseconds.
     pub error_ns: u64,
     /// Clock samples that were used.
     pub samples: u64,
     /// Exchanges with the controller that were used.
     pub exchanges: u64,
-    /// How it came to this, in words.
+    /// How it came to this, in words: after the last break, if there is one.
     pub detail: String,
+    /// Where its clock jumped, one after the other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub breaks: Vec<ClockBreak>,
+}
+
+impl Clock {
+    /// How far from the truth what is recorded at a time of the time line may be, in nanoseconds; `u64::MAX` if that is
+    /// not known.
+    pub fn error_at(&self, time_ns: i64) -> u64 {
+        if self.breaks.iter().any(|jump| jump.covers(time_ns)) { u64::MAX } else { self.error_ns }
+    }
+}
+
+/// A discontinuity of a domain's clock: its virtual machine was paused or migrated, or its TSC was written. Records of the
+/// domain that lie within are in order, and may be anywhere within: no error is stated for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockBreak {
+    /// The last time that is known, in nanoseconds of the time line; absent if none was before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_ns: Option<i64>,
+    /// The first time that is known again; absent if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_ns: Option<i64>,
+    /// What was seen, in words.
+    pub detail: String,
+}
+
+impl ClockBreak {
+    /// Whether a time of the time line lies within.
+    pub fn covers(&self, time_ns: i64) -> bool {
+        self.after_ns.is_none_or(|after| time_ns >= after)
+            && self.before_ns.is_none_or(|before| time_ns <= before)
+    }
 }
 
 /// The ways onto the time line, the most exact first.
