@@ -258,8 +258,7 @@ mod tests {
     const BUILD_ID: &str = "00112233445566778899aabbccddeeff00112233";
 
     fn input(domain: &str, boot: &str) -> Input {
-        let module =
-            ModuleFacts { name: "tun".into(), btf_sha256: "cd".repeat(32), build_id: String::new() };
+        let module = ModuleFacts { name: "tun".into(), btf_sha256: "cd".repeat(32), build_id: String::new() };
         let facts = Facts {
             kernel: "6.12.0".into(),
             build_id: BUILD_ID.into(),
