@@ -5,10 +5,12 @@ TRIPLE  := x86_64-unknown-linux-gnu
 XWEAVE  := target/release/xweave
 KERNELS ?= 6.12 6.1
 SECONDS ?= 60
+MINUTES ?= 60
+KERNEL  ?= 6.12
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
-.PHONY: help setup build demo test unit lab-test fuzz case bench lint fmt clean
+.PHONY: help setup build demo test unit lab-test fuzz soak case bench lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
@@ -18,6 +20,8 @@ help:
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
 	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
+	@echo 'make soak      weave every function of a kernel under load, and find those that harm it'
+	@echo '               (MINUTES=60 KERNEL=6.12; goes on where it was; FRESH=1 begins anew; REPORT=1 only tells)'
 	@echo 'make case      run a case study: CASE=NAME, one of: $(CASES)'
 	@echo 'make bench     measure beside others: all, or BENCH=NAME, one of: $(BENCHES)'
 	@echo 'make setup     install the Debian packages that are missing'
@@ -45,6 +49,13 @@ lab-test: build
 # TARGET: one of fuzz/fuzz_targets; without it all of them, as many at a time as there are processors.
 fuzz: setup
 	@scripts/fuzz $(SECONDS) $(TARGET)
+
+# MINUTES bounds a run; KERNEL is 6.12 or 6.1; docs/soak.md. SEED, ONLY=FUNCTION,… and BATCH if need be.
+soak: build
+	@$(CARGO) build --quiet --release --package xweave-soak
+	@target/$(TRIPLE)/release/xweave-soak $(XWEAVE) --kernel $(KERNEL) --minutes $(MINUTES) \
+		$(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only '$(ONLY)') $(if $(BATCH),--batch $(BATCH)) \
+		$(if $(FRESH),--fresh) $(if $(REPORT),--report) $(if $(JSON),--json)
 
 # ARGS: further arguments of the case's own.
 case:

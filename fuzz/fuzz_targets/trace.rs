@@ -1,5 +1,6 @@
-//! Any files in a trace directory are read, or named as damaged: no panic leaves the reader, and no batch is
-//! larger than what it promises. The input is the manifest, the sites, and a segment of records.
+//! Any files in a trace directory are read, or named as damaged: no panic leaves the reader, no batch is larger than
+//! what it promises, there are no more rows than a recording of that size can have, and no text is one that a terminal
+//! obeys. The input is the manifest, the sites, a segment of records, and one of events.
 #![no_main]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,9 @@ use xweave_trace::Trace;
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = scratch().join("trace");
-    std::fs::create_dir_all(folder.join("records")).expect("a folder in memory");
+    for of in ["records", "events"] {
+        std::fs::create_dir_all(folder.join(of)).expect("a folder in memory");
+    }
     folder
 });
 
@@ -34,19 +37,49 @@ fuzz_target!(init: init(), |data: &[u8]| {
     }
 });
 
-fn read([manifest, sites, records]: [&[u8]; 3]) {
-    for (name, bytes) in [("trace.json", manifest), ("sites.parquet", sites), ("records/0.parquet", records)]
-    {
+/// Rows that need not have a byte each in a file, as the reader has it.
+const FREE: usize = 2 << 20;
+
+fn read([manifest, sites, records, events]: [&[u8]; 4]) {
+    for (name, bytes) in [
+        ("trace.json", manifest),
+        ("sites.parquet", sites),
+        ("records/0.parquet", records),
+        ("events/0-1.parquet", events),
+    ] {
         std::fs::write(FOLDER.join(name), bytes).expect("memory can be written to");
     }
-    let Ok(trace) = Trace::open(&FOLDER) else { return };
+    let trace = match Trace::open(&FOLDER) {
+        Ok(trace) => trace,
+        Err(error) => return shown(&error.to_string()),
+    };
     let _ = trace.manifest().loss.total();
-    let _ = trace.sites_damaged().map(ToString::to_string);
+    trace.manifest().domains.iter().for_each(|domain| shown(&domain.name));
+    trace.sites_damaged().into_iter().for_each(|damaged| shown(&damaged.to_string()));
     for site in trace.sites().iter().take(64) {
         assert!(trace.site(site.site).is_some());
+        shown(&site.function);
     }
-    // Some bytes can stand for millions of equal rows; batches are what keeps them from filling the memory.
-    for batch in trace.batches().take(8).flatten() {
-        assert!(batch.len() <= 64 << 10);
+    // Some bytes can stand for millions of equal rows: some batches tell as much as all.
+    let mut rows = 0;
+    for batch in trace.batches().take(8) {
+        match batch {
+            Ok(batch) => {
+                assert!(batch.len() <= 64 << 10);
+                rows += batch.len();
+                batch.first().into_iter().for_each(|row| shown(&row.comm()));
+            }
+            Err(damaged) => shown(&damaged.to_string()),
+        }
     }
+    assert!(rows <= records.len() + FREE);
+    let mut all = trace.events();
+    assert!(all.by_ref().take(8 * (16 << 10)).count() <= events.len() + FREE);
+    all.names().all().for_each(shown);
+    all.damaged().iter().for_each(|damaged| shown(&damaged.to_string()));
+}
+
+/// Nothing is left in a text that a terminal obeys.
+fn shown(text: &str) {
+    assert_eq!(xweave_wire::text::lines(text), text);
 }

@@ -386,7 +386,7 @@ pub fn wire() -> Vec<Vec<u8>> {
     requests.chain(agents).chain([[vec![2], batch].concat(), [vec![3], events].concat(), stream]).collect()
 }
 
-/// The three kinds of files that a trace consists of.
+/// The kinds of files that a trace consists of.
 pub fn trace() -> Vec<Vec<u8>> {
     let folder = scratch().join("seed");
     let vm = DomainVm { host: "host".into(), pid: 4242, cid: Some(3) };
@@ -407,9 +407,17 @@ pub fn trace() -> Vec<Vec<u8>> {
     for (time, record) in (0..).zip(records()) {
         writer.append(1, time, &record).expect("records can be written");
     }
+    let name = writer.name("nginx");
+    for (nth, kind) in (0..).zip(xweave_trace::event::Kind::ALL) {
+        let event = xweave_trace::Event::new(kind, 1, nth, 0, 7);
+        writer.event(xweave_trace::Event { name, object: 5, ..event }).expect("events can be written");
+    }
     writer.finish().expect("a trace can be finished");
-    let segments = std::fs::read_dir(folder.join("records")).expect("there are segments");
-    let segment = segments.flatten().next().expect("there is a segment").path();
-    let files = [folder.join("trace.json"), folder.join("sites.parquet"), segment];
+    let segment = |of: &str| {
+        let segments = std::fs::read_dir(folder.join(of)).expect("there are segments");
+        segments.flatten().next().expect("there is a segment").path()
+    };
+    let files =
+        [folder.join("trace.json"), folder.join("sites.parquet"), segment("records"), segment("events")];
     vec![joined(&files.map(|file| std::fs::read(file).expect("what was written can be read")))]
 }

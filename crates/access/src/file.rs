@@ -22,14 +22,14 @@
 
 mod assemble;
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use memmap2::Mmap;
 use rustc_hash::FxHashMap;
+use xweave_guard::private::{self, Dir};
 
 use crate::Error;
 use crate::answer::Reason;
@@ -120,16 +120,15 @@ pub(crate) struct Located<'t> {
 }
 
 impl Tables {
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let failed = |reason| Error::Read { path: path.to_owned(), reason };
-        Self::map(path, &File::open(path).map_err(failed)?)
+    pub(crate) fn open(folder: &Dir, name: &str) -> Result<Self, Error> {
+        Self::map(&folder.path_of(name), &folder.open_file(name)?)
     }
 
     pub(crate) fn map(path: &Path, file: &File) -> Result<Self, Error> {
-        // SAFETY: the file is replaced as a whole and never written to in place; were it cut short by
-        // somebody else all the same, the process would end by a signal and harm nothing.
+        // SAFETY: nobody but the user and root can write to the file, which is replaced as a whole and never
+        // written to in place; were it cut short all the same, the process would end by a signal and harm nothing.
         let map = unsafe { Mmap::map(file) };
-        let map = map.map_err(|reason| Error::Read { path: path.to_owned(), reason })?;
+        let map = map.map_err(|error| private::Error::Io { what: "read", path: path.to_owned(), error })?;
         Self::new(&path.display().to_string(), Bytes::Mapped(map))
     }
 
@@ -164,20 +163,8 @@ impl Tables {
         Ok(Self { bytes, parts, ways, names: OnceLock::new() })
     }
 
-    pub(crate) fn write(&self, path: &Path) -> Result<(), Error> {
-        let failed = |reason| Error::Write { path: path.to_owned(), reason };
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(failed)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let unfinished = folder.join(format!(".{name}.{}", std::process::id()));
-        let written = File::create(&unfinished)
-            .and_then(|mut file| file.write_all(&self.bytes))
-            .and_then(|()| fs::rename(&unfinished, path));
-        written.map_err(|reason| {
-            // What cannot be removed either is only a file too many.
-            let _ = fs::remove_file(&unfinished);
-            failed(reason)
-        })
+    pub(crate) fn write(&self, folder: &Dir, name: &str) -> Result<(), Error> {
+        Ok(folder.replace(name, &self.bytes)?)
     }
 
     fn part(&self, nth: usize) -> &[u8] {

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use xweave_code::dwarf::Debug;
 use xweave_code::image::Image;
 use xweave_code::types::KernelTypes;
+use xweave_guard::private::Dir;
 
 use crate::Error;
 use crate::answer::{Answer, Answers, Reason};
@@ -186,9 +187,9 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`], and [`Error::Damaged`] if it is not one, or of another version.
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { tables: Tables::open(path)? })
+    /// [`Error::Kept`], and [`Error::Damaged`] if it is not one, or of another version.
+    pub fn open(folder: &Dir, name: &str) -> Result<Self, Error> {
+        Ok(Self { tables: Tables::open(folder, name)? })
     }
 
     /// The same, from a file that is open, which messages call `path`.
@@ -218,9 +219,9 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Write`]
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        self.tables.write(path)
+    /// [`Error::Kept`]
+    pub fn write(&self, folder: &Dir, name: &str) -> Result<(), Error> {
+        self.tables.write(folder, name)
     }
 
     /// How much is understood.

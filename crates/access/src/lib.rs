@@ -44,8 +44,6 @@ mod way;
 mod weaving;
 mod world;
 
-use std::path::PathBuf;
-
 pub use answer::Reason;
 pub use asked::in_file;
 pub use index::{Binding, Coverage, Index, Place, Site, Unresolved};
@@ -60,22 +58,9 @@ pub const VERSION: u32 = file::VERSION;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// {path} cannot be read: {reason}
-    #[error("{} cannot be read: {reason}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: std::io::Error,
-    },
-    /// {path} cannot be written: {reason}
-    #[error("{} cannot be written: {reason}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: std::io::Error,
-    },
+    /// An index that was kept cannot be read or written, or somebody else may have written it.
+    #[error(transparent)]
+    Kept(#[from] xweave_guard::private::Error),
     /// Its code or type information cannot be read.
     #[error(transparent)]
     Code(#[from] xweave_code::Error),

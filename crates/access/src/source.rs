@@ -7,10 +7,12 @@ use sha2::{Digest, Sha256};
 use xweave_code::image::{self, Image};
 use xweave_code::types::KernelTypes;
 use xweave_code::{Kernel, dwarf};
+use xweave_guard::private::{Dir, Trust};
 
 use crate::{Error, Index, VERSION};
 
-/// Indices that are kept, in a folder: those that were made of files of this machine.
+/// Indices that are kept, in a folder: those that were made of files of this machine. What somebody else may have written is
+/// passed over, and made anew.
 ///
 /// Their names say what they are of: build IDs in hexadecimal digits, a module's after that of its kernel.
 /// So an index that was made of a file is found for the kernel that runs, wherever the file was. An index of what
@@ -26,18 +28,14 @@ impl Kept<'_> {
 
     /// The index of what has these build IDs, made with debug information or without.
     pub fn open(self, ids: &[&str], debug: bool) -> Option<Index> {
-        Index::open(&self.path(ids, debug)?).ok()
+        self.read(&Self::name(ids, debug)?)
     }
 
     /// Keeps an index. Where that fails nothing is lost but time, the next time.
     pub fn keep(self, ids: &[&str], debug: bool, index: &Index) {
-        if let Some(path) = self.path(ids, debug) {
-            let _ = index.write(&path);
+        if let Some(name) = Self::name(ids, debug) {
+            self.write(&name, index);
         }
-    }
-
-    fn path(self, ids: &[&str], debug: bool) -> Option<PathBuf> {
-        Some(self.0.join(Self::name(ids, debug)?))
     }
 
     /// The file's name. None if one has no build ID, or it is none: they may be anybody's words.
@@ -46,6 +44,15 @@ impl Kept<'_> {
         let how = if debug { "dwarf" } else { "types" };
         let version = format!("{}-{VERSION}", env!("CARGO_PKG_VERSION"));
         ids.iter().all(well).then(|| format!("{}-{how}-{version}.index", ids.join("-")))
+    }
+
+    fn read(self, name: &str) -> Option<Index> {
+        Index::open(&Dir::open(self.0, Trust::Owner).ok()?, name).ok()
+    }
+
+    fn write(self, name: &str, index: &Index) {
+        let Ok(folder) = Dir::create(self.0) else { return };
+        let _ = folder.claim().is_ok() && index.write(&folder, name).is_ok();
     }
 }
 
@@ -91,13 +98,13 @@ impl Source {
         if self.quick_ids().is_none()
             && let Some(name) = self.identity()
         {
-            let _ = made.index.write(&cache.join(name));
+            Kept(cache).write(&name, &made.index);
         }
         Ok(made.index)
     }
 
     fn kept(&self, cache: &Path) -> Option<Index> {
-        let Some(ids) = self.quick_ids() else { return Index::open(&cache.join(self.identity()?)).ok() };
+        let Some(ids) = self.quick_ids() else { return Kept(cache).read(&self.identity()?) };
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         if !self.btf_only
             && let Some(index) = Kept(cache).open(&ids, true)
@@ -189,16 +196,51 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
     use super::*;
 
     #[test]
     fn only_build_ids_name_files() {
-        let kept = Kept("cache".as_ref());
-        let path = kept.path(&["ab12", "34"], true).unwrap();
-        assert!(path.to_str().unwrap().starts_with("cache/ab12-34-dwarf-"), "{path:?}");
-        assert_ne!(kept.path(&["ab"], true), kept.path(&["ab"], false));
+        assert!(Kept::name(&["ab12", "34"], true).unwrap().starts_with("ab12-34-dwarf-"));
+        assert_ne!(Kept::name(&["ab"], true), Kept::name(&["ab"], false));
         for wrong in [&["ab", ""][..], &["../ab"], &[""]] {
-            assert_eq!(kept.path(wrong, true), None);
+            assert_eq!(Kept::name(wrong, true), None);
+        }
+    }
+
+    #[test]
+    fn what_others_may_have_written_is_no_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access");
+        let kept = Kept(&path);
+        let words = [u32::from_le_bytes(*b"xwai"), VERSION].into_iter().chain([0; 64]);
+        let empty: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
+        let index = Index::from_bytes("empty", empty).unwrap();
+        kept.keep(&["ab"], false, &index);
+        let file = path.join(Kept::name(&["ab"], false).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&file)), (0o700, 0o600));
+        assert!(kept.find(&["ab"]).is_some());
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        set(&file, 0o620);
+        assert!(kept.find(&["ab"]).is_none());
+        // It is made anew, and the link is not followed.
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, "precious").unwrap();
+        fs::remove_file(&file).unwrap();
+        symlink(&elsewhere, &file).unwrap();
+        assert!(kept.find(&["ab"]).is_none());
+        kept.keep(&["ab"], false, &index);
+        assert!(kept.find(&["ab"]).is_some());
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious");
+        set(&path, 0o777);
+        assert!(kept.find(&["ab"]).is_none());
+        if chown(&path, Some(65534), None).is_ok() {
+            set(&path, 0o700);
+            assert!(kept.find(&["ab"]).is_none());
+        } else {
+            eprintln!("SKIPPED: only root can give a folder away");
         }
     }
 }

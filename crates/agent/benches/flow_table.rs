@@ -78,7 +78,8 @@ impl Compared {
 fn measure() -> Result<Value, String> {
     let symbols = if has_symbols()? { "" } else { "#define XW_WITHOUT_SYMBOLS\n" };
     let text = format!("{symbols}{}", include_str!("flow_table.c"));
-    let object = xweave_weave::compile_c(&text, &xweave_weave::cache_directory())?;
+    let cache = xweave_weave::cache_directory().map_err(|error| error.to_string())?;
+    let object = xweave_weave::compile_c(&text, &cache)?;
     // A new ID takes less than the loop around it: the difference is found in more runs only.
     let few = load(&object, MapType::Hash, 0, false)?;
     let mut all = vec![Compared::new("per-CPU array", &NEW, 16 * RUNS, few)];

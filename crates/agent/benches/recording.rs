@@ -115,7 +115,7 @@ fn pipe() -> io::Result<(File, File)> {
 fn record(process: &str, groups: &str, programs: &str) -> Result<(), String> {
     let process: u32 = process.parse().map_err(text)?;
     let kernel = xweave_code::Kernel::live().map_err(text)?;
-    let cache = xweave_weave::cache_directory();
+    let cache = xweave_weave::cache_directory().map_err(|error| error.to_string())?;
     let plan = xweave_weave::events(&kernel, &xweave_weave::Group::list(groups)?, RING, &cache)?.plan;
     let mut plan = plan.ok_or("the kernel has no place for any of them")?;
     plan.programs.retain(|program| programs.split(',').any(|name| name == program.name));

@@ -4,6 +4,7 @@
 //! that lost its network. Then the agent unweaves by itself.
 
 use std::{
+    fs,
     io::{self, Read},
     sync::{
         Arc,
@@ -16,8 +17,9 @@ use std::{
 /// A lease runs in so many steps.
 const STEPS: u32 = 16;
 
-/// How long the orderly end of a session may take: there may be a thousand hooks to take away.
-pub(crate) const ORDERLY: Duration = Duration::from_secs(20);
+/// How long the orderly end of a session may stand still. In all it may take longer: there may be a thousand hooks to
+/// take away, which kernels in virtual machines take half a minute for.
+pub(crate) const STANDSTILL: Duration = Duration::from_secs(10);
 
 /// A lease that is renewed by every byte from the controller: a large message may take longer than the lease.
 ///
@@ -55,12 +57,14 @@ impl Lease {
     }
 
     /// Waits for the session's end, which closes the channel. If the lease is over first, calls `end`, which
-    /// brings the session to its orderly end; and `exit` if that does not come within `orderly`.
+    /// brings the session to its orderly end. If that stands still for so long, `exit`: while less and less is `held`,
+    /// it does not.
     pub(crate) fn watch(
         &self,
         ended: &Receiver<()>,
-        orderly: Duration,
+        standstill: Duration,
         end: impl FnOnce(),
+        held: impl Fn() -> usize,
         exit: impl FnOnce(),
     ) {
         loop {
@@ -75,10 +79,20 @@ impl Lease {
             }
         }
         end();
-        if ended.recv_timeout(orderly) == Err(RecvTimeoutError::Timeout) {
-            exit();
+        let mut before = usize::MAX;
+        while ended.recv_timeout(standstill) == Err(RecvTimeoutError::Timeout) {
+            let now = held();
+            if now >= before {
+                return exit();
+            }
+            before = now;
         }
     }
+}
+
+/// How many descriptors this process has: every probe is held by one.
+pub(crate) fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").map_or(usize::MAX, Iterator::count)
 }
 
 /// An input that renews a lease.
@@ -111,25 +125,45 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(640);
 
     /// Watches until the session ends or is ended: whether `end` and `exit` were called.
-    fn watch(lease: &Lease, ended: &Receiver<()>, on_end: impl FnOnce()) -> (bool, bool) {
+    fn watch(
+        lease: &Lease,
+        ended: &Receiver<()>,
+        on_end: impl FnOnce(),
+        held: impl Fn() -> usize,
+    ) -> (bool, bool) {
         let (was_ended, exited) = (Cell::new(false), Cell::new(false));
         let end = || {
             was_ended.set(true);
             on_end();
         };
-        lease.watch(ended, SHORT, end, || exited.set(true));
+        lease.watch(ended, SHORT, end, held, || exited.set(true));
         (was_ended.get(), exited.get())
     }
 
     #[test]
     fn silence_ends_a_session_in_order_and_if_that_fails_at_once() {
         let (session, ended) = mpsc::channel();
-        assert_eq!(watch(&Lease::new(SHORT), &ended, || drop(session)), (true, false));
+        assert_eq!(watch(&Lease::new(SHORT), &ended, || drop(session), || 1), (true, false));
         let (hangs, ended) = mpsc::channel();
         let lease = Lease::new(SHORT);
-        assert_eq!(watch(&lease, &ended, || {}), (true, true));
+        assert_eq!(watch(&lease, &ended, || {}, || 1), (true, true));
         assert!(lease.is_over());
         drop(hangs);
+    }
+
+    #[test]
+    fn an_end_that_takes_long_is_waited_for_as_long_as_it_goes_on() {
+        let (session, ended) = mpsc::channel();
+        let (left, session) = (Cell::new(4), Cell::new(Some(session)));
+        let held = || {
+            left.set(left.get() - 1);
+            if left.get() == 0 {
+                drop(session.take());
+            }
+            left.get()
+        };
+        assert_eq!(watch(&Lease::new(SHORT / 4), &ended, || {}, held), (true, false));
+        assert_eq!(left.get(), 0);
     }
 
     #[test]
@@ -146,7 +180,7 @@ mod tests {
                 }
                 drop(session);
             });
-            assert_eq!(watch(&lease, &ended, || {}), (false, false));
+            assert_eq!(watch(&lease, &ended, || {}, || 1), (false, false));
         });
         assert!(!lease.is_over());
         lease.silent.store(STEPS, Ordering::Release);

@@ -25,9 +25,10 @@ use crate::{
     drain::{Drain, Source},
     events::Events,
     facts::{BTF_DIR, facts},
-    lease::{Heard, Lease, ORDERLY},
+    kvm,
+    lease::{Heard, Lease, STANDSTILL, descriptors},
     modules::ModuleWatch,
-    output::Output,
+    output::{Output, tell},
     quiesce::wait_for_running_programs,
     settings,
     threads::threads,
@@ -78,7 +79,7 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
                 // If there is no room, nobody is waiting for a request either.
                 let _ = wake.try_send(Err(lease.error().into()));
             };
-            lease.watch(&session_ended, ORDERLY, end, exit);
+            lease.watch(&session_ended, STANDSTILL, end, descriptors, exit);
         }
     };
     thread::Builder::new().name("lease".into()).spawn(watchdog)?;
@@ -102,6 +103,9 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
 
 /// The last resort, when the orderly end does not come: the kernel takes the probes away with their descriptors.
 fn exit() {
+    tell(
+        "nothing was heard of the controller, and the session does not end: it is given up, and its probes with it",
+    );
     settings::abandon();
     // SAFETY: ends the process at once; what other threads hold, the kernel takes back.
     unsafe { libc::_exit(1) }
@@ -186,6 +190,7 @@ impl Session {
             Request::Facts => Ok(Reply::Facts(Box::new(facts()))),
             Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
             Request::Clock => Ok(Reply::Clock(clock::sample())),
+            Request::Vms => Ok(Reply::Vms(kvm::vms())),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
             Request::Start => self.start(),

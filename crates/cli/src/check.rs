@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
 use xweave_weave::{CodeIndex, Counts, Domain, Options, Role, SiteInfo, Skipped};
-use xweave_wire::plan::Hook;
+use xweave_wire::{plan::Hook, text};
 
-use crate::{confinement::Only, failure::Failure};
+use crate::{confinement::Only, failure::Failure, shown};
 
 /// Tell what aspects would weave where, and what is wrong with them; nothing is woven
 ///
@@ -117,7 +117,8 @@ fn check(aspects: &Aspects, domains: &[Domain<'_>], no_compile: bool) -> Result<
         resolution.warnings
     } else {
         // The sizes have no influence on what is compiled.
-        let cache = xweave_weave::cache_directory().join("advice");
+        let cache = xweave_weave::cache_directory();
+        let cache = cache.map_err(|error| vec![Diagnostic::general(error.to_string())])?.join("advice");
         let options = Options { first_site: 1, buffer: 4096, flow_table: 1, gently: false, cache };
         let weaving = xweave_weave::weave(aspects, domains, &options)?;
         weaving.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped, of.counts));
@@ -137,7 +138,7 @@ struct Given {
 impl Given {
     /// What its instructions touch. The indices are kept.
     fn code(&self) -> Result<Vec<CodeIndex>, Failure> {
-        let cache = xweave_weave::cache_directory().join("access");
+        let cache = xweave_weave::cache_directory().map_err(Failure::wrong_use)?.join("access");
         let index = |file: Option<&PathBuf>, base: Option<&PathBuf>| {
             let what = file.map_or("the running kernel".into(), |file| file.display().to_string());
             let source = xweave_access::Source { file: file.cloned(), base: base.cloned(), btf_only: false };
@@ -169,7 +170,7 @@ impl Given {
 fn confine(given: &[String]) -> Result<(), Failure> {
     let kernels = || given.iter().filter_map(|text| text.split_once('=')).map(|(_, what)| what);
     let files = kernels().filter(|what| *what != LIVE).flat_map(|what| what.split(',')).map(Path::new);
-    let cache = xweave_weave::cache_directory();
+    let cache = xweave_weave::cache_directory().map_err(Failure::wrong_use)?;
     let only = Only::reading(files).starting(xweave_weave::find_clang());
     let only = only.writing_in(&cache.join("advice")).writing_in(&cache.join("access"));
     if kernels().any(|what| what == LIVE) { only.and_this_kernel() } else { only }.apply()
@@ -266,20 +267,18 @@ fn print_json(found: &Found, errors: &[Diagnostic]) {
             json!({ "name": of.clause, "domain": domain, "function": of.function, "reason": of.reason })
         })
     });
-    println!(
-        "{}",
-        json!({
-            "advice": advice.collect::<Vec<Value>>(),
-            "skipped": skipped.collect::<Vec<Value>>(),
-            "warnings": found.warnings.iter().map(diagnostic).collect::<Vec<_>>(),
-            "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),
-        })
-    );
+    let document = json!({
+        "advice": advice.collect::<Vec<Value>>(),
+        "skipped": skipped.collect::<Vec<Value>>(),
+        "warnings": found.warnings.iter().map(diagnostic).collect::<Vec<_>>(),
+        "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),
+    });
+    println!("{}", shown::json(&document));
 }
 
 fn print(found: &Found, errors: &[Diagnostic]) {
     for diagnostic in found.warnings.iter().chain(errors) {
-        eprintln!("{diagnostic}\n");
+        eprintln!("{}\n", shown::diagnostic(diagnostic));
     }
     let mut total = 0;
     for ((file, line, name, domain), sites) in by_clause(found) {
@@ -288,7 +287,8 @@ fn print(found: &Found, errors: &[Diagnostic]) {
         let more = sites.len().saturating_sub(names.len());
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let action = sites[0].action.name();
-        println!("{domain:<10} {name:<24} {action:<7} {}{more}  ({file}:{line})", names.join(", "));
+        let line = format!("{domain:<10} {name:<24} {action:<7} {}{more}  ({file}:{line})", names.join(", "));
+        println!("{}", text::printable(&line));
         let counts = found.counts(domain, name);
         if counts.every != counts.function {
             println!(
@@ -313,7 +313,8 @@ fn print(found: &Found, errors: &[Diagnostic]) {
     }
     for (domain, skipped) in &found.skipped {
         for of in skipped {
-            println!("{domain:<10} {:<24} skipped {}: {}", of.clause, of.function, of.reason);
+            let line = format!("{domain:<10} {:<24} skipped {}: {}", of.clause, of.function, of.reason);
+            println!("{}", text::lines(&line));
         }
     }
     if errors.is_empty() {

@@ -6,11 +6,9 @@ use std::{
     process::ExitCode,
 };
 
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_model::{Comparison, Doings};
 use xweave_report::{View, comparison};
-use xweave_trace::Trace;
-
-use crate::{confinement::Only, failure::Failure};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
@@ -34,6 +32,8 @@ pub struct Args {
     /// The directory of the second
     #[arg(value_name = "DIR_B")]
     second: PathBuf,
+    #[command(flatten)]
+    owner: Owner,
     /// Show so many objects of each kind
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
@@ -45,7 +45,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.first, &*args.second]).apply()?;
-    let (a, b) = (read(&args.first)?, read(&args.second)?);
+    let (a, b) = (read(&args.owner, &args.first)?, read(&args.owner, &args.second)?);
     let compared = Comparison::of(&a.doings, &b.doings);
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = if args.json {
@@ -95,8 +95,8 @@ struct Run<'a> {
     lost: u64,
 }
 
-fn read(dir: &Path) -> Result<Run<'_>, Failure> {
-    let trace = Trace::open(dir).map_err(Failure::wrong_use)?;
+fn read<'a>(owner: &Owner, dir: &'a Path) -> Result<Run<'a>, Failure> {
+    let trace = owner.open(dir)?;
     let doings = Doings::of(&trace);
     if doings.events == 0 && doings.damaged.is_empty() {
         return Err(Failure::no_events(dir));

@@ -17,7 +17,7 @@ use xweave_model::{
 use xweave_report::{View, mermaid, transactions};
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure};
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -46,6 +46,8 @@ pub struct Args {
     /// The directory that `xweave record -o` or `xweave import -o` wrote
     #[arg(value_name = "DIR")]
     trace: PathBuf,
+    #[command(flatten)]
+    owner: Owner,
     /// Which transactions; by default what the trace has: flows, requests, or lives of processes
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
@@ -66,7 +68,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
-    let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
+    let trace = args.owner.open(&args.trace)?;
     let dir = args.trace.display();
     if trace.manifest().events == 0 && trace.events().next().is_none() {
         return Err(Failure::no_events(&args.trace));

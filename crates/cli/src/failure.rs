@@ -2,7 +2,10 @@
 
 use std::{fmt::Display, path::Path, process::ExitCode};
 
+use xweave_wire::text;
+
 /// Why a command did not succeed.
+#[derive(Debug)]
 pub enum Failure {
     /// Exit status 1: it ran and fell short.
     FellShort(String),
@@ -31,7 +34,8 @@ impl Failure {
             Self::FellShort(message) => (message, 1),
             Self::WrongUse(message) => (message, 2),
         };
-        eprintln!("xweave: {message}");
+        // The last line of defence: what came from elsewhere was made fit to be shown where it was received.
+        eprintln!("xweave: {}", text::lines(&message));
         ExitCode::from(status)
     }
 }

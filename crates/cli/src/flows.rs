@@ -6,11 +6,9 @@ use std::{
     process::ExitCode,
 };
 
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_flow::Flows;
 use xweave_report::{View, closing, hops, segments};
-use xweave_trace::Trace;
-
-use crate::{confinement::Only, failure::Failure};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -30,6 +28,8 @@ pub struct Args {
     /// The directory that `xweave record -o` wrote
     #[arg(value_name = "DIR")]
     trace: PathBuf,
+    #[command(flatten)]
+    owner: Owner,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -47,7 +47,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
-    let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
+    let trace = args.owner.open(&args.trace)?;
     let mut flows = Flows::of(&trace);
     if let Some(name) = &args.name {
         flows.retain(|flow| flow.name == *name);

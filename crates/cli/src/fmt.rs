@@ -1,11 +1,17 @@
 //! `xweave fmt`: aspects in their canonical form.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use serde_json::json;
 use xweave_aspect::{Diagnostic, Source};
+use xweave_wire::text;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, shown};
 
 /// Bring aspect files into the canonical form, and print them
 ///
@@ -74,10 +80,12 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         print_json(&files, &warnings, &errors);
     } else {
         for diagnostic in warnings.iter().chain(&errors) {
-            eprintln!("{diagnostic}\n");
+            eprintln!("{}\n", shown::diagnostic(diagnostic));
         }
         for file in &files {
             match (args.write || args.check, file.changed) {
+                // What goes on to a file stays as it is.
+                (false, _) if io::stdout().is_terminal() => print!("{}", text::lines(&file.text)),
                 (false, _) => print!("{}", file.text),
                 (true, true) => println!("{}", file.path.display()),
                 (true, false) => {}
@@ -102,12 +110,10 @@ fn print_json(files: &[File], warnings: &[Diagnostic], errors: &[Diagnostic]) {
         })
     };
     let file = |of: &File| json!({ "file": of.path, "changed": of.changed, "text": of.text });
-    println!(
-        "{}",
-        json!({
-            "files": files.iter().map(file).collect::<Vec<_>>(),
-            "warnings": warnings.iter().map(diagnostic).collect::<Vec<_>>(),
-            "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),
-        })
-    );
+    let document = json!({
+        "files": files.iter().map(file).collect::<Vec<_>>(),
+        "warnings": warnings.iter().map(diagnostic).collect::<Vec<_>>(),
+        "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),
+    });
+    println!("{}", shown::json(&document));
 }

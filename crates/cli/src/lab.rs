@@ -173,6 +173,9 @@ struct UpArgs {
     /// More kernel arguments for the emulated host.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     append: String,
+    /// Processors of the emulated host; emulated in software, several take turns on one of this machine's.
+    #[arg(long, value_name = "N")]
+    smp: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -363,6 +366,7 @@ fn up(args: UpArgs) -> Result<World, Error> {
         xweave: args.xweave.unwrap_or(defaults.xweave),
         timeout: Duration::from_secs(args.timeout),
         append: args.append,
+        processors: args.smp,
     };
     World::up(&options, &show)
 }

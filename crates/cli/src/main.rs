@@ -15,7 +15,9 @@ mod import;
 mod lab;
 mod record;
 mod report;
+mod shown;
 mod sites;
+mod trust;
 
 use std::process::ExitCode;
 

@@ -12,9 +12,9 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, Until};
-use xweave_trace::{Ended, Trace};
+use xweave_trace::{ClockBreak, Ended, Trace};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, shown};
 
 /// Weave aspects into running kernels, record, and take them out again
 ///
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         flow_table: args.flow_table,
         gently: args.gently,
         symbols: symbols.map_err(Failure::wrong_use)?,
-        cache: xweave_weave::cache_directory(),
+        cache: xweave_weave::cache_directory().map_err(Failure::wrong_use)?,
         budget: Budget { disk, ..Budget::default() },
         command_line: env::args().collect(),
     };
@@ -172,7 +172,7 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 fn print(outcome: &Outcome) {
     for warning in &outcome.warnings {
-        eprintln!("{warning}");
+        eprintln!("{}", shown::diagnostic(warning));
     }
     for (domain, skipped) in &outcome.skipped {
         eprintln!(
@@ -186,6 +186,11 @@ fn print(outcome: &Outcome) {
     }
     for note in faults(outcome) {
         eprintln!("note: {note}");
+    }
+    for clock in &manifest.clocks {
+        for jump in &clock.breaks {
+            eprintln!("note: {}: {}; {}", clock.domain, jump.detail, when(jump, manifest.start_ns));
+        }
     }
     let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
     println!(
@@ -217,6 +222,18 @@ fn faults(outcome: &Outcome) -> Vec<String> {
         format!("{domain}: {count} reads of {clause} met memory that is not there and gave 0")
     });
     told.collect()
+}
+
+/// When a clock jumped, in seconds of the recording.
+fn when(jump: &ClockBreak, start_ns: i64) -> String {
+    let second = |ns: i64| format!("{:.3} s", ns.saturating_sub(start_ns) as f64 / 1e9);
+    let place = match (jump.after_ns, jump.before_ns) {
+        (Some(after), Some(before)) => format!("from {} to {}", second(after), second(before)),
+        (None, Some(before)) => format!("up to {}", second(before)),
+        (Some(after), None) => format!("from {} on", second(after)),
+        (None, None) => "in the whole recording".to_owned(),
+    };
+    format!("{place} its times are not exact")
 }
 
 /// How much of what was asked for.
@@ -359,6 +376,15 @@ fn buffer(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_break_is_told_in_seconds_of_the_recording() {
+        let jump = |after_ns, before_ns| ClockBreak { after_ns, before_ns, detail: String::new() };
+        let told = when(&jump(Some(3_500_000_000), Some(4_000_000_000)), 1_000_000_000);
+        assert_eq!(told, "from 2.500 s to 3.000 s its times are not exact");
+        assert!(when(&jump(Some(3_500_000_000), None), 1_000_000_000).starts_with("from 2.500 s on"));
+        assert!(when(&jump(None, Some(i64::MAX)), i64::MIN).starts_with("up to"));
+    }
 
     #[test]
     fn durations_and_sizes_are_read_with_their_units() {

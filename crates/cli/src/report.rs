@@ -1,16 +1,15 @@
 //! `xweave report`: the page of a trace.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
-    process::{self, ExitCode},
+    process::ExitCode,
 };
 
+use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_flow::Flows;
+use xweave_guard::private;
 use xweave_report::html;
-use xweave_trace::Trace;
-
-use crate::{confinement::Only, failure::Failure};
 
 /// Write one self-contained page for a browser: where the time of the data that was followed went
 ///
@@ -24,6 +23,8 @@ pub struct Args {
     /// The directory that `xweave record -o` wrote
     #[arg(value_name = "DIR")]
     trace: PathBuf,
+    #[command(flatten)]
+    owner: Owner,
     /// The page to write; one that is there already is replaced
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -35,13 +36,11 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).writing(&args.output).apply()?;
-    let trace = Trace::open(&args.trace).map_err(Failure::wrong_use)?;
+    let trace = args.owner.open(&args.trace)?;
     let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
     let page = html::page(&Flows::of(&trace), &title);
-    let output = args.output.display();
-    write(&args.output, &page)
-        .map_err(|error| Failure::FellShort(format!("cannot write the page {output}: {error}")))?;
-    println!("{output}: {} KB; open it with a browser", page.len().div_ceil(1000));
+    write(&args.output, &page)?;
+    println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -51,20 +50,29 @@ fn name(trace: &Path) -> String {
     whole.file_name().map_or_else(|| whole.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Whole or not at all: whoever has the old page open does not find half of a new one.
-fn write(path: &Path, page: &str) -> io::Result<()> {
-    // What is no file, such as /dev/stdout, is written to and not replaced.
-    let replaceable = fs::metadata(path).map_or(true, |there| there.is_file());
-    let Some(name) = path.file_name().filter(|_| replaceable) else { return fs::write(path, page) };
-    let temporary = path.with_file_name(format!(".{}.tmp-{}", name.to_string_lossy(), process::id()));
-    fs::write(&temporary, page).and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
-        // Best effort: the failure to report is the first one.
-        let _ = fs::remove_file(&temporary);
-    })
+/// Whole or not at all: whoever has the old page open does not find half of a new one. Nobody else can read it, as
+/// nobody else can read the trace.
+fn write(path: &Path, page: &str) -> Result<(), Failure> {
+    let cannot = |why: &str| Failure::FellShort(format!("cannot write {}: {why}", path.display()));
+    match fs::symlink_metadata(path).map(|there| there.file_type()) {
+        // Only root makes links such as /dev/stdout.
+        Ok(kind) if kind.is_symlink() && !path.starts_with("/dev") => {
+            Err(cannot("it is a symbolic link: name the file itself"))
+        }
+        // What is no file is written to and not replaced.
+        Ok(kind) if !kind.is_file() && !kind.is_dir() => {
+            fs::write(path, page).map_err(|error| cannot(&error.to_string()))
+        }
+        _ => {
+            private::write_file(path, page.as_bytes()).map_err(|error| Failure::FellShort(error.to_string()))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
     use super::*;
 
     #[test]
@@ -74,7 +82,16 @@ mod tests {
         for text in ["the first", "second"] {
             write(&path, text).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+        let other = dir.path().join("other");
+        for target in [&path, Path::new("/dev/null")] {
+            symlink(target, &other).unwrap();
+            assert!(write(&other, "third").is_err());
+            fs::remove_file(&other).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second");
+        write(Path::new("/dev/null"), "third").unwrap();
         assert!(write(dir.path(), "a folder").is_err());
         assert!(write(&dir.path().join("none/report.html"), "nowhere").is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);

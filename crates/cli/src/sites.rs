@@ -9,8 +9,9 @@ use std::{
 
 use serde_json::{Value, json};
 use xweave_access::{Binding, Coverage, Index, Place, Pointcut, Reason, Site, Source};
+use xweave_wire::text;
 
-use crate::{confinement::Only, failure::Failure};
+use crate::{confinement::Only, failure::Failure, shown};
 
 /// Show the instructions that touch a member of a structure; nothing is woven
 ///
@@ -81,14 +82,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return Err(Failure::WrongUse(format!("{}: there is no such file", missing.display())));
     }
     let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
-    let cache = xweave_weave::cache_directory().join("access");
+    let cache = if args.no_cache { None } else { Some(xweave_weave::cache_directory()) };
+    let cache = cache.transpose().map_err(Failure::wrong_use)?.map(|cache| cache.join("access"));
     if let Some(file) = &file {
         let only = Only::reading([Some(file), args.base.as_ref()].into_iter().flatten().map(|file| &**file));
-        if args.no_cache { only } else { only.writing_in(&cache) }.apply()?;
+        cache.iter().fold(only, |only, cache| only.writing_in(cache)).apply()?;
     }
     let source = Source { file, base: args.base, btf_only: args.btf_only };
     let mut bar = None;
-    let index = source.index((!args.no_cache).then_some(&cache), || bar = Some(progress(&what)));
+    let index = source.index(cache.as_deref(), || bar = Some(progress(&what)));
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
@@ -224,18 +226,18 @@ fn print<T>(
 ) -> io::Result<()> {
     if jsonl {
         for one in found {
-            serde_json::to_writer(&mut *out, &(how.json)(one)).map_err(io::Error::from)?;
-            writeln!(out)?;
+            writeln!(out, "{}", shown::json(&(how.json)(one)))?;
         }
         return Ok(());
     }
     if json {
         let found: Vec<Value> = found.iter().map(how.json).collect();
         let document = json!({"coverage": coverage_json(coverage), name: found});
-        serde_json::to_writer(&mut *out, &document).map_err(io::Error::from)?;
-        return writeln!(out);
+        return writeln!(out, "{}", shown::json(&document));
     }
-    let rows: Vec<Vec<String>> = found.iter().map(how.row).collect();
+    // Names are those of functions, files and variables of a program that anybody may have made.
+    let fit = |row: Vec<String>| row.iter().map(|cell| text::printable(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = found.iter().map(how.row).map(fit).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([how.headings[column].chars().count()]).max().unwrap_or(0)

@@ -16,13 +16,21 @@
 //! Bounds hold under one assumption: between a domain's samples its clock changes its rate at most
 //! once, and not in two neighbouring gaps. (The kernel changes it once a second, at most by
 //! 500 ppm; samples come several times a second.)
+//!
+//! Clocks that jump are noticed: every reading has to fit what was known before it. One that does not ends an
+//! *epoch* of its domain, and of no other; the offsets are read anew, the way is decided anew, and the time
+//! between the last reading that fitted and the first of the new epoch is a *break*, where no bound is stated. A step
+//! that is too small to be told from the readings' own width adds at most itself to the error.
 
+mod epoch;
+mod identify;
 pub mod map;
 pub mod timeline;
 pub mod vm;
 
 use xweave_wire::message::ClockSample;
 
+use map::Bracket;
 pub use timeline::Timeline;
 
 /// A reading of a domain's clocks that the controller asked for, between two readings of its own.
@@ -37,11 +45,23 @@ pub struct Exchange {
     pub received_tsc: u64,
 }
 
+impl Exchange {
+    /// The domain's clock by its TSC.
+    fn own(&self) -> Bracket {
+        Bracket::of(&self.sample)
+    }
+
+    /// The domain's clock by the controller's TSC.
+    fn hub(&self) -> Bracket {
+        Bracket { before: self.sent_tsc, mono_ns: self.sample.mono_ns, after: self.received_tsc }
+    }
+}
+
 /// A time on the common time line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Nanoseconds of the reference domain's `CLOCK_MONOTONIC`.
     pub ns: i64,
-    /// The true time is at most this far away, in nanoseconds.
+    /// The true time is at most this far away, in nanoseconds; `u64::MAX` within a break, where that is not known.
     pub error_ns: u64,
 }

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use xweave_trace::{Row, Trace};
+use xweave_trace::{Clock, Row, Trace};
 use xweave_wire::record::Kind;
 
 use crate::local::Locals;
@@ -152,7 +152,7 @@ impl Crossings {
     }
 
     /// Pairs the events of one key, in the order of their times.
-    fn pair(&mut self, group: &[Event], locals: &Locals, errors: &Errors) {
+    fn pair(&mut self, group: &[Event], locals: &Locals, errors: &Errors<'_>) {
         let mut ins: Vec<&Event> = Vec::new();
         for event in group.iter().filter(|e| e.put) {
             match ins.last_mut() {
@@ -260,16 +260,16 @@ fn matched<'c>(ins: usize, outs: usize, candidates: impl Iterator<Item = &'c Can
 }
 
 /// Pairs that may be, the likeliest first.
-fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors) -> Vec<Candidate> {
+fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors<'_>) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (o, out) in outs.iter().enumerate() {
         let Some(first) = ins.first() else { break };
-        let error = errors.between(first, out);
+        let error = errors.stated(first, out);
         let latest = out.time.saturating_add_unsigned(error);
         let after = ins.partition_point(|event| event.time <= latest);
         let mut consider = |i: usize| {
             let gap = out.time.saturating_sub(ins[i].time);
-            let against = gap < 0 && gap.unsigned_abs() > error;
+            let against = gap < 0 && gap.unsigned_abs() > errors.between(ins[i], out);
             let weight = if against { AGAINST_CAUSALITY } else { 1 };
             let cost = gap.unsigned_abs().saturating_mul(weight);
             all.push(Candidate { cost, put: i, off: o, against });
@@ -290,17 +290,25 @@ fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors) -> Vec<Candidate
 }
 
 /// How far from the truth each domain's times may be.
-struct Errors(BTreeMap<u8, u64>);
+struct Errors<'t>(BTreeMap<u8, &'t Clock>);
 
-impl Errors {
-    fn of(trace: &Trace) -> Self {
+impl<'t> Errors<'t> {
+    fn of(trace: &'t Trace) -> Self {
         let clocks = &trace.manifest().clocks;
-        let error = |name: &str| clocks.iter().find(|c| c.domain == name).map_or(0, |clock| clock.error_ns);
-        Self(trace.manifest().domains.iter().map(|d| (d.number, error(&d.name))).collect())
+        let clock = |name: &str| clocks.iter().find(|clock| clock.domain == name);
+        let domains = trace.manifest().domains.iter();
+        Self(domains.filter_map(|domain| Some((domain.number, clock(&domain.name)?))).collect())
     }
 
+    /// What both domains' clocks state, whether or not one of them had jumped.
+    fn stated(&self, a: &Event, b: &Event) -> u64 {
+        let error = |event: &Event| self.0.get(&event.domain).map_or(0, |clock| clock.error_ns);
+        error(a).saturating_add(error(b))
+    }
+
+    /// How far from the truth the time between two events may be.
     fn between(&self, a: &Event, b: &Event) -> u64 {
-        let error = |event: &Event| self.0.get(&event.domain).copied().unwrap_or(0);
+        let error = |event: &Event| self.0.get(&event.domain).map_or(0, |clock| clock.error_at(event.time));
         error(a).saturating_add(error(b))
     }
 }
@@ -365,7 +373,7 @@ struct Score {
 }
 
 /// Finds the domains that processes run, where no clock told, by their rings' keys; makes their events one channel's.
-fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors) -> Vec<FoundPeer> {
+fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors<'_>) -> Vec<FoundPeer> {
     type Key = (usize, u64, bool, u64, u64);
     let key = |e: &Event| (e.channel.carrier, e.channel.ring, e.channel.to_host, e.index, e.check);
     let unknown: Vec<u8> =

@@ -8,6 +8,9 @@ use std::{
 use xweave_trace::{Damaged, Row, Trace};
 use xweave_wire::record::Kind;
 
+/// The most records of flows that are taken into memory unasked: with what is made of them, some 8 GB.
+const MOST: usize = 32 << 20;
+
 /// The records of a trace that belong to flows, in order.
 pub struct Locals {
     /// Sorted by local flow ID, then time; rows of equal time stay in the order they were recorded in.
@@ -40,8 +43,12 @@ pub struct Local {
 }
 
 impl Locals {
-    /// Reads and groups all records.
+    /// Reads and groups all records, or the first ones of more than memory should hold: [`Locals::damaged`] says so.
     pub fn of(trace: &Trace) -> Self {
+        Self::at_most(trace, if trace.is_forced() { usize::MAX } else { MOST })
+    }
+
+    fn at_most(trace: &Trace, most: usize) -> Self {
         let (mut rows, mut damaged, mut by_site) = (Vec::new(), Vec::new(), HashMap::new());
         damaged.extend(trace.sites_damaged().cloned());
         for batch in trace.batches() {
@@ -51,6 +58,16 @@ impl Locals {
                         *by_site.entry(row.site).or_default() += 1;
                     }
                     rows.extend(batch.into_iter().filter(|row| row.flow != 0));
+                    if rows.len() > most {
+                        damaged.push(Damaged {
+                            file: trace.dir().join("records"),
+                            reason: format!(
+                                "it has more than the {most} records of flows that are taken into memory; --force takes all"
+                            ),
+                        });
+                        rows.truncate(most);
+                        break;
+                    }
                 }
                 Err(file) => damaged.push(file),
             }
@@ -91,5 +108,36 @@ impl Locals {
     /// When a local flow's last record was made, in nanoseconds.
     pub fn end(&self, local: &Local) -> i64 {
         self.rows_of(local).last().map_or(i64::MIN, |row| row.time_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xweave_trace::{Domain, Manifest, Writer};
+    use xweave_wire::record::Record;
+
+    #[test]
+    fn what_memory_should_not_hold_is_left_out_and_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let domains = vec![Domain { name: "host".into(), number: 1, ..Domain::default() }];
+        let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+        for time_ns in 0..100 {
+            let (kind, comm, values) = (Kind::Hop, [0; 16], Vec::new());
+            let record = Record { time_ns, flow: 7, site: 1, pid: 1, tid: 1, cpu: 0, kind, comm, values };
+            writer.append(1, i64::try_from(time_ns).unwrap(), &record).unwrap();
+        }
+        writer.finish().unwrap();
+        let trace = Trace::open(dir.path()).unwrap();
+        let locals = Locals::at_most(&trace, 60);
+        assert_eq!((locals.rows.len(), locals.flows[0].rows.len()), (60, 60));
+        let told = locals.damaged.last().unwrap().to_string();
+        assert!(
+            told.contains("records cannot be read") && told.contains("60") && told.contains("--force"),
+            "{told}"
+        );
+        assert!(
+            !Locals::at_most(&trace, 100).damaged.iter().any(|damaged| damaged.reason.contains("memory"))
+        );
     }
 }

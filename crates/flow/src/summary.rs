@@ -24,8 +24,10 @@ pub struct Summary {
     pub lost: u64,
     /// Crossings that contradict causality by more than the clocks' error.
     pub negative_gaps: u64,
-    /// No time in the trace is farther from the truth, in nanoseconds.
+    /// No time in the trace is farther from the truth, in nanoseconds, but for those within [`Summary::clock_breaks`].
     pub clock_error_ns: u64,
+    /// How often a domain's clock jumped.
+    pub clock_breaks: u64,
     /// Whether the recording came to its end.
     pub recording_complete: bool,
     /// Lost records whose flow is not known: any flow may miss one.
@@ -64,6 +66,7 @@ impl Summary {
             lost: manifest.lost,
             negative_gaps: crossings.carriers.iter().map(|c| c.negative_gaps).sum(),
             clock_error_ns: manifest.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
+            clock_breaks: manifest.clocks.iter().map(|clock| clock.breaks.len() as u64).sum(),
             recording_complete: manifest.complete,
             lost_unattributed: manifest.loss.unattributed,
             unreadable: manifest.records.saturating_sub(locals.records),

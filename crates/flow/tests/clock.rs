@@ -7,6 +7,8 @@
     reason = "synthetic times are far from the limits"
 )]
 
+use std::collections::VecDeque;
+
 use proptest::prelude::*;
 use xweave_flow::clock::{Exchange, Timeline, vm};
 use xweave_trace::Method;
@@ -38,6 +40,40 @@ impl Mono {
     }
 }
 
+/// What befalls the guest's clocks at a time, in nanoseconds of the truth.
+#[derive(Clone, Debug)]
+struct Jump {
+    at: f64,
+    /// By so much its `CLOCK_MONOTONIC` steps, in nanoseconds.
+    mono: f64,
+    /// And its TSC: KVM shows another offset then.
+    tsc: i64,
+    /// So long before it did not run, in nanoseconds: nothing was read or recorded.
+    paused: f64,
+}
+
+impl Jump {
+    /// Paused, and its clock with it, but not its TSC: what QEMU's `stop` and `cont` do.
+    fn pause(at: f64, seconds: f64) -> Self {
+        Self { at, mono: -seconds * 1e9, tsc: 0, paused: seconds * 1e9 }
+    }
+
+    /// Its TSC was written. Its clock goes with that, if it goes by the TSC: but never back, kernels see to it.
+    fn written(at: f64, ticks: i64) -> Self {
+        Self { at, mono: (ticks as f64 / HZ * 1e9).max(0.0), tsc: ticks, paused: 0.0 }
+    }
+
+    /// The same, where KVM tells kvm-clock of it.
+    fn written_unseen(at: f64, ticks: i64) -> Self {
+        Self { at, mono: 0.0, tsc: ticks, paused: 0.0 }
+    }
+
+    /// Stopped here and continued elsewhere: both stood still meanwhile.
+    fn migrated(at: f64, seconds: f64) -> Self {
+        Self { at, mono: -seconds * 1e9, tsc: -(seconds * HZ) as i64, paused: seconds * 1e9 }
+    }
+}
+
 /// A host with machines, of which the guest is the first.
 #[derive(Clone, Debug)]
 struct World {
@@ -52,16 +88,41 @@ struct World {
     elsewhere: Option<u64>,
     /// Whether the host does not know the guest's machine.
     unknown: bool,
+    /// What befalls the guest, in the order of times.
+    jumps: Vec<Jump>,
 }
 
 impl World {
     fn tsc(&self, domain: u8, t: f64) -> u64 {
         let host = self.host_tsc + (t / 1e9 * HZ) as u64;
-        if domain == HOST { host } else { vm::guest_tsc(&self.vms[0], self.vms[0].tsc_offsets[0], host) }
+        if domain == HOST { host } else { vm::guest_tsc(&self.vms[0], self.offset(t), host) }
+    }
+
+    fn until(&self, t: f64) -> impl Iterator<Item = &Jump> {
+        self.jumps.iter().filter(move |jump| jump.at <= t)
+    }
+
+    /// The guest's tsc-offset.
+    fn offset(&self, t: f64) -> i64 {
+        self.until(t).fold(self.vms[0].tsc_offsets[0], |offset, jump| offset.wrapping_add(jump.tsc))
+    }
+
+    fn vms(&self, t: f64) -> Vec<Vm> {
+        let mut vms = self.vms.clone();
+        vms[0].tsc_offsets.fill(self.offset(t));
+        vms[usize::from(self.unknown)..].to_vec()
+    }
+
+    fn runs(&self, t: f64) -> bool {
+        !self.jumps.iter().any(|jump| t > jump.at - jump.paused - 3e6 && t < jump.at + 3e6)
     }
 
     fn mono(&self, domain: u8, t: f64) -> u64 {
-        if domain == HOST { self.host.at(t) } else { self.guest.at(t) }
+        if domain == HOST {
+            return self.host.at(t);
+        }
+        let stepped: f64 = self.until(t).map(|jump| jump.mono).sum();
+        self.guest.at(t).saturating_add_signed(stepped as i64)
     }
 
     fn hub(&self, t: f64) -> u64 {
@@ -91,7 +152,7 @@ impl World {
 
     fn begin(&self) -> Timeline {
         let mut timeline = Timeline::new(HOST);
-        timeline.facts(HOST, &facts(self.vms[usize::from(self.unknown)..].to_vec()));
+        timeline.facts(HOST, &facts(self.vms(0.0)));
         timeline.facts(GUEST, &facts(Vec::new()));
         if self.elsewhere.is_none() {
             timeline.controller_in(HOST);
@@ -105,57 +166,109 @@ impl World {
         timeline
     }
 
-    /// Runs a whole recording, converting as soon as that is final: times, in the guest's order.
-    fn run(&self, timeline: &mut Timeline) -> Vec<(f64, u64, i64, u64)> {
+    /// Runs a whole recording, converting as soon as that is final.
+    fn run(&self, timeline: &mut Timeline) -> Vec<Converted> {
         let mut converted = Vec::new();
+        let mut waiting: VecDeque<(f64, u64)> = VecDeque::new();
         let mut next = 2.4e9;
-        let mut convert = |timeline: &mut Timeline, converted: &mut Vec<_>| {
-            while next < (SECONDS as f64 - 0.3) * 1e9 {
-                let mono = self.mono(GUEST, next);
-                if timeline.horizon(GUEST).is_none_or(|horizon| mono > horizon) {
-                    break;
+        let mut convert = |timeline: &mut Timeline, converted: &mut Vec<_>, now: f64| {
+            while next < now.min((SECONDS as f64 - 0.3) * 1e9) {
+                if self.runs(next) {
+                    waiting.push_back((next, self.mono(GUEST, next)));
                 }
-                let stamp = timeline.to_reference(GUEST, mono).unwrap();
-                converted.push((next, mono, stamp.ns, stamp.error_ns));
                 next += 7_654_321.0;
+            }
+            let horizon = timeline.horizon(GUEST);
+            while let Some((t, mono)) = waiting.pop_front_if(|(_, mono)| Some(*mono) <= horizon) {
+                let stamp = timeline.to_reference(GUEST, mono).unwrap();
+                converted.push(Converted { t, mono, ns: stamp.ns, error: stamp.error_ns });
             }
         };
         for i in 0..(4 * SECONDS as usize - 10) {
             let t = 2.5e9 + i as f64 * 0.25e9;
-            timeline.sample(HOST, self.sample(HOST, t, i));
-            timeline.sample(GUEST, self.sample(GUEST, t + 1e6, i + 1));
+            self.sample_both(timeline, t, i);
             if i % 4 == 0 {
-                timeline.exchange(HOST, self.exchange(HOST, t + 0.12e9, i));
-                timeline.exchange(GUEST, self.exchange(GUEST, t + 0.13e9, i + 3));
+                self.exchange_both(timeline, t + 0.12e9, i);
+                timeline.vms(HOST, self.vms(t + 0.14e9));
             }
-            convert(timeline, &mut converted);
+            for again in 0..10u32 {
+                let now = t + 0.15e9 + f64::from(again) * 8e6;
+                for domain in [HOST, GUEST] {
+                    if timeline.wants_exchange(domain) && (domain == HOST || self.runs(now)) {
+                        timeline.exchange(
+                            domain,
+                            self.exchange(domain, now + f64::from(domain) * 1e6, i + again as usize),
+                        );
+                    }
+                }
+                if timeline.wants_vms(HOST) {
+                    timeline.vms(HOST, self.vms(now + 4e6));
+                }
+            }
+            convert(timeline, &mut converted, t);
         }
         timeline.finish();
-        convert(timeline, &mut converted);
+        convert(timeline, &mut converted, f64::INFINITY);
+        assert!(waiting.is_empty(), "{} have no place", waiting.len());
         converted
+    }
+
+    fn sample_both(&self, timeline: &mut Timeline, t: f64, i: usize) {
+        timeline.sample(HOST, self.sample(HOST, t, i));
+        if self.runs(t + 1e6) {
+            timeline.sample(GUEST, self.sample(GUEST, t + 1e6, i + 1));
+        }
+    }
+
+    /// An answer that a paused guest owes comes when it runs again.
+    fn exchange_both(&self, timeline: &mut Timeline, t: f64, i: usize) {
+        timeline.exchange(HOST, self.exchange(HOST, t, i));
+        if self.runs(t + 0.01e9) {
+            timeline.exchange(GUEST, self.exchange(GUEST, t + 0.01e9, i + 3));
+        }
     }
 
     fn check(&self, timeline: &mut Timeline) -> Result<(), TestCaseError> {
         let converted = self.run(timeline);
-        prop_assert!(converted.len() > 2000, "{} converted", converted.len());
+        prop_assert!(
+            converted.len() > if self.jumps.is_empty() { 2000 } else { 1500 },
+            "{} converted",
+            converted.len()
+        );
+        let clock = timeline.clock(GUEST, "vm1").unwrap();
         let mut last = i64::MIN;
-        let mut worst = 0;
-        for (t, mono, ns, error) in converted {
+        let mut worst = None;
+        for Converted { t, mono, ns, error } in converted {
             let truth = self.mono(HOST, t).cast_signed();
-            // The synthetic clock itself is cut to whole nanoseconds.
-            prop_assert!(
-                ns.abs_diff(truth) <= error + 1,
-                "at {t}: {ns} for {truth} is {} off, stated {error}",
-                ns.abs_diff(truth)
-            );
+            let within = clock.breaks.iter().any(|jump| jump.covers(ns));
+            if error == u64::MAX {
+                prop_assert!(within, "at {t}: {ns} has no bound and lies in no break: {:?}", clock.breaks);
+            } else {
+                // The synthetic clock itself is cut to whole nanoseconds.
+                prop_assert!(
+                    ns.abs_diff(truth) <= error + 1,
+                    "at {t}: {ns} for {truth} is {} off, stated {error}",
+                    ns.abs_diff(truth)
+                );
+                worst = worst.max(Some(error));
+            }
             prop_assert!(ns >= last, "times keep their order");
             last = ns;
-            worst = worst.max(error);
-            prop_assert_eq!(timeline.to_reference(GUEST, mono).unwrap().ns, ns, "what was final has moved");
+            let again = timeline.to_reference(GUEST, mono).unwrap().ns;
+            prop_assert_eq!(again, ns, "what was final has moved");
         }
-        prop_assert_eq!(timeline.clock(GUEST, "vm1").unwrap().error_ns, worst);
+        prop_assert_eq!(Some(timeline.clock(GUEST, "vm1").unwrap().error_ns), worst);
         Ok(())
     }
+}
+
+/// A time of the guest, and what became of it.
+struct Converted {
+    /// The truth.
+    t: f64,
+    mono: u64,
+    ns: i64,
+    error: u64,
 }
 
 fn facts(vms: Vec<Vm>) -> Facts {
@@ -191,12 +304,134 @@ fn world() -> impl Strategy<Value = World> {
             let other = machine(200, offset.wrapping_add(5_000_000_000), scaling);
             let third = machine(300, offset.wrapping_sub(9_000_000_000), (1, 0));
             let vms = vec![machine(100, offset, scaling), other, third];
-            World { host, guest, host_tsc, vms, brackets, trips, elsewhere, unknown: false }
+            World {
+                host,
+                guest,
+                host_tsc,
+                vms,
+                brackets,
+                trips,
+                elsewhere,
+                unknown: false,
+                jumps: Vec::new(),
+            }
         })
+}
+
+/// One jump of the guest's clocks, in the middle of a recording.
+fn jump() -> impl Strategy<Value = Jump> {
+    let at = 8e9..12e9f64;
+    // From a millisecond up.
+    let ticks = ((-3.0..0.6f64), any::<bool>()).prop_map(|(digits, back)| {
+        let ticks = 10f64.powf(digits) * HZ;
+        if back { -ticks as i64 } else { ticks as i64 }
+    });
+    prop_oneof![
+        (at.clone(), 0.01..5.0f64).prop_map(|(at, seconds)| Jump::pause(at, seconds)),
+        (at.clone(), 0.01..5.0f64).prop_map(|(at, seconds)| Jump::migrated(at, seconds)),
+        (at.clone(), ticks.clone()).prop_map(|(at, ticks)| Jump::written(at, ticks)),
+        (at, ticks).prop_map(|(at, ticks)| Jump::written_unseen(at, ticks)),
+    ]
+}
+
+/// Numbers that are likely to go wrong.
+fn odd() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0u64..5,
+        (0u64..5).prop_map(|n| u64::MAX - n),
+        (0u64..9).prop_map(|n| (i64::MAX.cast_unsigned() - 4) + n),
+        any::<u64>(),
+        // A clock that goes on as clocks do.
+        (0u64..100).prop_map(|n| n * 100_000_000),
+    ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_jump_is_a_break_and_beside_it_the_error_is_within_its_bound(
+        mut world in world(), jump in jump(), unknown in any::<bool>()
+    ) {
+        world.unknown = unknown;
+        world.jumps = vec![jump.clone()];
+        let mut timeline = world.begin();
+        world.check(&mut timeline)?;
+        let clock = timeline.clock(GUEST, "vm1").unwrap();
+        prop_assert_eq!(clock.method, if unknown { Method::Exchange } else { Method::TscOffset });
+        if unknown && jump.mono == 0.0 {
+            // What does not go by the TSC is not touched by it.
+            prop_assert!(clock.breaks.is_empty(), "{:?}", clock);
+            return Ok(());
+        }
+        if unknown && jump.mono.abs() < 5e6 && clock.breaks.is_empty() {
+            // A rate may have made so much between exchanges seconds apart: it is within the bound, as was checked.
+            return Ok(());
+        }
+        prop_assert_eq!(clock.breaks.len(), 1, "{:?}", clock);
+        let (before, after) = (world.mono(HOST, jump.at - jump.paused), world.mono(HOST, jump.at));
+        for truth in [before, after] {
+            prop_assert!(clock.breaks[0].covers(truth.cast_signed()), "{:?}: {truth}", clock.breaks);
+        }
+        prop_assert!(clock.breaks[0].before_ns.is_some() && clock.breaks[0].after_ns.is_some(), "{:?}", clock);
+        let length = clock.breaks[0].before_ns.unwrap() - clock.breaks[0].after_ns.unwrap();
+        // An exchange that is wide tells little; where all are for a while, so is the break.
+        let longest = if unknown { 6.5e9 } else { 3.2e9 };
+        prop_assert!((length as f64) < jump.paused + longest, "{:?} of {length} ns", clock.breaks);
+    }
+
+    #[test]
+    fn a_small_step_is_no_break_and_within_the_bound(
+        mut world in world(), at in 8e9..12e9f64, micros in -30.0..30.0f64
+    ) {
+        // What KVM does to kvm-clock now and then; beyond the slews of the synthetic clocks.
+        world.guest.ppm.fill(3.0);
+        world.jumps = vec![Jump { at, mono: micros * 1e3, tsc: 0, paused: 0.0 }];
+        let mut timeline = world.begin();
+        world.check(&mut timeline)?;
+        prop_assert!(timeline.clock(GUEST, "vm1").unwrap().breaks.is_empty());
+    }
+
+    #[test]
+    fn whatever_a_guest_says_of_its_clocks_it_moves_no_other(
+        world in world(), said in proptest::collection::vec((odd(), odd(), odd(), any::<u8>()), 1..400)
+    ) {
+        const OTHER: u8 = 3;
+        let mut timeline = world.begin();
+        let mut alone = world.begin();
+        let mut said = said.into_iter();
+        for i in 0..40 {
+            let t = 2.5e9 + i as f64 * 0.25e9;
+            for timeline in [&mut timeline, &mut alone] {
+                world.sample_both(timeline, t, i);
+                world.exchange_both(timeline, t + 0.02e9, i);
+                timeline.vms(HOST, world.vms(t + 0.03e9));
+            }
+            for (tsc, mono_ns, width, kind) in said.by_ref().take(10) {
+                let sample = ClockSample { tsc_before: tsc, mono_ns, tsc_after: tsc.wrapping_add(width), real_ns: 0 };
+                let sent = world.hub(t + 0.05e9);
+                match kind {
+                    0..100 => timeline.sample(OTHER, sample),
+                    _ => timeline.exchange(OTHER, Exchange { sent_tsc: sent, sample, received_tsc: sent + 90_000 }),
+                }
+                timeline.vms(OTHER, vec![machine(100, 5, (1, 0))]);
+                let _ = (timeline.horizon(OTHER), timeline.to_reference(OTHER, mono_ns));
+                let _ = (timeline.clock(OTHER, "vm2"), timeline.wants_exchange(OTHER));
+            }
+            timeline.settle();
+        }
+        for timeline in [&mut timeline, &mut alone] {
+            timeline.finish();
+        }
+        for mono in [0, 1, u64::MAX, i64::MAX.cast_unsigned()] {
+            let _ = (timeline.horizon(OTHER), timeline.to_reference(OTHER, mono), timeline.clock(OTHER, "vm2"));
+        }
+        for i in 0..1000 {
+            let mono = world.mono(GUEST, 2.5e9 + f64::from(i) * 9e6);
+            prop_assert_eq!(timeline.to_reference(GUEST, mono), alone.to_reference(GUEST, mono));
+        }
+        prop_assert_eq!(timeline.clock(GUEST, "vm1"), alone.clock(GUEST, "vm1"));
+    }
 
     #[test]
     fn by_tsc_offset_the_error_is_within_its_bound(world in world()) {
@@ -228,6 +463,7 @@ fn plain() -> World {
         trips: vec![(30_000.0, 40_000.0), (20_000.0, 90_000.0)],
         elsewhere: None,
         unknown: false,
+        jumps: Vec::new(),
     }
 }
 

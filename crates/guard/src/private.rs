@@ -456,7 +456,7 @@ pub fn open_named(path: &Path) -> Result<File, Error> {
     Ok(fd.into())
 }
 
-/// The effective user's number if `path` is a folder that belongs to somebody else: what is kept there is theirs.
+/// Whether there is something at that path that belongs to neither the effective user nor root.
 pub fn is_another_users(path: &Path) -> bool {
-    sys::stat(path).is_ok_and(|found| found.st_uid != geteuid().as_raw())
+    sys::stat(path).is_ok_and(|found| found.st_uid != 0 && found.st_uid != geteuid().as_raw())
 }

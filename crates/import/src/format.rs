@@ -1,5 +1,7 @@
 //! The `format` texts of tracefs: where an event has its fields.
 
+use crate::input::shown;
+
 /// An event as its format describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Format {
@@ -56,7 +58,7 @@ impl Format {
         for line in text.lines() {
             let line = line.trim();
             if let Some(rest) = line.strip_prefix("name:") {
-                name = Some(rest.trim().to_owned());
+                name = Some(shown(rest.trim().as_bytes()));
             } else if let Some(rest) = line.strip_prefix("ID:") {
                 id = rest.trim().parse().ok();
             } else if line.starts_with("field") {

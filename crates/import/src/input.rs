@@ -2,6 +2,9 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
+use xweave_guard::private;
+use xweave_wire::text;
+
 use crate::error::{Error, ErrorKind, UNDERSTOOD};
 
 /// The most that is read at once of what describes a trace: formats, tables of names.
@@ -21,12 +24,14 @@ enum Bytes {
 impl Input {
     /// A file, by its name.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(|e| Error::io("open", path, &e))?;
+        let file = private::open_named(path).map_err(|error| match error {
+            private::Error::Io { what, error, .. } => Error::io(what, path, &error),
+            other => {
+                let what = format!("{other}, which could be read here and there; {UNDERSTOOD}");
+                Error::new(ErrorKind::Io, what)
+            }
+        })?;
         let there = file.metadata().map_err(|e| Error::io("read", path, &e))?;
-        if !there.is_file() {
-            let what = format!("is no file that can be read here and there; {UNDERSTOOD}");
-            return Err(Error::new(ErrorKind::Foreign, what).of(path));
-        }
         Ok(Self { bytes: Bytes::File(file), len: there.len() })
     }
 
@@ -135,15 +140,23 @@ impl<'a> Cursor<'a> {
         self.number().map(u64::from_le_bytes)
     }
 
-    /// A text that ends with a zero byte.
+    /// A text that ends with a zero byte, fit to be shown.
     pub(crate) fn text(&mut self) -> Result<String, Error> {
         let rest = self.rest();
         let Some(len) = rest.iter().position(|&byte| byte == 0) else {
             return Err(Error::damaged(self.place(), "a text that does not end"));
         };
         self.at += len + 1;
-        Ok(String::from_utf8_lossy(&rest[..len]).into_owned())
+        Ok(shown(&rest[..len]))
     }
+}
+
+/// Bytes of a text that is kept: a tracepoint's name is the longest.
+const TEXT: usize = 1024;
+
+/// A text out of a file, fit to be shown: whoever ran the threads, and made the file, chose what is in it.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    text::printable_bytes(bytes.get(..=TEXT).unwrap_or(bytes), TEXT)
 }
 
 /// A text without the zero bytes that end it.

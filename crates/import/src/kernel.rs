@@ -6,7 +6,7 @@ use xweave_trace::event::{Access, Event, Kind, Name, State};
 use crate::{
     error::Error,
     format::{Format, Number},
-    input::trimmed,
+    input::{shown, trimmed},
     partition::Partitions,
     sink::Sink,
     tracepoint::{Meaning, Range},
@@ -485,5 +485,5 @@ fn padded(comm: &[u8]) -> Comm {
 }
 
 fn text(comm: &Comm) -> String {
-    String::from_utf8_lossy(trimmed(comm)).into_owned()
+    shown(trimmed(comm))
 }

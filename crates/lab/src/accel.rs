@@ -26,11 +26,16 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// QEMU's arguments.
-    pub fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Kvm => &["-accel", "kvm"],
-            Self::Tcg => &["-accel", "tcg,thread=multi"],
+    /// QEMU's arguments for a machine with so many processors.
+    ///
+    /// Several emulated processors take turns in one thread. What the kernel does between them is what it does
+    /// on a real machine (locks are held and waited for, interrupts are sent, text is patched under the feet of
+    /// the others), at the speed of one; in threads of their own, kernels die: see [`Self::processors`].
+    pub fn arguments(self, processors: u32) -> &'static [&'static str] {
+        match (self, processors) {
+            (Self::Kvm, _) => &["-accel", "kvm"],
+            (Self::Tcg, 0 | 1) => &["-accel", "tcg,thread=multi"],
+            (Self::Tcg, _) => &["-accel", "tcg,thread=single"],
         }
     }
 
@@ -43,17 +48,17 @@ impl Accelerator {
         }
     }
 
-    /// How many processors the emulated host has.
+    /// How many processors the emulated host has unless it is said.
     ///
     /// In software, one: with two, kernels died of it, in about one run of the tests in three; of thirty
     /// runs with one, in none (QEMU 7.2 and 10.0). The likely cause: one processor translates code while the
     /// other is patching it, as attaching probes and static keys do, and the outdated translation stays. In
     /// 10.0's source, whether a page holds code is looked up outside the lock in `tlb_set_page_full`, and
     /// pages are marked only after they were translated. Two worlds at once use two processors as well.
-    pub fn processors(self) -> &'static str {
+    pub fn processors(self) -> u32 {
         match self {
-            Self::Kvm => "2",
-            Self::Tcg => "1",
+            Self::Kvm => 2,
+            Self::Tcg => 1,
         }
     }
 
@@ -153,7 +158,7 @@ fn forget_other_boots(cache: &Cache, keep: &str) {
 fn probe(images: &Images, work: &Path) -> Result<Accelerator> {
     let (log, console, pid) = (work.join("qemu.log"), work.join("console.log"), work.join("qemu.pid"));
     let mut command = Command::new(QEMU);
-    command.args(Accelerator::Kvm.arguments()).args(Accelerator::Kvm.nesting_processor());
+    command.args(Accelerator::Kvm.arguments(2)).args(Accelerator::Kvm.nesting_processor());
     command.args([
         "-smp",
         "2",
@@ -192,4 +197,16 @@ fn probe(images: &Images, work: &Path) -> Result<Accelerator> {
     let text = std::fs::read(&console).unwrap_or_default();
     let works = String::from_utf8_lossy(&text).contains("xweave-probe nested=yes");
     Ok(if works { Accelerator::Kvm } else { Accelerator::Tcg })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_emulated_processors_take_turns_in_one_thread() {
+        assert_eq!(Accelerator::Tcg.arguments(1), ["-accel", "tcg,thread=multi"]);
+        assert_eq!(Accelerator::Tcg.arguments(2), ["-accel", "tcg,thread=single"]);
+        assert_eq!(Accelerator::Kvm.arguments(4), ["-accel", "kvm"]);
+    }
 }

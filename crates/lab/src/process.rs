@@ -92,6 +92,18 @@ impl Identity {
         parse_stat(&text) == Some(self) && !matches!(state, Some('Z' | 'X'))
     }
 
+    /// How long processors have worked for it; none once it is gone.
+    pub fn worked(self) -> Option<Duration> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        if parse_stat(&text) != Some(self) {
+            return None;
+        }
+        // Fields 14 and 15, utime and stime, in ticks of USER_HZ, which is 100 wherever x86-64 Linux runs.
+        let mut fields = text.rsplit_once(") ")?.1.split(' ').skip(11);
+        let mut ticks = || fields.next()?.parse::<u64>().ok();
+        Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
+    }
+
     /// Ends the process: SIGTERM, and SIGKILL after `patience`. Returns when it is gone.
     pub fn end(self, patience: Duration) -> Result<()> {
         let path = format!("/proc/{}", self.pid);
@@ -221,8 +233,10 @@ mod tests {
     fn a_reused_number_is_another_process() {
         let own = Identity::read(Path::new("/proc/self/stat")).unwrap().unwrap();
         assert!(own.alive());
+        assert!(own.worked().is_some());
         let other = Identity { start: own.start + 1, ..own };
         assert!(!other.alive());
+        assert_eq!(other.worked(), None);
         other.end(Duration::from_secs(1)).unwrap();
         assert!(own.alive(), "a process of another start time must not be signalled");
     }

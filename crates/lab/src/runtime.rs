@@ -10,6 +10,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// The name of the monitor's socket in a world's folder, which is QEMU's working folder.
+pub const MONITOR: &str = "monitor";
+
 /// What is known of a world from its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,6 +79,10 @@ impl Folder {
     /// The host's console.
     pub fn console_file(&self) -> PathBuf {
         self.0.join("console-host.log")
+    }
+    /// The socket of QEMU's monitor.
+    pub fn monitor(&self) -> PathBuf {
+        self.0.join(MONITOR)
     }
     /// What QEMU itself said.
     pub fn qemu_log(&self) -> PathBuf {

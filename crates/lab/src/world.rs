@@ -11,11 +11,12 @@ use crate::initrd;
 use crate::kind::{Boot, HYPERVISOR, KERNEL, Kind};
 use crate::process::{Identity, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
-use crate::runtime::{self, Description, Folder, State};
+use crate::runtime::{self, Description, Folder, MONITOR, State};
 use serde::Serialize;
 use std::fs;
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(3);
 /// Guests share this many bridge addresses and interface numbers.
 const MOST_GUESTS: u32 = 16;
+/// More than a machine's few cores can run side by side would show nothing new.
+const MOST_PROCESSORS: u32 = 16;
 
 /// What a world is to be.
 #[derive(Debug, Clone)]
@@ -48,6 +51,8 @@ pub struct Options {
     pub timeout: Duration,
     /// More kernel arguments for the emulated host.
     pub append: String,
+    /// Processors of the emulated host, 1 to 16; by default as many as its execution bears at full speed.
+    pub processors: Option<u32>,
 }
 
 impl Options {
@@ -62,6 +67,7 @@ impl Options {
             xweave,
             timeout: Duration::from_secs(300),
             append: String::new(),
+            processors: None,
         })
     }
 }
@@ -142,6 +148,10 @@ impl World {
             let name = options.guests.to_string();
             return Err(Error::Name { what: "number of guests", name, rule: "0 to 16" });
         }
+        if let Some(wrong) = options.processors.filter(|number| !(1..=MOST_PROCESSORS).contains(number)) {
+            let name = wrong.to_string();
+            return Err(Error::Name { what: "number of processors", name, rule: "1 to 16" });
+        }
         let (folder, _lock) = runtime::create(&options.name)?;
         let result = Self::start(options, &folder, progress);
         if result.is_err() {
@@ -192,7 +202,7 @@ impl World {
         };
         let host = options.kind.host();
         step(progress, &format!("{host} with {} ({how})", world.description.kernel), || {
-            let machine = world.boot(&images, &options.append)?;
+            let machine = world.boot(&images, options)?;
             world.wait(host, machine, deadline, |_| true)
         })?;
         // The host's kernel has read it, and it holds the token.
@@ -214,13 +224,13 @@ impl World {
     }
 
     /// Starts the host's QEMU, on another port if the one chosen was taken in the meantime.
-    fn boot(&mut self, images: &Images, append: &str) -> Result<Identity> {
+    fn boot(&mut self, images: &Images, options: &Options) -> Result<Identity> {
         for _ in 0..5 {
             let listener = TcpListener::bind(("127.0.0.1", 0)).at("find a free port on", "127.0.0.1")?;
             self.description.port = listener.local_addr().at("find a free port on", "127.0.0.1")?.port();
             drop(listener);
             self.folder.describe(&self.description)?;
-            let mut command = self.qemu(images, append);
+            let mut command = self.qemu(images, options);
             let mut child = start_daemon(&mut command, &self.folder.qemu_log(), &self.folder.pid_file())?;
             let machine = self.machine()?;
             // QEMU has its port before it opens the console's file, or has ended because it did not get it.
@@ -248,20 +258,23 @@ impl World {
         std::net::TcpStream::connect(("127.0.0.1", self.description.port)).is_ok()
     }
 
-    fn qemu(&self, images: &Images, append: &str) -> process::Command {
+    fn qemu(&self, images: &Images, options: &Options) -> process::Command {
         let description = &self.description;
         let drive = |path: &Path, mode: &str| format!("file={},format=raw,if=virtio,{mode}", quoted(path));
         let mut command = process::Command::new(QEMU);
         command.arg("-name").arg(format!("xweave-lab-{}", self.name));
         command.current_dir(&self.folder.0);
-        command.args(description.accelerator.arguments());
-        command.args(["-smp", description.accelerator.processors()]);
+        let processors = options.processors.unwrap_or_else(|| description.accelerator.processors());
+        command.args(description.accelerator.arguments(processors));
+        command.arg("-smp").arg(processors.to_string());
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         let accelerator = description.accelerator;
-        let boot = Boot { accelerator, guests: description.guests, append };
+        let boot = Boot { accelerator, guests: description.guests, append: &options.append };
         description.kind.machine(&mut command, &boot);
         command.arg("-chardev").arg(format!("file,id=console,path={}", quoted(&self.folder.console_file())));
         command.args(["-serial", "chardev:console"]);
+        command.args(["-chardev", &format!("socket,id=monitor,path={MONITOR},server=on,wait=off")]);
+        command.args(["-mon", "chardev=monitor,mode=readline"]);
         command.args(["-d", "cpu_reset", "-D"]).arg(self.folder.reset_log());
         // What the host writes goes to a file without a name that ends with QEMU: the image stays as it is.
         command.arg("-drive").arg(drive(&images.root, "snapshot=on,cache=unsafe"));
@@ -375,6 +388,32 @@ impl World {
         self.description.kind.host()
     }
 
+    /// How long this machine's processors have worked for the emulated one; none once that has ended. Tells a
+    /// world that hangs from one that this machine has no time for.
+    pub fn worked(&self) -> Option<Duration> {
+        let machine = self.machine().ok()?;
+        machine.worked().filter(|_| machine.alive())
+    }
+
+    /// Has QEMU's monitor do these commands, and gives what it printed: what the emulated processors are doing can
+    /// be seen where no kernel answers any more.
+    pub fn monitor(&self, commands: &[String]) -> Result<String> {
+        let path = self.folder.monitor();
+        let mut socket = UnixStream::connect(&path).at("connect to", &path)?;
+        socket.set_read_timeout(Some(ANSWER)).at("set up", &path)?;
+        for command in commands {
+            writeln!(socket, "{command}").at("write to", &path)?;
+        }
+        // It goes on until it is told to, or has nothing more to say for a while.
+        let mut said = Vec::new();
+        match socket.shutdown(Shutdown::Write).and_then(|()| socket.read_to_end(&mut said)) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error).at("read", &path),
+        }
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
     fn address(&self, domain: &str) -> Address {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, self.description.port));
         Address { at, token: self.token.clone(), domain: domain.to_owned() }
@@ -419,7 +458,7 @@ impl World {
 }
 
 /// Writes a domain's whole console to `out`; that of a host also where the world is broken.
-pub fn console(name: &str, domain: &str, out: &mut impl io::Write) -> Result<()> {
+pub fn console(name: &str, domain: &str, out: &mut impl Write) -> Result<()> {
     let folder = runtime::folder(name)?;
     if !folder.0.is_dir() {
         return Err(Error::NoWorld { name: name.to_owned() });

@@ -89,6 +89,7 @@ impl<'p> Capture<'p> {
         for session in &mut self.sessions {
             session.check_deadlines(now);
         }
+        self.follow_jumps();
         Ok(())
     }
 
@@ -145,6 +146,7 @@ impl<'p> Capture<'p> {
                 self.write_settled(index, Waiting::settled)?;
             }
             Taken::Exchange(exchange) => self.timeline.exchange(number, exchange),
+            Taken::Vms(vms) => self.timeline.vms(number, vms),
             Taken::Weaving { done, total } => {
                 let domain = &session.spec.name;
                 (self.progress)(Phase::Attaching { domain, done, total });
@@ -168,6 +170,10 @@ impl<'p> Capture<'p> {
         let session = &mut self.sessions[index];
         let number = session.number;
         let Some(horizon) = self.timeline.horizon(number) else { return Ok(()) };
+        // Clocks are compared less often than samples come. The reference's own times need no comparing.
+        if horizon < u64::MAX && std::mem::replace(&mut session.written_until, horizon) == horizon {
+            return Ok(());
+        }
         // Each CPU has a buffer of its own.
         session.records.sort_by_key(|record| record.time_ns);
         let settled = session.records.partition_point(|record| record.time_ns <= horizon);
@@ -220,7 +226,24 @@ impl<'p> Capture<'p> {
         for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
             if !session.owes_answer_to(Question::Loss) {
                 session.ask(Request::Clock);
+                // The first is the reference. Its clock was read before: until then the offsets were these.
+                if session.number == 1 {
+                    session.ask(Request::Vms);
+                }
                 session.ask(Request::Loss);
+            }
+        }
+    }
+
+    /// Where a clock has jumped, it is asked for at once, until it is known again.
+    fn follow_jumps(&mut self) {
+        let free = |session: &&mut Session| session.is_recorded() && session.answers_at_once();
+        for session in self.sessions.iter_mut().filter(free) {
+            if self.timeline.wants_exchange(session.number) && !session.owes_answer_to(Question::Clock) {
+                session.ask(Request::Clock);
+            }
+            if self.timeline.wants_vms(session.number) && !session.owes_answer_to(Question::Vms) {
+                session.ask(Request::Vms);
             }
         }
     }

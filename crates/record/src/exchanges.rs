@@ -247,7 +247,9 @@ fn loss(chance: &mut Chance) -> Loss {
 fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
     let mut woven = Vec::new();
     for index in 0..capture.sessions.len() {
-        capture.call(index, Request::Btf(None))?;
+        capture.sessions[index].ask(Request::Btf(None));
+        capture.until(|session| !session.owes())?;
+        capture.answer(index)?;
         let number = capture.sessions[index].number;
         let first = u32::from(number) * 2 - 1;
         let site = |site| PlanSite {

@@ -170,6 +170,11 @@ fn relate_clocks(capture: &mut Capture<'_>) -> Result<(), Error> {
     }
     capture.timeline = timeline;
     capture.exchange_clocks(FIRST_EXCHANGES)?;
+    // Compiling has taken a while since they were told with the facts.
+    if let Some(host) = capture.sessions.first_mut() {
+        host.ask(Request::Vms);
+    }
+    capture.until(|session| !session.owes())?;
     capture.timeline.settle();
     Ok(())
 }
@@ -268,6 +273,8 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
         capture.wait(left)?;
     }
     let begun = Instant::now();
+    // So that there are readings after the last records: no time is trusted that was not compared.
+    capture.round();
     capture.ask_all(&Request::Stop);
     let mut unweaving = Duration::ZERO;
     // All events come before the answer to Stop, on the same stream.

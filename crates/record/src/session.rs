@@ -14,7 +14,7 @@ use xweave_trace::Ended;
 use xweave_weave::Role;
 use xweave_wire::{
     limits,
-    message::{ClockSample, Event, Facts, FromAgent, Loss, Reply, Request},
+    message::{ClockSample, Event, Facts, FromAgent, Loss, Reply, Request, Vm},
     record::{Kind, Record, decode_batch},
 };
 
@@ -42,6 +42,7 @@ pub(crate) enum Question {
     Btf,
     Code,
     Clock,
+    Vms,
     Weave,
     Start,
     Loss,
@@ -56,6 +57,7 @@ impl Question {
             Request::Btf(_) => Self::Btf,
             Request::Code(_) => Self::Code,
             Request::Clock => Self::Clock,
+            Request::Vms => Self::Vms,
             Request::Weave(_) => Self::Weave,
             Request::Start => Self::Start,
             Request::Loss => Self::Loss,
@@ -71,6 +73,7 @@ impl Question {
             Reply::Btf(_) => self == Self::Btf,
             Reply::Code(_) => self == Self::Code,
             Reply::Clock(_) => self == Self::Clock,
+            Reply::Vms(_) => self == Self::Vms,
             Reply::Woven(_) => self == Self::Weave,
             Reply::Done => matches!(self, Self::Start | Self::Drain),
             Reply::Loss(_) => self == Self::Loss,
@@ -115,6 +118,8 @@ pub(crate) enum Taken {
     Sample(ClockSample),
     /// The same, between two readings of this machine's.
     Exchange(Exchange),
+    /// The virtual machines that its hypervisor runs.
+    Vms(Vec<Vm>),
     /// How far it has come with weaving.
     Weaving {
         done: u32,
@@ -133,6 +138,8 @@ pub(crate) struct Session {
     pub(crate) events: Waiting,
     pub(crate) loss: Loss,
     pub(crate) ended: Option<Ended>,
+    /// Until when it has been written, in its own nanoseconds.
+    pub(crate) written_until: u64,
     /// Answers that nobody has looked at.
     pub(crate) answers: VecDeque<Reply>,
     pub(crate) budget: Budget,
@@ -157,6 +164,7 @@ impl Session {
             events: Waiting::default(),
             loss: Loss::default(),
             ended: None,
+            written_until: 0,
             answers: VecDeque::new(),
             link,
             budget,
@@ -200,6 +208,11 @@ impl Session {
     /// Whether the answer to such a question is waited for.
     pub(crate) fn owes_answer_to(&self, question: Question) -> bool {
         self.asked.iter().any(|asked| asked.question == question)
+    }
+
+    /// Whether an answer would not have to wait for what takes long.
+    pub(crate) fn answers_at_once(&self) -> bool {
+        !self.owes_answer_to(Question::Weave) && !self.owes_answer_to(Question::Stop)
     }
 
     /// Asks; the answer must come in time.
@@ -293,6 +306,7 @@ impl Session {
             Reply::Clock(sample) => {
                 return Ok(Taken::Exchange(Exchange { sent_tsc, sample, received_tsc }));
             }
+            Reply::Vms(vms) => return Ok(Taken::Vms(vms)),
             Reply::Loss(loss) => self.take_loss(loss)?,
             Reply::Stopped(loss) => {
                 self.take_loss(loss)?;

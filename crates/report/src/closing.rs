@@ -61,6 +61,12 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
         let gaps = number::counted(summary.negative_gaps, "crossing contradicts", "crossings contradict");
         remarks.push(format!("{gaps} causality: the clocks err by more than they say"));
     }
+    if summary.clock_breaks > 0 {
+        let breaks = number::counted(summary.clock_breaks, "clock break", "clock breaks");
+        remarks.push(format!(
+            "{breaks}: a domain was paused, migrated, or its TSC written; its times there are not exact"
+        ));
+    }
     for found in &summary.found {
         remarks.push(format!(
             "{} is taken for process {}: {} of its rings agree ({} of the next best)",

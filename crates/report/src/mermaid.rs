@@ -62,7 +62,9 @@ pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
     text
 }
 
-/// Without the signs that end a statement or begin a comment there.
+/// Without the signs that end a statement or begin a comment there; and those that begin an element of a page, into
+/// which diagrams are put, by the names that Mermaid has for them.
 fn plain(text: &str) -> String {
-    text.replace([';', '#', '\n'], " ").replace('%', " percent")
+    let plain = text.replace([';', '#', '\n'], " ").replace('%', " percent");
+    plain.replace('<', "#lt;").replace('>', "#gt;")
 }

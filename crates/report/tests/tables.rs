@@ -85,7 +85,8 @@ fn colour_is_there_only_when_asked_for() {
 fn the_page_stands_alone_and_is_well_formed() {
     let (_dir, flows) = flows(true);
     let page = html::page(&flows, "<script>alert(1)</script>");
-    assert!(!page.contains("<script") && !page.contains("http"), "nothing foreign");
+    assert!(!page.contains("<script") && !page.contains("://"), "nothing foreign");
+    assert!(page.contains("default-src 'none'"), "and were there something, a browser would not fetch it");
     for tag in ["table", "tr", "td", "div", "main", "ul"] {
         let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
         let opened = page.matches(&format!("{open}>")).count() + page.matches(&format!("{open} ")).count();

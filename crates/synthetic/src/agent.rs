@@ -173,6 +173,7 @@ impl Voice {
             Request::Btf(_) => Reply::Btf(self.btf.clone()),
             Request::Code(_) => Reply::Code(Vec::new()),
             Request::Clock => Reply::Clock(clock()),
+            Request::Vms => Reply::Vms(self.facts.vms.clone()),
             Request::Weave(plan) => {
                 self.plan = Some((**plan).clone());
                 let address = |site| SiteAddress { site, address: 0xffff_ffff_8100_0000 };

@@ -3,6 +3,7 @@
 use std::{error::Error as _, io, path::Path};
 
 use parquet::errors::ParquetError;
+use xweave_guard::private;
 
 /// A failure: its kind is stable, for programs; its text says what happened, where and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +25,10 @@ pub enum ErrorKind {
     Damaged,
     /// No room for more: the disk, a quota or a file size limit is exhausted.
     DiskFull,
-    /// There is a trace already where one is to be made.
+    /// There is a trace already where one is to be made, or something else.
     Exists,
+    /// It belongs to another user, or others can write to it.
+    Distrusted,
     /// The caller asked for what cannot be.
     Misuse,
     /// Any other failure of the file system.
@@ -40,6 +43,37 @@ impl Error {
 
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
+    }
+
+    /// A failure on the way to write a trace: what to do is to name another directory.
+    pub(crate) fn output(error: &private::Error) -> Self {
+        if let private::Error::Io { what, path, error } = error {
+            return Self::io(what, path, error);
+        }
+        let kind = if error.is_distrust() { ErrorKind::Distrusted } else { ErrorKind::Exists };
+        let hint = match error {
+            private::Error::Writable { .. } => {
+                "take that from them (chmod go-w), or name another directory with -o"
+            }
+            _ => "name another directory with -o",
+        };
+        Self::new(kind, format!("{error}; {hint}"))
+    }
+
+    /// A failure on the way to read a trace.
+    pub(crate) fn input(error: &private::Error) -> Self {
+        match error {
+            private::Error::Io { what, path, error } if error.kind() == io::ErrorKind::PermissionDenied => {
+                let hint = "a trace is its owner's alone: read it as that user, or as root";
+                Self::new(ErrorKind::Io, format!("cannot {what} {}: {error}; {hint}", path.display()))
+            }
+            private::Error::Io { what, path, error } => Self::io(what, path, error),
+            _ if error.is_distrust() => {
+                let hint = "what it says may be anything; --force reads it all the same";
+                Self::new(ErrorKind::Distrusted, format!("{error}; {hint}"))
+            }
+            _ => Self::new(ErrorKind::Damaged, error.to_string()),
+        }
     }
 
     /// A failed system call on `path`; `what` completes "cannot …".

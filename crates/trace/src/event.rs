@@ -237,7 +237,7 @@ impl Names {
     }
 
     /// All of them, in the order of their places.
-    pub fn all(&self) -> impl Iterator<Item = &str> {
+    pub fn all(&self) -> impl ExactSizeIterator<Item = &str> {
         self.texts.iter().map(|text| &**text)
     }
 }

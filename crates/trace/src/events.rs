@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use parquet::data_type::ByteArray;
+use xweave_wire::text;
 
 use crate::{
     event::{Event, Kind, Names},
@@ -12,6 +13,12 @@ use crate::{
 
 /// Columns that any table of events has, in the order in which [`from_columns`] takes them.
 pub(crate) const REQUIRED: [&str; 5] = ["time_ns", "domain", "cpu", "kind", "tid"];
+
+/// Bytes of a name: a tracepoint's, with its system, is the longest.
+const NAME: usize = 256;
+
+/// How many names the events of a trace have.
+const NAMES: usize = 1 << 20;
 
 /// Columns that follow them, which a table that another program made may lack.
 pub(crate) const OPTIONAL: [&str; 6] = ["other", "object", "position", "bytes", "code", "name"];
@@ -122,11 +129,15 @@ pub(crate) fn from_columns(
             name: if name.is_empty() {
                 Default::default()
             } else {
-                texts.get(name, || names.give(&String::from_utf8_lossy(name)))
+                texts
+                    .get(name, || names.give(&text::printable_bytes(name.get(..=NAME).unwrap_or(name), NAME)))
             },
             kind: kind.unwrap_or(Kind::Other),
             domain: number,
         });
+    }
+    if names.all().len() > NAMES {
+        return Err(format!("its events have more than {NAMES} names, and threads and events never have"));
     }
     Ok(events)
 }

@@ -12,7 +12,8 @@
 //! names only when they are whole, and the manifest says `complete: false` until the end.
 //!
 //! Rooms: [`manifest`] is `trace.json`, [`site`], [`row`] and [`event`] are one line of each table,
-//! [`writer`] makes a trace and [`reader`] opens one; `table` is the only place that knows Parquet.
+//! [`writer`] makes a trace and [`reader`] opens one; `table` knows Parquet, with
+//! `pages` where the library writes too slowly, and `checked`, which holds files against what they claim.
 //!
 //! ```
 //! use xweave_trace::{Domain, Manifest, Role, Trace, Writer};
@@ -37,6 +38,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod checked;
 pub mod error;
 pub mod event;
 mod events;
@@ -49,13 +51,14 @@ pub mod row;
 mod segments;
 pub mod site;
 mod table;
+mod thrift;
 pub mod writer;
 
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
-    Aspect, Clock, Domain, DomainVm, Ended, EventLoss, FlowLoss, Loss, Manifest, Method, Role, SiteLoss,
-    Unloaded,
+    Aspect, Clock, ClockBreak, Domain, DomainVm, Ended, EventLoss, FlowLoss, Loss, Manifest, Method, Role,
+    SiteLoss, Unloaded,
 };
 pub use merge::Events;
 pub use reader::{Batches, Damaged, Trace};

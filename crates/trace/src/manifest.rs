@@ -3,10 +3,14 @@
 //! Reading tolerates fields it does not know and fills in those that are absent, so that older and
 //! newer traces of the same schema stay readable, and other programs can write one with little.
 
+mod bounds;
+
 use serde::{Deserialize, Serialize};
 use xweave_wire::message;
 
 use crate::SCHEMA;
+pub(crate) use bounds::NAME;
+use bounds::list;
 
 /// The whole of `trace.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +25,7 @@ pub struct Manifest {
     /// Whether the recording came to its end. A killed controller leaves `false`.
     pub complete: bool,
     /// The command line that made the recording.
+    #[serde(deserialize_with = "list::<{ bounds::ARGUMENTS }, _, _>")]
     pub command: Vec<String>,
     /// The domain whose `CLOCK_MONOTONIC` is the time line of all records.
     pub reference: String,
@@ -29,12 +34,16 @@ pub struct Manifest {
     /// When it ended; while it goes on, when the manifest was last written.
     pub end_ns: i64,
     /// The running kernels that were woven.
+    #[serde(deserialize_with = "list::<{ bounds::DOMAINS }, _, _>")]
     pub domains: Vec<Domain>,
     /// How each domain's times came onto the time line.
+    #[serde(deserialize_with = "list::<{ bounds::DOMAINS }, _, _>")]
     pub clocks: Vec<Clock>,
     /// What was woven.
+    #[serde(deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub aspects: Vec<Aspect>,
     /// What else there is to know, for people: losses that cannot be known, places that could not be woven.
+    #[serde(deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub warnings: Vec<String>,
     /// What could not be recorded.
     pub loss: Loss,
@@ -95,7 +104,7 @@ pub struct Domain {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<DomainVm>,
     /// Its disks, where they are known.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub disks: Vec<message::Disk>,
     /// How its part of the recording ended; absent while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,14 +176,48 @@ pub struct Clock {
     pub domain: String,
     /// By which way.
     pub method: Method,
-    /// No time of this domain is farther than this from the truth, in nanoseconds.
+    /// No time of this domain outside of its breaks is farther than this from the truth, in nanoseconds.
     pub error_ns: u64,
     /// Clock samples that were used.
     pub samples: u64,
     /// Exchanges with the controller that were used.
     pub exchanges: u64,
-    /// How it came to this, in words.
+    /// How it came to this, in words: after the last break, if there is one.
     pub detail: String,
+    /// Where its clock jumped, one after the other.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub breaks: Vec<ClockBreak>,
+}
+
+impl Clock {
+    /// How far from the truth what is recorded at a time of the time line may be, in nanoseconds; `u64::MAX` if that is
+    /// not known.
+    pub fn error_at(&self, time_ns: i64) -> u64 {
+        if self.breaks.iter().any(|jump| jump.covers(time_ns)) { u64::MAX } else { self.error_ns }
+    }
+}
+
+/// A discontinuity of a domain's clock: its virtual machine was paused or migrated, or its TSC was written. Records of the
+/// domain that lie within are in order, and may be anywhere within: no error is stated for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockBreak {
+    /// The last time that is known, in nanoseconds of the time line; absent if none was before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_ns: Option<i64>,
+    /// The first time that is known again; absent if none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_ns: Option<i64>,
+    /// What was seen, in words.
+    pub detail: String,
+}
+
+impl ClockBreak {
+    /// Whether a time of the time line lies within.
+    pub fn covers(&self, time_ns: i64) -> bool {
+        self.after_ns.is_none_or(|after| time_ns >= after)
+            && self.before_ns.is_none_or(|before| time_ns <= before)
+    }
 }
 
 /// The ways onto the time line, the most exact first.
@@ -209,17 +252,20 @@ pub struct Aspect {
 #[serde(default)]
 pub struct Loss {
     /// Per site with any loss.
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub sites: Vec<SiteLoss>,
     /// Per local flow that lost records.
+    #[serde(deserialize_with = "list::<{ bounds::SITES }, _, _>")]
     pub flows: Vec<FlowLoss>,
     /// Lost records (among those of [`Loss::sites`]) whose flow could not be noted.
     pub unattributed: u64,
     /// Per domain and kind of events with any loss.
+    #[serde(deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub events: Vec<EventLoss>,
     /// Records and events that arrived and could not be stored: the disk was full.
     pub unwritten: u64,
     /// Modules that went while something was woven into them, and their probes with them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub unloaded: Vec<Unloaded>,
 }
 

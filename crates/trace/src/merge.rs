@@ -3,18 +3,20 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
-    path::{Path, PathBuf},
 };
 
 use crate::{
     event::{Event, Names},
     events,
     reader::{Damaged, Trace},
-    table::TableReader,
+    table::{Allowance, TableReader},
 };
 
 /// The most events that one batch holds.
 const BATCH: usize = 16 << 10;
+
+/// The most domains whose files are read side by side: as many as have numbers.
+const SOURCES: usize = 255;
 
 /// The events of a trace, as [`Trace::events`] gives them: in the order of their times, if those of each file are,
 /// and its files are in the order of their names. Holds one batch of each domain in memory.
@@ -25,33 +27,37 @@ pub struct Events<'a> {
     /// The next of each source: time and place.
     next: BinaryHeap<Reverse<(i64, usize)>>,
     damaged: Vec<Damaged>,
+    allowance: Allowance,
 }
 
 /// The files of a domain, one after the other.
 struct Source<'a> {
-    files: VecDeque<&'a PathBuf>,
-    open: Option<(&'a PathBuf, TableReader)>,
+    files: VecDeque<&'a str>,
+    open: Option<(&'a str, TableReader)>,
     batch: std::vec::IntoIter<Event>,
 }
 
 impl<'a> Events<'a> {
     pub(crate) fn of(trace: &'a Trace) -> Self {
         let mut sources: Vec<(&str, Source<'a>)> = Vec::new();
-        for path in trace.event_segments() {
+        let mut damaged = Vec::new();
+        for file in trace.event_segments() {
             // NAME-000001.parquet: what was written for one domain goes on in the next of its files.
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let name = name.rsplit_once('-').map_or(name, |(name, _)| name);
-            match sources.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, source)) => source.files.push_back(path),
+            let name = file.rsplit_once('-').map_or(file.as_str(), |(name, _)| name);
+            match sources.iter().position(|(known, _)| *known == name) {
+                Some(at) => sources[at].1.files.push_back(file),
+                None if sources.len() == SOURCES => {
+                    damaged.push(trace.damaged(1, file, "it is of one domain more than there can be"));
+                }
                 None => {
                     let batch = Vec::new().into_iter();
-                    sources.push((name, Source { files: [path].into(), open: None, batch }));
+                    sources.push((name, Source { files: [file.as_str()].into(), open: None, batch }));
                 }
             }
         }
         let sources: Vec<_> = sources.into_iter().map(|(_, source)| source).collect();
-        let (names, next, damaged) = (Names::default(), BinaryHeap::new(), Vec::new());
-        let mut events = Self { trace, names, sources, next, damaged };
+        let (names, next, allowance) = (Names::default(), BinaryHeap::new(), trace.allowance());
+        let mut events = Self { trace, names, sources, next, damaged, allowance };
         for at in 0..events.sources.len() {
             events.line_up(at);
         }
@@ -72,20 +78,20 @@ impl<'a> Events<'a> {
     fn line_up(&mut self, at: usize) {
         let Some(source) = self.sources.get_mut(at) else { return };
         while source.batch.as_slice().is_empty() {
-            let path = match &source.open {
-                Some((path, _)) => *path,
+            let (file, open) = match source.open.take() {
+                Some((file, table)) => (file, Some(table)),
                 None => {
-                    let Some(path) = source.files.pop_front() else { return };
-                    path
+                    let Some(file) = source.files.pop_front() else { return };
+                    (file, None)
                 }
             };
-            match read(self.trace, &mut self.names, source.open.take(), path) {
+            match read(self.trace, &mut self.names, &mut self.allowance, file, open) {
                 Ok(Some((table, batch))) => {
-                    source.open = Some((path, table));
+                    source.open = Some((file, table));
                     source.batch = batch.into_iter();
                 }
                 Ok(None) => {}
-                Err(reason) => self.damaged.push(Damaged { file: path.clone(), reason }),
+                Err(reason) => self.damaged.push(self.trace.damaged(1, file, &reason)),
             }
         }
         if let Some(first) = source.batch.as_slice().first() {
@@ -98,12 +104,13 @@ impl<'a> Events<'a> {
 fn read(
     trace: &Trace,
     names: &mut Names,
-    open: Option<(&PathBuf, TableReader)>,
-    path: &Path,
+    allowance: &mut Allowance,
+    file: &str,
+    open: Option<TableReader>,
 ) -> Result<Option<(TableReader, Vec<Event>)>, String> {
     let mut table = match open {
-        Some((_, table)) => table,
-        None => TableReader::open(path, &events::REQUIRED, &events::OPTIONAL)?,
+        Some(table) => table,
+        None => trace.table(1, file, (&events::REQUIRED, &events::OPTIONAL), allowance)?,
     };
     let domains = &trace.manifest().domains;
     let number = |name: &str| domains.iter().find(|domain| domain.name == name).map(|domain| domain.number);

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::Deserialize;
+use xweave_guard::private::{self, Dir, Trust};
+use xweave_wire::text;
 
 use crate::{
     SCHEMA,
@@ -16,22 +17,44 @@ use crate::{
     records,
     row::Row,
     site::{self, Site},
-    table::TableReader,
+    table::{Allowance, TableReader},
 };
+
+/// The files of a trace, and its folders of segments.
+pub(crate) const MANIFEST: &str = "trace.json";
+pub(crate) const SITES: &str = "sites.parquet";
+pub(crate) const FOLDERS: [&str; 2] = ["records", "events"];
+
+/// The most files in a folder: one for each second and domain, for days.
+pub(crate) const FILES: usize = 1 << 20;
 
 /// The most rows that one batch holds.
 const BATCH_ROWS: usize = 64 << 10;
 
+/// Bytes of a manifest.
+const MANIFEST_SIZE: u64 = 64 << 20;
+
+/// Rows of a table that need not have a byte each in its files: what one segment has.
+const ROWS: u64 = 2 << 20;
+
+/// The same of the sites, and the bytes of their texts: besides so many for each byte of the file.
+const SITE_ROWS: u64 = 64 << 10;
+const SITE_TEXTS: usize = 16 << 20;
+const SITE_TEXTS_PER_BYTE: usize = 64;
+const SITE_BATCH: usize = 1 << 10;
+
 /// A trace directory that has been opened.
 pub struct Trace {
-    dir: PathBuf,
+    dir: Dir,
+    folders: [Option<Dir>; 2],
+    forced: bool,
     manifest: Manifest,
     sites: Vec<Site>,
     sites_damaged: Option<Damaged>,
     /// Site number → place in `sites`.
     by_number: HashMap<u32, usize>,
-    segments: Vec<PathBuf>,
-    event_segments: Vec<PathBuf>,
+    segments: Vec<String>,
+    event_segments: Vec<String>,
 }
 
 /// A file that could not be read, or not to its end.
@@ -45,7 +68,15 @@ pub struct Damaged {
 
 impl std::fmt::Display for Damaged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} cannot be read: {}", self.file.display(), self.reason)
+        // Whoever made the trace chose the names of its files.
+        write!(f, "{} cannot be read: {}", text::printable(&self.file.to_string_lossy()), self.reason)
+    }
+}
+
+impl Damaged {
+    /// The file in that folder cannot be read: the reason may quote it.
+    pub(crate) fn new(folder: &Dir, name: &str, reason: &str) -> Self {
+        Self { file: folder.path_of(name), reason: text::printable_bytes(reason.as_bytes(), 1024) }
     }
 }
 
@@ -58,26 +89,52 @@ struct Version {
 }
 
 impl Trace {
-    /// Opens a trace: reads the manifest and the sites, and finds the segments.
+    /// Opens a trace: reads the manifest and the sites, and finds the segments. Whatever texts it has are fit to be
+    /// shown from then on.
     ///
     /// A damaged or missing `sites.parquet` is no failure: see [`Trace::sites_damaged`].
+    ///
+    /// # Errors
+    /// It is no trace, or belongs to somebody else than the effective user and root, or others can write to it.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let manifest = read_manifest(dir)?;
-        let path = dir.join("sites.parquet");
-        let (sites, sites_damaged) = match read_sites(&path) {
+        Self::open_as(dir, false)
+    }
+
+    /// As [`Trace::open`], whoever it belongs to, and however many rows it claims to have.
+    ///
+    /// # Errors
+    /// It is no trace.
+    pub fn open_forced(dir: &Path) -> Result<Self, Error> {
+        Self::open_as(dir, true)
+    }
+
+    fn open_as(dir: &Path, forced: bool) -> Result<Self, Error> {
+        let trust = if forced { Trust::Anyone } else { Trust::Owner };
+        let dir = Dir::open(dir, trust).map_err(|e| match e.is_missing() {
+            true => not_a_trace(dir, "is no directory"),
+            false => Error::input(&e),
+        })?;
+        let manifest = read_manifest(&dir)?;
+        let (sites, sites_damaged) = match read_sites(&dir, forced) {
             Ok(sites) => (sites, None),
-            Err(reason) => (Vec::new(), Some(Damaged { file: path, reason })),
+            Err(reason) => (Vec::new(), Some(Damaged::new(&dir, SITES, &reason))),
         };
         let by_number = sites.iter().enumerate().map(|(at, site)| (site.site, at)).collect();
-        let segments = list(&dir.join("records"))?;
-        let event_segments = list(&dir.join("events"))?;
-        let dir = dir.to_owned();
-        Ok(Self { dir, manifest, sites, sites_damaged, by_number, segments, event_segments })
+        let [records, events] = FOLDERS.map(|folder| dir.open_dir(folder).map_err(|e| Error::input(&e)));
+        let folders = [records?, events?];
+        let [segments, event_segments] = folders.each_ref().map(|folder| list(folder.as_ref()));
+        let (segments, event_segments) = (segments?, event_segments?);
+        Ok(Self { dir, folders, forced, manifest, sites, sites_damaged, by_number, segments, event_segments })
     }
 
     /// Where it is.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
+    }
+
+    /// Whether it was opened by [`Trace::open_forced`]: the user takes it as it is.
+    pub fn is_forced(&self) -> bool {
+        self.forced
     }
 
     /// Its manifest.
@@ -108,7 +165,8 @@ impl Trace {
     /// The records, segment by segment in the order of their names, in batches of bounded size.
     /// A file that cannot be read, or not to its end, is one `Err`; the next ones follow.
     pub fn batches(&self) -> Batches<'_> {
-        Batches { trace: self, segments: self.segments.iter().collect(), open: None }
+        let segments = self.segments.iter().map(String::as_str).collect();
+        Batches { trace: self, segments, open: None, allowance: self.allowance() }
     }
 
     /// The events of all domains in the order of their times.
@@ -117,8 +175,31 @@ impl Trace {
     }
 
     /// The files of events.
-    pub(crate) fn event_segments(&self) -> &[PathBuf] {
+    pub(crate) fn event_segments(&self) -> &[String] {
         &self.event_segments
+    }
+
+    /// How many rows the files of a table may have.
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance::new(if self.forced { u64::MAX } else { ROWS })
+    }
+
+    /// Opens a segment of [`FOLDERS`]`[of]`. An error's text says what is wrong.
+    pub(crate) fn table(
+        &self,
+        of: usize,
+        name: &str,
+        (required, optional): (&[&str], &[&str]),
+        allowance: &mut Allowance,
+    ) -> Result<TableReader, String> {
+        let folder = self.folders[of].as_ref().ok_or("its folder is not there")?;
+        let file = folder.open_file(name).map_err(|e| reason(&e))?;
+        TableReader::open(file, required, optional, allowance)
+    }
+
+    /// A segment of [`FOLDERS`]`[of]` cannot be read.
+    pub(crate) fn damaged(&self, of: usize, name: &str, reason: &str) -> Damaged {
+        Damaged::new(self.folders[of].as_ref().unwrap_or(&self.dir), name, reason)
     }
 
     /// All records at once, and the files that could not be read.
@@ -137,8 +218,9 @@ impl Trace {
 /// The records of a trace, as [`Trace::batches`] gives them. Holds one batch in memory.
 pub struct Batches<'a> {
     trace: &'a Trace,
-    segments: VecDeque<&'a PathBuf>,
-    open: Option<(&'a PathBuf, TableReader)>,
+    segments: VecDeque<&'a str>,
+    open: Option<(&'a str, TableReader)>,
+    allowance: Allowance,
 }
 
 impl Iterator for Batches<'_> {
@@ -146,13 +228,14 @@ impl Iterator for Batches<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let (path, mut table) = match self.open.take() {
+            let (name, mut table) = match self.open.take() {
                 Some(open) => open,
                 None => {
-                    let path = self.segments.pop_front()?;
-                    match TableReader::open(path, &records::REQUIRED, &records::OPTIONAL) {
-                        Ok(table) => (path, table),
-                        Err(reason) => return Some(Err(Damaged { file: path.clone(), reason })),
+                    let name = self.segments.pop_front()?;
+                    let columns = (&records::REQUIRED[..], &records::OPTIONAL[..]);
+                    match self.trace.table(0, name, columns, &mut self.allowance) {
+                        Ok(table) => (name, table),
+                        Err(reason) => return Some(Err(self.trace.damaged(0, name, &reason))),
                     }
                 }
             };
@@ -163,74 +246,93 @@ impl Iterator for Batches<'_> {
             });
             match batch {
                 Ok(Some(rows)) => {
-                    self.open = Some((path, table));
+                    self.open = Some((name, table));
                     return Some(Ok(rows));
                 }
                 Ok(None) => {}
-                Err(reason) => return Some(Err(Damaged { file: path.clone(), reason })),
+                Err(reason) => return Some(Err(self.trace.damaged(0, name, &reason))),
             }
         }
     }
 }
 
-fn read_manifest(dir: &Path) -> Result<Manifest, Error> {
-    let path = dir.join("trace.json");
-    let text = fs::read(&path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            let what = if dir.is_dir() { "has no trace.json" } else { "is no directory" };
-            let hint = "name the directory that `xweave record -o DIR` wrote";
-            Error::new(ErrorKind::NotATrace, format!("{} is not a trace: it {what}; {hint}", dir.display()))
-        }
-        _ => Error::io("read", &path, &e),
+fn not_a_trace(dir: &Path, what: &str) -> Error {
+    let hint = "name the directory that `xweave record -o DIR` wrote";
+    Error::new(ErrorKind::NotATrace, format!("{} is not a trace: it {what}; {hint}", dir.display()))
+}
+
+fn read_manifest(dir: &Dir) -> Result<Manifest, Error> {
+    let text = dir.read(MANIFEST, MANIFEST_SIZE).map_err(|e| match e.is_missing() {
+        true => not_a_trace(dir.path(), "has no trace.json"),
+        false => Error::input(&e),
     })?;
-    let damaged =
-        |e: serde_json::Error| Error::new(ErrorKind::Damaged, format!("{} is damaged: {e}", path.display()));
+    let damaged = |e: serde_json::Error| {
+        let (path, e) = (dir.path_of(MANIFEST), text::printable_bytes(e.to_string().as_bytes(), 1024));
+        Error::new(ErrorKind::Damaged, format!("{} is damaged: {e}", path.display()))
+    };
     let version: Version = serde_json::from_slice(&text).map_err(damaged)?;
     match version.schema {
         None => {
-            let message = format!("{} is not a trace: its trace.json has no schema version", dir.display());
+            let message =
+                format!("{} is not a trace: its trace.json has no schema version", dir.path().display());
             Err(Error::new(ErrorKind::NotATrace, message))
         }
         Some(schema) if schema > SCHEMA => {
             let message = format!(
                 "{} has schema {schema}, written by xweave {}; this xweave reads up to schema {SCHEMA}: use that version or a later one",
-                dir.display(),
-                version.xweave,
+                dir.path().display(),
+                text::printable_bytes(version.xweave.as_bytes(), 64),
             );
             Err(Error::new(ErrorKind::NewerSchema, message))
         }
-        Some(_) => serde_json::from_slice(&text).map_err(damaged),
+        Some(_) => {
+            let mut manifest: Manifest = serde_json::from_slice(&text).map_err(damaged)?;
+            manifest.make_printable();
+            Ok(manifest)
+        }
     }
 }
 
-fn read_sites(path: &Path) -> Result<Vec<Site>, String> {
-    let mut table = TableReader::open(path, &site::REQUIRED, &site::OPTIONAL)?;
-    let mut sites = Vec::new();
-    while let Some((rows, columns)) = table.next(BATCH_ROWS)? {
-        sites.extend(site::from_columns(&columns, rows)?);
+fn read_sites(dir: &Dir, forced: bool) -> Result<Vec<Site>, String> {
+    let file = dir.open_file(SITES).map_err(|e| reason(&e))?;
+    let size = file.metadata().map_or(0, |there| there.len());
+    let most = SITE_TEXTS + usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(SITE_TEXTS_PER_BYTE);
+    let mut allowance = Allowance::new(if forced { u64::MAX } else { SITE_ROWS });
+    let mut table = TableReader::open(file, &site::REQUIRED, &site::OPTIONAL, &mut allowance)?;
+    let (mut sites, mut bytes) = (Vec::new(), 0);
+    // Some at a time: the texts of a batch are in memory before they are counted.
+    while let Some((rows, columns)) = table.next(SITE_BATCH)? {
+        let batch = site::from_columns(&columns, rows)?;
+        bytes += batch.iter().map(Site::text_len).sum::<usize>();
+        if bytes > most && !forced {
+            return Err(format!("its texts are longer than {most} bytes; --force reads them all the same"));
+        }
+        sites.extend(batch);
     }
     Ok(sites)
 }
 
-/// Closed segments, in the order of their names. Hidden files are not closed yet.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    files(folder, |name| name.ends_with(".parquet") && !name.starts_with('.'))
+/// What is wrong with a file, whose name is told besides.
+fn reason(error: &private::Error) -> String {
+    match error {
+        private::Error::Io { error, .. } => error.to_string(),
+        private::Error::Kind { found, wanted, .. } => format!("it is {found}, not a {wanted}"),
+        private::Error::Owner { owner, .. } => {
+            format!(
+                "it belongs to user {owner}, neither the current user nor root; --force reads it all the same"
+            )
+        }
+        private::Error::Writable { mode, .. } => {
+            format!("other users can write to it (mode {mode:04o}); --force reads it all the same")
+        }
+        other => other.to_string(),
+    }
 }
 
-/// The files of a folder that have such names, in the order of these; none if there is no such folder.
-pub(crate) fn files(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, Error> {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(Error::io("read", folder, &e)),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|e| Error::io("read", folder, &e))?.path();
-        if wanted(&path.file_name().unwrap_or_default().to_string_lossy()) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
+/// Closed segments, in the order of their names. Hidden files are not closed yet.
+fn list(folder: Option<&Dir>) -> Result<Vec<String>, Error> {
+    let Some(folder) = folder else { return Ok(Vec::new()) };
+    let mut names = folder.names(FILES).map_err(|e| Error::input(&e))?;
+    names.retain(|name| name.ends_with(".parquet") && !name.starts_with('.'));
+    Ok(names)
 }

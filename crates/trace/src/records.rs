@@ -55,7 +55,10 @@ fn to_columns(domain: &str, rows: &[Row]) -> Vec<Column> {
     let kinds: HashMap<Kind, ByteArray> =
         (0..=u8::MAX).map_while(Kind::from_byte).map(|kind| (kind, ByteArray::from(kind.name()))).collect();
     let mut comms: HashMap<[u8; 16], ByteArray> = HashMap::new();
-    let comm = |row: &Row| comms.entry(row.comm).or_insert_with(|| ByteArray::from(&*row.comm())).clone();
+    let comm = |row: &Row| {
+        let text = || ByteArray::from(&*String::from_utf8_lossy(row.raw_comm()));
+        comms.entry(row.comm).or_insert_with(text).clone()
+    };
     let mut columns = vec![
         Column::all(Values::I64(rows.iter().map(|row| row.time_ns).collect())),
         Column::all(Values::Text(vec![domain; rows.len()])),

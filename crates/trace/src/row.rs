@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use xweave_wire::record::{CarrierKey, Kind, MAX_VALUES, Record};
+use xweave_wire::{
+    record::{CarrierKey, Kind, MAX_VALUES, Record},
+    text,
+};
 
 /// A record on the common time line. Plain data without allocations: a join holds millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +58,18 @@ impl Row {
         &self.stored[..usize::from(self.count)]
     }
 
-    /// The thread's name up to its first NUL.
+    /// The thread's name up to its first NUL, fit to be shown: whoever runs the thread chose it.
     pub fn comm(&self) -> Cow<'_, str> {
+        match String::from_utf8_lossy(self.raw_comm()) {
+            Cow::Borrowed(name) => text::printable(name),
+            Cow::Owned(name) => text::printable(&name).into_owned().into(),
+        }
+    }
+
+    /// The same as it was recorded.
+    pub(crate) fn raw_comm(&self) -> &[u8] {
         let end = self.comm.iter().position(|&byte| byte == 0).unwrap_or(self.comm.len());
-        String::from_utf8_lossy(&self.comm[..end])
+        &self.comm[..end]
     }
 
     /// The carrier's key, of records that put a flow on a carrier or took it off.

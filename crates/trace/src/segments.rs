@@ -1,12 +1,13 @@
 //! A table in the making, in segments: files of one domain each that get their names when they are whole.
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-};
+use std::{fs::File, sync::Arc};
+
+use xweave_guard::private::Dir;
+use xweave_wire::text;
 
 use crate::{
     error::Error,
+    manifest,
     table::{Column, TableWriter},
 };
 
@@ -43,7 +44,8 @@ pub(crate) fn domain_numbers<'a>(
     move |name| match last {
         Some((known, number)) if known == name => Ok(number),
         _ => {
-            let text = String::from_utf8_lossy(name);
+            // As the manifest's names are received.
+            let text = text::printable_bytes(name.get(..=manifest::NAME).unwrap_or(name), manifest::NAME);
             let number = number(&text)
                 .ok_or_else(|| format!("it has {what} of {text:?}, a domain that trace.json lacks"))?;
             last = Some((name, number));
@@ -63,7 +65,9 @@ pub(crate) struct Counts {
 
 /// The table.
 pub(crate) struct Segments<L> {
-    folder: PathBuf,
+    trace: Arc<Dir>,
+    /// The table's own folder, when it has a file.
+    folder: Option<Arc<Dir>>,
     open: Vec<Open<L>>,
     /// Number of the last segment begun: file names are unique whatever the domains are called.
     number: u32,
@@ -83,14 +87,15 @@ struct Open<L> {
 /// A file that has not got its name yet.
 struct Segment {
     table: TableWriter<File>,
-    temporary: PathBuf,
-    path: PathBuf,
+    folder: Arc<Dir>,
+    temporary: String,
+    name: String,
     rows: u64,
 }
 
 impl<L: Line> Segments<L> {
-    pub(crate) fn new(dir: &Path) -> Self {
-        Self { folder: dir.join(L::FOLDER), open: Vec::new(), number: 0, counts: Counts::default() }
+    pub(crate) fn new(trace: Arc<Dir>) -> Self {
+        Self { trace, folder: None, open: Vec::new(), number: 0, counts: Counts::default() }
     }
 
     /// What has become of lines since it was asked last.
@@ -153,16 +158,24 @@ impl<L: Line> Segments<L> {
     }
 
     fn try_write_group(&mut self, at: usize, texts: &L::Texts) -> Result<(), Error> {
+        let folder = match &self.folder {
+            Some(folder) => folder.clone(),
+            None => {
+                let made = self.trace.create_dir(L::FOLDER).map_err(|e| Error::output(&e))?;
+                self.folder.insert(Arc::new(made)).clone()
+            }
+        };
         let open = &mut self.open[at];
         let segment = match &mut open.segment {
             Some(segment) => segment,
             none => {
                 self.number += 1;
-                none.insert(Segment::begin::<L>(&self.folder, &open.name, self.number)?)
+                none.insert(Segment::begin::<L>(folder, &open.name, self.number)?)
             }
         };
         let columns = L::columns(&open.name, &open.lines, texts);
-        segment.table.write(&columns).map_err(|e| Error::write(&segment.path, &e))?;
+        let table = &mut segment.table;
+        table.write(&columns).map_err(|e| Error::write(&segment.folder.path_of(&segment.name), &e))?;
         segment.rows += open.lines.len() as u64;
         Ok(())
     }
@@ -184,31 +197,32 @@ impl<L: Line> Segments<L> {
         if let Some(segment) = open.segment.take() {
             self.counts.unwritten += segment.rows;
             // Its room may be what the manifest needs.
-            let _ = fs::remove_file(&segment.temporary);
+            let _ = segment.folder.remove(&segment.temporary);
         }
     }
 }
 
 impl Segment {
-    fn begin<L: Line>(folder: &Path, domain: &str, number: u32) -> Result<Self, Error> {
+    fn begin<L: Line>(folder: Arc<Dir>, domain: &str, number: u32) -> Result<Self, Error> {
+        /// Bytes of a domain's name in a file's name, which may have 255.
+        const LONGEST: usize = 100;
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
-        let name: String = domain.chars().map(safe).collect();
-        fs::create_dir_all(folder).map_err(|e| Error::io("make", folder, &e))?;
-        let path = folder.join(format!("{name}-{number:06}.parquet"));
-        let temporary = folder.join(format!(".{name}-{number:06}.parquet.tmp"));
-        let file = File::create(&temporary).map_err(|e| Error::io("make", &temporary, &e))?;
+        let name: String = domain.chars().map(safe).take(LONGEST).collect();
+        let name = format!("{name}-{number:06}.parquet");
+        let temporary = format!(".{name}.tmp");
+        let file = folder.create_new(&temporary).map_err(|e| Error::output(&e))?;
         let table = TableWriter::new(file, L::SCHEMA, L::SEQUENTIAL).map_err(|e| {
-            let _ = fs::remove_file(&temporary);
-            Error::write(&path, &e)
+            let _ = folder.remove(&temporary);
+            Error::write(&folder.path_of(&name), &e)
         })?;
-        Ok(Self { table, temporary, path, rows: 0 })
+        Ok(Self { table, folder, temporary, name, rows: 0 })
     }
 
     fn close(self) -> Result<(), Error> {
         if let Err(error) = self.table.finish() {
-            let _ = fs::remove_file(&self.temporary);
-            return Err(Error::write(&self.path, &error));
+            let _ = self.folder.remove(&self.temporary);
+            return Err(Error::write(&self.folder.path_of(&self.name), &error));
         }
-        fs::rename(&self.temporary, &self.path).map_err(|e| Error::io("name", &self.path, &e))
+        self.folder.rename(&self.temporary, &self.name).map_err(|e| Error::output(&e))
     }
 }

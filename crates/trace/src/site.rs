@@ -33,6 +33,21 @@ pub struct Site {
     pub carrier: Option<String>,
 }
 
+/// Bytes of a name: a function's is the longest (`KSYM_NAME_LEN` in `include/linux/kallsyms.h`, 6.12).
+const NAME: usize = 512;
+
+/// Bytes of a file's name (`PATH_MAX` in `include/uapi/linux/limits.h`).
+const PATH: usize = 4096;
+
+impl Site {
+    /// Bytes of all its texts.
+    pub(crate) fn text_len(&self) -> usize {
+        let texts = [&self.domain, &self.aspect, &self.advice, &self.function, &self.action];
+        let maybe = [&self.module, &self.file, &self.xflow, &self.carrier];
+        texts.into_iter().chain(maybe.into_iter().flatten()).map(String::len).sum()
+    }
+}
+
 /// The table's layout, as Parquet writes it down.
 pub(crate) const SCHEMA: &str = "message site {
     required int32 site (INTEGER(32,false));
@@ -88,7 +103,10 @@ pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>
     let name = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
     let column = |at: usize| columns.get(at).ok_or_else(|| format!("it has no column {}", name(at)));
     let numbers = |at: usize| column(at)?.numbers(count).map_err(|e| format!("column {} {e}", name(at)));
-    let texts = |at: usize| column(at)?.texts(count).map_err(|e| format!("column {} {e}", name(at)));
+    let texts = |at: usize| {
+        let most = if name(at) == "file" { PATH } else { NAME };
+        column(at)?.texts(count, most).map_err(|e| format!("column {} {e}", name(at)))
+    };
 
     let (site, offset, address, line) = (numbers(0)?, numbers(3)?, numbers(6)?, numbers(9)?);
     let mut text: Vec<_> = Vec::new();

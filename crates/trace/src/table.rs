@@ -4,7 +4,6 @@ use std::{
     fs::File,
     io::Write,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
     sync::Arc,
 };
 
@@ -15,7 +14,6 @@ use parquet::{
     errors::ParquetError,
     file::{
         properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr},
-        reader::{FileReader, SerializedFileReader},
         writer::SerializedFileWriter,
     },
     schema::{
@@ -24,7 +22,9 @@ use parquet::{
     },
 };
 
-use crate::pages;
+use xweave_wire::text;
+
+use crate::{checked::Checked, pages};
 
 /// What a column holds, without its nulls.
 #[derive(Clone, Debug)]
@@ -143,9 +143,9 @@ impl Column {
         }
     }
 
-    /// The column's texts, one per row.
-    pub(crate) fn texts(&self, rows: usize) -> Result<Vec<Option<String>>, String> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    /// The column's texts, one per row, fit to be shown and cut to `most` bytes.
+    pub(crate) fn texts(&self, rows: usize, most: usize) -> Result<Vec<Option<String>>, String> {
+        let text = |bytes: &[u8]| text::printable_bytes(bytes.get(..=most).unwrap_or(bytes), most);
         Ok(self.bytes(rows)?.into_iter().map(|bytes| bytes.map(text)).collect())
     }
 
@@ -248,9 +248,35 @@ fn properties(sequential: &[&str]) -> WriterPropertiesPtr {
     Arc::new(builder.build())
 }
 
+/// How many more rows are taken of files. A few bytes can stand for millions of equal rows, which a recording never
+/// has: of its rows, each has a time of its own, and a byte at least.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    left: u64,
+}
+
+impl Allowance {
+    /// For the files of a table together: so many rows besides one for each byte.
+    pub(crate) fn new(rows: u64) -> Self {
+        Self { left: rows }
+    }
+
+    fn take(&mut self, rows: u64, bytes: u64) -> Result<(), String> {
+        self.left = self.left.saturating_add(bytes);
+        self.left = self.left.checked_sub(rows).ok_or_else(|| {
+            format!(
+                "it claims {rows} rows in {bytes} bytes, more than any recording has ({} were left for it); \
+                 --force reads them all the same",
+                self.left
+            )
+        })?;
+        Ok(())
+    }
+}
+
 /// Reads one table in pieces of bounded size. Errors are texts: what is wrong with the file.
 pub(crate) struct TableReader {
-    file: SerializedFileReader<File>,
+    file: Checked,
     /// Where the wanted columns are in the file; none for an optional one that it lacks.
     columns: Vec<Option<usize>>,
     /// The next row group.
@@ -261,15 +287,23 @@ pub(crate) struct TableReader {
 }
 
 impl TableReader {
-    /// Opens a file that must have the `required` columns; `optional` ones it may lack.
-    pub(crate) fn open(path: &Path, required: &[&str], optional: &[&str]) -> Result<Self, String> {
-        contained(|| Self::try_open(path, required, optional))
+    /// Opens a file that must have the `required` columns; `optional` ones it may lack. Its rows are taken from the
+    /// allowance.
+    pub(crate) fn open(
+        file: File,
+        required: &[&str],
+        optional: &[&str],
+        allowance: &mut Allowance,
+    ) -> Result<Self, String> {
+        contained(|| {
+            let file = Checked::open(file)?;
+            allowance.take(file.rows, file.size)?;
+            Self::try_open(file, required, optional)
+        })
     }
 
-    fn try_open(path: &Path, required: &[&str], optional: &[&str]) -> Result<Self, String> {
-        let file = File::open(path).map_err(|e| e.to_string())?;
-        let file = SerializedFileReader::new(file).map_err(|e| e.to_string())?;
-        let schema = file.metadata().file_metadata().schema_descr_ptr();
+    fn try_open(file: Checked, required: &[&str], optional: &[&str]) -> Result<Self, String> {
+        let schema = file.metadata.file_metadata().schema_descr_ptr();
         let find = |&name: &&str| {
             let at = schema.columns().iter().position(|column| column.path().parts() == [name])?;
             let flat = schema.column(at).max_rep_level() == 0 && schema.column(at).max_def_level() <= 1;
@@ -291,13 +325,10 @@ impl TableReader {
 
     fn try_next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, String> {
         while self.left == 0 {
-            if self.group == self.file.num_row_groups() {
-                return Ok(None);
-            }
-            let group = self.file.get_row_group(self.group).map_err(|e| e.to_string())?;
-            self.left = usize::try_from(group.metadata().num_rows()).map_err(|e| e.to_string())?;
-            let open = |at: &Option<usize>| at.map(|at| group.get_column_reader(at)).transpose();
-            self.open = self.columns.iter().map(open).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+            let Some(group) = self.file.metadata.row_groups().get(self.group) else { return Ok(None) };
+            self.left = usize::try_from(group.num_rows()).map_err(|e| e.to_string())?;
+            let open = |at: &Option<usize>| at.map(|at| self.file.column(self.group, at)).transpose();
+            self.open = self.columns.iter().map(open).collect::<Result<_, _>>()?;
             self.group += 1;
         }
         let rows = self.left.min(max);

@@ -1,32 +1,30 @@
 //! Making a trace, so that whatever happens, what was closed stays readable.
 
-use std::{
-    fs::{self, File},
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-};
+use std::{path::Path, sync::Arc};
 
+use xweave_guard::private::{self, Dir};
 use xweave_wire::record::Record;
 
 use crate::{
     error::{Error, ErrorKind},
     event::{Event, Name, Names},
     manifest::Manifest,
-    reader,
+    reader::{FILES, FOLDERS, MANIFEST, SITES},
     row::Row,
     segments::Segments,
     site::{self, Site},
     table::TableWriter,
 };
 
-/// Writes a trace directory.
+/// Writes a trace directory, which is nobody's but the effective user's: modes are 0700 and 0600, and whatever is
+/// done in it is done to the directory that was opened first.
 ///
 /// Nothing is synchronized to the disk: that would disturb what is being recorded. A killed
 /// program leaves all closed segments; a crashed machine may not.
 ///
 /// A writer that is dropped without [`Writer::finish`] leaves what a killed program leaves.
 pub struct Writer {
-    dir: PathBuf,
+    dir: Arc<Dir>,
     manifest: Manifest,
     rows: Segments<Row>,
     events: Segments<Event>,
@@ -36,54 +34,73 @@ pub struct Writer {
 
 impl Writer {
     /// Begins a trace in a directory that holds none; makes the directory where it is missing.
+    ///
+    /// # Errors
+    /// The directory holds a trace or something else already, is a link, belongs to somebody else or can be written
+    /// to by others; or it cannot be made.
     pub fn create(dir: &Path, manifest: Manifest) -> Result<Self, Error> {
-        let path = dir.join("trace.json");
-        if path.exists() {
+        let dir = Dir::create(dir).map_err(|e| Error::output(&e))?;
+        if dir.has(MANIFEST).map_err(|e| Error::output(&e))? {
             let message = format!(
                 "{} holds a trace already: replace it with --force, or name another directory with -o",
-                dir.display()
+                dir.path().display()
             );
             return Err(Error::new(ErrorKind::Exists, message));
         }
-        let records = dir.join("records");
-        fs::create_dir_all(&records).map_err(|e| Error::io("make", &records, &e))?;
-        // A manifest without records would call them lost; records without a manifest would be mixed up.
-        if !segments(&records)?.is_empty() {
-            let message = format!("{} has records but no trace.json: remove it", dir.display());
+        Self::begin(dir, manifest)
+    }
+
+    /// As [`Writer::create`], after removing the files of a trace that is there. Only regular files that a
+    /// trace consists of are touched, and only where there is a `trace.json`.
+    ///
+    /// # Errors
+    /// As of [`Writer::create`], but for the trace; or one of the trace's names is a link.
+    pub fn replace(dir: &Path, manifest: Manifest) -> Result<Self, Error> {
+        let dir = Dir::create(dir).map_err(|e| Error::output(&e))?;
+        if !dir.has(MANIFEST).map_err(|e| Error::output(&e))? {
+            return Self::begin(dir, manifest);
+        }
+        remove_files(&dir).map_err(|e| Error::output(&e))?;
+        Self::write(dir, manifest)
+    }
+
+    /// Begins a trace where none is.
+    fn begin(dir: Dir, manifest: Manifest) -> Result<Self, Error> {
+        // What else is there is nobody's business; and the directory would be closed to whoever reads it today.
+        for name in dir.names(FILES).map_err(|e| Error::output(&e))? {
+            let at = dir.path().display();
+            // A manifest without records would call them lost; records without a manifest would be mixed up.
+            let message = match FOLDERS.contains(&name.as_str()) {
+                true if segments(&dir, &name)?.is_empty() => continue,
+                true => format!("{at} has {name} but no trace.json: remove it"),
+                false => format!(
+                    "{at} is no trace and has other files in it ({}): name a new or an empty directory with -o",
+                    xweave_wire::text::printable(&name)
+                ),
+            };
             return Err(Error::new(ErrorKind::Exists, message));
         }
+        Self::write(dir, manifest)
+    }
+
+    fn write(dir: Dir, manifest: Manifest) -> Result<Self, Error> {
         let mut numbers: Vec<u8> = manifest.domains.iter().map(|domain| domain.number).collect();
         numbers.sort_unstable();
         if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Error::new(ErrorKind::Misuse, "two domains of a trace have the same number"));
         }
-        let (rows, events, names) = (Segments::new(dir), Segments::new(dir), Names::default());
-        let mut writer = Self { dir: dir.to_owned(), manifest, rows, events, names, appended: 0 };
+        dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(|e| Error::output(&e))?;
+        let dir = Arc::new(dir);
+        let (rows, events) = (Segments::new(dir.clone()), Segments::new(dir.clone()));
+        let mut writer = Self { dir, manifest, rows, events, names: Names::default(), appended: 0 };
         writer.manifest.complete = false;
         writer.save()?;
         Ok(writer)
     }
 
-    /// As [`Writer::create`], after removing the files of a trace that is there. Only files that a
-    /// trace consists of are touched, and only where there is a `trace.json`.
-    pub fn replace(dir: &Path, manifest: Manifest) -> Result<Self, Error> {
-        let old = dir.join("trace.json");
-        if old.exists() {
-            for folder in ["records", "events"] {
-                let folder = dir.join(folder);
-                for path in segments(&folder)? {
-                    remove(&path)?;
-                }
-            }
-            remove(&dir.join("sites.parquet"))?;
-            remove(&old)?;
-        }
-        Self::create(dir, manifest)
-    }
-
     /// Where the trace is being made.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
     /// The manifest as it will be written next.
@@ -115,33 +132,24 @@ impl Writer {
         self.manifest.events += events.closed;
         self.manifest.loss.unwritten += rows.unwritten + events.unwritten;
         self.manifest.lost = self.manifest.loss.total();
-        let path = self.dir.join("trace.json");
-        let mut text = serde_json::to_vec_pretty(&self.manifest)
-            .map_err(|e| Error::new(ErrorKind::Misuse, format!("cannot write {}: {e}", path.display())))?;
+        let mut text = serde_json::to_vec_pretty(&self.manifest).map_err(|e| {
+            let path = self.dir.path_of(MANIFEST);
+            Error::new(ErrorKind::Misuse, format!("cannot write {}: {e}", path.display()))
+        })?;
         text.push(b'\n');
-        let temporary = self.dir.join(".trace.json.tmp");
-        let written = File::create(&temporary).and_then(|mut file| file.write_all(&text));
-        written.and_then(|()| fs::rename(&temporary, &path)).map_err(|e| {
-            // Best effort: the failure to report is the first one.
-            let _ = fs::remove_file(&temporary);
-            Error::io("write", &path, &e)
-        })
+        self.dir.replace(MANIFEST, &text).map_err(|e| Error::output(&e))
     }
 
     /// Writes `sites.parquet`, at once or not at all; replaces what was there.
     pub fn sites(&mut self, sites: &[Site]) -> Result<(), Error> {
-        let path = self.dir.join("sites.parquet");
-        let temporary = self.dir.join(".sites.parquet.tmp");
-        let file = File::create(&temporary).map_err(|e| Error::io("make", &temporary, &e))?;
-        let written = TableWriter::new(file, site::SCHEMA, &[]).and_then(|mut table| {
-            table.write(&site::to_columns(sites))?;
-            table.finish()
-        });
-        if let Err(error) = written {
-            let _ = fs::remove_file(&temporary);
-            return Err(Error::write(&path, &error));
-        }
-        fs::rename(&temporary, &path).map_err(|e| Error::io("name", &path, &e))
+        let mut content = Vec::new();
+        TableWriter::new(&mut content, site::SCHEMA, &[])
+            .and_then(|mut table| {
+                table.write(&site::to_columns(sites))?;
+                table.finish()
+            })
+            .map_err(|e| Error::write(&self.dir.path_of(SITES), &e))?;
+        self.dir.replace(SITES, &content).map_err(|e| Error::output(&e))
     }
 
     /// Appends one record of the domain with that number, its time brought onto the common line.
@@ -195,14 +203,29 @@ fn name_of(manifest: &Manifest, domain: u8) -> Result<String, Error> {
     })
 }
 
-/// Parquet files of a folder, temporary ones included; none if there is no such folder.
-fn segments(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    reader::files(folder, |name| name.ends_with(".parquet") || name.ends_with(".parquet.tmp"))
+/// Parquet files of one of the trace's folders, temporary ones included; none if there is no such folder.
+fn segments(dir: &Dir, folder: &str) -> Result<Vec<String>, Error> {
+    let names = || match dir.open_dir(folder)? {
+        Some(folder) => folder.names(FILES),
+        None => Ok(Vec::new()),
+    };
+    let mut names = names().map_err(|e| Error::output(&e))?;
+    names.retain(|name| is_segment(name));
+    Ok(names)
 }
 
-fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, &e)),
-        _ => Ok(()),
+fn is_segment(name: &str) -> bool {
+    name.ends_with(".parquet") || name.ends_with(".parquet.tmp")
+}
+
+/// Removes the files of a trace, the manifest last: what is left when it fails is still a trace.
+fn remove_files(dir: &Dir) -> Result<(), private::Error> {
+    for folder in FOLDERS {
+        let Some(folder) = dir.open_dir(folder)? else { continue };
+        for name in folder.names(FILES)?.iter().filter(|name| is_segment(name)) {
+            folder.remove(name)?;
+        }
     }
+    dir.remove(SITES)?;
+    dir.remove(MANIFEST)
 }

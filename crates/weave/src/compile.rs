@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use xweave_aspect::{Aspects, Diagnostic, Severity, Span};
-
 use xweave_guard::confine::job;
 
 use crate::Domain;
+use crate::cache::{self, Entry};
 use crate::draft::Files;
 use crate::emit::{self, Emitted, Program};
 use crate::prelude;
@@ -50,16 +50,6 @@ pub fn find_clang() -> Option<PathBuf> {
     }
     let versions = (14..=21).rev().map(|version| format!("clang-{version}"));
     std::iter::once("clang".to_owned()).chain(versions).find_map(|name| in_path(&name))
-}
-
-/// Where what need not be made anew is kept: `XWEAVE_CACHE`, or else `xweave` in `XDG_CACHE_HOME`, in
-/// `~/.cache`, or in `/var/cache`.
-pub fn cache_directory() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("XWEAVE_CACHE")
-        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("xweave")))
-        .or_else(|| Some(set("HOME")?.join(".cache/xweave")))
-        .unwrap_or_else(|| "/var/cache/xweave".into())
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {
@@ -112,12 +102,19 @@ impl Compiler {
     /// # Errors
     ///
     /// That the compiler cannot be run, or its object not be written.
-    pub fn compile(&self, files: &Files<'_>, cache: &Path) -> Result<Compiled, String> {
+    pub fn compile(
+        &self,
+        files: &Files<'_>,
+        cache: &Path,
+        warnings: &mut Vec<Diagnostic>,
+    ) -> Result<Compiled, String> {
         let key = self.key(files);
-        if let Some(kept) = Compiled::kept(&key, cache) {
-            return Ok(kept);
+        match Compiled::kept(&key, cache) {
+            Ok(Some(kept)) => return Ok(kept),
+            Ok(None) => {}
+            Err(reason) => warnings.push(unused(&reason)),
         }
-        let folder = WorkFolder::new(cache).map_err(|error| unwritable(cache, &error))?;
+        let folder = WorkFolder::new(cache)?;
         let compiled = compile_in(&self.clang, files, &folder.0)?;
         compiled.keep(&key, cache)?;
         Ok(compiled)
@@ -125,10 +122,15 @@ impl Compiler {
 }
 
 impl Compiled {
-    /// What came of it before.
-    pub fn kept(key: &str, cache: &Path) -> Option<Self> {
-        let (object, log) = (cache.join(format!("{key}.o")), cache.join(format!("{key}.log")));
-        Some(Self { object: Some(fs::read(object).ok()?), log: fs::read_to_string(log).ok()? })
+    /// What came of it before; none if nothing is kept.
+    ///
+    /// # Errors
+    ///
+    /// Why what is kept is not used: somebody else may have written it, or it is not what was kept.
+    pub fn kept(key: &str, cache: &Path) -> Result<Option<Self>, String> {
+        let dir = cache::open(cache).map_err(|error| error.to_string())?;
+        let entry = Entry::read(&dir, &entry_name(key))?;
+        Ok(entry.map(|Entry { object, log }| Self { object: Some(object), log }))
     }
 
     /// Keeps an object, whole or not at all. What failed is not kept.
@@ -138,15 +140,19 @@ impl Compiled {
     /// That it cannot be written.
     pub fn keep(&self, key: &str, cache: &Path) -> Result<(), String> {
         let Some(object) = &self.object else { return Ok(()) };
-        let folder = WorkFolder::new(cache).map_err(|error| unwritable(cache, &error))?;
-        // The log first: an object without one is not taken from the cache.
-        for (name, bytes) in [(format!("{key}.log"), self.log.as_bytes()), (format!("{key}.o"), object)] {
-            let (part, whole) = (folder.0.join(&name), cache.join(&name));
-            let kept = fs::write(&part, bytes).and_then(|()| fs::rename(&part, &whole));
-            kept.map_err(|error| unwritable(&whole, &error))?;
-        }
-        Ok(())
+        let entry = Entry { object: object.clone(), log: self.log.clone() };
+        let kept = cache::open(cache).and_then(|dir| entry.keep(&dir, &entry_name(key)));
+        kept.map_err(|error| error.to_string())
     }
+}
+
+/// That what is kept is not used, but made anew: for people.
+pub fn unused(reason: &str) -> Diagnostic {
+    Diagnostic::general(format!("what was kept of an earlier compilation is not used: {reason}")).as_warning()
+}
+
+fn entry_name(key: &str) -> String {
+    format!("{key}.advice")
 }
 
 /// Compiles files in a folder that is empty.
@@ -169,7 +175,7 @@ pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Comp
 pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, String> {
     let mut files: Files<'_> = prelude::files();
     files.push((emit::ADVICE.to_owned(), text));
-    let folder = WorkFolder::new(cache).map_err(|error| unwritable(cache, &error))?;
+    let folder = WorkFolder::new(cache)?;
     let compiled = compile_in(Compiler::find()?.path(), &files, &folder.0)?;
     compiled.object.ok_or(compiled.log)
 }
@@ -240,14 +246,15 @@ impl WorkFolder {
     /// # Errors
     ///
     /// When it cannot be made.
-    pub fn new(cache: &Path) -> io::Result<Self> {
+    pub fn new(cache: &Path) -> Result<Self, String> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        fs::create_dir_all(cache)?;
+        let dir = cache::open(cache).map_err(|error| error.to_string())?;
         let nth = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let folder = cache.join(format!("tmp-{}-{nth}", std::process::id()));
+        let name = format!("tmp-{}-{nth}", std::process::id());
+        let folder = dir.path_of(&name);
         // One of a process that was killed, and had the same number.
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir(&folder)?;
+        dir.create_dir(&name).map_err(|error| error.to_string())?;
         Ok(Self(folder))
     }
 

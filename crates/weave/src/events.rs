@@ -205,7 +205,7 @@ pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> R
     let EventsDraft { programs, text, left_out } = draft(kernel, groups);
     let mut found = Events { plan: None, left_out };
     if let Some(text) = text {
-        let compiled = Compiler::find()?.compile(&text.files_of_events(), cache)?;
+        let compiled = Compiler::find()?.compile(&text.files_of_events(), cache, &mut Vec::new())?;
         let object = compiled.object.ok_or_else(|| uncompiled(kernel.release(), &compiled.log))?;
         found.plan = Some(EventPlan { object, programs, buffer });
     }

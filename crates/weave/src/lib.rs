@@ -26,6 +26,7 @@
 
 mod anchor;
 mod bind;
+mod cache;
 mod compile;
 mod condition;
 mod draft;
@@ -39,7 +40,8 @@ mod resolve;
 mod safe;
 mod unhookable;
 
-pub use compile::{Compiled, Compiler, WorkFolder, cache_directory, compile_c, compile_in, find_clang};
+pub use cache::{CacheError, cache_directory};
+pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
 pub use draft::{
     Draft, EventsDraft, Files, ItemDraft, Objects, SiteDraft, SkippedDraft, Text, complaints, draft,
     each_once, fit, judge,
@@ -343,7 +345,8 @@ pub fn weave(
         if let Some(text) = &draft.text {
             let general = |message: String| vec![Diagnostic::general(message)];
             let compiled = text.files(aspects).and_then(|files| Ok((Compiler::find()?, files)));
-            let compiled = compiled.and_then(|(compiler, files)| compiler.compile(&files, &options.cache));
+            let compiled = compiled
+                .and_then(|(compiler, files)| compiler.compile(&files, &options.cache, &mut warnings));
             let Compiled { object, log } = compiled.map_err(general)?;
             let failed = object.is_none();
             if !log.is_empty() || failed {

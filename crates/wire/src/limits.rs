@@ -5,7 +5,7 @@
 //! whose flow) is judged there.
 
 use crate::{
-    message::{Event, Facts, FromAgent, Loss, ModuleFacts, Reply, Woven},
+    message::{Event, Facts, FromAgent, Loss, ModuleFacts, Reply, Vm, Woven},
     text,
 };
 
@@ -70,6 +70,7 @@ impl FromAgent {
 fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
     match reply {
         Reply::Facts(facts) => check_facts(facts),
+        Reply::Vms(vms) => check_vms(vms),
         Reply::Woven(woven) => check_woven(woven),
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
         Reply::Failed(failure) => {
@@ -92,16 +93,21 @@ fn check_facts(facts: &mut Facts) -> Result<(), Violation> {
         identity("a hash of a module's types", btf_sha256)?;
         identity("a module's build ID", build_id)?;
     }
-    at_most("virtual machines", facts.vms.len(), ITEMS)?;
-    for vm in &mut facts.vms {
+    check_vms(&mut facts.vms)?;
+    at_most("disks", facts.disks.len(), ITEMS)?;
+    facts.disks.iter_mut().for_each(|disk| bound(&mut disk.name, NAME));
+    Ok(())
+}
+
+fn check_vms(vms: &mut [Vm]) -> Result<(), Violation> {
+    at_most("virtual machines", vms.len(), ITEMS)?;
+    for vm in vms {
         bound(&mut vm.comm, NAME);
         at_most("processors of a virtual machine", vm.tsc_offsets.len(), CPUS)?;
         if vm.tsc_scaling.1 >= 64 {
             return Err(Violation(format!("scales a TSC by a fraction of {} bits", vm.tsc_scaling.1)));
         }
     }
-    at_most("disks", facts.disks.len(), ITEMS)?;
-    facts.disks.iter_mut().for_each(|disk| bound(&mut disk.name, NAME));
     Ok(())
 }
 
@@ -165,7 +171,7 @@ fn bound_lines(message: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Failure, FailureKind, Vm};
+    use crate::message::{Failure, FailureKind};
 
     fn facts(change: impl FnOnce(&mut Facts)) -> Result<FromAgent, Violation> {
         let mut facts = Facts::default();
@@ -216,6 +222,9 @@ mod tests {
         assert!(facts(|facts| facts.vms = vec![vm(2, 48)]).is_ok());
         assert!(facts(|facts| facts.vms = vec![vm(CPUS + 1, 0)]).is_err());
         assert!(facts(|facts| facts.vms = vec![vm(1, 64)]).is_err());
+        let told = |vms| FromAgent::Reply(Reply::Vms(vms)).checked();
+        assert!(told(vec![vm(2, 48)]).is_ok());
+        assert!(told(vec![vm(CPUS + 1, 0)]).is_err() && told(vec![Vm::default(); ITEMS + 1]).is_err());
     }
 
     #[test]

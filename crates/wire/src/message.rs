@@ -15,6 +15,8 @@ pub enum Request {
     Code(CodeParts),
     /// Read your clocks, at once. → [`Reply::Clock`]
     Clock,
+    /// Which virtual machines does your KVM run now? Their TSCs' offsets may have changed. → [`Reply::Vms`]
+    Vms,
     /// Load and attach, recording nothing yet. [`Event::Weaving`] may come before the answer. A
     /// [`Request::Stop`] that arrives while it goes on, or the end of the connection, breaks it off. →
     /// [`Reply::Woven`]
@@ -43,6 +45,8 @@ pub enum Reply {
     Code(Vec<u8>),
     /// To [`Request::Clock`].
     Clock(ClockSample),
+    /// To [`Request::Vms`].
+    Vms(Vec<Vm>),
     /// To [`Request::Weave`].
     Woven(Woven),
     /// To [`Request::Start`] and [`Request::Drain`].

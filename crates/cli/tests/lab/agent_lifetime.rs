@@ -57,7 +57,7 @@ fn a_module_that_goes_under_its_probes_is_told() {
         || -> Value { serde_json::from_str(&world.run("host", "cat /tmp/in-module/trace.json")).unwrap() };
     send();
     wait_until_written(&world, "/tmp/in-module");
-    assert_eq!(manifest()["loss"]["unloaded"], serde_json::json!([]));
+    assert!(manifest()["loss"]["unloaded"].as_array().is_none_or(Vec::is_empty));
     // The kernel lets it go, without a word.
     world.run("host", "rmmod dummy");
     world.until("host", "grep -q '\"module\": *\"dummy\"' /tmp/in-module/trace.json");

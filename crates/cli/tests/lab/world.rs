@@ -16,7 +16,7 @@ use serde_json::Value;
 static TURN: Mutex<()> = Mutex::new(());
 
 /// How long anything may take in an emulated machine on a busy one.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(480);
 
 pub struct World {
     name: String,

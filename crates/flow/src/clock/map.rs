@@ -1,5 +1,7 @@
 //! A piecewise linear map between a domain's `CLOCK_MONOTONIC` and a tick counter.
 
+use xweave_wire::message::ClockSample;
+
 /// The most that a kernel lets a clock's rate be changed (`MAXFREQ`), in parts of one: how fast
 /// the error grows where nothing was sampled.
 const MAX_RATE_CHANGE: f64 = 500e-6;
@@ -10,6 +12,10 @@ const NOMINAL_ERROR: f64 = 2000e-6;
 /// How many brackets back the usual width is looked for.
 const RECENT: usize = 16;
 
+/// Knots that are kept: seven hours of samples. A domain chooses how many it sends; what is older has long been
+/// converted.
+const MOST_KNOTS: usize = 1 << 18;
+
 /// One reading of the clock between two of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bracket {
@@ -19,6 +25,13 @@ pub struct Bracket {
     pub mono_ns: u64,
     /// The counter after.
     pub after: u64,
+}
+
+impl Bracket {
+    /// A domain's clock by its own TSC.
+    pub fn of(sample: &ClockSample) -> Self {
+        Self { before: sample.tsc_before, mono_ns: sample.mono_ns, after: sample.tsc_after }
+    }
 }
 
 /// How knots are chosen among brackets.
@@ -74,6 +87,7 @@ pub struct Map {
     /// Ticks a second, for as long as there is one knot only.
     nominal_hz: u64,
     used: u64,
+    proven: bool,
     finished: bool,
 }
 
@@ -88,6 +102,7 @@ impl Map {
             recent: Vec::new(),
             nominal_hz: 0,
             used: 0,
+            proven: false,
             finished: false,
         }
     }
@@ -105,17 +120,14 @@ impl Map {
     /// Takes one more bracket, later than all before. One that cannot be (a counter that does not
     /// work, a time that goes back) is ignored.
     pub fn add(&mut self, bracket: Bracket) {
-        let width = bracket.after.wrapping_sub(bracket.before).cast_signed();
-        let Ok(mono) = i64::try_from(bracket.mono_ns) else { return };
-        if width < 0 || (bracket.before == 0 && bracket.after == 0) || self.finished {
+        if self.finished {
             return;
         }
         if self.knots.is_empty() {
             self.anchor = bracket.before;
         }
-        let before = bracket.before.wrapping_sub(self.anchor).cast_signed();
-        // One tick more for the halving, one for a reading that is a tick late.
-        let knot = Knot { mono, tick: before.saturating_add(width / 2), half: width / 2 + 2 };
+        let Some(knot) = self.knot(&bracket) else { return };
+        let mono = knot.mono;
         self.used += 1;
         if self.recent.len() == RECENT {
             self.recent.remove(0);
@@ -129,6 +141,7 @@ impl Map {
         if mono <= last.mono || knot.tick <= last.tick {
             return;
         }
+        self.proven |= self.knots.len() >= 2;
         let usual = self.recent.iter().copied().min().unwrap_or(knot.half);
         let good = |knot: &Knot| knot.half <= usual.saturating_mul(2).saturating_add(32);
         // Nothing is final yet (see [`Map::horizon`]): better knots may take the place of the first ones.
@@ -157,6 +170,40 @@ impl Map {
         }
     }
 
+    /// What a bracket says, if it can be.
+    fn knot(&self, bracket: &Bracket) -> Option<Knot> {
+        let width = bracket.after.wrapping_sub(bracket.before).cast_signed();
+        let mono = i64::try_from(bracket.mono_ns).ok()?;
+        if width < 0 || (bracket.before == 0 && bracket.after == 0) {
+            return None;
+        }
+        let before = bracket.before.wrapping_sub(self.anchor).cast_signed();
+        // One tick more for the halving, one for a reading that is a tick late.
+        Some(Knot { mono, tick: before.saturating_add(width / 2), half: width / 2 + 2 })
+    }
+
+    /// By how much the clock is ahead of what the map says, in nanoseconds, where a bracket contradicts it: where that is
+    /// more than the map's own error, the bracket's width and `slack` ticks allow. The clock or the counter has then been
+    /// set, or one of them stood still. None, too, while the map knows no rate.
+    pub fn contradiction(&self, bracket: &Bracket, slack: u64) -> Option<i64> {
+        if self.knots.len() < 2 {
+            return None;
+        }
+        let knot = self.knot(bracket)?;
+        let piece = self.piece(|other| other.mono <= knot.mono)?;
+        let expected = along(knot.mono, piece.mono, piece.tick, piece.ns, piece.ticks);
+        let error = piece.error + piece.growth * self.outside(knot.mono);
+        let ns_per_tick = piece.ns as f64 / piece.ticks as f64;
+        let behind = (i128::from(expected) - i128::from(knot.tick)) as f64 * ns_per_tick;
+        let allowed = error + (knot.half as f64 + slack as f64) * ns_per_tick;
+        (behind.abs() > allowed).then(|| signed(behind))
+    }
+
+    /// Whether a later bracket has agreed with the rate between two: [`Map::contradiction`] would have told otherwise.
+    pub fn is_proven(&self) -> bool {
+        self.proven
+    }
+
     /// No more brackets will come: all that the map says is final now.
     pub fn finish(&mut self) {
         if let (Some(knot), Some(last)) = (self.deferred.take(), self.knots.last())
@@ -168,6 +215,9 @@ impl Map {
     }
 
     fn push(&mut self, knot: Knot) {
+        if self.knots.len() >= MOST_KNOTS {
+            self.knots.drain(..MOST_KNOTS / 2);
+        }
         self.knots.push(knot);
         self.deferred = None;
     }
@@ -180,6 +230,12 @@ impl Map {
         // A piece's bound depends on its neighbours' slopes.
         let at = self.knots.len().checked_sub(2).filter(|&at| at > 0)?;
         Some(self.knots[at].mono)
+    }
+
+    /// Up to which time, in nanoseconds, it goes through readings: what a step makes there is within the error. Beyond,
+    /// the error is that of a rate, and a step may hide in it.
+    pub fn last(&self) -> Option<i64> {
+        self.knots.last().map(|knot| knot.mono)
     }
 
     /// The counter when the clock showed `mono`, and how far it may be off, in nanoseconds.
@@ -208,7 +264,7 @@ impl Map {
     /// How far a time is outside of the knots, in nanoseconds.
     fn outside(&self, mono: i64) -> f64 {
         match (self.knots.first(), self.knots.last()) {
-            (Some(first), Some(last)) => (mono - mono.clamp(first.mono, last.mono)).abs() as f64,
+            (Some(first), Some(last)) => mono.abs_diff(mono.clamp(first.mono, last.mono)) as f64,
             _ => 0.0,
         }
     }
@@ -244,8 +300,12 @@ impl Map {
         // How much the rate may have changed within this piece, in parts of one.
         let change = (most - least) / least + 2.0 * unsure;
         // A change in the middle bends the clock away from the line by a quarter of what it makes
-        // over the whole piece. Without a neighbour on each side it is not seen whole.
-        let share = if around.iter().all(Option::is_some) { 0.25 } else { 1.0 };
+        // over the whole piece. Without a neighbour on each side it is not seen whole; and where both neighbours are
+        // slower, or both faster, it was no change of the rate but a small step: that may lie at an end of the piece.
+        let share = match around {
+            [Some(before), _, Some(after)] if here.is_between(&before, &after) => 0.25,
+            _ => 1.0,
+        };
         let reading = from.half.max(to.half) as f64 * here.ns_per_tick;
         Some(Piece {
             mono: from.mono,
@@ -262,7 +322,7 @@ impl Map {
         let ticks = (to.tick - from.tick) as f64;
         Some(Slope {
             ns_per_tick: (to.mono - from.mono) as f64 / ticks,
-            unsure: (from.half + to.half) as f64 / ticks,
+            unsure: (from.half as f64 + to.half as f64) / ticks,
         })
     }
 }
@@ -275,9 +335,19 @@ struct Slope {
     unsure: f64,
 }
 
+impl Slope {
+    /// Whether it may be a mixture of the two.
+    fn is_between(&self, before: &Self, after: &Self) -> bool {
+        let least = before.ns_per_tick.min(after.ns_per_tick);
+        let most = before.ns_per_tick.max(after.ns_per_tick);
+        let unsure = self.unsure + before.unsure.max(after.unsure);
+        self.ns_per_tick >= least * (1.0 - unsure) && self.ns_per_tick <= most * (1.0 + unsure)
+    }
+}
+
 /// The line through (`x0`, `y0`) with slope `dy`/`dx` at `x`, rounded down; exact, as the products
 /// of 64-bit numbers fit in 128 bits.
-fn along(x: i64, x0: i64, y0: i64, dx: i64, dy: i64) -> i64 {
+pub(super) fn along(x: i64, x0: i64, y0: i64, dx: i64, dy: i64) -> i64 {
     let rise = (i128::from(x) - i128::from(x0)) * i128::from(dy);
     let y = i128::from(y0) + rise.div_euclid(i128::from(dx));
     i64::try_from(y).unwrap_or(if y < 0 { i64::MIN } else { i64::MAX })
@@ -291,6 +361,11 @@ fn grown(ticks: i64, rate: f64) -> i64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bound: saturating is right")]
 fn whole(error: f64) -> u64 {
     error.ceil() as u64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "for people: saturating is right")]
+fn signed(ns: f64) -> i64 {
+    ns as i64
 }
 
 #[cfg(test)]
@@ -354,6 +429,48 @@ mod tests {
         assert_eq!(map.horizon(), None);
         map.finish();
         assert_eq!(map.horizon(), Some(i64::MAX));
+    }
+
+    #[test]
+    fn a_reading_contradicts_the_map_where_the_clock_has_stepped() {
+        let mut map = Map::new(SPACING);
+        assert_eq!(map.contradiction(&bracket(7, 5, 20), 0), None, "nothing is known");
+        (1..10).for_each(|i| map.add(bracket(7, i * 250_000_000, 20)));
+        // Of the 250 µs that a rate may make of half a second, this is within.
+        for within in [0, 200_000] {
+            assert_eq!(map.contradiction(&bracket(7 + within, 2_750_000_000, 20), 0), None);
+        }
+        let behind = map.contradiction(&bracket(7 + 2_000_000, 2_750_000_000, 20), 0).unwrap();
+        assert!((-1_000_100..-999_900).contains(&behind), "{behind}");
+        assert!(map.contradiction(&bracket(0, 500_000_000, 20), 0).is_none(), "within the reading's width");
+        let earlier = map.contradiction(&bracket(1_000_007, 600_000_000, 20), 0).unwrap();
+        assert!((-500_100..-499_900).contains(&earlier), "{earlier}");
+        assert_eq!(map.contradiction(&bracket(1_000_007, 600_000_000, 20), 1_000_000), None);
+        // A wide reading says little.
+        assert_eq!(map.contradiction(&bracket(7 + 2_000_000, 2_750_000_000, 3_000_000), 0), None);
+    }
+
+    #[test]
+    fn a_small_step_is_within_the_bound() {
+        let mut map = Map::new(SPACING);
+        let stepped = |i: u64| if i < 10 { 7 } else { 7 + 20_000 };
+        (1..20).for_each(|i| map.add(bracket(stepped(i), i * 250_000_000, 20)));
+        // The 10 µs lie anywhere between the two readings.
+        let (tick, error) = map.tick(2_499_999_999).unwrap();
+        let off = tick.abs_diff(7 + 2 * 2_499_999_999) / 2;
+        assert!(off > 9_000 && off <= error && error < 12_000, "{off} {error}");
+    }
+
+    #[test]
+    fn no_more_knots_are_kept_than_are_needed() {
+        let mut map = Map::new(SPACING);
+        let most = 3 * u64::try_from(MOST_KNOTS).unwrap();
+        (1..most).for_each(|i| map.add(bracket(7, i * 100_000_000, 20)));
+        assert!(map.knots.len() <= MOST_KNOTS, "{}", map.knots.len());
+        assert_eq!(
+            map.tick((most.cast_signed() - 5) * 100_000_000).unwrap().0,
+            7 + 2 * (most - 5) * 100_000_000
+        );
     }
 
     #[test]

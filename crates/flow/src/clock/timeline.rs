@@ -2,35 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use xweave_trace::{Clock, Method};
+use xweave_trace::{Clock, ClockBreak, Method};
 use xweave_wire::message::{ClockSample, Facts, Vm};
 
 use super::{
     Exchange, Stamp,
-    map::{Bracket, Map, Spacing},
-    vm::{self, Found, Sighting},
+    epoch::{Epoch, Way},
+    map::{Bracket, Map, along},
+    vm,
 };
 
-/// Samples come several a second, with brackets of some ten nanoseconds.
-const SAMPLES: Spacing = Spacing { least_ns: 100_000_000, most_ns: 1_000_000_000 };
+/// Epochs that a domain may have. A clock that jumps more often is no longer looked at: no error of it is bounded then.
+pub(super) const MOST_EPOCHS: usize = 64;
 
-/// Exchanges come about once a second, with brackets of some ten microseconds.
-const EXCHANGES: Spacing = Spacing { least_ns: 500_000_000, most_ns: 4_000_000_000 };
+/// The same of attempts to begin an epoch: a clock may contradict itself before enough is known of it to use it.
+const MOST_ATTEMPTS: u32 = 32;
 
-/// Exchanges that are kept to find a guest's machine: the tightest.
-const SIGHTINGS: usize = 64;
-
-/// Ticks by which a sighting may be missed: processors' counters may differ a little.
-const SLACK: u64 = 2_000;
-
-/// Processors of a guest whose TSCs differ by more than this have no common TSC.
-const MOST_SPREAD: u64 = 1_000_000;
+/// Exchanges by which it is decided anew which virtual machine a domain is.
+const FRESH_EXCHANGES: usize = 8;
 
 /// Brings the times of all domains onto one line, while the recording goes on.
 ///
-/// Feed it what agents report ([`Timeline::facts`], [`Timeline::sample`], [`Timeline::exchange`]),
-/// let it [`Timeline::settle`] once, then convert: what [`Timeline::horizon`] covers is final.
-/// Times of one domain keep their order.
+/// Feed it what agents report ([`Timeline::facts`], [`Timeline::sample`], [`Timeline::exchange`],
+/// [`Timeline::vms`]), let it [`Timeline::settle`] once, then convert: what [`Timeline::horizon`] covers is
+/// final. Times of one domain keep their order.
+///
+/// Nothing is final before it has been checked: by an exchange with the domain, one with the reference, and for a
+/// virtual machine by [`Timeline::vms`]. So ask for these about once a second. Where one of them contradicts what
+/// was known, [`Timeline::wants_exchange`] and [`Timeline::wants_vms`] say what is to be asked for at once.
 ///
 /// ```
 /// use xweave_flow::clock::Timeline;
@@ -45,60 +44,72 @@ const MOST_SPREAD: u64 = 1_000_000;
 /// assert_eq!(timeline.to_reference(1, 5).map(|stamp| (stamp.ns, stamp.error_ns)), Some((5, 0)));
 /// ```
 pub struct Timeline {
-    reference: u8,
-    controller: Option<u8>,
+    pub(super) reference: u8,
+    pub(super) controller: Option<u8>,
+    pub(super) domains: BTreeMap<u8, State>,
     controller_hz: u64,
-    domains: BTreeMap<u8, State>,
+    settled: bool,
+    finished: bool,
+    /// Until when the offsets of virtual machines were what they are taken for, in the reference's nanoseconds.
+    vms_checked: Option<i64>,
 }
 
 /// What is known of one domain's clock.
-struct State {
-    /// Its clock and its own TSC.
-    own: Map,
-    /// Its clock and the controller's TSC.
-    hub: Map,
-    /// The tightest exchanges.
-    kept: Vec<Exchange>,
+pub(super) struct State {
+    /// One after the other; never empty.
+    pub(super) epochs: Vec<Epoch>,
+    /// How often the last one was begun anew, before enough was known of it to use it.
+    pub(super) attempts: u32,
+    pub(super) vms: Vec<Vm>,
+    pub(super) xen_pv: bool,
+    pub(super) pinned: Option<u32>,
     exchanges: u64,
     tsc_hz: u64,
-    vms: Vec<Vm>,
-    xen_pv: bool,
-    pinned: Option<u32>,
-    way: Option<Way>,
-    /// Largest error of what was converted.
+    /// Largest error of what was converted, but for breaks.
     worst: Option<u64>,
 }
 
-/// How a domain's times get onto the line.
-enum Way {
-    TscOffset(Vm),
-    /// With a machine that changes nothing.
-    CommonTsc(Vm),
-    /// With the reason why not by the TSC.
-    Exchange(String),
-}
-
 impl State {
-    fn new() -> Self {
+    fn new(reference: usize) -> Self {
         Self {
-            own: Map::new(SAMPLES),
-            hub: Map::new(EXCHANGES),
-            kept: Vec::new(),
-            exchanges: 0,
-            tsc_hz: 0,
+            epochs: vec![Epoch::new(reference, None)],
+            attempts: 0,
             vms: Vec::new(),
             xen_pv: false,
             pinned: None,
-            way: None,
+            exchanges: 0,
+            tsc_hz: 0,
             worst: None,
         }
+    }
+
+    pub(super) fn current(&self) -> &Epoch {
+        &self.epochs[self.epochs.len() - 1]
+    }
+
+    fn current_mut(&mut self) -> &mut Epoch {
+        let last = self.epochs.len() - 1;
+        &mut self.epochs[last]
+    }
+
+    /// The last epoch of which it is decided how its times get onto the line.
+    fn decided(&self) -> Option<&Epoch> {
+        self.epochs.iter().rfind(|epoch| epoch.way.is_some())
     }
 }
 
 impl Timeline {
     /// An empty time line: the `CLOCK_MONOTONIC` of the domain with that number.
     pub fn new(reference: u8) -> Self {
-        Self { reference, controller: None, controller_hz: 0, domains: BTreeMap::new() }
+        Self {
+            reference,
+            controller: None,
+            domains: BTreeMap::new(),
+            controller_hz: 0,
+            settled: false,
+            finished: false,
+            vms_checked: None,
+        }
     }
 
     /// The controller runs in that domain and so reads that domain's TSC: one round trip less to
@@ -117,7 +128,7 @@ impl Timeline {
     pub fn facts(&mut self, domain: u8, facts: &Facts) {
         let state = self.state(domain);
         state.tsc_hz = facts.tsc_hz;
-        state.own.set_nominal_hz(facts.tsc_hz);
+        state.current_mut().own.set_nominal_hz(facts.tsc_hz);
         state.vms.clone_from(&facts.vms);
         state.xen_pv = facts.xen_pv;
     }
@@ -130,41 +141,88 @@ impl Timeline {
 
     /// The clocks of a domain.
     pub fn sample(&mut self, domain: u8, sample: ClockSample) {
-        let ClockSample { tsc_before, mono_ns, tsc_after, .. } = sample;
-        self.state(domain).own.add(Bracket { before: tsc_before, mono_ns, after: tsc_after });
+        let own = Bracket::of(&sample);
+        if self.state(domain).current().is_before(own.mono_ns) {
+            return;
+        }
+        if let Some(jump) = self.jump_of_sample(domain, &own) {
+            self.begin_anew(domain, &jump);
+        }
+        self.state(domain).current_mut().own.add(own);
     }
 
     /// The clocks of a domain, and the controller's around them. Some ten per domain before
-    /// [`Timeline::settle`] tell virtual machines apart; then one a second follows drift.
+    /// [`Timeline::settle`] tell virtual machines apart; then one a second follows drift, and what jumps.
     pub fn exchange(&mut self, domain: u8, exchange: Exchange) {
-        self.sample(domain, exchange.sample);
         let state = self.state(domain);
-        let Exchange { sent_tsc, sample, received_tsc } = exchange;
-        state.hub.add(Bracket { before: sent_tsc, mono_ns: sample.mono_ns, after: received_tsc });
         state.exchanges += 1;
-        state.kept.push(exchange);
-        if state.kept.len() > SIGHTINGS {
-            let width = |e: &Exchange| e.received_tsc.wrapping_sub(e.sent_tsc);
-            state.kept.sort_by_key(width);
-            state.kept.truncate(SIGHTINGS / 2);
+        let Ok(mono) = i64::try_from(exchange.sample.mono_ns) else { return };
+        let jump = self.jump_of_sample(domain, &exchange.own());
+        if let Some(jump) = jump.or_else(|| self.jump_of_exchange(domain, &exchange)) {
+            self.begin_anew(domain, &jump);
         }
+        self.state(domain).current_mut().add(exchange, mono);
+        self.decide_anew();
+    }
+
+    /// The virtual machines that a domain's hypervisor runs now. They matter if it is the reference: where the offset of
+    /// one is another than it was, the clock of the domain that it is has jumped.
+    pub fn vms(&mut self, domain: u8, vms: Vec<Vm>) {
+        if domain != self.reference {
+            return;
+        }
+        let numbers: Vec<u8> = self.domains.keys().copied().collect();
+        for &number in &numbers {
+            if let Some(jump) = self.jump_of_vm(number, &vms) {
+                self.begin_anew(number, &jump);
+            }
+        }
+        for number in numbers {
+            self.state(number).current_mut().vms_read = true;
+        }
+        let reference = self.state(domain);
+        reference.vms = vms;
+        // They were read after the last exchange was answered.
+        self.vms_checked = self.state(domain).current().checked;
+        self.decide_anew();
     }
 
     /// Decides by which way each domain's times get onto the line, for domains where that has not
-    /// been decided. A decision stays: what was converted before must not move.
+    /// been decided. A decision stays for as long as nothing contradicts it.
     pub fn settle(&mut self) {
-        let inside = self.controller.and_then(|at| self.domains.get(&at));
-        let nominal = inside.map_or(self.controller_hz, |state| state.tsc_hz);
+        self.settled = true;
+        let nominal = self.nominal_hz();
         let numbers: Vec<u8> = self.domains.keys().copied().collect();
         for &number in &numbers {
-            self.state(number).hub.set_nominal_hz(nominal);
+            self.state(number).current_mut().hub.set_nominal_hz(nominal);
         }
+        let checked = self.domains.get(&self.reference).and_then(|reference| reference.current().checked);
+        self.vms_checked = self.vms_checked.or(checked);
         for number in numbers {
-            if number != self.reference && self.domains[&number].way.is_none() {
+            if number != self.reference && self.state(number).current().way.is_none() {
                 let way = self.decide(number);
-                self.state(number).way = Some(way);
+                self.state(number).current_mut().way = Some(way);
             }
         }
+    }
+
+    /// Whether an exchange with a domain is needed as soon as may be: its clock has jumped.
+    pub fn wants_exchange(&self, domain: u8) -> bool {
+        let Some(epoch) = self.domains.get(&domain).map(State::current) else { return false };
+        self.settled
+            && epoch.jump.is_some()
+            && epoch.kept.len() < FRESH_EXCHANGES
+            && (domain == self.reference || epoch.way.is_none())
+    }
+
+    /// Whether the virtual machines of a domain's hypervisor are needed as soon as may be.
+    pub fn wants_vms(&self, domain: u8) -> bool {
+        let waits = |state: &State| {
+            let epoch = state.current();
+            epoch.jump.is_some() && epoch.way.is_none() && !epoch.vms_read
+        };
+        let waiting = self.domains.iter().any(|(number, state)| *number != self.reference && waits(state));
+        self.settled && domain == self.reference && waiting
     }
 
     /// Up to which of its times a domain's records are converted finally, in nanoseconds of its own
@@ -173,22 +231,17 @@ impl Timeline {
         if domain == self.reference {
             return Some(u64::MAX);
         }
-        let state = self.domains.get(&domain)?;
-        let reference = self.domains.get(&self.reference)?;
-        // The time in this domain when the reference's map was last final; two nanoseconds less,
-        // as each map rounds.
-        let horizon = match state.way.as_ref()? {
-            Way::TscOffset(machine) | Way::CommonTsc(machine) => {
-                let (offset, _) = vm::offset(machine)?;
-                let until = |host| Some(state.own.mono(vm::guest_tsc(machine, offset, host))?.0 - 2);
-                joint(state.own.horizon()?, &reference.own, until)?
-            }
-            Way::Exchange(_) => {
-                let until = |tick| Some(self.hub(domain)?.mono(tick)?.0 - 2);
-                joint(self.hub(domain)?.horizon()?, self.hub(self.reference)?, until)?
-            }
+        let epochs = &self.domains.get(&domain)?.epochs;
+        let (epoch, earlier) = epochs.split_last()?;
+        let horizon = if self.finished {
+            self.convert(domain, 0).map(|_| i64::MAX)
+        } else {
+            let begun =
+                |until: &i64| epoch.jump.is_none() || epoch.first.is_some_and(|first| *until >= first);
+            self.final_until(domain, epoch).filter(begun)
         };
-        u64::try_from(horizon).ok()
+        let earlier = earlier.last().and_then(|epoch| self.final_until(domain, epoch));
+        u64::try_from(horizon.max(earlier)?).ok()
     }
 
     /// A domain's time on the common line. None before [`Timeline::settle`], for a domain that was
@@ -199,45 +252,59 @@ impl Timeline {
         let mono = i64::try_from(mono_ns).ok()?;
         let stamp = self.convert(domain, mono)?;
         let state = self.state(domain);
-        state.worst = state.worst.max(Some(stamp.error_ns));
+        if stamp.error_ns < u64::MAX {
+            state.worst = state.worst.max(Some(stamp.error_ns));
+        }
         Some(stamp)
     }
 
     /// No more samples will come: everything converts finally now. A last sample of each domain
     /// after its last record keeps the records' end from being extrapolated.
     pub fn finish(&mut self) {
-        for state in self.domains.values_mut() {
-            state.own.finish();
-            state.hub.finish();
+        let numbers: Vec<u8> = self.domains.keys().copied().collect();
+        for number in numbers {
+            // Too little is known since the last jump.
+            let unknown = self.domains[&number].current().jump.is_some() && !self.is_confirmed(number);
+            let epoch = self.state(number).current_mut();
+            epoch.bounded &= !unknown;
         }
+        self.settle();
+        for state in self.domains.values_mut() {
+            state.current_mut().finish();
+        }
+        self.finished = true;
     }
 
-    /// Which of the reference's virtual machines a domain is, once settled.
+    /// Which of the reference's virtual machines a domain is, or was before its clock jumped, once settled.
     pub fn vm(&self, domain: u8) -> Option<&Vm> {
-        match self.domains.get(&domain)?.way.as_ref()? {
-            Way::TscOffset(vm) => Some(vm),
-            Way::CommonTsc(_) | Way::Exchange(_) => None,
-        }
+        let epochs = &self.domains.get(&domain)?.epochs;
+        epochs.iter().rev().find_map(|epoch| match &epoch.way {
+            Some(Way::TscOffset(vm)) => Some(vm),
+            _ => None,
+        })
     }
 
     /// The manifest's entry for a domain's clock. Its error is the largest of what was converted;
-    /// of what could be, if nothing was; `u64::MAX` if too little is known for any bound.
+    /// of what could be, if nothing was; `u64::MAX` if too little is known for any bound. What is within its breaks is
+    /// left out of that.
     pub fn clock(&self, domain: u8, name: &str) -> Option<Clock> {
         let state = self.domains.get(&domain)?;
         let entry = |method, error_ns, detail: String| Clock {
             domain: name.to_owned(),
             method,
             error_ns,
-            samples: state.own.used(),
+            samples: state.epochs.iter().map(|epoch| epoch.own.used()).sum(),
             exchanges: state.exchanges,
             detail,
+            breaks: self.breaks(domain, state),
         };
         if domain == self.reference {
             return Some(entry(Method::Reference, 0, "the time line itself".to_owned()));
         }
-        let reference = self.domains.get(&self.reference)?;
-        let bound = || Some(state.own.bound()? + reference.own.bound()?);
-        Some(match state.way.as_ref()? {
+        let epoch = state.decided()?;
+        let reference = self.reference_of(epoch)?;
+        let bound = || Some(epoch.own.bound()?.saturating_add(reference.own.bound()?));
+        Some(match epoch.way.as_ref()? {
             Way::CommonTsc(_) => {
                 let detail = "Xen lets both read the machine's TSC".to_owned();
                 entry(Method::CommonTsc, state.worst.or_else(bound).unwrap_or(u64::MAX), detail)
@@ -248,138 +315,223 @@ impl Timeline {
                 entry(Method::TscOffset, state.worst.or_else(bound).unwrap_or(u64::MAX), detail)
             }
             Way::Exchange(why) => {
-                let bound = || Some(self.hub(domain)?.bound()? + self.hub(self.reference)?.bound()?);
+                let hubs = (self.hub(domain, epoch), self.hub(self.reference, reference));
+                let bound = || Some(hubs.0.bound()?.saturating_add(hubs.1.bound()?));
                 entry(Method::Exchange, state.worst.or_else(bound).unwrap_or(u64::MAX), why.clone())
             }
         })
     }
 
+    fn breaks(&self, domain: u8, state: &State) -> Vec<ClockBreak> {
+        if domain == self.reference {
+            return Vec::new();
+        }
+        let at = |epoch: &Epoch, mono: Option<i64>| Some(self.within(domain, epoch, mono?)?.ns);
+        let after_jump =
+            (0..).zip(&state.epochs).filter_map(|(nth, epoch)| Some((nth, epoch, epoch.jump.as_ref()?)));
+        let made = after_jump.map(|(nth, epoch, jump): (usize, _, _)| ClockBreak {
+            after_ns: nth.checked_sub(1).and_then(|nth| at(&state.epochs[nth], state.epochs[nth].ended)),
+            before_ns: if epoch.bounded { at(epoch, epoch.first) } else { None },
+            detail: jump.clone(),
+        });
+        made.collect()
+    }
+
+    fn nominal_hz(&self) -> u64 {
+        let inside = self.controller.and_then(|at| self.domains.get(&at));
+        inside.map_or(self.controller_hz, |state| state.tsc_hz)
+    }
+
     fn state(&mut self, domain: u8) -> &mut State {
-        self.domains.entry(domain).or_insert_with(State::new)
+        let reference = self.domains.get(&self.reference).map_or(0, |state| state.epochs.len() - 1);
+        self.domains.entry(domain).or_insert_with(|| State::new(reference))
+    }
+
+    /// The epoch of the reference that one of another domain is converted with.
+    fn reference_of(&self, epoch: &Epoch) -> Option<&Epoch> {
+        self.domains.get(&self.reference)?.epochs.get(epoch.reference)
     }
 
     /// The map between a domain's clock and the controller's TSC.
-    fn hub(&self, domain: u8) -> Option<&Map> {
-        let state = self.domains.get(&domain)?;
-        Some(if self.controller == Some(domain) { &state.own } else { &state.hub })
+    fn hub<'e>(&self, domain: u8, epoch: &'e Epoch) -> &'e Map {
+        if self.controller == Some(domain) { &epoch.own } else { &epoch.hub }
+    }
+
+    /// Ends a domain's epoch, as its clock has jumped. If it is the reference's, all others end with it.
+    fn begin_anew(&mut self, domain: u8, jump: &str) {
+        if domain != self.reference {
+            return self.end_epoch(domain, jump);
+        }
+        let numbers: Vec<u8> = self.domains.keys().copied().filter(|number| *number != domain).collect();
+        let jump_of_others = format!("the reference: {jump}");
+        // While what they are converted with is as it was.
+        for &number in &numbers {
+            self.end_epoch(number, &jump_of_others);
+        }
+        self.end_epoch(domain, jump);
+        self.vms_checked = None;
+        let reference = &self.domains[&domain];
+        let (at, bounded) = (reference.epochs.len() - 1, reference.current().bounded);
+        for number in numbers {
+            let epoch = self.state(number).current_mut();
+            (epoch.reference, epoch.bounded) = (at, epoch.bounded && bounded);
+        }
+    }
+
+    fn end_epoch(&mut self, domain: u8, jump: &str) {
+        let confirmed = self.is_confirmed(domain);
+        let nominal = self.nominal_hz();
+        let bounded = self.domains.get(&self.reference).is_none_or(|reference| reference.current().bounded);
+        // Either nothing of it has become final, or nothing that has will change.
+        self.state(domain).current_mut().finish();
+        let state = &self.domains[&domain];
+        let current = state.current();
+        let ended = if domain == self.reference { current.checked } else { self.verified(domain, current) };
+        let earlier = state.epochs.iter().rev().nth(1).and_then(|earlier| earlier.ended);
+        let mut next = Epoch::new(current.reference, Some(jump.to_owned()));
+        next.own.set_nominal_hz(state.tsc_hz);
+        next.hub.set_nominal_hz(nominal);
+        if let (true, Some(ended)) = (confirmed, ended.max(earlier)) {
+            self.state(domain).current_mut().ended = Some(ended);
+            let floor = self.within(domain, self.domains[&domain].current(), ended).map(|stamp| stamp.ns);
+            let state = self.state(domain);
+            if let Some(floor) = floor {
+                state.current_mut().ceiling = floor;
+                next.floor = floor;
+            }
+            state.attempts = 0;
+            state.epochs.push(next);
+        } else {
+            // Nothing of it was final: the break that it was to end goes on.
+            let state = self.state(domain);
+            let current = state.current_mut();
+            next.floor = current.floor;
+            next.jump = current.jump.take().or(next.jump);
+            *current = next;
+            state.attempts = state.attempts.saturating_add(1);
+        }
+        let state = self.state(domain);
+        let often = state.epochs.len() > MOST_EPOCHS || state.attempts >= MOST_ATTEMPTS;
+        state.current_mut().bounded = bounded && !often;
+    }
+
+    /// Decides for those whose clocks have jumped, once enough was read since.
+    fn decide_anew(&mut self) {
+        let fresh = |state: &State| state.current().kept.len() >= FRESH_EXCHANGES;
+        if !self.settled || !self.domains.get(&self.reference).is_some_and(fresh) {
+            return;
+        }
+        let ready = |state: &State| {
+            let epoch = state.current();
+            epoch.way.is_none() && epoch.jump.is_some() && epoch.vms_read && fresh(state)
+        };
+        let others = self.domains.iter().filter(|(number, _)| **number != self.reference);
+        let ready: Vec<u8> = others.filter(|(_, state)| ready(state)).map(|(number, _)| *number).collect();
+        for number in ready {
+            let way = self.decide(number);
+            self.state(number).current_mut().way = Some(way);
+        }
+    }
+
+    /// Whether enough is known of a domain's epoch to bound errors in it. All that became final is of such epochs.
+    fn is_confirmed(&self, domain: u8) -> bool {
+        let epoch = self.domains[&domain].current();
+        if domain == self.reference {
+            return epoch.checked.is_some() && (epoch.own.is_proven() || epoch.hub.is_proven());
+        }
+        let Some(way) = &epoch.way else { return false };
+        let map = if way.machine().is_some() { &epoch.own } else { self.hub(domain, epoch) };
+        let verified = self.verified(domain, epoch).zip(epoch.first);
+        map.is_proven() && verified.is_some_and(|(until, first)| until >= first)
+    }
+
+    /// Until when more readings will not change how an epoch's times convert, in the domain's nanoseconds.
+    fn final_until(&self, domain: u8, epoch: &Epoch) -> Option<i64> {
+        let reference = self.reference_of(epoch)?;
+        let (own, of_reference) = match epoch.way.as_ref()?.machine() {
+            Some(_) => (epoch.own.horizon()?, reference.own.horizon()?),
+            None => (self.hub(domain, epoch).horizon()?, self.hub(self.reference, reference).horizon()?),
+        };
+        let horizon = match of_reference {
+            i64::MAX => own,
+            ns => own.min(self.into_domain(domain, epoch, ns)?),
+        };
+        match epoch.ended {
+            Some(ended) => Some(horizon.min(ended)),
+            None if epoch.bounded => Some(horizon.min(self.verified(domain, epoch)?)),
+            None => Some(horizon),
+        }
+    }
+
+    /// Until when nothing has contradicted an epoch, in the domain's nanoseconds.
+    fn verified(&self, domain: u8, epoch: &Epoch) -> Option<i64> {
+        let reference = self.reference_of(epoch)?;
+        let (own, of_reference) = match epoch.way.as_ref()?.machine() {
+            Some(_) => (epoch.own.last()?, reference.own.last()?),
+            None => (self.hub(domain, epoch).last()?, self.hub(self.reference, reference).last()?),
+        };
+        let of_reference = self.into_domain(domain, epoch, of_reference.min(reference.checked?))?;
+        let verified = own.min(epoch.checked?).min(of_reference);
+        match epoch.way.as_ref()? {
+            Way::TscOffset(_) => Some(verified.min(self.into_domain(domain, epoch, self.vms_checked?)?)),
+            Way::CommonTsc(_) | Way::Exchange(_) => Some(verified),
+        }
+    }
+
+    /// A time of the reference in a domain; two nanoseconds less, as each map rounds.
+    fn into_domain(&self, domain: u8, epoch: &Epoch, ns: i64) -> Option<i64> {
+        let reference = self.reference_of(epoch)?;
+        let (mono, _) = if let Some(machine) = epoch.way.as_ref()?.machine() {
+            let (offset, _) = vm::offset(machine)?;
+            epoch.own.mono(vm::guest_tsc(machine, offset, reference.own.tick(ns)?.0))?
+        } else {
+            let tick = self.hub(self.reference, reference).tick(ns)?.0;
+            self.hub(domain, epoch).mono(tick)?
+        };
+        Some(mono.saturating_sub(2))
     }
 
     fn convert(&self, domain: u8, mono: i64) -> Option<Stamp> {
         if domain == self.reference {
             return Some(Stamp { ns: mono, error_ns: 0 });
         }
-        let state = self.domains.get(&domain)?;
-        match state.way.as_ref()? {
-            Way::TscOffset(machine) | Way::CommonTsc(machine) => {
-                let (offset, spread) = vm::offset(machine)?;
-                let (tick, guest_error) = state.own.tick(mono)?;
-                let host = vm::host_tsc(machine, offset, tick)?;
-                let (ns, host_error) = self.domains.get(&self.reference)?.own.mono(host)?;
-                // A tick is at most some nanoseconds on any machine that has a TSC.
-                let spread = spread.saturating_mul(2);
-                Some(Stamp { ns, error_ns: guest_error + host_error + spread + 2 })
+        let epochs = &self.domains.get(&domain)?.epochs;
+        let over = |epoch: &Epoch| epoch.ended.is_some_and(|ended| ended < mono);
+        let at = epochs.partition_point(over).min(epochs.len() - 1);
+        let (epoch, earlier) = (&epochs[at], at.checked_sub(1).map(|at| &epochs[at]));
+        if epoch.jump.is_none() || epoch.first.is_some_and(|first| mono >= first) {
+            return self.within(domain, epoch, mono);
+        }
+        let unbounded = |stamp: Stamp| Stamp { error_ns: u64::MAX, ..stamp };
+        let Some(earlier) = earlier else { return self.within(domain, epoch, mono).map(unbounded) };
+        let begins = epoch.first.and_then(|first| Some((first, self.within(domain, epoch, first)?.ns)));
+        match begins {
+            Some((first, first_ns)) => {
+                let ended = earlier.ended?;
+                let ended_ns = self.within(domain, earlier, ended)?.ns;
+                let ns = along(mono, ended, ended_ns, first - ended, first_ns - ended_ns);
+                Some(Stamp { ns, error_ns: u64::MAX })
             }
-            Way::Exchange(_) => {
-                let (tick, error) = self.hub(domain)?.tick(mono)?;
-                let (ns, reference_error) = self.hub(self.reference)?.mono(tick)?;
-                Some(Stamp { ns, error_ns: error + reference_error + 2 })
-            }
+            // Nothing was heard of it after the jump, and nothing will be.
+            None if self.finished => self.within(domain, earlier, mono).map(unbounded),
+            None => None,
         }
     }
 
-    fn decide(&self, domain: u8) -> Way {
-        let xen = [domain, self.reference].iter().all(|at| self.domains.get(at).is_some_and(|s| s.xen_pv));
-        let found = if xen {
-            self.common_tsc(domain).map(Way::CommonTsc)
+    /// A time by an epoch's maps, whether or not it lies in the epoch.
+    fn within(&self, domain: u8, epoch: &Epoch, mono: i64) -> Option<Stamp> {
+        let reference = self.reference_of(epoch)?;
+        let (ns, error) = if let Some(machine) = epoch.way.as_ref()?.machine() {
+            let (offset, spread) = vm::offset(machine)?;
+            let (tick, guest_error) = epoch.own.tick(mono)?;
+            let (ns, host_error) = reference.own.mono(vm::host_tsc(machine, offset, tick)?)?;
+            // A tick is at most some nanoseconds on any machine that has a TSC.
+            (ns, guest_error.saturating_add(host_error).saturating_add(spread.saturating_mul(2)))
         } else {
-            self.find_vm(domain).map(Way::TscOffset)
+            let (tick, error) = self.hub(domain, epoch).tick(mono)?;
+            let (ns, reference_error) = self.hub(self.reference, reference).mono(tick)?;
+            (ns, error.saturating_add(reference_error))
         };
-        found.unwrap_or_else(Way::Exchange)
-    }
-
-    /// A machine that changes nothing, if the domain's TSC is the reference's, or why it cannot be.
-    fn common_tsc(&self, domain: u8) -> Result<Vm, String> {
-        let same = vm::unchanged();
-        match vm::identify(std::iter::once(&same), &self.sightings(domain)?, SLACK) {
-            Found::One(_) => Ok(same),
-            _ => Err("Xen emulates its TSC".to_owned()),
-        }
-    }
-
-    /// The virtual machine that a domain is, or why that cannot be told.
-    fn find_vm(&self, domain: u8) -> Result<Vm, String> {
-        let sightings = self.sightings(domain)?;
-        let (state, reference) = self.both(domain)?;
-        let all = reference.vms.iter().filter(|vm| state.pinned.is_none_or(|pid| pid == vm.pid));
-        let vm = match vm::identify(all, &sightings, SLACK) {
-            Found::One(vm) => vm.clone(),
-            Found::Several(n) => return Err(format!("the tsc-offsets of {n} virtual machines fit")),
-            Found::None => {
-                let n = reference.vms.len();
-                return Err(match state.pinned {
-                    Some(pid) => {
-                        format!("the tsc-offset of the virtual machine of process {pid} does not fit")
-                    }
-                    None => format!("no tsc-offset fits (of {n} virtual machines)"),
-                });
-            }
-        };
-        match vm::offset(&vm) {
-            Some((_, spread)) if spread <= MOST_SPREAD => Ok(vm),
-            _ => Err("its processors' TSCs differ".to_owned()),
-        }
-    }
-
-    fn both(&self, domain: u8) -> Result<(&State, &State), String> {
-        self.domains
-            .get(&domain)
-            .zip(self.domains.get(&self.reference))
-            .ok_or_else(|| "the reference was not heard of".to_owned())
-    }
-
-    /// What is known of a domain's TSC by that of the reference, or why nothing is.
-    fn sightings(&self, domain: u8) -> Result<Vec<Sighting>, String> {
-        let (state, reference) = self.both(domain)?;
-        if state.own.used() == 0 || reference.own.used() == 0 {
-            return Err("no TSC that can be used on both sides".to_owned());
-        }
-        let sightings: Vec<_> = state.kept.iter().filter_map(|exchange| self.sighting(exchange)).collect();
-        if sightings.is_empty() {
-            return Err("no exchanges that tell virtual machines apart".to_owned());
-        }
-        Ok(sightings)
-    }
-
-    /// An exchange with the controller's TSC brought to the reference's.
-    fn sighting(&self, exchange: &Exchange) -> Option<Sighting> {
-        let Exchange { sent_tsc, sample, received_tsc } = *exchange;
-        if sample.tsc_before == 0 && sample.tsc_after == 0 {
-            return None;
-        }
-        let host = if self.controller == Some(self.reference) {
-            (sent_tsc, received_tsc)
-        } else {
-            let reference = &self.domains.get(&self.reference)?.own;
-            let hub = self.hub(self.reference)?;
-            let (sent, sent_error) = hub.mono(sent_tsc)?;
-            let (received, received_error) = hub.mono(received_tsc)?;
-            let earliest = sent.checked_sub_unsigned(sent_error)?;
-            let latest = received.checked_add_unsigned(received_error)?;
-            // The reading of the reference's own clocks is exact beside a round trip; twice its
-            // error still covers it.
-            let (first, first_error) = reference.tick(earliest)?;
-            let (last, last_error) = reference.tick(latest)?;
-            let ticks = |ns: u64| ns.saturating_mul(16);
-            (first.wrapping_sub(ticks(first_error)), last.wrapping_add(ticks(last_error)))
-        };
-        Some(Sighting { host, guest: (sample.tsc_before, sample.tsc_after) })
-    }
-}
-
-/// The earlier of a domain's own horizon and the reference's, the latter brought into the domain.
-fn joint(own: i64, reference: &Map, until: impl Fn(u64) -> Option<i64>) -> Option<i64> {
-    match reference.horizon()? {
-        i64::MAX => Some(own),
-        horizon => Some(own.min(until(reference.tick(horizon)?.0)?)),
+        Some(epoch.stamp(ns, error.saturating_add(2)))
     }
 }

@@ -39,8 +39,8 @@ pub fn identify<'a>(vms: impl Iterator<Item = &'a Vm>, sightings: &[Sighting], s
     }
 }
 
-/// Whether a machine's TSC passes through a sighting.
-fn fits(vm: &Vm, sighting: &Sighting, slack: u64) -> bool {
+/// Whether a machine's TSC passes through a sighting, with `slack` ticks on each side.
+pub fn fits(vm: &Vm, sighting: &Sighting, slack: u64) -> bool {
     // Counters wrap, so only differences have a sign.
     let reaches =
         |from: u64, to: u64| to.wrapping_sub(from).cast_signed() >= -i64::try_from(slack).unwrap_or(0);

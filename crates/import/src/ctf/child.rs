@@ -7,7 +7,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    input::shown,
+};
 
 /// How it is to print: nothing but what [`super::line`] reads, whatever its defaults are.
 const PRINT: &str =
@@ -155,7 +158,7 @@ fn said(mut messages: impl BufRead) -> Said {
         } else if text.contains("Tracer may have discarded") {
             said.gaps += 1;
         } else if let Some(message) = message(&text).filter(|_| said.warnings.len() < WARNINGS) {
-            said.warnings.push(message.chars().take(300).collect());
+            said.warnings.push(shown(message.as_bytes()).chars().take(300).collect());
         }
     }
     said

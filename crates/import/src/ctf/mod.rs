@@ -16,6 +16,7 @@ use xweave_trace::{Event, event::Kind};
 use crate::{
     dat::Options,
     error::{Error, ErrorKind},
+    input::shown,
     kernel::Kernel,
     sink::Sink,
 };
@@ -75,7 +76,7 @@ impl Ctf {
             let values = metadata.lines().filter_map(|line| line.split_once('='));
             let mut values = values.filter(|(key, _)| key.trim() == name);
             let value = values.next().map_or("?", |(_, value)| value.trim().trim_end_matches(';'));
-            value.trim_matches('"').split_ascii_whitespace().next().unwrap_or("?").to_owned()
+            shown(value.trim_matches('"').split_ascii_whitespace().next().unwrap_or("?").as_bytes())
         };
         let known = |names: [&str; 2]| names.map(said).into_iter().find(|value| value != "?");
         let word = |names| known(names).unwrap_or_else(|| "?".to_owned());
@@ -83,7 +84,7 @@ impl Ctf {
         let clock = metadata.split_once("clock {").and_then(|(_, clock)| clock.split_once("name = "));
         let clock = clock.and_then(|(_, clock)| clock.split_once(';')).map_or("", |(name, _)| name);
         let options = Options {
-            clock: clock.trim_matches('"').chars().take(64).collect(),
+            clock: shown(clock.trim_matches('"').as_bytes()).chars().take(64).collect(),
             uname: format!(
                 "Linux {} {} {}",
                 word(["hostname", "host"]),
@@ -161,9 +162,7 @@ impl<'a, S: Sink> Lines<'a, S> {
     /// The next line.
     fn take(&mut self, line: &[u8]) -> Result<(), Error> {
         let Some(event) = Line::parse(line) else {
-            let (_, count) = self
-                .strange
-                .get_or_insert_with(|| (String::from_utf8_lossy(line).chars().take(80).collect(), 0));
+            let (_, count) = self.strange.get_or_insert_with(|| (shown(line.get(..80).unwrap_or(line)), 0));
             *count += 1;
             return Ok(());
         };

@@ -2,6 +2,7 @@
 
 use super::line::{Pairs, half, inside, number, text, unescaped};
 use crate::format::{Field, Format, Place};
+use crate::input::shown;
 
 /// `common_type`, two more short fields and `common_pid`.
 const HEADER: usize = 8;
@@ -44,6 +45,7 @@ impl Shape {
     /// Of events of that name, the first of which has these fields.
     pub(crate) fn of(id: u16, name: &str, perf: bool, fields: &[u8]) -> Self {
         let (system, known) = tracepoint(name, perf);
+        let (system, known) = (shown(system.as_bytes()), shown(known.as_bytes()));
         let format = Format { system, name: known, id, fields: Vec::new() };
         let mut shape = Self { format, slots: Vec::new(), size: HEADER, unknown: None };
         for (field, value) in Pairs(fields) {

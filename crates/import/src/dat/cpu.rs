@@ -1,6 +1,10 @@
 //! The records of one processor, page by page.
 
-use super::{clock::Clock, options::Place, packed::Packing};
+use super::{
+    clock::Clock,
+    options::Place,
+    packed::{self, Packing},
+};
 use crate::{
     error::Error,
     input::{Cursor, Input},
@@ -24,8 +28,9 @@ pub(crate) struct Cpu<'a> {
     /// Where in the file to read on, and where this processor's part ends.
     at: u64,
     end: u64,
-    /// Packed chunks that are left.
+    /// Packed chunks that are left, and how many bytes they may become.
     chunks: u32,
+    left: u64,
     /// Pages, where in the file they or their chunk began, and which of their bytes is the first of the current page.
     window: Vec<u8>,
     base: u64,
@@ -56,10 +61,11 @@ impl<'a> Cpu<'a> {
             page: page as usize,
             clock,
             packing,
-            room: room.max(page as usize),
+            room,
             at: place.offset,
             end: place.offset.saturating_add(place.size),
             chunks: 0,
+            left: place.size.saturating_mul(packed::RATIO).saturating_add(room as u64),
             window: Vec::new(),
             base: place.offset,
             begin: 0,
@@ -81,6 +87,8 @@ impl<'a> Cpu<'a> {
                 Ok(chunks) => {
                     cpu.chunks = chunks;
                     cpu.at += 4;
+                    // The number of chunks is in front of what the size is of.
+                    cpu.end = cpu.end.saturating_add(4);
                 }
                 Err(error) => cpu.damaged(error),
             }
@@ -158,8 +166,16 @@ impl<'a> Cpu<'a> {
         let most = u32::try_from(self.room).unwrap_or(u32::MAX);
         let sizes = self.input.piece(self.at, 8);
         let sizes = sizes.and_then(|sizes| Packing::sizes(&mut Cursor::new(&sizes, self.at), most));
-        let packed = sizes
-            .and_then(|(packed, unpacked)| Ok((self.input.piece(self.at + 8, packed.into())?, unpacked)));
+        let packed = sizes.and_then(|(packed, unpacked)| {
+            if self.at + 8 + u64::from(packed) > self.end {
+                return Err(Error::damaged(self.at, "a chunk that goes beyond its processor's records"));
+            }
+            self.left = self.left.checked_sub(unpacked.into()).ok_or_else(|| {
+                let what = "chunks that become more than any records that were packed into as few bytes";
+                Error::damaged(self.at, what)
+            })?;
+            Ok((self.input.piece(self.at + 8, packed.into())?, unpacked))
+        });
         let (packed, unpacked) = packed.inspect_err(|_| self.chunks = 0)?;
         self.at += 8 + packed.len() as u64;
         self.packing

@@ -14,8 +14,9 @@ use crate::{
 
 pub(crate) use clock::{Clock, Rate};
 pub(crate) use cpu::Cpu;
-use options::{Buffer, CMDLINES, DONE, EVENT_FORMATS, FTRACE_EVENTS, HEADER_INFO, Place};
+use options::{Buffer, CMDLINES, DONE, EVENT_FORMATS, FTRACE_EVENTS, HEADER_INFO, MANY, Place};
 pub(crate) use options::{Guest, Options};
+pub(crate) use packed::RATIO;
 use packed::{MOST, Packing};
 
 /// What every trace.dat begins with.
@@ -27,6 +28,9 @@ const MEMORY: usize = 512 << 20;
 /// The most sections of options: one follows the other.
 const SECTIONS: usize = 1000;
 
+/// The most bytes of all sections, unpacked: each may be told of again and again.
+const SECTION_BYTES: u64 = 256 << 20;
+
 /// A trace.dat: what describes the records.
 pub(crate) struct Dat {
     pub options: Options,
@@ -36,6 +40,8 @@ pub(crate) struct Dat {
     layout: Layout,
     packing: Packing,
     page: u32,
+    /// Bytes of sections that were read.
+    described: u64,
     /// What could not be read, though the records could.
     pub damage: Vec<Error>,
 }
@@ -95,6 +101,7 @@ impl Dat {
             layout: Layout::default(),
             packing: Packing::None,
             page: walk.u32()?,
+            described: 0,
             damage: Vec::new(),
         })
     }
@@ -147,14 +154,20 @@ impl Dat {
         }
         let len = walk.u64()?;
         self.cmdlines(&walk.bytes(len)?);
-        let cpus = walk.u32()?;
+        let (at, cpus) = (walk.at, walk.u32()?);
+        if cpus > MANY {
+            return Err(Error::damaged(at, format!("{cpus} processors")));
+        }
         let top = Buffer { offset: walk.at, ..Buffer::default() };
         self.options.cpus = cpus;
         self.options.buffers.push(top);
         let mut at = 0;
         while at < self.options.buffers.len() {
             walk.at = self.options.buffers[at].offset;
-            if let Some(places) = self.places_6(walk, cpus)? {
+            if at * cpus as usize > MANY as usize {
+                return Err(Error::damaged(walk.at, format!("{at} buffers of {cpus} processors each")));
+            }
+            if let Some(places) = self.places_6(walk, cpus, at == 0)? {
                 self.options.buffers[at].cpus = places;
                 self.options.buffers[at].page = self.page;
             }
@@ -187,9 +200,9 @@ impl Dat {
     }
 
     /// Where an instance's records are; none if they are words. The first one has the options as well.
-    fn places_6(&mut self, walk: &mut Walk, cpus: u32) -> Result<Option<Vec<Place>>, Error> {
+    fn places_6(&mut self, walk: &mut Walk, cpus: u32, first: bool) -> Result<Option<Vec<Place>>, Error> {
         let mut tag = walk.bytes(10)?;
-        if tag.starts_with(b"options") {
+        if first && tag.starts_with(b"options") {
             loop {
                 let kind = walk.u16()?;
                 if kind == DONE {
@@ -275,7 +288,7 @@ impl Dat {
     }
 
     /// The content of the section at byte `at`, unpacked.
-    fn section(&self, input: &Input, at: u64, kind: u16) -> Result<Vec<u8>, Error> {
+    fn section(&mut self, input: &Input, at: u64, kind: u16) -> Result<Vec<u8>, Error> {
         let (found, packed, size) = header(input, at)?;
         if found != kind {
             return Err(Error::damaged(
@@ -284,13 +297,24 @@ impl Dat {
             ));
         }
         if !packed {
+            self.describe(at, size)?;
             return input.piece(at + 16, size);
         }
         let sizes = input.piece(at + 16, 8)?;
         let (packed, unpacked) = Packing::sizes(&mut Cursor::new(&sizes, at + 16), MOST)?;
+        self.describe(at, unpacked.into())?;
         let mut content = Vec::new();
         self.packing.unpack(&input.piece(at + 24, packed.into())?, unpacked, at + 24, &mut content)?;
         Ok(content)
+    }
+
+    /// Counts a section at byte `at` that has so many bytes.
+    fn describe(&mut self, at: u64, bytes: u64) -> Result<(), Error> {
+        self.described = self.described.saturating_add(bytes);
+        if self.described > SECTION_BYTES {
+            return Err(Error::damaged(at, format!("more than {SECTION_BYTES} bytes of description")));
+        }
+        Ok(())
     }
 
     fn header_info(&mut self, cursor: &mut Cursor) -> Result<(), Error> {
@@ -359,14 +383,18 @@ impl Dat {
                 format!("records of {claimed} bytes, of which {} cannot be there", claimed - input.len());
             return Err(Error::damaged(input.len(), what));
         }
+        if count > MANY as usize {
+            return Err(Error::damaged(input.len(), format!("records of {count} processors")));
+        }
         // What all of them together may hold.
         let room = (MEMORY / count).next_power_of_two();
         let mut cpus = Vec::new();
         for buffer in &self.options.buffers {
             // The kernel's pages may have grown since; a file of version 6 has one size for all.
             let page = if buffer.page == 0 { self.page } else { buffer.page };
-            if !(64..=1 << 24).contains(&page) {
-                return Err(Error::damaged(buffer.offset, format!("pages of {page} bytes")));
+            if !(64..=1 << 24).contains(&page) || page as usize > room {
+                let what = format!("pages of {page} bytes, of {count} processors");
+                return Err(Error::damaged(buffer.offset, what));
             }
             let packing = match self.packing {
                 Packing::None => Packing::None,

@@ -3,7 +3,7 @@
 use super::clock::{Rate, Shift};
 use crate::{
     error::Error,
-    input::{Cursor, trimmed},
+    input::{Cursor, shown, trimmed},
 };
 
 /// What the options say.
@@ -86,7 +86,7 @@ pub(crate) const CMDLINES: u16 = 21;
 const BUFFER_TEXT: u16 = 22;
 
 /// No machine has more processors, nor a host more guests: what is beyond is damage.
-const MANY: u32 = 1 << 16;
+pub(super) const MANY: u32 = 1 << 16;
 
 impl Options {
     /// Takes an option in. In version 6, a buffer tells only where it is and what it is called.
@@ -107,7 +107,7 @@ impl Options {
             BUFFER => self.buffers.push(Buffer::read(&mut cursor, version)?),
             BUFFER_TEXT => self.text = true,
             TRACECLOCK => self.clock = selected(&text()),
-            UNAME => self.uname = text(),
+            UNAME => self.uname = shown(text().as_bytes()),
             OFFSET => self.offset = text().trim().parse().unwrap_or(0),
             CPUCOUNT => self.cpus = cursor.u32()?,
             TRACEID => self.id = Some(cursor.u64()?),
@@ -144,7 +144,7 @@ impl Options {
 /// Of the clocks that tracefs lists, the one in brackets; else what is there.
 fn selected(list: &str) -> String {
     let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    inside.map_or(list, |(clock, _)| clock).trim().to_owned()
+    shown(inside.map_or(list, |(clock, _)| clock).trim().as_bytes())
 }
 
 fn count(cursor: &mut Cursor, what: &str) -> Result<u32, Error> {

@@ -15,6 +15,10 @@ pub(crate) enum Packing {
 /// The most that a part which describes records becomes: they have some megabytes.
 pub(crate) const MOST: u32 = 64 << 20;
 
+/// How many bytes of records a packed byte becomes at most, over all of a processor's: those of trace-cmd and perf
+/// become ten.
+pub(crate) const RATIO: u64 = 256;
+
 impl Packing {
     /// By the name in the file's header.
     pub(crate) fn of(name: &str) -> Option<Self> {

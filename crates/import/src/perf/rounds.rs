@@ -9,7 +9,7 @@ use super::{
     layout::{Layout, half, word},
     tape::{Tape, header},
 };
-use crate::{error::Error, input::Input, kernel::Kernel, sink::Sink};
+use crate::{dat::RATIO, error::Error, input::Input, kernel::Kernel, sink::Sink};
 
 /// The most bytes of records that wait for their turn. A round has as much as the kernel's buffers.
 const WAITING: usize = 256 << 20;
@@ -161,7 +161,7 @@ impl<S: Sink> Rounds<'_, S> {
             }
             _ => {}
         }
-        if self.bytes.len() <= WAITING {
+        if self.bytes.len() + self.waiting.len() * size_of::<Waiting>() <= WAITING {
             return Ok(());
         }
         // More than a round has: the older half of it is in order.
@@ -243,11 +243,15 @@ struct Packed {
     rest: Vec<u8>,
     /// What is, but for what was taken.
     bytes: Vec<u8>,
+    /// How many bytes were packed, and what they became.
+    packed: u64,
+    unpacked: u64,
 }
 
 impl Packed {
     fn unpack(&mut self, content: &[u8]) -> Result<(), String> {
         self.rest.extend_from_slice(content);
+        self.packed += content.len() as u64;
         let decoder = self.decoder.get_or_insert_with(FrameDecoder::new);
         let mut room = vec![0; 256 << 10];
         let mut read = 0;
@@ -257,8 +261,12 @@ impl Packed {
                 unpacked.map_err(|error| format!("packed records that cannot be unpacked: {error}"))?;
             read += taken;
             self.bytes.extend_from_slice(&room[..given]);
-            if self.bytes.len() > WAITING {
-                return Err(format!("packed records of more than {WAITING} bytes"));
+            self.unpacked += given as u64;
+            if self.bytes.len() > WAITING || self.unpacked > self.packed * RATIO + WAITING as u64 {
+                let (from, to) = (self.packed, self.unpacked);
+                return Err(format!(
+                    "packed records of {from} bytes that become {to} and more: no records do"
+                ));
             }
             if taken == 0 && given == 0 {
                 break;

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use xweave_aspect::Aspects;
 use xweave_guard::confine::{Job, Limits, half_of_memory, job::Failed, run_all};
 use xweave_weave::{
-    Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, uncompiled,
+    Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, uncompiled, unused,
 };
 use xweave_wire::text;
 
@@ -69,7 +69,7 @@ pub(crate) fn plans(
         of.bytes.iter().for_each(|bytes| types.keep(bytes));
     }
     let mut warnings = judge(aspects, &peers, &mut drafts).map_err(Error::Aspects)?;
-    let compiled = all.compile(&drafts, keep_going)?;
+    let compiled = all.compile(&drafts, &mut warnings, keep_going)?;
     warnings.extend(all.complaints(&mut inputs, &compiled, keep_going)?);
 
     let of_weaving = xweave_weave::Options {
@@ -215,7 +215,12 @@ impl All<'_> {
     }
 
     /// Compiles the C of all drafts: what several domains have in common, once.
-    fn compile(&self, drafts: &[Draft], keep_going: KeepGoing<'_>) -> Result<Vec<CompiledDraft>, Error> {
+    fn compile(
+        &self,
+        drafts: &[Draft],
+        warnings: &mut Vec<xweave_aspect::Diagnostic>,
+        keep_going: KeepGoing<'_>,
+    ) -> Result<Vec<CompiledDraft>, Error> {
         let mut texts: Vec<(usize, bool, Files<'_>)> = Vec::new();
         for (domain, draft) in drafts.iter().enumerate() {
             if let Some(text) = &draft.text {
@@ -236,15 +241,17 @@ impl All<'_> {
         let mut wanted: BTreeMap<&str, &Files<'_>> = BTreeMap::new();
         for (key, (_, _, files)) in keys.iter().zip(&texts) {
             match Compiled::kept(key, &cache) {
-                Some(kept) => drop(known.insert(key, kept)),
-                None => drop(wanted.insert(key, files)),
+                Ok(Some(kept)) => drop(known.insert(key, kept)),
+                Ok(None) => drop(wanted.insert(key, files)),
+                Err(reason) => {
+                    warnings.push(unused(&reason));
+                    wanted.insert(key, files);
+                }
             }
         }
         let (mut jobs, mut folders) = (Vec::new(), Vec::new());
         for files in wanted.values() {
-            let folder = WorkFolder::new(&cache).map_err(|error| {
-                Error::Compiling(format!("{} cannot be written: {error}", cache.display()))
-            })?;
+            let folder = WorkFolder::new(&cache).map_err(Error::Compiling)?;
             jobs.push(compiler_job(files, &folder).map_err(|error| Error::Compiling(error.to_string()))?);
             folders.push(folder);
         }

@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let honest = honest();
-        let changes: [(&str, fn(&mut Draft)); 9] = [
+        type Change = fn(&mut Draft);
+        let changes: [(&str, Change); 9] = [
             ("of 1 items", |draft| drop(draft.items.pop())),
             ("a site of item 7", |draft| draft.sites[3].item = 7),
             ("not its own sites'", |draft| draft.programs[0].sites[0].site = 9),
@@ -221,7 +222,7 @@ mod tests {
         draft.items[0].diagnostics = vec![Diagnostic {
             file: "/etc/shadow".into(),
             snippet: Some(("\u{1b}]0;x\u{7}".into(), 4)),
-            ..aspects().error(crate::item::Item::all(&aspects())[0].span(), "no\u{1b}[2J")
+            ..aspects().error(Item::all(&aspects())[0].span(), "no\u{1b}[2J")
         }];
         draft.items[1].diagnostics =
             vec![Diagnostic { snippet: Some(("\u{1b}".into(), 4)), ..draft.items[0].diagnostics[0].clone() }];

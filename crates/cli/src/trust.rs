@@ -1,0 +1,24 @@
+//! Whose traces are read.
+
+use std::path::Path;
+
+use xweave_trace::Trace;
+
+use crate::failure::Failure;
+
+/// Whose traces are read: one's own and root's, as perf has it with `perf.data`.
+#[derive(clap::Args)]
+pub struct Owner {
+    /// Read it also if another user owns it or can write to it, or if it claims to have more rows than a recording of
+    /// its size has
+    #[arg(short, long)]
+    force: bool,
+}
+
+impl Owner {
+    /// Opens a trace.
+    pub fn open(&self, dir: &Path) -> Result<Trace, Failure> {
+        let open = if self.force { Trace::open_forced } else { Trace::open };
+        open(dir).map_err(Failure::wrong_use)
+    }
+}

@@ -1,0 +1,107 @@
+//! What a manifest may hold: whoever made the trace wrote it.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
+use xweave_wire::text;
+
+use super::{Ended, Manifest};
+
+/// Domains, and their clocks: they have numbers of eight bits.
+pub(super) const DOMAINS: usize = 255;
+/// Aspects, warnings, disks, modules, kinds of events: of each.
+pub(super) const ITEMS: usize = 16 << 10;
+/// Words of a command line: the kernel takes 2 MiB of it (`_STK_LIM / 4` in `fs/exec.c`, 6.12).
+pub(super) const ARGUMENTS: usize = 64 << 10;
+/// Sites, and flows, that lost something.
+pub(super) const SITES: usize = 1 << 20;
+
+/// Bytes of a name: of a domain, a kernel, a disk.
+pub(crate) const NAME: usize = 256;
+/// Bytes of a file's name (`PATH_MAX` in `include/uapi/linux/limits.h`), of a word of a command line, of a sentence.
+const LONG: usize = 4096;
+
+/// Reads a list of at most `MOST` elements: one of three bytes may stand for a hundred times as many in memory.
+pub(super) fn list<'de, const MOST: usize, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<const MOST: usize, T>(PhantomData<T>);
+
+    impl<'de, const MOST: usize, T: Deserialize<'de>> Visitor<'de> for List<MOST, T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut list = Vec::new();
+            while let Some(next) = all.next_element()? {
+                if list.len() == MOST {
+                    return Err(A::Error::invalid_length(MOST + 1, &self));
+                }
+                list.push(next);
+            }
+            Ok(list)
+        }
+    }
+
+    deserializer.deserialize_seq(List::<MOST, T>(PhantomData))
+}
+
+impl Manifest {
+    /// Makes all texts fit to be shown, and cuts them.
+    pub(crate) fn make_printable(&mut self) {
+        let name = |name: &mut String| *name = text::printable_bytes(name.as_bytes(), NAME);
+        let long = |long: &mut String| *long = text::printable_bytes(long.as_bytes(), LONG);
+        for of_manifest in [&mut self.xweave, &mut self.reference] {
+            name(of_manifest);
+        }
+        self.command.iter_mut().for_each(|word| *word = lines(word));
+        for domain in &mut self.domains {
+            let texts = [
+                &mut domain.name,
+                &mut domain.hostname,
+                &mut domain.kernel,
+                &mut domain.build_id,
+                &mut domain.boot_id,
+            ];
+            texts.into_iter().for_each(name);
+            domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
+            domain.disks.iter_mut().for_each(|disk| name(&mut disk.name));
+            if let Some(Ended::Lost { reason }) = &mut domain.ended {
+                long(reason);
+            }
+        }
+        for clock in &mut self.clocks {
+            name(&mut clock.domain);
+            long(&mut clock.detail);
+        }
+        for aspect in &mut self.aspects {
+            name(&mut aspect.name);
+            long(&mut aspect.file);
+            name(&mut aspect.sha256);
+        }
+        self.warnings.iter_mut().for_each(|warning| *warning = lines(warning));
+        for loss in &mut self.loss.events {
+            name(&mut loss.domain);
+            name(&mut loss.kind);
+        }
+        for unloaded in &mut self.loss.unloaded {
+            name(&mut unloaded.domain);
+            name(&mut unloaded.module);
+        }
+    }
+}
+
+/// Of several lines, such as what a verifier says.
+fn lines(long: &str) -> String {
+    let mut fit = text::lines(long).into_owned();
+    text::cut(&mut fit, 4 * LONG);
+    fit
+}
