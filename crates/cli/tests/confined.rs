@@ -150,3 +150,21 @@ fn confined_processes_end_with_the_one_that_started_them() {
         }
     }
 }
+
+#[test]
+fn check_compiles_confined_and_keeps_its_objects_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = folder.path().join("cache");
+    for warmth in ["cold", "warm"] {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_xweave"));
+        check.args(["check", "-e", "advice reads execution(vfs_read) { STORE_DATA1(count); }"]);
+        check.args(["--domain", "host=live", "--domain", "vm1=/sys/kernel/btf/vmlinux"]);
+        let output = check.env("XWEAVE_CACHE", &cache).output().expect("xweave runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{warmth}: {said}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains("2 join points in 2 domains"), "{printed}");
+    }
+    let count = |name: &str| fs::read_dir(cache.join(name)).map_or(0, Iterator::count);
+    assert_eq!((count("check"), count("advice")), (1, 0));
+}
