@@ -64,14 +64,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let sources = xweave_aspect::read(&args.aspects, &args.expression).map_err(Failure::wrong_use)?;
     let host = ["host=live".to_owned()];
     let given = if args.domain.is_empty() { &host[..] } else { &args.domain };
-    confine(given)?;
+    let cache = Cache::new()?;
+    confine(given, &cache)?;
     let given = given.iter().map(|text| kernel(text)).collect::<Result<Vec<_>, _>>()?;
     let (found, errors) = match xweave_aspect::parse(sources) {
         Err(errors) => (Found::default(), errors),
         Ok(aspects) => {
             let mut code = Vec::new();
             for of in &given {
-                code.push(if xweave_weave::needs_code(&aspects) { of.code()? } else { Vec::new() });
+                code.push(if xweave_weave::needs_code(&aspects) { of.code(&cache)? } else { Vec::new() });
             }
             let domains = (1..=u8::MAX).zip(given.iter().zip(&code)).map(|(number, (of, code))| Domain {
                 name: of.name.clone(),
@@ -81,7 +82,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                 code,
             });
             let domains: Vec<_> = domains.collect();
-            match check(&aspects, &domains, args.no_compile) {
+            match check(&aspects, &domains, args.no_compile, &cache) {
                 Ok(mut found) => {
                     found.warnings.splice(0..0, aspects.warnings);
                     (found, Vec::new())
@@ -102,7 +103,12 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-fn check(aspects: &Aspects, domains: &[Domain<'_>], no_compile: bool) -> Result<Found, Vec<Diagnostic>> {
+fn check(
+    aspects: &Aspects,
+    domains: &[Domain<'_>],
+    no_compile: bool,
+    cache: &Cache,
+) -> Result<Found, Vec<Diagnostic>> {
     let mut found = Found::default();
     let mut add = |domain: String, sites, skipped, counts: Vec<Counts>| {
         found
@@ -117,14 +123,27 @@ fn check(aspects: &Aspects, domains: &[Domain<'_>], no_compile: bool) -> Result<
         resolution.warnings
     } else {
         // The sizes have no influence on what is compiled.
-        let cache = xweave_weave::cache_directory();
-        let cache = cache.map_err(|error| vec![Diagnostic::general(error.to_string())])?.join("advice");
+        let cache = cache.objects.clone();
         let options = Options { first_site: 1, buffer: 4096, flow_table: 1, gently: false, cache };
         let weaving = xweave_weave::weave(aspects, domains, &options)?;
         weaving.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped, of.counts));
         weaving.warnings
     };
     Ok(found)
+}
+
+/// Where what is made is kept.
+struct Cache {
+    /// Not where `record` has its own: what reads a file that somebody made must not write what is loaded into kernels.
+    objects: PathBuf,
+    indices: PathBuf,
+}
+
+impl Cache {
+    fn new() -> Result<Self, Failure> {
+        let folder = xweave_weave::cache_directory().map_err(Failure::wrong_use)?;
+        Ok(Self { objects: folder.join("check"), indices: folder.join("access") })
+    }
 }
 
 /// What `--domain` names.
@@ -137,12 +156,11 @@ struct Given {
 
 impl Given {
     /// What its instructions touch. The indices are kept.
-    fn code(&self) -> Result<Vec<CodeIndex>, Failure> {
-        let cache = xweave_weave::cache_directory().map_err(Failure::wrong_use)?.join("access");
+    fn code(&self, cache: &Cache) -> Result<Vec<CodeIndex>, Failure> {
         let index = |file: Option<&PathBuf>, base: Option<&PathBuf>| {
             let what = file.map_or("the running kernel".into(), |file| file.display().to_string());
             let source = xweave_access::Source { file: file.cloned(), base: base.cloned(), btf_only: false };
-            let index = source.index(Some(&cache), || eprintln!("indexing {what} …"));
+            let index = source.index(Some(&cache.indices), || eprintln!("indexing {what} …"));
             index.map_err(|error| Failure::WrongUse(format!("--domain {}: {error}", self.name)))
         };
         let Some((image, modules)) = self.files.split_first() else {
@@ -167,12 +185,11 @@ impl Given {
 }
 
 /// Gives up what these domains (`NAME=KERNEL`), the compiler and the caches are not.
-fn confine(given: &[String]) -> Result<(), Failure> {
+fn confine(given: &[String], cache: &Cache) -> Result<(), Failure> {
     let kernels = || given.iter().filter_map(|text| text.split_once('=')).map(|(_, what)| what);
     let files = kernels().filter(|what| *what != LIVE).flat_map(|what| what.split(',')).map(Path::new);
-    let cache = xweave_weave::cache_directory().map_err(Failure::wrong_use)?;
     let only = Only::reading(files).starting(xweave_weave::find_clang());
-    let only = only.writing_in(&cache.join("advice")).writing_in(&cache.join("access"));
+    let only = only.writing_in(&cache.objects).writing_in(&cache.indices);
     if kernels().any(|what| what == LIVE) { only.and_this_kernel() } else { only }.apply()
 }
 

@@ -3,7 +3,8 @@
 use std::{
     fs::{self, File},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
 };
 
 /// Exit status, what it printed, and what it complained about.
@@ -109,4 +110,61 @@ fn a_command_that_takes_too_much_memory_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("this takes more than 5 MiB of memory"), "{said}");
+}
+
+#[test]
+fn confined_processes_end_with_the_one_that_started_them() {
+    let mut probe = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    let mut probe = probe.args(["confined", "probe"]).stdout(Stdio::null()).spawn().expect("xweave runs");
+    let children = |of: u32| -> Vec<u32> {
+        let all = fs::read_dir("/proc").expect("/proc").flatten();
+        let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let parent = |pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok())
+        };
+        numbers.filter(|pid| parent(pid) == Some(of)).collect()
+    };
+    // Those that take their time have given up their user by then, and with it what the kernel was told.
+    let until = Instant::now() + Duration::from_secs(60);
+    let waiting = loop {
+        let waiting: Vec<_> = children(probe.id())
+            .into_iter()
+            .filter(|pid| {
+                let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let confined = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                words.ends_with(b"deadline\0") && confined.contains("Seccomp:\t2")
+            })
+            .collect();
+        if !waiting.is_empty() {
+            break waiting;
+        }
+        assert!(Instant::now() < until, "nothing is tried");
+    };
+    probe.kill().expect("it runs");
+    probe.wait().expect("it has ended");
+    let until = Instant::now() + Duration::from_secs(10);
+    for pid in waiting {
+        while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(Instant::now() < until, "process {pid} goes on");
+        }
+    }
+}
+
+#[test]
+fn check_compiles_confined_and_keeps_its_objects_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cache = folder.path().join("cache");
+    for warmth in ["cold", "warm"] {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_xweave"));
+        check.args(["check", "-e", "advice reads execution(vfs_read) { STORE_DATA1(count); }"]);
+        check.args(["--domain", "host=live", "--domain", "vm1=/sys/kernel/btf/vmlinux"]);
+        let output = check.env("XWEAVE_CACHE", &cache).output().expect("xweave runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{warmth}: {said}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains("2 join points in 2 domains"), "{printed}");
+    }
+    let count = |name: &str| fs::read_dir(cache.join(name)).map_or(0, Iterator::count);
+    assert_eq!((count("check"), count("advice")), (1, 0));
 }

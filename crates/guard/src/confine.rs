@@ -130,11 +130,16 @@ impl Confinement {
     /// When a required layer cannot be set, or the process has several threads: most of it holds for a thread.
     pub fn apply(&self) -> Result<Layers, Error> {
         alone()?;
+        let parent = std::os::unix::process::parent_id();
         no_new_privileges()?;
         let namespaces = self.user == User::Nobody && rights::own_namespaces();
         // Folders are opened by names, which the rights to follow may be gone afterwards.
         let files = files::Files::open(self)?;
         let nobody = rights::drop(self)?;
+        if self.user == User::Nobody {
+            // Another user's process would go on when the one that waits for it is gone.
+            job::end_with(parent).map_err(|error| Error::new("end with its parent", error))?;
+        }
         if let Some(most) = self.processes {
             limits::processes(most, nobody)?;
         }

@@ -89,12 +89,13 @@ fn goes_on(capture: &mut Capture<'_>) -> bool {
 /// Asks all domains, side by side, for what is not known of them.
 fn ask(capture: &mut Capture<'_>, inputs: &mut [Input]) -> Result<(), Error> {
     let mut questions: Vec<VecDeque<_>> = inputs.iter().map(Input::questions).collect();
+    for input in inputs.iter() {
+        capture.tell(Phase::Reading { domain: &input.peer.name, kernel: &input.release });
+    }
     loop {
         let mut asked = Vec::new();
         for (index, questions) in questions.iter_mut().enumerate() {
             if let Some(request) = questions.pop_front() {
-                let (domain, kernel) = (&inputs[index].peer.name, &inputs[index].release);
-                capture.tell(Phase::Reading { domain, kernel });
                 capture.sessions[index].ask(request.clone());
                 asked.push((index, request));
             }

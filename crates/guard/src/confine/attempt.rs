@@ -129,7 +129,10 @@ pub fn named(name: &str) -> Option<&'static Attempt> {
 }
 
 /// Limits that are soon reached.
-const LIMITS: Limits = Limits { memory: 256 << 20, seconds: 2, file: 16 << 20 };
+const LIMITS: Limits = Limits { memory: 256 << 20, seconds: 60, file: 16 << 20 };
+
+/// Where that is what is tried.
+const SHORT: Limits = Limits { seconds: 2, ..LIMITS };
 
 /// More than what is confined has at once; fewer than an attempt wants.
 const PROCESSES: u64 = 64;
@@ -172,7 +175,8 @@ pub fn probe(keep_going: &mut dyn FnMut() -> bool) -> io::Result<Vec<Outcome>> {
             };
             // An emulated machine is slow; of the one that waits, it is known what will come of it.
             let seconds = if attempt.name == "deadline" { 3 } else { 60 };
-            let mut job = Job::new("an attempt", arguments, LIMITS, Duration::from_secs(seconds));
+            let limits = if attempt.name == "time" { SHORT } else { LIMITS };
+            let mut job = Job::new("an attempt", arguments, limits, Duration::from_secs(seconds));
             job.folder.clone_from(&folder.0);
             job.most = 1 << 20;
             jobs.push(job);

@@ -126,10 +126,14 @@ fn is_reached(path: &Path, user: u32) -> bool {
     let may = |path: &Path, mode: u32| {
         fs::metadata(path).is_ok_and(|there| there.uid() == user || there.permissions().mode() & mode == mode)
     };
-    let own = if path.is_dir() { 0o5 } else { 0o4 };
+    let is_folder = path.is_dir();
+    let own = if is_folder { 0o5 } else { 0o4 };
     may(&path, own)
         && path.ancestors().skip(1).all(|folder| may(folder, 0o1))
         // What lies in a trace has one owner.
-        && fs::read_dir(&path).is_ok_and(|inside| inside.flatten().all(|entry| may(&entry.path(), 0o4)))
-            | !path.is_dir()
+        && (!is_folder || all_inside(&path, |entry| may(entry, 0o4)))
+}
+
+fn all_inside(folder: &Path, holds: impl Fn(&Path) -> bool) -> bool {
+    fs::read_dir(folder).is_ok_and(|inside| inside.flatten().all(|entry| holds(&entry.path())))
 }
