@@ -37,6 +37,8 @@ pub enum Woven {
     Well(Done),
     /// Some of it was refused, or could not be recorded; what xweave said.
     Refused(String),
+    /// Nothing was woven, for another reason, and the guest is well; what xweave said.
+    Failed(String),
 }
 
 /// What was woven.
@@ -93,7 +95,7 @@ impl Weaver<'_> {
                 // one of the functions. Parts will tell.
                 (Ok(()), Some(FELL_SHORT)) => Ok(Woven::Refused(said)),
                 (Ok(()), _) if REFUSALS.iter().any(|word| said.contains(word)) => Ok(Woven::Refused(said)),
-                (Ok(()), _) => Err(Error::Failed { doing: "weaving a batch".into(), said }.into()),
+                (Ok(()), _) => Ok(Woven::Failed(said)),
             };
         }
         let done = self.done(&recorder)?;
