@@ -232,28 +232,29 @@ impl Guest {
         }
     }
 
-    /// Waits as long as `still` gives something, and the guest is well; `stuck` says what it was that stayed, once
-    /// this machine has worked for the guest for `limit`.
+    /// Waits until `done` gives something, as long as the guest is well. Until then it gives what stays; once this
+    /// machine has worked for the guest for `limit` and that is still the same, the guest is `stuck`.
     pub fn wait<T>(
         &mut self,
         limit: Duration,
         stuck: &'static str,
-        mut still: impl FnMut(&mut Self) -> Result<Result<T, String>, Stop>,
+        mut done: impl FnMut(&mut Self) -> Result<Result<T, String>, Stop>,
     ) -> Result<T, Stop> {
-        let (begun, mut worked) = (self.world.worked().unwrap_or_default(), Duration::ZERO);
-        let started = Instant::now();
+        let (mut known, mut worked, mut since) = (String::new(), Duration::ZERO, Instant::now());
         loop {
-            let what = match still(self)? {
+            let stays = match done(self)? {
                 Ok(done) => return Ok(done),
-                Err(what) => what,
+                Err(stays) => stays,
             };
             self.look()?;
-            worked = self.world.worked().map_or(worked, |now| now.saturating_sub(begun));
+            if stays != known {
+                (known, worked, since) = (stays, self.worked(), Instant::now());
+            }
             // A guest that waits is not at work: the wall clock ends it, far later.
-            if worked > limit || started.elapsed() > 4 * limit {
+            if self.worked().saturating_sub(worked) > limit || since.elapsed() > 4 * limit {
                 // Where its tasks wait is on the console then.
                 let _ = self.shell("dmesg -n 8; echo w >/proc/sysrq-trigger");
-                return Err(Stop::Sick(Sick { kind: stuck, evidence: what }));
+                return Err(Stop::Sick(Sick { kind: stuck, evidence: known }));
             }
             thread::sleep(POLL);
         }

@@ -19,8 +19,10 @@ const SUSPECTS: usize = 4;
 const SPARE_TESTS: usize = 16;
 /// A part so small is tried this often: what harms only now and then must not pass as harmless.
 const FEW: (usize, usize) = (4, 2);
-/// How often a batch is tried that fails for reasons which are not its own.
-const TRIES: usize = 3;
+/// How often parts of a batch are tried that fail for reasons which are not their own.
+const TRIES: usize = 4;
+/// Batches are not made smaller than this, for such reasons.
+const SMALLEST: usize = 16;
 /// The actions, in the order in which a culprit is tried alone.
 const ALONE: [Action; 2] = [Action::Store, Action::Flow];
 
@@ -50,6 +52,8 @@ pub struct Soak<'o> {
     guest: Option<Guest>,
     /// Woven before what the seed draws: a culprit's other place.
     first: Vec<Batch>,
+    /// Functions a batch: as many as were asked for, or as the machine bears.
+    size: usize,
     begun: Instant,
     /// What the state had before.
     seconds: u64,
@@ -61,8 +65,15 @@ impl<'o> Soak<'o> {
         fs::create_dir_all(&options.folder).at("create", &options.folder)?;
         let known = State::load(&options.state)?;
         let begun = Instant::now();
-        let mut soak =
-            Self { options, state: State::default(), guest: None, first: Vec::new(), begun, seconds: 0 };
+        let mut soak = Self {
+            options,
+            state: State::default(),
+            guest: None,
+            first: Vec::new(),
+            size: options.size,
+            begun,
+            seconds: 0,
+        };
         let guest = soak.guest()?;
         let release = guest.release().to_owned();
         match known {
@@ -101,7 +112,7 @@ impl<'o> Soak<'o> {
     /// Weaves until the time is over, all is done, or Ctrl-C.
     pub fn run(&mut self) -> Result<(), Error> {
         while Instant::now() < self.options.until && !interrupt::pending() {
-            let Some(batch) = self.first.pop().or_else(|| self.state.next(self.options.size)) else { break };
+            let Some(batch) = self.first.pop().or_else(|| self.state.next(self.size)) else { break };
             let (begun, worked) = (Instant::now(), self.guest()?.worked());
             let before = self.state.at(batch.place).done();
             self.batch(&batch)?;
@@ -147,26 +158,20 @@ impl<'o> Soak<'o> {
         }
     }
 
-    /// Weaves a batch; again, where it failed for reasons that may pass: a busy machine's.
+    /// Weaves a batch once. An ill guest is not used again.
     fn weave(&mut self, batch: &Batch) -> Result<Result<Woven, Sick>, Error> {
         let weaver = Weaver { xweave: &self.options.setup.xweave, folder: &self.options.folder };
-        let mut left = TRIES;
-        loop {
-            left -= 1;
-            match weaver.weave(self.guest()?, batch) {
-                Ok(woven) => return Ok(Ok(woven)),
-                Err(Stop::Sick(sick)) => return Ok(Err(sick)),
-                Err(Stop::Error(error @ Error::Failed { .. })) if left > 0 => {
-                    eprintln!("  once more: {error}")
-                }
-                Err(Stop::Error(error)) => return Err(error),
-            }
+        match weaver.weave(self.guest()?, batch) {
+            Ok(woven) => Ok(Ok(woven)),
+            Err(Stop::Sick(sick)) => Ok(Err(sick)),
+            Err(Stop::Error(error)) => Err(error),
         }
     }
 
-    /// Weaves a batch, and what is left of it where some of it is refused; finds out what harms.
+    /// Weaves a batch, and the parts of it where some of it is refused; finds out what harms.
     fn batch(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut work = vec![batch.clone()];
+        let mut tries = TRIES;
         while let Some(batch) = work.pop() {
             match self.weave(&batch)? {
                 Ok(Woven::Well(done)) => self.well(&batch, &done),
@@ -175,6 +180,14 @@ impl<'o> Soak<'o> {
                 }
                 Ok(Woven::Refused(said)) => {
                     work.extend(apart(&batch.functions, &said).iter().rev().map(|part| batch.of(part)));
+                }
+                Ok(Woven::Failed(said)) if tries == 0 => return Err(weaving_fails(said)),
+                // Nearly always too much for a machine that has much else to do: what follows is smaller, too.
+                Ok(Woven::Failed(said)) => {
+                    eprintln!("  smaller batches from now on: {said}");
+                    tries -= 1;
+                    self.size = self.size.div_ceil(2).max(SMALLEST);
+                    work.extend(batch.functions.rchunks(self.size).map(|part| batch.of(part)));
                 }
                 Err(sick) => return self.investigate(&batch, &sick),
             }
@@ -304,16 +317,23 @@ impl<'o> Soak<'o> {
 
     /// Whether a batch harms the kernel.
     fn harms(&mut self, batch: &Batch, tests: &mut usize) -> Result<bool, Error> {
-        let times = if batch.functions.len() <= FEW.0 { FEW.1 } else { 1 };
-        for _ in 0..times {
-            *tests += 1;
+        let mut times = if batch.functions.len() <= FEW.0 { FEW.1 } else { 1 };
+        let mut tries = TRIES;
+        while times > 0 {
             let begun = Instant::now();
             let woven = self.weave(batch)?;
             let outcome = match &woven {
                 Ok(Woven::Well(_)) => "well",
                 Ok(Woven::Refused(_)) => "refused",
+                Ok(Woven::Failed(said)) if tries == 0 => return Err(weaving_fails(said.clone())),
+                Ok(Woven::Failed(said)) => {
+                    eprintln!("  once more: {said}");
+                    tries -= 1;
+                    continue;
+                }
                 Err(sick) => sick.kind,
             };
+            (*tests, times) = (*tests + 1, times - 1);
             let seconds = begun.elapsed().as_secs();
             eprintln!("  test {tests}: {} functions: {outcome} ({seconds} s)", batch.functions.len());
             if woven.is_err() {
@@ -341,6 +361,10 @@ impl<'o> Soak<'o> {
         guest.end()?;
         Ok(processors + &console)
     }
+}
+
+fn weaving_fails(said: String) -> Error {
+    Error::Failed { doing: "weaving a batch, again and again,".into(), said }
 }
 
 /// The parts to weave instead of functions of which xweave refused some: those that it named, one by one, and the

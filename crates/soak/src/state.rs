@@ -135,17 +135,23 @@ impl State {
         }
     }
 
-    /// The next batch: so many functions in the order that the seed draws, those that run under the load before the
-    /// others, at the place of which less is done.
+    /// The next batch: so many functions in the order that the seed draws, at the place of which less is done. A
+    /// quarter of them are such as run under the load, as long as there are: they come first, but all at once they
+    /// would stop the machine.
     pub fn next(&self, size: usize) -> Option<Batch> {
         let open = |place: &Place| !self.at(*place).pending.is_empty();
         let place = Place::ALL.into_iter().filter(open).min_by_key(|place| self.at(*place).done())?;
         let pending = &self.at(place).pending;
-        let mut functions: Vec<String> = pending.iter().cloned().collect();
         // By a number of its own for each, so that one more or less does not change the order of the others.
-        functions
-            .sort_by_key(|function| (!self.running.contains(function), draw(self.seed, place, function)));
-        functions.truncate(size);
+        let drawn = |functions: Vec<&String>, count: usize| {
+            let mut functions: Vec<String> = functions.into_iter().cloned().collect();
+            functions.sort_by_key(|function| draw(self.seed, place, function));
+            functions.truncate(count);
+            functions
+        };
+        let (run, rest) = pending.iter().partition(|function| self.running.contains(*function));
+        let mut functions = drawn(run, size.div_ceil(4));
+        functions.extend(drawn(rest, size - functions.len()));
         Some(Batch { seed: self.seed, place, action: Action::Both, functions })
     }
 
@@ -255,11 +261,15 @@ mod tests {
 
     #[test]
     fn what_runs_under_the_load_comes_first() {
-        let running = ["function_3", "function_50", "function_99"].map(str::to_owned);
-        let state = State { running: running.clone().into(), ..state(100) };
-        let batch = state.next(16).unwrap();
-        assert_eq!(batch.functions[..3].iter().collect::<BTreeSet<_>>(), running.iter().collect());
-        assert_eq!(batch.functions.len(), 16);
+        let running: BTreeSet<String> = (0..10).map(|n| format!("function_{n}")).collect();
+        let mut state = State { running: running.clone(), ..state(100) };
+        for wanted in [4, 4, 2, 0] {
+            state.returning = Progress::default();
+            let batch = state.next(16).unwrap();
+            let run = batch.functions.iter().filter(|function| running.contains(*function)).count();
+            assert_eq!((run, batch.functions.len()), (wanted, 16));
+            batch.functions.iter().for_each(|function| state.execution.weave(function));
+        }
     }
 
     #[test]

@@ -15,8 +15,8 @@ use xweave_lab::interrupt;
 
 /// So much work a recording may be for the machine before it counts as stuck.
 const RECORDING: Duration = Duration::from_secs(900);
-/// And what is freed after it.
-const FREEING: Duration = Duration::from_secs(60);
+/// And as long as nothing of what is freed after it goes.
+const FREEING: Duration = Duration::from_secs(30);
 /// How long `xweave record` may take to go when it is asked to.
 const FAREWELL: Duration = Duration::from_secs(120);
 /// The exit status of `xweave record` where a domain was lost, or the load failed.
@@ -35,8 +35,10 @@ const REFUSALS: &[&str] =
 pub enum Woven {
     /// It was woven, but for those that the kernel has no place for, and the guest is well.
     Well(Done),
-    /// Nothing was woven, because some of it was refused; what xweave said.
+    /// Some of it was refused, or could not be recorded; what xweave said.
     Refused(String),
+    /// Nothing was woven, for another reason, and the guest is well; what xweave said.
+    Failed(String),
 }
 
 /// What was woven.
@@ -89,11 +91,11 @@ impl Weaver<'_> {
             let well = guest.look().and_then(|()| self.left(guest));
             return match (well, status.code()) {
                 (Err(stop), _) => Err(stop),
-                (Ok(()), Some(FELL_SHORT)) => {
-                    Err(Stop::Sick(Sick { kind: "recording failed", evidence: said }))
-                }
+                // The kernel is well, and yet the agent was lost: too much was woven for this machine, or too much in
+                // one of the functions. Parts will tell.
+                (Ok(()), Some(FELL_SHORT)) => Ok(Woven::Refused(said)),
                 (Ok(()), _) if REFUSALS.iter().any(|word| said.contains(word)) => Ok(Woven::Refused(said)),
-                (Ok(()), _) => Err(Error::Failed { doing: "weaving a batch".into(), said }.into()),
+                (Ok(()), _) => Ok(Woven::Failed(said)),
             };
         }
         let done = self.done(&recorder)?;
@@ -151,7 +153,11 @@ impl Weaver<'_> {
             if let Some(sign) = signs::first(said) {
                 return Err(Stop::Sick(Sick { kind: "warned", evidence: sign.to_owned() }));
             }
-            Ok(left.lines().next().map_or(Ok(()), |first| Err(first.to_owned())))
+            let count = left.lines().count();
+            Ok(left
+                .lines()
+                .next()
+                .map_or(Ok(()), |first| Err(format!("{count} of them, the first: {first}"))))
         })
     }
 }
