@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -54,6 +55,10 @@ fn name(trace: &Path) -> String {
 /// nobody else can read the trace.
 fn write(path: &Path, page: &str) -> Result<(), Failure> {
     let cannot = |why: &str| Failure::FellShort(format!("cannot write {}: {why}", path.display()));
+    // It is open already, and what it is a name of need not be within reach.
+    if path == Path::new("/dev/stdout") {
+        return io::stdout().write_all(page.as_bytes()).map_err(|error| cannot(&error.to_string()));
+    }
     match fs::symlink_metadata(path).map(|there| there.file_type()) {
         // Only root makes links such as /dev/stdout.
         Ok(kind) if kind.is_symlink() && !path.starts_with("/dev") => {

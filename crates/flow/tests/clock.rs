@@ -179,7 +179,8 @@ impl World {
                 next += 7_654_321.0;
             }
             let horizon = timeline.horizon(GUEST);
-            while let Some((t, mono)) = waiting.pop_front_if(|(_, mono)| Some(*mono) <= horizon) {
+            while let Some(&(t, mono)) = waiting.front().filter(|(_, mono)| Some(*mono) <= horizon) {
+                waiting.pop_front();
                 let stamp = timeline.to_reference(GUEST, mono).unwrap();
                 converted.push(Converted { t, mono, ns: stamp.ns, error: stamp.error_ns });
             }

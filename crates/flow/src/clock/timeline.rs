@@ -454,7 +454,7 @@ impl Timeline {
         };
         let horizon = match of_reference {
             i64::MAX => own,
-            ns => own.min(self.into_domain(domain, epoch, ns)?),
+            ns => own.min(self.in_domain(domain, epoch, ns)?),
         };
         match epoch.ended {
             Some(ended) => Some(horizon.min(ended)),
@@ -470,16 +470,16 @@ impl Timeline {
             Some(_) => (epoch.own.last()?, reference.own.last()?),
             None => (self.hub(domain, epoch).last()?, self.hub(self.reference, reference).last()?),
         };
-        let of_reference = self.into_domain(domain, epoch, of_reference.min(reference.checked?))?;
+        let of_reference = self.in_domain(domain, epoch, of_reference.min(reference.checked?))?;
         let verified = own.min(epoch.checked?).min(of_reference);
         match epoch.way.as_ref()? {
-            Way::TscOffset(_) => Some(verified.min(self.into_domain(domain, epoch, self.vms_checked?)?)),
+            Way::TscOffset(_) => Some(verified.min(self.in_domain(domain, epoch, self.vms_checked?)?)),
             Way::CommonTsc(_) | Way::Exchange(_) => Some(verified),
         }
     }
 
     /// A time of the reference in a domain; two nanoseconds less, as each map rounds.
-    fn into_domain(&self, domain: u8, epoch: &Epoch, ns: i64) -> Option<i64> {
+    fn in_domain(&self, domain: u8, epoch: &Epoch, ns: i64) -> Option<i64> {
         let reference = self.reference_of(epoch)?;
         let (mono, _) = if let Some(machine) = epoch.way.as_ref()?.machine() {
             let (offset, _) = vm::offset(machine)?;
