@@ -166,7 +166,7 @@ mod tests {
 
     fn aspects() -> Aspects {
         let text = "advice a execution(vfs_read, vfs_write) { STORE_DATA1(count); }\n\
-                    advice b returning(vfs_%) { STORE_DATA1($return$); }";
+                    advice b returning(vfs_%) { STORE_DATA1(1); }";
         parse(vec![Source { name: "x.aspect".into(), text: text.into() }]).unwrap()
     }
 
