@@ -6,6 +6,7 @@
 
 mod capture;
 mod clean;
+mod clocks;
 mod cost;
 mod crossing;
 mod events;
