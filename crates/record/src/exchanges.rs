@@ -152,6 +152,7 @@ impl Any {
             11 => FromAgent::Reply(Reply::Stopped(loss(chance))),
             12 => FromAgent::Event(Event::Records(chance.bytes())),
             13 => FromAgent::Reply(Reply::Stopped(Loss::default())),
+            14 => FromAgent::Reply(Reply::Vms(chance.list(vm))),
             _ => FromAgent::Reply(Reply::Failed(Failure {
                 kind: FailureKind::Unsupported,
                 message: chance.text(),
@@ -188,18 +189,21 @@ fn sample(chance: &mut Chance) -> ClockSample {
     }
 }
 
-fn facts(chance: &mut Chance) -> Facts {
-    let module = |chance: &mut Chance| ModuleFacts {
-        name: chance.text(),
-        btf_sha256: chance.text(),
-        build_id: chance.text(),
-    };
-    let vm = |chance: &mut Chance| Vm {
+fn vm(chance: &mut Chance) -> Vm {
+    Vm {
         pid: chance.small(),
         comm: chance.text(),
         tsc_offsets: chance.list(|chance| chance.number().cast_signed()),
         tsc_scaling: (chance.number(), chance.small() * 20),
         cid: Some(chance.small()),
+    }
+}
+
+fn facts(chance: &mut Chance) -> Facts {
+    let module = |chance: &mut Chance| ModuleFacts {
+        name: chance.text(),
+        btf_sha256: chance.text(),
+        build_id: chance.text(),
     };
     Facts {
         build_id: chance.text(),

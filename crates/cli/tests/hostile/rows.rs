@@ -4,7 +4,7 @@ use std::{fs, io, thread, time::Duration};
 
 use xweave_synthetic::agent::{Done, Moment, Script, Voice, clock};
 use xweave_wire::{
-    message::{Event, Failure, FailureKind, Loss, ModuleFacts, Reply, Request, SiteLoss, Woven},
+    message::{ClockSample, Event, Failure, FailureKind, Loss, ModuleFacts, Reply, Request, SiteLoss, Woven},
     record::{Kind, Record},
 };
 
@@ -509,4 +509,29 @@ fn a_slow_domain_is_waited_for() {
     let ended = beside_an_honest_host(Domain::new("vm1", guest), "--duration 1s").end_within(PATIENCE);
     ended.said(0, &["10000 records"]);
     assert!(ended.took > Duration::from_secs(3));
+}
+
+#[test]
+fn a_clock_that_jumps_for_ever_leaves_other_domains_times_alone() {
+    let mut read = 0;
+    let mut jumped = move || {
+        read += 1;
+        // An honest clock for a second or so, as it takes to be believed; then three hours on each time.
+        let hours = u64::from(read > 40) * (read - 40.min(read)) * 3;
+        ClockSample { mono_ns: clock().mono_ns + hours * 3_600_000_000_000, ..clock() }
+    };
+    let guest = by(move |moment, voice: &mut Voice| match moment {
+        Moment::Asked(Request::Clock) => voice.reply(Reply::Clock(jumped())).map(|()| Done::All),
+        Moment::Tick if voice.recording => voice.event(Event::Clock(jumped())).map(|()| Done::Nothing),
+        _ => Ok(Done::Nothing),
+    });
+    let ended = beside_an_honest_host(Domain::new("vm1", guest), "--duration 6s").end_within(PATIENCE);
+    ended.said(0, &["note: vm1: its clock stepped", "its times are not exact", "10000 records"]);
+    assert_eq!((ended.records("host"), ended.records("vm1")), (5000, 5000));
+    let clocks = &ended.manifest()["clocks"];
+    let breaks = clocks[1]["breaks"].as_array().unwrap();
+    assert!((1..=65).contains(&breaks.len()), "{clocks}");
+    assert!(clocks[0].get("breaks").is_none() && clocks[0]["error_ns"] == 0, "{clocks}");
+    assert!(ended.ask(&["flows"]).contains("clock break"), "{}", ended.ask(&["flows"]));
+    ended.within_budget();
 }

@@ -8,6 +8,7 @@ mod agent_lifetime;
 mod agent_trust;
 mod capture;
 mod clean;
+mod clocks;
 mod confined;
 mod cost;
 mod crossing;

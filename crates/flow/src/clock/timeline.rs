@@ -509,7 +509,7 @@ impl Timeline {
             Some((first, first_ns)) => {
                 let ended = earlier.ended?;
                 let ended_ns = self.within(domain, earlier, ended)?.ns;
-                let ns = along(mono, ended, ended_ns, first - ended, first_ns - ended_ns);
+                let ns = along(mono, ended, ended_ns, first - ended, first_ns.saturating_sub(ended_ns));
                 Some(Stamp { ns, error_ns: u64::MAX })
             }
             // Nothing was heard of it after the jump, and nothing will be.
