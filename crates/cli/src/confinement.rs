@@ -28,9 +28,11 @@ impl Only {
         Self(self.0.write(folder).remove_folders(parent(folder)))
     }
 
-    /// The folder of a file besides, in which that is written and named; or what is there and is no file.
+    /// The folder of a file besides, in which that is written and named; or what is there and is no file, but a pipe or a
+    /// link to one (`/dev/stdout`).
     pub fn writing(self, file: &Path) -> Self {
-        let is_other = file.metadata().is_ok_and(|there| !there.is_file());
+        let kind = file.symlink_metadata().map(|there| there.file_type());
+        let is_other = kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir());
         Self(self.0.write(if is_other { file } else { parent(file) }))
     }
 
