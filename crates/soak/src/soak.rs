@@ -92,7 +92,10 @@ impl<'o> Soak<'o> {
         let guest = self.guest.as_mut().ok_or(Error::Interrupted)?;
         let mut population = Population::of(guest, xweave, folder).map_err(|stop| match stop {
             Stop::Error(error) => error,
-            Stop::Sick(sick) => Error::Failed { doing: "asking a new guest".into(), said: sick.evidence },
+            Stop::Sick(sick) => {
+                let said = format!("{}: {}\n{}", sick.kind, sick.evidence, guest.processors());
+                Error::Failed { doing: "asking a new guest".into(), said }
+            }
         })?;
         if !self.options.only.is_empty() {
             population.keep(&self.options.only);
