@@ -157,8 +157,11 @@ impl Guest {
             let stack = self.world.monitor(&registers.stack(cpu)).ok()?;
             Some(format!("cpu {cpu} at {}\n", registers.told(&stack, &self.symbols)))
         };
-        // A machine that has ended has none.
-        (0..PROCESSORS).filter_map(one).collect()
+        // A machine that has ended has none; one that QEMU has stopped, for want of disk space, says so here.
+        let status = self.world.monitor(&["info status".into()]).unwrap_or_default();
+        let status =
+            status.lines().find(|line| line.starts_with("VM status")).unwrap_or("VM status: ended").trim();
+        std::iter::once(format!("{status}\n")).chain((0..PROCESSORS).filter_map(one)).collect()
     }
 
     /// Looks at it: console, heartbeat, and whether the machine runs.

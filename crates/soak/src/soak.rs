@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use xweave_lab::interrupt;
 
-/// So many functions that a dying kernel named are tried alone before its batch is bisected.
-const SUSPECTS: usize = 4;
+/// So many functions that a dying kernel named are tried before its whole batch is bisected: as many as may harm
+/// only together, by calling one another.
+const SUSPECTS: usize = 16;
 /// Tests that bisecting may take besides those that one culprit takes.
 const SPARE_TESTS: usize = 16;
 /// A part so small is tried this often: what harms only now and then must not pass as harmless.
@@ -92,7 +93,10 @@ impl<'o> Soak<'o> {
         let guest = self.guest.as_mut().ok_or(Error::Interrupted)?;
         let mut population = Population::of(guest, xweave, folder).map_err(|stop| match stop {
             Stop::Error(error) => error,
-            Stop::Sick(sick) => Error::Failed { doing: "asking a new guest".into(), said: sick.evidence },
+            Stop::Sick(sick) => {
+                let said = format!("{}: {}\n{}", sick.kind, sick.evidence, guest.processors());
+                Error::Failed { doing: "asking a new guest".into(), said }
+            }
         })?;
         if !self.options.only.is_empty() {
             population.keep(&self.options.only);
@@ -296,7 +300,7 @@ impl<'o> Soak<'o> {
         }
     }
 
-    /// Searches for what harms: first among those that the kernel named as it died.
+    /// Searches for what harms: among those that the kernel named as it died, if they do; else in the whole batch.
     fn find(
         &mut self,
         batch: &Batch,
@@ -306,13 +310,10 @@ impl<'o> Soak<'o> {
         if let [_] = &batch.functions[..] {
             return Ok(Found::Minimal(batch.functions.clone()));
         }
-        for suspect in suspects {
-            if self.harms(&batch.of(std::slice::from_ref(suspect)), tests)? {
-                return Ok(Found::Minimal(vec![suspect.clone()]));
-            }
-        }
-        let halvings = usize::try_from(batch.functions.len().max(1).ilog2()).unwrap_or(0) + 1;
-        bisect(&batch.functions, 3 * halvings + SPARE_TESTS, |part| self.harms(&batch.of(part), tests))
+        let named = !suspects.is_empty() && self.harms(&batch.of(suspects), tests)?;
+        let among = if named { suspects } else { &batch.functions };
+        let halvings = usize::try_from(among.len().max(1).ilog2()).unwrap_or(0) + 1;
+        bisect(among, 3 * halvings + SPARE_TESTS, |part| self.harms(&batch.of(part), tests))
     }
 
     /// Whether a batch harms the kernel.
