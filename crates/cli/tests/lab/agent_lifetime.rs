@@ -1,11 +1,13 @@
 //! However a controller, an agent or a module goes: probes and changed settings go with it, and it is told.
 
+use std::time::Instant;
+
 use serde_json::Value;
 
 use crate::{
     agent_trust::listener,
     clean::{assert_clean, assert_woven, wait_until_written},
-    world::{AGENT, Running, World},
+    world::{AGENT, PATIENCE, Running, World},
 };
 
 /// Several times what a controller lets pass without a word.
@@ -150,4 +152,36 @@ fn assert_nothing_is_left(world: &World, recordings: [Running; 2], settings: &st
     world.run("host", "xweave doctor >/dev/null");
     assert_eq!(world.run("host", SETTINGS), settings);
     world.run("host", "test ! -e /run/xweave/settings");
+}
+
+#[test]
+fn a_processor_that_goes_and_comes_again_changes_nothing() {
+    let Some(world) = World::find("processor hotplug") else { return };
+    let set = |online: u8| format!("echo {online} >/sys/devices/system/cpu/cpu1/online");
+    world.run("vm1", "test -e /sys/devices/system/cpu/cpu1/online");
+    let load = world.traffic(200);
+    // While it is woven as well.
+    let there_and_gone = format!("while {}; do sleep 1; {}; sleep 1; done", set(0), set(1));
+    let hotplug = world.start("vm1", &there_and_gone);
+    let recording = world.record("virtio-net --events sched --domain vm1=vsock:3 -o /tmp/hotplug");
+    wait_until_written(&world, "/tmp/hotplug");
+    drop(hotplug);
+    let records = || -> u64 {
+        let manifest: Value =
+            serde_json::from_str(&world.run("host", "cat /tmp/hotplug/trace.json")).unwrap();
+        manifest["records"].as_u64().unwrap()
+    };
+    for online in [0, 1] {
+        world.run("vm1", &format!("{}; grep -q {online} /sys/devices/system/cpu/cpu1/online", set(online)));
+        let (before, deadline) = (records(), Instant::now() + PATIENCE);
+        while records() <= before {
+            assert!(Instant::now() < deadline, "nothing more was recorded with cpu1 at {online}");
+        }
+    }
+    recording.finish_well();
+    drop(load);
+    for domain in ["host", "vm1"] {
+        assert_clean(&world, domain);
+    }
+    world.run("vm1", "! dmesg | grep -e BUG: -e WARNING: -e Oops");
 }
