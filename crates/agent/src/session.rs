@@ -61,9 +61,6 @@ impl Default for Options {
 pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Options) -> Result<(), Error> {
     settings::restore_and_tell();
     let output = Arc::new(Output::new(output));
-    if !options.greeted {
-        output.preamble()?;
-    }
     let lease = Lease::new(options.lease);
     let cancel = Arc::new(Cancel::default());
     let heard = Heard { input, lease: Arc::clone(&lease) };
@@ -83,8 +80,10 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
         }
     };
     thread::Builder::new().name("lease".into()).spawn(watchdog)?;
+    let greeting = if options.greeted { Ok(()) } else { output.preamble() };
     let mut session = Session { output: Arc::clone(&output), recording: None, cancel };
-    let served = requests.into_iter().find_map(|request| {
+    let words = greeting.err().map(Err).into_iter().chain(requests);
+    let served = words.into_iter().find_map(|request| {
         if lease.is_over() {
             return Some(Err(lease.error().into()));
         }

@@ -6,20 +6,33 @@
 //! restores. Where nothing can be written down, where others could write, nothing is changed.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 
+use xweave_guard::private::{self, Dir, Trust};
 use xweave_wire::text::printable;
 
-use crate::{output::tell, state_folder::StateFolder};
+use crate::output::tell;
 
 /// Where it is written down: gone after a reboot, as the changes are.
 const FOLDER: &str = "/run/xweave";
 
-/// What it is written in there.
+/// What it is written in there, and bytes of it at most.
 const PAGE: &str = "settings";
+const LARGEST_PAGE: u64 = 64 << 10;
+
+/// Whoever reads or writes the page has this file locked. Not the folder: whoever can open that could lock it.
+const LOCK: &str = "lock";
+
+/// How long the lock is waited for, which is held for the time of a few reads and writes; how often it is tried.
+const LOCK_DEADLINE: Duration = Duration::from_secs(2);
+const TRY_EVERY: Duration = Duration::from_millis(10);
 
 /// A file of the kernel's, and what it is to be meanwhile.
 type Setting = (&'static str, &'static str);
@@ -106,9 +119,11 @@ impl FastAttach {
     fn begin_in(book: Book, settings: &[Setting]) -> io::Result<Self> {
         static NTH: AtomicU32 = AtomicU32::new(0);
         let me = format!("{} {}", process(std::process::id()), NTH.fetch_add(1, Ordering::Relaxed));
-        let folder = StateFolder::make(&book.folder)?;
-        let _locked = folder.lock()?;
-        let mut page = book.read(&folder)?;
+        let dir = Dir::create(&book.folder).map_err(other)?;
+        // Earlier versions let others look into it, and so lock it.
+        dir.claim().map_err(other)?;
+        let _locked = lock(&dir, LOCK_DEADLINE)?;
+        let mut page = book.read(&dir)?;
         page.holders.push(me.clone());
         // A kernel that lacks one, or shows what cannot be told again, keeps it.
         let known = |path: &str, page: &Page| page.before.iter().any(|(known, _)| known == path);
@@ -120,7 +135,7 @@ impl FastAttach {
                 page.before.push(((*path).to_owned(), value.trim().to_owned()));
             }
         }
-        folder.write(PAGE, &book.text(&page))?;
+        dir.replace(PAGE, book.text(&page).as_bytes()).map_err(other)?;
         for (path, value) in settings.iter().filter(|(path, _)| known(path, &page)) {
             // One that does not let us makes weaving slower.
             let _ = set(&book.path(path), value);
@@ -169,8 +184,12 @@ impl Book {
     }
 
     /// What holds of this boot: of those who hold, only those who live.
-    fn read(&self, folder: &StateFolder) -> io::Result<Page> {
-        let text = folder.read(PAGE)?.unwrap_or_default();
+    fn read(&self, dir: &Dir) -> io::Result<Page> {
+        let text = match dir.read(PAGE, LARGEST_PAGE) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.is_missing() => String::new(),
+            Err(error) => return Err(other(error)),
+        };
         let mut lines = text.lines();
         let mut page = Page::default();
         if lines.next().and_then(|line| line.strip_prefix("boot ")) != Some(&self.boot) {
@@ -210,15 +229,19 @@ impl Book {
     }
 
     fn update(&self, change: impl FnOnce(&mut Page)) -> io::Result<Vec<StaleSettings>> {
-        let Some(folder) = StateFolder::find(&self.folder)? else { return Ok(Vec::new()) };
-        if !folder.has(PAGE) {
+        let dir = match Dir::open(&self.folder, Trust::Owner) {
+            Ok(dir) => dir,
+            Err(error) if error.is_missing() => return Ok(Vec::new()),
+            Err(error) => return Err(other(error)),
+        };
+        if !dir.has(PAGE).map_err(other)? {
             return Ok(Vec::new());
         }
-        let _locked = folder.lock()?;
-        let mut page = self.read(&folder)?;
+        let _locked = lock(&dir, LOCK_DEADLINE)?;
+        let mut page = self.read(&dir)?;
         change(&mut page);
         if !page.holders.is_empty() {
-            folder.write(PAGE, &self.text(&page))?;
+            dir.replace(PAGE, self.text(&page).as_bytes()).map_err(other)?;
             return Ok(Vec::new());
         }
         let stale: Vec<_> =
@@ -226,7 +249,7 @@ impl Book {
         // What cannot be restored because it never was a setting of ours is told once.
         if !stale.iter().any(|stale| stale.failed.is_some() && self.is_setting(&stale.path)) {
             // The values are as they were: a page that stays for want of rights says nothing wrong.
-            let _ = folder.remove(PAGE);
+            let _ = dir.remove(PAGE);
         }
         Ok(stale)
     }
@@ -245,6 +268,39 @@ impl Book {
         };
         StaleSettings { path, value, failed }
     }
+}
+
+/// Held until what is returned is dropped.
+///
+/// # Errors
+/// The file cannot be made or opened, or another process held it until the deadline.
+fn lock(dir: &Dir, deadline: Duration) -> io::Result<File> {
+    if !dir.has(LOCK).map_err(other)? {
+        // Another may make it first.
+        let _ = dir.create_new(LOCK);
+    }
+    let file = dir.open_file(LOCK).map_err(other)?;
+    let until = Instant::now() + deadline;
+    loop {
+        // SAFETY: takes integers; the descriptor is open.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return Ok(file);
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ if Instant::now() < until => thread::sleep(TRY_EVERY),
+            _ => {
+                let (path, seconds) = (dir.path_of(LOCK), deadline.as_secs_f64());
+                let message = format!("{} was locked by another process for {seconds} s", path.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+            }
+        }
+    }
+}
+
+fn other(error: private::Error) -> io::Error {
+    io::Error::other(error)
 }
 
 /// All of them are small numbers.
@@ -282,6 +338,11 @@ fn lives(holder: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    };
+
     use super::*;
 
     const SPEED: Setting = ("/sys/speed", "7");
@@ -326,8 +387,8 @@ mod tests {
             // The number is ours, but we were not started then.
             let holders = vec![format!("{} 1 0", std::process::id())];
             let book = self.book("b");
-            let folder = StateFolder::make(&book.folder).unwrap();
-            folder.write(PAGE, &book.text(&Page { before, holders })).unwrap();
+            let dir = Dir::create(&book.folder).unwrap();
+            dir.replace(PAGE, book.text(&Page { before, holders }).as_bytes()).unwrap();
             self.set("speed", "7");
         }
 
@@ -383,6 +444,38 @@ mod tests {
         assert_eq!(machine.book("c").restore().unwrap(), []);
         assert_eq!(machine.value("speed"), "7");
         assert!(!machine.page_exists());
+    }
+
+    #[test]
+    fn nobody_else_can_lock_the_page_and_no_lock_is_waited_for_for_ever() {
+        let machine = Machine::new();
+        let folder = machine.0.path().join("run");
+        // As an earlier version made it.
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        drop(machine.fast());
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&folder.join(LOCK))), (0o700, 0o600));
+        let dir = Dir::open(&folder, Trust::Owner).unwrap();
+        let locked = lock(&dir, LOCK_DEADLINE).unwrap();
+        let refused = lock(&dir, Duration::from_millis(30)).unwrap_err();
+        assert!(refused.to_string().contains("lock was locked by another process for 0.03 s"), "{refused}");
+        drop(locked);
+        lock(&dir, LOCK_DEADLINE).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_changed_where_others_could_write() {
+        let machine = Machine::new();
+        let folder = machine.0.path().join("run");
+        let refused = || FastAttach::begin_in(machine.book("b"), &[SPEED]).err().unwrap().to_string();
+        symlink(machine.0.path(), &folder).unwrap();
+        assert!(refused().contains("link"), "{}", refused());
+        fs::remove_file(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        assert!(refused().contains("others"), "{}", refused());
+        assert_eq!((machine.value("speed").as_str(), fs::read_dir(&folder).unwrap().count()), ("1", 0));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! However a controller, an agent or a module goes: probes and changed settings go with it, and it is told.
 
+use std::time::Instant;
+
 use serde_json::Value;
 
 use crate::{
     agent_trust::listener,
     clean::{assert_clean, assert_woven, wait_until_written},
-    world::{AGENT, World},
+    world::{AGENT, PATIENCE, Running, World},
 };
 
 /// Several times what a controller lets pass without a word.
@@ -90,54 +92,96 @@ const HOOKED: &str = "$(grep -c direct /sys/kernel/tracing/enabled_functions)";
 fn agents_killed_at_any_step_leave_no_probe_and_no_setting() {
     let Some(world) = World::find("agents killed at any step") else { return };
     let before = world.run("host", SETTINGS);
-    let record = |trace: &str, more: &str| {
-        world.start("host", &format!("exec xweave record {MANY} -o /tmp/{trace} --force {more}"))
-    };
-    // How many there are, and that what follows is compiled.
     let recording = world.record(&format!("{MANY} -o /tmp/steps"));
     let all: usize = world.run("host", &format!("echo {HOOKED}")).trim().parse().unwrap();
     recording.finish_well();
     assert!(all >= 17, "{all} functions are too few for the settings to be changed");
 
-    const STEPS: usize = 12;
-    for step in 0..STEPS {
-        let weaving = step < 2 * STEPS / 3;
-        let one = record("step-one", if weaving { "--duration 300s" } else { "--duration 1s" });
-        let two = record("step-two", "--duration 300s");
-        // Both at work in the same kernel: from the first hook to the last, and from the last to the first.
-        let condition = if weaving {
-            format!("test {HOOKED} -ge {}", 1 + all * step / (2 * STEPS / 3))
-        } else {
-            let left = STEPS - step;
-            format!(
-                "test {HOOKED} -ge {all} && touch /tmp/all; test -e /tmp/all && test {HOOKED} -le {}",
-                all * left / (STEPS / 3)
-            )
-        };
-        let kill = if weaving || step % 2 == 0 { "kill -KILL $agents" } else { "kill -KILL ${agents%% *}" };
-        world.run(
-            "host",
-            &format!(
-                r#"rm -f /tmp/all
-                deadline=$(($(date +%s) + 60))
-                until {condition} || test $(date +%s) -ge $deadline; do :; done
-                agents=
-                for process in /proc/[0-9]*; do
-                    case "$(tr '\0' ' ' <$process/cmdline)" in
-                    "{AGENT}"*) agents="$agents${{agents:+ }}${{process#/proc/}}" ;;
-                    esac
-                done 2>/dev/null
-                test -n "$agents" && {kill}"#
-            ),
-        );
-        world.signal("host", "xweave record", "INT");
-        for recording in [one, two] {
-            recording.finish();
-        }
-        assert_clean(&world, "host");
-        // By the other agent or the controllers; what neither could, this does.
-        world.run("host", "xweave doctor >/dev/null");
-        assert_eq!(world.run("host", SETTINGS), before, "step {step}");
-        world.run("host", "test ! -e /run/xweave/settings");
+    const ROUNDS: usize = 4;
+    for round in 0..ROUNDS {
+        let both = two_recordings(&world);
+        kill_both(&world, &format!("test {HOOKED} -gt {}", all * round / ROUNDS), round);
+        assert_nothing_is_left(&world, both, &before);
     }
+    for round in 0..ROUNDS / 2 {
+        let mut both = two_recordings(&world);
+        both.iter_mut().for_each(|recording| recording.wait_for("all is woven"));
+        world.run("host", "touch /tmp/enough");
+        kill_both(&world, &format!("test {HOOKED} -lt {}", all - all * round / ROUNDS), round);
+        assert_nothing_is_left(&world, both, &before);
+    }
+}
+
+/// Two that weave the same in the same kernel, until there is enough.
+fn two_recordings(world: &World) -> [Running; 2] {
+    world.run("host", "rm -f /tmp/enough");
+    let until_enough = "echo all is woven >&2; until test -e /tmp/enough; do sleep 0.1; done";
+    ["one", "two"].map(|name| {
+        let record = format!("exec xweave record {MANY} -o /tmp/{name} --force");
+        world.start("host", &format!("{record} -- sh -c '{until_enough}'"))
+    })
+}
+
+/// Kills one agent when that is true, and the other so many half seconds later.
+fn kill_both(world: &World, condition: &str, later: usize) {
+    let script = format!(
+        r#"deadline=$(($(date +%s) + 120))
+        until {condition}; do test $(date +%s) -lt $deadline || exit 1; done
+        agents=
+        for process in /proc/[0-9]*; do
+            case "$(tr '\0' ' ' <$process/cmdline)" in
+            "{AGENT}"*) agents="$agents ${{process#/proc/}}" ;;
+            esac
+        done 2>/dev/null
+        set -- $agents
+        kill -KILL $1
+        for half in $(seq {later}); do sleep 0.5; done
+        test -z "$2" || kill -KILL $2"#
+    );
+    world.run("host", &script);
+}
+
+fn assert_nothing_is_left(world: &World, recordings: [Running; 2], settings: &str) {
+    // One that has lost its only domain may have ended by itself.
+    world.run("host", "touch /tmp/enough");
+    // And the one killed last may have said all that it had to say.
+    let ended = recordings.map(Running::finish);
+    assert!(ended.iter().any(|(status, _)| *status != Some(0)), "{ended:?}");
+    assert_clean(world, "host");
+    // By the other agent or a controller; what none of them could, this does.
+    world.run("host", "xweave doctor >/dev/null");
+    assert_eq!(world.run("host", SETTINGS), settings);
+    world.run("host", "test ! -e /run/xweave/settings");
+}
+
+#[test]
+fn a_processor_that_goes_and_comes_again_changes_nothing() {
+    let Some(world) = World::find("processor hotplug") else { return };
+    let set = |online: u8| format!("echo {online} >/sys/devices/system/cpu/cpu1/online");
+    world.run("vm1", "test -e /sys/devices/system/cpu/cpu1/online");
+    let load = world.traffic(200);
+    // While it is woven as well.
+    let there_and_gone = format!("while {}; do sleep 1; {}; sleep 1; done", set(0), set(1));
+    let hotplug = world.start("vm1", &there_and_gone);
+    let recording = world.record("virtio-net --events sched --domain vm1=vsock:3 -o /tmp/hotplug");
+    wait_until_written(&world, "/tmp/hotplug");
+    drop(hotplug);
+    let records = || -> u64 {
+        let manifest: Value =
+            serde_json::from_str(&world.run("host", "cat /tmp/hotplug/trace.json")).unwrap();
+        manifest["records"].as_u64().unwrap()
+    };
+    for online in [0, 1] {
+        world.run("vm1", &format!("{}; grep -q {online} /sys/devices/system/cpu/cpu1/online", set(online)));
+        let (before, deadline) = (records(), Instant::now() + PATIENCE);
+        while records() <= before {
+            assert!(Instant::now() < deadline, "nothing more was recorded with cpu1 at {online}");
+        }
+    }
+    recording.finish_well();
+    drop(load);
+    for domain in ["host", "vm1"] {
+        assert_clean(&world, domain);
+    }
+    world.run("vm1", "! dmesg | grep -e BUG: -e WARNING: -e Oops");
 }
