@@ -53,14 +53,14 @@ fn what_a_confined_process_must_not_do_it_cannot() {
 
 #[test]
 fn commands_that_confine_themselves_still_read_and_write_what_they_are_given() {
-    let folder = unpacked(&["host.dat"]);
+    let folder = unpacked(&["host.dat", "guest.dat"]);
     let here = folder.path();
     let well = |arguments: &[&str]| {
         let (status, printed, said) = xweave(here, arguments);
         assert_eq!(status, Some(0), "{arguments:?}: {said}");
         printed
     };
-    well(&["import", "host.dat", "-o", "deep/trace"]);
+    well(&["import", "host.dat", "guest.dat", "-o", "deep/trace"]);
     fs::create_dir(here.join("pages")).expect("a folder");
     well(&["report", "deep/trace", "-o", "pages/page.html"]);
     assert!(fs::read_to_string(here.join("pages/page.html")).expect("the page").contains("</html>"));
