@@ -474,7 +474,7 @@ mod tests {
         fs::remove_file(&folder).unwrap();
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
-        assert!(refused().contains("others"), "{}", refused());
+        assert!(refused().contains("by other users"), "{}", refused());
         assert_eq!((machine.value("speed").as_str(), fs::read_dir(&folder).unwrap().count()), ("1", 0));
     }
 

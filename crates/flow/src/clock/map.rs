@@ -154,6 +154,8 @@ impl Map {
         }
         if self.knots.len() == 2 && !good(&last) && knot.half < last.half {
             self.knots[1] = knot;
+            // It lies before that.
+            self.deferred = None;
             return;
         }
         if mono - last.mono < self.spacing.least_ns {
@@ -459,6 +461,16 @@ mod tests {
         let (tick, error) = map.tick(2_499_999_999).unwrap();
         let off = tick.abs_diff(7 + 2 * 2_499_999_999) / 2;
         assert!(off > 9_000 && off <= error && error < 12_000, "{off} {error}");
+    }
+
+    #[test]
+    fn a_better_second_knot_does_not_keep_later_ones_away() {
+        let mut map = Map::new(SPACING);
+        // The second is too wide to stay, the third is deferred, the fourth takes the second's place: what comes then is
+        // wider than the third, which is no longer of use.
+        let halves = [1000, 5000, 6000, 3000].into_iter().chain([7000; 26]);
+        (1..).zip(halves).for_each(|(i, half)| map.add(bracket(7, i * 250_000_000, half)));
+        assert!(map.last() > Some(28 * 250_000_000), "{:?}", map.last());
     }
 
     #[test]
