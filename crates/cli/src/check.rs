@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
-use xweave_weave::{CodeIndex, Counts, Domain, Options, Role, SiteInfo, Skipped};
+use xweave_weave::{CodeIndex, Counts, Domain, Options, Peer, Role, SiteInfo, Skipped};
 use xweave_wire::{plan::Hook, text};
 
 use crate::{confinement::Only, failure::Failure, shown};
@@ -70,9 +70,12 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let (found, errors) = match xweave_aspect::parse(sources) {
         Err(errors) => (Found::default(), errors),
         Ok(aspects) => {
+            let peers: Vec<_> =
+                given.iter().map(|of| Peer { name: of.name.clone(), role: Role::of(&of.name) }).collect();
             let mut code = Vec::new();
-            for of in &given {
-                code.push(if xweave_weave::needs_code(&aspects) { of.code(&cache)? } else { Vec::new() });
+            for (of, peer) in given.iter().zip(&peers) {
+                let needed = xweave_weave::needs_code(&aspects, &peers, peer);
+                code.push(if needed { of.code(&cache)? } else { Vec::new() });
             }
             let domains = (1..=u8::MAX).zip(given.iter().zip(&code)).map(|(number, (of, code))| Domain {
                 name: of.name.clone(),

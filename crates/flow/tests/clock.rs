@@ -90,6 +90,8 @@ struct World {
     unknown: bool,
     /// What befalls the guest, in the order of times.
     jumps: Vec<Jump>,
+    /// When the guest sends so much that its answers come so many times later, and its times are to be known soon.
+    busy: Option<(std::ops::Range<f64>, f64)>,
 }
 
 impl World {
@@ -140,8 +142,14 @@ impl World {
         }
     }
 
+    fn is_busy(&self, t: f64) -> Option<f64> {
+        self.busy.as_ref().filter(|(time, _)| time.contains(&t)).map(|(_, later)| *later)
+    }
+
     fn exchange(&self, domain: u8, t: f64, i: usize) -> Exchange {
+        let later = self.is_busy(t).filter(|_| domain == GUEST).unwrap_or(1.0);
         let (before, after) = self.trips[i % self.trips.len()];
+        let (before, after) = (before, after * later);
         let (b, a) = self.brackets[i % self.brackets.len()];
         Exchange {
             sent_tsc: self.hub(t - before - b),
@@ -182,11 +190,14 @@ impl World {
             while let Some(&(t, mono)) = waiting.front().filter(|(_, mono)| Some(*mono) <= horizon) {
                 waiting.pop_front();
                 let stamp = timeline.to_reference(GUEST, mono).unwrap();
-                converted.push(Converted { t, mono, ns: stamp.ns, error: stamp.error_ns });
+                converted.push(Converted { t, mono, ns: stamp.ns, error: stamp.error_ns, late: now - t });
             }
         };
         for i in 0..(4 * SECONDS as usize - 10) {
             let t = 2.5e9 + i as f64 * 0.25e9;
+            for domain in [HOST, GUEST] {
+                timeline.hurry(domain, self.is_busy(t).is_some());
+            }
             self.sample_both(timeline, t, i);
             if i % 4 == 0 {
                 self.exchange_both(timeline, t + 0.12e9, i);
@@ -229,7 +240,7 @@ impl World {
         }
     }
 
-    fn check(&self, timeline: &mut Timeline) -> Result<(), TestCaseError> {
+    fn check(&self, timeline: &mut Timeline) -> Result<Vec<Converted>, TestCaseError> {
         let converted = self.run(timeline);
         prop_assert!(
             converted.len() > if self.jumps.is_empty() { 2000 } else { 1500 },
@@ -239,7 +250,7 @@ impl World {
         let clock = timeline.clock(GUEST, "vm1").unwrap();
         let mut last = i64::MIN;
         let mut worst = None;
-        for Converted { t, mono, ns, error } in converted {
+        for &Converted { t, mono, ns, error, .. } in &converted {
             let truth = self.mono(HOST, t).cast_signed();
             let within = clock.breaks.iter().any(|jump| jump.covers(ns));
             if error == u64::MAX {
@@ -259,7 +270,7 @@ impl World {
             prop_assert_eq!(again, ns, "what was final has moved");
         }
         prop_assert_eq!(Some(timeline.clock(GUEST, "vm1").unwrap().error_ns), worst);
-        Ok(())
+        Ok(converted)
     }
 }
 
@@ -270,6 +281,8 @@ struct Converted {
     mono: u64,
     ns: i64,
     error: u64,
+    /// How long after it happened it was known, in nanoseconds.
+    late: f64,
 }
 
 fn facts(vms: Vec<Vm>) -> Facts {
@@ -315,6 +328,7 @@ fn world() -> impl Strategy<Value = World> {
                 elsewhere,
                 unknown: false,
                 jumps: Vec::new(),
+                busy: None,
             }
         })
 }
@@ -394,6 +408,21 @@ proptest! {
     }
 
     #[test]
+    fn the_times_of_a_busy_guest_are_less_exact_and_not_late(
+        mut world in world(), later in 1e2..5e3f64, unknown in any::<bool>()
+    ) {
+        world.unknown = unknown;
+        let busy = 6e9..16e9;
+        world.busy = Some((busy.clone(), later));
+        let mut timeline = world.begin();
+        let converted = world.check(&mut timeline)?;
+        for one in converted.iter().filter(|one| busy.contains(&one.t) && one.t < busy.end - 4e9) {
+            prop_assert!(one.late < 4e9, "at {}: known after {} ns", one.t, one.late);
+        }
+        prop_assert!(timeline.clock(GUEST, "vm1").unwrap().breaks.is_empty());
+    }
+
+    #[test]
     fn whatever_a_guest_says_of_its_clocks_it_moves_no_other(
         world in world(), said in proptest::collection::vec((odd(), odd(), odd(), any::<u8>()), 1..400)
     ) {
@@ -464,6 +493,7 @@ fn plain() -> World {
         trips: vec![(30_000.0, 40_000.0), (20_000.0, 90_000.0)],
         elsewhere: None,
         unknown: false,
+        busy: None,
         jumps: Vec::new(),
     }
 }

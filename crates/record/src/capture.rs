@@ -174,22 +174,20 @@ impl<'p> Capture<'p> {
         if horizon < u64::MAX && std::mem::replace(&mut session.written_until, horizon) == horizon {
             return Ok(());
         }
-        // Each CPU has a buffer of its own.
-        session.records.sort_by_key(|record| record.time_ns);
-        let settled = session.records.partition_point(|record| record.time_ns <= horizon);
+        let settled = session.records.settled(horizon);
         let write_by = self.write_by;
         let enough = |nth: u64, written: u64, disk: u64| {
             nth.is_multiple_of(PORTION) && (written > disk || write_by.is_some_and(|by| Instant::now() > by))
         };
         let mut unwritten = 0;
-        for (nth, record) in (0u64..).zip(session.records.drain(..settled)) {
+        for (nth, record) in (0u64..).zip(&settled) {
             if enough(nth, writer.bytes(number), session.budget.disk) {
-                unwritten = settled as u64 - nth;
+                unwritten = settled.len() as u64 - nth;
                 break;
             }
             // Settled means that the clock is known.
             if let Some(stamp) = self.timeline.to_reference(number, record.time_ns) {
-                writer.append(number, stamp.ns, &record)?;
+                writer.append(number, stamp.ns, record)?;
             }
         }
         let settled = events(&mut session.events, horizon);
@@ -223,6 +221,11 @@ impl<'p> Capture<'p> {
     /// Once a second: the clocks are compared, losses asked for, and what has been recorded becomes readable. A domain that
     /// has not answered the last time is not asked again.
     pub(crate) fn round(&mut self) {
+        // What is known of a domain is known through the reference.
+        let hurry = self.sessions.iter().any(Session::waits_for_much);
+        for session in &self.sessions {
+            self.timeline.hurry(session.number, hurry && (session.number == 1 || session.waits_for_much()));
+        }
         for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
             if !session.owes_answer_to(Question::Loss) {
                 session.ask(Request::Clock);

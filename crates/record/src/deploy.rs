@@ -67,13 +67,13 @@ pub(crate) fn deploy(
     for session in &capture.sessions {
         inputs.push(Input::new(&session.spec, session.number, &session.facts, &types));
     }
-    if xweave_weave::needs_code(aspects) {
-        for input in &mut inputs {
-            capture.tell(Phase::Indexing { domain: &input.peer.name });
-            let named = options.symbols.iter().find(|(domain, _)| *domain == input.peer.name);
-            let file = named.map(|(_, file)| file.as_path());
-            input.find_indices(file, &indices, &mut || goes_on(capture))?;
-        }
+    let peers: Vec<_> = inputs.iter().map(|input| input.peer.clone()).collect();
+    let of_code = |input: &&mut Input| xweave_weave::needs_code(aspects, &peers, &input.peer);
+    for input in inputs.iter_mut().filter(of_code) {
+        capture.tell(Phase::Indexing { domain: &input.peer.name });
+        let named = options.symbols.iter().find(|(domain, _)| *domain == input.peer.name);
+        let file = named.map(|(_, file)| file.as_path());
+        input.find_indices(file, &indices, &mut || goes_on(capture))?;
     }
     ask(capture, &mut inputs)?;
     capture.tell(Phase::Compiling);

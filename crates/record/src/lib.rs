@@ -29,6 +29,7 @@ mod link;
 mod options;
 mod progress;
 mod recording;
+mod records;
 mod session;
 mod transport;
 mod weaving;

@@ -21,8 +21,9 @@ use xweave_wire::{
 use crate::{
     budget::Budget,
     domain::DomainSpec,
-    events::Waiting,
+    events,
     link::{Incoming, Link},
+    records,
 };
 
 /// How long an agent may take to say hello. (Tests of thousands of recordings wait for less.)
@@ -134,8 +135,8 @@ pub(crate) struct Session {
     pub(crate) number: u8,
     pub(crate) facts: Facts,
     /// Decoded, and waiting for the clocks to have been read after them.
-    pub(crate) records: Vec<Record>,
-    pub(crate) events: Waiting,
+    pub(crate) records: records::Waiting,
+    pub(crate) events: events::Waiting,
     pub(crate) loss: Loss,
     pub(crate) ended: Option<Ended>,
     /// Until when it has been written, in its own nanoseconds.
@@ -160,8 +161,8 @@ impl Session {
             spec,
             number,
             facts: Facts::default(),
-            records: Vec::new(),
-            events: Waiting::default(),
+            records: records::Waiting::default(),
+            events: events::Waiting::default(),
             loss: Loss::default(),
             ended: None,
             written_until: 0,
@@ -351,7 +352,7 @@ impl Session {
         if let Some(foreign) = foreign {
             return Err(foreign);
         }
-        self.records.extend(records);
+        self.records.take(records);
         match rest {
             0 => self.check_waiting(),
             rest => Err(format!("{rest} bytes of records could not be understood")),
@@ -405,10 +406,14 @@ impl Session {
         self.records.len() + self.events.len()
     }
 
+    /// Whether what waits for the clocks comes near what may.
+    pub(crate) fn waits_for_much(&self) -> bool {
+        self.waiting_bytes() > self.budget.waiting / 4
+    }
+
     /// Memory that waits for the clocks.
     fn waiting_bytes(&self) -> usize {
-        let values: usize = self.records.iter().map(|record| record.values.capacity()).sum();
-        self.records.len() * size_of::<Record>() + 8 * values + self.events.bytes()
+        self.records.bytes() + self.events.bytes()
     }
 
     /// Loses it if it has filled its share of the trace: so many bytes are written.

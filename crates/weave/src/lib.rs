@@ -96,12 +96,20 @@ pub struct CodeIndex {
     pub index: Index,
 }
 
-/// Whether these aspects select instructions, so that domains need [`Domain::code`].
-pub fn needs_code(aspects: &Aspects) -> bool {
+/// Whether these aspects select instructions of a domain, so that its [`Domain::code`] is needed.
+pub fn needs_code(aspects: &Aspects, peers: &[Peer], domain: &Peer) -> bool {
     let pointcuts = aspects.xflows.iter().flat_map(|xflow| &xflow.clauses).map(|clause| &clause.pointcut);
     let mut needs = false;
     for pointcut in pointcuts.chain(aspects.advice.iter().map(|advice| &advice.pointcut)) {
-        pointcut.atoms(&mut |atom| needs |= matches!(atom, Pointcut::Access(_) | Pointcut::WithinFile(_)));
+        pointcut.atoms(&mut |atom| {
+            needs |= match atom {
+                Pointcut::Access(access) => {
+                    resolve::means(peers, access.domain.as_ref(), &domain.name, domain.role)
+                }
+                Pointcut::WithinFile(_) => true,
+                _ => false,
+            }
+        });
     }
     needs
 }

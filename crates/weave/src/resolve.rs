@@ -94,7 +94,7 @@ pub(crate) fn nowhere(aspects: &Aspects, peers: &[Peer], item: Item<'_>) -> Opti
 }
 
 /// Whether a name is meant in this domain. A domain with the name wins over those of the role.
-fn means(peers: &[Peer], wanted: Option<&Ident>, domain: &str, role: Role) -> bool {
+pub(crate) fn means(peers: &[Peer], wanted: Option<&Ident>, domain: &str, role: Role) -> bool {
     match wanted {
         None => true,
         Some(wanted) if peers.iter().any(|other| other.name == wanted.text) => wanted.text == domain,
@@ -242,7 +242,8 @@ impl<'a> Resolver<'a> {
         found: &mut Found<'a>,
         counts: &mut Counts,
     ) {
-        let Some(anchor) = anchors.iter().find(|anchor| matches!(anchor, Anchor::Access(_))) else { return };
+        let meant = |anchor: &&Anchor<'a>| matches!(anchor, Anchor::Access(access) if self.means(access.domain.as_ref(), domain));
+        let Some(anchor) = anchors.iter().find(meant) else { return };
         if domain.code.is_empty() {
             let message = format!("the machine code of domain `{}` is not known", domain.name);
             self.diagnostics.push(self.aspects.error(anchor.span(), message));
@@ -379,6 +380,9 @@ impl<'a> Resolver<'a> {
         }
         for anchor in anchors {
             let Anchor::Access(access) = anchor else { continue };
+            if !self.means(access.domain.as_ref(), domain) {
+                continue;
+            }
             if let Some((problem, near)) = instruction::unknown(access, domain.code) {
                 let message =
                     format!("{problem} in domain `{}`, kernel {}", domain.name, domain.kernel.release());

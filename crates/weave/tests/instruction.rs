@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use xweave_access::Source as Program;
 use xweave_aspect::{Source, parse};
 use xweave_code::Kernel;
-use xweave_weave::{CodeIndex, Counts, Domain, Options, Role, Weaving, find_clang, weave};
+use xweave_weave::{CodeIndex, Counts, Domain, Options, Peer, Role, Weaving, find_clang, needs_code, weave};
 use xweave_wire::plan::{Hook, PlanSite, VariablePlace};
 
 struct Made {
@@ -61,14 +61,11 @@ fn try_weave(text: &str) -> Result<Weaving, Vec<String>> {
     let domain =
         Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &made.kernel, code: &made.code };
     let cache = tempfile::tempdir().unwrap();
-    let options = Options {
-        first_site: 1,
-        buffer: 4096,
-        flow_table: 64,
-        gently: false,
-        cache: cache.path().to_owned(),
-    };
-    weave(&aspects, &[domain], &options).map_err(told)
+    weave(&aspects, &[domain], &options(&cache)).map_err(told)
+}
+
+fn options(cache: &tempfile::TempDir) -> Options {
+    Options { first_site: 1, buffer: 4096, flow_table: 64, gently: false, cache: cache.path().to_owned() }
 }
 
 fn woven(text: &str) -> Weaving {
@@ -251,4 +248,35 @@ fn mistakes_are_told_where_they_are() {
         let mistakes = try_weave(text).unwrap_err();
         assert!(mistakes[0].contains(wanted), "{text}: {mistakes:?}");
     }
+}
+
+#[test]
+fn code_is_needed_where_instructions_of_the_domain_are_meant() {
+    let peer = |name: &str| Peer { name: name.into(), role: Role::of(name) };
+    let peers = [peer("host"), peer("vm1"), peer("vm2")];
+    let needing = |text: &str| {
+        let aspects = parse(vec![Source { name: "x.aspect".into(), text: text.into() }]).unwrap();
+        let needing = peers.iter().filter(|peer| needs_code(&aspects, &peers, peer));
+        needing.map(|peer| peer.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(needing("execution(f) { STORE_DATA1(1); }"), [""; 0]);
+    assert_eq!(needing("access(packet.len) { STORE_DATA1(1); }"), ["host", "vm1", "vm2"]);
+    assert_eq!(needing("access(packet.len)@vm1 { STORE_DATA1(1); }"), ["vm1"]);
+    assert_eq!(needing("access(packet.len)@guest { STORE_DATA1(1); }"), ["vm1", "vm2"]);
+
+    // And it is done without.
+    let text = "advice a access(packet.len)@vm1 { STORE_DATA1(1); } advice b execution(packet_weigh) { STORE_DATA1(2); }";
+    let aspects = parse(vec![Source { name: "x.aspect".into(), text: text.into() }]).unwrap();
+    let domain = |number, name: &str, code| Domain {
+        name: name.into(),
+        role: Role::of(name),
+        number,
+        kernel: &MADE.kernel,
+        code,
+    };
+    let cache = tempfile::tempdir().unwrap();
+    let weaving =
+        weave(&aspects, &[domain(1, "host", &[]), domain(2, "vm1", &MADE.code)], &options(&cache)).unwrap();
+    assert_eq!(weaving.domains[0].sites.len(), 1);
+    assert!(weaving.domains[1].sites.len() > 2);
 }

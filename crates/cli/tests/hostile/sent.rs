@@ -154,7 +154,7 @@ fn code_that_becomes_far_larger_goes_off_nowhere() {
         let script = Asked { types: Arc::default(), code: bomb(blocks) };
         let mut guest = Domain::new("vm1", script);
         guest.btf = whole;
-        let arguments = "--duration 100ms -e access(item.length@vm1){STORE_DATA1(1);}";
+        let arguments = "--duration 100ms -e access(item.length)@vm1{STORE_DATA1(1);}";
         let ended = record_with(vec![host, guest], arguments, Path::new("cache")).end_within(PATIENCE);
         ended.said(2, &["domain vm1"]);
         ended.within_budget();

@@ -88,6 +88,7 @@ pub struct Map {
     nominal_hz: u64,
     used: u64,
     proven: bool,
+    hurried: bool,
     finished: bool,
 }
 
@@ -103,6 +104,7 @@ impl Map {
             nominal_hz: 0,
             used: 0,
             proven: false,
+            hurried: false,
             finished: false,
         }
     }
@@ -110,6 +112,12 @@ impl Map {
     /// Tells the counter's rate (0 if unknown): a help while there is one bracket only.
     pub fn set_nominal_hz(&mut self, hz: u64) {
         self.nominal_hz = hz;
+    }
+
+    /// Whether the next brackets become knots however wide they are: what waits for the map to be final takes more room
+    /// than exactness is worth. Errors stay true, and become larger.
+    pub fn hurry(&mut self, on: bool) {
+        self.hurried = on;
     }
 
     /// Brackets that were considered.
@@ -167,7 +175,7 @@ impl Map {
         }
         let best = self.deferred.filter(|other| other.half <= knot.half).unwrap_or(knot);
         self.deferred = Some(best);
-        if mono - last.mono >= self.spacing.most_ns && best.helps_after(&last) {
+        if self.hurried || mono - last.mono >= self.spacing.most_ns && best.helps_after(&last) {
             self.push(best);
         }
     }

@@ -187,6 +187,14 @@ impl Timeline {
         self.decide_anew();
     }
 
+    /// Whether so much waits for a domain's times to become final that these are to be less exact, and sooner: one that
+    /// sends as much as its connection bears answers late, and readings that took long say little.
+    pub fn hurry(&mut self, domain: u8, on: bool) {
+        let epoch = self.state(domain).current_mut();
+        epoch.own.hurry(on);
+        epoch.hub.hurry(on);
+    }
+
     /// Decides by which way each domain's times get onto the line, for domains where that has not
     /// been decided. A decision stays for as long as nothing contradicts it.
     pub fn settle(&mut self) {
