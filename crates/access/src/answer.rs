@@ -5,7 +5,8 @@ use xweave_code::types::{Type, TypeId, Types};
 use crate::graph::{Graph, to_usize};
 use crate::idioms::Overlays;
 use crate::value::{Access, Callee, Kind, Ref, Values};
-use crate::views::{Rank, View, Views};
+use crate::view::{Rank, View};
+use crate::views::Views;
 use crate::way::Key;
 use crate::world::{Function, World};
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use crate::file::{Located, Row, Tables};
 use crate::graph::to_usize;
-use crate::index::{Binding, Place, Site};
 use crate::pointcut::{How, Pointcut};
+use crate::site::{Binding, Place, Site};
 use crate::way::Level;
 
 /// A pointcut, and what of it is the same for all functions. Its parts are known by where they lie in memory.

@@ -34,8 +34,8 @@ use xweave_guard::private::{self, Dir};
 use crate::Error;
 use crate::answer::Reason;
 use crate::graph::{to_u32, to_usize};
-use crate::index::{Coverage, Place, Site};
-use crate::value::REGISTERS;
+use crate::registers;
+use crate::site::{Coverage, Place, Site};
 use crate::way::{Level, Way};
 
 pub(crate) use assemble::assemble;
@@ -288,7 +288,7 @@ impl Tables {
         let at = to_usize(number).checked_mul(PLACE)?;
         let field = |nth| word(self.part(PLACES), at + nth);
         let ([kind, register, ..], low) = (field(0)?.to_le_bytes(), field(1)?);
-        let register = || REGISTERS.get(usize::from(register)).copied();
+        let register = || registers::NAMES.get(usize::from(register)).copied();
         let add = low.cast_signed();
         match kind {
             0 => Some(Place::Register { register: register()?, add }),
@@ -329,7 +329,8 @@ impl Tables {
 
     /// A row, in words.
     pub(crate) fn site<'t>(&'t self, function: u32, row: &Row) -> Option<Site<'t>> {
-        let base = row.base.and_then(|(register, add)| Some((*REGISTERS.get(usize::from(register))?, add)));
+        let base =
+            row.base.and_then(|(register, add)| Some((*registers::NAMES.get(usize::from(register))?, add)));
         Some(Site {
             function: self.name(function),
             function_number: function,

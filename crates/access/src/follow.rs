@@ -12,6 +12,7 @@ use iced_x86::{FlowControl, Instruction};
 use rustc_hash::FxHashMap;
 
 use crate::graph::{Graph, to_u32, to_usize};
+use crate::registers::{CLOBBERED, REGISTERS, RSP, number};
 use crate::value::{Kind, Ref, Told, Values};
 use crate::world::World;
 
@@ -21,16 +22,6 @@ enum Place {
     Register(u8),
     Slot(i32),
 }
-
-const REGISTERS: usize = 16;
-const RAX: u8 = 0;
-const RSP: u8 = 4;
-const RDI: u8 = 7;
-const RSI: u8 = 6;
-/// The registers for arguments in their order.
-pub(crate) const ARGUMENTS: [u8; 6] = [RDI, RSI, 2, 1, 8, 9];
-/// What a called function may change: rax, rcx, rdx, rsi, rdi, r8 to r11.
-pub(crate) const CLOBBERED: u16 = 0b0000_1111_1100_0111;
 
 /// What a block leaves behind.
 #[derive(Clone, Default)]
@@ -422,15 +413,6 @@ pub(crate) fn register_of(instruction: &Instruction) -> Option<(u8, i32)> {
     }
     let add = i32::try_from(instruction.memory_displacement64().cast_signed()).ok()?;
     number(instruction.memory_base()).map(|register| (register, add))
-}
-
-/// The number of the whole register that this is, or is a part of.
-pub(crate) fn number(register: Register) -> Option<u8> {
-    let whole = register.full_register();
-    if !whole.is_gpr64() {
-        return None;
-    }
-    u8::try_from(whole.number()).ok()
 }
 
 /// Whether an instruction has an operand in memory, and uses it as such.

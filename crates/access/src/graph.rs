@@ -185,7 +185,7 @@ fn hidden_targets<'h>(hidden: &'h HiddenJumps, instruction: &Instruction) -> Opt
 fn changes(instruction: &Instruction, register: u8) -> bool {
     let mut info = InstructionInfoFactory::new();
     info.info(instruction).used_registers().iter().any(|used| {
-        crate::follow::number(used.register()) == Some(register)
+        crate::registers::number(used.register()) == Some(register)
             && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
     })
 }

@@ -5,12 +5,11 @@
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-use crate::follow::{ARGUMENTS, CLOBBERED, number};
 use crate::graph::{Graph, to_u32, to_usize};
-use crate::variables::Place;
+use crate::location::Place;
+use crate::registers::{ARGUMENTS, CLOBBERED, RSP, number};
 use crate::world::{CFA, World};
 
-const RSP: u8 = 4;
 const RBP: u8 = 5;
 
 /// What a register held at the entry, and a constant.

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use xweave_code::types::TypeId;
 
-use crate::views::{Rank, View};
+use crate::view::{Rank, View};
 
 /// What a lesson is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

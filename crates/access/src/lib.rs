@@ -18,27 +18,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Rooms, in the order of work: `survey` gathers what is known of a program, `graph` disassembles a function,
-//! `follow` numbers its values, `views` finds out what they point to, with what other functions tell
+//! Modules, in the order of work: `survey` gathers what is known of a program (a `world`), `graph` disassembles a
+//! function, `follow` numbers its values, `views` finds out what they point to, with what other functions tell
 //! (`lessons`) and the kernel's macros say (`idioms`); `answer` says what is known of each access, `way` puts
 //! it into words; `variables` says where variables are then, with what `held` knows of the stack and of
-//! parameters; `file` keeps it all, [`Pointcut`] asks for it, as `asked` does of the tables.
+//! parameters; `analysis` does all of that, and `file` keeps it. [`Pointcut`] asks for it, as `asked` does of the tables,
+//! and is answered with `site`s.
 
+mod analysis;
 mod answer;
 mod asked;
 mod earlier;
 mod file;
 mod follow;
+mod found;
 mod graph;
 mod held;
 mod idioms;
 mod index;
 mod lessons;
+mod location;
 mod pointcut;
+mod registers;
+mod site;
 mod source;
 mod survey;
 mod value;
 mod variables;
+mod view;
 mod views;
 mod way;
 mod weaving;
@@ -46,8 +53,9 @@ mod world;
 
 pub use answer::Reason;
 pub use asked::in_file;
-pub use index::{Binding, Coverage, Index, Place, Site, Unresolved};
+pub use index::Index;
 pub use pointcut::{How, Pointcut};
+pub use site::{Binding, Coverage, Place, Site, Unresolved};
 pub use source::{Kept, Source};
 pub use way::{Level, Way};
 

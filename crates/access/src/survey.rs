@@ -12,7 +12,7 @@ use crate::answer::innermost_array;
 use crate::graph::HiddenJumps;
 use crate::idioms::{self, Laid, Overlays};
 use crate::lessons::{self, Lessons, Subject};
-use crate::value::REGISTERS;
+use crate::registers::NAMES;
 use crate::views::from_cfa;
 use crate::world::{Function, LiveRegister, LiveSlot, Object, PRESERVING, World};
 
@@ -139,7 +139,7 @@ impl<'a> Sources<'a> {
 
     /// Assembler routines: some of their symbols are not said to be functions.
     fn thunks(&self, world: &mut World<'_>) {
-        for (register, name) in (0..).zip(REGISTERS) {
+        for (register, name) in (0..).zip(NAMES) {
             if let Some(address) = self.image.symbol(&format!("__x86_indirect_thunk_{name}")) {
                 world.thunks.insert(address, register);
             }

@@ -1,12 +1,6 @@
 //! What registers and stack slots hold: values, each made once.
 
-use crate::follow::ARGUMENTS;
-
-/// Registers by their hardware numbers.
-pub(crate) const REGISTERS: [&str; 16] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-    "r15",
-];
+use crate::registers::ARGUMENTS;
 
 /// A value plus a constant: what a register or a stack slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

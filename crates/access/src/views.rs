@@ -9,35 +9,12 @@ mod teach;
 
 use xweave_code::types::{Type, TypeId, Types};
 
-use crate::follow::ARGUMENTS;
 use crate::graph::to_usize;
 use crate::lessons::{Lessons, Place, Subject};
+use crate::registers::ARGUMENTS;
 use crate::value::{Call, Callee, Kind, Ref, Values};
+use crate::view::{Rank, View};
 use crate::world::{CFA, Function, LiveSlot, World};
-
-/// How much a view is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
-    /// The ways to this point disagree, or the type is a guess.
-    Doubtful,
-    /// By what neighbours say of it.
-    Learned,
-    /// By what is done with the value.
-    Used,
-    /// By what the value was made from.
-    Declared,
-    /// By debug information of just this value.
-    Told,
-}
-
-/// What a value points to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct View {
-    pub(crate) of: TypeId,
-    /// Where in it, in bytes.
-    pub(crate) at: i32,
-    pub(crate) rank: Rank,
-}
 
 /// An object on the stack.
 #[derive(Clone, Copy, Debug)]

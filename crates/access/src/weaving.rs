@@ -2,8 +2,9 @@
 
 use crate::asked::whole;
 use crate::graph::to_usize;
-use crate::index::{Binding, Index, Site};
+use crate::index::Index;
 use crate::pointcut::How;
+use crate::site::{Binding, Site};
 
 impl Index {
     /// The instructions that touch this member of this structure (`%` stands for anything) in this way.

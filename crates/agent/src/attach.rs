@@ -17,10 +17,10 @@ use xweave_wire::{message::SkippedSite, plan::Hook};
 
 use crate::{
     cancel::{Cancel, Deferred},
-    load::{Hooked, Part},
+    error::Error,
+    hook::{Hooked, Part, attach_type},
     probe,
     settings::FastAttach,
-    weaving::Error,
 };
 
 /// So few hooks come and go quickly enough.
@@ -266,31 +266,6 @@ impl Hooked<'_> {
         }
         // SAFETY: a descriptor that was just opened and belongs to nobody else.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-    }
-
-    fn failed(&self, error: io::Error) -> Error {
-        Error::Attach { origin: self.what.origin.clone(), place: self.name(), error }
-    }
-
-    /// The place for people.
-    fn name(&self) -> String {
-        match (&self.what.hook, &self.site.module) {
-            (Hook::User | Hook::UserReturn, Some(path)) => format!("{} of {path}", self.site.function),
-            (Hook::Instruction, _) => format!("{}+{:#x}", self.site.function, self.site.offset),
-            (Hook::Tracepoint, _) => format!("tracepoint {}", self.site.function),
-            _ => self.site.function.clone(),
-        }
-    }
-}
-
-pub(crate) fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
-    match hook {
-        Hook::Entry => libbpf_sys::BPF_TRACE_FENTRY,
-        Hook::Return => libbpf_sys::BPF_TRACE_FEXIT,
-        Hook::Tracepoint => libbpf_sys::BPF_TRACE_RAW_TP,
-        Hook::Probe | Hook::ProbeReturn | Hook::Instruction | Hook::User | Hook::UserReturn => {
-            libbpf_sys::BPF_PERF_EVENT
-        }
     }
 }
 

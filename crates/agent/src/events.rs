@@ -18,10 +18,11 @@ use xweave_wire::{
 };
 
 use crate::{
-    attach::{attach_type, why_skipped},
+    attach::why_skipped,
+    error::Error,
+    hook::attach_type,
     load::{Log, program_info},
     rings,
-    weaving::Error,
 };
 
 /// Probes that run. Dropping them takes them away.

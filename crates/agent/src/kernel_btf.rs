@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-use crate::weaving::Error;
+use crate::error::Error;
 
 /// Opened on first use and kept: loading needs them only for a moment, but for many programs.
 #[derive(Default)]

@@ -22,46 +22,16 @@ use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, MapType, Object, Obje
 use xweave_wire::plan::{Hook, MAX_VARIABLES, Plan, PlanProgram, PlanSite, VariablePlace};
 
 use crate::{
-    addresses::Addresses, attach::attach_type, guard, kernel_btf::KernelBtf, probe, program, rings, running,
-    weaving::Error,
+    addresses::Addresses,
+    error::Error,
+    guard,
+    hook::{Hooked, Part, attach_type, cookie, is_bound},
+    kernel_btf::KernelBtf,
+    probe, program, rings, running,
 };
 
 /// The prelude's program that lists programs.
 const LISTER: &str = "xw_programs";
-
-/// A program to be run at a place: one of the two copies at a function or tracepoint, or a probe's.
-pub(crate) struct Hooked<'p> {
-    pub(crate) what: &'p PlanProgram,
-    pub(crate) site: &'p PlanSite,
-    /// The first clause's, in the plan's order of sites.
-    pub(crate) place: u32,
-    pub(crate) part: Part,
-    pub(crate) program: Arc<OwnedFd>,
-    /// Where, if it is a probe's.
-    pub(crate) probe: Option<probe::Place>,
-}
-
-/// What a program is at its function.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// The program itself.
-    Main,
-    /// The copy that acts where the kernel leaves the program out (the prelude says when).
-    Spare,
-    /// The one that saves arguments.
-    Saver,
-}
-
-impl Hooked<'_> {
-    /// Bits 32 to 62: the place; 63: the spare; low half: the number. `XW_RUN` of the prelude.
-    pub(crate) fn cookie(&self) -> u64 {
-        cookie(self.part, self.place, self.site)
-    }
-}
-
-fn cookie(part: Part, place: u32, site: &PlanSite) -> u64 {
-    u64::from(part == Part::Spare) << 63 | u64::from(place) << 32 | u64::from(site.site)
-}
 
 /// Opens the object, and has libbpf load what the plan names of it.
 pub(crate) fn load_object(plan: &Plan, sites: usize) -> Result<Object, Error> {
@@ -110,11 +80,6 @@ fn open(plan: &Plan, sites: usize) -> Result<OpenObject, libbpf_rs::Error> {
 /// least. So each finds a slot within the prelude's reach, though they are not spread evenly.
 pub(crate) fn buckets(plan: &Plan) -> u32 {
     plan.flow_table.div_ceil(2).next_power_of_two()
-}
-
-/// Whether a program is bound to one place when it is loaded.
-fn is_bound(hook: Hook) -> bool {
-    matches!(hook, Hook::Entry | Hook::Return | Hook::Tracepoint)
 }
 
 /// A function as libbpf and the kernel want it named.

@@ -2,61 +2,24 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::Arc,
 };
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use xweave_wire::{
-    message::{Failure, FailureKind, Loss, SiteLoss, SkippedSite},
+    message::{Loss, SiteLoss, SkippedSite},
     plan::Plan,
 };
 
 use crate::{
     addresses::Addresses,
     attach::{Link, Links, Watch, attach},
-    load::{Hooked, Part, buckets, load, load_object, map, program_info},
+    error::Error,
+    hook::{Hooked, Part},
+    load::{buckets, load, load_object, map, program_info},
     rings,
 };
-
-/// Why a plan could not be woven.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("the kernel refused the program of {origin} for {function}: {error}\n{log}")]
-    Refused { origin: String, function: String, error: io::Error, log: String },
-    #[error("could not load the compiled aspects: {error}\n{log}")]
-    Load { error: libbpf_rs::Error, log: String },
-    #[error("could not hook {place} for {origin}: {error}")]
-    Attach { origin: String, place: String, error: io::Error },
-    #[error("none of the places of {origin} could be hooked; {place}: {reason}")]
-    Nowhere { origin: String, place: String, reason: String },
-    #[error("could not hook a program for {origin}: {reason}")]
-    Program { origin: String, reason: String },
-    #[error("weaving was broken off, nothing is woven")]
-    Cancelled,
-    #[error("module {0} has no type information any more: was it unloaded?")]
-    Module(String),
-    #[error("the plan does not fit its object: {0}")]
-    Plan(String),
-    #[error("the kernel's list of BPF programs cannot be read: {0}")]
-    Running(io::Error),
-    #[error("a BPF map could not be used: {0}")]
-    Map(#[from] libbpf_rs::Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::Refused { .. } | Error::Load { .. } => FailureKind::Verifier,
-            Error::Attach { .. } | Error::Nowhere { .. } | Error::Program { .. } => FailureKind::Attach,
-            Error::Cancelled => FailureKind::Cancelled,
-            Error::Module(_) | Error::Running(_) | Error::Map(_) => FailureKind::Unsupported,
-            Error::Plan(_) => FailureKind::Misuse,
-        };
-        Self { kind, message: error.to_string() }
-    }
-}
 
 /// How a recording stands; `enum xw_state` of the prelude.
 #[derive(Clone, Copy)]

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use crate::diagnostic::Span;
-use crate::lexer::Lexer;
 
 /// A word between dollar signs: something that the weaver knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,11 +73,6 @@ pub struct Code {
 }
 
 impl Code {
-    /// All tokens of a C text, such as a header. What is not C becomes symbols.
-    pub fn lex(text: &str) -> Self {
-        Self::trimmed(Lexer::new(text, 0).all(), Span::default())
-    }
-
     /// Without the space around it.
     pub(crate) fn trimmed(tokens: Vec<Token>, place: Span) -> Self {
         Self::without(tokens, place, |token| token.kind == TokenKind::Space)

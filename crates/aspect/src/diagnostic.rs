@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::syntax::Ident;
-
 /// A file of aspects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
@@ -19,12 +17,6 @@ impl Source {
     /// Whether it is in the XML form.
     pub fn is_xml(&self) -> bool {
         self.text.trim_start().starts_with('<')
-    }
-
-    /// What advice without a name is called.
-    pub(crate) fn unnamed(&self, place: Span) -> Ident {
-        let file = self.name.rsplit('/').next().unwrap_or(&self.name);
-        Ident { text: format!("{file}:{}", place.line), span: place }
     }
 }
 

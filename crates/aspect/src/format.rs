@@ -1,7 +1,8 @@
 //! `xweave fmt`: a file of either form to canonical text of the native one.
 
 use crate::diagnostic::{Diagnostic, Source};
-use crate::front::Reading;
+use crate::frontend::read_all;
+use crate::parse_state::ParseState;
 use crate::print::print;
 use crate::syntax::Aspects;
 
@@ -21,9 +22,9 @@ pub struct Formatted {
 ///
 /// All mistakes in the file; or a comment that has no place in the new text.
 pub fn format(source: Source) -> Result<Formatted, Vec<Diagnostic>> {
-    let Reading { aspects, mut errors, margins, .. } = Reading::of(vec![source]);
+    let ParseState { aspects, mut errors, trivia, .. } = read_all(vec![source]);
     if errors.is_empty()
-        && let Some(comment) = margins.lost
+        && let Some(comment) = trivia.lost
     {
         let message = "this comment is within a clause or advice, where it would be lost";
         let help = "put it on a line before, at the end, or into the C code";
@@ -32,5 +33,5 @@ pub fn format(source: Source) -> Result<Formatted, Vec<Diagnostic>> {
     if !errors.is_empty() {
         return Err(errors);
     }
-    Ok(Formatted { text: print(&aspects, &margins), aspects })
+    Ok(Formatted { text: print(&aspects, &trivia), aspects })
 }

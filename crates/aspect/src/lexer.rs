@@ -16,13 +16,13 @@ pub(crate) struct Lexeme<'a> {
 }
 
 /// A mistake in an item.
-pub(crate) struct Bad {
+pub(crate) struct SyntaxError {
     pub span: Span,
     pub message: String,
     pub help: Option<String>,
 }
 
-impl Bad {
+impl SyntaxError {
     pub(crate) fn new(span: Span, message: impl Into<String>) -> Self {
         Self { span, message: message.into(), help: None }
     }
@@ -202,13 +202,13 @@ impl<'a> Lexer<'a> {
     }
 
     /// Takes C up to the bracket that closes one already taken at `open`, and that bracket.
-    pub(crate) fn c_block(&mut self, open: Span) -> Result<Code, Bad> {
+    pub(crate) fn c_block(&mut self, open: Span) -> Result<Code, SyntaxError> {
         let tokens = self.c_tokens(None)?;
         if self.rest.is_empty() {
-            return Err(Bad::new(open, "this `{` is never closed"));
+            return Err(SyntaxError::new(open, "this `{` is never closed"));
         }
         if !self.rest.starts_with('}') {
-            return Err(Bad::new(self.here(), "this closes nothing: `}` is due"));
+            return Err(SyntaxError::new(self.here(), "this closes nothing: `}` is due"));
         }
         let place = self.here();
         self.take(1);
@@ -216,16 +216,16 @@ impl<'a> Lexer<'a> {
     }
 
     /// Takes everything as the inside of a block.
-    pub(crate) fn c_rest(&mut self) -> Result<Code, Bad> {
+    pub(crate) fn c_rest(&mut self) -> Result<Code, SyntaxError> {
         let tokens = self.c_tokens(None)?;
         match self.rest.chars().next() {
             None => Ok(Code::block(tokens, self.here())),
-            Some(bracket) => Err(Bad::new(self.here(), format!("this `{bracket}` closes nothing"))),
+            Some(bracket) => Err(SyntaxError::new(self.here(), format!("this `{bracket}` closes nothing"))),
         }
     }
 
     /// Takes a C expression, and leaves what ends it.
-    pub(crate) fn c_expression(&mut self, until: Until) -> Result<Code, Bad> {
+    pub(crate) fn c_expression(&mut self, until: Until) -> Result<Code, SyntaxError> {
         let tokens = self.c_tokens(Some(until))?;
         let outside = |token: &&Token| token.kind == TokenKind::Space;
         let around = tokens.iter().take_while(outside).chain(tokens.iter().rev().take_while(outside));
@@ -234,7 +234,7 @@ impl<'a> Lexer<'a> {
         }
         let code = Code::trimmed(tokens, self.here());
         if code.is_empty() {
-            return Err(Bad::new(self.here(), "an expression is missing here"));
+            return Err(SyntaxError::new(self.here(), "an expression is missing here"));
         }
         Ok(code)
     }
@@ -253,14 +253,14 @@ impl<'a> Lexer<'a> {
         tokens
     }
 
-    fn c_tokens(&mut self, until: Option<Until>) -> Result<Vec<Token>, Bad> {
+    fn c_tokens(&mut self, until: Option<Until>) -> Result<Vec<Token>, SyntaxError> {
         let mut open: Vec<(char, Span)> = Vec::new();
         let mut tokens = Vec::new();
         loop {
             let Some(first) = self.rest.chars().next() else {
                 return match open.last() {
                     Some((bracket, span)) => {
-                        Err(Bad::new(*span, format!("this `{bracket}` is never closed")))
+                        Err(SyntaxError::new(*span, format!("this `{bracket}` is never closed")))
                     }
                     None => Ok(tokens),
                 };
@@ -280,7 +280,7 @@ impl<'a> Lexer<'a> {
                             "`{first}` does not close the `{bracket}` of line {}, column {}",
                             span.line, span.column
                         );
-                        return Err(Bad::new(self.here(), message));
+                        return Err(SyntaxError::new(self.here(), message));
                     }
                 },
                 _ => {}
@@ -300,7 +300,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn c_token(&mut self, first: char) -> Result<Token, Bad> {
+    fn c_token(&mut self, first: char) -> Result<Token, SyntaxError> {
         let rest = self.rest;
         let mut bad = None;
         let (kind, length) = if first.is_whitespace() {
@@ -338,7 +338,7 @@ impl<'a> Lexer<'a> {
         };
         let (text, span) = self.take(length);
         match bad {
-            Some(message) => Err(Bad::new(span, message)),
+            Some(message) => Err(SyntaxError::new(span, message)),
             None => Ok(Token { kind, text: text.to_owned(), span }),
         }
     }
@@ -374,6 +374,13 @@ fn is_word(c: char) -> bool {
 
 fn is_c_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
+}
+
+impl Code {
+    /// All tokens of a C text, such as a header. What is not C becomes symbols.
+    pub fn lex(text: &str) -> Self {
+        Self::trimmed(Lexer::new(text, 0).all(), Span::default())
+    }
 }
 
 #[cfg(test)]

@@ -13,26 +13,28 @@
 //! assert_eq!(aspects.advice.len(), 1);
 //! ```
 //!
-//! Rooms: [`syntax`] is the tree that front ends build, [`code`] the C fragments in it,
-//! [`diagnostic`] how mistakes are told. `read` finds the text (files, the `library`, the command line). There
-//! are two front ends, with `front` in common: in the native form, text becomes tokens in `lexer`, a tree in
-//! `parse` and `pointcut`; `xml` makes the same tree of the form of the paper XenLASY. What can be judged
-//! without a kernel is, in `check`. `print` makes text of the tree again, with the comments that are in
-//! `margin`; `format` is the way from text to text.
+//! Modules, in the order of imports: [`diagnostic`] is how mistakes are reported, [`code`] a piece of C; [`syntax`] is
+//! the tree that front ends build; `lexer` makes tokens of text; `trivia` are comments and empty lines, and
+//! `parse_state` what is filled while files are read. `grammar` and `pointcut` are what both forms have in common,
+//! `parse` reads the native form and `xml` that of the paper on XenLASY; `frontend` chooses between them. `read`
+//! finds the text (files, the `library`, the command line). `check` judges what can be judged without a kernel. `print`
+//! makes text of the tree again; `format` goes from text to text.
 
 mod check;
 pub mod code;
 pub mod diagnostic;
 mod format;
-mod front;
+mod frontend;
+mod grammar;
 mod lexer;
 mod library;
-mod margin;
 mod parse;
+mod parse_state;
 mod pointcut;
 mod print;
 mod read;
 pub mod syntax;
+mod trivia;
 mod xml;
 
 pub use code::{Code, Special};
@@ -43,6 +45,9 @@ pub use pointcut::pointcut;
 pub use read::{Unreadable, read};
 pub use syntax::Aspects;
 
+use frontend::read_all;
+use parse_state::ParseState;
+
 /// Reads files of aspects, which may use each other's flows, and checks what can be checked without a kernel.
 /// A file whose first character is `<` is in the XML form.
 ///
@@ -50,7 +55,7 @@ pub use syntax::Aspects;
 ///
 /// All mistakes that were found, in the order of the files.
 pub fn parse(sources: Vec<Source>) -> Result<Aspects, Vec<Diagnostic>> {
-    let front::Reading { aspects, mut errors, .. } = front::Reading::of(sources);
+    let ParseState { aspects, mut errors, .. } = read_all(sources);
     if errors.is_empty() {
         check::check(&aspects, &mut errors);
     }

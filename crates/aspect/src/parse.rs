@@ -1,30 +1,23 @@
-//! The native front end: tokens to tree, by recursive descent. Pointcuts are read in `pointcut`.
+//! The native front end: tokens to tree, by recursive descent.
 //!
 //! A mistake ends the item it is in (a clause, a piece of advice); reading goes on with the next,
 //! so that one run tells of several.
 
 use crate::code::Code;
 use crate::diagnostic::{Source, Span};
-use crate::front::{Reading, suggest};
-use crate::lexer::{Bad, Lexeme, Lexer, Until};
-use crate::margin::Margins;
+use crate::grammar::{END_ACTS, Parsed, Parser, TRANSIT_ACTS, expected_of, is_exact, is_operator};
+use crate::lexer::{Lexeme, Lexer, SyntaxError};
+use crate::parse_state::ParseState;
 use crate::syntax::{Act, Advice, Clause, ClauseKind, Exact, Ident, POINTCUTS, When, Xflow};
-
-/// What is wrong with the item, and where.
-pub(crate) type Parsed<T> = Result<T, Bad>;
-
-/// What a clause of each kind can do, for messages.
-pub(crate) const TRANSIT_ACTS: [&str; 9] =
-    ["move", "copy", "split", "merge", "xin_move", "xin_copy", "xout_move", "xout_copy", "action"];
-pub(crate) const END_ACTS: [&str; 2] = ["select", "action"];
+use crate::trivia::Trivia;
 
 /// Reads one source.
-pub(crate) fn file(source: &Source, file: usize, reading: &mut Reading) {
+pub(crate) fn file(source: &Source, file: usize, reading: &mut ParseState) {
     let mut parser = Parser::new(Lexer::new(&source.text, file));
     loop {
         let above = parser.lexer.margin();
         if parser.at_end() {
-            reading.margins.end = above;
+            reading.trivia.end = above;
             return;
         }
         let item = if parser.at_xflow() {
@@ -41,7 +34,7 @@ pub(crate) fn file(source: &Source, file: usize, reading: &mut Reading) {
             })
         };
         match item {
-            Ok(place) => parser.beside(&mut reading.margins, place, above),
+            Ok(place) => parser.beside(&mut reading.trivia, place, above),
             Err(error) => {
                 reading.error(error);
                 parser.skip_item();
@@ -52,55 +45,17 @@ pub(crate) fn file(source: &Source, file: usize, reading: &mut Reading) {
     }
 }
 
-pub(crate) struct Parser<'a> {
-    pub(crate) lexer: Lexer<'a>,
-    /// How deep the pointcut that is being read nests.
-    pub(crate) depth: usize,
-}
-
-impl<'a> Parser<'a> {
-    pub(crate) fn new(lexer: Lexer<'a>) -> Self {
-        Self { lexer, depth: 0 }
-    }
-
-    pub(crate) fn at_end(&self) -> bool {
-        let next = self.lexer.peek();
-        !next.word && next.text.is_empty()
-    }
-
+impl Parser<'_> {
     /// `xflow name {`, not the pointcut `xflow(`.
     fn at_xflow(&self) -> bool {
         let [first, second] = self.lexer.peek_at();
         first.text == "xflow" && second.text != "("
     }
 
-    pub(crate) fn accept(&mut self, text: &str) -> bool {
-        let found = self.lexer.peek().text == text;
-        if found {
-            self.lexer.next();
-        }
-        found
-    }
-
-    pub(crate) fn expect(&mut self, text: &str, what: &str) -> Parsed<Lexeme<'a>> {
-        let next = self.lexer.peek();
-        if next.text == text { Ok(self.lexer.next()) } else { Err(expected(what, next)) }
-    }
-
-    /// A name that C knows as well.
-    pub(crate) fn ident(&mut self, what: &str) -> Parsed<Ident> {
-        let next = self.lexer.peek();
-        if !next.word || next.text.contains('%') || next.text.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(expected(what, next));
-        }
-        self.lexer.next();
-        Ok(Ident { text: next.text.to_owned(), span: next.span })
-    }
-
     /// Keeps what stands around the item that ends here.
-    fn beside(&mut self, margins: &mut Margins, item: Span, above: Vec<String>) {
-        margins.lose(self.lexer.lost.take());
-        let margin = margins.at(item);
+    fn beside(&mut self, trivia: &mut Trivia, item: Span, above: Vec<String>) {
+        trivia.lose(self.lexer.lost.take());
+        let margin = trivia.at(item);
         margin.above = above;
         margin.beside = self.lexer.beside();
     }
@@ -127,7 +82,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn xflow(&mut self, reading: &mut Reading) -> Parsed<Xflow> {
+    fn xflow(&mut self, reading: &mut ParseState) -> Parsed<Xflow> {
         self.lexer.next();
         let name = self.ident("the flow's name")?;
         let open = self.expect("{", "`{` after the flow's name")?;
@@ -135,15 +90,15 @@ impl<'a> Parser<'a> {
         loop {
             let above = self.lexer.margin();
             if self.at_end() {
-                return Err(Bad::new(open.span, "this `{` is never closed"));
+                return Err(SyntaxError::new(open.span, "this `{` is never closed"));
             }
             if self.accept("}") {
-                reading.margins.at(xflow.name.span).below = above;
+                reading.trivia.at(xflow.name.span).below = above;
                 return Ok(xflow);
             }
             match self.clause() {
                 Ok(clause) => {
-                    self.beside(&mut reading.margins, clause.span, above);
+                    self.beside(&mut reading.trivia, clause.span, above);
                     xflow.push(clause);
                 }
                 Err(error) => {
@@ -238,10 +193,6 @@ impl<'a> Parser<'a> {
         Ok((carrier, from, self.key()?))
     }
 
-    pub(crate) fn key(&mut self) -> Parsed<Code> {
-        self.lexer.c_expression(Until::ToOrSemicolon)
-    }
-
     /// Skips the word `from` where it is not itself the beginning of the expression: where something
     /// follows that can begin one.
     fn optional_from(&mut self) {
@@ -256,7 +207,8 @@ impl<'a> Parser<'a> {
     fn advice(&mut self, source: &Source) -> Parsed<Advice> {
         let start = self.lexer.peek();
         let named = self.accept("advice") && self.at_name();
-        let name = if named { self.ident("a name or a pointcut")? } else { source.unnamed(start.span) };
+        let name =
+            if named { self.ident("a name or a pointcut")? } else { Ident::unnamed(source, start.span) };
         let exact = self.exact();
         let pointcut = self.pointcut()?;
         let when = if self.accept("after") {
@@ -294,28 +246,4 @@ impl<'a> Parser<'a> {
         }
         found.unwrap_or_default()
     }
-}
-
-/// Words that a name cannot be.
-pub(crate) fn is_operator(word: &str) -> bool {
-    matches!(word, "AND" | "OR" | "NOT")
-}
-
-/// Words that stand before a pointcut.
-pub(crate) fn is_exact(word: &str) -> bool {
-    Exact::ALL.iter().any(|exact| exact.word() == word)
-}
-
-pub(crate) fn expected(what: &str, found: Lexeme<'_>) -> Bad {
-    let found_text = if found.text.is_empty() { "the end".into() } else { format!("`{}`", found.text) };
-    let span = Span { length: found.span.length.max(1), ..found.span };
-    Bad::new(span, format!("expected {what}, found {found_text}"))
-}
-
-/// The same, where one of these words may have been meant.
-fn expected_of(what: &str, known: &[&str], found: Lexeme<'_>) -> Bad {
-    let help = suggest(found.text, known, |name| format!("`{name}`"));
-    let bad = expected(what, found);
-    // All that there is is said already.
-    if help.starts_with("did you mean") { bad.with_help(help) } else { bad }
 }

@@ -1,9 +1,9 @@
 //! Pointcuts: an expression of AND, OR and NOT over what each kind of pointcut has in its parentheses.
 
 use crate::diagnostic::{Diagnostic, Source};
-use crate::front::suggest;
-use crate::lexer::{self, Bad, Lexeme, Lexer, Until};
-use crate::parse::{Parsed, Parser, expected};
+use crate::grammar::{Parsed, Parser, expected};
+use crate::lexer::{self, Lexeme, Lexer, SyntaxError, Until};
+use crate::parse_state::suggest;
 use crate::syntax::{
     Access, FunctionName, How, Ident, POINTCUTS, Pointcut, Renamed, Tracepoint, UserFunction, XflowTest,
 };
@@ -48,7 +48,10 @@ impl<'a> Parser<'a> {
     fn unary(&mut self) -> Parsed<Pointcut> {
         let next = self.lexer.peek();
         if self.depth == MAX_DEPTH {
-            return Err(Bad::new(next.span, format!("this pointcut nests deeper than {MAX_DEPTH} levels")));
+            return Err(SyntaxError::new(
+                next.span,
+                format!("this pointcut nests deeper than {MAX_DEPTH} levels"),
+            ));
         }
         self.depth += 1;
         let result = match next.text {
@@ -274,7 +277,7 @@ impl<'a> Parser<'a> {
             return Ok(Ident { text: name.text.to_owned(), span: name.span });
         }
         if !lexer::literal(next.text, '"').1 {
-            return Err(Bad::new(next.span, "this string is not closed on its line"));
+            return Err(SyntaxError::new(next.span, "this string is not closed on its line"));
         }
         self.lexer.next();
         let mut text = String::new();
@@ -282,7 +285,7 @@ impl<'a> Parser<'a> {
         while let Some(c) = characters.next() {
             let c = if c == '\\' { characters.next().unwrap_or(c) } else { c };
             if c.is_control() {
-                return Err(Bad::new(next.span, "a thread's name has no control characters"));
+                return Err(SyntaxError::new(next.span, "a thread's name has no control characters"));
             }
             text.push(c);
         }

@@ -6,12 +6,12 @@ use std::fmt::{self, Write};
 
 use crate::code::{Code, TokenKind};
 use crate::diagnostic::Span;
-use crate::margin::{Margin, Margins};
-use crate::parse::is_exact;
+use crate::grammar::is_exact;
 use crate::pointcut::is_thread_name;
 use crate::syntax::{
     Act, Advice, Aspects, Clause, Exact, FunctionName, How, Ident, POINTCUTS, Pointcut, Renamed, When, Xflow,
 };
+use crate::trivia::{ItemTrivia, Trivia};
 
 /// Lines are broken to be no longer, where they can be.
 const WIDTH: usize = 110;
@@ -20,7 +20,7 @@ const INDENT: usize = 4;
 const CLAUSE_INDENT: usize = INDENT + 8;
 
 /// Prints aspects with what stands around them.
-pub(crate) fn print(aspects: &Aspects, margins: &Margins) -> String {
+pub(crate) fn print(aspects: &Aspects, margins: &Trivia) -> String {
     let mut items: Vec<(Span, bool, String)> = Vec::new();
     for xflow in &aspects.xflows {
         items.push((xflow.name.span, true, print_xflow(xflow, margins)));
@@ -50,7 +50,7 @@ struct Page {
 
 impl Page {
     /// Writes an item; `apart` if an empty line is before it in any case.
-    fn item(&mut self, margin: Option<&Margin>, text: &str, indent: usize, apart: bool) {
+    fn item(&mut self, margin: Option<&ItemTrivia>, text: &str, indent: usize, apart: bool) {
         self.gap |= apart;
         if let Some(margin) = margin {
             self.lines(&margin.above, indent);
@@ -81,7 +81,7 @@ impl Page {
     }
 }
 
-fn print_xflow(xflow: &Xflow, margins: &Margins) -> String {
+fn print_xflow(xflow: &Xflow, margins: &Trivia) -> String {
     let mut page = Page::default();
     for clause in &xflow.clauses {
         page.item(margins.of(clause.span), &print_clause(clause), INDENT, false);
@@ -330,7 +330,7 @@ fn kind(pointcut: &Pointcut) -> &'static str {
 
 impl fmt::Display for Aspects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&print(self, &Margins::default()))
+        f.write_str(&print(self, &Trivia::default()))
     }
 }
 

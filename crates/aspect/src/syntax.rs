@@ -35,6 +35,14 @@ pub struct Ident {
     pub span: Span,
 }
 
+impl Ident {
+    /// What advice without a name is called: the file, and the line.
+    pub(crate) fn unnamed(source: &Source, place: Span) -> Self {
+        let file = source.name.rsplit('/').next().unwrap_or(&source.name);
+        Self { text: format!("{file}:{}", place.line), span: place }
+    }
+}
+
 /// The definition of a flow.
 #[derive(Clone, Debug)]
 pub struct Xflow {

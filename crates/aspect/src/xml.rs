@@ -11,10 +11,10 @@ use roxmltree::{Document, Node, NodeType};
 
 use crate::code::Code;
 use crate::diagnostic::{Source, Span};
-use crate::front::{Reading, suggest};
-use crate::lexer::{Bad, Lexer};
-use crate::parse::{END_ACTS, Parsed, Parser, TRANSIT_ACTS, expected, is_operator};
-use crate::syntax::{Act, Advice, Clause, ClauseKind, Exact, When, Xflow};
+use crate::grammar::{END_ACTS, Parsed, Parser, TRANSIT_ACTS, expected, is_operator};
+use crate::lexer::{Lexer, SyntaxError};
+use crate::parse_state::{ParseState, suggest};
+use crate::syntax::{Act, Advice, Clause, ClauseKind, Exact, Ident, When, Xflow};
 use text::{Decoded, Strict};
 
 /// What the strict reader's text is put into, since a file may have several elements side by side.
@@ -25,17 +25,17 @@ const ITEMS: [&str; 6] = ["advice", "xflow", "start", "transit", "quit", "aspect
 type Element<'a> = Node<'a, 'a>;
 
 /// Reads one source.
-pub(crate) fn file(source: &Source, file: usize, reading: &mut Reading) {
+pub(crate) fn file(source: &Source, file: usize, reading: &mut ParseState) {
     let strict = Strict::of(&source.text);
     let mut reader = Reader { source, file, reading, fields: false };
     if let Some(tag) = strict.unclosed {
         let place = reader.place(tag);
-        return reader.reading.error(Bad::new(place, "this element is never closed"));
+        return reader.reading.error(SyntaxError::new(place, "this element is never closed"));
     }
     for slip in strict.slips {
         let place = reader.place(slip);
         let message = "this closes nothing: the <xin_move/> above is closed already, and spelt with an i";
-        reader.reading.warn(Bad::new(place, message).with_help("leave this tag out"));
+        reader.reading.warn(SyntaxError::new(place, message).with_help("leave this tag out"));
     }
     let text = format!("<{ROOT}>{}</{ROOT}>", strict.text);
     match Document::parse(&text) {
@@ -60,7 +60,7 @@ fn name<'a>(element: Element<'a>) -> &'a str {
 struct Reader<'a> {
     source: &'a Source,
     file: usize,
-    reading: &'a mut Reading,
+    reading: &'a mut ParseState,
     /// Whether a `<field>` was met.
     fields: bool,
 }
@@ -75,12 +75,12 @@ impl Reader<'_> {
                 continue;
             }
             match self.item(element) {
-                Ok(item) => self.reading.margins.at(item).above = std::mem::take(&mut above),
+                Ok(item) => self.reading.trivia.at(item).above = std::mem::take(&mut above),
                 Err(bad) => self.reading.error(bad),
             }
         }
         above.extend(comments(parent.last_child()));
-        self.reading.margins.end.extend(above);
+        self.reading.trivia.end.extend(above);
     }
 
     /// Gives the item's place.
@@ -114,13 +114,13 @@ impl Reader<'_> {
         for element in self.elements(element, &ClauseKind::ALL.map(ClauseKind::word)) {
             match self.clause(element) {
                 Ok(clause) => {
-                    self.reading.margins.at(clause.span).above = comments(element.prev_sibling());
+                    self.reading.trivia.at(clause.span).above = comments(element.prev_sibling());
                     xflow.push(clause);
                 }
                 Err(bad) => self.reading.error(bad),
             }
         }
-        self.reading.margins.at(xflow.name.span).below = comments(element.last_child());
+        self.reading.trivia.at(xflow.name.span).below = comments(element.last_child());
         Ok(xflow)
     }
 
@@ -142,7 +142,7 @@ impl Reader<'_> {
         for field in parts.into_iter().filter(|part| name(*part) == "field") {
             if !matches!(act, Act::Xin { .. } | Act::Xout { .. }) {
                 let message = "a <field> belongs to a carrier, and there is none";
-                return Err(Bad::new(self.at(field), message).with_help("put it into the <xin_move>"));
+                return Err(SyntaxError::new(self.at(field), message).with_help("put it into the <xin_move>"));
             }
             self.field(field)?;
         }
@@ -187,7 +187,7 @@ impl Reader<'_> {
             let message = "<field> has no effect: stock eBPF cannot write flows' numbers there, so the key of the \
                            carrier's ring takes its place";
             let place = self.at(element);
-            self.reading.warn(Bad::new(place, message));
+            self.reading.warn(SyntaxError::new(place, message));
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Reader<'_> {
                 if is_operator(&name.text) { Err(expected("the advice's name", next)) } else { Ok(name) }
             })?
         } else {
-            self.source.unnamed(self.at(element))
+            Ident::unnamed(self.source, self.at(element))
         };
         let exact = self.exact(element)?;
         let parts = self.parts(element, &["pointcut", "before", "after"])?;
@@ -253,7 +253,7 @@ impl Reader<'_> {
         self.place(start..start + 1 + name(element).len())
     }
 
-    fn malformed(&self, error: &roxmltree::Error) -> Bad {
+    fn malformed(&self, error: &roxmltree::Error) -> SyntaxError {
         let pos = error.pos();
         let shift = if pos.row == 1 { u32::try_from(ROOT.len() + 2).unwrap_or(0) } else { 0 };
         let column = pos.col.saturating_sub(shift).max(1);
@@ -264,7 +264,7 @@ impl Reader<'_> {
             _ => error.to_string().trim_end_matches(&format!(" at {pos}")).to_owned(),
         };
         let place = Span { file: self.file, line: pos.row, column, length: 1 };
-        Bad::new(place, format!("this is not well-formed XML: {message}"))
+        SyntaxError::new(place, format!("this is not well-formed XML: {message}"))
     }
 
     /// The elements in an element. Of what else is there, tells.
@@ -283,7 +283,7 @@ impl Reader<'_> {
     fn parts<'n>(&mut self, parent: Element<'n>, known: &[&str]) -> Parsed<Vec<Element<'n>>> {
         if let Some(comment) = parent.children().find(Node::is_comment) {
             let place = self.place(own(comment.range()));
-            self.reading.margins.lose(Some(place));
+            self.reading.trivia.lose(Some(place));
         }
         let parts = parent.children().map(|child| self.element(child, known));
         Ok(parts.collect::<Parsed<Vec<_>>>()?.into_iter().flatten().collect())
@@ -293,11 +293,13 @@ impl Reader<'_> {
     fn element<'n>(&self, child: Element<'n>, known: &[&str]) -> Parsed<Option<Element<'n>>> {
         match child.node_type() {
             NodeType::Element if known.contains(&name(child)) => Ok(Some(child)),
-            NodeType::Element if known.is_empty() => Err(Bad::new(self.at(child), "no element can be here")),
+            NodeType::Element if known.is_empty() => {
+                Err(SyntaxError::new(self.at(child), "no element can be here"))
+            }
             NodeType::Element => {
                 let message = format!("<{}> is not known here", name(child));
                 let help = suggest(name(child), known, |name| format!("<{name}>"));
-                Err(Bad::new(self.at(child), message).with_help(help))
+                Err(SyntaxError::new(self.at(child), message).with_help(help))
             }
             NodeType::Text => {
                 let Range { start, end } = own(child.range());
@@ -307,7 +309,7 @@ impl Reader<'_> {
                     return Ok(None);
                 }
                 let place = self.place(start + blank..end);
-                Err(Bad::new(place, "there is text where only elements can be"))
+                Err(SyntaxError::new(place, "there is text where only elements can be"))
             }
             _ => Ok(None),
         }
@@ -319,14 +321,14 @@ impl Reader<'_> {
         let shown: Vec<_> = names.iter().map(|name| format!("<{name}>")).collect();
         let Some(first) = found.next() else {
             let message = format!("<{}> has no {}", name(parent), shown.join(", "));
-            return Err(Bad::new(self.at(parent), message));
+            return Err(SyntaxError::new(self.at(parent), message));
         };
         match found.next() {
             None => Ok(*first),
             Some(second) => {
                 let message = format!("<{}> can have only one of {}", name(parent), shown.join(", "));
                 let help = format!("write another <{}> for this", name(parent));
-                Err(Bad::new(self.at(*second), message).with_help(help))
+                Err(SyntaxError::new(self.at(*second), message).with_help(help))
             }
         }
     }
@@ -337,7 +339,7 @@ impl Reader<'_> {
             Some(unknown) => {
                 let message = format!("<{}> has no attribute `{}`", name(element), unknown.name());
                 let help = suggest(unknown.name(), known, |name| format!("`{name}`"));
-                Err(Bad::new(self.place(own(unknown.range_qname())), message).with_help(help))
+                Err(SyntaxError::new(self.place(own(unknown.range_qname())), message).with_help(help))
             }
         }
     }
@@ -352,7 +354,7 @@ impl Reader<'_> {
             Some(attribute) => self.read(own(attribute.range_value()), read),
             None => {
                 let message = format!("<{}> lacks the attribute `{attribute}`", name(element));
-                Err(Bad::new(self.at(element), message))
+                Err(SyntaxError::new(self.at(element), message))
             }
         }
     }
@@ -383,7 +385,7 @@ impl Reader<'_> {
         }
         let comment = decoded.comment.map(|at| range.start + at);
         let comment = comment.map(|at| self.place(at..at + "<!--".len()));
-        self.reading.margins.lose(parser.lexer.lost.or(comment));
+        self.reading.trivia.lose(parser.lexer.lost.or(comment));
         Ok(value)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{confinement::Only, failure::Failure, trust::Owner};
-use xweave_model::{Comparison, Doings};
+use xweave_model::{Comparison, Usage};
 use xweave_report::{View, comparison};
 
 /// Columns where standard output is no terminal.
@@ -46,7 +46,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.first, &*args.second]).apply()?;
     let (a, b) = (read(&args.owner, &args.first)?, read(&args.owner, &args.second)?);
-    let compared = Comparison::of(&a.doings, &b.doings);
+    let compared = Comparison::of(&a.usage, &b.usage);
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = if args.json {
         serde_json::to_writer(&mut out, &compared).map_err(io::Error::from).and_then(|()| writeln!(out))
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         if one.lost > 0 {
             eprintln!("xweave: {} lost {} records: its figures are too low", one.dir.display(), one.lost);
         }
-        for damaged in &one.doings.damaged {
+        for damaged in &one.usage.damaged {
             eprintln!("xweave: {damaged}");
         }
     }
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             );
         }
     }
-    let whole = a.doings.damaged.is_empty() && b.doings.damaged.is_empty();
+    let whole = a.usage.damaged.is_empty() && b.usage.damaged.is_empty();
     if whole {
         Ok(ExitCode::SUCCESS)
     } else {
@@ -90,18 +90,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 /// A trace, gone over.
 struct Run<'a> {
     dir: &'a Path,
-    doings: Doings,
+    usage: Usage,
     domains: Vec<String>,
     lost: u64,
 }
 
 fn read<'a>(owner: &Owner, dir: &'a Path) -> Result<Run<'a>, Failure> {
     let trace = owner.open(dir)?;
-    let doings = Doings::of(&trace);
-    if doings.events == 0 && doings.damaged.is_empty() {
+    let usage = Usage::of(&trace);
+    if usage.events == 0 && usage.damaged.is_empty() {
         return Err(Failure::no_events(dir));
     }
     let manifest = trace.manifest();
     let domains = manifest.domains.iter().map(|domain| domain.name.clone()).collect();
-    Ok(Run { dir, doings, domains, lost: manifest.lost })
+    Ok(Run { dir, usage, domains, lost: manifest.lost })
 }

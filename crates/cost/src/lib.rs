@@ -4,10 +4,10 @@
 //! this machine, and by a tiny image of its own on emulators and hypervisors. The method is that of
 //! "Performance evaluation of Xen using Mini-OS" (Eto, Iwamoto, Umeno), and a sounder one beside it.
 //!
-//! Rooms: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`line`] reads what
-//! image and process report, [`measured`] puts it together; [`environment`] is where they run; [`comparison`]
-//! is what people look at; [`history`] remembers, [`exits`] by the reason of an exit; [`published`] has others' figures, and [`microarchitecture`]
-//! tells whose; [`document`] is all of it as JSON.
+//! Modules: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`line`] reads what
+//! image and process report, [`measured`] puts it together; [`environment`] is where they run, and `measure` runs them
+//! there; [`comparison`] is what people look at; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
+//! has others' figures, and [`microarchitecture`] tells whose; [`document`] is all of it as JSON.
 //!
 //! ```no_run
 //! use xweave_cost::{Environment, Options, measure, reference};
@@ -27,6 +27,7 @@ mod error;
 pub mod exits;
 pub mod history;
 pub mod line;
+mod measure;
 pub mod measured;
 pub mod microarchitecture;
 mod place;
@@ -38,8 +39,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 pub use comparison::Comparison;
-pub use environment::{Environment, Options, measure, read};
+pub use environment::{Environment, Options};
 pub use error::{Error, Result};
+pub use measure::{measure, read};
 pub use measured::Measured;
 
 /// The image, an ELF file: multiboot2, PVH and Xen PV.

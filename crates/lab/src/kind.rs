@@ -3,7 +3,7 @@
 mod kvm;
 mod xen;
 
-use crate::accel::Accelerator;
+use crate::accelerator::Accelerator;
 use crate::packages::Flavour;
 use serde::{Deserialize, Serialize};
 use std::process::Command;

@@ -17,7 +17,7 @@
 //!
 //! Images are built once, from the packages of the machine's own Debian sources ([`Cache`], [`Images`]).
 
-mod accel;
+mod accelerator;
 mod cache;
 mod copy;
 mod error;
@@ -33,9 +33,10 @@ mod packages;
 mod process;
 mod progress;
 mod runtime;
+mod virtualization;
 mod world;
 
-pub use accel::Accelerator;
+pub use accelerator::Accelerator;
 pub use cache::Cache;
 pub use error::{Error, Result};
 pub use exec::client::{Event, ExecChild, ExecStdin, Output};

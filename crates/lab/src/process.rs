@@ -66,6 +66,21 @@ pub fn tail(text: &str, lines: usize) -> String {
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
+/// Reads a file that may be large from its end: its last `lines` lines.
+pub(crate) fn last_lines(path: &Path, lines: usize) -> String {
+    let mut data = Vec::new();
+    let read = File::open(path).and_then(|mut file| {
+        use std::io::Seek;
+        let length = file.metadata()?.len();
+        file.seek(io::SeekFrom::Start(length.saturating_sub(1 << 20)))?;
+        file.take(1 << 20).read_to_end(&mut data)
+    });
+    match read {
+        Ok(_) => tail(String::from_utf8_lossy(&data).replace('\r', "").trim_end(), lines),
+        Err(e) => format!("(no console: {e})"),
+    }
+}
+
 /// A process that cannot be mistaken for another: its number together with when it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {

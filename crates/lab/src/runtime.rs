@@ -43,7 +43,7 @@ pub struct Description {
     /// The kernel's release, as `uname -r` in the domains says.
     pub kernel: String,
     /// How the host is run.
-    pub accelerator: crate::accel::Accelerator,
+    pub accelerator: crate::accelerator::Accelerator,
     /// Guests.
     pub guests: u32,
     /// The exec server's port on 127.0.0.1.
@@ -274,7 +274,7 @@ mod tests {
         let mut description = Description {
             kind: Kind::Kvm,
             kernel: "6".into(),
-            accelerator: crate::accel::Accelerator::Tcg,
+            accelerator: crate::accelerator::Accelerator::Tcg,
             guests: 2,
             port: 1,
             ready: false,

@@ -1,15 +1,14 @@
 //! Worlds: an emulated host with its guests, brought up, used and ended.
 
-use crate::accel::{Accelerator, QEMU};
+use crate::accelerator::{Accelerator, QEMU};
 use crate::cache::Cache;
-use crate::copy::last_lines;
 use crate::error::{At, Error, Result};
 use crate::exec::client::{Address, ExecChild};
 use crate::exec::protocol::{Alive, Command, PORT};
 use crate::images::Images;
 use crate::initrd;
 use crate::kind::{Boot, HYPERVISOR, KERNEL, Kind};
-use crate::process::{Identity, random_hex, start_daemon};
+use crate::process::{Identity, last_lines, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
 use crate::runtime::{self, Description, Folder, MONITOR, State};
 use serde::Serialize;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use xweave_model::{Guest, Machine, ThreadId, breakdown, explanation::guests};
-use xweave_synthetic::{Config, World};
+use xweave_synthetic::{Config, Simulation};
 use xweave_trace::Trace;
 
 /// Events that are made at a time.
@@ -41,7 +41,7 @@ fn recorded(trace: &Trace) {
 }
 
 fn simulated(wanted: usize) {
-    let mut world = World::new(&Config { transactions: usize::MAX, ..Config::virtualized(1) });
+    let mut world = Simulation::new(&Config { transactions: usize::MAX, ..Config::virtualized(1) });
     let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
     let mut machine = Machine::new(guests.collect());
     let (mut events, mut transactions, mut pieces) = (0, 0, 0);

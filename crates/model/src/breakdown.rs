@@ -15,9 +15,9 @@ use xweave_trace::event::{Connection, State};
 use crate::{
     connection::Refused,
     disk::DiskId,
-    machine::{CpuId, Machine},
+    machine::Machine,
     thread::{Doing, Ended, Thread, ThreadId},
-    vcpu::Vcpu,
+    vcpu::{CpuId, Vcpu},
 };
 
 /// Wakers of wakers up to here: further, and where threads have woken each other in a circle, a wait is a wait.

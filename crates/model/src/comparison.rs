@@ -9,8 +9,8 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use serde::Serialize;
 
 use crate::{
-    doings::{Doings, Figures, Key, kind},
-    words::{mean, size, span, times},
+    format::{mean, size, span, times},
+    usage::{Figures, Key, Usage, kind},
 };
 
 /// What differs by a smaller factor is taken for noise.
@@ -89,10 +89,10 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares two traces.
-    pub fn of(a: &Doings, b: &Doings) -> Self {
+    pub fn of(a: &Usage, b: &Usage) -> Self {
         let mut pairs: BTreeMap<&Key, [Figures; 2]> = BTreeMap::new();
-        for (at, doings) in [a, b].into_iter().enumerate() {
-            for (key, figures) in &doings.objects {
+        for (at, usage) in [a, b].into_iter().enumerate() {
+            for (key, figures) in &usage.objects {
                 pairs.entry(key).or_default()[at] = *figures;
             }
         }
@@ -173,16 +173,16 @@ fn plural(kind: &str) -> &'static str {
 }
 
 /// The share of each domain's processors that ran something.
-fn busy(doings: &Doings) -> BTreeMap<String, f64> {
+fn busy(usage: &Usage) -> BTreeMap<String, f64> {
     let mut ran: BTreeMap<String, f64> = BTreeMap::new();
-    for (key, figures) in &doings.objects {
+    for (key, figures) in &usage.objects {
         if key.kind == kind::PROCESS {
             *ran.entry(key.domain.clone()).or_default() += figures.time_ns as f64;
         }
     }
     for (domain, ran) in &mut ran {
-        let cpus = doings.cpus.get(domain).copied().unwrap_or(1).max(1);
-        *ran /= f64::from(cpus) * (doings.span_ns as f64).max(1.0);
+        let cpus = usage.cpus.get(domain).copied().unwrap_or(1).max(1);
+        *ran /= f64::from(cpus) * (usage.span_ns as f64).max(1.0);
     }
     ran
 }
@@ -374,10 +374,10 @@ mod tests {
 
     const KB: u64 = 1024;
 
-    fn doings(span_ns: u64, objects: &[(&'static str, &str, Figures)]) -> Doings {
+    fn usage(span_ns: u64, objects: &[(&'static str, &str, Figures)]) -> Usage {
         let key = |kind, object: &str| Key { kind, domain: "vm1".into(), object: object.into() };
         let objects = objects.iter().map(|(kind, object, figures)| (key(*kind, object), *figures)).collect();
-        Doings { objects, span_ns, cpus: [("vm1".to_owned(), 2)].into(), ..Doings::default() }
+        Usage { objects, span_ns, cpus: [("vm1".to_owned(), 2)].into(), ..Usage::default() }
     }
 
     fn disk(time_ms: u64, count: u64, kilobytes: u64) -> Figures {
@@ -387,8 +387,8 @@ mod tests {
     #[test]
     fn the_papers_slow_reading_is_told_as_smaller_requests() {
         // Tables 2 and 3: nine files of 100 MB one after the other, and at once.
-        let a = doings(55_000_000_000, &[(kind::DISK, "disk 8:0", disk(54_560, 17_152, 944_476))]);
-        let b = doings(569_000_000_000, &[(kind::DISK, "disk 8:0", disk(570_483, 191_112, 944_484))]);
+        let a = usage(55_000_000_000, &[(kind::DISK, "disk 8:0", disk(54_560, 17_152, 944_476))]);
+        let b = usage(569_000_000_000, &[(kind::DISK, "disk 8:0", disk(570_483, 191_112, 944_484))]);
         let compared = Comparison::of(&a, &b);
         let [finding] = &*compared.findings else { panic!("{:#?}", compared.findings) };
         assert_eq!(
@@ -406,7 +406,7 @@ mod tests {
     fn what_is_within_noise_is_not_told() {
         let with = |disk, ran, waited| {
             let process = Figures { time_ns: ran, wait_ns: waited, count: 100, ..Figures::default() };
-            doings(10_000_000_000, &[(kind::DISK, "disk 8:0", disk), (kind::PROCESS, "dd", process)])
+            usage(10_000_000_000, &[(kind::DISK, "disk 8:0", disk), (kind::PROCESS, "dd", process)])
         };
         let a = with(disk(1_000, 1_000, 40_000), 500_000_000, 1_000_000);
         // A fifth more of all; and a wait that is fifty times as long, but half a percent of the time.
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn seeking_a_slower_disk_and_queueing_are_told_apart() {
         let told = |a: Figures, b: Figures| {
-            let of = |figures| doings(20_000_000_000, &[(kind::DISK, "disk 8:0", figures)]);
+            let of = |figures| usage(20_000_000_000, &[(kind::DISK, "disk 8:0", figures)]);
             let findings = Comparison::of(&of(a), &of(b)).findings;
             findings.into_iter().map(|finding| finding.text).collect::<Vec<_>>()
         };
@@ -461,7 +461,7 @@ mod tests {
         let of = |ns| {
             let names = ["reader1", "reader2", "reader3", "reader4", "xweave", "exe"];
             let objects: Vec<_> = names.iter().map(|name| (kind::PROCESS, *name, ran(ns))).collect();
-            doings(10_000_000_000, &objects)
+            usage(10_000_000_000, &objects)
         };
         let findings = Comparison::of(&of(500_000_000), &of(1_500_000_000)).findings;
         let [all] = &*findings else { panic!("{findings:#?}") };
@@ -475,7 +475,7 @@ mod tests {
             |ran, waited| Figures { time_ns: ran, wait_ns: waited, count: 100, ..Figures::default() };
         let of = |process, lock| {
             let lock = Figures { wait_ns: lock, count: 10, ..Figures::default() };
-            doings(8_000_000_000, &[(kind::PROCESS, "nginx", process), (kind::LOCK, "locks of nginx", lock)])
+            usage(8_000_000_000, &[(kind::PROCESS, "nginx", process), (kind::LOCK, "locks of nginx", lock)])
         };
         let a = of(process(1_000_000_000, 100_000_000), 50_000_000);
         let b = of(process(6_000_000_000, 900_000_000), 2_050_000_000);

@@ -13,11 +13,11 @@ use xweave_trace::{
 
 use crate::{
     breakdown::{Piece, breakdown, breakdown_of_cpu},
-    machine::{CpuId, Machine},
+    machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     thread::ThreadId,
     transaction::{Finder, Spec, Transaction},
-    vcpu::Guest,
+    vcpu::{CpuId, Guest},
 };
 
 /// Events after which what is over is forgotten.

@@ -4,21 +4,23 @@
 //! transactions are served by objects, which ask each other and wait for each other; the most basic one is the
 //! thread.
 //!
-//! Rooms, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
+//! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way, `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
 //! processors were really theirs; [`machine`] feeds them all and knows what runs where. [`breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, [`explanation`] does it
 //! for a whole trace with the names of [`objects`], [`parts`] adds up, and [`sequence`] tells one as messages between
 //! objects.
 //!
-//! [`doings`] is what each object did in a whole trace, and [`comparison`] holds two traces side by side.
+//! [`usage`] is what each object did in a whole trace, which `accounting` counts, and [`comparison`] holds two traces
+//! side by side.
 
+mod accounting;
 pub mod breakdown;
 pub mod comparison;
 pub mod connection;
 pub mod disk;
-pub mod doings;
 pub mod explanation;
+pub mod format;
 mod lock;
 pub mod machine;
 pub mod objects;
@@ -26,16 +28,15 @@ pub mod parts;
 pub mod sequence;
 pub mod thread;
 pub mod transaction;
+pub mod usage;
 pub mod vcpu;
-mod watch;
-pub mod words;
 
 pub use breakdown::{Cause, Object, Piece, Spent, breakdown};
 pub use comparison::Comparison;
-pub use doings::Doings;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use machine::Machine;
 pub use objects::Objects;
 pub use thread::ThreadId;
 pub use transaction::Spec;
+pub use usage::Usage;
 pub use vcpu::Guest;

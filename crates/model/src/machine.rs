@@ -10,20 +10,11 @@ use crate::{
     disk::Disks,
     lock::Waits,
     thread::{Ended, ThreadId, Threads},
-    vcpu::{Guest, Vcpus},
+    vcpu::{CpuId, Guest, Vcpus},
 };
 
 /// More accesses than this an interrupt does not end.
 const ENDED: usize = 1 << 10;
-
-/// A processor of a domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CpuId {
-    /// The domain's number.
-    pub domain: u8,
-    /// Logical CPU.
-    pub cpu: u32,
-}
 
 /// A time in which a processor did one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

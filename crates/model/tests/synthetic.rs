@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use xweave_model::{
-    Cause, Guest, Machine, Object, Piece, Spent, ThreadId, breakdown, disk::DiskId, machine::CpuId,
+    Cause, Guest, Machine, Object, Piece, Spent, ThreadId, breakdown, disk::DiskId, vcpu::CpuId,
 };
-use xweave_synthetic::{Config, Outside, Part, Processor, Transaction, Who, World};
+use xweave_synthetic::{Config, Outside, Part, Processor, Simulation, Transaction, Who};
 use xweave_trace::Event;
 
 /// Whose time it was, what it was spent on, and who had the processor; of a lock, not who held it.
@@ -126,7 +126,7 @@ fn every_part_is_told_where_guests_are_but_what_no_event_tells() {
 
 /// Breaks down each transaction when it is over; so many of them may have a wrong part.
 fn hold(config: &Config, allowed: usize) {
-    let mut world = World::new(config);
+    let mut world = Simulation::new(config);
     let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
     let mut machine = Machine::new(guests.collect());
     let (mut transactions, mut parts) = (0, 0);

@@ -23,6 +23,7 @@
 //! Modules: `input` is what a domain sent, `types` and `indices` are what is kept of it, `parcel` is how it is passed on,
 //! [`work`] is what the confined processes do, `plan` has them do it and puts the answers together.
 
+mod analysis;
 mod indices;
 mod input;
 mod parcel;

@@ -4,7 +4,7 @@ use comfy_table::{Attribute, Cell};
 use xweave_model::{
     Comparison,
     comparison::{Compared, FACTOR, LEAST_NS, SHARE},
-    doings::kind,
+    usage::kind,
 };
 
 use crate::{
@@ -129,24 +129,24 @@ fn each(sums: [u64; 2], counts: [u64; 2]) -> [u64; 2] {
 #[cfg(test)]
 mod tests {
     use xweave_model::{
-        Doings,
-        doings::{Figures, Key},
+        Usage,
+        usage::{Figures, Key},
     };
 
     use super::*;
 
     const VIEW: View = View { width: 160, color: false };
 
-    fn doings(seconds: u64, count: u64) -> Doings {
+    fn usage(seconds: u64, count: u64) -> Usage {
         let key = Key { kind: kind::DISK, domain: "vm1".into(), object: "disk 254:0".into() };
         let figures =
             Figures { time_ns: seconds * 1_000_000_000, count, bytes: 96 << 20, ..Figures::default() };
-        Doings { objects: [(key, figures)].into(), span_ns: seconds * 1_000_000_000, ..Doings::default() }
+        Usage { objects: [(key, figures)].into(), span_ns: seconds * 1_000_000_000, ..Usage::default() }
     }
 
     #[test]
     fn findings_and_figures_are_side_by_side() {
-        let comparison = Comparison::of(&doings(5, 1_000), &doings(60, 12_000));
+        let comparison = Comparison::of(&usage(5, 1_000), &usage(60, 12_000));
         let text = findings(&comparison, VIEW);
         let finding = "+55.000 s  vm1     disk 254:0: 12 × the accesses for the same bytes: requests shrank from 98 KiB \
                        to 8.2 KiB";
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn that_nothing_differs_is_said() {
-        let same = doings(5, 1_000);
+        let same = usage(5, 1_000);
         let text = findings(&Comparison::of(&same, &same), VIEW);
         assert!(
             text.contains("Nothing differs beyond noise: by a factor of 1.25 that explains 1 %"),

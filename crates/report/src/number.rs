@@ -1,6 +1,6 @@
 //! Times and counts as people read them.
 
-pub use xweave_model::words::span;
+pub use xweave_model::format::span;
 
 /// Nanoseconds as microseconds with one digit after the point, thousands apart: `1 234.5`.
 pub fn micros(ns: i64) -> String {

@@ -1,11 +1,12 @@
 //! What a thread's moment is spent on, from what it is really waiting for.
 
 use crate::{
+    id::{Cpu, Thread},
+    state::{Call, Now, Simulation, Stage, Wait},
     truth::{Outside, Part, Processor, Who},
-    world::{Call, Cpu, Now, Stage, Thread, Wait, World},
 };
 
-impl World {
+impl Simulation {
     /// What this moment is spent on for a thread.
     pub(crate) fn part(&self, thread: Thread) -> Part {
         let who = self.who(thread);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::world::{Cpu, Thread};
+use crate::id::{Cpu, Thread};
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;

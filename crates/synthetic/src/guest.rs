@@ -1,50 +1,20 @@
 //! Virtual processors: threads of the host that go into the guest, come out, halt and are kicked.
 
-use std::collections::VecDeque;
-
 use xweave_trace::event::Kind;
 
 use crate::{
-    processor::{Irq, Phase},
-    world::{Cpu, Now, Thread, Wait, World},
+    id::Cpu,
+    state::{EXIT_INTERRUPT, Irq, Mode, Now, Phase, Simulation, Vcpu, Wait},
 };
 
-/// Why a guest was left, as AMD's SVM numbers it.
-pub(crate) const EXIT_INTERRUPT: i32 = 0x60;
+/// Why a guest was left, as AMD's SVM numbers it; see [`EXIT_INTERRUPT`].
 const EXIT_HALT: i32 = 0x78;
 const EXIT_MSR: i32 = 0x7c;
 
 /// The vector by which one processor tells another to look for threads.
 const RESCHEDULE: u64 = 253;
 
-/// Where a virtual processor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// In the guest.
-    Guest,
-    /// In the host, which has so much to do for it yet.
-    Out { left: i64 },
-}
-
-pub(crate) struct Vcpu {
-    pub(crate) thread: Thread,
-    pub(crate) mode: Mode,
-    /// Interrupts that it gets when it goes into the guest.
-    injected: VecDeque<Irq>,
-    /// Other processors that it is to tell, being out for that.
-    kicks: Vec<(Cpu, Irq)>,
-    halting: bool,
-    halted: Option<i64>,
-}
-
-impl Vcpu {
-    pub(crate) fn new(thread: Thread) -> Self {
-        let (injected, kicks) = (VecDeque::new(), Vec::new());
-        Self { thread, mode: Mode::Out { left: 0 }, injected, kicks, halting: false, halted: None }
-    }
-}
-
-impl World {
+impl Simulation {
     /// Where a guest's processor is.
     pub(crate) fn mode(&self, guest: Cpu) -> Mode {
         self.cpus[guest].vcpu.as_ref().map_or(Mode::Guest, |vcpu| vcpu.mode)

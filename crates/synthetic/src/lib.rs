@@ -14,16 +14,16 @@
 //!
 //! Beside it stands [`agent`]: what speaks to a controller as a domain would, honest or hostile.
 //!
-//! Rooms: `world` is what there is and the passing of time, `processor` interrupts and scheduling, `guest` virtual
-//! processors, `step` what a step of a script does, `script` the scripts, `disk` the disks, `account` the counting of
-//! [`truth`].
+//! Modules: `state` is what there is, `simulation` the passing of time; `processor` interrupts and scheduling, `guest`
+//! virtual processors, `step` what a step of a script does, `script` the scripts, `disk` the disks, `account` the
+//! counting of [`truth`].
 //!
 //! ```
-//! use xweave_synthetic::{Config, World};
+//! use xweave_synthetic::{Config, Simulation};
 //!
-//! let mut world = World::new(&Config { transactions: 10, ..Config::single(1) });
-//! let events = world.by_ref().count();
-//! let made = world.take_transactions();
+//! let mut machine = Simulation::new(&Config { transactions: 10, ..Config::single(1) });
+//! let events = machine.by_ref().count();
+//! let made = machine.take_transactions();
 //! assert!(events > 100 && made.len() >= 10);
 //! assert!(made.iter().all(|one| one.parts.values().sum::<i64>() == one.to - one.from));
 //! ```
@@ -32,12 +32,14 @@ mod account;
 pub mod agent;
 mod disk;
 mod guest;
+mod id;
 mod processor;
 mod random;
 mod script;
+mod simulation;
+mod state;
 mod step;
 pub mod truth;
-mod world;
 
+pub use state::{Config, Simulation};
 pub use truth::{Outside, Part, Processor, Transaction, Who};
-pub use world::{Config, World};

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use xweave_trace::event::{Kind, State};
 
 use crate::{
-    guest::{EXIT_INTERRUPT, Mode},
-    world::{Cpu, Now, SLICE, Stage, Thread, Wait, World},
+    id::{Cpu, Thread},
+    state::{Act, EXIT_INTERRUPT, Irq, Mode, Now, Phase, SLICE, Simulation, Stage, Wait},
 };
 
 /// Interrupts by their numbers, as `object` tells them.
@@ -16,57 +16,6 @@ const NETWORK: u64 = 40;
 const OTHER: u64 = 50;
 const SOFT_NETWORK: u64 = 3;
 const SOFT_BLOCK: u64 = 4;
-
-/// An interrupt: what its handlers do.
-#[derive(Clone, Debug)]
-pub(crate) struct Irq {
-    pub(crate) object: u64,
-    pub(crate) phases: VecDeque<Phase>,
-}
-
-/// A part of an interrupt.
-#[derive(Clone, Debug)]
-pub(crate) enum Phase {
-    /// It takes time.
-    Work(i64),
-    /// The handler begins; whether it is soft, and its number.
-    Enter(bool, u64),
-    /// It ends.
-    Exit(bool, u64),
-    /// It does something.
-    Do(Act),
-}
-
-/// What handlers do.
-#[derive(Clone, Debug)]
-pub(crate) enum Act {
-    /// A thread's time is over.
-    Awake(Thread),
-    /// The disk has done the request at this place: tells so.
-    DiskDone(usize, usize),
-    /// Wakes who waited for it.
-    DiskWake(Vec<Thread>),
-    /// A message from one thread to another, perhaps an answer, is there.
-    Deliver(Thread, Thread, bool),
-    /// A guest's processor gets an interrupt.
-    Kick(Cpu, Box<Irq>),
-    /// The thread's time slice is over.
-    Leave,
-}
-
-impl Phase {
-    /// The time that it takes yet.
-    pub(crate) fn left(&self) -> i64 {
-        if let Self::Work(left) = self { *left } else { 0 }
-    }
-
-    /// Time passes.
-    pub(crate) fn pass(&mut self, step: i64) {
-        if let Self::Work(left) = self {
-            *left -= step;
-        }
-    }
-}
 
 /// An interrupt that does everything in its hard part.
 fn hard(object: u64, before: i64, act: Option<Act>, after: i64) -> Irq {
@@ -84,7 +33,7 @@ fn soft(object: u64, number: u64, acts: Vec<Phase>) -> Irq {
     irq
 }
 
-impl World {
+impl Simulation {
     pub(crate) fn timer(&self, thread: Thread) -> Irq {
         hard(TIMER, 700, Some(Act::Awake(thread)), 400)
     }

@@ -1,74 +1,11 @@
 //! What threads do, step by step.
 
-use crate::world::{Thread, Wait, World};
+use crate::{
+    id::Thread,
+    state::{Role, Simulation, Step},
+};
 
-/// What a thread is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// It makes transactions.
-    Client,
-    /// It answers; the second level (1) is asked by the first.
-    Server(usize),
-    /// It takes processor time.
-    Other,
-    /// It was made by another, which waits for its end.
-    Child,
-    /// A guest's processor.
-    Vcpu,
-}
-
-impl Role {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Server(0) => "server",
-            Self::Server(_) => "store",
-            Self::Other => "other",
-            Self::Child => "child",
-            Self::Vcpu => "CPU/KVM",
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Step {
-    /// The transaction begins.
-    Begin,
-    /// It ends.
-    End,
-    /// Takes processor time.
-    Work(i64),
-    /// Waits for so long.
-    Sleep(i64),
-    /// Waits, unless that is over already.
-    Block(Wait),
-    /// Takes a lock.
-    Take(usize),
-    /// Tries again, having been woken.
-    Retake(usize),
-    /// Gives it back.
-    Give(usize),
-    /// Wakes a thread that waited for that lock.
-    Wake(Thread, usize),
-    /// Asks a disk for bytes at a sector; `true`: and waits for them.
-    Read(usize, u64, u64, bool),
-    /// Asks a thread.
-    Ask(Thread),
-    /// Takes the answer.
-    Answered(Thread),
-    /// Takes a call.
-    Serve,
-    /// Answers it.
-    Answer(Thread),
-    /// Makes a child, and waits for its end.
-    Fork,
-    /// Tells its parent.
-    Exit,
-    /// Ends.
-    Die,
-}
-
-impl World {
+impl Simulation {
     /// The next steps of a thread that has none left.
     pub(crate) fn script(&mut self, thread: Thread) -> Vec<Step> {
         match self.threads[thread].role {

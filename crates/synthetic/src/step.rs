@@ -4,11 +4,11 @@ use xweave_trace::event::{Connection, Kind, State};
 
 use crate::{
     disk::{LARGEST, Request, SECTOR},
-    script::{Role, Step},
-    world::{Alarm, Call, Cpu, Now, Stage, Thread, Wait, World},
+    id::{Cpu, Thread},
+    state::{Alarm, Call, Now, Role, Simulation, Stage, Step, Wait},
 };
 
-impl World {
+impl Simulation {
     /// The thread on this processor does its next step.
     pub(crate) fn step(&mut self, thread: Thread, cpu: Cpu) {
         let Some(step) = self.threads[thread].steps.pop_front() else {

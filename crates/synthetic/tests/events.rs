@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use xweave_synthetic::{Config, Outside, Part, World};
+use xweave_synthetic::{Config, Outside, Part, Simulation};
 use xweave_trace::event::Kind;
 
 fn check(config: &Config) {
-    let mut world = World::new(config);
+    let mut world = Simulation::new(config);
     let mut before = 0;
     let mut current: HashMap<(u8, u32), u32> = HashMap::new();
     let mut frames: HashMap<(u8, u32), Vec<(bool, u64)>> = HashMap::new();
@@ -91,5 +91,5 @@ fn a_host_with_guests_is_consistent() {
 #[test]
 fn the_same_number_gives_the_same_events() {
     let config = Config { transactions: 50, ..Config::virtualized(3) };
-    assert!(World::new(&config).eq(World::new(&config)));
+    assert!(Simulation::new(&config).eq(Simulation::new(&config)));
 }

@@ -37,6 +37,13 @@ struct Source<'a> {
     batch: std::vec::IntoIter<Event>,
 }
 
+impl Trace {
+    /// The events of all domains in the order of their times.
+    pub fn events(&self) -> Events<'_> {
+        Events::of(self)
+    }
+}
+
 impl<'a> Events<'a> {
     pub(crate) fn of(trace: &'a Trace) -> Self {
         let mut sources: Vec<(&str, Source<'a>)> = Vec::new();

@@ -13,7 +13,6 @@ use crate::{
     SCHEMA,
     error::{Error, ErrorKind},
     manifest::{Domain, Manifest},
-    merge::Events,
     records,
     row::Row,
     site::{self, Site},
@@ -167,11 +166,6 @@ impl Trace {
     pub fn batches(&self) -> Batches<'_> {
         let segments = self.segments.iter().map(String::as_str).collect();
         Batches { trace: self, segments, open: None, allowance: self.allowance() }
-    }
-
-    /// The events of all domains in the order of their times.
-    pub fn events(&self) -> Events<'_> {
-        Events::of(self)
     }
 
     /// The files of events.

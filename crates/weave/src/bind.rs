@@ -10,7 +10,8 @@ use xweave_wire::plan::{MAX_VARIABLES, VariablePlace};
 
 use crate::condition::Condition;
 use crate::item::Item;
-use crate::point::{At, JoinPoint, Lies, Value};
+use crate::point::{At, JoinPoint};
+use crate::value::{Location, Value};
 
 /// A variable of the C program, to be set from the program's context.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(crate) struct Bound {
     /// Their types.
     pub types: Vec<TypeRef>,
     /// Whether there is a pointer among them of which the verifier cannot be told what it points to.
-    pub untold: bool,
+    pub unverified_type: bool,
 }
 
 /// The name of the variable for `$return$`.
@@ -155,9 +156,9 @@ struct Binder<'a> {
 
 impl Binder<'_> {
     fn add(&mut self, value: Value) -> Result<(), String> {
-        let word = match value.lies {
-            Lies::Word(word) => word,
-            Lies::Place(place) => match self.places.iter().position(|known| *known == place) {
+        let word = match value.location {
+            Location::Word(word) => word,
+            Location::Place(place) => match self.places.iter().position(|known| *known == place) {
                 Some(known) => known,
                 None if self.places.len() == MAX_VARIABLES => {
                     return Err(format!("more than {MAX_VARIABLES} variables are used at one instruction"));
@@ -168,8 +169,8 @@ impl Binder<'_> {
                 }
             },
         };
-        let typed = value.untold.and_then(|of| self.kernel.castable(of));
-        self.bound.untold |= value.untold.is_some() && typed.is_none();
+        let typed = value.unverified_type.and_then(|of| self.kernel.castable(of));
+        self.bound.unverified_type |= value.unverified_type.is_some() && typed.is_none();
         self.bound.bindings.push(Binding { declaration: value.declaration, word, typed });
         self.bound.types.extend(value.types);
         Ok(())

@@ -247,7 +247,7 @@ impl<'a> Text<'a> {
         // A function of its own, which a kprobe's words and a trampoline's can be given to; and from which the
         // user's code may return without leaving the program, which has a guard to free.
         let _ = write!(self.out, "\nstatic __always_inline int {name}_body({BODY_PARAMETERS})\n{{\n");
-        self.safe = program.woven().iter().any(|woven| woven.bound.untold);
+        self.safe = program.woven().iter().any(|woven| woven.bound.unverified_type);
         for (nth, woven) in program.woven().iter().enumerate() {
             let _ = write!(self.out, "\t{{ /* {} */\n\t\tXW_CLAUSE({nth});\n", woven.item.name());
             self.woven(woven);

@@ -1,29 +1,28 @@
 //! Join points that are instructions: what the access index of a domain's code knows of them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 
 use xweave_access::{Level, Place, Site, in_file};
 use xweave_aspect::code::Code;
-use xweave_aspect::syntax::{Access, Exact, How, Ident, Pointcut};
-use xweave_code::btf::RecordKind;
-use xweave_code::{Kernel, TypeRef};
-use xweave_wire::plan::{Hook, VariablePlace};
+use xweave_aspect::syntax::{Access, How, Ident, Pointcut};
+use xweave_code::Kernel;
+use xweave_wire::plan::VariablePlace;
 
-use crate::point::{At, JoinPoint, Lies, Value, function_hook};
-use crate::{CodeIndex, Counts, unhookable};
+use crate::value::{Location, Value, pointer, structure};
+use crate::{CodeIndex, unhookable};
 
 /// An instruction that touches memory, as a join point.
 #[derive(Clone)]
 pub(crate) struct Touch<'i> {
-    code: &'i CodeIndex,
-    site: Site<'i>,
+    pub(crate) code: &'i CodeIndex,
+    pub(crate) site: Site<'i>,
     /// What the pointcut calls the structure: the first `access` of it that selects the instruction.
     structure: &'i Access,
     /// Whether the join point is behind the instruction.
-    after: bool,
+    pub(crate) after: bool,
     /// Where the kernel is told that it is, if its function's name is that of several: another function's name,
     /// and how far it is from that one's beginning.
-    told: Option<(&'i str, u32)>,
+    pub(crate) told: Option<(&'i str, u32)>,
 }
 
 impl<'i> Touch<'i> {
@@ -111,7 +110,7 @@ impl<'i> Touch<'i> {
         let outer = self.site.way.levels.first().map_or(0, |outer| outer.start);
         let add = i64::from(add) + i64::from(outer) - i64::from(level.start);
         let place = VariablePlace { register: Some(word(register).ok_or_else(here)?), add, load: false };
-        Ok(pointer(kernel, &level.type_, name, Lies::Place(place)))
+        Ok(pointer(kernel, &level.type_, name, Location::Place(place)))
     }
 
     /// The structure that the pointcut names.
@@ -122,7 +121,7 @@ impl<'i> Touch<'i> {
 
     /// The argument, by its place among those in registers, that is the address of the structure, and what
     /// that is called.
-    fn argument(&self) -> Option<(usize, &'i str)> {
+    pub(crate) fn argument(&self) -> Option<(usize, &'i str)> {
         let level = self.level()?;
         let outermost = self.site.way.levels.first()?;
         let same = outermost.start == level.start;
@@ -166,29 +165,8 @@ impl<'i> Touch<'i> {
             _ if type_.ends_with('*') => format!("{type_}{name}"),
             _ => format!("{type_} {name}"),
         };
-        Some(Ok(Value { declaration, types, lies: Lies::Place(place), untold: of }))
+        Some(Ok(Value { declaration, types, location: Location::Place(place), unverified_type: of }))
     }
-}
-
-/// A variable that points to what C calls `type_`.
-pub(crate) fn pointer(kernel: &Kernel, type_: &str, name: &str, lies: Lies) -> Value {
-    let of = structure(kernel, type_);
-    let declaration = match of {
-        Some(_) => format!("{type_} *{name}"),
-        None => format!("void *{name}"),
-    };
-    Value { declaration, types: of.into_iter().collect(), lies, untold: of }
-}
-
-/// The structure or union that C calls this: `struct sk_buff`.
-fn structure(kernel: &Kernel, name: &str) -> Option<TypeRef> {
-    let (kind, tag) = name.split_once(' ')?;
-    let kind = match kind {
-        "struct" => RecordKind::Struct,
-        "union" => RecordKind::Union,
-        _ => return None,
-    };
-    kernel.record(kind, tag)
 }
 
 /// The word of `struct pt_regs` (arch/x86/include/asm/ptrace.h) that holds a register.
@@ -240,80 +218,6 @@ pub(crate) fn touches<'i>(
 pub(crate) fn ambiguous(code: &[CodeIndex]) -> HashSet<&str> {
     let mut seen = HashSet::new();
     code.iter().flat_map(|code| code.index.function_names()).filter(|name| !seen.insert(*name)).collect()
-}
-
-/// Sees to it that the kernel, which knows functions by their names, finds those whose name several have. Where
-/// modules have such, it is left to the kernel to say that it cannot.
-pub(crate) fn tell_apart<'i>(points: &mut [JoinPoint<'i>], ambiguous: &HashSet<&str>) {
-    for point in points {
-        let At::Instruction(touch) = &mut point.at else { continue };
-        if touch.module().is_some() || !ambiguous.contains(touch.site.function) {
-            continue;
-        }
-        let index = &touch.code.index;
-        if let Some((name, distance)) = index.before(&touch.site, |name| !ambiguous.contains(name)) {
-            let behind = u64::from(touch.offset() - touch.site.offset);
-            touch.told = u32::try_from(distance + behind).ok().map(|distance| (name, distance));
-        }
-    }
-}
-
-/// As many of them as are asked for; and how many each choice would be.
-pub(crate) fn choose<'i>(
-    kernel: &Kernel,
-    touches: Vec<Touch<'i>>,
-    exact: Exact,
-    counts: &mut Counts,
-) -> Vec<JoinPoint<'i>> {
-    let at = |touch: Touch<'i>| JoinPoint { hook: Hook::Instruction, at: At::Instruction(touch) };
-    let first = first(&touches);
-    counts.every += touches.len();
-    counts.first += first.len();
-    let functions = by_function(kernel, &first);
-    counts.function += functions.len();
-    match exact {
-        Exact::Every => touches.into_iter().map(at).collect(),
-        Exact::First => first.into_iter().map(at).collect(),
-        Exact::Function => functions,
-    }
-}
-
-/// Without those before which another with the same target has always come.
-fn first<'i>(touches: &[Touch<'i>]) -> Vec<Touch<'i>> {
-    let mut selected: HashMap<*const CodeIndex, HashSet<u32>> = HashMap::new();
-    for touch in touches {
-        selected.entry(std::ptr::from_ref(touch.code)).or_default().insert(touch.site.number);
-    }
-    let comes_first = |touch: &&Touch<'i>| {
-        let selected = &selected[&std::ptr::from_ref(touch.code)];
-        !touch.code.index.earlier(&touch.site).any(|earlier| selected.contains(&earlier))
-    };
-    touches.iter().filter(comes_first).cloned().collect()
-}
-
-/// The entries of the functions where the target is a parameter, and the instructions elsewhere.
-fn by_function<'i>(kernel: &Kernel, touches: &[Touch<'i>]) -> Vec<JoinPoint<'i>> {
-    let mut points = Vec::new();
-    let mut entered: BTreeMap<(String, Option<String>), bool> = BTreeMap::new();
-    for touch in touches {
-        let key = (touch.site.whole_function().to_owned(), touch.module().map(str::to_owned));
-        if let Some((argument, type_)) = touch.argument()
-            && !entered.contains_key(&key)
-        {
-            let found = kernel.functions(&key.0).into_iter().find(|function| function.module == key.1);
-            let hook = found
-                .and_then(|function| Some((function_hook(kernel, &function, touch.after).ok()?, function)));
-            entered.insert(key.clone(), hook.is_some());
-            points.extend(hook.map(|(hook, function)| {
-                let target = Some((argument, type_.to_owned()));
-                JoinPoint { hook, at: At::Function { function, target } }
-            }));
-        }
-        if touch.argument().is_none() || entered.get(&key) != Some(&true) {
-            points.push(JoinPoint { hook: Hook::Instruction, at: At::Instruction(touch.clone()) });
-        }
-    }
-    points
 }
 
 /// Why an `access` can select nothing, and what there is that is like what it names.

@@ -17,19 +17,22 @@
 //! # Ok::<(), xweave_code::Error>(())
 //! ```
 //!
-//! Rooms, in the order of the work: `item` is what is woven, a clause of a flow or a piece of
-//! advice; `anchor` are the parts of its pointcut that select places; `point` is a join point, `instruction`
-//! one that the access index found, and `unhookable` what must not be one; `condition` evaluates the pointcut as far as a join point decides it;
-//! `resolve` puts these together; `bind` finds the values of the variables that the C code uses; `emit`
-//! writes the C program of a domain around the prelude (`prelude`); `draft` is all that came of a domain up to here, and puts
-//! domains together; `compile` has clang make an object of the C. `events` are the built-in probes, which go beside.
+//! Modules, in the order of the work: `item` is what is woven, a clause of a flow or a piece of advice; `anchor` are the
+//! parts of its pointcut that select places; `point` is a join point, with the `value`s of its variables, and
+//! `instruction` one that the access index found; `choose` says how many of those, `unhookable` what must not be one;
+//! `condition` evaluates the pointcut as far as a join point decides it; `resolve` puts these together; `bind` finds the
+//! values of the variables that the C code uses; `emit` writes the C program of a domain around the `prelude`; `draft`
+//! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
+//! `compile` has clang make an object of the C. `events` are the built-in probes, which go beside.
 
 mod anchor;
 mod bind;
 mod cache;
+mod choose;
 mod compile;
 mod condition;
 mod draft;
+mod drafting;
 mod emit;
 mod events;
 mod instruction;
@@ -39,13 +42,12 @@ mod prelude;
 mod resolve;
 mod safe;
 mod unhookable;
+mod value;
 
 pub use cache::{CacheError, cache_directory};
 pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
-pub use draft::{
-    Draft, EventsDraft, Files, ItemDraft, Objects, SiteDraft, SkippedDraft, Text, complaints, draft,
-    each_once, fit, judge,
-};
+pub use draft::{Draft, EventsDraft, Files, ItemDraft, SiteDraft, SkippedDraft, Text, fit};
+pub use drafting::{Objects, complaints, draft, each_once, judge};
 pub use events::{Events, Group, events, uncompiled};
 
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! Join points, and what the variables of C code mean there.
 
 use xweave_code::{Function, Kernel, TypeRef};
-use xweave_wire::plan::{Hook, VariablePlace};
+use xweave_wire::plan::Hook;
 
-use crate::instruction::{Touch, pointer};
-use crate::unhookable;
+use crate::instruction::Touch;
+use crate::value::{Location, Value, pointer};
 
 /// A place in a domain's code where something can be woven.
 pub(crate) struct JoinPoint<'i> {
@@ -36,26 +36,6 @@ pub(crate) enum At<'i> {
 /// Tells join points of a domain apart, and gives them an order: function, module, offset, hook; and an
 /// instruction's address as linked, since several functions may have one name.
 pub(crate) type Place = (String, Option<String>, u32, u8, u64);
-
-/// What a variable is at a join point.
-pub(crate) struct Value {
-    /// `struct sk_buff *skb`
-    pub declaration: String,
-    /// The type, and what its declaration names.
-    pub types: Vec<TypeRef>,
-    /// Where it is.
-    pub lies: Lies,
-    /// What it points to, where the verifier is not told by the kernel.
-    pub untold: Option<TypeRef>,
-}
-
-/// Where a value lies.
-pub(crate) enum Lies {
-    /// In this word of the program's context.
-    Word(usize),
-    /// At the instruction: from join point to join point elsewhere.
-    Place(VariablePlace),
-}
 
 /// Where a kprobe or uprobe finds the arguments: the words of `struct pt_regs` for di, si, dx, cx, r8 and r9.
 const PROBE_WORDS: [usize; 6] = [14, 13, 12, 11, 9, 8];
@@ -189,7 +169,7 @@ impl JoinPoint<'_> {
                 // Declared as something else (`struct sock *`), it is the structure all the same.
                 Some(told.map(|value| match value.declaration == format!("{type_} *{name}") {
                     true => value,
-                    false => pointer(kernel, type_, name, value.lies),
+                    false => pointer(kernel, type_, name, value.location),
                 }))
             }
             _ => None,
@@ -216,8 +196,8 @@ impl JoinPoint<'_> {
                     true => Ok(Value {
                         declaration: format!("unsigned long {name}"),
                         types: Vec::new(),
-                        lies: Lies::Word(word),
-                        untold: None,
+                        location: Location::Word(word),
+                        unverified_type: None,
                     }),
                     false => Err("is gone where the function returns".into()),
                 })
@@ -266,7 +246,7 @@ impl JoinPoint<'_> {
             _ => slot,
         };
         let word = word.ok_or("is not in a register, and such cannot be read here")?;
-        self.value(kernel, type_, name, Lies::Word(word))
+        self.value(kernel, type_, name, Location::Word(word))
     }
 
     /// What is returned here, to be called `name`.
@@ -281,8 +261,8 @@ impl JoinPoint<'_> {
                 return Ok(Value {
                     declaration: format!("unsigned long {name}"),
                     types: Vec::new(),
-                    lies: Lies::Word(RESULT_WORD),
-                    untold: None,
+                    location: Location::Word(RESULT_WORD),
+                    unverified_type: None,
                 });
             }
             _ => return Err(format!("there is no `$return$` at {}", self.described())),
@@ -300,43 +280,20 @@ impl JoinPoint<'_> {
             return Err(format!("`{}` returns nothing", function.name));
         }
         let unnamed = |_| format!("what `{}` returns has no type in C", function.name);
-        self.value(kernel, function.returns, name, Lies::Word(word)).map_err(unnamed)
+        self.value(kernel, function.returns, name, Location::Word(word)).map_err(unnamed)
     }
 
-    fn value(&self, kernel: &Kernel, type_: TypeRef, name: &str, lies: Lies) -> Result<Value, String> {
+    fn value(
+        &self,
+        kernel: &Kernel,
+        type_: TypeRef,
+        name: &str,
+        location: Location,
+    ) -> Result<Value, String> {
         let declaration = kernel.variable(type_, name).ok_or("has a type that C code here cannot have")?;
         // Trampolines pass typed values on; the registers of a kprobe are numbers to the verifier.
         let told = matches!(self.hook, Hook::Entry | Hook::Return | Hook::Tracepoint);
-        let untold = if told { None } else { kernel.pointee(type_) };
-        Ok(Value { declaration, types: vec![type_], lies, untold })
+        let unverified_type = if told { None } else { kernel.pointee(type_) };
+        Ok(Value { declaration, types: vec![type_], location, unverified_type })
     }
-}
-
-/// How a function can be hooked.
-///
-/// # Errors
-///
-/// Why it cannot be.
-pub(crate) fn function_hook(kernel: &Kernel, function: &Function, returns: bool) -> Result<Hook, String> {
-    if let Some(reason) = unhookable::why(&function.name) {
-        return Err(reason.into());
-    }
-    if returns && kernel.is_record(function.returns) {
-        return Err("it returns a structure".into());
-    }
-    Ok(match (trampolines_reach(kernel, function), returns) {
-        (true, false) => Hook::Entry,
-        (true, true) => Hook::Return,
-        (false, false) => Hook::Probe,
-        (false, true) => Hook::ProbeReturn,
-    })
-}
-
-/// Whether the kernel's trampolines (fentry, fexit) can hook a function: not one with a variable
-/// number of arguments, nor with more than they can pass on (six before 6.6, twelve since).
-fn trampolines_reach(kernel: &Kernel, function: &Function) -> bool {
-    let slots: Option<usize> = function.params.iter().map(|param| kernel.slots(param.type_)).sum();
-    !function.variadic
-        && slots.is_some_and(|slots| slots <= kernel.max_arguments())
-        && !kernel.is_record(function.returns)
 }

@@ -13,11 +13,12 @@ use xweave_wire::plan::{Hook, VariablePlace};
 
 use crate::anchor::Anchor;
 use crate::bind::{self, Bound};
+use crate::choose::{choose, function_hook, tell_apart};
 use crate::condition::Condition;
 use crate::draft::{ItemDraft, SkippedDraft};
 use crate::instruction::{self, Touch};
 use crate::item::Item;
-use crate::point::{At, JoinPoint, Place, function_hook};
+use crate::point::{At, JoinPoint, Place};
 use crate::{Counts, Domain, Peer, Role};
 
 /// Join points of a domain, and what was found wrong.
@@ -273,9 +274,9 @@ impl<'a> Resolver<'a> {
             offset: touch.offset(),
             reason: touch.unhookable().unwrap_or_default().to_owned(),
         }));
-        let mut chosen = instruction::choose(domain.kernel, touches, item.exact(), counts);
+        let mut chosen = choose(domain.kernel, touches, item.exact(), counts);
         let names = self.ambiguous.get_or_insert_with(|| instruction::ambiguous(domain.code));
-        instruction::tell_apart(&mut chosen, names);
+        tell_apart(&mut chosen, names);
         for at in chosen {
             candidates.entry(at.place()).or_insert((at, *anchor));
         }

@@ -11,9 +11,10 @@ use xweave_code::types::KernelTypes;
 
 use super::{HEADER, MAGIC, NONE, PARTS, RUN, SITE, Tables, VARIABLE, VERSION};
 use crate::answer::Reason;
+use crate::found::Answered;
 use crate::graph::{to_u32, to_usize};
-use crate::index::{Answered, Coverage};
-use crate::variables::{Place, Run, Which};
+use crate::location::{Place, Run, Which};
+use crate::site::Coverage;
 use crate::way::{Key, Way, Ways};
 use crate::world::Function;
 

@@ -2,8 +2,9 @@
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::{ARGUMENTS, Follower, RAX, RSP, number, touches};
+use super::{Follower, touches};
 use crate::graph::{to_u32, to_usize};
+use crate::registers::{ARGUMENTS, RAX, RSP, number};
 use crate::value::{Call, Callee, Kind, Ref};
 
 /// What is added to an index and multiplied is no more than a structure is large.

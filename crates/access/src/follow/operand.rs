@@ -2,8 +2,9 @@
 
 use iced_x86::{Instruction, InstructionInfoOptions, OpAccess, OpKind, Register};
 
-use super::{Follower, RDI, RSI, number, string_operands, touches};
+use super::{Follower, string_operands, touches};
 use crate::graph::to_usize;
+use crate::registers::{RDI, RSI, number};
 use crate::value::{Access, Kind, Ref, Store};
 
 impl Follower<'_> {

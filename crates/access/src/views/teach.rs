@@ -2,10 +2,11 @@
 
 use xweave_code::types::{Type, TypeId};
 
-use super::{Rank, View, Views};
+use super::Views;
 use crate::graph::to_usize;
 use crate::lessons::Subject;
 use crate::value::{Callee, Kind};
+use crate::view::{Rank, View};
 use crate::world::Function;
 
 impl Views<'_> {

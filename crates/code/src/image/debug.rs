@@ -7,8 +7,7 @@ use object::LittleEndian;
 use object::elf::{self, CompressionHeader64};
 
 use super::bytes::Bytes;
-use super::elf::ENDIAN;
-use super::relocate;
+use super::relocation::{self, ENDIAN};
 use super::unpack::Packing;
 
 /// A section without an address.
@@ -42,7 +41,7 @@ impl Unlinked {
         };
         for table in &self.relocations {
             let value = |symbol: usize| values.get(symbol).copied();
-            relocate::apply(data.to_mut(), 0, relocate::table(table)?, value, |_| None)?;
+            relocation::apply(data.to_mut(), 0, relocation::table(table)?, value, |_| None)?;
         }
         Some(data)
     }

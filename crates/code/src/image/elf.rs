@@ -10,19 +10,14 @@ use object::{LittleEndian, SymbolIndex};
 
 use super::bytes::Bytes;
 use super::debug::Unlinked;
+use super::names::Names;
+use super::relocation::ENDIAN;
 use super::symbols::{Binding, Entry, Kind};
-use super::{Image, Section, kallsyms, linkage, relocate};
+use super::{Image, Section};
 use crate::Error;
-
-pub(super) const ENDIAN: LittleEndian = LittleEndian;
 
 pub(super) type Header = FileHeader64<LittleEndian>;
 pub(super) type Symbols<'a> = SymbolTable<'a, Header>;
-
-/// Names may share their ends in a string table, so that all together are longer than it is; these
-/// are how many times, and how long they may be in any case.
-const MAX_SHARED: usize = 8;
-const MIN_NAMES: usize = 16 << 20;
 
 /// A section as the file has it.
 pub(super) struct Part {
@@ -65,20 +60,10 @@ impl Part {
 pub(super) struct Elf<'a> {
     pub what: &'a str,
     file: &'a Bytes,
-    header: &'a Header,
+    pub header: &'a Header,
     table: SectionTable<'a, Header>,
     /// By the file's numbers.
     pub parts: Vec<Part>,
-}
-
-/// The image in an ELF file.
-pub(super) fn load(what: &str, file: &Bytes) -> Result<Image, Error> {
-    let elf = Elf::parse(what, file)?;
-    match elf.header.e_type(ENDIAN) {
-        elf::ET_REL => relocate::load(elf),
-        elf::ET_EXEC | elf::ET_DYN => load_linked(&elf),
-        _ => Err(elf.wrong("its ELF header", "says that it is neither a program, nor an object file")),
-    }
 }
 
 /// The build ID of a file of which nothing else is wanted.
@@ -97,26 +82,8 @@ pub(super) fn has_code(file: &Bytes) -> bool {
     Elf::parse("", file).is_ok_and(|elf| elf.parts.iter().any(code))
 }
 
-fn load_linked(elf: &Elf) -> Result<Image, Error> {
-    let loaded: Vec<_> = elf.parts.iter().filter(|part| part.is_loaded()).map(Part::section).collect();
-    let mut sections = if elf.parts.is_empty() { elf.segments()? } else { loaded };
-    let symbols = elf.symbols(elf::SHT_SYMTAB)?;
-    let dynamic = elf.symbols(elf::SHT_DYNSYM)?;
-    let known = if symbols.is_empty() { &dynamic } else { &symbols };
-    let mut entries = elf.entries(known, |_, symbol| symbol.st_value(ENDIAN))?;
-    if symbols.is_empty() && dynamic.is_empty() {
-        // A kernel that a boot loader loads has a table of its own.
-        sections.sort_by_key(|section| section.address);
-        entries = kallsyms::read(&sections);
-    }
-    let mut image = Image::new(elf.what, sections, entries);
-    elf.describe(&mut image);
-    image.imports = linkage::imports(elf, &dynamic, &image)?;
-    Ok(image)
-}
-
 impl<'a> Elf<'a> {
-    fn parse(what: &'a str, file: &'a Bytes) -> Result<Self, Error> {
+    pub fn parse(what: &'a str, file: &'a Bytes) -> Result<Self, Error> {
         let wrong = |part: &str, reason: &str| malformed(what, part, reason);
         let data: &[u8] = file;
         let header = Header::parse(data)
@@ -168,7 +135,7 @@ impl<'a> Elf<'a> {
     }
 
     /// What is loaded into memory, of a file without sections.
-    fn segments(&self) -> Result<Vec<Section>, Error> {
+    pub fn segments(&self) -> Result<Vec<Section>, Error> {
         let data: &[u8] = self.file;
         let headers = self.header.program_headers(ENDIAN, data);
         let headers = headers.map_err(|error| self.wrong("its program headers", &error.to_string()))?;
@@ -281,24 +248,4 @@ pub(super) fn build_id(notes: &[u8]) -> Option<Vec<u8>> {
         }
     }
     None
-}
-
-/// Reads names, but only so many that a file can have without every name being the end of another.
-pub(super) struct Names {
-    left: usize,
-}
-
-impl Names {
-    /// In a file of this size.
-    pub fn of(size: usize) -> Self {
-        Self { left: size.saturating_mul(MAX_SHARED).max(MIN_NAMES) }
-    }
-
-    pub fn read(&mut self, name: &[u8]) -> Option<String> {
-        self.left = self.left.checked_sub(name.len())?;
-        Some(match std::str::from_utf8(name) {
-            Ok(name) => name.to_owned(),
-            Err(_) => String::from_utf8_lossy(name).into_owned(),
-        })
-    }
 }

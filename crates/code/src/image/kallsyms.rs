@@ -182,7 +182,7 @@ fn entries(
     let count = names.names.len();
     let size = (4 * count).checked_next_multiple_of(8)?;
     let after = tokens.end.checked_next_multiple_of(8)?;
-    let mut budget = super::elf::Names::of(data.len());
+    let mut budget = super::names::Names::of(data.len());
     let mut named = Vec::with_capacity(count);
     for name in &names.names {
         let mut text = Vec::new();

@@ -7,8 +7,10 @@ use object::SymbolIndex;
 use object::elf;
 use object::read::elf::{Rela, Sym};
 
-use super::elf::{ENDIAN, Elf, Names, Symbols};
-use super::{Image, relocate};
+use super::Image;
+use super::elf::{Elf, Symbols};
+use super::names::Names;
+use super::relocation::{self, ENDIAN};
 use crate::Error;
 
 /// Stubs begin at multiples of this.
@@ -39,7 +41,7 @@ fn slots(elf: &Elf, dynamic: &Symbols, image: &Image) -> Result<BTreeMap<u64, St
     let tables = elf.parts.iter().filter(|part| part.kind == elf::SHT_RELA && part.has(elf::SHF_ALLOC));
     for part in tables {
         let wrong = |reason| elf.wrong(&format!("section {}", part.name), reason);
-        let table = relocate::table(&part.bytes).ok_or_else(|| wrong("has no whole number of entries"))?;
+        let table = relocation::table(&part.bytes).ok_or_else(|| wrong("has no whole number of entries"))?;
         for relocation in table {
             let kind = relocation.r_type(ENDIAN, false);
             let addend = relocation.r_addend(ENDIAN).cast_unsigned();

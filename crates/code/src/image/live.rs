@@ -12,7 +12,8 @@ use object::elf::{self, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::bytes::Bytes;
-use super::elf::{ENDIAN, Header, build_id, malformed};
+use super::elf::{Header, build_id, malformed};
+use super::relocation::ENDIAN;
 use super::symbols::{Entry, Kind};
 use super::unpack::Packing;
 use super::{Image, Section};

@@ -17,10 +17,11 @@
 //! Files may be damaged, or made to do harm. Nothing in them leads to more than an [`Error`] then, and
 //! no size that they declare is believed beyond what they really have.
 //!
-//! Rooms: `elf` reads sections and symbols, `symbols` sorts them into functions and data, `relocate`
-//! does a linker's work for object files, `linkage` finds what a program calls in libraries. `boot`
-//! opens what a boot loader loads, `unpack` decompresses, `kallsyms` reads the symbols that a kernel
-//! has of itself, `live` the running kernel. `bytes` holds the bytes.
+//! Modules: `bytes` holds the bytes, `unpack` decompresses, `boot` opens what a boot loader loads; `elf` reads sections
+//! and symbols, `symbols` sorts them into functions and data; `relocation` is what linkers apply, as `relocate` does for
+//! object files, and `debug` for debug information; `linkage` finds what a program calls in libraries; `kallsyms`
+//! reads the symbols that a kernel has of itself; `load` makes an image of all that, and `live` one of the running
+//! kernel.
 
 mod boot;
 mod bytes;
@@ -29,7 +30,10 @@ mod elf;
 mod kallsyms;
 mod linkage;
 mod live;
+mod load;
+mod names;
 mod relocate;
+mod relocation;
 mod symbols;
 mod unpack;
 
@@ -181,11 +185,11 @@ impl Image {
 
     fn load(what: &str, file: &Bytes) -> Result<Self, Error> {
         if boot::is_kernel(file) {
-            return elf::load(what, &boot::unpack(what, file)?);
+            return load::load(what, &boot::unpack(what, file)?);
         }
         match Packing::of(file) {
-            Some(packing) => elf::load(what, &Bytes::from(packing.unpack(what, file)?)),
-            None => elf::load(what, file),
+            Some(packing) => load::load(what, &Bytes::from(packing.unpack(what, file)?)),
+            None => load::load(what, file),
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod guest;
+mod link;
 pub mod protocol;
 mod run;
 pub mod server;

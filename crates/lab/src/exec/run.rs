@@ -1,7 +1,7 @@
 //! One command of the exec server: its process group, its pipes, and its end.
 
+use super::link::Link;
 use super::protocol::{CREDIT, Command, Frame, Status};
-use super::server::Link;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};

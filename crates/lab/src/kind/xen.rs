@@ -2,7 +2,7 @@
 //! the guests, paravirtual too (one with hardware assistance does not start under software emulation).
 
 use super::{Boot, HYPERVISOR, INITRD, KERNEL, Makings};
-use crate::accel::Accelerator;
+use crate::accelerator::Accelerator;
 use crate::packages::Flavour;
 use std::process::Command;
 

@@ -11,8 +11,8 @@ use xweave_weave::Peer;
 use xweave_wire::message::{CodeParts, Facts, ModuleFacts, Reply, Request};
 
 use super::{
+    analysis,
     indices::{Indices, hex},
-    plan,
     types::Types,
 };
 use crate::{DomainSpec, Error, Transport};
@@ -175,10 +175,12 @@ impl Input {
             return Ok(known);
         }
         let (file, domain) = (file.to_owned(), self.peer.name.clone());
-        plan::index(&file, &self.facts.build_id, debug, indices, keep_going).map_err(|error| match error {
-            None => Error::Interrupted,
-            Some(reason) => Error::Symbols { file, domain, reason },
-        })
+        analysis::index(&file, &self.facts.build_id, debug, indices, keep_going).map_err(
+            |error| match error {
+                None => Error::Interrupted,
+                Some(reason) => Error::Symbols { file, domain, reason },
+            },
+        )
     }
 
     /// A file of this kernel with code and debug information, where distributions put such.

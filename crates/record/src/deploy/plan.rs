@@ -4,13 +4,12 @@ use std::{
     collections::BTreeMap,
     fs::File,
     os::fd::{AsRawFd, OwnedFd},
-    path::{Path, PathBuf},
-    time::Duration,
+    path::PathBuf,
 };
 
 use serde::de::DeserializeOwned;
 use xweave_aspect::Aspects;
-use xweave_guard::confine::{Job, Limits, half_of_memory, job::Failed, run_all};
+use xweave_guard::confine::{Job, Limits, job::Failed, run_all};
 use xweave_weave::{
     Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, uncompiled, unused,
 };
@@ -18,6 +17,7 @@ use xweave_wire::text;
 
 use super::{
     Deployment,
+    analysis::{ANALYSER, KeepGoing, deadline},
     indices::{Indices, Unfinished},
     input::Input,
     parcel::{self, Code, Read, Reading},
@@ -26,19 +26,11 @@ use super::{
 };
 use crate::{Error, Options};
 
-type KeepGoing<'a> = &'a mut dyn FnMut() -> bool;
-
 /// What reading types and writing C takes: a tenth of it.
 const READER: Limits = Limits { memory: 1 << 30, seconds: 300, file: 0 };
 
-/// What analysing a kernel's code takes besides: some 2 GiB, and 20 s of a processor; emulated, minutes.
-const ANALYSER: Limits = Limits { memory: 6 << 30, seconds: 3600, file: 512 << 20 };
-
 /// What clang takes for a plan of thousands of join points: a few hundred MiB.
 const COMPILER: Limits = Limits { memory: 2 << 30, seconds: 600, file: 64 << 20 };
-
-/// How long a job may take for each second of a processor that it may: side by side, processors are shared.
-const PATIENCE: u64 = 2;
 
 /// The longest answer of a reader: a draft. One of 10,000 join points has 2 MB.
 const DRAFT: usize = 16 << 20;
@@ -317,39 +309,6 @@ impl Input {
     }
 }
 
-/// Makes the index of a file of this machine, and keeps it under the build ID that it has.
-///
-/// # Errors
-///
-/// Why there is none; nothing if it was interrupted.
-pub(crate) fn index(
-    file: &Path,
-    build_id: &str,
-    debug: bool,
-    indices: &Indices,
-    keep_going: KeepGoing<'_>,
-) -> Result<(File, PathBuf), Option<String>> {
-    let said = |error: &dyn std::fmt::Display| Some(error.to_string());
-    let file = std::path::absolute(file).map_err(|error| said(&error))?;
-    let made = indices.begin().map_err(|error| said(&error))?;
-    let handed: OwnedFd = made.file.try_clone().map_err(|error| said(&error))?.into();
-    let limits = Limits { memory: half_of_memory().max(ANALYSER.memory), ..ANALYSER };
-    let mut job = Job::new("reading it", &["confined", "index"], limits, deadline(limits));
-    job.arguments.extend([file.into(), "--to".into(), handed.as_raw_fd().to_string().into()]);
-    job.environment = work::environment();
-    job.handed = vec![handed];
-    match run_all(vec![job], keep_going).into_iter().next() {
-        Some(Ok(_)) => {}
-        Some(Err(Failed::Ended { how, .. })) => return Err(Some(format!("cannot be used: {how}"))),
-        Some(Err(error @ Failed::Start { .. })) => return Err(said(&error)),
-        Some(Err(Failed::Interrupted)) | None => return Err(None),
-    }
-    let name = xweave_access::Kept::name(&[build_id], debug).ok_or(Some("has no build ID".to_owned()))?;
-    let kept = made.keep(&name).map_err(|error| said(&error));
-    indices.prune();
-    kept
-}
-
 fn compiler_job(files: &Files<'_>, folder: &WorkFolder) -> std::io::Result<Job> {
     let mut job = Job::new("compiling advice", &["confined", "compile"], COMPILER, deadline(COMPILER));
     job.input = Some(parcel::pack(files, &[])?);
@@ -357,10 +316,6 @@ fn compiler_job(files: &Files<'_>, folder: &WorkFolder) -> std::io::Result<Job> 
     folder.path().clone_into(&mut job.folder);
     job.most = OBJECT;
     Ok(job)
-}
-
-fn deadline(limits: Limits) -> Duration {
-    Duration::from_secs(limits.seconds * PATIENCE)
 }
 
 fn on_disk(files: &[(Option<String>, Unfinished)]) -> u64 {

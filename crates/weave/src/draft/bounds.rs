@@ -162,7 +162,7 @@ mod tests {
     use xweave_code::Kernel;
 
     use super::*;
-    use crate::{Domain, Group, Role, draft::draft};
+    use crate::{Domain, Group, Role, drafting::draft};
 
     fn aspects() -> Aspects {
         let text = "advice a execution(vfs_read, vfs_write) { STORE_DATA1(count); }\n\

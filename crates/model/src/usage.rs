@@ -1,11 +1,8 @@
-//! What the objects of a trace did in all: processes, disks and who used them, peers, locks, interrupts, virtual
-//! processors. It goes over the events once and remembers what is alive.
+//! What the objects of a trace did in all: processes, disks and who used them, peers, locks, interrupts, vCPUs.
 
 use std::collections::BTreeMap;
 
-use xweave_trace::{Trace, reader::Damaged};
-
-use crate::{disk::DiskNames, explanation::guests, watch::Watch};
+use xweave_trace::reader::Damaged;
 
 /// The kinds of objects, as documents call them.
 pub mod kind {
@@ -74,7 +71,7 @@ impl Figures {
 
 /// What the objects of a trace did.
 #[derive(Clone, Debug, Default)]
-pub struct Doings {
+pub struct Usage {
     /// Each object's figures, in the order of their keys.
     pub objects: BTreeMap<Key, Figures>,
     /// Time from the first event to the last, in nanoseconds.
@@ -85,18 +82,4 @@ pub struct Doings {
     pub events: u64,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
-}
-
-impl Doings {
-    /// Goes over a trace.
-    pub fn of(trace: &Trace) -> Self {
-        let domains = trace.manifest().domains.iter().map(|domain| (domain.number, domain.name.clone()));
-        let mut watch = Watch::new(domains.collect(), DiskNames::of(trace), guests(trace));
-        let mut events = trace.events();
-        while let Some(event) = events.next() {
-            watch.feed(&event, events.names());
-        }
-        let names = events.names().clone();
-        Self { damaged: events.damaged().to_vec(), ..watch.finish(&names) }
-    }
 }

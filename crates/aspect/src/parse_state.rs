@@ -1,56 +1,37 @@
-//! What front ends have in common: what they fill, and the words that they suggest.
+//! What front ends fill, and the words that they suggest.
 
-use crate::diagnostic::{Diagnostic, Source};
-use crate::lexer::Bad;
-use crate::margin::Margins;
+use crate::diagnostic::Diagnostic;
+use crate::lexer::SyntaxError;
 use crate::syntax::{Aspects, Clause};
-use crate::{parse, xml};
+use crate::trivia::Trivia;
 
 /// What has been read of a set of files.
 #[derive(Default)]
-pub(crate) struct Reading {
+pub(crate) struct ParseState {
     pub aspects: Aspects,
     pub errors: Vec<Diagnostic>,
-    pub margins: Margins,
+    pub trivia: Trivia,
     /// Clauses outside of flows, which the XML form has.
     pub strays: Vec<Clause>,
 }
 
-impl Reading {
-    /// Reads each source in its form.
-    pub(crate) fn of(sources: Vec<Source>) -> Self {
-        let aspects = Aspects { sources, ..Aspects::default() };
-        let mut reading = Self { aspects, ..Self::default() };
-        for file in 0..reading.aspects.sources.len() {
-            let source = reading.aspects.sources[file].clone();
-            if source.is_xml() {
-                xml::file(&source, file, &mut reading);
-            } else {
-                parse::file(&source, file, &mut reading);
-            }
-        }
-        if reading.errors.is_empty() {
-            reading.adopt();
-        }
-        reading
-    }
-
-    pub(crate) fn error(&mut self, bad: Bad) {
+impl ParseState {
+    pub(crate) fn error(&mut self, bad: SyntaxError) {
         let error = self.diagnostic(bad);
         self.errors.push(error);
     }
 
-    pub(crate) fn warn(&mut self, bad: Bad) {
+    pub(crate) fn warn(&mut self, bad: SyntaxError) {
         let warning = self.diagnostic(bad).as_warning();
         self.aspects.warnings.push(warning);
     }
 
-    fn diagnostic(&self, bad: Bad) -> Diagnostic {
+    fn diagnostic(&self, bad: SyntaxError) -> Diagnostic {
         bad.diagnostic(|span, message| self.aspects.error(span, message))
     }
 
     /// Gives clauses outside of flows to the only flow that they can belong to.
-    fn adopt(&mut self) {
+    pub(crate) fn adopt(&mut self) {
         for clause in std::mem::take(&mut self.strays) {
             let flows = &mut self.aspects.xflows;
             let here = flows.iter().filter(|flow| flow.name.span.file == clause.span.file).count();
@@ -67,12 +48,12 @@ impl Reading {
                     let message = format!(
                         "this <{word}> is in no <xflow>: it is taken as one of `{name}`, the only flow"
                     );
-                    self.warn(Bad::new(span, message));
+                    self.warn(SyntaxError::new(span, message));
                 }
                 None => {
                     let message =
                         format!("this <{word}> is in no <xflow>, and which flow it belongs to is not clear");
-                    self.error(Bad::new(span, message).with_help("put it into `<xflow name=\"…\">`"));
+                    self.error(SyntaxError::new(span, message).with_help("put it into `<xflow name=\"…\">`"));
                 }
             }
         }

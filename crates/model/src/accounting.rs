@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Connection, Event, Kind, Name, Names, State};
+use xweave_trace::{
+    Trace,
+    event::{Connection, Event, Kind, Name, Names, State},
+};
 
 use crate::{
     disk::{DiskId, DiskNames, Disks},
-    doings::{Doings, Figures, Key, kind},
+    explanation::guests,
     lock::Waits,
-    machine::CpuId,
     thread::{ThreadId, between},
-    vcpu::Guest,
+    usage::{Figures, Key, Usage, kind},
+    vcpu::{CpuId, Guest},
 };
 
 /// Events after which accesses that are over are forgotten.
@@ -46,7 +49,7 @@ struct Cpu {
 }
 
 /// The one pass over the events.
-pub(crate) struct Watch {
+pub(crate) struct Accounting {
     domains: FxHashMap<u8, String>,
     names_of_disks: DiskNames,
     guests: Vec<Guest>,
@@ -71,7 +74,7 @@ pub(crate) struct Watch {
     events: u64,
 }
 
-impl Watch {
+impl Accounting {
     pub(crate) fn new(domains: FxHashMap<u8, String>, names_of_disks: DiskNames, guests: Vec<Guest>) -> Self {
         Self {
             domains,
@@ -405,7 +408,7 @@ impl Watch {
     }
 
     /// What all did until the last event.
-    pub(crate) fn finish(mut self, names: &Names) -> Doings {
+    pub(crate) fn finish(mut self, names: &Names) -> Usage {
         let running: Vec<_> = self.cpus.iter().map(|(cpu, here)| (*cpu, here.tid, here.since)).collect();
         for (cpu, tid, since) in running.into_iter().filter(|(_, tid, _)| *tid != 0) {
             let last = self.times.get(&cpu.domain).map_or(since, |(_, last)| *last);
@@ -440,7 +443,7 @@ impl Watch {
         let end = self.times.values().map(|(_, last)| *last).max().unwrap_or(0);
         let figures = self.figures;
         let objects = self.places.into_iter().map(|(key, place)| (key, figures[place]));
-        Doings {
+        Usage {
             objects: objects.filter(|(_, figures)| *figures != Figures::default()).collect(),
             span_ns: between(begin, end),
             cpus,
@@ -474,21 +477,35 @@ fn reason(code: i32) -> String {
     name.to_owned()
 }
 
+impl Usage {
+    /// Goes over a trace.
+    pub fn of(trace: &Trace) -> Self {
+        let domains = trace.manifest().domains.iter().map(|domain| (domain.number, domain.name.clone()));
+        let mut accounting = Accounting::new(domains.collect(), DiskNames::of(trace), guests(trace));
+        let mut events = trace.events();
+        while let Some(event) = events.next() {
+            accounting.feed(&event, events.names());
+        }
+        let names = events.names().clone();
+        Self { damaged: events.damaged().to_vec(), ..accounting.finish(&names) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn watch(events: impl IntoIterator<Item = Event>, names: &Names) -> Doings {
+    fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
         let domains = [(1, "host".to_owned()), (2, "vm1".to_owned())].into_iter().collect();
-        let mut watch =
-            Watch::new(domains, DiskNames::default(), vec![Guest { domain: 2, host: 1, process: 70 }]);
-        events.into_iter().for_each(|event| watch.feed(&event, names));
-        watch.finish(names)
+        let mut accounting =
+            Accounting::new(domains, DiskNames::default(), vec![Guest { domain: 2, host: 1, process: 70 }]);
+        events.into_iter().for_each(|event| accounting.feed(&event, names));
+        accounting.finish(names)
     }
 
-    fn of(doings: &Doings, kind: &'static str, object: &str) -> Figures {
-        let found = doings.objects.iter().find(|(key, _)| key.kind == kind && key.object == object);
-        found.map_or_else(|| panic!("no {kind} {object}: {:?}", doings.objects), |(_, figures)| *figures)
+    fn of(usage: &Usage, kind: &'static str, object: &str) -> Figures {
+        let found = usage.objects.iter().find(|(key, _)| key.kind == kind && key.object == object);
+        found.map_or_else(|| panic!("no {kind} {object}: {:?}", usage.objects), |(_, figures)| *figures)
     }
 
     fn at(kind: Kind, time: i64, cpu: u32, tid: u32) -> Event {
@@ -515,7 +532,7 @@ mod tests {
             switch(64, 0, State::Runnable, 7),
             at(Kind::Other, 70, 0, 7),
         ];
-        let nginx = of(&watch(events, &names), kind::PROCESS, "nginx");
+        let nginx = of(&accounting(events, &names), kind::PROCESS, "nginx");
         // 20 + 5 + 10, and 6 until the last event; ready from 30 to 35 and from 60 to 64.
         assert_eq!((nginx.time_ns, nginx.count, nginx.wait_ns), (41, 4, 9));
     }
@@ -541,12 +558,12 @@ mod tests {
             disk(Kind::DiskDone, 90, 0, 64, 8192),
             disk(Kind::DiskDone, 100, 0, 800, 4096),
         ];
-        let doings = watch(events, &names);
-        let used = of(&doings, kind::USE, "cat on disk 254:16");
+        let usage = accounting(events, &names);
+        let used = of(&usage, kind::USE, "cat on disk 254:16");
         // The second had to wait for the first: it took 10 of the disk's time.
         assert_eq!((used.time_ns, used.count, used.bytes), (70 + 10, 2, 12_288));
         assert_eq!((used.wait_ns, used.device_ns), (10 + 8 + 4, 70 + 75));
-        let disk = of(&doings, kind::DISK, "disk 254:16");
+        let disk = of(&usage, kind::DISK, "disk 254:16");
         assert_eq!((disk.time_ns, disk.count, disk.bytes, disk.distance), (80, 2, 12_288, (800 - 80) * 512));
     }
 
@@ -559,8 +576,8 @@ mod tests {
             irq(Kind::IrqExit, 26, 30),
             irq(Kind::SoftirqExit, 40, 3),
         ];
-        let doings = watch(events, &Names::default());
-        let figures = |object| of(&doings, kind::INTERRUPT, object);
+        let usage = accounting(events, &Names::default());
+        let figures = |object| of(&usage, kind::INTERRUPT, object);
         assert_eq!((figures("soft interrupt NET_RX").time_ns, figures("interrupt 30").time_ns), (24, 6));
     }
 
@@ -589,13 +606,13 @@ mod tests {
             Event { bytes: 10, ..at(Kind::VmHalt, 95, 0, 70) },
             at(Kind::VmEnter, 96, 0, 70),
         ];
-        let doings = watch(events, &names);
-        let peer = of(&doings, kind::PEER, "peer at :80");
+        let usage = accounting(events, &names);
+        let peer = of(&usage, kind::PEER, "peer at :80");
         assert_eq!((peer.count, peer.bytes, peer.wait_ns), (2, 200, 40));
-        assert_eq!(of(&doings, kind::LOCK, "locks of qemu").wait_ns, 7);
-        let vcpu = of(&doings, kind::VCPU, "vCPU 0 of vm1");
+        assert_eq!(of(&usage, kind::LOCK, "locks of qemu").wait_ns, 7);
+        let vcpu = of(&usage, kind::VCPU, "vCPU 0 of vm1");
         assert_eq!((vcpu.time_ns, vcpu.count, vcpu.wait_ns), (11, 2, 10));
-        let exits = |why: &str| of(&doings, kind::EXIT, &format!("exits {why} of vm1"));
+        let exits = |why: &str| of(&usage, kind::EXIT, &format!("exits {why} of vm1"));
         assert_eq!((exits("io").time_ns, exits("io").count, exits("hlt").time_ns), (3, 1, 0));
     }
 }

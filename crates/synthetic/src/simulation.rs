@@ -1,211 +1,27 @@
-//! What there is, and the passing of time.
+//! The passing of time.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, VecDeque},
 };
 
-use xweave_trace::event::{Event, Kind, Name, Names};
+use xweave_trace::event::{Event, Kind, Names};
 
 use crate::{
     disk::Disk,
-    guest::{Mode, Vcpu},
-    processor::{Irq, Phase},
+    id::{Cpu, Thread},
     random::Random,
-    script::{Role, Step},
+    state::{
+        Alarm, Call, Config, CpuState, Domain, Lock, Mode, Now, Phase, Role, Simulation, Stage, ThreadState,
+        Vcpu,
+    },
     truth::{Part, Transaction, Who},
 };
 
-/// Place of a thread among all of all domains.
-pub(crate) type Thread = usize;
-/// Place of a processor among all of all domains.
-pub(crate) type Cpu = usize;
-
-/// How long a thread may keep its processor while others wait for it.
-pub(crate) const SLICE: i64 = 3_000_000;
-
-/// What to simulate.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// What the random numbers begin with: the same number, the same events.
-    pub random: u64,
-    /// Processors of the host, which has the domain number 1.
-    pub cpus: u32,
-    /// Guests, numbered from 2.
-    pub guests: u8,
-    /// Virtual processors of each.
-    pub vcpus: u32,
-    /// Threads of each domain that make transactions.
-    pub clients: usize,
-    /// Threads of each domain that answer, at each of two levels.
-    pub servers: usize,
-    /// Threads of the host that take processor time and belong to no transaction.
-    pub others: usize,
-    /// So many transactions are made; those that are under way then are not told.
-    pub transactions: usize,
-}
-
-impl Config {
-    /// One domain.
-    pub fn single(random: u64) -> Self {
-        Self { random, cpus: 3, guests: 0, vcpus: 0, clients: 6, servers: 2, others: 2, transactions: 10_000 }
-    }
-
-    /// A host and two guests, that ask each other.
-    pub fn virtualized(random: u64) -> Self {
-        Self { guests: 2, vcpus: 2, clients: 3, servers: 1, others: 2, ..Self::single(random) }
-    }
-}
-
-/// What a thread waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    Sleep,
-    Disk,
-    Lock(usize),
-    /// The answer to its call.
-    Answer,
-    /// Somebody to call.
-    Calls,
-    Child(Thread),
-    /// A virtual processor: interrupts for it.
-    Halted,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Now {
-    Ready,
-    Running,
-    Waiting(Wait),
-    Dead,
-}
-
-/// How far an access to a disk has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Queued,
-    Given,
-    /// The disk is done; whether the interrupt's handler has said so.
-    Done(bool),
-    Over,
-}
-
-/// Where a call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// On its way to this thread.
-    Going(Thread),
-    There(Thread),
-    /// The answer, from this thread.
-    Coming(Thread),
-    Back,
-}
-
-pub(crate) struct ThreadState {
-    pub(crate) domain: usize,
-    pub(crate) tid: u32,
-    pub(crate) process: u64,
-    pub(crate) name: Name,
-    pub(crate) role: Role,
-    pub(crate) cpu: Cpu,
-    pub(crate) now: Now,
-    pub(crate) steps: VecDeque<Step>,
-    /// Work that is left of the step under way.
-    pub(crate) work: i64,
-    /// Its sleep is over.
-    pub(crate) late: bool,
-    pub(crate) access: (usize, Stage),
-    /// Requests of that access that are not done.
-    pub(crate) parts: u64,
-    pub(crate) call: Call,
-    /// Who calls it, in their order.
-    pub(crate) calls: VecDeque<Thread>,
-    pub(crate) parent: Option<Thread>,
-    /// Its transaction under way.
-    pub(crate) open: Option<usize>,
-    /// The guest's processor that it is.
-    pub(crate) backs: Option<Cpu>,
-}
-
-#[derive(Default)]
-pub(crate) struct CpuState {
-    pub(crate) domain: usize,
-    /// Its number in its domain.
-    pub(crate) number: u32,
-    pub(crate) current: Option<Thread>,
-    pub(crate) queue: VecDeque<Thread>,
-    /// Time left to the current thread.
-    pub(crate) slice: i64,
-    /// Interrupts under way, the innermost last.
-    pub(crate) frames: Vec<VecDeque<Phase>>,
-    /// Interrupts that wait for a hard one to end.
-    pub(crate) pending: VecDeque<Irq>,
-    /// A hard interrupt is under way.
-    pub(crate) hard: bool,
-    /// A soft one is.
-    pub(crate) soft: bool,
-    /// The current thread is to leave, if another one waits.
-    pub(crate) leave: bool,
-    /// Of a guest's processor.
-    pub(crate) vcpu: Option<Vcpu>,
-}
-
-pub(crate) struct Domain {
-    pub(crate) number: u8,
-    pub(crate) cpus: Vec<Cpu>,
-    pub(crate) disks: Vec<usize>,
-    pub(crate) locks: Vec<usize>,
-    /// Threads that answer, by level.
-    pub(crate) servers: [Vec<Thread>; 2],
-    pub(crate) threads: u32,
-}
-
-pub(crate) struct Lock {
-    pub(crate) address: u64,
-    pub(crate) owner: Option<Thread>,
-    /// The last that had it.
-    pub(crate) last: Thread,
-    pub(crate) waiters: VecDeque<Thread>,
-}
-
-/// What happens at a time that is known beforehand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Alarm {
-    /// A thread's sleep is over.
-    Awake(Thread),
-    /// A disk has done the request at this place.
-    Disk(usize, usize),
-    /// A message from one thread to another comes into the other's domain; `true`: an answer.
-    Arrive(Thread, Thread, bool),
-    /// A processor gets an interrupt that is nobody's.
-    Noise(Cpu),
-}
-
-/// The machine. It is an iterator of events, which ends when all transactions are made.
-pub struct World {
-    pub(crate) now: i64,
-    pub(crate) random: Random,
-    pub(crate) domains: Vec<Domain>,
-    pub(crate) cpus: Vec<CpuState>,
-    pub(crate) threads: Vec<ThreadState>,
-    pub(crate) disks: Vec<Disk>,
-    pub(crate) locks: Vec<Lock>,
-    pub(crate) names: Names,
-    alarms: BinaryHeap<Reverse<(i64, u64, Alarm)>>,
-    alarmed: u64,
-    /// Transactions under way; an empty place is free.
-    pub(crate) open: Vec<Option<(Thread, Transaction)>>,
-    made: Vec<Transaction>,
-    left: usize,
-    pub(crate) told: VecDeque<Event>,
-    /// Processors that may have something else to do now.
-    pub(crate) changed: Vec<Cpu>,
-}
-
-impl World {
+impl Simulation {
     /// A machine at the beginning of its time.
     pub fn new(config: &Config) -> Self {
-        let mut world = Self {
+        let mut machine = Self {
             now: 1_000_000_000,
             random: Random::new(config.random),
             domains: Vec::new(),
@@ -223,14 +39,14 @@ impl World {
             changed: Vec::new(),
         };
         for number in 1..=config.guests + 1 {
-            world.build(number, if number == 1 { config.cpus } else { config.vcpus }, config);
+            machine.build(number, if number == 1 { config.cpus } else { config.vcpus }, config);
         }
-        for cpu in 0..world.cpus.len() {
-            world.noise(cpu);
-            world.changed.push(cpu);
+        for cpu in 0..machine.cpus.len() {
+            machine.noise(cpu);
+            machine.changed.push(cpu);
         }
-        world.settle_all();
-        world
+        machine.settle_all();
+        machine
     }
 
     /// The texts that events have.
@@ -484,7 +300,7 @@ impl World {
     }
 }
 
-impl Iterator for World {
+impl Iterator for Simulation {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {

@@ -6,8 +6,8 @@ use crate::diagnostic::Span;
 
 /// What is around the items of a file.
 #[derive(Debug, Default)]
-pub(crate) struct Margins {
-    around: HashMap<Span, Margin>,
+pub(crate) struct Trivia {
+    around: HashMap<Span, ItemTrivia>,
     /// At the end of the file.
     pub end: Vec<String>,
     /// The first comment that has no place around an item.
@@ -16,7 +16,7 @@ pub(crate) struct Margins {
 
 /// What is around an item. The items of flows are in it as well.
 #[derive(Debug, Default)]
-pub(crate) struct Margin {
+pub(crate) struct ItemTrivia {
     /// Comments, and empty lines.
     pub above: Vec<String>,
     /// At the end of its last line.
@@ -25,14 +25,14 @@ pub(crate) struct Margin {
     pub below: Vec<String>,
 }
 
-impl Margins {
+impl Trivia {
     /// Around the item with this place.
-    pub(crate) fn at(&mut self, item: Span) -> &mut Margin {
+    pub(crate) fn at(&mut self, item: Span) -> &mut ItemTrivia {
         self.around.entry(item).or_default()
     }
 
     /// Around the item with this place, if there is anything.
-    pub(crate) fn of(&self, item: Span) -> Option<&Margin> {
+    pub(crate) fn of(&self, item: Span) -> Option<&ItemTrivia> {
         self.around.get(&item)
     }
 

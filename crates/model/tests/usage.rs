@@ -5,15 +5,15 @@
 use std::{collections::BTreeMap, path::Path};
 
 use xweave_model::{
-    Comparison, Doings,
-    doings::{Figures, kind},
+    Comparison, Usage,
+    usage::{Figures, kind},
 };
-use xweave_synthetic::{Config, World};
+use xweave_synthetic::{Config, Simulation};
 use xweave_trace::{Domain, DomainVm, Event, Manifest, Trace, Writer, event::Kind};
 
 /// Writes what a machine tells into a folder, and gives its events.
 fn written(dir: &Path, config: &Config) -> Vec<Event> {
-    let mut world = World::new(config);
+    let mut world = Simulation::new(config);
     let events: Vec<_> = world.by_ref().collect();
     let mut manifest = Manifest { reference: "host".into(), ..Manifest::default() };
     manifest.domains.push(Domain { name: "host".into(), number: 1, ..Domain::default() });
@@ -31,14 +31,14 @@ fn written(dir: &Path, config: &Config) -> Vec<Event> {
     events
 }
 
-fn doings(dir: &Path) -> Doings {
-    Doings::of(&Trace::open(dir).unwrap())
+fn usage(dir: &Path) -> Usage {
+    Usage::of(&Trace::open(dir).unwrap())
 }
 
 /// The sums of a kind, by domain.
-fn sums(doings: &Doings, kind: &str) -> BTreeMap<String, Figures> {
+fn sums(usage: &Usage, kind: &str) -> BTreeMap<String, Figures> {
     let mut sums: BTreeMap<String, Figures> = BTreeMap::new();
-    for (key, figures) in doings.objects.iter().filter(|(key, _)| key.kind == kind) {
+    for (key, figures) in usage.objects.iter().filter(|(key, _)| key.kind == kind) {
         let sum = sums.entry(key.domain.clone()).or_default();
         sum.time_ns += figures.time_ns;
         sum.count += figures.count;
@@ -52,20 +52,20 @@ fn sums(doings: &Doings, kind: &str) -> BTreeMap<String, Figures> {
 fn figures_sum_to_what_the_events_tell() {
     let dir = tempfile::tempdir().unwrap();
     let events = written(&dir.path().join("a"), &Config { transactions: 1_500, ..Config::virtualized(5) });
-    let doings = doings(&dir.path().join("a"));
-    assert_eq!(doings.events, events.len() as u64);
+    let usage = usage(&dir.path().join("a"));
+    assert_eq!(usage.events, events.len() as u64);
     let count = |domain: u8, kind: Kind| {
         events.iter().filter(|event| event.domain == domain && event.kind == kind).count() as u64
     };
     let given = |domain: u8| {
         events.iter().filter(|e| e.domain == domain && e.kind == Kind::Switch && e.other != 0).count() as u64
     };
-    let (disks, uses) = (sums(&doings, kind::DISK), sums(&doings, kind::USE));
-    let (processes, interrupts) = (sums(&doings, kind::PROCESS), sums(&doings, kind::INTERRUPT));
+    let (disks, uses) = (sums(&usage, kind::DISK), sums(&usage, kind::USE));
+    let (processes, interrupts) = (sums(&usage, kind::PROCESS), sums(&usage, kind::INTERRUPT));
     for (name, number) in [("host", 1), ("vm2", 2), ("vm3", 3)] {
         let ran = processes[name].time_ns;
         assert_eq!(processes[name].count, given(number));
-        assert!(ran > 0 && ran <= u64::from(doings.cpus[name]) * doings.span_ns);
+        assert!(ran > 0 && ran <= u64::from(usage.cpus[name]) * usage.span_ns);
         assert_eq!(disks[name].count, count(number, Kind::DiskIssue));
         // What was not done at the end counts for the disk, and for nobody yet.
         let left = count(number, Kind::DiskIssue) - count(number, Kind::DiskDone);
@@ -76,7 +76,7 @@ fn figures_sum_to_what_the_events_tell() {
         let ended = count(number, Kind::IrqExit) + count(number, Kind::SoftirqExit);
         assert_eq!(interrupts[name].count, ended);
     }
-    let (vcpus, exits) = (sums(&doings, kind::VCPU), sums(&doings, kind::EXIT));
+    let (vcpus, exits) = (sums(&usage, kind::VCPU), sums(&usage, kind::EXIT));
     assert_eq!((vcpus["host"].count, exits["host"].count), (count(1, Kind::VmExit), count(1, Kind::VmExit)));
     let halted = events.iter().filter(|event| event.kind == Kind::VmHalt).map(|event| event.bytes);
     assert_eq!(vcpus["host"].wait_ns, halted.sum::<u64>());
@@ -89,7 +89,7 @@ fn a_trace_differs_in_nothing_from_itself_and_in_what_changed_from_another() {
     let config = Config { transactions: 1_000, others: 0, ..Config::single(6) };
     written(&few, &config);
     written(&many, &Config { others: 5, ..config });
-    let (few, many) = (doings(&few), doings(&many));
+    let (few, many) = (usage(&few), usage(&many));
     assert_eq!(Comparison::of(&few, &few).findings, []);
     let found = Comparison::of(&few, &many).findings;
     // Five threads more that take processors from the others.

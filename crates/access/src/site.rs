@@ -1,0 +1,107 @@
+//! What questions to an index are answered with.
+
+use std::borrow::Cow;
+
+use crate::answer::Reason;
+use crate::way::Way;
+
+/// How much of a program's code is understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Instructions in all.
+    pub instructions: u64,
+    /// Those with an operand in memory.
+    pub memory_instructions: u64,
+    /// Those of them of which the type is known of what they touch.
+    pub typed: u64,
+    /// The others, by reason: in the order of [`Reason::ALL`].
+    pub unresolved: [u64; Reason::ALL.len()],
+}
+
+impl Coverage {
+    /// All that are not typed.
+    pub fn unresolved(&self) -> u64 {
+        self.unresolved.iter().sum()
+    }
+}
+
+/// An instruction that touches a member of a structure.
+#[derive(Clone, Debug)]
+pub struct Site<'i> {
+    /// Its number in the index.
+    pub number: u32,
+    /// The function's name; that of its part, where that is what the instruction is in (`.cold`).
+    pub function: &'i str,
+    pub(crate) function_number: u32,
+    /// The module it is in.
+    pub module: Option<&'i str>,
+    /// From the function's beginning, in bytes.
+    pub offset: u32,
+    /// The instruction's address, as linked.
+    pub address: u64,
+    /// What it touches.
+    pub way: &'i Way,
+    /// Whether it reads.
+    pub reads: bool,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Whether the types prove it; else they only allow it.
+    pub certain: bool,
+    /// A register, and what is to be added to it to get the address of the outermost structure; none where
+    /// an index is part of the address.
+    pub base: Option<(&'static str, i32)>,
+    /// The number of the function's argument, from 0, that the outermost structure's address came in.
+    pub parameter: Option<u8>,
+    /// The instruction's length in bytes, where what lies behind it is executed after it and after nothing
+    /// else, and the base is still there.
+    pub length: Option<u8>,
+    /// The source file and line, where there is debug information.
+    pub line: Option<(&'i str, u32)>,
+    /// What the pointcut gives names to here.
+    pub bindings: Vec<Binding<'i>>,
+}
+
+/// Something that a pointcut gives a name to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding<'i> {
+    /// The name.
+    pub name: &'i str,
+    /// Its type as C spells it, without qualifiers.
+    pub type_: Cow<'i, str>,
+    /// Where its value is before the instruction.
+    pub place: Place,
+}
+
+/// Where a value is at an instruction. If it is smaller than a register, that one's low bytes are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is the register's and a constant.
+    Register {
+        /// The register of 64 bits.
+        register: &'static str,
+        /// The constant.
+        add: i32,
+    },
+    /// It lies in memory, where the register and a constant say.
+    Memory {
+        /// The register of 64 bits.
+        register: &'static str,
+        /// The constant.
+        add: i32,
+    },
+    /// It is this, which no register holds.
+    Constant(u64),
+}
+
+/// An instruction of which it is not known what it touches.
+#[derive(Clone, Debug)]
+pub struct Unresolved<'i> {
+    /// As in [`Site::function`].
+    pub function: &'i str,
+    /// As in [`Site::offset`].
+    pub offset: u32,
+    /// As in [`Site::address`].
+    pub address: u64,
+    /// Why.
+    pub reason: Reason,
+}

@@ -1,0 +1,73 @@
+//! What is hooked: a program at a place.
+
+use std::{io, os::fd::OwnedFd, sync::Arc};
+
+use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
+
+use crate::{error::Error, probe};
+
+/// A program to be run at a place: one of the two copies at a function or tracepoint, or a probe's.
+pub(crate) struct Hooked<'p> {
+    pub(crate) what: &'p PlanProgram,
+    pub(crate) site: &'p PlanSite,
+    /// The first clause's, in the plan's order of sites.
+    pub(crate) place: u32,
+    pub(crate) part: Part,
+    pub(crate) program: Arc<OwnedFd>,
+    /// Where, if it is a probe's.
+    pub(crate) probe: Option<probe::Place>,
+}
+
+/// What a program is at its function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The program itself.
+    Main,
+    /// The copy that acts where the kernel leaves the program out (the prelude says when).
+    Spare,
+    /// The one that saves arguments.
+    Saver,
+}
+
+impl Hooked<'_> {
+    /// Bits 32 to 62: the place; 63: the spare; low half: the number. `XW_RUN` of the prelude.
+    pub(crate) fn cookie(&self) -> u64 {
+        cookie(self.part, self.place, self.site)
+    }
+
+    pub(crate) fn failed(&self, error: io::Error) -> Error {
+        Error::Attach { origin: self.what.origin.clone(), place: self.name(), error }
+    }
+
+    /// The place for people.
+    pub(crate) fn name(&self) -> String {
+        match (&self.what.hook, &self.site.module) {
+            (Hook::User | Hook::UserReturn, Some(path)) => format!("{} of {path}", self.site.function),
+            (Hook::Instruction, _) => format!("{}+{:#x}", self.site.function, self.site.offset),
+            (Hook::Tracepoint, _) => format!("tracepoint {}", self.site.function),
+            _ => self.site.function.clone(),
+        }
+    }
+}
+
+/// As [`Hooked::cookie`].
+pub(crate) fn cookie(part: Part, place: u32, site: &PlanSite) -> u64 {
+    u64::from(part == Part::Spare) << 63 | u64::from(place) << 32 | u64::from(site.site)
+}
+
+/// Whether a program is bound to one place when it is loaded.
+pub(crate) fn is_bound(hook: Hook) -> bool {
+    matches!(hook, Hook::Entry | Hook::Return | Hook::Tracepoint)
+}
+
+/// What the kernel calls a hook.
+pub(crate) fn attach_type(hook: Hook) -> libbpf_sys::bpf_attach_type {
+    match hook {
+        Hook::Entry => libbpf_sys::BPF_TRACE_FENTRY,
+        Hook::Return => libbpf_sys::BPF_TRACE_FEXIT,
+        Hook::Tracepoint => libbpf_sys::BPF_TRACE_RAW_TP,
+        Hook::Probe | Hook::ProbeReturn | Hook::Instruction | Hook::User | Hook::UserReturn => {
+            libbpf_sys::BPF_PERF_EVENT
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! What there is: threads and what they do, processors and what interrupts them, disks and locks.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use xweave_trace::event::{Event, Name, Names};
+
+use crate::{
+    disk::Disk,
+    id::{Cpu, Thread},
+    random::Random,
+    truth::Transaction,
+};
+
+/// Why a guest was left, as AMD's SVM numbers it.
+pub(crate) const EXIT_INTERRUPT: i32 = 0x60;
+
+/// How long a thread may keep its processor while others wait for it.
+pub(crate) const SLICE: i64 = 3_000_000;
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the random numbers begin with: the same number, the same events.
+    pub random: u64,
+    /// Processors of the host, which has the domain number 1.
+    pub cpus: u32,
+    /// Guests, numbered from 2.
+    pub guests: u8,
+    /// Virtual processors of each.
+    pub vcpus: u32,
+    /// Threads of each domain that make transactions.
+    pub clients: usize,
+    /// Threads of each domain that answer, at each of two levels.
+    pub servers: usize,
+    /// Threads of the host that take processor time and belong to no transaction.
+    pub others: usize,
+    /// So many transactions are made; those that are under way then are not told.
+    pub transactions: usize,
+}
+
+impl Config {
+    /// One domain.
+    pub fn single(random: u64) -> Self {
+        Self { random, cpus: 3, guests: 0, vcpus: 0, clients: 6, servers: 2, others: 2, transactions: 10_000 }
+    }
+
+    /// A host and two guests, that ask each other.
+    pub fn virtualized(random: u64) -> Self {
+        Self { guests: 2, vcpus: 2, clients: 3, servers: 1, others: 2, ..Self::single(random) }
+    }
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Sleep,
+    Disk,
+    Lock(usize),
+    /// The answer to its call.
+    Answer,
+    /// Somebody to call.
+    Calls,
+    Child(Thread),
+    /// A virtual processor: interrupts for it.
+    Halted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Now {
+    Ready,
+    Running,
+    Waiting(Wait),
+    Dead,
+}
+
+/// How far an access to a disk has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Queued,
+    Given,
+    /// The disk is done; whether the interrupt's handler has said so.
+    Done(bool),
+    Over,
+}
+
+/// Where a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// On its way to this thread.
+    Going(Thread),
+    There(Thread),
+    /// The answer, from this thread.
+    Coming(Thread),
+    Back,
+}
+
+pub(crate) struct ThreadState {
+    pub(crate) domain: usize,
+    pub(crate) tid: u32,
+    pub(crate) process: u64,
+    pub(crate) name: Name,
+    pub(crate) role: Role,
+    pub(crate) cpu: Cpu,
+    pub(crate) now: Now,
+    pub(crate) steps: VecDeque<Step>,
+    /// Work that is left of the step under way.
+    pub(crate) work: i64,
+    /// Its sleep is over.
+    pub(crate) late: bool,
+    pub(crate) access: (usize, Stage),
+    /// Requests of that access that are not done.
+    pub(crate) parts: u64,
+    pub(crate) call: Call,
+    /// Who calls it, in their order.
+    pub(crate) calls: VecDeque<Thread>,
+    pub(crate) parent: Option<Thread>,
+    /// Its transaction under way.
+    pub(crate) open: Option<usize>,
+    /// The guest's processor that it is.
+    pub(crate) backs: Option<Cpu>,
+}
+
+#[derive(Default)]
+pub(crate) struct CpuState {
+    pub(crate) domain: usize,
+    /// Its number in its domain.
+    pub(crate) number: u32,
+    pub(crate) current: Option<Thread>,
+    pub(crate) queue: VecDeque<Thread>,
+    /// Time left to the current thread.
+    pub(crate) slice: i64,
+    /// Interrupts under way, the innermost last.
+    pub(crate) frames: Vec<VecDeque<Phase>>,
+    /// Interrupts that wait for a hard one to end.
+    pub(crate) pending: VecDeque<Irq>,
+    /// A hard interrupt is under way.
+    pub(crate) hard: bool,
+    /// A soft one is.
+    pub(crate) soft: bool,
+    /// The current thread is to leave, if another one waits.
+    pub(crate) leave: bool,
+    /// Of a guest's processor.
+    pub(crate) vcpu: Option<Vcpu>,
+}
+
+pub(crate) struct Domain {
+    pub(crate) number: u8,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) disks: Vec<usize>,
+    pub(crate) locks: Vec<usize>,
+    /// Threads that answer, by level.
+    pub(crate) servers: [Vec<Thread>; 2],
+    pub(crate) threads: u32,
+}
+
+pub(crate) struct Lock {
+    pub(crate) address: u64,
+    pub(crate) owner: Option<Thread>,
+    /// The last that had it.
+    pub(crate) last: Thread,
+    pub(crate) waiters: VecDeque<Thread>,
+}
+
+/// What happens at a time that is known beforehand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Alarm {
+    /// A thread's sleep is over.
+    Awake(Thread),
+    /// A disk has done the request at this place.
+    Disk(usize, usize),
+    /// A message from one thread to another comes into the other's domain; `true`: an answer.
+    Arrive(Thread, Thread, bool),
+    /// A processor gets an interrupt that is nobody's.
+    Noise(Cpu),
+}
+
+/// The machine. It is an iterator of events, which ends when all transactions are made.
+pub struct Simulation {
+    pub(crate) now: i64,
+    pub(crate) random: Random,
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) cpus: Vec<CpuState>,
+    pub(crate) threads: Vec<ThreadState>,
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) names: Names,
+    pub(crate) alarms: BinaryHeap<Reverse<(i64, u64, Alarm)>>,
+    pub(crate) alarmed: u64,
+    /// Transactions under way; an empty place is free.
+    pub(crate) open: Vec<Option<(Thread, Transaction)>>,
+    pub(crate) made: Vec<Transaction>,
+    pub(crate) left: usize,
+    pub(crate) told: VecDeque<Event>,
+    /// Processors that may have something else to do now.
+    pub(crate) changed: Vec<Cpu>,
+}
+
+/// What a thread is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It makes transactions.
+    Client,
+    /// It answers; the second level (1) is asked by the first.
+    Server(usize),
+    /// It takes processor time.
+    Other,
+    /// It was made by another, which waits for its end.
+    Child,
+    /// A guest's processor.
+    Vcpu,
+}
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server(0) => "server",
+            Self::Server(_) => "store",
+            Self::Other => "other",
+            Self::Child => "child",
+            Self::Vcpu => "CPU/KVM",
+        }
+    }
+}
+
+/// What a thread does next.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The transaction begins.
+    Begin,
+    /// It ends.
+    End,
+    /// Takes processor time.
+    Work(i64),
+    /// Waits for so long.
+    Sleep(i64),
+    /// Waits, unless that is over already.
+    Block(Wait),
+    /// Takes a lock.
+    Take(usize),
+    /// Tries again, having been woken.
+    Retake(usize),
+    /// Gives it back.
+    Give(usize),
+    /// Wakes a thread that waited for that lock.
+    Wake(Thread, usize),
+    /// Asks a disk for bytes at a sector; `true`: and waits for them.
+    Read(usize, u64, u64, bool),
+    /// Asks a thread.
+    Ask(Thread),
+    /// Takes the answer.
+    Answered(Thread),
+    /// Takes a call.
+    Serve,
+    /// Answers it.
+    Answer(Thread),
+    /// Makes a child, and waits for its end.
+    Fork,
+    /// Tells its parent.
+    Exit,
+    /// Ends.
+    Die,
+}
+
+/// An interrupt: what its handlers do.
+#[derive(Clone, Debug)]
+pub(crate) struct Irq {
+    pub(crate) object: u64,
+    pub(crate) phases: VecDeque<Phase>,
+}
+
+/// A part of an interrupt.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// It takes time.
+    Work(i64),
+    /// The handler begins; whether it is soft, and its number.
+    Enter(bool, u64),
+    /// It ends.
+    Exit(bool, u64),
+    /// It does something.
+    Do(Act),
+}
+
+/// What handlers do.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// A thread's time is over.
+    Awake(Thread),
+    /// The disk has done the request at this place: tells so.
+    DiskDone(usize, usize),
+    /// Wakes who waited for it.
+    DiskWake(Vec<Thread>),
+    /// A message from one thread to another, perhaps an answer, is there.
+    Deliver(Thread, Thread, bool),
+    /// A guest's processor gets an interrupt.
+    Kick(Cpu, Box<Irq>),
+    /// The thread's time slice is over.
+    Leave,
+}
+
+impl Phase {
+    /// The time that it takes yet.
+    pub(crate) fn left(&self) -> i64 {
+        if let Self::Work(left) = self { *left } else { 0 }
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&mut self, step: i64) {
+        if let Self::Work(left) = self {
+            *left -= step;
+        }
+    }
+}
+
+/// Where a virtual processor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// In the guest.
+    Guest,
+    /// In the host, which has so much to do for it yet.
+    Out { left: i64 },
+}
+
+/// A virtual processor.
+pub(crate) struct Vcpu {
+    pub(crate) thread: Thread,
+    pub(crate) mode: Mode,
+    /// Interrupts that it gets when it goes into the guest.
+    pub(crate) injected: VecDeque<Irq>,
+    /// Other processors that it is to tell, being out for that.
+    pub(crate) kicks: Vec<(Cpu, Irq)>,
+    pub(crate) halting: bool,
+    pub(crate) halted: Option<i64>,
+}
+
+impl Vcpu {
+    pub(crate) fn new(thread: Thread) -> Self {
+        let (injected, kicks) = (VecDeque::new(), Vec::new());
+        Self { thread, mode: Mode::Out { left: 0 }, injected, kicks, halting: false, halted: None }
+    }
+}

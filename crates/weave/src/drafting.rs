@@ -1,0 +1,189 @@
+//! The way from aspects to a domain's draft, and from the drafts of all domains to what is woven.
+
+use xweave_aspect::{Aspects, Diagnostic, Severity};
+use xweave_wire::plan::{EventPlan, Plan};
+
+use crate::draft::{Draft, Files, SiteDraft, Text, has_errors};
+use crate::item::Item;
+use crate::{Counts, Domain, Group, Options, Peer, SiteInfo, Skipped, Woven};
+use crate::{compile, emit, events, prelude, resolve};
+
+/// Finds the join points of a domain, and writes the C that runs there. `peers` are all domains of the recording, this
+/// one among them.
+pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[Group]) -> Draft {
+    let resolved = resolve::resolve(aspects, peers, domain);
+    let programs = emit::programs(resolved.points);
+    let (sites, plan) = emit::number(aspects, &programs);
+    let failed = has_errors(&resolved.items);
+    let text = (!failed && !programs.is_empty())
+        .then(|| emit::emit(aspects, domain.kernel, &programs))
+        .map(|emitted| emitted.text());
+    let events = events::draft(domain.kernel, groups);
+    Draft { items: resolved.items, sites, programs: plan, skipped: resolved.skipped, text, events }
+}
+
+/// What the compiler's `log` says about the user's code in a draft's text: errors if it `failed`, else warnings.
+pub fn complaints(
+    aspects: &Aspects,
+    peers: &[Peer],
+    domain: &Domain<'_>,
+    log: &str,
+    failed: bool,
+) -> Vec<Diagnostic> {
+    let programs = emit::programs(resolve::resolve(aspects, peers, domain).points);
+    let emitted = emit::emit(aspects, domain.kernel, &programs);
+    let messages = compile::Messages { aspects, domain, programs: &programs, emitted: &emitted };
+    if failed { messages.errors(log) } else { messages.warnings(log) }
+}
+
+/// What all drafts together say of the aspects. `peers` are their domains, in the same order.
+///
+/// # Errors
+///
+/// All mistakes that were found: then nothing of this can be woven.
+pub fn judge(
+    aspects: &Aspects,
+    peers: &[Peer],
+    drafts: &mut [Draft],
+) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
+    let mut said = Vec::new();
+    for (nth, item) in Item::all(aspects).into_iter().enumerate() {
+        let mut of_item: Vec<_> = drafts.iter_mut().filter_map(|draft| draft.items.get_mut(nth)).collect();
+        let selected = of_item.iter().any(|of| of.selected);
+        let before = said.len();
+        of_item.iter_mut().for_each(|of| said.append(&mut of.diagnostics));
+        if !selected && said.len() == before {
+            said.extend(resolve::nowhere(aspects, peers, item));
+        }
+    }
+    let (warnings, errors): (Vec<_>, Vec<_>) =
+        said.into_iter().partition(|diagnostic| diagnostic.severity == Severity::Warning);
+    if errors.is_empty() { Ok(each_once(warnings)) } else { Err(each_once(errors)) }
+}
+
+/// Two domains with the same kernel have the same mistakes.
+pub fn each_once(diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut seen: Vec<Diagnostic> = Vec::new();
+    for diagnostic in diagnostics {
+        if !seen.contains(&diagnostic) {
+            seen.push(diagnostic);
+        }
+    }
+    seen
+}
+
+/// What a draft was compiled to.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// Of [`Draft::text`]; empty where there is none.
+    pub advice: Vec<u8>,
+    /// Of [`EventsDraft::text`].
+    pub events: Vec<u8>,
+}
+
+impl Draft {
+    /// Makes it what is woven into a domain. Its sites have numbers from `next` on, which is moved behind them.
+    pub fn woven(
+        self,
+        aspects: &Aspects,
+        domain: (&str, u8),
+        objects: Objects,
+        options: &Options,
+        next: &mut u32,
+    ) -> Woven {
+        let items = Item::all(aspects);
+        let of = |nth: u32| usize::try_from(nth).ok().and_then(|nth| items.get(nth));
+        let name = |nth| of(nth).map_or(String::new(), |item| item.name().to_owned());
+        let added = *next - 1;
+        let numbered = self
+            .sites
+            .into_iter()
+            .zip(*next..)
+            .filter_map(|(site, number)| Some(site_info(aspects, of(site.item)?, number, site)));
+        let sites: Vec<SiteInfo> = numbered.collect();
+        *next = next.saturating_add(u32::try_from(sites.len()).unwrap_or(u32::MAX));
+        let mut programs = self.programs;
+        let places = programs.iter_mut().flat_map(|program| &mut program.sites);
+        places.for_each(|place| place.site = place.site.saturating_add(added));
+        let events = (!self.events.programs.is_empty()).then_some(EventPlan {
+            object: objects.events,
+            programs: self.events.programs,
+            buffer: options.buffer,
+        });
+        let skipped = self.skipped.into_iter().map(|skipped| Skipped {
+            clause: name(skipped.item),
+            function: skipped.function,
+            module: skipped.module,
+            offset: skipped.offset,
+            reason: skipped.reason,
+        });
+        let counts = (0..).zip(self.items).map(|(nth, item)| Counts { clause: name(nth), ..item.counts });
+        Woven {
+            domain: domain.0.to_owned(),
+            plan: Plan {
+                domain: domain.1,
+                object: objects.advice,
+                programs,
+                buffer: options.buffer,
+                flow_table: options.flow_table,
+                gently: options.gently,
+                events,
+            },
+            sites,
+            skipped: skipped.collect(),
+            counts: counts.collect(),
+        }
+    }
+}
+
+fn site_info(aspects: &Aspects, item: &Item<'_>, number: u32, site: SiteDraft) -> SiteInfo {
+    let source = aspects.sources.get(item.span().file);
+    SiteInfo {
+        site: number,
+        aspect: source.map_or(String::new(), |source| source.name.clone()),
+        aspect_line: item.span().line,
+        clause: item.name().to_owned(),
+        action: item.action(),
+        hook: site.hook,
+        function: site.function,
+        module: site.module,
+        offset: site.offset,
+        file: site.file,
+        line: site.line,
+        xflow: item.xflow().map(str::to_owned),
+        carrier: item.carrier().map(str::to_owned),
+    }
+}
+
+impl Text {
+    /// What is compiled, where it is that of aspects: theirs is among it.
+    ///
+    /// # Errors
+    ///
+    /// The name of a carrier that there is not.
+    pub fn files<'a>(&'a self, aspects: &'a Aspects) -> Result<Files<'a>, String> {
+        let mut files = self.own();
+        for name in &self.carriers {
+            let text = prelude::carrier(name).ok_or_else(|| format!("there is no carrier {name:?}"))?;
+            files.push((format!("carriers/{name}"), text));
+        }
+        for (file, source) in aspects.sources.iter().enumerate() {
+            files.push((emit::source_file(aspects, file), &source.text));
+        }
+        Ok(files)
+    }
+
+    /// What is compiled, where it is that of the built-in probes.
+    pub fn files_of_events(&self) -> Files<'_> {
+        let mut files = self.own();
+        files.extend(events::SOURCES.map(|(name, text)| (name.to_owned(), text)));
+        files
+    }
+
+    fn own(&self) -> Files<'_> {
+        let mut files: Files<'_> = prelude::files();
+        files.push((emit::ADVICE.to_owned(), &self.programs));
+        files.push((emit::KERNEL.to_owned(), &self.types));
+        files
+    }
+}
