@@ -76,43 +76,60 @@ struct Made {
     debug: bool,
 }
 
+/// Where an index is kept, and who may use it.
+#[derive(Clone, Copy, Debug)]
+pub enum Keep<'a> {
+    /// In this folder, for whoever asks of the very same file: a file may lie about which kernel it is.
+    OfFile(&'a Path),
+    /// In this folder, under the build ID that the file says it has, where it serves any kernel with that build ID: of a
+    /// file that is trusted.
+    OfBuild(&'a Path),
+}
+
 impl Source {
-    /// The index: from `cache`, a folder, if it is there, else made and put there. `making` is called before
-    /// it is made, which takes seconds.
+    /// The index: kept, if it is there, else made and kept. `making` is called before it is made, which takes seconds.
     ///
     /// # Errors
     ///
     /// When the program cannot be read. An index that cannot be kept is used all the same.
-    pub fn index(&self, cache: Option<&Path>, making: impl FnOnce()) -> Result<Index, Error> {
-        if let Some(index) = cache.and_then(|cache| self.kept(cache)) {
+    pub fn index(&self, keep: Option<Keep<'_>>, making: impl FnOnce()) -> Result<Index, Error> {
+        if let Some(index) = keep.and_then(|keep| self.kept(keep)) {
             return Ok(index);
         }
         making();
         let made = self.made()?;
-        let Some(cache) = cache else { return Ok(made.index) };
-        for ids in &made.ids {
-            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            Kept(cache).keep(&ids, made.debug, &made.index);
-        }
-        // A compressed file must be read to know its build ID.
-        if self.quick_ids().is_none()
-            && let Some(name) = self.identity()
-        {
-            Kept(cache).write(&name, &made.index);
+        match keep {
+            None => {}
+            Some(Keep::OfFile(folder)) => {
+                if let Some(name) = self.identity() {
+                    Kept(folder).write(&name, &made.index);
+                }
+            }
+            Some(Keep::OfBuild(folder)) => {
+                for ids in &made.ids {
+                    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+                    Kept(folder).keep(&ids, made.debug, &made.index);
+                }
+            }
         }
         Ok(made.index)
     }
 
-    fn kept(&self, cache: &Path) -> Option<Index> {
-        let Some(ids) = self.quick_ids() else { return Kept(cache).read(&self.identity()?) };
+    fn kept(&self, keep: Keep<'_>) -> Option<Index> {
+        let folder = match keep {
+            Keep::OfFile(folder) => return Kept(folder).read(&self.identity()?),
+            Keep::OfBuild(folder) => folder,
+        };
+        // A compressed file must be read to know its build ID.
+        let ids = self.quick_ids()?;
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         if !self.btf_only
-            && let Some(index) = Kept(cache).open(&ids, true)
+            && let Some(index) = Kept(folder).open(&ids, true)
         {
             return Some(index);
         }
         let plain = self.btf_only || self.file.as_deref().is_some_and(|file| !image::has_debug_info(file));
-        plain.then(|| Kept(cache).open(&ids, false)).flatten()
+        plain.then(|| Kept(folder).open(&ids, false)).flatten()
     }
 
     /// Makes the index.
@@ -166,7 +183,7 @@ impl Source {
         files.map(|file| image::build_id(file).map(|id| hex(&id))).collect()
     }
 
-    /// A name that tells what has no build ID from others.
+    /// A name that tells a file from others, and from what it was before: where it lies, its size, when it was changed.
     fn identity(&self) -> Option<String> {
         let mut hash = Sha256::new();
         hash.update(format!("{} {} ", env!("CARGO_PKG_VERSION"), VERSION));

@@ -137,7 +137,8 @@ fn check(
 
 /// Where what is made is kept.
 struct Cache {
-    /// Not where `record` has its own: what reads a file that somebody made must not write what is loaded into kernels.
+    /// Not where `record` has its own: what reads a file that somebody made must not write what is loaded into kernels, nor
+    /// what kernels are woven by.
     objects: PathBuf,
     indices: PathBuf,
 }
@@ -145,7 +146,7 @@ struct Cache {
 impl Cache {
     fn new() -> Result<Self, Failure> {
         let folder = xweave_weave::cache_directory().map_err(Failure::wrong_use)?;
-        Ok(Self { objects: folder.join("check"), indices: folder.join("access") })
+        Ok(Self { objects: folder.join("check"), indices: folder.join("sites") })
     }
 }
 
@@ -163,7 +164,8 @@ impl Given {
         let index = |file: Option<&PathBuf>, base: Option<&PathBuf>| {
             let what = file.map_or("the running kernel".into(), |file| file.display().to_string());
             let source = xweave_access::Source { file: file.cloned(), base: base.cloned(), btf_only: false };
-            let index = source.index(Some(&cache.indices), || eprintln!("indexing {what} …"));
+            let index = source
+                .index(Some(xweave_access::Keep::OfFile(&cache.indices)), || eprintln!("indexing {what} …"));
             index.map_err(|error| Failure::WrongUse(format!("--domain {}: {error}", self.name)))
         };
         let Some((image, modules)) = self.files.split_first() else {

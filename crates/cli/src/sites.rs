@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use xweave_access::{Binding, Coverage, Index, Place, Pointcut, Reason, Site, Source};
+use xweave_access::{Binding, Coverage, Index, Keep, Place, Pointcut, Reason, Site, Source};
 use xweave_wire::text;
 
 use crate::{confinement::Only, failure::Failure, shown};
@@ -30,7 +30,9 @@ Examples:
   xweave sites 'access(sk_buff.len) AND target(skb) AND local_var(sk)' --kernel vmlinux
   xweave sites 'access(conn.state)' --program ./server  a program, by its DWARF
   xweave sites 'access(%.%)' --kernel vmlinux --jsonl   all, a JSON object a line
-  xweave sites 'within_function(tcp_ack)' --kernel vmlinux --unresolved")]
+  xweave sites 'within_function(tcp_ack)' --kernel vmlinux --unresolved
+  xweave sites 'access(sk_buff.len)' --kernel /boot/vmlinuz-6.12 --for-record
+                                                        index a guest's kernel beforehand, on a quick machine")]
 pub struct Args {
     /// What to look for
     #[arg(value_name = "POINTCUT")]
@@ -56,8 +58,11 @@ pub struct Args {
     #[arg(long)]
     jsonl: bool,
     /// Make the index anew, and keep none
-    #[arg(long)]
+    #[arg(long, conflicts_with = "for_record")]
     no_cache: bool,
+    /// Keep the index for `record` as well, which weaves by it in kernels with this build ID: of a file that you trust
+    #[arg(long)]
+    for_record: bool,
 }
 
 #[derive(clap::Args)]
@@ -83,14 +88,17 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
     let cache = if args.no_cache { None } else { Some(xweave_weave::cache_directory()) };
-    let cache = cache.transpose().map_err(Failure::wrong_use)?.map(|cache| cache.join("access"));
+    let cache = cache.transpose().map_err(Failure::wrong_use)?;
+    // What a file says of itself must not become what kernels are woven by, but where the user says so.
+    let cache = cache.map(|cache| cache.join(if args.for_record { "access" } else { "sites" }));
     if let Some(file) = &file {
         let only = Only::reading([Some(file), args.base.as_ref()].into_iter().flatten().map(|file| &**file));
         cache.iter().fold(only, |only, cache| only.writing_in(cache)).apply()?;
     }
     let source = Source { file, base: args.base, btf_only: args.btf_only };
     let mut bar = None;
-    let index = source.index(cache.as_deref(), || bar = Some(progress(&what)));
+    let keep = if args.for_record { Keep::OfBuild } else { Keep::OfFile };
+    let index = source.index(cache.as_deref().map(keep), || bar = Some(progress(&what)));
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }

@@ -5,7 +5,7 @@ use crate::exec::client::{Event, ExecChild};
 use crate::exec::protocol::{Command, Status};
 use crate::process::{start_error, tail};
 use crate::world::World;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{self, Stdio};
 use std::time::Duration;

@@ -162,13 +162,16 @@ fn read(input: impl Read, shared: &Shared, tell: impl Fn(Incoming) -> bool) -> S
             Ok(message) => Box::new(message),
             Err(error) => return error.to_string(),
         };
-        let (received_tsc, bytes) = (tsc(), input.bytes);
+        let (received_tsc, bytes) = (tsc(), input.bytes.max(MESSAGE));
         let closed = shared.credit.take(bytes).is_err();
         if closed || !tell(Incoming::Message { message, received_tsc, bytes }) {
             return "it was cut off".to_owned();
         }
     }
 }
+
+/// Bytes that the shortest message takes of the budget: in the queue it is no shorter.
+const MESSAGE: usize = 256;
 
 /// Counts what is read.
 struct Counted<R> {

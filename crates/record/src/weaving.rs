@@ -1,6 +1,9 @@
 //! What became of the plans that were woven.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use xweave_trace::Site;
 use xweave_weave::{SiteInfo, Woven};
@@ -10,6 +13,9 @@ use crate::{kernels, session::Session};
 
 /// From then on kernels count the kprobes that they leave out: of programs (6.7), and of probes themselves (6.8).
 const COUNTS_PROBES: (u32, u32) = (6, 8);
+
+/// Reasons that are told of why a clause is not woven everywhere in a domain.
+const REASONS: usize = 32;
 
 /// What has been woven in all domains.
 #[derive(Default)]
@@ -57,8 +63,23 @@ pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> 
                 groups.entry((&info.clause, &skipped.reason)).or_default().push(info);
             }
         }
+        let mut of_clause: HashMap<&str, usize> = HashMap::new();
+        woven.sites.iter().for_each(|info| *of_clause.entry(&info.clause).or_default() += 1);
+        let mut reasons: HashMap<&str, usize> = HashMap::new();
         for ((clause, reason), infos) in groups {
-            let of = woven.sites.iter().filter(|info| info.clause == clause).count();
+            let of = of_clause.get(clause).copied().unwrap_or(0);
+            let nth = reasons.entry(clause).or_default();
+            *nth += 1;
+            // The reasons are the domain's words, and there may be as many as there are places.
+            match (*nth).cmp(&REASONS) {
+                Ordering::Less => {}
+                Ordering::Equal => {
+                    warnings
+                        .push(format!("{domain}: {clause} is not woven at other places for other reasons"));
+                    continue;
+                }
+                Ordering::Greater => continue,
+            }
             let first = infos.first().map(|info| format!("{}+{:#x}", info.function, info.offset));
             warnings.push(format!(
                 "{domain}: {clause} is not woven at {} of {of} places: {reason} (the first: {})",

@@ -5,6 +5,8 @@
 
 mod bounds;
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 use xweave_wire::message;
 
@@ -347,9 +349,9 @@ impl Loss {
             dropped: loss.dropped,
             missed: loss.missed,
         };
-        self.sites = reported.iter().flat_map(|(_, loss)| loss.sites.iter().map(site)).collect();
+        self.sites = listed(reported.iter().flat_map(|(_, loss)| loss.sites.iter().map(site)).collect());
         self.flows = reported.iter().flat_map(|(_, loss)| loss.flows.iter().map(flow)).collect();
-        self.unattributed = reported.iter().map(|(_, loss)| loss.unattributed).sum();
+        self.unattributed = reported.iter().map(|(_, loss)| loss.unattributed).fold(0, u64::saturating_add);
         let of_domain = |(domain, loss): &(&'_ str, &message::Loss)| {
             loss.events.iter().map(|loss| event(domain, loss)).collect::<Vec<_>>()
         };
@@ -363,5 +365,52 @@ impl Loss {
             loss.unloaded.iter().map(of_module).collect::<Vec<_>>()
         };
         self.unloaded = reported.iter().flat_map(unloaded).collect();
+    }
+}
+
+/// Sites whose losses are told one by one. The manifest is written anew each second, and must be readable.
+const LISTED: usize = 64 << 10;
+
+/// Of more, those that lost the most, and the sum of the others as those of site 0, which there is not.
+fn listed(mut sites: Vec<SiteLoss>) -> Vec<SiteLoss> {
+    if sites.len() > LISTED {
+        let lost = |s: &SiteLoss| s.dropped.saturating_add(s.missed).saturating_add(s.table_full);
+        sites.sort_by_key(|site| Reverse(lost(site)));
+        let others =
+            sites.split_off(LISTED - 1).into_iter().fold(SiteLoss::default(), |sum, site| SiteLoss {
+                site: 0,
+                dropped: sum.dropped.saturating_add(site.dropped),
+                missed: sum.missed.saturating_add(site.missed),
+                table_full: sum.table_full.saturating_add(site.table_full),
+                faults: sum.faults.saturating_add(site.faults),
+            });
+        sites.push(others);
+        sites.sort_by_key(|site| site.site);
+    }
+    sites
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_very_many_sites_those_that_lost_most_are_listed_and_the_sum_stays() {
+        let lost = |site: u32| message::SiteLoss {
+            site,
+            dropped: u64::from(site % 7),
+            missed: 1,
+            ..Default::default()
+        };
+        let many = message::Loss { sites: (1..=100_000).map(lost).collect(), ..Default::default() };
+        let mut loss = Loss::default();
+        loss.set(&[("vm1", &many), ("vm2", &message::Loss::default())]);
+        assert_eq!((loss.sites.len(), loss.sites[0].site), (LISTED, 0));
+        let sum: u64 = many.sites.iter().map(|site| site.dropped + site.missed).sum();
+        assert_eq!(loss.total(), sum);
+        assert!(loss.sites[1..].iter().all(|site| site.dropped >= 2));
+        let few = message::Loss { sites: (1..=9).map(lost).collect(), ..Default::default() };
+        loss.set(&[("vm1", &few)]);
+        assert_eq!(loss.sites.len(), 9);
     }
 }

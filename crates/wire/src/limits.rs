@@ -4,6 +4,8 @@
 //! shown and cut to their longest; what cannot be mended so is refused. What only a recording can judge (whose site,
 //! whose flow) is judged there.
 
+use std::collections::HashSet;
+
 use crate::{
     message::{Event, Facts, FromAgent, Loss, ModuleFacts, Reply, Vm, Woven},
     text,
@@ -44,6 +46,9 @@ pub const CPUS: usize = 8192;
 /// Sites of a plan, and losses that are told by site.
 pub const SITES: usize = 1 << 20;
 
+/// Built-in probes of events: there are some fifty.
+pub const PROBES: usize = 256;
+
 /// Flows whose losses are told one by one: twice what the prelude's table holds.
 pub const FLOWS: usize = 32 << 10;
 
@@ -74,7 +79,7 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
         Reply::Woven(woven) => check_woven(woven),
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
         Reply::Failed(failure) => {
-            bound_lines(&mut failure.message);
+            failure.message = text::lines_cut(&failure.message, MESSAGE);
             Ok(())
         }
         Reply::Btf(_) | Reply::Code(_) | Reply::Clock(_) | Reply::Done => Ok(()),
@@ -114,7 +119,9 @@ fn check_vms(vms: &mut [Vm]) -> Result<(), Violation> {
 fn check_woven(woven: &mut Woven) -> Result<(), Violation> {
     at_most("sites", woven.sites.len(), SITES)?;
     at_most("skipped sites", woven.skipped.len(), SITES)?;
-    at_most("probes of events that it left out", woven.left_out.len(), ITEMS)?;
+    at_most("probes of events that it left out", woven.left_out.len(), PROBES)?;
+    once("site", woven.sites.iter().map(|site| site.site))?;
+    once("skipped site", woven.skipped.iter().map(|skipped| skipped.site))?;
     woven.skipped.iter_mut().for_each(|skipped| bound(&mut skipped.reason, REASON));
     for left in &mut woven.left_out {
         bound(&mut left.function, FUNCTION);
@@ -128,6 +135,7 @@ fn check_loss(loss: &mut Loss) -> Result<(), Violation> {
     at_most("flows with losses", loss.flows.len(), FLOWS)?;
     at_most("kinds of events with losses", loss.events.len(), ITEMS)?;
     at_most("unloaded modules", loss.unloaded.len(), ITEMS)?;
+    once("site with losses", loss.sites.iter().map(|site| site.site))?;
     loss.unloaded.iter().try_for_each(|unloaded| module(&unloaded.module))
 }
 
@@ -136,6 +144,15 @@ fn at_most(what: &str, count: usize, most: usize) -> Result<(), Violation> {
         Ok(())
     } else {
         Err(Violation(format!("names {count} {what}, of which {most} may be")))
+    }
+}
+
+/// Nothing is told twice: each has its place in the trace's manifest, which must not become longer than it is read.
+fn once(what: &str, numbers: impl Iterator<Item = u32>) -> Result<(), Violation> {
+    let mut seen = HashSet::new();
+    match numbers.into_iter().find(|number| !seen.insert(*number)) {
+        None => Ok(()),
+        Some(twice) => Err(Violation(format!("names {what} {twice} twice"))),
     }
 }
 
@@ -162,16 +179,10 @@ fn bound(name: &mut String, most: usize) {
     *name = text::printable_bytes(name.as_bytes(), most);
 }
 
-fn bound_lines(message: &mut String) {
-    let mut fit = text::lines(message).into_owned();
-    text::cut(&mut fit, MESSAGE);
-    *message = fit;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Failure, FailureKind};
+    use crate::message::{Failure, FailureKind, SiteAddress, SiteLoss, SkippedSite};
 
     fn facts(change: impl FnOnce(&mut Facts)) -> Result<FromAgent, Violation> {
         let mut facts = Facts::default();
@@ -225,6 +236,26 @@ mod tests {
         let told = |vms| FromAgent::Reply(Reply::Vms(vms)).checked();
         assert!(told(vec![vm(2, 48)]).is_ok());
         assert!(told(vec![vm(CPUS + 1, 0)]).is_err() && told(vec![Vm::default(); ITEMS + 1]).is_err());
+    }
+
+    #[test]
+    fn nothing_is_told_twice() {
+        let woven = |sites: &[u32], skipped: &[u32]| {
+            let site = |site| SiteAddress { site, address: 1 };
+            let skip = |site| SkippedSite { site, reason: site.to_string() };
+            let (sites, skipped) = (sites.iter().copied().map(site), skipped.iter().copied().map(skip));
+            let woven = Woven { sites: sites.collect(), skipped: skipped.collect(), left_out: Vec::new() };
+            FromAgent::Reply(Reply::Woven(woven)).checked()
+        };
+        assert!(woven(&[1, 2], &[2, 3]).is_ok());
+        assert!(woven(&[1, 2, 1], &[]).unwrap_err().to_string().contains("site 1 twice"));
+        assert!(woven(&[], &[7, 7]).is_err());
+        let lost = |sites: &[u32]| {
+            let lost = |site| SiteLoss { site, dropped: 1, ..SiteLoss::default() };
+            let loss = Loss { sites: sites.iter().copied().map(lost).collect(), ..Loss::default() };
+            FromAgent::Reply(Reply::Loss(loss)).checked()
+        };
+        assert!(lost(&[4, 5]).is_ok() && lost(&[4, 4]).is_err());
     }
 
     #[test]

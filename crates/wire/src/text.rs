@@ -24,8 +24,21 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 
 /// As [`printable`], of bytes that may be no text; cut where it would be longer than `most` bytes.
 pub fn printable_bytes(bytes: &[u8], most: usize) -> String {
-    let mut text = printable(&String::from_utf8_lossy(bytes)).into_owned();
+    bounded(bytes, most, |text| printable(text).into_owned())
+}
+
+/// As [`lines`], cut where it would be longer than `most` bytes.
+pub fn lines_cut(text: &str, most: usize) -> String {
+    bounded(text.as_bytes(), most, |text| lines(text).into_owned())
+}
+
+/// What would be cut is not escaped before: a byte may become six.
+fn bounded(bytes: &[u8], most: usize, escaped: impl Fn(&str) -> String) -> String {
+    // More than are left, so that a cut is marked.
+    let beginning = bytes.get(..most.saturating_add(1)).unwrap_or(bytes);
+    let mut text = escaped(&String::from_utf8_lossy(beginning));
     cut(&mut text, most);
+    text.shrink_to_fit();
     text
 }
 
@@ -74,6 +87,7 @@ mod tests {
         assert_eq!(printable("evil\u{202e}gnp.exe"), "evil\\u{202e}gnp.exe");
         assert!(matches!(printable("kworker/0:1-ünïcode"), Cow::Borrowed(_)));
         assert_eq!(printable_bytes(b"\xff\x1bc", 64), "\u{fffd}\\u{1b}c");
+        assert_eq!(lines_cut(&"\u{7f}\n".repeat(1 << 20), 20).len(), 20);
     }
 
     proptest! {

@@ -5,3 +5,4 @@
 mod rows;
 mod sent;
 mod stage;
+mod told;

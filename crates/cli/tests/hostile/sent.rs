@@ -2,7 +2,8 @@
 
 use std::{
     fs, io,
-    path::Path,
+    path::{Path, PathBuf},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -160,4 +161,63 @@ fn code_that_becomes_far_larger_goes_off_nowhere() {
         ended.within_budget();
         ended.wrote_nothing_else();
     }
+}
+
+/// A file that says it is of that kernel: a program whose structure is called as the kernel's is, with such a build ID.
+fn file_of_kernel(folder: &Path, build_id: &str) -> PathBuf {
+    let (source, file) = (folder.join("lying.c"), folder.join("lying"));
+    fs::write(
+        &source,
+        "struct item { int length; }; int poisoned(struct item *item) { return item->length; } \
+         int main(void) { return 0; }",
+    )
+    .unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-g", "-O1", &format!("-Wl,--build-id=0x{build_id}")]).arg(&source).arg("-o").arg(&file);
+    assert!(gcc.status().unwrap().success());
+    file
+}
+
+#[test]
+fn a_file_that_claims_a_kernels_build_id_is_not_what_that_kernel_is_woven_by() {
+    let (cache, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let build_id = "ab".repeat(20);
+    let file = file_of_kernel(folder.path(), &build_id);
+    let ask = |more: &[&str]| {
+        let mut sites = Command::new(env!("CARGO_BIN_EXE_xweave"));
+        sites.args(["sites", "access(item.length)", "--program"]).arg(&file).args(more);
+        let output = sites.env("XWEAVE_CACHE", cache.path()).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("poisoned"), "{output:?}");
+    };
+    let whole = types("int length; struct item *next;");
+    let plan_of_victim = || {
+        let (mut guest, _) = domain("vm1", &whole, &whole);
+        let (seen, script) = seen_asking();
+        guest.script = Box::new(script);
+        let (host, _) = domain("host", b"", &whole);
+        let arguments = "--duration 100ms -e access(item.length)@vm1{STORE_DATA1(1);}";
+        let ended = record_with(vec![host, guest], arguments, cache.path()).end_within(PATIENCE);
+        (seen.load(Ordering::Relaxed), ended.output)
+    };
+    ask(&[]);
+    let (code_asked, output) = plan_of_victim();
+    assert_eq!(code_asked, 1, "{output}");
+    // Where the user says that the file is to be trusted, it is.
+    ask(&["--for-record"]);
+    assert_eq!(plan_of_victim().0, 0);
+}
+
+/// Counts how often it is asked for its code.
+fn seen_asking() -> (Arc<AtomicUsize>, impl Script + Send + 'static) {
+    struct Counts(Arc<AtomicUsize>);
+    impl Script for Counts {
+        fn at(&mut self, moment: Moment<'_>, _: &mut Voice) -> io::Result<Done> {
+            if matches!(moment, Moment::Asked(Request::Code(_))) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(Done::Nothing)
+        }
+    }
+    let seen = Arc::new(AtomicUsize::new(0));
+    (Arc::clone(&seen), Counts(seen))
 }

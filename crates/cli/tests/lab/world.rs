@@ -100,7 +100,7 @@ impl World {
         let kernel = dir.path().join("vmlinuz");
         self.pull("host", "/run/lab/vmlinuz", &kernel);
         let mut command = self.xweave();
-        command.args(["sites", "access(sk_buff.len)", "--jsonl", "--kernel"]).arg(&kernel);
+        command.args(["sites", "access(sk_buff.len)", "--jsonl", "--for-record", "--kernel"]).arg(&kernel);
         let output = command.env("XWEAVE_CACHE", dir.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         self.run("host", &format!("mkdir -p {KEPT}"));

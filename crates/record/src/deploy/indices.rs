@@ -15,7 +15,7 @@ use xweave_guard::private::{self, Dir, Trust};
 const ALL: u64 = 4 << 30;
 const FILES: usize = 1024;
 
-/// The folder that `xweave sites` keeps its indices in too.
+/// The folder of indices that kernels are woven by: `xweave sites` keeps its own elsewhere, but for `--for-record`.
 pub(crate) struct Indices(PathBuf);
 
 /// A file that an index is being written to: gone unless it is kept.

@@ -1,0 +1,105 @@
+//! What domains say of their plans: however much it is, the trace stays one that can be read.
+
+use std::{io, time::Duration};
+
+use xweave_synthetic::agent::{Done, Moment, Script, Voice};
+use xweave_wire::event::Kind;
+use xweave_wire::message::{
+    Event, Failure, FailureKind, LeftOut, Loss, Reply, Request, SiteLoss, SkippedSite, Woven,
+};
+
+use crate::stage::{Domain, record};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Answers one kind of request otherwise than an honest agent.
+struct Answers<F>(F);
+
+impl<F: FnMut(&Request, &mut Voice) -> Option<Reply>> Script for Answers<F> {
+    fn at(&mut self, moment: Moment<'_>, voice: &mut Voice) -> io::Result<Done> {
+        let Moment::Asked(request) = moment else { return Ok(Done::Nothing) };
+        match (self.0)(request, voice) {
+            None => Ok(Done::Nothing),
+            Some(reply) => voice.reply(reply).map(|()| Done::All),
+        }
+    }
+}
+
+fn guest(answer: impl FnMut(&Request, &mut Voice) -> Option<Reply> + Send + 'static) -> Vec<Domain> {
+    vec![Domain::honest("host"), Domain::new("vm1", Answers(answer))]
+}
+
+#[test]
+fn a_site_that_is_skipped_twice_is_refused() {
+    let domains = guest(|request, voice| match request {
+        Request::Weave(plan) => {
+            voice.plan = Some((**plan).clone());
+            let site = voice.sites()[0];
+            let skipped = (0..20_000).map(|nth| SkippedSite { site, reason: format!("reason {nth}") });
+            Some(Reply::Woven(Woven { skipped: skipped.collect(), ..Woven::default() }))
+        }
+        _ => None,
+    });
+    let ended = record(domains, "--duration 1s").end_within(PATIENCE);
+    ended.said(2, &["domain vm1", "skipped site", "twice"]);
+}
+
+#[test]
+fn losses_of_a_site_that_are_told_twice_are_refused_and_the_trace_can_be_read() {
+    let domains = guest(|request, voice| match request {
+        Request::Loss => {
+            let loss = SiteLoss { site: voice.sites()[0], dropped: 1, ..SiteLoss::default() };
+            Some(Reply::Loss(Loss { sites: vec![loss; 100_000], ..Loss::default() }))
+        }
+        _ => None,
+    });
+    let ended = record(domains, "--duration 3s").end_within(PATIENCE);
+    ended.said(1, &["domain vm1 was lost", "twice"]);
+    assert_eq!(ended.records("host"), 5000);
+    assert!(ended.size() < 4 << 20, "{} bytes", ended.size());
+}
+
+#[test]
+fn more_probes_than_there_are_cannot_have_been_left_out() {
+    let domains = guest(|request, voice| match request {
+        Request::Weave(plan) => {
+            voice.plan = Some((**plan).clone());
+            let left = LeftOut { kind: Kind::Switch, function: "f".into(), reason: "r".repeat(500) };
+            Some(Reply::Woven(Woven { left_out: vec![left; 4000], ..Woven::default() }))
+        }
+        _ => None,
+    });
+    record(domains, "--duration 1s").end_within(PATIENCE).said(2, &["domain vm1", "4000 probes"]);
+}
+
+#[test]
+fn a_message_that_would_become_six_times_as_long_is_cut_before() {
+    let domains = guest(|request, _| match request {
+        Request::Btf(_) => {
+            let message = "\u{7f}".repeat(60 << 20);
+            Some(Reply::Failed(Failure { kind: FailureKind::Unsupported, message }))
+        }
+        _ => None,
+    });
+    let ended = record(domains, "--duration 1s").end_within(PATIENCE);
+    ended.said(2, &["vm1", "\\u{7f}\\u{7f}"]);
+    ended.within_budget();
+}
+
+/// Says the shortest that there is to say, as often as it can.
+#[test]
+fn very_many_short_messages_take_no_more_than_their_budget() {
+    let domains = guest(|request, voice| match request {
+        Request::Weave(_) => loop {
+            voice.event(Event::Weaving { done: 0, total: 2 }).ok()?;
+        },
+        _ => None,
+    });
+    let mut recording = record(domains, "");
+    recording.wait_for("weaving");
+    recording.go_on(Duration::from_secs(5));
+    recording.interrupt();
+    let ended = recording.end_within(Duration::from_secs(2));
+    ended.said(2, &["interrupted"]);
+    assert!(ended.peak < 100 << 20, "{} MiB", ended.peak >> 20);
+}
