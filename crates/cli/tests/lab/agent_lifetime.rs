@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     agent_trust::listener,
-    clean::{assert_clean, assert_woven, wait_until_written},
+    clean::{PACKETS, assert_clean, assert_woven, wait_until_written},
     world::{AGENT, PATIENCE, Running, World},
 };
 
@@ -18,7 +18,7 @@ fn a_stopped_controller_loses_its_probes_and_says_so() {
     let Some(world) = World::find("stopped controller") else { return };
     let agent = listener(&world, "vm1", 7391, LEASE);
     let domains = format!("--domain vm1=vsock:3:7391 --domain host='exec xweave agent --stdio {LEASE}'");
-    let recording = world.record(&format!("virtio-net {domains} -o /tmp/stopped"));
+    let recording = world.record(&format!("{PACKETS} {domains} -o /tmp/stopped"));
     // Far more than pipes and sockets take while nobody reads.
     let load = world.traffic(1000);
     wait_until_written(&world, "/tmp/stopped");
@@ -164,7 +164,7 @@ fn a_processor_that_goes_and_comes_again_changes_nothing() {
     // While it is woven as well.
     let there_and_gone = format!("while {}; do sleep 1; {}; sleep 1; done", set(0), set(1));
     let hotplug = world.start("vm1", &there_and_gone);
-    let recording = world.record("virtio-net --events sched --domain vm1=vsock:3 -o /tmp/hotplug");
+    let recording = world.record(&format!("{PACKETS} --events sched --domain vm1=vsock:3 -o /tmp/hotplug"));
     wait_until_written(&world, "/tmp/hotplug");
     drop(hotplug);
     let records = || -> u64 {

@@ -63,39 +63,6 @@ fn stepped(jump: &Value) -> f64 {
     number.unwrap_or_else(|| panic!("{detail}")).parse().unwrap()
 }
 
-#[test]
-fn a_guest_whose_qemu_stands_still_for_ten_seconds_loses_no_bound() {
-    let Some(world) = World::find("stopped process") else { return };
-    let (clock, _) = recorded(&world, "stood-still", || {
-        world.run("host", "kill -STOP $(cat /run/lab/vm1/pid)");
-        thread::sleep(PAUSE);
-        world.run("host", "kill -CONT $(cat /run/lab/vm1/pid)");
-    });
-    // Neither kvm-clock nor the TSC stands still with it.
-    assert_eq!(clock["breaks"], Value::Null, "{clock}");
-    assert_eq!(clock["method"], "tsc-offset", "{clock}");
-}
-
-#[test]
-fn a_guest_that_is_paused_for_ten_seconds_has_a_break_there() {
-    let Some(world) = World::find("paused") else { return };
-    let (clock, said) = recorded(&world, "paused", || {
-        monitor(&world, "stop");
-        thread::sleep(PAUSE);
-        monitor(&world, "cont");
-    });
-    // QEMU gives kvm-clock back the time at which it stopped; the TSC has gone on.
-    let breaks = clock["breaks"].as_array().unwrap_or_else(|| panic!("no break: {clock}\n{said}"));
-    assert_eq!(breaks.len(), 1, "{clock}");
-    let step = stepped(&breaks[0]);
-    assert!((-60.0..-9.9).contains(&step), "{clock}");
-    let length = breaks[0]["before_ns"].as_i64().unwrap() - breaks[0]["after_ns"].as_i64().unwrap();
-    assert!((10_000_000_000..90_000_000_000).contains(&length), "{clock}");
-    assert!(said.contains("note: vm1: its clock stepped by -"), "{said}");
-    // Which machine it is was found again.
-    assert_eq!(clock["method"], "tsc-offset", "{clock}");
-}
-
 /// Writes vm1's TSC: puts that of its first processor so many ticks forward.
 const WRITE_TSC: &str = r#"
     insmod /tmp/msr/msr.ko 2>/dev/null
@@ -105,9 +72,10 @@ const WRITE_TSC: &str = r#"
     printf "$bytes" | dd of=/dev/cpu/0/msr bs=8 seek=2 conv=notrunc
 "#;
 
+/// One after the other in one recording: an emulated host weaves and unweaves for most of a minute.
 #[test]
-fn a_guest_that_writes_its_tsc_has_a_break_there() {
-    let Some(world) = World::find("written TSC") else { return };
+fn a_guest_that_is_paused_or_writes_its_tsc_has_a_break_there_and_one_that_stands_still_has_none() {
+    let Some(world) = World::find("clocks that jump") else { return };
     let dir = tempfile::tempdir().unwrap();
     world.run(
         "host",
@@ -116,13 +84,30 @@ fn a_guest_that_writes_its_tsc_has_a_break_there() {
     world.pull("host", "/tmp/msr", &dir.path().join("msr"));
     world.run("vm1", "mkdir -p /tmp/msr");
     world.push("vm1", &dir.path().join("msr"), "/tmp/msr/");
-    let (clock, said) = recorded(&world, "written", || {
+
+    let (clock, said) = recorded(&world, "jumps", || {
+        world.run("host", "kill -STOP $(cat /run/lab/vm1/pid)");
+        thread::sleep(PAUSE);
+        world.run("host", "kill -CONT $(cat /run/lab/vm1/pid)");
+        thread::sleep(AROUND);
+        monitor(&world, "stop");
+        thread::sleep(PAUSE);
+        monitor(&world, "cont");
+        thread::sleep(AROUND);
         // Ten seconds, of which reading and writing take the shell some: the TSC is to go forward.
         world.run("vm1", &WRITE_TSC.replace("TICKS", "24000000000"));
         // The guest's clock goes by what was written (kvm-clock is not told), and never back: when its kernel has taken
         // that back, at the next idle moment ("TSC ADJUST differs"), it stands still until the TSC has come as far.
-        thread::sleep(2 * AROUND);
+        thread::sleep(AROUND);
     });
     let breaks = clock["breaks"].as_array().unwrap_or_else(|| panic!("no break: {clock}\n{said}"));
-    assert!(!breaks.is_empty() && said.contains("note: vm1: its "), "{clock}\n{said}");
+    // The first is not that of the process that stood still: neither kvm-clock nor the TSC stands still with it. When
+    // QEMU pauses a guest it gives kvm-clock back the time at which it stopped; the TSC has gone on.
+    let step = stepped(&breaks[0]);
+    assert!((-60.0..-9.9).contains(&step), "{clock}");
+    let length = breaks[0]["before_ns"].as_i64().unwrap() - breaks[0]["after_ns"].as_i64().unwrap();
+    assert!((10_000_000_000..90_000_000_000).contains(&length), "{clock}");
+    assert!(said.contains("note: vm1: its clock stepped by -"), "{said}");
+    // The other is that of the TSC; and whether it is taken back within the time is the guest's affair.
+    assert!((2..=4).contains(&breaks.len()), "{clock}");
 }

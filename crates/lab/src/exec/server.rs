@@ -6,7 +6,7 @@ use super::link::{Link, copy};
 use super::protocol::{Alive, Command, Frame, Hello, PORT, Request};
 use super::run;
 use crate::kind::Kind;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
