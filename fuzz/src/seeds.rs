@@ -96,10 +96,7 @@ pub fn access() -> Vec<Vec<u8>> {
         let image = Image::from_bytes("seed", program.clone()).expect("what gcc makes");
         let mut types = xweave_code::types::KernelTypes::default();
         let debug = xweave_code::dwarf::read("seed", |name| image.debug_section(name), &mut types.types).ok();
-        let path = scratch().join("index");
-        let index = xweave_access::Index::new(&image, &types, debug.as_ref());
-        index.write(&path).expect("a file in the scratch folder");
-        std::fs::read(path).expect("what was written")
+        xweave_access::Index::new(&image, &types, debug.as_ref()).bytes().to_vec()
     };
     let pointcut = b"access(list.number, read) AND target(l) AND local_var(o, p) AND NOT (within_function(o%) || within_file(a/%.c))".to_vec();
     [(0, pointcut), (1, index), (2, program)].map(|(mode, bytes)| [vec![mode], bytes].concat()).into()
