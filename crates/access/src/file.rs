@@ -9,7 +9,7 @@
 //! - sites, [`SITE`] words each: offset in the function; the way, or [`NONE`]; what else is known (bits);
 //!   the base register's constant; file and line; the number of the site that always comes before it with the
 //!   same target, or [`NONE`];
-//! - ways: bytes, see [`assemble::encode`]; files: offset and length in the texts;
+//! - ways: bytes, see `assemble::encode`; files: offset and length in the texts;
 //! - variables, [`VARIABLE`] words each: the numbers of name and type, the number of the first run; those of a
 //!   function sorted by name and type;
 //! - runs, [`RUN`] words each: the first site and the one behind the last at which a variable is in one place,

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Rooms: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
-//! controller's `lease` runs; [`listen`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
+//! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
 //! their work, with `settings` of the kernel that make it fast; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
 //! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all

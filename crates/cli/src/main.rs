@@ -1,4 +1,8 @@
 //! The `xweave` program: arguments and printing. What it does is in the other crates.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "comments of arguments are help texts: `[:PORT]` is no link"
+)]
 
 mod agent;
 mod check;

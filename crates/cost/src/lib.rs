@@ -4,7 +4,7 @@
 //! this machine, and by a tiny image of its own on emulators and hypervisors. The method is that of
 //! "Performance evaluation of Xen using Mini-OS" (Eto, Iwamoto, Umeno), and a sounder one beside it.
 //!
-//! Modules: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`line`] reads what
+//! Modules: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`mod@line`] reads what
 //! image and process report, [`measured`] puts it together; [`environment`] is where they run, and `measure` runs them
 //! there; [`comparison`] is what people look at; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
 //! has others' figures, and [`microarchitecture`] tells whose; [`document`] is all of it as JSON.

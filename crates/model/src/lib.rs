@@ -6,7 +6,7 @@
 //!
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way, `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
-//! processors were really theirs; [`machine`] feeds them all and knows what runs where. [`breakdown`] goes the way back
+//! processors were really theirs; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, [`explanation`] does it
 //! for a whole trace with the names of [`objects`], [`parts`] adds up, and [`sequence`] tells one as messages between
 //! objects.

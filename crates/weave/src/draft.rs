@@ -23,7 +23,7 @@ pub struct Draft {
     /// All join points: the first has the number 1.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub sites: Vec<SiteDraft>,
-    /// As in [`Plan::programs`].
+    /// As in [`xweave_wire::plan::Plan::programs`].
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub programs: Vec<PlanProgram>,
     /// What patterns matched, but no hook can reach.
@@ -47,37 +47,37 @@ pub struct ItemDraft {
     pub counts: Counts,
 }
 
-/// As [`SiteInfo`], with what the item tells left out.
+/// As [`crate::SiteInfo`], with what the item tells left out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SiteDraft {
     /// The item's place among all.
     pub item: u32,
-    /// See [`SiteInfo::hook`].
+    /// See [`crate::SiteInfo::hook`].
     pub hook: Hook,
-    /// See [`SiteInfo::function`].
+    /// See [`crate::SiteInfo::function`].
     pub function: String,
-    /// See [`SiteInfo::module`].
+    /// See [`crate::SiteInfo::module`].
     pub module: Option<String>,
-    /// See [`SiteInfo::offset`].
+    /// See [`crate::SiteInfo::offset`].
     pub offset: u32,
-    /// See [`SiteInfo::file`].
+    /// See [`crate::SiteInfo::file`].
     pub file: Option<String>,
-    /// See [`SiteInfo::line`].
+    /// See [`crate::SiteInfo::line`].
     pub line: Option<u32>,
 }
 
-/// As [`Skipped`], with the item's place among all.
+/// As [`crate::Skipped`], with the item's place among all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SkippedDraft {
     /// The item's place among all.
     pub item: u32,
-    /// See [`Skipped::function`].
+    /// See [`crate::Skipped::function`].
     pub function: String,
-    /// See [`Skipped::module`].
+    /// See [`crate::Skipped::module`].
     pub module: Option<String>,
-    /// See [`Skipped::offset`].
+    /// See [`crate::Skipped::offset`].
     pub offset: u32,
-    /// See [`Skipped::reason`].
+    /// See [`crate::Skipped::reason`].
     pub reason: String,
 }
 
@@ -96,7 +96,7 @@ pub struct Text {
 /// The built-in probes of a domain.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EventsDraft {
-    /// As in [`EventPlan::programs`].
+    /// As in [`xweave_wire::plan::EventPlan::programs`].
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::PROBES }>")]
     pub programs: Vec<EventProgram>,
     /// Their C; none if there are none.

@@ -77,7 +77,7 @@ pub fn each_once(diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
 pub struct Objects {
     /// Of [`Draft::text`]; empty where there is none.
     pub advice: Vec<u8>,
-    /// Of [`EventsDraft::text`].
+    /// Of [`crate::EventsDraft::text`].
     pub events: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! The messages between a controller and the agents in its domains.
 //!
 //! A connection is any ordered byte stream: standard input and output of a command, or a vsock
-//! stream. It opens with a fixed [`frame::Preamble`] in both directions, so that two programs of
+//! stream. It opens with a fixed preamble ([`frame`]) in both directions, so that two programs of
 //! different protocol versions can tell each other so; then length-prefixed frames follow, each
 //! one message in postcard's encoding.
 //!

@@ -26,7 +26,7 @@ pub use debug::Debug;
 use shapes::Shapes;
 use units::{Fault, Units};
 
-/// The name of a variable, function or type, of a [`Debug`].
+/// The name of a variable, function or type, of a [`struct@Debug`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(u32);
 
