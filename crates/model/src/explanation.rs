@@ -127,7 +127,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
                 }
             }
             let open = finder.as_ref().and_then(Finder::earliest).into_iter();
-            let flows = all.flows.iter().map(|flow| flow.start_ns);
+            let flows = all.flows.front().map(|flow| flow.earliest_ns);
             all.machine.forget_before(open.chain(flows).fold(event.time_ns, i64::min));
         }
     }
@@ -216,6 +216,8 @@ struct FlowPath {
     name: String,
     start_ns: i64,
     end_ns: i64,
+    /// When the first begins of it and those that end later.
+    earliest_ns: i64,
     /// When, on which processor, and above which thread; the first is the beginning.
     hops: Vec<(i64, CpuId, u32)>,
 }
@@ -261,9 +263,14 @@ fn flows(trace: &Trace, spec: &Spec) -> VecDeque<FlowPath> {
                 .map(|hop| (hop.t_ns, CpuId { domain: number(hop.domain), cpu: hop.cpu }, hop.tid))
                 .collect();
             let (id, name) = (flow.id, flow.name.clone());
-            FlowPath { id, name, start_ns: flow.start_ns, end_ns: flow.end_ns, hops }
+            let (start_ns, end_ns) = (flow.start_ns, flow.end_ns);
+            FlowPath { id, name, start_ns, end_ns, earliest_ns: start_ns, hops }
         })
         .collect();
     paths.sort_by_key(|flow| flow.end_ns);
+    paths.iter_mut().rev().fold(i64::MAX, |earliest, flow| {
+        flow.earliest_ns = earliest.min(flow.start_ns);
+        flow.earliest_ns
+    });
     paths.into()
 }
