@@ -212,6 +212,11 @@ impl Connections {
         }
     }
 
+    /// How many ends and waits are remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        self.ends.len() + self.openers.len() + self.explained.len() + self.unexplained.len()
+    }
+
     /// Forgets what was over before this time.
     pub(crate) fn forget_before(&mut self, time: i64) {
         self.explained.retain(|(_, over), _| *over >= time);

@@ -20,7 +20,7 @@ use crate::{
     vcpu::{CpuId, Guest},
 };
 
-/// Events after which what is over is forgotten.
+/// Events after which what is over is forgotten; more, where more is remembered.
 const ROUND: u64 = 1 << 16;
 
 /// Events that are looked at to find out what kinds of transactions a trace may have.
@@ -111,6 +111,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     };
     let mut finder = Finder::new(spec);
     let mut events = trace.events();
+    let mut round = ROUND;
     while let Some(event) = events.next() {
         all.before(event.time_ns, finder.as_mut(), events.names());
         all.machine.feed(&event);
@@ -120,7 +121,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
             all.tell(found, None, events.names());
         }
         all.outcome.events += 1;
-        if all.outcome.events.is_multiple_of(ROUND) {
+        if all.outcome.events == round {
             if let Some(finder) = &mut finder {
                 for found in finder.settle(Some(event.time_ns)) {
                     all.tell(found, None, events.names());
@@ -129,6 +130,9 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
             let open = finder.as_ref().and_then(Finder::earliest).into_iter();
             let flows = all.flows.front().map(|flow| flow.earliest_ns);
             all.machine.forget_before(open.chain(flows).fold(event.time_ns, i64::min));
+            // All that is remembered was looked at: not again before as many events.
+            let remembered = all.machine.remembered() + finder.as_ref().map_or(0, Finder::open);
+            round = all.outcome.events + ROUND.max(remembered as u64);
         }
     }
     all.before(i64::MAX, finder.as_mut(), events.names());

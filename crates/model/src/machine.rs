@@ -256,6 +256,11 @@ impl Machine {
         }
     }
 
+    /// How many threads, connections, waits and processors are remembered: what forgetting looks through.
+    pub(crate) fn remembered(&self) -> usize {
+        self.threads.len() + self.connections.remembered() + self.given.len() + self.cpus.len()
+    }
+
     /// Forgets what was over before this time: memory is for what is under way.
     pub fn forget_before(&mut self, time: i64) {
         self.threads.forget_before(time);

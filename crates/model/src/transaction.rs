@@ -144,6 +144,16 @@ impl Finder {
         }
     }
 
+    /// How many are under way.
+    pub(crate) fn open(&self) -> usize {
+        match self {
+            Self::Connect(connects) => connects.open.len(),
+            Self::Request(requests) => requests.open.len(),
+            Self::Life(lives) => lives.begun.len(),
+            Self::Between(betweens) => betweens.begun.len(),
+        }
+    }
+
     /// Gives those that are over although nothing said so; all of them at the end of a trace, when `now` is none.
     pub fn settle(&mut self, now: Option<i64>) -> Vec<Transaction> {
         match self {
