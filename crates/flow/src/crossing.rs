@@ -9,10 +9,10 @@
 //! where more find a partner so, or much nearer ones, is one taken against causality (a *negative
 //! gap*).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
-use xweave_trace::{Clock, Row, Trace};
+use xweave_trace::{Clock, ClockBreak, Row, Trace};
 use xweave_wire::record::Kind;
 
 use crate::local::Locals;
@@ -141,10 +141,11 @@ impl Crossings {
             crossings.pair(group, locals, &errors);
         }
         // A side that nobody recorded leaves its partners without a pair: that is no failure of theirs.
+        let taken = crossings.carriers.iter().filter(|counts| counts.sides.1 > 0);
+        let taken: HashSet<&str> = taken.map(|counts| counts.carrier.as_str()).collect();
         let recorded = |row: usize| {
             let name = trace.site(locals.rows[row].site).and_then(|site| site.carrier.as_deref());
-            let counts = crossings.carriers.iter().find(|c| c.carrier == name.unwrap_or_default());
-            counts.is_some_and(|counts| counts.sides.1 > 0)
+            taken.contains(name.unwrap_or_default())
         };
         let unmatched = crossings.unmatched_rows.iter().copied().filter(|&row| recorded(row)).collect();
         crossings.unmatched_rows = unmatched;
@@ -152,7 +153,7 @@ impl Crossings {
     }
 
     /// Pairs the events of one key, in the order of their times.
-    fn pair(&mut self, group: &[Event], locals: &Locals, errors: &Errors<'_>) {
+    fn pair(&mut self, group: &[Event], locals: &Locals, errors: &Errors) {
         let mut ins: Vec<&Event> = Vec::new();
         for event in group.iter().filter(|e| e.put) {
             match ins.last_mut() {
@@ -260,7 +261,7 @@ fn matched<'c>(ins: usize, outs: usize, candidates: impl Iterator<Item = &'c Can
 }
 
 /// Pairs that may be, the likeliest first.
-fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors<'_>) -> Vec<Candidate> {
+fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors) -> Vec<Candidate> {
     let mut all = Vec::new();
     for (o, out) in outs.iter().enumerate() {
         let Some(first) = ins.first() else { break };
@@ -290,25 +291,59 @@ fn candidates(ins: &[&Event], outs: &[&Event], errors: &Errors<'_>) -> Vec<Candi
 }
 
 /// How far from the truth each domain's times may be.
-struct Errors<'t>(BTreeMap<u8, &'t Clock>);
+struct Errors(BTreeMap<u8, DomainError>);
 
-impl<'t> Errors<'t> {
-    fn of(trace: &'t Trace) -> Self {
+/// How far from the truth a domain's times may be.
+struct DomainError {
+    /// Outside of its clock's breaks, in nanoseconds.
+    stated: u64,
+    /// The first and the last time of each break, in order; none overlaps another. A guest can make its clock jump as
+    /// often as it is read: they are not looked through for each event.
+    breaks: Vec<(i64, i64)>,
+}
+
+impl DomainError {
+    fn of(clock: &Clock) -> Self {
+        let range =
+            |jump: &ClockBreak| (jump.after_ns.unwrap_or(i64::MIN), jump.before_ns.unwrap_or(i64::MAX));
+        let mut breaks: Vec<(i64, i64)> = clock.breaks.iter().map(range).filter(|(a, b)| a <= b).collect();
+        breaks.sort_unstable();
+        breaks.dedup_by(|next, last| {
+            let joined = next.0 <= last.1;
+            if joined {
+                last.1 = last.1.max(next.1);
+            }
+            joined
+        });
+        Self { stated: clock.error_ns, breaks }
+    }
+
+    /// As [`Clock::error_at`].
+    fn at(&self, time: i64) -> u64 {
+        let next = self.breaks.partition_point(|(from, _)| *from <= time);
+        let within = next.checked_sub(1).is_some_and(|at| time <= self.breaks[at].1);
+        if within { u64::MAX } else { self.stated }
+    }
+}
+
+impl Errors {
+    fn of(trace: &Trace) -> Self {
         let clocks = &trace.manifest().clocks;
         let clock = |name: &str| clocks.iter().find(|clock| clock.domain == name);
         let domains = trace.manifest().domains.iter();
-        Self(domains.filter_map(|domain| Some((domain.number, clock(&domain.name)?))).collect())
+        let error = |name: &str| clock(name).map(DomainError::of);
+        Self(domains.filter_map(|domain| Some((domain.number, error(&domain.name)?))).collect())
     }
 
     /// What both domains' clocks state, whether or not one of them had jumped.
     fn stated(&self, a: &Event, b: &Event) -> u64 {
-        let error = |event: &Event| self.0.get(&event.domain).map_or(0, |clock| clock.error_ns);
+        let error = |event: &Event| self.0.get(&event.domain).map_or(0, |error| error.stated);
         error(a).saturating_add(error(b))
     }
 
     /// How far from the truth the time between two events may be.
     fn between(&self, a: &Event, b: &Event) -> u64 {
-        let error = |event: &Event| self.0.get(&event.domain).map_or(0, |clock| clock.error_at(event.time));
+        let error = |event: &Event| self.0.get(&event.domain).map_or(0, |error| error.at(event.time));
         error(a).saturating_add(error(b))
     }
 }
@@ -323,10 +358,11 @@ fn events(trace: &Trace, locals: &Locals, carriers: &mut Vec<CarrierCounts>) -> 
         }
     }
     let mut places: HashMap<u32, usize> = HashMap::new();
+    let mut named: HashMap<&str, usize> = HashMap::new();
     let mut place = |row: &Row| {
         *places.entry(row.site).or_insert_with(|| {
             let name = trace.site(row.site).and_then(|site| site.carrier.as_deref()).unwrap_or_default();
-            carriers.iter().position(|c| c.carrier == name).unwrap_or_else(|| {
+            *named.entry(name).or_insert_with(|| {
                 carriers.push(CarrierCounts { carrier: name.to_owned(), ..CarrierCounts::default() });
                 carriers.len() - 1
             })
@@ -372,14 +408,53 @@ struct Score {
     guest: u8,
 }
 
+/// So many partners that came off before they were put on are looked at for one that the clocks' error allows: it is the
+/// same for all but those within a break.
+const EARLIER: usize = 64;
+
+/// What a guest has put on and taken off under one key.
+#[derive(Default)]
+struct Sides<'e> {
+    put: Vec<&'e Event>,
+    off: Vec<&'e Event>,
+}
+
+impl<'e> Sides<'e> {
+    fn push(&mut self, event: &'e Event) {
+        if event.put { self.put.push(event) } else { self.off.push(event) }
+    }
+
+    /// Into the order of their times, in which they are looked for.
+    fn sort(&mut self) {
+        self.put.sort_unstable_by_key(|event| event.time);
+        self.off.sort_unstable_by_key(|event| event.time);
+    }
+
+    /// The time to the nearest partner of another's event that causality allows.
+    fn nearest(&self, event: &Event, errors: &Errors) -> Option<u64> {
+        let partners = if event.put { &self.off } else { &self.put };
+        let gap = |other: &Event| other.time.abs_diff(event.time);
+        let allowed = |other: &&&Event| gap(other) <= errors.between(event, other);
+        // What is put on comes first. Of the others, the nearest that may as well.
+        let (causal, earlier) = if event.put {
+            let (before, after) = partners.split_at(partners.partition_point(|off| off.time < event.time));
+            (after.first(), before.iter().rev().take(EARLIER).find(allowed))
+        } else {
+            let (before, after) = partners.split_at(partners.partition_point(|put| put.time <= event.time));
+            (before.last(), after.iter().take(EARLIER).find(allowed))
+        };
+        [causal, earlier].into_iter().flatten().map(|other| gap(other)).min()
+    }
+}
+
 /// Finds the domains that processes run, where no clock told, by their rings' keys; makes their events one channel's.
-fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors<'_>) -> Vec<FoundPeer> {
+fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors) -> Vec<FoundPeer> {
     type Key = (usize, u64, bool, u64, u64);
     let key = |e: &Event| (e.channel.carrier, e.channel.ring, e.channel.to_host, e.index, e.check);
     let unknown: Vec<u8> =
         trace.manifest().domains.iter().filter(|d| d.vm.is_none()).map(|d| d.number).collect();
     let mut strangers: BTreeMap<(u8, u64), Vec<&Event>> = BTreeMap::new();
-    let mut guests: BTreeMap<u8, HashMap<Key, Vec<&Event>>> = BTreeMap::new();
+    let mut guests: BTreeMap<u8, HashMap<Key, Sides<'_>>> = BTreeMap::new();
     for event in &*events {
         match event.channel.guest {
             Guest::Process(host, pid) => strangers.entry((host, pid)).or_default().push(event),
@@ -389,21 +464,15 @@ fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors<'_>) -> Vec<FoundP
             Guest::Domain(_) => {}
         }
     }
+    for sides in guests.values_mut().flat_map(HashMap::values_mut) {
+        sides.sort();
+    }
     // Equal guests have equal rings, whose keys agree by chance; what tells is that the right
     // process takes off what was just put on.
     let mut scores: Vec<Score> = Vec::new();
     for (&process, theirs) in &strangers {
         for (&guest, ours) in guests.iter().filter(|(guest, _)| **guest != process.0) {
-            let nearest = |event: &&Event| {
-                let partners = ours.get(&key(event)).into_iter().flatten();
-                let gaps = partners.filter_map(|other| {
-                    let (put, off) = if event.put { (*event, *other) } else { (*other, *event) };
-                    let gap = off.time.saturating_sub(put.time);
-                    let causal = gap.saturating_add_unsigned(errors.between(put, off)) >= 0;
-                    (put.put != off.put && causal).then_some(gap.unsigned_abs())
-                });
-                gaps.min()
-            };
+            let nearest = |event: &&Event| ours.get(&key(event))?.nearest(event, errors);
             let mut gaps: Vec<u64> = theirs.iter().filter_map(nearest).collect();
             gaps.sort_unstable();
             if let Some(&median) = gaps.get(gaps.len() / 2) {
@@ -411,8 +480,12 @@ fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors<'_>) -> Vec<FoundP
             }
         }
     }
-    let most = |guest: u8| scores.iter().filter(|s| s.guest == guest).map(|s| s.keys).max().unwrap_or(0);
-    let weak: Vec<bool> = scores.iter().map(|score| score.keys * 2 < most(score.guest)).collect();
+    let mut most: BTreeMap<u8, u64> = BTreeMap::new();
+    for score in &scores {
+        let most = most.entry(score.guest).or_default();
+        *most = score.keys.max(*most);
+    }
+    let weak: Vec<bool> = scores.iter().map(|score| score.keys * 2 < most[&score.guest]).collect();
     let mut ordered: Vec<(bool, Score)> = weak.into_iter().zip(scores.iter().copied()).collect();
     ordered.sort_unstable_by_key(|(weak, s)| (*weak, s.median, s.process, s.guest));
     let mut chosen: BTreeMap<(u8, u64), u8> = BTreeMap::new();

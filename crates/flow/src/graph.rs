@@ -86,6 +86,7 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
         incoming,
         outgoing,
         seen: vec![false; locals.flows.len()],
+        on_path: vec![false; locals.flows.len()],
         unmatched: crossings.unmatched_rows.iter().copied().collect(),
     };
     let mut flows = Vec::new();
@@ -124,6 +125,8 @@ struct Builder<'a> {
     /// Per local flow, what it was put on.
     outgoing: HashMap<usize, Vec<&'a Crossing>>,
     seen: Vec<bool>,
+    /// Per local flow, whether it is on the path of the flow that it is a part of.
+    on_path: Vec<bool>,
     /// Rows put on a carrier and not taken off.
     unmatched: HashSet<usize>,
 }
@@ -142,7 +145,7 @@ impl Builder<'_> {
         let lost = members.iter().map(|&local| self.locals.flows[local].lost).sum();
         // The path first, then what branched off it.
         let mut ordered = path.clone();
-        ordered.extend(members.iter().filter(|local| !path.contains(local)));
+        ordered.extend(members.iter().filter(|&&local| !self.on_path[local]));
         Flow {
             id: self.locals.flows[root].id,
             name: name.unwrap_or_default(),
@@ -174,8 +177,8 @@ impl Builder<'_> {
         members
     }
 
-    /// From the root to the leaf that ended last.
-    fn path(&self, root: usize, members: &[usize]) -> Vec<usize> {
+    /// From the root to the leaf that ended last; marked as such.
+    fn path(&mut self, root: usize, members: &[usize]) -> Vec<usize> {
         let leaf = |local: &usize| {
             let outgoing = self.outgoing.get(local).into_iter().flatten();
             !outgoing.into_iter().any(|crossing| crossing.to.0 != root)
@@ -191,6 +194,9 @@ impl Builder<'_> {
             path.push(at);
         }
         path.reverse();
+        for &local in &path {
+            self.on_path[local] = true;
+        }
         path
     }
 
@@ -198,7 +204,7 @@ impl Builder<'_> {
         let mut on = Vec::new();
         let mut off: Vec<usize> = Vec::new();
         for &local in members {
-            if !path.contains(&local) {
+            if !self.on_path[local] {
                 off.extend(self.locals.flows[local].rows.clone());
             }
         }

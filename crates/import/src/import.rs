@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustc_hash::FxHashMap;
 use xweave_trace::{EventLoss, Manifest, Writer, event::Kind};
 
 use crate::{
@@ -278,11 +279,14 @@ impl File {
             }
             // The guests' processors belong together; which process it is that has these threads, nothing says.
             let host = part.domain.name.as_str();
+            let mut names: FxHashMap<u32, &[u8]> = FxHashMap::default();
+            for (tid, name) in &dat.names {
+                names.entry(*tid).or_insert(name);
+            }
             let guests = parts.iter().filter_map(|guest| guest.threads.as_ref()).filter(|(of, _)| of == host);
             for threads in guests.map(|(_, threads)| threads) {
                 for &tid in threads {
-                    let known = dat.names.iter().find(|(known, _)| *known == tid);
-                    let name = known.map_or(b"".as_slice(), |(_, name)| name);
+                    let name = names.get(&tid).copied().unwrap_or_default();
                     kernel.thread(first, tid, threads[0], name, out)?;
                 }
             }

@@ -12,6 +12,7 @@ use crate::{
     disk::{DiskId, DiskNames, Disks},
     explanation::guests,
     lock::Waits,
+    machine::NESTED,
     thread::{ThreadId, between},
     usage::{Figures, Key, Usage, kind},
     vcpu::{CpuId, Guest},
@@ -181,7 +182,11 @@ impl Accounting {
                 let place = self.interrupt(domain, soft, event.object);
                 let since = self.times[&domain].0;
                 let here = self.cpus.entry(CpuId { domain, cpu });
-                here.or_insert(Cpu { tid, since, frames: Vec::new() }).frames.push((soft, place, time, 0));
+                let here = here.or_insert(Cpu { tid, since, frames: Vec::new() });
+                if here.frames.len() >= NESTED {
+                    here.frames.remove(0);
+                }
+                here.frames.push((soft, place, time, 0));
             }
             Kind::IrqExit | Kind::SoftirqExit => {
                 self.interrupt_over(CpuId { domain, cpu }, event.kind == Kind::SoftirqExit, time);

@@ -93,19 +93,24 @@ impl Connections {
 
     /// When either end last sent something again between two times, and how often they did.
     pub fn repeated(&self, connection: Connection, from: i64, to: i64) -> Option<(i64, usize)> {
-        let times = [connection, connection.peer()].into_iter().filter_map(|end| self.ends.get(&end));
-        let times = times.flat_map(|end| end.repeats.iter().copied());
-        times.filter(|time| (from..=to).contains(time)).fold(None, |found, time| match found {
-            Some((last, count)) => Some((time.max(last), count + 1)),
-            None => Some((time, 1)),
+        let ends = [connection, connection.peer()].into_iter().filter_map(|end| self.ends.get(&end));
+        ends.fold(None, |found, end| {
+            let before = end.repeats.partition_point(|time| *time < from);
+            let until = end.repeats.partition_point(|time| *time <= to);
+            let Some(count) = until.checked_sub(before).filter(|count| *count > 0) else { return found };
+            let last = end.repeats[until - 1];
+            found.map_or(Some((last, count)), |(other, more)| Some((last.max(other), count + more)))
         })
     }
 
     /// The last request for the connection that was not answered between two times.
     pub fn refused(&self, connection: Connection, from: i64, to: i64) -> Option<Refused> {
-        let ends = [connection, connection.peer()].into_iter().filter_map(|end| self.ends.get(&end));
-        let refused = ends.flat_map(|end| end.refused.iter());
-        refused.filter(|(time, _)| (from..=to).contains(time)).map(|(_, refused)| *refused).next_back()
+        let mut ends = [connection.peer(), connection].into_iter().filter_map(|end| self.ends.get(&end));
+        ends.find_map(|end| {
+            let until = end.refused.partition_point(|(time, _)| *time <= to);
+            let last = until.checked_sub(1).map(|at| end.refused[at]);
+            last.filter(|(time, _)| *time >= from).map(|(_, refused)| refused)
+        })
     }
 
     fn touch(&mut self, event: &Event) -> &mut End {
@@ -205,6 +210,11 @@ impl Connections {
         } else {
             self.unexplained.insert(thread, time);
         }
+    }
+
+    /// How many ends and waits are remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        self.ends.len() + self.openers.len() + self.explained.len() + self.unexplained.len()
     }
 
     /// Forgets what was over before this time.

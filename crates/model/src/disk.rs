@@ -5,7 +5,7 @@
 //! or a part of a large one: an access is given with the first of its sectors, and done with the last.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, VecDeque, hash_map::Entry},
     fmt,
 };
 
@@ -23,6 +23,18 @@ const SECTOR: u64 = 512;
 /// As many accesses as a disk may have under way: of more than those, the end of the oldest was not recorded. The
 /// kernel gives a disk hundreds (`nr_requests` of each of its queues).
 const MOST: usize = 1 << 12;
+
+/// A request is made of no more accesses: of those that lie where it does, the latest and nearest. The kernel makes
+/// none of more than 1,280 KiB unless told so (`BLK_DEF_MAX_SECTORS_CAP`, include/linux/blkdev.h), which are 320 pages.
+const TOGETHER: usize = 1 << 9;
+
+/// What a domain may have on all of its disks, so that memory is bounded whatever it tells: disks, of which no more are
+/// followed;
+const DISKS: usize = 1 << 12;
+/// accesses under way, of which the oldest have no end then;
+const UNDER_WAY: usize = 1 << 16;
+/// and requests together with the accesses that they are of. If there are more, their ends were not recorded.
+const GIVEN: usize = 1 << 17;
 
 /// A disk of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -134,6 +146,13 @@ struct Request {
     of: Vec<u64>,
 }
 
+impl Request {
+    /// What it counts for among all that a domain's disks were given.
+    fn weight(&self) -> usize {
+        1 + self.of.len()
+    }
+}
+
 /// That a disk has done something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
@@ -156,6 +175,16 @@ struct Disk {
     busy_since: i64,
     head: Option<u64>,
     used: Use,
+}
+
+/// All disks of a domain.
+#[derive(Clone, Debug, Default)]
+struct Share {
+    disks: usize,
+    /// The latest accesses, as each disk has them.
+    latest: VecDeque<u64>,
+    /// The weight of all requests.
+    given: usize,
 }
 
 /// Where accesses lie on a disk.
@@ -183,13 +212,14 @@ impl Sectors {
         self.accesses.remove(&(size(bytes), position, number));
     }
 
-    /// The numbers of the accesses that have sectors of an event's, in the order of their first sectors.
+    /// The numbers of the accesses that have sectors of an event's, in the order of their first sectors. Few lie near and
+    /// have none of them, unless somebody makes them up: no more are looked at than there may be.
     fn within(&self, event: &Event) -> Vec<u64> {
         let (from, to) = (event.position, end(event.position, event.bytes));
-        let mut found = Vec::new();
+        let (mut found, mut left) = (Vec::new(), TOGETHER);
         for size in (0..u64::BITS).filter(|size| self.sizes >> size & 1 == 1) {
             let range = (size, from.saturating_sub(1 << size), 0)..(size, to.max(from.saturating_add(1)), 0);
-            let these = self.accesses.range(range);
+            let these = self.accesses.range(range).rev().take(left).inspect(|_| left -= 1);
             let these = these.filter(|((_, position, _), bytes)| common(*position, **bytes, event).is_some());
             found.extend(these.map(|((_, position, number), _)| (*position, *number)));
         }
@@ -198,10 +228,55 @@ impl Sectors {
     }
 }
 
+impl Share {
+    /// A disk of the domain; none if it has too many.
+    fn disk<'d>(&mut self, all: &'d mut FxHashMap<DiskId, Disk>, id: DiskId) -> Option<&'d mut Disk> {
+        match all.entry(id) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(_) if self.disks >= DISKS => None,
+            Entry::Vacant(new) => {
+                self.disks += 1;
+                Some(new.insert(Disk::default()))
+            }
+        }
+    }
+
+    /// A disk is given a request.
+    fn give(&mut self, disk: &mut Disk, position: u64, request: Request) {
+        self.given += request.weight();
+        if let Some(before) = disk.requests.insert(position, request) {
+            self.given -= before.weight();
+        }
+    }
+
+    /// What the disk was given at a position, which it has done.
+    fn take(&mut self, disk: &mut Disk, position: u64) -> Option<Request> {
+        disk.requests.remove(&position).inspect(|request| self.given -= request.weight())
+    }
+
+    /// Forgets all that a disk was given.
+    fn forget(&mut self, disk: &mut Disk) {
+        // Not kept as large as it was: there may be many disks.
+        let forgotten = std::mem::take(&mut disk.requests);
+        self.given -= forgotten.values().map(Request::weight).sum::<usize>();
+    }
+}
+
+/// Those accesses that are too many among the latest ones, if these are twice as many as may be under way.
+fn oldest(latest: &mut VecDeque<u64>, most: usize, accesses: &FxHashMap<u64, Access>) -> Vec<u64> {
+    if latest.len() < 2 * most {
+        return Vec::new();
+    }
+    latest.retain(|number| accesses.get(number).is_some_and(|access| access.done.is_none()));
+    let lost = latest.len().saturating_sub(most);
+    latest.drain(..lost).collect()
+}
+
 /// All disks of all domains.
 #[derive(Clone, Debug, Default)]
 pub struct Disks {
     all: FxHashMap<DiskId, Disk>,
+    shares: FxHashMap<u8, Share>,
     accesses: FxHashMap<u64, Access>,
     /// The number of the next one.
     next: u64,
@@ -243,18 +318,19 @@ impl Disks {
             to_issue: event.bytes,
             to_do: event.bytes,
         };
+        let share = self.shares.entry(id.domain).or_default();
+        let Some(disk) = share.disk(&mut self.all, id) else { return number };
         self.accesses.insert(number, access);
-        let disk = self.all.entry(id).or_default();
         disk.queued.insert(event.position, number, event.bytes);
         disk.latest.push_back(number);
-        if disk.latest.len() >= 2 * MOST {
-            let accesses = &mut self.accesses;
-            disk.latest.retain(|number| accesses.get(number).is_some_and(|access| access.done.is_none()));
-            let lost = disk.latest.len().saturating_sub(MOST);
-            for number in disk.latest.drain(..lost) {
-                if let Some(access) = accesses.remove(&number) {
-                    disk.queued.remove(access.position, number, access.bytes);
-                }
+        share.latest.push_back(number);
+        let mut lost = oldest(&mut disk.latest, MOST, &self.accesses);
+        lost.extend(oldest(&mut share.latest, UNDER_WAY, &self.accesses));
+        for number in lost {
+            if let Some(access) = self.accesses.remove(&number)
+                && let Some(disk) = self.all.get_mut(&access.disk)
+            {
+                disk.queued.remove(access.position, number, access.bytes);
             }
         }
         number
@@ -262,7 +338,9 @@ impl Disks {
 
     /// The disk is given sectors.
     pub fn issue(&mut self, event: &Event) {
-        let disk = self.all.entry(DiskId { domain: event.domain, device: event.object }).or_default();
+        let id = DiskId { domain: event.domain, device: event.object };
+        let share = self.shares.entry(id.domain).or_default();
+        let Some(disk) = share.disk(&mut self.all, id) else { return };
         if disk.requests.is_empty() {
             disk.busy_since = event.time_ns;
         }
@@ -283,30 +361,36 @@ impl Disks {
             return;
         }
         if disk.requests.len() >= MOST {
-            disk.requests.clear();
+            share.forget(disk);
         }
         // What the disk was given before of the same sectors it has done, though that was not seen.
-        disk.requests.insert(event.position, Request { issued: event.time_ns, bytes: event.bytes, of });
+        share.give(disk, event.position, Request { issued: event.time_ns, bytes: event.bytes, of });
         disk.used.accesses += 1;
         disk.used.bytes += event.bytes;
         if let Some(head) = disk.head {
             disk.used.distance += head.abs_diff(event.position);
         }
         disk.head = Some(end(event.position, event.bytes));
+        if share.given > GIVEN {
+            let all = self.all.iter_mut().filter(|(other, _)| other.domain == id.domain);
+            all.for_each(|(_, disk)| share.forget(disk));
+        }
     }
 
     /// The disk has done sectors.
     pub fn done(&mut self, event: &Event) -> Done {
         let time = event.time_ns;
-        let disk = self.all.entry(DiskId { domain: event.domain, device: event.object }).or_default();
-        let request = disk.requests.remove(&event.position);
+        let id = DiskId { domain: event.domain, device: event.object };
+        let share = self.shares.entry(id.domain).or_default();
+        let Some(disk) = share.disk(&mut self.all, id) else { return Done::default() };
+        let request = share.take(disk, event.position);
         if let Some(request) = &request {
             disk.used.busy_ns += between(disk.busy_since, time);
             disk.busy_since = time;
             let left = request.bytes.saturating_sub(event.bytes);
             if left > 0 {
                 let position = end(event.position, event.bytes);
-                disk.requests.insert(position, Request { bytes: left, ..request.clone() });
+                share.give(disk, position, Request { bytes: left, ..request.clone() });
             } else {
                 disk.used.device_ns += between(request.issued, time);
             }
@@ -458,5 +542,63 @@ mod tests {
         assert!(disk.latest.len() < 2 * MOST);
         assert_eq!(disks.done(&event(Kind::DiskDone, i64::MAX, 1 << 40, 4096)).ended.len(), 1);
         assert_eq!(disks.endless(), (20 * MOST as u64 + 1, 10 * MOST as u64));
+    }
+
+    #[test]
+    fn requests_of_the_same_accesses_again_and_again_do_not_keep_them_all() {
+        let mut disks = Disks::default();
+        for nth in 0..2 * MOST as u64 - 1 {
+            disks.queue(&event(Kind::DiskQueue, 10, 0, (1 << 40) + nth));
+        }
+        for nth in 0..MOST as u64 - 1 {
+            disks.issue(&event(Kind::DiskIssue, 20, nth * 8, 512));
+        }
+        let of =
+            || disks.all.values().flat_map(|disk| disk.requests.values()).map(|request| request.of.len());
+        assert!(of().max() <= Some(TOGETHER) && of().sum::<usize>() <= GIVEN);
+        assert!(disks.done(&event(Kind::DiskDone, 30, 8, 512)).ended.is_empty());
+        // Their ends are missing, and said to be.
+        assert_eq!(disks.endless(), (2 * MOST as u64 - 1, 2 * MOST as u64 - 1));
+    }
+
+    #[test]
+    fn what_many_disks_have_under_way_is_bounded_and_no_other_domain_pays_for_it() {
+        let mut disks = Disks::default();
+        let honest = |kind, time| Event { domain: 2, ..event(kind, time, 100, 4096) };
+        disks.queue(&honest(Kind::DiskQueue, 1));
+        disks.issue(&honest(Kind::DiskIssue, 2));
+        let (count, each) = (2 * DISKS as u64, 80);
+        for object in 0..count {
+            let of = |kind, position| Event { object, ..event(kind, 3, position, 4096) };
+            for nth in 0..each {
+                disks.queue(&of(Kind::DiskQueue, nth * 8));
+                disks.issue(&of(Kind::DiskIssue, nth * 8));
+            }
+        }
+        assert!(disks.all.len() <= DISKS + 1, "{}", disks.all.len());
+        assert!(disks.accesses.len() <= 2 * UNDER_WAY, "{}", disks.accesses.len());
+        let given: usize = disks.all.values().map(|disk| disk.requests.len()).sum();
+        assert!(given <= GIVEN, "{given}");
+        assert_eq!(disks.done(&honest(Kind::DiskDone, 9)).ended, [0]);
+        assert_eq!(disks.endless(), (count * each + 1, count * each));
+    }
+
+    #[test]
+    fn an_event_looks_at_few_of_the_accesses_that_lie_near() {
+        use std::time::{Duration, Instant};
+        // Before those that it is about.
+        let took = |accesses| {
+            let mut disks = Disks::default();
+            for _ in 0..accesses {
+                disks.queue(&event(Kind::DiskQueue, 10, 1 << 20, 512 << 10));
+            }
+            let begin = Instant::now();
+            for _ in 0..20_000 {
+                disks.issue(&event(Kind::DiskIssue, 20, (1 << 20) + 1024, 512));
+            }
+            begin.elapsed()
+        };
+        let (hostile, honest) = (took(2 * MOST - 1), took(TOGETHER));
+        assert!(hostile < 6 * honest + Duration::from_millis(50), "{hostile:?}, and {honest:?}");
     }
 }

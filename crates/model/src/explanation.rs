@@ -20,7 +20,7 @@ use crate::{
     vcpu::{CpuId, Guest},
 };
 
-/// Events after which what is over is forgotten.
+/// Events after which what is over is forgotten; more, where more is remembered.
 const ROUND: u64 = 1 << 16;
 
 /// Events that are looked at to find out what kinds of transactions a trace may have.
@@ -111,6 +111,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     };
     let mut finder = Finder::new(spec);
     let mut events = trace.events();
+    let mut round = ROUND;
     while let Some(event) = events.next() {
         all.before(event.time_ns, finder.as_mut(), events.names());
         all.machine.feed(&event);
@@ -120,15 +121,18 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
             all.tell(found, None, events.names());
         }
         all.outcome.events += 1;
-        if all.outcome.events.is_multiple_of(ROUND) {
+        if all.outcome.events == round {
             if let Some(finder) = &mut finder {
                 for found in finder.settle(Some(event.time_ns)) {
                     all.tell(found, None, events.names());
                 }
             }
             let open = finder.as_ref().and_then(Finder::earliest).into_iter();
-            let flows = all.flows.iter().map(|flow| flow.start_ns);
+            let flows = all.flows.front().map(|flow| flow.earliest_ns);
             all.machine.forget_before(open.chain(flows).fold(event.time_ns, i64::min));
+            // All that is remembered was looked at: not again before as many events.
+            let remembered = all.machine.remembered() + finder.as_ref().map_or(0, Finder::open);
+            round = all.outcome.events + ROUND.max(remembered as u64);
         }
     }
     all.before(i64::MAX, finder.as_mut(), events.names());
@@ -216,6 +220,8 @@ struct FlowPath {
     name: String,
     start_ns: i64,
     end_ns: i64,
+    /// When the first begins of it and those that end later.
+    earliest_ns: i64,
     /// When, on which processor, and above which thread; the first is the beginning.
     hops: Vec<(i64, CpuId, u32)>,
 }
@@ -261,9 +267,14 @@ fn flows(trace: &Trace, spec: &Spec) -> VecDeque<FlowPath> {
                 .map(|hop| (hop.t_ns, CpuId { domain: number(hop.domain), cpu: hop.cpu }, hop.tid))
                 .collect();
             let (id, name) = (flow.id, flow.name.clone());
-            FlowPath { id, name, start_ns: flow.start_ns, end_ns: flow.end_ns, hops }
+            let (start_ns, end_ns) = (flow.start_ns, flow.end_ns);
+            FlowPath { id, name, start_ns, end_ns, earliest_ns: start_ns, hops }
         })
         .collect();
     paths.sort_by_key(|flow| flow.end_ns);
+    paths.iter_mut().rev().fold(i64::MAX, |earliest, flow| {
+        flow.earliest_ns = earliest.min(flow.start_ns);
+        flow.earliest_ns
+    });
     paths.into()
 }

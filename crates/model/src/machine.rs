@@ -16,6 +16,10 @@ use crate::{
 /// More accesses than this an interrupt does not end.
 const ENDED: usize = 1 << 10;
 
+/// Interrupts of a processor that are above one another are no more: a soft one, hard ones and their handlers, and one
+/// that cannot be masked. Of what is beyond, the end of the oldest was not seen.
+pub(crate) const NESTED: usize = 16;
+
 /// A time in which a processor did one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
@@ -36,6 +40,16 @@ struct Frame {
     by_thread: bool,
 }
 
+/// An access that an interrupt has ended.
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    /// How many interrupts there were.
+    depth: usize,
+    number: u64,
+    /// Who asked for it.
+    by: Option<ThreadId>,
+}
+
 /// A processor.
 #[derive(Clone, Debug, Default)]
 pub struct Cpu {
@@ -45,8 +59,8 @@ pub struct Cpu {
     frames: Vec<Frame>,
     /// Since a hard interrupt ended, nothing but interrupts has happened.
     after_irq: bool,
-    /// Accesses that interrupts under way have ended, and how many of those there were.
-    ended: Vec<(usize, u64)>,
+    /// Accesses that interrupts under way have ended, in the order of how many of those there were.
+    ended: Vec<Over>,
     threads: VecDeque<Stretch>,
     /// Interrupts, the outermost only.
     interrupts: VecDeque<Stretch>,
@@ -72,6 +86,9 @@ impl Cpu {
         let by_thread = soft && network && self.frames.is_empty() && !self.after_irq;
         if self.frames.is_empty() {
             self.ended.clear();
+        } else if self.frames.len() >= NESTED {
+            self.frames.remove(0);
+            self.ended.clear();
         }
         self.frames.push(Frame { from: time, soft, by_thread });
     }
@@ -81,7 +98,8 @@ impl Cpu {
         let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else { return };
         let outermost = self.frames[0];
         self.frames.truncate(at);
-        self.ended.retain(|(depth, _)| *depth <= at);
+        let over = self.ended.iter().rev().take_while(|over| over.depth > at).count();
+        self.ended.truncate(self.ended.len() - over);
         if self.frames.is_empty() {
             self.interrupts.push_back(Stretch { from: outermost.from, to: time, tid: self.tid });
         }
@@ -163,15 +181,11 @@ impl Machine {
                 let waker = if here.frames.iter().all(|frame| frame.by_thread) && tid != 0 {
                     Ended::Thread(id(tid))
                 } else {
-                    let asked = |number: &u64| {
-                        self.disks.access(*number).is_some_and(|access| access.thread == id(other))
-                    };
                     // Not those of an interrupt below: a timer may come above a disk's.
                     let depth = here.frames.len();
-                    let mut ended =
-                        here.ended.iter().filter(|(of, _)| *of == depth).map(|(_, number)| *number);
-                    let first = ended.clone().next();
-                    let access = ended.find(asked).or(first);
+                    let ended = &here.ended[here.ended.partition_point(|over| over.depth < depth)..];
+                    let asked = ended.iter().find(|over| over.by == Some(id(other)));
+                    let access = asked.or(ended.first()).map(|over| over.number);
                     Ended::Interrupt { access }
                 };
                 if let Some(lock) = self.locks.get(&id(other)).and_then(Waits::innermost) {
@@ -192,11 +206,14 @@ impl Machine {
             Kind::DiskDone => {
                 let ended = self.disks.done(event).ended;
                 let depth = here.frames.len();
-                // Interrupts may not be recorded, and nothing else happen on this processor.
-                if depth == 0 && here.ended.len() >= ENDED {
+                // Interrupts or their ends may not be recorded, and nothing else happen on this processor.
+                if here.ended.len() >= ENDED {
                     here.ended.clear();
                 }
-                here.ended.extend(ended.into_iter().map(|number| (depth, number)));
+                here.ended.extend(ended.into_iter().map(|number| {
+                    let by = self.disks.access(number).map(|access| access.thread);
+                    Over { depth, number, by }
+                }));
             }
             Kind::IrqEnter => here.enter(time, false, event.object),
             Kind::IrqExit => here.leave(time, false),
@@ -237,6 +254,11 @@ impl Machine {
             | Kind::VmInject
             | Kind::Other => {}
         }
+    }
+
+    /// How many threads, connections, waits and processors are remembered: what forgetting looks through.
+    pub(crate) fn remembered(&self) -> usize {
+        self.threads.len() + self.connections.remembered() + self.given.len() + self.cpus.len()
     }
 
     /// Forgets what was over before this time: memory is for what is under way.

@@ -25,6 +25,10 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Name, State};
 
+/// So many segments behind a moment are looked at for the next processor: who is ready runs next, unless events were
+/// lost.
+const AHEAD: usize = 64;
+
 /// A thread of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId {
@@ -145,7 +149,7 @@ impl Thread {
     pub fn next_cpu(&self, time: i64) -> Option<u32> {
         let first = self.past.partition_point(|segment| segment.to <= time);
         let past = self.past.range(first..).map(|segment| segment.doing);
-        past.chain([self.now]).find_map(|doing| match doing {
+        past.chain([self.now]).take(AHEAD).find_map(|doing| match doing {
             Doing::Running { cpu } => Some(cpu),
             _ => None,
         })

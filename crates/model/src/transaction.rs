@@ -1,6 +1,6 @@
 //! What is to be broken down: transactions of several kinds, found in the order of their ends.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Kind, Names};
@@ -111,7 +111,7 @@ impl Finder {
     pub fn new(spec: &Spec) -> Option<Self> {
         Some(match spec {
             Spec::Connect(port) => Self::Connect(Connects { port: *port, ..Connects::default() }),
-            Spec::Request(port) => Self::Request(Requests { port: *port, open: FxHashMap::default() }),
+            Spec::Request(port) => Self::Request(Requests::of(*port)),
             Spec::Life(name) => Self::Life(Lives { name: name.clone(), begun: FxHashMap::default() }),
             Spec::Between(from, to) => {
                 Self::Between(Betweens { from: from.clone(), to: to.clone(), begun: FxHashMap::default() })
@@ -144,11 +144,22 @@ impl Finder {
         }
     }
 
+    /// How many are under way.
+    pub(crate) fn open(&self) -> usize {
+        match self {
+            Self::Connect(connects) => connects.open.len(),
+            Self::Request(requests) => requests.open.len(),
+            Self::Life(lives) => lives.begun.len(),
+            Self::Between(betweens) => betweens.begun.len(),
+        }
+    }
+
     /// Gives those that are over although nothing said so; all of them at the end of a trace, when `now` is none.
     pub fn settle(&mut self, now: Option<i64>) -> Vec<Transaction> {
         match self {
             Self::Connect(connects) => connects.settle(now),
             Self::Request(requests) if now.is_none() => {
+                requests.of.clear();
                 let open = std::mem::take(&mut requests.open);
                 let mut all: Vec<_> = open.into_iter().filter_map(|(end, open)| open.over(end)).collect();
                 all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
@@ -259,6 +270,8 @@ pub struct Requests {
     port: Option<u16>,
     /// By the end that the transaction is told of.
     open: FxHashMap<Connection, Exchange>,
+    /// The threads of these, so that the end of one finds what it has open.
+    of: BTreeSet<(ThreadId, Connection)>,
 }
 
 #[derive(Debug)]
@@ -279,6 +292,26 @@ impl Exchange {
 }
 
 impl Requests {
+    fn of(port: Option<u16>) -> Self {
+        Self { port, open: FxHashMap::default(), of: BTreeSet::new() }
+    }
+
+    fn begin(&mut self, end: Connection, new: Exchange) -> Option<Exchange> {
+        let thread = new.thread;
+        let before = self.open.insert(end, new);
+        if let Some(before) = before.as_ref().filter(|before| before.thread != thread) {
+            self.of.remove(&(before.thread, end));
+        }
+        self.of.insert((thread, end));
+        before
+    }
+
+    fn close(&mut self, end: Connection) -> Option<Exchange> {
+        let open = self.open.remove(&end)?;
+        self.of.remove(&(open.thread, end));
+        Some(open)
+    }
+
     fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
         let end = Connection(event.position);
         match event.kind {
@@ -287,12 +320,13 @@ impl Requests {
             Kind::Socket => {
                 // It is closed from this end: what was sent before the other end closed may still be received.
                 let over = [FIN_WAIT1, CLOSE, LAST_ACK].contains(&event.code);
-                return if over { self.open.remove(&end)?.over(end) } else { None };
+                return if over { self.close(end)?.over(end) } else { None };
             }
             Kind::Exit => {
                 let thread = ThreadId { domain: event.domain, tid: event.tid };
-                let end = self.open.iter().find(|(_, open)| open.thread == thread).map(|(end, _)| *end)?;
-                return self.open.remove(&end)?.over(end);
+                let (_, end) =
+                    *self.of.range((thread, Connection(0))..).next().filter(|(of, _)| *of == thread)?;
+                return self.close(end)?.over(end);
             }
             _ => return None,
         }
@@ -303,7 +337,7 @@ impl Requests {
         let server = end.local_port() == service;
         if server && end.remote_port() != service && machine.connections.end(end.peer()).is_some() {
             // It is told as the client's. What was begun before the client was seen is not whole.
-            self.open.remove(&end);
+            self.close(end);
             return None;
         }
         let thread = ThreadId { domain: event.domain, tid: event.tid };
@@ -311,14 +345,19 @@ impl Requests {
         let new = || Exchange { told: event.time_ns, thread, server, pieces: Vec::new() };
         match (begins, self.open.get_mut(&end)) {
             (true, Some(open)) if open.pieces.is_empty() => None,
-            (true, Some(_)) => self.open.insert(end, new())?.over(end),
+            (true, Some(_)) => self.begin(end, new())?.over(end),
             (true, None) => {
-                self.open.insert(end, new());
+                self.begin(end, new());
                 None
             }
             (false, Some(open)) => {
                 open.pieces.extend(breakdown(machine, thread, open.told, event.time_ns));
-                (open.told, open.thread) = (event.time_ns, thread);
+                let before = std::mem::replace(&mut open.thread, thread);
+                open.told = event.time_ns;
+                if before != thread {
+                    self.of.remove(&(before, end));
+                    self.of.insert((thread, end));
+                }
                 None
             }
             (false, None) => None,

@@ -1,5 +1,7 @@
 //! A transaction as a Mermaid sequence diagram.
 
+use std::collections::HashMap;
+
 use xweave_model::{
     Explained, Objects,
     objects::ObjectNumber,
@@ -15,12 +17,14 @@ pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
     let messages = sequence(transaction);
     let first = transaction.steps.first().map(|step| step.object);
     let mut participants: Vec<ObjectNumber> = Vec::new();
+    let mut places: HashMap<ObjectNumber, usize> = HashMap::new();
     for object in first.into_iter().chain(messages.iter().flat_map(|message| [message.from, message.to])) {
-        if !participants.contains(&object) {
+        places.entry(object).or_insert_with(|| {
             participants.push(object);
-        }
+            participants.len() - 1
+        });
     }
-    let place = |object| participants.iter().position(|known| *known == object).unwrap_or(0);
+    let place = |object| places.get(&object).copied().unwrap_or(0);
     for (at, object) in participants.iter().enumerate() {
         let named = objects.named(*object);
         text.push_str(&format!(
@@ -48,7 +52,7 @@ pub fn diagram(transaction: &Explained, objects: &Objects) -> String {
     let mut last = first;
     for step in &transaction.steps {
         // What lies between two objects is told at the one that sent.
-        let told = Some(step.object).filter(|object| participants.contains(object)).or(last);
+        let told = Some(step.object).filter(|object| places.contains_key(object)).or(last);
         last = told;
         if let (Some(cause), Some(told)) = (step.cause, told) {
             let why = plain(&objects.why(cause));

@@ -4,6 +4,8 @@ mod layout;
 mod rounds;
 mod tape;
 
+use rustc_hash::FxHashSet;
+
 use crate::{
     dat::{self, Options},
     error::{Error, ErrorKind},
@@ -51,7 +53,7 @@ pub(crate) struct Perf {
     pub damage: Vec<Error>,
     layout: Layout,
     /// Numbers of the tracepoints that were recorded.
-    tracepoints: Vec<u64>,
+    tracepoints: FxHashSet<u64>,
     /// Where the records are.
     begin: u64,
     end: u64,
@@ -71,7 +73,7 @@ impl Perf {
             formats: Vec::new(),
             damage: Vec::new(),
             layout: Layout::default(),
-            tracepoints: Vec::new(),
+            tracepoints: FxHashSet::default(),
             begin: 16,
             end: input.len(),
         };
@@ -135,11 +137,15 @@ impl Perf {
 
     fn read_pipe(&mut self, input: &Input, names: &mut [String; 3]) -> Result<(), Error> {
         let mut tape = Tape::new(input, self.begin, self.end);
+        let mut described = false;
         while let Some(record) = tape.next()? {
             let at = record.at + 8;
             match record.kind {
                 kind::HEADER_ATTR => self.attr(tape.body(), at)?,
-                kind::TRACING_DATA => self.feature(TRACING_DATA, input, at + 8, u64::MAX, names)?,
+                // It comes once. What says so again and again would be read each time, up to the end of the file.
+                kind::TRACING_DATA if !std::mem::replace(&mut described, true) => {
+                    self.feature(TRACING_DATA, input, at + 8, u64::MAX, names)?;
+                }
                 kind::HEADER_FEATURE => {
                     let number = Cursor::new(tape.body(), at).u64()?;
                     let number = u32::try_from(number).unwrap_or(FEATURES);
@@ -179,7 +185,7 @@ impl Perf {
             let what = "has samples without their times and contents: record with `perf record -e TRACEPOINT`, which asks for both";
             return Err(Error::new(ErrorKind::Foreign, what));
         }
-        self.tracepoints.push(config);
+        self.tracepoints.insert(config);
         Ok(())
     }
 
