@@ -25,7 +25,7 @@ pub(crate) const SOON: Duration = Duration::from_millis(50);
 /// How long what came is taken in before anything else is looked at.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Records between two looks at how much of the disk they take, and at the time.
+/// Records and events between two looks at how much of the disk they take, and at the time.
 const PORTION: u64 = 4096;
 
 /// How long the rest is written for when nobody wants to wait.
@@ -159,50 +159,52 @@ impl<'p> Capture<'p> {
         Ok(())
     }
 
-    /// Writes the records whose place on the time line cannot change any more, in the order of their times, and those
-    /// events that are given until there. What would be more than the domain's share of the disk ends its part.
+    /// Writes the records whose place on the time line cannot change any more, in the order of their times, and events
+    /// likewise until the time that is given for them. What would be more than the domain's share of the disk ends its part;
+    /// what there is no time for goes on waiting.
     pub(crate) fn write_settled(
         &mut self,
         index: usize,
-        events: impl Fn(&mut Waiting, u64) -> Vec<xweave_wire::event::Event>,
+        until: impl Fn(&Waiting, u64) -> u64,
     ) -> Result<(), Error> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let session = &mut self.sessions[index];
         let number = session.number;
         let Some(horizon) = self.timeline.horizon(number) else { return Ok(()) };
         // Clocks are compared less often than samples come. The reference's own times need no comparing.
-        if horizon < u64::MAX && std::mem::replace(&mut session.written_until, horizon) == horizon {
+        if horizon < u64::MAX && session.written_until == horizon {
             return Ok(());
         }
-        let settled = session.records.settled(horizon);
         let write_by = self.write_by;
-        let enough = |nth: u64, written: u64, disk: u64| {
-            nth.is_multiple_of(PORTION) && (written > disk || write_by.is_some_and(|by| Instant::now() > by))
-        };
-        let mut unwritten = 0;
-        for (nth, record) in (0u64..).zip(&settled) {
-            if enough(nth, writer.bytes(number), session.budget.disk) {
-                unwritten = settled.len() as u64 - nth;
-                break;
+        let disk = session.budget.disk;
+        let late = || write_by.map_or_else(interrupt::at_once, |by| Instant::now() > by);
+        let (mut nth, mut whole) = (0u64, true);
+        let mut goes_on = |writer: &Writer| {
+            if nth.is_multiple_of(PORTION) {
+                whole &= writer.bytes(number) <= disk && !late();
             }
+            nth += 1;
+            whole
+        };
+        while goes_on(writer)
+            && let Some(record) = session.records.next_until(horizon)
+        {
             // Settled means that the clock is known.
             if let Some(stamp) = self.timeline.to_reference(number, record.time_ns) {
-                writer.append(number, stamp.ns, record)?;
+                writer.append(number, stamp.ns, &record)?;
             }
         }
-        let settled = events(&mut session.events, horizon);
-        for (nth, event) in (0u64..).zip(&settled) {
-            if enough(nth, writer.bytes(number), session.budget.disk) {
-                unwritten += settled.len() as u64 - nth;
-                break;
-            }
+        let until = until(&session.events, horizon);
+        while goes_on(writer)
+            && let Some(event) = session.events.next_until(until)
+        {
             if let Some(stamp) = self.timeline.to_reference(number, event.time_ns) {
-                let event = events::normal(event, number, stamp.ns, writer);
+                let event = events::normal(&event, number, stamp.ns, writer);
                 writer.event(event)?;
                 self.events += 1;
             }
         }
-        writer.manifest_mut().loss.unwritten += unwritten;
+        session.written_until = if whole { horizon } else { 0 };
         session.check_disk(writer.bytes(number));
         Ok(())
     }
@@ -255,15 +257,15 @@ impl<'p> Capture<'p> {
     /// the least to write come first.
     pub(crate) fn write_rest(&mut self) -> Result<(), Error> {
         self.timeline.finish();
-        self.write_by = interrupt::at_once().then(|| Instant::now() + MOMENT);
         let mut order: Vec<usize> = (0..self.sessions.len()).collect();
         order.sort_by_key(|index| self.sessions[*index].waiting());
         for index in order {
-            self.write_settled(index, Waiting::rest)?;
-            // Without a single clock sample nothing has a place on the time line.
-            let unplaced = self.sessions[index].waiting() as u64;
+            self.write_by = self.write_by.or_else(|| interrupt::at_once().then(|| Instant::now() + MOMENT));
+            self.write_settled(index, |_, horizon| horizon)?;
+            // Without a single clock sample nothing has a place on the time line; or there was no room, or no time.
+            let unwritten = self.sessions[index].waiting() as u64;
             if let Some(writer) = &mut self.writer {
-                writer.manifest_mut().loss.unwritten += unplaced;
+                writer.manifest_mut().loss.unwritten += unwritten;
             }
         }
         Ok(())

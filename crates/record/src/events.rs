@@ -1,23 +1,44 @@
-//! Events on their way from a domain into the trace: decoded, put into the order of their times.
+//! Events on their way from a domain into the trace.
 
 use xweave_trace::{Event, Writer, event::Kind};
-use xweave_wire::event::{Event as Recorded, decode_events};
+use xweave_wire::{event::Event as Recorded, plan::EventPlan};
 
-/// A domain's events that cannot be written yet: each of its CPUs has a buffer of its own, and clocks are compared
-/// later.
+use crate::waiting;
+
+/// The kinds of events that a domain may send.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kinds(u64);
+
+impl Kinds {
+    /// Those of the plan's probes, and the threads that there are at the beginning, which the agent tells by itself.
+    pub(crate) fn of(plan: &EventPlan) -> Self {
+        let kinds = plan.programs.iter().map(|program| program.kind).chain([Kind::Thread]);
+        Self(kinds.fold(0, |kinds, kind| kinds | 1 << kind as u8))
+    }
+
+    fn has(self, kind: Kind) -> bool {
+        self.0 & 1 << kind as u8 != 0
+    }
+}
+
+/// A domain's events that wait.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    events: Vec<Recorded>,
+    events: waiting::Waiting<Recorded>,
     /// When the domain's clocks were read last, and before that, in its own nanoseconds.
     clocks: [u64; 2],
 }
 
 impl Waiting {
-    /// Takes in a batch; gives how many bytes of it could not be understood.
-    pub(crate) fn take(&mut self, batch: &[u8]) -> usize {
-        let (events, rest) = decode_events(batch);
-        self.events.extend(events);
-        rest
+    /// Takes in a batch.
+    ///
+    /// # Errors
+    /// It is damaged, or has other events than those kinds.
+    pub(crate) fn take(&mut self, batch: Vec<u8>, kinds: Kinds) -> Result<(), String> {
+        self.events.take(batch, |event| match kinds.has(event.kind) {
+            true => Ok(()),
+            false => Err(format!("it sent an event of kind {}, which is not in its plan", event.kind)),
+        })
     }
 
     /// The domain has read its clocks, and sent what was recorded before.
@@ -29,29 +50,20 @@ impl Waiting {
         self.events.len()
     }
 
-    /// Memory that they take.
+    /// Memory that they hold.
     pub(crate) fn bytes(&self) -> usize {
-        self.events.len() * size_of::<Recorded>()
+        self.events.bytes()
     }
 
-    /// Those until the horizon, in the order of their times. What was just being written when the clocks were read
-    /// comes after them, so that only those are given that the clocks before had seen.
-    pub(crate) fn settled(&mut self, horizon: u64) -> Vec<Recorded> {
-        self.until(horizon.min(self.clocks[1]))
+    /// Until when they are settled, where the clocks are known until the horizon. What was just being written when the
+    /// clocks were read comes after them, so that only that is settled which the clocks before had seen.
+    pub(crate) fn settled(&self, horizon: u64) -> u64 {
+        horizon.min(self.clocks[1])
     }
 
-    /// All until the horizon, when no more will come.
-    pub(crate) fn rest(&mut self, horizon: u64) -> Vec<Recorded> {
-        self.until(horizon)
-    }
-
-    fn until(&mut self, time: u64) -> Vec<Recorded> {
-        let (mut settled, waiting): (Vec<_>, _) =
-            std::mem::take(&mut self.events).into_iter().partition(|event| event.time_ns <= time);
-        self.events = waiting;
-        // Stable: a CPU's events of one time stay in their order.
-        settled.sort_by_key(|event| event.time_ns);
-        settled
+    /// The earliest, if it is not after that time; it does not wait any more.
+    pub(crate) fn next_until(&mut self, time: u64) -> Option<Recorded> {
+        self.events.next_until(time)
     }
 }
 
@@ -64,41 +76,59 @@ pub(crate) fn normal(recorded: &Recorded, domain: u8, time_ns: i64, writer: &mut
         bytes: recorded.bytes,
         other: recorded.other,
         code: recorded.code,
-        name: if named { writer.name(&recorded.name()) } else { Default::default() },
+        name: if named { writer.name_of(domain, &recorded.name()) } else { Default::default() },
         ..Event::new(recorded.kind, domain, time_ns, recorded.cpu.into(), recorded.tid)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use xweave_wire::plan::{EventProgram, Hook};
+
     use super::*;
 
-    fn batch(events: &[(u16, u64)]) -> Vec<u8> {
+    fn batch(events: &[(Kind, u64)]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (cpu, time) in events {
-            Recorded::new(Kind::Switch, *time, *cpu, 1).encode(&mut bytes);
+        for (kind, time) in events {
+            Recorded::new(*kind, *time, 0, 1).encode(&mut bytes);
         }
         bytes
     }
 
-    #[test]
-    fn events_of_all_cpus_come_in_the_order_of_their_times() {
-        let mut waiting = Waiting::default();
-        let places = |events: Vec<Recorded>| -> Vec<_> {
-            events.iter().map(|event| (event.cpu, event.time_ns)).collect()
+    fn plan(kinds: &[Kind]) -> EventPlan {
+        let program = |kind: &Kind| EventProgram {
+            name: kind.to_string(),
+            hook: Hook::Tracepoint,
+            function: kind.to_string(),
+            module: None,
+            kind: *kind,
         };
-        assert_eq!(waiting.take(&batch(&[(0, 5), (0, 20), (0, 20)])), 0);
-        assert_eq!(waiting.take(&batch(&[(1, 7), (1, 20)])), 0);
-        assert!(waiting.settled(u64::MAX).is_empty(), "no clock was read after them");
+        EventPlan { object: Vec::new(), programs: kinds.iter().map(program).collect(), buffer: 4096 }
+    }
+
+    #[test]
+    fn events_are_settled_when_the_clocks_were_read_twice_after_them() {
+        let mut waiting = Waiting::default();
+        let kinds = Kinds::of(&plan(&[Kind::Switch]));
+        waiting.take(batch(&[(Kind::Switch, 5), (Kind::Switch, 20)]), kinds).unwrap();
+        assert_eq!(waiting.settled(u64::MAX), 0, "no clock was read after them");
         waiting.clock(10);
-        assert!(waiting.settled(u64::MAX).is_empty(), "some may still have been on their way");
-        waiting.take(&batch(&[(0, 30)]));
-        waiting.take(&batch(&[(1, 9)]));
+        assert_eq!(waiting.settled(u64::MAX), 0, "some may still have been on their way");
         waiting.clock(40);
-        assert_eq!(places(waiting.settled(8)), [(0, 5), (1, 7)]);
-        assert_eq!(places(waiting.settled(u64::MAX)), [(1, 9)]);
-        assert_eq!(waiting.len(), 4);
-        assert_eq!(places(waiting.rest(u64::MAX)), [(0, 20), (0, 20), (1, 20), (0, 30)]);
-        assert_eq!(waiting.take(&[1, 2, 3]), 3);
+        assert_eq!((waiting.settled(8), waiting.settled(u64::MAX)), (8, 10));
+        let next = waiting.next_until(10).map(|event| event.time_ns);
+        assert_eq!((next, waiting.next_until(10), waiting.len()), (Some(5), None, 1));
+    }
+
+    #[test]
+    fn only_events_of_the_plan_and_threads_are_taken() {
+        let kinds = Kinds::of(&plan(&[Kind::Switch, Kind::VmInject]));
+        let mut waiting = Waiting::default();
+        waiting.take(batch(&[(Kind::Switch, 1), (Kind::VmInject, 2), (Kind::Thread, 3)]), kinds).unwrap();
+        for (kinds, kind) in [(kinds, Kind::Exit), (kinds, Kind::Fork), (Kinds::default(), Kind::Thread)] {
+            let said = waiting.take(batch(&[(Kind::Switch, 4), (kind, 5)]), kinds).unwrap_err();
+            assert!(said.contains("which is not in its plan"), "{said}");
+        }
+        assert_eq!(waiting.len(), 3);
     }
 }

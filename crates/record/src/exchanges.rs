@@ -18,11 +18,12 @@ use xweave_synthetic::agent::{self, Done, Moment, Script, Voice};
 use xweave_trace::Trace;
 use xweave_weave::{Action, SiteInfo, Woven};
 use xweave_wire::{
+    event,
     message::{
         ClockSample, Event, EventLoss, Facts, Failure, FailureKind, FromAgent, LeftOut, Loss, ModuleFacts,
         Reply, Request, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
     },
-    plan::{Hook, Plan, PlanProgram, PlanSite},
+    plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite},
     record::Kind,
 };
 
@@ -110,6 +111,7 @@ impl Script for Any {
                     self.exchanges.fetch_add(1, Ordering::Relaxed);
                     voice.event(Event::Clock(agent::clock()))?;
                     voice.send_records(1)?;
+                    voice.event(Event::Events(events(&mut self.chance, false)))?;
                 }
             }
             return Ok(Done::Nothing);
@@ -140,7 +142,10 @@ impl Any {
         match chance.below(16) {
             0 => FromAgent::Event(Event::Weaving { done: chance.small(), total: chance.small() }),
             1 => FromAgent::Event(Event::Records(records(chance, voice))),
-            2 => FromAgent::Event(Event::Events(chance.bytes())),
+            2 => match chance.below(2) {
+                0 => FromAgent::Event(Event::Events(chance.bytes())),
+                _ => FromAgent::Event(Event::Events(events(chance, true))),
+            },
             3 => FromAgent::Event(Event::Clock(sample(chance))),
             4 => FromAgent::Reply(Reply::Facts(Box::new(facts(chance)))),
             5 => FromAgent::Reply(Reply::Btf(chance.bytes())),
@@ -176,6 +181,25 @@ fn records(chance: &mut Chance, voice: &Voice) -> Vec<u8> {
             _ => {}
         }
         record.encode(&mut bytes);
+    }
+    bytes
+}
+
+/// The kinds of events that plans have.
+const EVENTS: [event::Kind; 2] = [event::Kind::Switch, event::Kind::Fork];
+
+fn events(chance: &mut Chance, any: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..chance.below(20) {
+        let kind = match chance.below(8) {
+            0 if any => event::Kind::of(u8::try_from(chance.below(29)).unwrap()).unwrap(),
+            1 => event::Kind::Thread,
+            _ => EVENTS[usize::try_from(chance.below(2)).unwrap()],
+        };
+        let time = if any && chance.one_in(4) { chance.number() } else { agent::clock().mono_ns };
+        let mut event = event::Event::new(kind, time, 0, chance.small());
+        event.name[..8].copy_from_slice(&chance.next().to_le_bytes());
+        event.encode(&mut bytes);
     }
     bytes
 }
@@ -221,7 +245,7 @@ fn woven(chance: &mut Chance) -> xweave_wire::message::Woven {
         skipped: chance.list(|chance| SkippedSite { site: chance.small(), reason: chance.text() }),
         left_out: chance.list(|chance| LeftOut {
             function: chance.text(),
-            kind: xweave_wire::event::Kind::Switch,
+            kind: event::Kind::Switch,
             reason: chance.text(),
         }),
     }
@@ -239,7 +263,7 @@ fn loss(chance: &mut Chance) -> Loss {
         flows: chance.list(|chance| (chance.number(), chance.number())),
         unattributed: chance.number(),
         events: chance.list(|chance| EventLoss {
-            kind: xweave_wire::event::Kind::Switch,
+            kind: event::Kind::Switch,
             dropped: chance.number(),
             missed: chance.number(),
         }),
@@ -247,7 +271,7 @@ fn loss(chance: &mut Chance) -> Loss {
     }
 }
 
-/// Two sites for each domain, without a kernel: what is hostile are the agents.
+/// Two sites and two kinds of events for each domain, without a kernel: what is hostile are the agents.
 fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
     let mut woven = Vec::new();
     for index in 0..capture.sessions.len() {
@@ -273,6 +297,14 @@ fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             sites: vec![site(first), site(first + 1)],
             origin: "test".to_owned(),
         };
+        let probe = |kind: event::Kind| EventProgram {
+            name: kind.to_string(),
+            hook: Hook::Tracepoint,
+            function: kind.to_string(),
+            module: None,
+            kind,
+        };
+        let events = EventPlan { object: Vec::new(), programs: EVENTS.map(probe).to_vec(), buffer: 4096 };
         let plan = Plan {
             domain: number,
             object: vec![0; 10_000],
@@ -280,7 +312,7 @@ fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             buffer: 4096,
             flow_table: 1,
             gently: false,
-            events: None,
+            events: Some(events),
         };
         let info = |site| SiteInfo {
             site,
@@ -312,6 +344,7 @@ fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
 struct Came {
     recorded: bool,
     rows: usize,
+    events: usize,
 }
 
 /// One recording of a host and a guest. How hostile they are is chance's to say; a host may be honest.
@@ -351,7 +384,7 @@ fn recording(seed: u64, folder: &Path, exchanges: &Arc<AtomicU64>) -> Came {
     };
     let outcome = record_over(&options, &open, &|capture, _, _| deploy(capture), &mut |_| {});
     let recorded = outcome.is_ok();
-    let Ok(trace) = Trace::open(&options.output) else { return Came { recorded, rows: 0 } };
+    let Ok(trace) = Trace::open(&options.output) else { return Came { recorded, rows: 0, events: 0 } };
     let (rows, damaged) = trace.rows();
     assert!(damaged.is_empty(), "seed {seed}: {damaged:?}");
     for row in &rows {
@@ -359,7 +392,15 @@ fn recording(seed: u64, folder: &Path, exchanges: &Arc<AtomicU64>) -> Came {
         assert!(row.flow == 0 || row.flow >> 56 == own, "seed {seed}: {row:?}");
         assert_eq!(u64::from(row.site).div_ceil(2), own, "seed {seed}: {row:?}");
     }
-    Came { recorded, rows: rows.len() }
+    let mut events = trace.events();
+    let mut count = 0;
+    for event in events.by_ref() {
+        let known = event.kind == event::Kind::Thread || EVENTS.contains(&event.kind);
+        assert!(known, "seed {seed}: {event:?}");
+        count += 1;
+    }
+    assert!(events.damaged().is_empty(), "seed {seed}: {:?}", events.damaged());
+    Came { recorded, rows: rows.len(), events: count }
 }
 
 #[test]
@@ -369,7 +410,7 @@ fn a_million_exchanges_with_any_agents_end_in_traces_or_errors() {
     let seeds = agent::clock().real_ns;
     let exchanges = Arc::new(AtomicU64::new(0));
     let next = AtomicU64::new(0);
-    let totals = Mutex::new((0u64, 0u64, 0u64));
+    let totals = Mutex::new((0u64, 0u64, 0u64, 0u64));
     let workers = if wanted.is_some() { 1 } else { 8 };
     thread::scope(|scope| {
         for _ in 0..workers {
@@ -394,6 +435,7 @@ fn a_million_exchanges_with_any_agents_end_in_traces_or_errors() {
                     totals.0 += 1;
                     totals.1 += u64::from(came.recorded);
                     totals.2 += came.rows as u64;
+                    totals.3 += came.events as u64;
                     if wanted.is_some() {
                         return;
                     }
@@ -401,13 +443,13 @@ fn a_million_exchanges_with_any_agents_end_in_traces_or_errors() {
             });
         }
     });
-    let (recordings, recorded, rows) = *totals.lock().unwrap();
-    println!("{recordings} recordings, {recorded} of them with a trace, {rows} records");
+    let (recordings, recorded, rows, events) = *totals.lock().unwrap();
+    println!("{recordings} recordings, {recorded} of them with a trace, {rows} records, {events} events");
     if wanted.is_none() {
         // Agents that are all refused at once would prove nothing.
         assert!(
-            recorded > recordings / 20 && rows > recordings,
-            "{recorded} of {recordings}, {rows} records"
+            recorded > recordings / 20 && rows > recordings && events > recordings,
+            "{recorded} of {recordings}, {rows} records, {events} events"
         );
     }
 }

@@ -29,9 +29,9 @@ mod link;
 mod options;
 mod progress;
 mod recording;
-mod records;
 mod session;
 mod transport;
+mod waiting;
 mod weaving;
 
 pub use budget::Budget;

@@ -15,7 +15,7 @@ use xweave_weave::Role;
 use xweave_wire::{
     limits,
     message::{ClockSample, Event, Facts, FromAgent, Loss, Reply, Request, Vm},
-    record::{Kind, Record, decode_batch},
+    record::{Kind, Record},
 };
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     domain::DomainSpec,
     events,
     link::{Incoming, Link},
-    records,
+    waiting::Waiting,
 };
 
 /// How long an agent may take to say hello. (Tests of thousands of recordings wait for less.)
@@ -135,7 +135,7 @@ pub(crate) struct Session {
     pub(crate) number: u8,
     pub(crate) facts: Facts,
     /// Decoded, and waiting for the clocks to have been read after them.
-    pub(crate) records: records::Waiting,
+    pub(crate) records: Waiting<Record>,
     pub(crate) events: events::Waiting,
     pub(crate) loss: Loss,
     pub(crate) ended: Option<Ended>,
@@ -149,6 +149,8 @@ pub(crate) struct Session {
     asked: VecDeque<Asked>,
     /// The numbers that its records may carry.
     sites: HashSet<u32>,
+    /// The kinds of its events.
+    kinds: events::Kinds,
     /// Hooks of its plan, spares and savers included, and how many it has told to be attached.
     hooks: u32,
     attached: u32,
@@ -161,7 +163,7 @@ impl Session {
             spec,
             number,
             facts: Facts::default(),
-            records: records::Waiting::default(),
+            records: Waiting::default(),
             events: events::Waiting::default(),
             loss: Loss::default(),
             ended: None,
@@ -172,6 +174,7 @@ impl Session {
             stage: Stage::Greeting,
             asked: VecDeque::new(),
             sites: HashSet::new(),
+            kinds: events::Kinds::default(),
             hooks: 0,
             attached: 0,
             greet_by: Instant::now() + HELLO,
@@ -225,6 +228,7 @@ impl Session {
                 self.stage = self.stage.max(Stage::Weaving);
                 let sites = plan.programs.iter().flat_map(|program| &program.sites);
                 self.sites = sites.clone().flat_map(|site| site.site..site.site + site.clauses).collect();
+                self.kinds = plan.events.as_ref().map(events::Kinds::of).unwrap_or_default();
                 // Each is attached twice at most, or has a saver.
                 let hooks =
                     2 * sites.count() + plan.events.as_ref().map_or(0, |events| events.programs.len());
@@ -282,13 +286,11 @@ impl Session {
                 Ok(Taken::Sample(sample))
             }
             FromAgent::Event(Event::Records(bytes)) if self.stage == Stage::Recording => {
-                self.take_records(&bytes).map(|()| Taken::Nothing)
+                self.take_records(bytes).map(|()| Taken::Nothing)
             }
             FromAgent::Event(Event::Events(bytes)) if self.stage == Stage::Recording => {
-                match self.events.take(&bytes) {
-                    0 => self.check_waiting().map(|()| Taken::Nothing),
-                    rest => Err(format!("{rest} bytes of events could not be understood")),
-                }
+                self.events.take(bytes, self.kinds)?;
+                self.check_waiting().map(|()| Taken::Nothing)
             }
             FromAgent::Event(_) => Err("it sent what is recorded before it was asked to record".to_owned()),
         }
@@ -346,17 +348,13 @@ impl Session {
         Ok(Taken::Weaving { done: self.attached, total })
     }
 
-    fn take_records(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let (records, rest) = decode_batch(bytes);
-        let foreign = records.iter().find_map(|record| self.foreign(record));
-        if let Some(foreign) = foreign {
-            return Err(foreign);
-        }
-        self.records.take(records);
-        match rest {
-            0 => self.check_waiting(),
-            rest => Err(format!("{rest} bytes of records could not be understood")),
-        }
+    fn take_records(&mut self, bytes: Vec<u8>) -> Result<(), String> {
+        // Out of the way while the session says whose they are.
+        let mut records = std::mem::take(&mut self.records);
+        let taken = records.take(bytes, |record| self.foreign(record).map_or(Ok(()), Err));
+        self.records = records;
+        taken?;
+        self.check_waiting()
     }
 
     /// Says why a record cannot be this domain's.

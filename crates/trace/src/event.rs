@@ -222,13 +222,19 @@ impl Default for Names {
 impl Names {
     /// The name for a text.
     pub fn give(&mut self, text: &str) -> Name {
+        self.give_within(text, &mut usize::MAX.clone()).unwrap_or_default()
+    }
+
+    /// The name for a text. One that is new takes a place of `room`; none, if no place is left for it.
+    pub(crate) fn give_within(&mut self, text: &str, room: &mut usize) -> Option<Name> {
         if let Some(&known) = self.numbers.get(text) {
-            return known;
+            return Some(known);
         }
+        *room = room.checked_sub(1)?;
         let name = Name(u32::try_from(self.texts.len()).unwrap_or(0));
         self.texts.push(text.into());
         self.numbers.insert(text.into(), name);
-        name
+        Some(name)
     }
 
     /// The text.
@@ -267,5 +273,14 @@ mod tests {
         let (one, other) = (names.give("nginx"), names.give("kworker/0:1"));
         assert_eq!((names.give("nginx"), names.give("")), (one, Name::default()));
         assert_eq!((names.text(one), names.text(other)), ("nginx", "kworker/0:1"));
+    }
+
+    #[test]
+    fn new_names_take_room_and_known_ones_none() {
+        let (mut names, mut room) = (Names::default(), 2);
+        let mut give = |text| names.give_within(text, &mut room).map(Name::index);
+        let given = ["a", "b", "c", "a", "", "c"].map(&mut give);
+        assert_eq!(given, [Some(1), Some(2), None, Some(1), Some(0), None]);
+        assert_eq!(names.all().len(), 3);
     }
 }

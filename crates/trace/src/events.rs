@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use parquet::data_type::ByteArray;
+use rustc_hash::FxHashMap;
 use xweave_wire::text;
 
 use crate::{
-    event::{Event, Kind, Names},
+    event::{Event, Kind, Name, Names},
     segments::{Line, domain_numbers},
     table::{Column, Values},
 };
@@ -16,9 +17,6 @@ pub(crate) const REQUIRED: [&str; 5] = ["time_ns", "domain", "cpu", "kind", "tid
 
 /// Bytes of a name: a tracepoint's, with its system, is the longest.
 const NAME: usize = 256;
-
-/// How many names the events of a trace have.
-const NAMES: usize = 1 << 20;
 
 /// Columns that follow them, which a table that another program made may lack.
 pub(crate) const OPTIONAL: [&str; 6] = ["other", "object", "position", "bytes", "code", "name"];
@@ -45,7 +43,14 @@ impl Line for Event {
     fn columns(domain: &str, events: &[Self], names: &Names) -> Vec<Column> {
         let picked = |words: Vec<ByteArray>, places: Vec<u32>| Values::Picked { words, places };
         let kinds: Vec<ByteArray> = Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect();
-        let texts: Vec<ByteArray> = names.all().map(ByteArray::from).collect();
+        // Only the names that occur: a trace may have very many more.
+        let (mut texts, mut named, mut places) = (Vec::new(), Vec::new(), FxHashMap::default());
+        for name in events.iter().map(|event| event.name).filter(|name| *name != Name::default()) {
+            named.push(*places.entry(name).or_insert_with(|| {
+                texts.push(ByteArray::from(names.text(name)));
+                u32::try_from(texts.len() - 1).unwrap_or(u32::MAX)
+            }));
+        }
         let int32 = |get: fn(&Self) -> u32| {
             Column::all(Values::I32(events.iter().map(|event| get(event).cast_signed()).collect()))
         };
@@ -59,9 +64,7 @@ impl Line for Event {
                 events.iter().map(|event| get(event).cast_signed()).filter(|value| *value != 0).collect();
             Column::told(events.iter().map(|event| get(event) != 0), Values::I64(values))
         };
-        // The first name is empty.
-        let place = |event: &Self| u32::try_from(event.name.index()).unwrap_or(0);
-        let named = events.iter().map(place).filter(|place| *place != 0).collect();
+        let is_named = |event: &Self| event.name != Name::default();
         vec![
             Column::all(Values::I64(events.iter().map(|event| event.time_ns).collect())),
             Column::all(picked(vec![ByteArray::from(domain)], vec![0; events.len()])),
@@ -73,18 +76,20 @@ impl Line for Event {
             some64(|event| event.position),
             some64(|event| event.bytes),
             some32(|event| event.code),
-            Column::told(events.iter().map(|event| place(event) != 0), picked(texts, named)),
+            Column::told(events.iter().map(is_named), picked(texts, named)),
         ]
     }
 }
 
 /// Events of the columns that [`REQUIRED`] and [`OPTIONAL`] name; an error's text says what is wrong. Kinds that are
-/// not known become [`Kind::Other`], called as they are in the table. `number` gives the number of a domain's name.
+/// not known become [`Kind::Other`], called as they are in the table. `number` gives the number of a domain's name; new
+/// names take places of `room`.
 pub(crate) fn from_columns(
     columns: &[Column],
     count: usize,
     number: impl Fn(&str) -> Option<u8>,
     names: &mut Names,
+    room: &mut usize,
 ) -> Result<Vec<Event>, String> {
     let called = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
     let column = |at: usize| columns.get(at).ok_or_else(|| format!("it has no column {}", called(at)));
@@ -127,17 +132,16 @@ pub(crate) fn from_columns(
             cpu: narrow(cpu[at], 2)?,
             code: narrow(code[at], 9)?.cast_signed(),
             name: if name.is_empty() {
-                Default::default()
+                Name::default()
             } else {
-                texts
-                    .get(name, || names.give(&text::printable_bytes(name.get(..=NAME).unwrap_or(name), NAME)))
+                let mut give = |text: &str| names.give_within(text, room);
+                let found =
+                    texts.get(name, || give(&text::printable_bytes(name.get(..=NAME).unwrap_or(name), NAME)));
+                found.ok_or("its domain's events have more names than threads and events ever have")?
             },
             kind: kind.unwrap_or(Kind::Other),
             domain: number,
         });
-    }
-    if names.all().len() > NAMES {
-        return Err(format!("its events have more than {NAMES} names, and threads and events never have"));
     }
     Ok(events)
 }

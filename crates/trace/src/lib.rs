@@ -42,6 +42,7 @@ mod checked;
 pub mod error;
 pub mod event;
 mod events;
+mod given;
 pub mod manifest;
 pub mod merge;
 mod pages;

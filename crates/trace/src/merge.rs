@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     event::{Event, Names},
-    events,
+    events, given,
     reader::{Damaged, Trace},
     table::{Allowance, TableReader},
 };
@@ -23,6 +23,8 @@ const SOURCES: usize = 255;
 pub struct Events<'a> {
     trace: &'a Trace,
     names: Names,
+    /// How many more names all domains together may have beyond their own.
+    names_left: usize,
     sources: Vec<Source<'a>>,
     /// The next of each source: time and place.
     next: BinaryHeap<Reverse<(i64, usize)>>,
@@ -35,6 +37,8 @@ struct Source<'a> {
     files: VecDeque<&'a str>,
     open: Option<(&'a str, TableReader)>,
     batch: std::vec::IntoIter<Event>,
+    /// How many more names are its own: another domain's, however many they are, leave it these.
+    names_left: usize,
 }
 
 impl Trace {
@@ -58,13 +62,14 @@ impl<'a> Events<'a> {
                 }
                 None => {
                     let batch = Vec::new().into_iter();
-                    sources.push((name, Source { files: [file.as_str()].into(), open: None, batch }));
+                    let (files, names_left) = ([file.as_str()].into(), given::OF_DOMAIN);
+                    sources.push((name, Source { files, open: None, batch, names_left }));
                 }
             }
         }
         let sources: Vec<_> = sources.into_iter().map(|(_, source)| source).collect();
         let (names, next, allowance) = (Names::default(), BinaryHeap::new(), trace.allowance());
-        let mut events = Self { trace, names, sources, next, damaged, allowance };
+        let mut events = Self { trace, names, names_left: given::OF_ALL, sources, next, damaged, allowance };
         for at in 0..events.sources.len() {
             events.line_up(at);
         }
@@ -92,7 +97,13 @@ impl<'a> Events<'a> {
                     (file, None)
                 }
             };
-            match read(self.trace, &mut self.names, &mut self.allowance, file, open) {
+            let room = source.names_left + self.names_left;
+            let mut left = room;
+            let read = read(self.trace, (&mut self.names, &mut left), &mut self.allowance, file, open);
+            let own = source.names_left.min(room - left);
+            source.names_left -= own;
+            self.names_left -= room - left - own;
+            match read {
                 Ok(Some((table, batch))) => {
                     source.open = Some((file, table));
                     source.batch = batch.into_iter();
@@ -110,7 +121,7 @@ impl<'a> Events<'a> {
 /// Reads on in a file, which is opened if it is not: the next events, or `None` at its end.
 fn read(
     trace: &Trace,
-    names: &mut Names,
+    (names, room): (&mut Names, &mut usize),
     allowance: &mut Allowance,
     file: &str,
     open: Option<TableReader>,
@@ -122,7 +133,7 @@ fn read(
     let domains = &trace.manifest().domains;
     let number = |name: &str| domains.iter().find(|domain| domain.name == name).map(|domain| domain.number);
     let Some((count, columns)) = table.next(BATCH)? else { return Ok(None) };
-    let batch = events::from_columns(&columns, count, number, names)?;
+    let batch = events::from_columns(&columns, count, number, names, room)?;
     Ok(Some((table, batch)))
 }
 

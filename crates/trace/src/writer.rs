@@ -7,7 +7,8 @@ use xweave_wire::record::Record;
 
 use crate::{
     error::{Error, ErrorKind},
-    event::{Event, Name, Names},
+    event::{Event, Name},
+    given::Given,
     manifest::Manifest,
     reader::{FILES, FOLDERS, MANIFEST, SITES},
     row::Row,
@@ -28,7 +29,7 @@ pub struct Writer {
     manifest: Manifest,
     rows: Segments<Row>,
     events: Segments<Event>,
-    names: Names,
+    given: Given,
     appended: u64,
 }
 
@@ -92,7 +93,7 @@ impl Writer {
         dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(|e| Error::output(&e))?;
         let dir = Arc::new(dir);
         let (rows, events) = (Segments::new(dir.clone()), Segments::new(dir.clone()));
-        let mut writer = Self { dir, manifest, rows, events, names: Names::default(), appended: 0 };
+        let mut writer = Self { dir, manifest, rows, events, given: Given::default(), appended: 0 };
         writer.manifest.complete = false;
         writer.save()?;
         Ok(writer)
@@ -132,6 +133,7 @@ impl Writer {
         self.manifest.events += events.closed;
         self.manifest.loss.unwritten += rows.unwritten + events.unwritten;
         self.manifest.lost = self.manifest.loss.total();
+        self.given.tell(&mut self.manifest);
         let mut text = serde_json::to_vec_pretty(&self.manifest).map_err(|e| {
             let path = self.dir.path_of(MANIFEST);
             Error::new(ErrorKind::Misuse, format!("cannot write {}: {e}", path.display()))
@@ -162,16 +164,22 @@ impl Writer {
         self.rows.append(domain, || name_of(manifest, domain), Row::new(domain, time_ns, record), &())
     }
 
-    /// The name for a text of events.
+    /// The name for a text of any domain's events. A trace may have a million of them; what is beyond has no name, and the
+    /// manifest's warnings tell how many events that are.
     pub fn name(&mut self, text: &str) -> Name {
-        self.names.give(text)
+        self.given.give(None, text)
     }
 
-    /// Appends an event, its time on the common line and its name one of [`Writer::name`]. Failures are as those of
+    /// The same for events of the domain with that number, which may have 65536 names that are new, whatever others have.
+    pub fn name_of(&mut self, domain: u8, text: &str) -> Name {
+        self.given.give(Some(domain), text)
+    }
+
+    /// Appends an event, its time on the common line and its name one that this writer gave. Failures are as those of
     /// [`Writer::append`].
     pub fn event(&mut self, event: Event) -> Result<(), Error> {
         let (manifest, domain) = (&self.manifest, event.domain);
-        self.events.append(domain, || name_of(manifest, domain), event, &self.names)
+        self.events.append(domain, || name_of(manifest, domain), event, &self.given.names)
     }
 
     /// Closes all segments that have rows, and writes the manifest: from now on nothing of what
@@ -180,7 +188,7 @@ impl Writer {
     ///
     /// All domains are tried; the first failure is returned.
     pub fn flush(&mut self) -> Result<(), Error> {
-        let outcome = self.rows.flush(&()).and(self.events.flush(&self.names));
+        let outcome = self.rows.flush(&()).and(self.events.flush(&self.given.names));
         outcome.and(self.save())
     }
 

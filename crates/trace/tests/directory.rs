@@ -410,6 +410,92 @@ fn events_come_back_in_the_order_of_their_times() {
     assert!(left < written.len() && left > 0 && events.damaged().len() == 1, "{left}");
 }
 
+/// So many threads, each with a name of its own.
+fn rename(writer: &mut Writer, domain: u8, names: std::ops::Range<u32>) {
+    for nth in names {
+        let name = writer.name_of(domain, &format!("{domain}-{nth}"));
+        let event = Event::new(event::Kind::Thread, domain, nth.into(), 0, 0);
+        writer.event(Event { other: nth, name, ..event }).unwrap();
+    }
+}
+
+#[test]
+fn names_without_end_cost_no_other_domain_its_names_and_not_the_trace() {
+    const MANY: u32 = 200_000;
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("trace");
+    let mut writer = Writer::create(&dir, manifest()).unwrap();
+    for tenth in 0..10 {
+        rename(&mut writer, 2, tenth * MANY / 10..(tenth + 1) * MANY / 10);
+        rename(&mut writer, 1, tenth * 10..(tenth + 1) * 10);
+        writer.flush().unwrap();
+    }
+    let manifest = writer.finish().unwrap();
+    let [told] = &manifest.warnings[..] else { panic!("{:?}", manifest.warnings) };
+    assert_eq!(
+        told,
+        "vm/1: 134464 events are stored without a name: they had more than 65536 different ones"
+    );
+
+    let trace = Trace::open(&dir).unwrap();
+    let mut events = trace.events();
+    let read: Vec<_> = events.by_ref().collect();
+    assert_eq!((read.len(), events.damaged().len()), (MANY as usize + 100, 0));
+    for event in read {
+        let named = event.domain == 1 || event.other < 65_536;
+        let text = if named { format!("{}-{}", event.domain, event.other) } else { String::new() };
+        assert_eq!(events.names().text(event.name), text);
+    }
+}
+
+/// As a version wrote it that did not count names: one domain has more than are taken, in several files.
+#[test]
+fn one_domains_names_beyond_all_bounds_leave_the_others_readable() {
+    const MANY: u32 = 1_300_000;
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("trace");
+    let mut written = Vec::new();
+    // Each part is of a writer of its own, so that none leaves a name out; their files are put together.
+    for part in 0..MANY.div_ceil(50_000) {
+        let one = parent.path().join(format!("part-{part}"));
+        let mut writer = Writer::create(&one, manifest()).unwrap();
+        rename(&mut writer, 2, part * 50_000..(part + 1) * 50_000);
+        // At the very end, so that it comes when no room is left.
+        if part == MANY / 50_000 - 1 {
+            rename(&mut writer, 1, MANY..MANY + 100);
+        }
+        writer.finish().unwrap();
+        written.push(one);
+    }
+    Writer::create(&dir, manifest()).unwrap().finish().unwrap();
+    fs::create_dir_all(dir.join("events")).unwrap();
+    for (part, one) in written.iter().enumerate() {
+        for file in fs::read_dir(one.join("events")).unwrap().map(|entry| entry.unwrap()) {
+            let name = file.file_name().into_string().unwrap();
+            let domain = name.split('-').next().unwrap();
+            fs::rename(file.path(), dir.join(format!("events/{domain}-{part:06}.parquet"))).unwrap();
+        }
+    }
+    let trace = Trace::open(&dir).unwrap();
+    let mut events = trace.events();
+    let read: Vec<_> = events.by_ref().collect();
+    let of_host: Vec<_> = read.iter().filter(|event| event.domain == 1).collect();
+    assert_eq!(of_host.len(), 100);
+    assert!(of_host.iter().all(|event| events.names().text(event.name) == format!("1-{}", event.other)));
+    let is_of_guest = |damaged: &xweave_trace::Damaged| {
+        damaged.reason.contains("more names")
+            && damaged.file.file_name().unwrap().to_str().unwrap().starts_with("vm_1-")
+    };
+    assert!(
+        !events.damaged().is_empty() && events.damaged().iter().all(is_of_guest),
+        "{:?}",
+        events.damaged()
+    );
+    // What a domain may have, and what all may have besides, is read.
+    assert!(read.len() > 1_100_000 && read.len() < MANY as usize, "{}", read.len());
+    assert_eq!(events.names().all().len(), 65_536 + (1 << 20) + 100 + 1);
+}
+
 #[test]
 fn numbers_come_back_whether_few_of_them_differ_or_many() {
     let parent = tempfile::tempdir().unwrap();

@@ -143,6 +143,12 @@ impl Record {
         })
     }
 
+    /// Decodes the record that `bytes` begins with, and tells how many bytes it has; none if the bytes are no record.
+    pub fn decode_first(bytes: &[u8]) -> Option<(Self, usize)> {
+        let length = HEADER + 8 * usize::from(*bytes.get(31)?);
+        Some((Self::decode(bytes.get(..length)?)?, length))
+    }
+
     /// The reverse of [`Record::decode`], appended to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let n = self.values.len().min(MAX_VALUES);
@@ -185,12 +191,8 @@ impl Record {
 /// [`Records`]: crate::message::Event::Records
 pub fn decode_batch(mut bytes: &[u8]) -> (Vec<Record>, usize) {
     let mut records = Vec::new();
-    while bytes.len() >= HEADER {
-        let length = HEADER + 8 * usize::from(bytes[31]);
-        match bytes.get(..length).and_then(Record::decode) {
-            Some(record) => records.push(record),
-            None => break,
-        }
+    while let Some((record, length)) = Record::decode_first(bytes) {
+        records.push(record);
         bytes = &bytes[length..];
     }
     (records, bytes.len())
