@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xweave_access::{Binding, Error, Index, Place, Pointcut, Reason, Site, Source};
+use xweave_access::{Binding, Error, Index, Keep, Place, Pointcut, Reason, Site, Source};
 
 /// The program, compiled once.
 fn program() -> &'static PathBuf {
@@ -250,13 +250,26 @@ fn what_is_not_known_says_why() {
 
 #[test]
 fn an_index_is_kept_and_damage_to_it_is_found_or_does_no_harm() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, trusted) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut made = 0;
-    for _ in 0..2 {
-        let index = source().index(Some(folder.path()), || made += 1).unwrap();
-        assert_eq!(index.sites(&Pointcut::parse("access(%.%)").unwrap()).len(), told("access(%.%)").len());
+    for keep in [Keep::OfFile(folder.path()), Keep::OfBuild(trusted.path())] {
+        for _ in 0..2 {
+            let index = source().index(Some(keep), || made += 1).unwrap();
+            assert_eq!(
+                index.sites(&Pointcut::parse("access(%.%)").unwrap()).len(),
+                told("access(%.%)").len()
+            );
+        }
     }
-    assert_eq!(made, 1, "the second time it was there");
+    assert_eq!(made, 2, "the second time it was there");
+    // By its build ID it is found where it is trusted only.
+    let names = |of: &Path| -> Vec<_> {
+        let entries = std::fs::read_dir(of).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.map(|name| name.into_string().unwrap()).collect()
+    };
+    let id: String =
+        xweave_code::image::build_id(program()).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(names(trusted.path())[0].starts_with(&id) && !names(folder.path())[0].starts_with(&id));
     let kept = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let whole = std::fs::read(&kept).unwrap();
     let ask = |bytes: Vec<u8>| {
