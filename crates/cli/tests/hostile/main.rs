@@ -2,6 +2,7 @@
 //! Ctrl-C, and the other domains' records are whole.
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
+mod events;
 mod rows;
 mod sent;
 mod stage;

@@ -23,12 +23,18 @@ static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| types("int length; struct ite
 
 /// Those of one whose structure has these members: `length` and `next` among them.
 pub fn types(members: &str) -> Vec<u8> {
+    types_beside(members, "")
+}
+
+/// The same of a kernel that has some more in it.
+pub fn types_beside(members: &str, more: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let (source, object) = (dir.path().join("kernel.c"), dir.path().join("kernel.o"));
     let text = format!(
         "struct item {{ {members} }};\n\
          int take_item(struct item *item) {{ return item->length; }}\n\
-         int give_item(struct item *item) {{ return item->next->length; }}\n"
+         int give_item(struct item *item) {{ return item->next->length; }}\n\
+         {more}"
     );
     fs::write(&source, text).unwrap();
     let clang = xweave_weave::find_clang().expect("clang compiles advice: apt install clang-14");
