@@ -7,6 +7,9 @@ use crate::input::shown;
 /// `common_type`, two more short fields and `common_pid`.
 const HEADER: usize = 8;
 
+/// The most fields of an event that are told: no tracepoint has as many. Each field of a line is looked for among them.
+const FIELDS: usize = 256;
+
 /// The number of a system call, which LTTng does not tell.
 const CALL: &str = "__syscall_nr";
 
@@ -49,6 +52,9 @@ impl Shape {
         let format = Format { system, name: known, id, fields: Vec::new() };
         let mut shape = Self { format, slots: Vec::new(), size: HEADER, unknown: None };
         for (field, value) in Pairs(fields) {
+            if shape.slots.len() == FIELDS {
+                break;
+            }
             let Some(called) = std::str::from_utf8(field).ok().and_then(|name| called(name, perf)) else {
                 continue;
             };
@@ -185,4 +191,32 @@ pub(crate) fn thread(fields: &[u8], name: &[u8]) -> Option<(u32, u32, Vec<u8>)> 
     let field = |name: &[u8]| Pairs(fields).find_map(|(field, value)| (field == name).then_some(value));
     let process = field(b"pid").and_then(half).unwrap_or(0);
     Some((half(field(b"tid")?)?, process, text(field(name)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_line_of_very_many_fields_takes_no_longer_than_many_lines() {
+        const LINES: usize = 400;
+        let line = |fields: std::ops::Range<usize>| {
+            let fields: Vec<_> = fields.map(|field| format!("f{field} = 1")).collect();
+            fields.join(", ").into_bytes()
+        };
+        let took = |lines: &[Vec<u8>]| {
+            let begin = Instant::now();
+            let mut record = Vec::new();
+            for line in lines {
+                Shape::of(1, "x", false, line).record(7, line, &mut record);
+            }
+            assert!(record.len() <= HEADER + 8 * FIELDS);
+            begin.elapsed()
+        };
+        let hostile = took(&[line(0..200 * LINES)]);
+        let honest = took(&vec![line(0..200); LINES]);
+        assert!(hostile < 8 * honest + Duration::from_millis(100), "{hostile:?}, and {honest:?}");
+    }
 }

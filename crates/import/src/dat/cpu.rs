@@ -1,5 +1,7 @@
 //! The records of one processor, page by page.
 
+use std::rc::Rc;
+
 use super::{
     clock::Clock,
     options::Place,
@@ -21,7 +23,7 @@ pub(crate) struct Cpu<'a> {
     cpu: u32,
     layout: Layout,
     page: usize,
-    clock: Clock,
+    clock: Rc<Clock>,
     packing: Packing,
     /// The most bytes that it may hold.
     room: usize,
@@ -52,7 +54,7 @@ impl<'a> Cpu<'a> {
         place: Place,
         (page, layout, packing): (u32, Layout, Packing),
         room: usize,
-        clock: Clock,
+        clock: Rc<Clock>,
     ) -> Self {
         let mut cpu = Self {
             input,

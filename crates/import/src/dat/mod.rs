@@ -5,6 +5,10 @@ mod cpu;
 mod options;
 mod packed;
 
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
 use crate::{
     error::{Error, ErrorKind},
     format::Format,
@@ -389,6 +393,8 @@ impl Dat {
         // What all of them together may hold.
         let room = (MEMORY / count).next_power_of_two();
         let mut cpus = Vec::new();
+        // A file may tell of one processor as often as of all, and its clock be as large as the file.
+        let mut clocks: FxHashMap<u32, Rc<Clock>> = FxHashMap::default();
         for buffer in &self.options.buffers {
             // The kernel's pages may have grown since; a file of version 6 has one size for all.
             let page = if buffer.page == 0 { self.page } else { buffer.page };
@@ -402,7 +408,9 @@ impl Dat {
                 _ => Packing::None,
             };
             for place in buffer.cpus.iter().filter(|place| place.size > 0) {
-                cpus.push(Cpu::open(input, *place, (page, self.layout, packing), room, clock(place.cpu)));
+                let clock = clocks.entry(place.cpu).or_insert_with(|| Rc::new(clock(place.cpu)));
+                let clock = Rc::clone(clock);
+                cpus.push(Cpu::open(input, *place, (page, self.layout, packing), room, clock));
             }
         }
         Ok(cpus)
@@ -429,4 +437,27 @@ fn header(input: &Input, at: u64) -> Result<(u16, bool, u64), Error> {
     let mut cursor = Cursor::new(&header, at);
     let (kind, flags, _description, size) = (cursor.u16()?, cursor.u16()?, cursor.u32()?, cursor.u64()?);
     Ok((kind, flags & 1 != 0, size))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_processor_that_is_told_of_again_and_again_has_one_clock() {
+        let input = Input::of(vec![0; 1 << 20]);
+        let mut dat =
+            Dat::begin(&mut Walk { input: &input, at: 0 }).unwrap_or_else(|error| panic!("{error}"));
+        let cpus = (0..1000).map(|nth| Place { cpu: nth % 2, offset: 4096, size: 16 }).collect();
+        dat.options.buffers.push(Buffer { page: 4096, cpus, ..Buffer::default() });
+        let made = Cell::new(0);
+        let clock = |_| {
+            made.set(made.get() + 1);
+            Clock::default()
+        };
+        let cpus = dat.cpus(&input, clock).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((cpus.len(), made.get()), (1000, 2));
+    }
 }
