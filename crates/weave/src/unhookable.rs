@@ -16,7 +16,8 @@ const RCU_IS_OFF: &str =
 /// Called by the kernel's own entry into every program (`__bpf_tramp_enter`, `__bpf_prog_enter` of
 /// kernel/bpf/trampoline.c) where RCU is preemptible. `btf_id_deny` has them since Linux 6.4; 6.1 hooks them, and is stuck
 /// at the first call: `make soak` found it.
-const ENTERS_PROGRAMS: &str = "the kernel calls it on its way into every program: it would call itself without end";
+const ENTERS_PROGRAMS: &str =
+    "the kernel calls it on its way into every program: it would call itself without end";
 
 /// By name. What [`BEFORE_THE_GUARD`] are: the lookup in a per-CPU array (a call before Linux 6.10), and the two
 /// helpers that tell the context (`xw_context` of the prelude). A program that is hooked there runs inside every
