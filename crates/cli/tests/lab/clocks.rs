@@ -79,7 +79,10 @@ fn a_guest_that_is_paused_or_writes_its_tsc_has_a_break_there_and_one_that_stand
     let dir = tempfile::tempdir().unwrap();
     world.run(
         "host",
-        "mkdir -p /tmp/msr; /run/lab/busybox unxz -c /lib/modules/$(uname -r)/kernel/arch/x86/kernel/msr.ko.xz >/tmp/msr/msr.ko",
+        "mkdir -p /tmp/msr; module=$(modinfo -n msr); case $module in
+        *.xz) /run/lab/busybox unxz -c $module >/tmp/msr/msr.ko ;;
+        *) cp $module /tmp/msr/ ;;
+        esac",
     );
     world.pull("host", "/tmp/msr", &dir.path().join("msr"));
     world.run("vm1", "mkdir -p /tmp/msr");
