@@ -83,7 +83,7 @@ fn a_module_that_goes_under_its_probes_is_told() {
 }
 
 /// Enough functions that the kernel's settings are changed while they are hooked.
-const MANY: &str = "-e 'execution(tcp_re%@host) { STORE_DATA1(1); }'";
+const MANY: &str = "-e 'execution(tcp_r%@host) { STORE_DATA1(1); }'";
 const SETTINGS: &str = "cat /proc/sys/debug/kprobes-optimization /sys/kernel/rcu_expedited";
 /// How many functions have hooks.
 const HOOKED: &str = "$(grep -c direct /sys/kernel/tracing/enabled_functions)";
