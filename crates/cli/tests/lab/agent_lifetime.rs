@@ -126,17 +126,20 @@ fn two_recordings(world: &World) -> [Running; 2] {
 fn kill_both(world: &World, condition: &str, later: usize) {
     let script = format!(
         r#"deadline=$(($(date +%s) + 120))
-        until {condition}; do test $(date +%s) -lt $deadline || exit 1; done
-        agents=
-        for process in /proc/[0-9]*; do
-            case "$(tr '\0' ' ' <$process/cmdline)" in
-            "{AGENT}"*) agents="$agents ${{process#/proc/}}" ;;
-            esac
-        done 2>/dev/null
-        set -- $agents
+        in_time() {{ test $(date +%s) -lt $deadline; }}
+        agents() {{
+            for process in /proc/[0-9]*; do
+                case "$(tr '\0' ' ' <$process/cmdline)" in
+                "{AGENT}"*) echo ${{process#/proc/}} ;;
+                esac
+            done 2>/dev/null
+        }}
+        # Known before: they may be quick when it comes to that.
+        until set -- $(agents) && test $# = 2; do in_time || exit 1; done
+        until {condition}; do in_time || exit 1; done
         kill -KILL $1
         for half in $(seq {later}); do sleep 0.5; done
-        test -z "$2" || kill -KILL $2"#
+        kill -KILL $2 || echo it has gone"#
     );
     world.run("host", &script);
 }
