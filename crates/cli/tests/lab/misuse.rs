@@ -85,7 +85,7 @@ fn a_full_disk_ends_a_recording_with_a_word_and_a_readable_trace() {
     world.run("host", "mkdir -p /tmp/small && mount -t tmpfs -o size=600k none /tmp/small");
     let recording = world.start(
         "host",
-        &format!("exec xweave record virtio-net {DOMAINS} -o /tmp/small/trace --force --duration 120s"),
+        &format!("exec xweave record virtio-net {DOMAINS} -o /tmp/small/trace --max-size 100M --force --duration 120s"),
     );
     let load =
         world.start("vm1", "exec xweave lab load udp-send --to 10.77.0.2:9003 --count 1000000 --rate 2000");
