@@ -56,7 +56,7 @@ pub use asked::in_file;
 pub use index::Index;
 pub use pointcut::{How, Pointcut};
 pub use site::{Binding, Coverage, Place, Site, Unresolved};
-pub use source::{Keep, Kept, Source};
+pub use source::{IndexCache, Keep, Source};
 pub use way::{Level, Way};
 
 /// Belongs into the name of a file that an index is kept in: others cannot read it.

@@ -11,34 +11,27 @@ use xweave_guard::private::{Dir, Trust};
 
 use crate::{Error, Index, VERSION};
 
-/// Indices that are kept, in a folder: those that were made of files of this machine. What somebody else may have written is
-/// passed over, and made anew.
+/// A folder of indices. What another user of the machine may have written is passed over, and made anew.
 ///
-/// Their names say what they are of: build IDs in hexadecimal digits, a module's after that of its kernel.
-/// So an index that was made of a file is found for the kernel that runs, wherever the file was. An index of what
-/// another machine sent must not be kept so: it may call its kernel by any ID.
+/// An index of build IDs is named by them, a module's after that of its kernel: so it is found for the kernel that
+/// runs, wherever the file was that it was made of. Whoever keeps one so trusts the file ([`Keep::OfBuild`]).
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<'a>(pub &'a Path);
+pub struct IndexCache<'a>(&'a Path);
 
-impl Kept<'_> {
-    /// The index of what has these build IDs; with what debug information tells, if there is such.
-    pub fn find(self, ids: &[&str]) -> Option<Index> {
-        self.open(ids, true).or_else(|| self.open(ids, false))
-    }
-
-    /// The index of what has these build IDs, made with debug information or without.
-    pub fn open(self, ids: &[&str], debug: bool) -> Option<Index> {
+impl IndexCache<'_> {
+    fn open(self, ids: &[&str], debug: bool) -> Option<Index> {
         self.read(&Self::name(ids, debug)?)
     }
 
     /// Keeps an index. Where that fails nothing is lost but time, the next time.
-    pub fn keep(self, ids: &[&str], debug: bool, index: &Index) {
+    fn keep(self, ids: &[&str], debug: bool, index: &Index) {
         if let Some(name) = Self::name(ids, debug) {
             self.write(&name, index);
         }
     }
 
-    /// The file's name. None if one has no build ID, or it is none: they may be anybody's words.
+    /// The file's name: of what has these build IDs, with what debug information tells or without. None if one has no
+    /// build ID, or it is none: they may be anybody's words.
     pub fn name(ids: &[&str], debug: bool) -> Option<String> {
         let well = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         let how = if debug { "dwarf" } else { "types" };
@@ -102,13 +95,13 @@ impl Source {
             None => {}
             Some(Keep::OfFile(folder)) => {
                 if let Some(name) = self.identity() {
-                    Kept(folder).write(&name, &made.index);
+                    IndexCache(folder).write(&name, &made.index);
                 }
             }
             Some(Keep::OfBuild(folder)) => {
                 for ids in &made.ids {
                     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-                    Kept(folder).keep(&ids, made.debug, &made.index);
+                    IndexCache(folder).keep(&ids, made.debug, &made.index);
                 }
             }
         }
@@ -117,19 +110,19 @@ impl Source {
 
     fn kept(&self, keep: Keep<'_>) -> Option<Index> {
         let folder = match keep {
-            Keep::OfFile(folder) => return Kept(folder).read(&self.identity()?),
+            Keep::OfFile(folder) => return IndexCache(folder).read(&self.identity()?),
             Keep::OfBuild(folder) => folder,
         };
         // A compressed file must be read to know its build ID.
         let ids = self.quick_ids()?;
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         if !self.btf_only
-            && let Some(index) = Kept(folder).open(&ids, true)
+            && let Some(index) = IndexCache(folder).open(&ids, true)
         {
             return Some(index);
         }
         let plain = self.btf_only || self.file.as_deref().is_some_and(|file| !image::has_debug_info(file));
-        plain.then(|| Kept(folder).open(&ids, false)).flatten()
+        plain.then(|| IndexCache(folder).open(&ids, false)).flatten()
     }
 
     /// Makes the index.
@@ -219,10 +212,10 @@ mod tests {
 
     #[test]
     fn only_build_ids_name_files() {
-        assert!(Kept::name(&["ab12", "34"], true).unwrap().starts_with("ab12-34-dwarf-"));
-        assert_ne!(Kept::name(&["ab"], true), Kept::name(&["ab"], false));
+        assert!(IndexCache::name(&["ab12", "34"], true).unwrap().starts_with("ab12-34-dwarf-"));
+        assert_ne!(IndexCache::name(&["ab"], true), IndexCache::name(&["ab"], false));
         for wrong in [&["ab", ""][..], &["../ab"], &[""]] {
-            assert_eq!(Kept::name(wrong, true), None);
+            assert_eq!(IndexCache::name(wrong, true), None);
         }
     }
 
@@ -230,32 +223,32 @@ mod tests {
     fn what_others_may_have_written_is_no_index() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access");
-        let kept = Kept(&path);
+        let kept = IndexCache(&path);
         let words = [u32::from_le_bytes(*b"xwai"), VERSION].into_iter().chain([0; 64]);
         let empty: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
         let index = Index::from_bytes("empty", empty).unwrap();
         kept.keep(&["ab"], false, &index);
-        let file = path.join(Kept::name(&["ab"], false).unwrap());
+        let file = path.join(IndexCache::name(&["ab"], false).unwrap());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&file)), (0o700, 0o600));
-        assert!(kept.find(&["ab"]).is_some());
+        assert!(kept.open(&["ab"], false).is_some());
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         set(&file, 0o620);
-        assert!(kept.find(&["ab"]).is_none());
+        assert!(kept.open(&["ab"], false).is_none());
         // It is made anew, and the link is not followed.
         let elsewhere = folder.path().join("elsewhere");
         fs::write(&elsewhere, "precious").unwrap();
         fs::remove_file(&file).unwrap();
         symlink(&elsewhere, &file).unwrap();
-        assert!(kept.find(&["ab"]).is_none());
+        assert!(kept.open(&["ab"], false).is_none());
         kept.keep(&["ab"], false, &index);
-        assert!(kept.find(&["ab"]).is_some());
+        assert!(kept.open(&["ab"], false).is_some());
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "precious");
         set(&path, 0o777);
-        assert!(kept.find(&["ab"]).is_none());
+        assert!(kept.open(&["ab"], false).is_none());
         if chown(&path, Some(65534), None).is_ok() {
             set(&path, 0o700);
-            assert!(kept.find(&["ab"]).is_none());
+            assert!(kept.open(&["ab"], false).is_none());
         } else {
             eprintln!("SKIPPED: only root can give a folder away");
         }

@@ -77,14 +77,16 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                 let needed = xweave_weave::needs_code(&aspects, &peers, peer);
                 code.push(if needed { of.code(&cache)? } else { Vec::new() });
             }
-            let domains = (1..=u8::MAX).zip(given.iter().zip(&code)).map(|(number, (of, code))| Domain {
-                name: of.name.clone(),
-                role: Role::of(&of.name),
-                number,
-                kernel: &of.kernel,
-                code,
-            });
-            let domains: Vec<_> = domains.collect();
+            let parts = (1..=u8::MAX).zip(peers).zip(given.iter().zip(&code));
+            let domains: Vec<_> = parts
+                .map(|((number, Peer { name, role }), (of, code))| Domain {
+                    name,
+                    role,
+                    number,
+                    kernel: &of.kernel,
+                    code,
+                })
+                .collect();
             match check(&aspects, &domains, args.no_compile, &cache) {
                 Ok(mut found) => {
                     found.warnings.splice(0..0, aspects.warnings);

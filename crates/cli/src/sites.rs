@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     io::{self, BufWriter, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -90,14 +90,18 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let cache = if args.no_cache { None } else { Some(xweave_weave::cache_directory()) };
     let cache = cache.transpose().map_err(Failure::wrong_use)?;
     // What a file says of itself must not become what kernels are woven by, but where the user says so.
-    let cache = cache.map(|cache| cache.join(if args.for_record { "access" } else { "sites" }));
+    let (folder, keep): (_, fn(&Path) -> Keep<'_>) = if args.for_record {
+        ("access", |path| Keep::OfBuild(path))
+    } else {
+        ("sites", |path| Keep::OfFile(path))
+    };
+    let cache = cache.map(|cache| cache.join(folder));
     if let Some(file) = &file {
         let only = Only::reading([Some(file), args.base.as_ref()].into_iter().flatten().map(|file| &**file));
         cache.iter().fold(only, |only, cache| only.writing_in(cache)).apply()?;
     }
     let source = Source { file, base: args.base, btf_only: args.btf_only };
     let mut bar = None;
-    let keep = if args.for_record { Keep::OfBuild } else { Keep::OfFile };
     let index = source.index(cache.as_deref().map(keep), || bar = Some(progress(&what)));
     if let Some(bar) = bar {
         bar.finish_and_clear();

@@ -318,7 +318,8 @@ impl DomainError {
         Self { stated: clock.error_ns, breaks }
     }
 
-    /// As [`Clock::error_at`].
+    /// How far from the truth what is recorded at a time of the time line may be, in nanoseconds; `u64::MAX` if that
+    /// is not known.
     fn at(&self, time: i64) -> u64 {
         let next = self.breaks.partition_point(|(from, _)| *from <= time);
         let within = next.checked_sub(1).is_some_and(|at| time <= self.breaks[at].1);

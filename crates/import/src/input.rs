@@ -156,7 +156,7 @@ const TEXT: usize = 1024;
 
 /// A text out of a file, fit to be shown: whoever ran the threads, and made the file, chose what is in it.
 pub(crate) fn shown(bytes: &[u8]) -> String {
-    text::printable_bytes(bytes.get(..=TEXT).unwrap_or(bytes), TEXT)
+    text::printable_bytes(bytes, TEXT)
 }
 
 /// A text without the zero bytes that end it.

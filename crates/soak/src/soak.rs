@@ -231,7 +231,14 @@ impl<'o> Soak<'o> {
             culprits: Vec::new(),
             enough: None,
             tests: 0,
-            folder: folder.display().to_string(),
+            // As whoever runs it finds it: the state is published, and where it was made means nothing elsewhere.
+            folder: self
+                .options
+                .state
+                .with_extension("")
+                .join(format!("death-{number}"))
+                .display()
+                .to_string(),
         });
         self.save()?;
         let console = self.bury(&folder)?;

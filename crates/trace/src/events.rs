@@ -135,8 +135,7 @@ pub(crate) fn from_columns(
                 Name::default()
             } else {
                 let mut give = |text: &str| names.give_within(text, room);
-                let found =
-                    texts.get(name, || give(&text::printable_bytes(name.get(..=NAME).unwrap_or(name), NAME)));
+                let found = texts.get(name, || give(&text::printable_bytes(name, NAME)));
                 found.ok_or("its domain's events have more names than threads and events ever have")?
             },
             kind: kind.unwrap_or(Kind::Other),

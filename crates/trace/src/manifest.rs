@@ -191,14 +191,6 @@ pub struct Clock {
     pub breaks: Vec<ClockBreak>,
 }
 
-impl Clock {
-    /// How far from the truth what is recorded at a time of the time line may be, in nanoseconds; `u64::MAX` if that is
-    /// not known.
-    pub fn error_at(&self, time_ns: i64) -> u64 {
-        if self.breaks.iter().any(|jump| jump.covers(time_ns)) { u64::MAX } else { self.error_ns }
-    }
-}
-
 /// A discontinuity of a domain's clock: its virtual machine was paused or migrated, or its TSC was written. Records of the
 /// domain that lie within are in order, and may be anywhere within: no error is stated for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -45,7 +45,7 @@ pub(crate) fn domain_numbers<'a>(
         Some((known, number)) if known == name => Ok(number),
         _ => {
             // As the manifest's names are received.
-            let text = text::printable_bytes(name.get(..=manifest::NAME).unwrap_or(name), manifest::NAME);
+            let text = text::printable_bytes(name, manifest::NAME);
             let number = number(&text)
                 .ok_or_else(|| format!("it has {what} of {text:?}, a domain that trace.json lacks"))?;
             last = Some((name, number));

@@ -145,7 +145,7 @@ impl Column {
 
     /// The column's texts, one per row, fit to be shown and cut to `most` bytes.
     pub(crate) fn texts(&self, rows: usize, most: usize) -> Result<Vec<Option<String>>, String> {
-        let text = |bytes: &[u8]| text::printable_bytes(bytes.get(..=most).unwrap_or(bytes), most);
+        let text = |bytes: &[u8]| text::printable_bytes(bytes, most);
         Ok(self.bytes(rows)?.into_iter().map(|bytes| bytes.map(text)).collect())
     }
 

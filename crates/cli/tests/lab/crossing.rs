@@ -139,8 +139,8 @@ fn a_tcp_exchange_is_followed_from_send_to_receive() {
             .count()
     };
     // Five requests one way, five answers of at least one segment the other.
-    assert!(whole("vm1", "vm2") >= 5, "requests: {}", whole("vm1", "vm2"));
-    assert!(whole("vm2", "vm1") >= 5, "answers: {}", whole("vm2", "vm1"));
+    assert!(whole("vm1", "vm2") >= 5, "requests: {}; {}", whole("vm1", "vm2"), report["summary"]);
+    assert!(whole("vm2", "vm1") >= 5, "answers: {}; {}", whole("vm2", "vm1"), report["summary"]);
 }
 
 #[test]

@@ -21,7 +21,15 @@ pub const PATIENCE: Duration = Duration::from_secs(480);
 pub struct World {
     name: String,
     program: PathBuf,
+    since: Instant,
     _turn: MutexGuard<'static, ()>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Seen beside the test's result: the lab is most of what `make test` takes.
+        print!("[{} s] ", self.since.elapsed().as_secs());
+    }
 }
 
 impl World {
@@ -34,7 +42,7 @@ impl World {
             let _ = fs::File::create("/dev/stderr").unwrap().write_all(line.as_bytes());
             return None;
         };
-        Some(Self { name, program: program.into(), _turn: turn })
+        Some(Self { name, program: program.into(), since: Instant::now(), _turn: turn })
     }
 
     pub fn xweave(&self) -> Command {

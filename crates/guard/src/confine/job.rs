@@ -249,8 +249,7 @@ impl Running {
     /// What became of the process, as people put it.
     fn how(&self, status: ExitStatus) -> String {
         let said = String::from_utf8_lossy(&self.said.bytes);
-        let mut said = text::lines(said.trim()).into_owned();
-        text::cut(&mut said, SAID);
+        let said = text::lines_cut(said.trim(), SAID);
         let Limits { memory, seconds, file } = self.job.limits;
         let starved =
             ["memory allocation of", "out of memory", "bad_alloc"].iter().any(|word| said.contains(word));

@@ -52,7 +52,8 @@ pub(super) fn index(
         Some(Err(error @ Failed::Start { .. })) => return Err(said(&error)),
         Some(Err(Failed::Interrupted)) | None => return Err(None),
     }
-    let name = xweave_access::Kept::name(&[build_id], debug).ok_or(Some("has no build ID".to_owned()))?;
+    let name =
+        xweave_access::IndexCache::name(&[build_id], debug).ok_or(Some("has no build ID".to_owned()))?;
     let kept = made.keep(&name).map_err(|error| said(&error));
     indices.prune();
     kept

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use xweave_access::Kept;
+use xweave_access::IndexCache;
 use xweave_guard::private::{self, Dir, Trust};
 
 /// What is kept in all.
@@ -33,7 +33,7 @@ impl Indices {
 
     /// That of a file of this machine with this build ID; of a module's, after that of its kernel.
     pub(crate) fn of_file(&self, ids: &[&str], debug: bool) -> Option<(File, PathBuf)> {
-        self.open(&Kept::name(ids, debug)?)
+        self.open(&IndexCache::name(ids, debug)?)
     }
 
     pub(crate) fn open(&self, name: &str) -> Option<(File, PathBuf)> {

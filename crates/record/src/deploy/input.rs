@@ -302,7 +302,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let indices = Indices::new(cache.path());
         for ids in [&[BUILD_ID][..], &[BUILD_ID, &"cd".repeat(32)]] {
-            indices.begin().unwrap().keep(&xweave_access::Kept::name(ids, false).unwrap()).unwrap();
+            indices.begin().unwrap().keep(&xweave_access::IndexCache::name(ids, false).unwrap()).unwrap();
         }
         for domain in ["vm1=vsock:3", "host=local"] {
             assert_eq!(found(&mut input(domain, "one"), &indices), [None, Some("tun".to_owned())]);

@@ -340,7 +340,5 @@ fn sent(input: &Input, reason: impl std::fmt::Display) -> Error {
 }
 
 fn shown(reason: &str) -> String {
-    let mut fit = text::lines(reason).into_owned();
-    text::cut(&mut fit, xweave_wire::limits::MESSAGE);
-    fit
+    text::lines_cut(reason, xweave_wire::limits::MESSAGE)
 }

@@ -101,7 +101,5 @@ impl Manifest {
 
 /// Of several lines, such as what a verifier says.
 fn lines(long: &str) -> String {
-    let mut fit = text::lines(long).into_owned();
-    text::cut(&mut fit, 4 * LONG);
-    fit
+    text::lines_cut(long, 4 * LONG)
 }

@@ -151,9 +151,7 @@ fn line(text: &mut String, most: usize) {
 }
 
 fn lines(text: &str) -> String {
-    let mut fit = text::lines(text).into_owned();
-    text::cut(&mut fit, limits::MESSAGE);
-    fit
+    text::lines_cut(text, limits::MESSAGE)
 }
 
 #[cfg(test)]
