@@ -6,10 +6,10 @@
 //! - functions, [`FUNCTION`] words each: name, module (both: offset and length in the texts), address
 //!   (two words), the number of the first site, the number of the file; sorted by nothing, parts of a
 //!   function are functions of their own; the number of the first variable;
-//! - sites, [`SITE`] words each: offset in the function; the way, or [`NONE`]; what else is known (bits);
+//! - sites, [`SITE`] words each: offset in the function; the access path, or [`NONE`]; what else is known (bits);
 //!   the base register's constant; file and line; the number of the site that always comes before it with the
 //!   same target, or [`NONE`];
-//! - ways: bytes, see `assemble::encode`; files: offset and length in the texts;
+//! - access paths: bytes, see `assemble::encode`; files: offset and length in the texts;
 //! - variables, [`VARIABLE`] words each: the numbers of name and type, the number of the first run; those of a
 //!   function sorted by name and type;
 //! - runs, [`RUN`] words each: the first site and the one behind the last at which a variable is in one place,
@@ -17,7 +17,7 @@
 //! - places, [`PLACE`] words each: kind (a byte) and register (a byte); a constant (two words);
 //! - names and types of variables: offset and length in the texts; texts.
 //!
-//! Ways are read when the file is opened, since every question goes over them; the rest is looked at where
+//! Access paths are read when the file is opened, since every question goes over them; the rest is looked at where
 //! it lies. Nothing in the file is believed: it may be damaged.
 
 mod assemble;
@@ -32,11 +32,11 @@ use rustc_hash::FxHashMap;
 use xweave_guard::private::{self, Dir};
 
 use crate::Error;
-use crate::answer::Reason;
-use crate::graph::{to_u32, to_usize};
+use crate::access_path::{AccessPath, Level};
+use crate::cfg::{to_u32, to_usize};
+use crate::classify::Reason;
 use crate::registers;
 use crate::site::{Coverage, Place, Site};
-use crate::way::{Level, Way};
 
 pub(crate) use assemble::assemble;
 
@@ -88,7 +88,7 @@ pub(crate) struct Tables {
     bytes: Bytes,
     /// Where the parts begin and end.
     parts: [(usize, usize); PARTS],
-    ways: Vec<Way>,
+    paths: Vec<AccessPath>,
     /// The numbers of variables' names, once they were asked for.
     names: OnceLock<FxHashMap<Box<str>, u32>>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Tables {
 pub(crate) struct Row {
     pub(crate) number: u32,
     pub(crate) offset: u32,
-    pub(crate) way: Option<u32>,
+    pub(crate) path: Option<u32>,
     pub(crate) reason: Option<Reason>,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
@@ -158,9 +158,9 @@ impl Tables {
         if std::str::from_utf8(texts).is_err() {
             return Err(damaged("its names are no text"));
         }
-        let ways = decode(bytes.get(parts[2].0..parts[2].1).unwrap_or_default(), texts);
-        let ways = ways.ok_or_else(|| damaged("its structures cannot be read"))?;
-        Ok(Self { bytes, parts, ways, names: OnceLock::new() })
+        let paths = decode(bytes.get(parts[2].0..parts[2].1).unwrap_or_default(), texts);
+        let paths = paths.ok_or_else(|| damaged("its structures cannot be read"))?;
+        Ok(Self { bytes, parts, paths, names: OnceLock::new() })
     }
 
     pub(crate) fn write(&self, folder: &Dir, name: &str) -> Result<(), Error> {
@@ -179,8 +179,8 @@ impl Tables {
         text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("")
     }
 
-    pub(crate) fn ways(&self) -> &[Way] {
-        &self.ways
+    pub(crate) fn paths(&self) -> &[AccessPath] {
+        &self.paths
     }
 
     pub(crate) fn functions(&self) -> u32 {
@@ -309,12 +309,12 @@ impl Tables {
     fn row(&self, number: u32) -> Option<Row> {
         let at = to_usize(number).checked_mul(SITE)?;
         let field = |nth| word(self.part(1), at + nth);
-        let (way, bits) = (field(1)?, field(2)?);
+        let (path, bits) = (field(1)?, field(2)?);
         let register = u8::try_from(bits >> 16 & 0xff).ok()?;
         Some(Row {
             number,
             offset: field(0)?,
-            way: (to_usize(way) < self.ways.len()).then_some(way),
+            path: (to_usize(path) < self.paths.len()).then_some(path),
             reason: Reason::ALL.get(to_usize(bits >> 8 & 0xff).wrapping_sub(1)).copied(),
             reads: bits & 1 != 0,
             writes: bits & 2 != 0,
@@ -338,7 +338,7 @@ impl Tables {
             module: self.module(function),
             offset: row.offset,
             address: self.address(function).wrapping_add(row.offset.into()),
-            way: self.ways.get(to_usize(row.way?))?,
+            path: self.paths.get(to_usize(row.path?))?,
             reads: row.reads,
             writes: row.writes,
             certain: row.certain,
@@ -376,17 +376,17 @@ fn word(bytes: &[u8], nth: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn decode(bytes: &[u8], texts: &[u8]) -> Option<Vec<Way>> {
+fn decode(bytes: &[u8], texts: &[u8]) -> Option<Vec<AccessPath>> {
     let mut words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap_or_default()));
     let text = |offset: u32, length: u32| {
         let start = to_usize(offset);
         let text = texts.get(start..start.checked_add(to_usize(length))?)?;
         std::str::from_utf8(text).ok().map(Box::<str>::from)
     };
-    let mut ways = Vec::new();
+    let mut paths = Vec::new();
     while let Some(levels) = words.next() {
         // Not reserved: the number may be a lie.
-        let mut way = Way { levels: Vec::new() };
+        let mut path = AccessPath { levels: Vec::new() };
         for _ in 0..levels {
             let type_ = text(words.next()?, words.next()?)?;
             let (start, end, overlay) = (words.next()?, words.next()?, words.next()? != 0);
@@ -394,11 +394,11 @@ fn decode(bytes: &[u8], texts: &[u8]) -> Option<Vec<Way>> {
             for _ in 0..words.next()? {
                 members.push(text(words.next()?, words.next()?)?);
             }
-            way.levels.push(Level { type_, start, end, overlay, members });
+            path.levels.push(Level { type_, start, end, overlay, members });
         }
-        ways.push(way);
+        paths.push(path);
     }
-    Some(ways)
+    Some(paths)
 }
 
 const _: () = assert!(HEADER >= 2 + PARTS + 3 + Reason::ALL.len());

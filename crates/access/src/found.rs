@@ -1,11 +1,11 @@
 //! What the analysis of a function has found.
 
-use crate::answer::Reason;
+use crate::access_path::Key;
+use crate::classify::Reason;
 use crate::location::Run;
-use crate::way::Key;
 
 /// What was found out about a function.
-pub(crate) struct Answered {
+pub(crate) struct Analysed {
     /// How many it has.
     pub(crate) instructions: u64,
     /// Of those that touch memory, in the order of addresses.

@@ -9,12 +9,12 @@ use xweave_code::types::KernelTypes;
 use xweave_guard::private::Dir;
 
 use crate::Error;
+use crate::access_path::AccessPath;
 use crate::analysis::analyse;
-use crate::asked::Asked;
 use crate::file::Tables;
 use crate::pointcut::Pointcut;
+use crate::query::Query;
 use crate::site::{Coverage, Site, Unresolved};
-use crate::way::Way;
 
 /// Which instruction of a program touches what.
 pub struct Index {
@@ -31,7 +31,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Kept`], and [`Error::Damaged`] if it is not one, or of another version.
+    /// [`Error::Cache`], and [`Error::Damaged`] if it is not one, or of another version.
     pub fn open(folder: &Dir, name: &str) -> Result<Self, Error> {
         Ok(Self { tables: Tables::open(folder, name)? })
     }
@@ -63,7 +63,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Kept`]
+    /// [`Error::Cache`]
     pub fn write(&self, folder: &Dir, name: &str) -> Result<(), Error> {
         self.tables.write(folder, name)
     }
@@ -80,13 +80,13 @@ impl Index {
 
     /// The join points of a pointcut, in the order of addresses within the image.
     pub fn sites<'i>(&'i self, pointcut: &'i Pointcut) -> Vec<Site<'i>> {
-        let asked = Asked::new(pointcut, &self.tables);
+        let query = Query::new(pointcut, &self.tables);
         let mut sites = Vec::new();
         for function in 0..self.tables.functions() {
-            let Some(inside) = asked.of(function) else { continue };
+            let Some(inside) = query.of(function) else { continue };
             for row in self.tables.sites_of(function) {
-                if let Some(way) = row.way
-                    && inside.matches(&row, way)
+                if let Some(path) = row.path
+                    && inside.matches(&row, path)
                     && let Some(mut site) = self.tables.site(function, &row)
                 {
                     site.bindings = inside.bindings(&row, &site);
@@ -99,11 +99,11 @@ impl Index {
 
     /// Instructions of which it is not known what they touch, in functions that the pointcut allows.
     pub fn unresolved(&self, pointcut: &Pointcut) -> Vec<Unresolved<'_>> {
-        let asked = Asked::new(pointcut, &self.tables);
+        let query = Query::new(pointcut, &self.tables);
         let mut unresolved = Vec::new();
         for function in 0..self.tables.functions() {
             let name = self.tables.name(function);
-            if asked.in_function(function) == Some(false) {
+            if query.in_function(function) == Some(false) {
                 continue;
             }
             for site in self.tables.sites_of(function) {
@@ -120,8 +120,8 @@ impl Index {
         self.tables.names()
     }
 
-    /// All ways that some instruction goes, each once.
-    pub fn ways(&self) -> &[Way] {
-        self.tables.ways()
+    /// The access paths of all instructions, each once.
+    pub fn paths(&self) -> &[AccessPath] {
+        self.tables.paths()
     }
 }

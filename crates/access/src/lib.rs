@@ -18,46 +18,46 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Modules, in the order of work: `survey` gathers what is known of a program (a `world`), `graph` disassembles a
-//! function, `follow` numbers its values, `views` finds out what they point to, with what other functions tell
-//! (`lessons`) and the kernel's macros say (`idioms`); `answer` says what is known of each access, `way` puts
-//! it into words; `variables` says where variables are then, with what `held` knows of the stack and of
-//! parameters; `analysis` does all of that, and `file` keeps it. [`Pointcut`] asks for it, as `asked` does of the tables,
-//! and is answered with `site`s.
+//! Modules, in the order of work: `loader` gathers what is known of a program (its `program_facts`), `cfg` disassembles
+//! a function, `ssa` numbers its values, `points_to` finds out what they point to, with what other functions tell
+//! (`function_summaries`) and the kernel's macros say (`idioms`); `classify` says what is known of each access,
+//! `access_path` puts it into words; `variables` says where variables are then, with what `entry_values` knows of
+//! the stack and of parameters; `analysis` does all of that, and `file` keeps it. [`Pointcut`] asks for it, as
+//! `query` does of the tables, and is answered with `site`s.
 
+mod access_path;
 mod analysis;
-mod answer;
-mod asked;
-mod earlier;
+mod cfg;
+mod classify;
+mod dominators;
+mod entry_values;
 mod file;
-mod follow;
 mod found;
-mod graph;
-mod held;
+mod function_summaries;
 mod idioms;
 mod index;
-mod lessons;
+mod loader;
 mod location;
 mod pointcut;
+mod points_to;
+mod program_facts;
+mod query;
 mod registers;
 mod site;
 mod source;
-mod survey;
+mod ssa;
 mod value;
 mod variables;
 mod view;
-mod views;
-mod way;
 mod weaving;
-mod world;
 
-pub use answer::Reason;
-pub use asked::in_file;
+pub use access_path::{AccessPath, Level};
+pub use classify::Reason;
 pub use index::Index;
 pub use pointcut::{How, Pointcut};
+pub use query::in_file;
 pub use site::{Binding, Coverage, Place, Site, Unresolved};
 pub use source::{IndexCache, Keep, Source};
-pub use way::{Level, Way};
 
 /// Belongs into the name of a file that an index is kept in: others cannot read it.
 pub const VERSION: u32 = file::VERSION;
@@ -68,7 +68,7 @@ pub const VERSION: u32 = file::VERSION;
 pub enum Error {
     /// An index that was kept cannot be read or written, or somebody else may have written it.
     #[error(transparent)]
-    Kept(#[from] xweave_guard::private::Error),
+    Cache(#[from] xweave_guard::private::Error),
     /// Its code or type information cannot be read.
     #[error(transparent)]
     Code(#[from] xweave_code::Error),

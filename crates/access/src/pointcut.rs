@@ -49,9 +49,9 @@ impl Pointcut {
         let source = Source { name: "pointcut".to_owned(), text: text.to_owned() };
         let written = xweave_aspect::pointcut(&source)?;
         let mut question = Question { source: &source, alone: Vec::new() };
-        let asked = question.part(&written)?;
+        let query = question.part(&written)?;
         match question.alone.first() {
-            None => Ok(asked),
+            None => Ok(query),
             Some(at) => {
                 let message =
                     "`target` is the structure that `access` selects, and there is no `access` beside it";
@@ -150,7 +150,7 @@ impl Question<'_> {
         let mut bound: Vec<&Ident> = Vec::new();
         let mut all: Option<Pointcut> = None;
         for part in parts {
-            let asked = self.part(part)?;
+            let query = self.part(part)?;
             let given = given_names(part);
             if let Some(twice) = given.iter().find(|name| bound.iter().any(|other| other.text == name.text)) {
                 let message = format!("the name `{}` is given twice", twice.text);
@@ -158,8 +158,8 @@ impl Question<'_> {
             }
             bound.extend(given);
             all = Some(match all {
-                Some(all) => Pointcut::And(Box::new(all), Box::new(asked)),
-                None => asked,
+                Some(all) => Pointcut::And(Box::new(all), Box::new(query)),
+                None => query,
             });
         }
         let all = all.ok_or_else(|| self.nothing())?;

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::answer::Reason;
-use crate::way::Way;
+use crate::access_path::AccessPath;
+use crate::classify::Reason;
 
 /// How much of a program's code is understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Site<'i> {
     /// The instruction's address, as linked.
     pub address: u64,
     /// What it touches.
-    pub way: &'i Way,
+    pub path: &'i AccessPath,
     /// Whether it reads.
     pub reads: bool,
     /// Whether it writes.

@@ -8,12 +8,12 @@ use std::ops::Range;
 use xweave_code::dwarf::{self, Debug, Live};
 use xweave_code::types::{ProtoId, Type};
 
+use crate::cfg::{Cfg, to_u32, to_usize};
+use crate::entry_values::{State, entry_values};
 use crate::found::Found;
-use crate::graph::{Graph, to_u32, to_usize};
-use crate::held::{State, held};
 use crate::location::{Place, Run, Which};
+use crate::program_facts::{Function, ProgramFacts};
 use crate::registers::ARGUMENTS;
-use crate::world::{Function, World};
 
 /// Where debug information says that a variable is.
 struct Candidate<'d> {
@@ -27,41 +27,46 @@ type Frame = (Range<u32>, Option<(u8, i32)>);
 /// What all functions' variables are looked up in.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a> {
-    pub(crate) world: &'a World<'a>,
+    pub(crate) facts: &'a ProgramFacts<'a>,
     pub(crate) debug: Option<&'a Debug>,
 }
 
 impl Lookup<'_> {
     /// Where a function's variables are at what was found in it, which is in the order of addresses.
-    pub(crate) fn of(&self, function: &Function, graph: &Graph, found: &[Found]) -> Vec<Run> {
+    pub(crate) fn of(&self, function: &Function, cfg: &Cfg, found: &[Found]) -> Vec<Run> {
         // Others are no join points.
         let typed = |found: &Found| matches!(found.what, Ok(Some(_)));
         if !found.iter().any(typed) {
             return Vec::new();
         }
         match self.debug.filter(|debug| debug.function(function.pieces[0].start).is_some()) {
-            Some(debug) => self.told(debug, function, graph, found),
-            None => self.parameters(function, graph, found),
+            Some(debug) => self.told(debug, function, cfg, found),
+            None => self.parameters(function, cfg, found),
         }
     }
 
     /// What `tell` takes of what is held at each access.
-    fn held<T: Copy>(&self, graph: &Graph, found: &[Found], tell: impl FnMut(&State) -> T) -> Vec<Option<T>> {
+    fn at_accesses<T: Copy>(
+        &self,
+        cfg: &Cfg,
+        found: &[Found],
+        tell: impl FnMut(&State) -> T,
+    ) -> Vec<Option<T>> {
         let mut wanted: Vec<u32> = found.iter().map(|found| found.instruction).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let told = held(self.world, graph, &wanted, tell);
+        let told = entry_values(self.facts, cfg, &wanted, tell);
         let of = |found: &Found| told.get(wanted.binary_search(&found.instruction).ok()?).copied();
         found.iter().map(of).collect()
     }
 
-    fn parameters(&self, function: &Function, graph: &Graph, found: &[Found]) -> Vec<Run> {
+    fn parameters(&self, function: &Function, cfg: &Cfg, found: &[Found]) -> Vec<Run> {
         let Some(proto) = function.proto else { return Vec::new() };
         let passed = self.passed(proto);
         if passed.is_empty() {
             return Vec::new();
         }
-        let places = self.held(graph, found, |state| {
+        let places = self.at_accesses(cfg, found, |state| {
             let mut places = [None; ARGUMENTS.len()];
             for (place, (_, register, bytes)) in places.iter_mut().zip(&passed) {
                 *place = state.place(*register, *bytes);
@@ -81,7 +86,7 @@ impl Lookup<'_> {
         runs
     }
 
-    fn told(&self, debug: &Debug, function: &Function, graph: &Graph, found: &[Found]) -> Vec<Run> {
+    fn told(&self, debug: &Debug, function: &Function, cfg: &Cfg, found: &[Found]) -> Vec<Run> {
         let mut candidates = Vec::new();
         for (piece, accesses) in function.pieces.iter().zip(pieces(function, found)) {
             for live in debug.lives_in(piece.start, piece.end) {
@@ -98,7 +103,7 @@ impl Lookup<'_> {
         };
         let mut frames: Vec<Frame> = Vec::new();
         if candidates.iter().any(counted) {
-            for (access, cfa) in (0u32..).zip(self.held(graph, found, State::cfa)) {
+            for (access, cfa) in (0u32..).zip(self.at_accesses(cfg, found, State::cfa)) {
                 let cfa = cfa.flatten();
                 match frames.last_mut() {
                     Some((range, last)) if *last == cfa => range.end = access + 1,
@@ -117,8 +122,8 @@ impl Lookup<'_> {
 
     /// The parameters that have a register of their own: their numbers, the registers, their sizes.
     fn passed(&self, proto: ProtoId) -> Vec<(u8, u8, u8)> {
-        let types = self.world.types;
-        let (mut passed, mut register) = (Vec::new(), self.world.first_register(proto));
+        let types = self.facts.types;
+        let (mut passed, mut register) = (Vec::new(), self.facts.first_register(proto));
         for (nth, param) in (0u8..).zip(&types.proto(proto).params) {
             let size = types.size(param.type_);
             if matches!(types.get(param.type_), Type::Record(_)) && size > 16 {

@@ -1,16 +1,16 @@
 //! What weaving asks of an index besides the join points of pointcuts.
 
-use crate::asked::whole;
-use crate::graph::to_usize;
+use crate::cfg::to_usize;
 use crate::index::Index;
 use crate::pointcut::How;
+use crate::query::whole;
 use crate::site::{Binding, Site};
 
 impl Index {
     /// The instructions that touch this member of this structure (`%` stands for anything) in this way.
     pub fn touching(&self, structure: &str, member: &str, how: Option<How>) -> Vec<Site<'_>> {
         let tables = &self.tables;
-        let touches: Vec<bool> = tables.ways().iter().map(|way| way.touches(structure, member)).collect();
+        let touches: Vec<bool> = tables.paths().iter().map(|path| path.touches(structure, member)).collect();
         let mut sites = Vec::new();
         for function in 0..tables.functions() {
             for row in tables.sites_of(function) {
@@ -19,7 +19,7 @@ impl Index {
                     Some(How::Read) => row.reads,
                     Some(How::Write) => row.writes,
                 };
-                if wanted && row.way.is_some_and(|way| touches.get(to_usize(way)) == Some(&true)) {
+                if wanted && row.path.is_some_and(|path| touches.get(to_usize(path)) == Some(&true)) {
                     sites.extend(tables.site(function, &row));
                 }
             }

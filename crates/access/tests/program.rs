@@ -61,7 +61,7 @@ fn bound(index: &'static Index, function: &str, pointcut: &str) -> Vec<String> {
         .iter()
         .map(|site| {
             let bindings: Vec<_> = site.bindings.iter().map(tell).collect();
-            format!("{}: {}", site.way.member(), bindings.join("; "))
+            format!("{}: {}", site.path.member(), bindings.join("; "))
         })
         .collect()
 }
@@ -74,7 +74,7 @@ fn told(pointcut: &str) -> Vec<String> {
         _ => "read",
     };
     let tell = |site: &Site<'_>| {
-        format!("{} {} {}.{}", site.function, access(site), site.way.structure(), site.way.member())
+        format!("{} {} {}.{}", site.function, access(site), site.path.structure(), site.path.member())
     };
     sites(pointcut).iter().map(tell).collect()
 }
@@ -96,7 +96,7 @@ fn members_are_told_with_how_they_are_touched() {
 #[test]
 fn every_structure_around_is_told() {
     let [site] = &sites("access(inner.a) AND within_function(reads)")[..] else { panic!() };
-    let levels: Vec<_> = site.way.levels.iter().map(|l| (&*l.type_, l.start, l.end)).collect();
+    let levels: Vec<_> = site.path.levels.iter().map(|l| (&*l.type_, l.start, l.end)).collect();
     assert_eq!(levels, [("struct node", 16, 24), ("struct inner", 0, 8)]);
     assert!(site.certain);
     assert_eq!(site.base, Some(("rdi", 0)));
@@ -104,7 +104,7 @@ fn every_structure_around_is_told() {
     assert!(file.ends_with("program.c"), "{file}");
     assert!(line > 20);
     let [counted] = &sites("access(count_t.counter)")[..] else { panic!() };
-    assert_eq!(&*counted.way.levels[1].type_, "count_t", "a typedef's name stands for a missing one");
+    assert_eq!(&*counted.path.levels[1].type_, "count_t", "a typedef's name stands for a missing one");
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn overlays_begin_where_the_convention_says() {
     for function in ["skb_segment", "skb_segment_two"] {
         let pointcut = format!("access(skb_gso_cb.mac_offset) AND within_function({function})");
         let [site] = &sites(&pointcut)[..] else { panic!("{function}: {:?}", of(function)) };
-        let overlay = site.way.levels.last().unwrap();
+        let overlay = site.path.levels.last().unwrap();
         assert!(overlay.overlay);
         assert_eq!((overlay.start, overlay.end), (0, 4));
     }

@@ -174,7 +174,7 @@ fn progress(what: &str) -> indicatif::ProgressBar {
 
 /// Names that nothing has are most likely mistyped.
 fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> {
-    let levels = || index.ways().iter().flat_map(|way| &way.levels);
+    let levels = || index.paths().iter().flat_map(|path| &path.levels);
     for variable in pointcut.variables() {
         let names: HashSet<&str> = index.variables().collect();
         if !names.contains(variable) {
@@ -299,7 +299,7 @@ fn access(site: &Site<'_>) -> &'static str {
 
 fn site_json(site: &Site<'_>) -> Value {
     let levels: Vec<Value> = site
-        .way
+        .path
         .levels
         .iter()
         .map(|level| {
@@ -311,8 +311,8 @@ fn site_json(site: &Site<'_>) -> Value {
         "module": site.module,
         "offset": site.offset,
         "address": site.address,
-        "struct": site.way.structure(),
-        "member": site.way.member(),
+        "struct": site.path.structure(),
+        "member": site.path.member(),
         "access": access(site),
         "certain": site.certain,
         "levels": levels,
@@ -359,7 +359,7 @@ fn site_row(site: &Site<'_>) -> Vec<String> {
     vec![
         place(site.function, site.offset),
         access(site).to_owned(),
-        format!("{}.{}", site.way.structure(), site.way.member()),
+        format!("{}.{}", site.path.structure(), site.path.member()),
         if site.certain { "" } else { "possible" }.to_owned(),
         site.base.map_or_else(String::new, |(register, add)| sum(register, add)),
         site.bindings.iter().map(binding_text).collect::<Vec<_>>().join(", "),

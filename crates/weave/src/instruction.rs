@@ -93,7 +93,7 @@ impl<'i> Touch<'i> {
             Some(How::Read) => self.site.reads,
             Some(How::Write) => self.site.writes,
         };
-        wanted && self.site.way.level(&access.structure, &access.member).is_some()
+        wanted && self.site.path.level(&access.structure, &access.member).is_some()
     }
 
     /// The structure's address, to be called `name`.
@@ -107,7 +107,7 @@ impl<'i> Touch<'i> {
             return Err(format!("the address of what is touched at {} is not in a register", here()));
         };
         // The base is that of the outermost structure.
-        let outer = self.site.way.levels.first().map_or(0, |outer| outer.start);
+        let outer = self.site.path.levels.first().map_or(0, |outer| outer.start);
         let add = i64::from(add) + i64::from(outer) - i64::from(level.start);
         let place = VariablePlace { register: Some(word(register).ok_or_else(here)?), add, load: false };
         Ok(pointer(kernel, &level.type_, name, Location::Place(place)))
@@ -115,15 +115,15 @@ impl<'i> Touch<'i> {
 
     /// The structure that the pointcut names.
     fn level(&self) -> Option<&'i Level> {
-        let named = self.site.way.level(&self.structure.structure, &self.structure.member);
-        named.or(self.site.way.levels.first())
+        let named = self.site.path.level(&self.structure.structure, &self.structure.member);
+        named.or(self.site.path.levels.first())
     }
 
     /// The argument, by its place among those in registers, that is the address of the structure, and what
     /// that is called.
     pub(crate) fn argument(&self) -> Option<(usize, &'i str)> {
         let level = self.level()?;
-        let outermost = self.site.way.levels.first()?;
+        let outermost = self.site.path.levels.first()?;
         let same = outermost.start == level.start;
         self.site.parameter.filter(|_| same).map(|nth| (nth.into(), &*level.type_))
     }
@@ -222,7 +222,7 @@ pub(crate) fn ambiguous(code: &[CodeIndex]) -> HashSet<&str> {
 
 /// Why an `access` can select nothing, and what there is that is like what it names.
 pub(crate) fn unknown(access: &Access, code: &[CodeIndex]) -> Option<(String, Vec<String>)> {
-    let levels = || code.iter().flat_map(|code| code.index.ways()).flat_map(|way| &way.levels);
+    let levels = || code.iter().flat_map(|code| code.index.paths()).flat_map(|path| &path.levels);
     if access.structure.contains('%') {
         return None;
     }

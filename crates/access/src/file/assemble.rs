@@ -10,13 +10,13 @@ use xweave_code::dwarf::Debug;
 use xweave_code::types::KernelTypes;
 
 use super::{HEADER, MAGIC, NONE, PARTS, RUN, SITE, Tables, VARIABLE, VERSION};
-use crate::answer::Reason;
-use crate::found::Answered;
-use crate::graph::{to_u32, to_usize};
+use crate::access_path::{AccessPath, AccessPaths, Key};
+use crate::cfg::{to_u32, to_usize};
+use crate::classify::Reason;
+use crate::found::Analysed;
 use crate::location::{Place, Run, Which};
+use crate::program_facts::Function;
 use crate::site::Coverage;
-use crate::way::{Key, Way, Ways};
-use crate::world::Function;
 
 /// Texts, each once.
 #[derive(Default)]
@@ -41,13 +41,13 @@ fn push(bytes: &mut Vec<u8>, words: &[u32]) {
     bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }
 
-/// Ways: for each the number of its levels, and for each of these its name's place, start, end, whether it
+/// Access paths: for each the number of its levels, and for each of these its name's place, start, end, whether it
 /// is an overlay, the number of its members' paths, and their places.
-fn encode(ways: &[Way], texts: &mut Texts) -> Vec<u8> {
+fn encode(paths: &[AccessPath], texts: &mut Texts) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for way in ways {
-        push(&mut bytes, &[to_u32(way.levels.len())]);
-        for level in &way.levels {
+    for path in paths {
+        push(&mut bytes, &[to_u32(path.levels.len())]);
+        for level in &path.levels {
             let [offset, length] = texts.add(&level.type_);
             let overlay = u32::from(level.overlay);
             push(&mut bytes, &[offset, length, level.start, level.end, overlay, to_u32(level.members.len())]);
@@ -151,10 +151,10 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// What is added to a register to get the address of the outermost structure of a way, by what is added to get
-/// the address of what the way was found from: an array of such structures, it may be.
-fn based(ways: &Ways, way: Option<u32>, what: &Result<Option<Key>, Reason>, add: i32) -> i32 {
-    let level = way.and_then(|way| ways.ways.get(to_usize(way))?.levels.first());
+/// What is added to a register to get the address of the outermost structure of a path, by what is added to get
+/// the address of what the path was found from: an array of such structures, it may be.
+fn based(paths: &AccessPaths, path: Option<u32>, what: &Result<Option<Key>, Reason>, add: i32) -> i32 {
+    let level = path.and_then(|path| paths.paths.get(to_usize(path))?.levels.first());
     let (Some(level), Ok(Some(key))) = (level, what) else { return add };
     let ahead = i64::from(key.at) - i64::from(level.start);
     i32::try_from(i64::from(add) + ahead).unwrap_or(add)
@@ -165,8 +165,8 @@ pub(crate) fn assemble(
     kernel: &KernelTypes,
     debug: Option<&Debug>,
     functions: &[Function],
-    answers: Vec<Answered>,
-    ways: &mut Ways,
+    answers: Vec<Analysed>,
+    paths: &mut AccessPaths,
 ) -> Tables {
     let mut texts = Texts::default();
     let mut lines = Lines { debug, files: HashMap::new(), table: Vec::new() };
@@ -195,10 +195,10 @@ pub(crate) fn assemble(
             );
             while let Some(site) = sites.next_if(|site| piece.contains(&site.address)) {
                 coverage.memory_instructions += 1;
-                let (way, reason) = match site.what {
+                let (path, reason) = match site.what {
                     Ok(key) => {
                         coverage.typed += 1;
-                        (key.and_then(|key| ways.number(&kernel.types, key)), 0)
+                        (key.and_then(|key| paths.number(&kernel.types, key)), 0)
                     }
                     Err(reason) => {
                         let nth = Reason::ALL.iter().position(|other| *other == reason).unwrap_or(0);
@@ -206,7 +206,7 @@ pub(crate) fn assemble(
                         (None, to_u32(nth) + 1)
                     }
                 };
-                let base = site.base.map(|(register, add)| (register, based(ways, way, &site.what, add)));
+                let base = site.base.map(|(register, add)| (register, based(paths, path, &site.what, add)));
                 let (register, add) = base.unwrap_or_default();
                 // An argument is the address of a whole array, else.
                 let parameter = site.parameter.filter(|_| base == site.base);
@@ -219,20 +219,20 @@ pub(crate) fn assemble(
                     | u32::from(register) << 16
                     | parameter.map_or(0, |nth| u32::from(nth) + 1) << 24;
                 let offset = u32::try_from(site.address - piece.start).unwrap_or(NONE);
-                let (file, line) = match way {
+                let (file, line) = match path {
                     Some(_) => lines.at(site.address, &mut texts),
                     None => (NONE, 0),
                 };
-                let way = way.unwrap_or(NONE);
+                let path = path.unwrap_or(NONE);
                 let earlier = site.earlier.map_or(NONE, |nth| begin.saturating_add(nth));
-                push(&mut site_table, &[offset, way, bits, add.cast_unsigned(), file, line, earlier]);
+                push(&mut site_table, &[offset, path, bits, add.cast_unsigned(), file, line, earlier]);
             }
             let end = taken + to_u32(site_table.len() / (SITE * 4)) - first;
             variables.add(&answered.runs, taken..end, first, &mut texts);
             taken = end;
         }
     }
-    let encoded = encode(&ways.ways, &mut texts);
+    let encoded = encode(&paths.paths, &mut texts);
     let parts: [&Vec<u8>; PARTS] = [
         &function_table,
         &site_table,
@@ -263,7 +263,7 @@ pub(crate) fn assemble(
     Tables {
         bytes: bytes.into(),
         parts: places,
-        ways: std::mem::take(&mut ways.ways),
+        paths: std::mem::take(&mut paths.paths),
         names: OnceLock::new(),
     }
 }

@@ -7,15 +7,15 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::graph::{Graph, to_usize};
+use crate::cfg::{Cfg, to_usize};
 use crate::value::Ref;
 
 /// For each of these instructions (in their order; with the address of what it touches, where that is known)
 /// the number of the nearest of them that has always come before with the same address.
-pub(crate) fn earlier(graph: &Graph, targets: &[(u32, Option<Ref>)]) -> Vec<Option<u32>> {
-    let dominators = dominators(graph);
+pub(crate) fn earlier(cfg: &Cfg, targets: &[(u32, Option<Ref>)]) -> Vec<Option<u32>> {
+    let dominators = dominators(cfg);
     let block_of = |instruction: u32| {
-        let behind = graph.blocks.partition_point(|block| block.first <= instruction);
+        let behind = cfg.blocks.partition_point(|block| block.first <= instruction);
         behind.saturating_sub(1)
     };
     let mut same: FxHashMap<Ref, Vec<(usize, u32, u32)>> = FxHashMap::default();
@@ -59,10 +59,10 @@ fn nearest(
 /// The block that comes last before each block on every way to it; none for where ways begin.
 ///
 /// Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", 2001.
-fn dominators(graph: &Graph) -> Vec<Option<usize>> {
+fn dominators(cfg: &Cfg) -> Vec<Option<usize>> {
     const ROOT: usize = usize::MAX;
-    let rank = |block: usize| graph.rank[block];
-    let mut of: Vec<Option<usize>> = vec![None; graph.blocks.len()];
+    let rank = |block: usize| cfg.rank[block];
+    let mut of: Vec<Option<usize>> = vec![None; cfg.blocks.len()];
     let meet = |of: &[Option<usize>], mut a: usize, mut b: usize| {
         while a != b {
             if a == ROOT || b == ROOT {
@@ -79,11 +79,11 @@ fn dominators(graph: &Graph) -> Vec<Option<usize>> {
     let mut changed = true;
     while changed {
         changed = false;
-        for &block in &graph.order {
+        for &block in &cfg.order {
             let block = to_usize(block);
-            let begins = graph.blocks[block].orphan || graph.rank[block] == 0;
+            let begins = cfg.blocks[block].orphan || cfg.rank[block] == 0;
             let mut found = begins.then_some(ROOT);
-            for &before in &graph.blocks[block].before {
+            for &before in &cfg.blocks[block].before {
                 let before = to_usize(before);
                 // One that was not reached yet says nothing.
                 if of[before].is_some() {
@@ -102,7 +102,7 @@ fn dominators(graph: &Graph) -> Vec<Option<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::HiddenJumps;
+    use crate::cfg::HiddenJumps;
 
     /// `cmp; je L; mov; jmp M; L: mov; M: loop`: a fork that joins, and a loop behind it.
     const CODE: [u8; 16] = [
@@ -118,26 +118,26 @@ mod tests {
 
     #[test]
     fn only_what_lies_on_every_way_comes_before() {
-        let graph = Graph::new(&[(0x1000, &CODE)], &HiddenJumps::default());
-        assert_eq!(graph.instructions.len(), 9);
+        let cfg = Cfg::new(&[(0x1000, &CODE)], &HiddenJumps::default());
+        assert_eq!(cfg.instructions.len(), 9);
         let value = Ref { value: 7, add: 0 };
         let at = |instructions: &[u32]| {
             let targets: Vec<_> = instructions.iter().map(|nth| (*nth, Some(value))).collect();
-            earlier(&graph, &targets)
+            earlier(&cfg, &targets)
         };
         assert_eq!(at(&[0, 2, 6]), [None, Some(0), Some(0)]);
         assert_eq!(at(&[2, 4, 6]), [None, None, None]);
         assert_eq!(at(&[6, 7, 8]), [None, Some(0), Some(1)]);
         let other = Ref { value: 8, add: 0 };
-        assert_eq!(earlier(&graph, &[(0, Some(value)), (2, Some(other)), (6, None)]), [None, None, None]);
-        assert_eq!(earlier(&graph, &[(0, Some(Ref::UNKNOWN)), (6, Some(Ref::UNKNOWN))]), [None, None]);
+        assert_eq!(earlier(&cfg, &[(0, Some(value)), (2, Some(other)), (6, None)]), [None, None, None]);
+        assert_eq!(earlier(&cfg, &[(0, Some(Ref::UNKNOWN)), (6, Some(Ref::UNKNOWN))]), [None, None]);
     }
 
     #[test]
     fn the_nearest_is_found_first() {
-        let graph = Graph::new(&[(0x1000, &CODE)], &HiddenJumps::default());
+        let cfg = Cfg::new(&[(0x1000, &CODE)], &HiddenJumps::default());
         let value = Some(Ref { value: 7, add: 8 });
-        assert_eq!(earlier(&graph, &[(0, value), (1, value), (6, value)]), [None, Some(0), Some(1)]);
-        assert_eq!(graph.blocks.len(), 5);
+        assert_eq!(earlier(&cfg, &[(0, value), (1, value), (6, value)]), [None, Some(0), Some(1)]);
+        assert_eq!(cfg.blocks.len(), 5);
     }
 }

@@ -1,4 +1,4 @@
-//! The way from a structure to some bytes in it, in words.
+//! The path from a structure to some bytes in it, in words.
 
 use rustc_hash::FxHashMap;
 use xweave_code::types::{Leaf, RecordId, Step, Tag, TypeId, Types, Visit};
@@ -29,13 +29,13 @@ impl Level {
 
 /// What an instruction touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct AccessPath {
     /// Every named structure and union around the bytes, the outermost first. Members of a union that
     /// overlap are all there.
     pub levels: Vec<Level>,
 }
 
-impl Way {
+impl AccessPath {
     /// The outermost structure's name.
     pub fn structure(&self) -> &str {
         self.levels.first().map_or("", Level::name)
@@ -64,11 +64,11 @@ impl Way {
     }
 }
 
-/// Ways that were asked for, each once.
+/// Access paths that were asked for, each once.
 #[derive(Default)]
-pub(crate) struct Ways {
+pub(crate) struct AccessPaths {
     known: FxHashMap<Key, u32>,
-    pub(crate) ways: Vec<Way>,
+    pub(crate) paths: Vec<AccessPath>,
 }
 
 /// So many bytes there in something of this type, and what is laid over it, and where in that.
@@ -80,14 +80,14 @@ pub(crate) struct Key {
     pub(crate) overlay: Option<(TypeId, u32)>,
 }
 
-impl Ways {
-    /// The number of a way; none if there is no named structure around the bytes.
+impl AccessPaths {
+    /// The number of a path; none if there is no named structure around the bytes.
     pub(crate) fn number(&mut self, types: &Types, key: Key) -> Option<u32> {
-        let Self { known, ways } = self;
+        let Self { known, paths } = self;
         let number = *known.entry(key).or_insert_with(|| match find(types, key) {
-            Some(way) => {
-                ways.push(way);
-                crate::graph::to_u32(ways.len() - 1)
+            Some(path) => {
+                paths.push(path);
+                crate::cfg::to_u32(paths.len() - 1)
             }
             None => u32::MAX,
         });
@@ -98,7 +98,7 @@ impl Ways {
 /// How many overlapping members are told: a union has no more that a person would name.
 const OVERLAPPING: usize = 16;
 
-fn find(types: &Types, key: Key) -> Option<Way> {
+fn find(types: &Types, key: Key) -> Option<AccessPath> {
     let mut levels = walk(types, key.of, key.at, key.size, false);
     if levels.is_empty() {
         return None;
@@ -106,7 +106,7 @@ fn find(types: &Types, key: Key) -> Option<Way> {
     if let Some((of, at)) = key.overlay {
         levels.extend(walk(types, of, at, key.size, true));
     }
-    Some(Way { levels })
+    Some(AccessPath { levels })
 }
 
 fn walk(types: &Types, of: TypeId, at: u32, size: u32, overlay: bool) -> Vec<Level> {

@@ -11,10 +11,10 @@ use iced_x86::{Code, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, O
 use iced_x86::{FlowControl, Instruction};
 use rustc_hash::FxHashMap;
 
-use crate::graph::{Graph, to_u32, to_usize};
+use crate::cfg::{Cfg, to_u32, to_usize};
+use crate::program_facts::ProgramFacts;
 use crate::registers::{CLOBBERED, REGISTERS, RSP, number};
 use crate::value::{Kind, Ref, Told, Values};
-use crate::world::World;
 
 /// A register of 64 bits by its number, or a stack slot by its distance from [`Ref::FRAME`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,18 +47,18 @@ impl State {
 }
 
 /// Follows a function's values.
-pub(crate) fn follow(world: &World<'_>, graph: &Graph) -> Values {
-    let mut follower = Follower::new(world, graph);
-    for &block in &graph.order {
+pub(crate) fn follow(facts: &ProgramFacts<'_>, cfg: &Cfg) -> Values {
+    let mut follower = SsaBuilder::new(facts, cfg);
+    for &block in &cfg.order {
         follower.block(block);
     }
     follower.seal();
     follower.values
 }
 
-struct Follower<'a> {
-    world: &'a World<'a>,
-    graph: &'a Graph,
+struct SsaBuilder<'a> {
+    facts: &'a ProgramFacts<'a>,
+    cfg: &'a Cfg,
     values: Values,
     /// By block.
     states: Vec<State>,
@@ -77,17 +77,17 @@ struct Follower<'a> {
     block: u32,
     state: State,
     sp: i32,
-    lives: Vec<crate::world::LiveRegister>,
+    lives: Vec<crate::program_facts::LiveRegister>,
 }
 
-impl<'a> Follower<'a> {
-    fn new(world: &'a World<'a>, graph: &'a Graph) -> Self {
+impl<'a> SsaBuilder<'a> {
+    fn new(facts: &'a ProgramFacts<'a>, cfg: &'a Cfg) -> Self {
         let mut values = Values::default();
         values.kinds.extend([Kind::Unknown, Kind::Frame, Kind::PerCpu]);
-        let count = graph.blocks.len();
+        let count = cfg.blocks.len();
         let mut follower = Self {
-            world,
-            graph,
+            facts,
+            cfg,
             values,
             states: vec![State::default(); count],
             stack: vec![None; count],
@@ -107,11 +107,11 @@ impl<'a> Follower<'a> {
 
     /// For every loop, which registers change in it: the others need no join at its beginning.
     fn find_loops(&mut self) {
-        let graph = self.graph;
+        let cfg = self.cfg;
         let mut heads: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-        for (from, block) in (0u32..).zip(&graph.blocks) {
+        for (from, block) in (0u32..).zip(&cfg.blocks) {
             for &to in &block.after {
-                if graph.rank[to_usize(to)] <= graph.rank[to_usize(from)] {
+                if cfg.rank[to_usize(to)] <= cfg.rank[to_usize(from)] {
                     heads.entry(to).or_default().push(from);
                 }
             }
@@ -119,27 +119,27 @@ impl<'a> Follower<'a> {
         if heads.is_empty() {
             return;
         }
-        let written: Vec<u16> = graph
+        let written: Vec<u16> = cfg
             .blocks
             .iter()
             .map(|block| {
-                let instructions = &graph.instructions[to_usize(block.first)..to_usize(block.end)];
+                let instructions = &cfg.instructions[to_usize(block.first)..to_usize(block.end)];
                 instructions.iter().fold(0, |mask, instruction| mask | self.writes(instruction))
             })
             .collect();
         for (head, ends) in heads {
-            let mut inside = vec![false; graph.blocks.len()];
+            let mut inside = vec![false; cfg.blocks.len()];
             inside[to_usize(head)] = true;
             let mut mask = written[to_usize(head)];
             let mut left = ends;
             while let Some(block) = left.pop() {
                 // A way into the middle of the loop leads back to before it.
-                if graph.rank[to_usize(block)] < graph.rank[to_usize(head)] {
+                if cfg.rank[to_usize(block)] < cfg.rank[to_usize(head)] {
                     continue;
                 }
                 if !std::mem::replace(&mut inside[to_usize(block)], true) {
                     mask |= written[to_usize(block)];
-                    left.extend(&graph.blocks[to_usize(block)].before);
+                    left.extend(&cfg.blocks[to_usize(block)].before);
                 }
             }
             self.changed_in_loop.insert(head, mask);
@@ -167,8 +167,8 @@ impl<'a> Follower<'a> {
 
     fn clobbered(&self, call: &Instruction) -> u16 {
         match call.flow_control() {
-            FlowControl::Call => self.world.clobbers(call.near_branch_target()),
-            _ if call.is_ip_rel_memory_operand() => self.world.clobbers(call.ip_rel_memory_address()),
+            FlowControl::Call => self.facts.clobbers(call.near_branch_target()),
+            _ if call.is_ip_rel_memory_operand() => self.facts.clobbers(call.ip_rel_memory_address()),
             _ => None,
         }
         .unwrap_or(CLOBBERED)
@@ -233,13 +233,13 @@ impl<'a> Follower<'a> {
             return *known;
         }
         // Straight back, as far as there is but one way.
-        let mut way = vec![block];
+        let mut path = vec![block];
         let found = loop {
-            let at = *way.last().unwrap_or(&block);
+            let at = *path.last().unwrap_or(&block);
             if let Some(known) = self.entries.get(&(at, place)) {
                 break *known;
             }
-            let of = &self.graph.blocks[to_usize(at)];
+            let of = &self.cfg.blocks[to_usize(at)];
             if at == 0 && of.before.is_empty() {
                 break self.initial(place);
             }
@@ -248,15 +248,15 @@ impl<'a> Follower<'a> {
                 break self.join(at, place);
             }
             // A circle that nothing leads into.
-            if way.contains(&only) {
+            if path.contains(&only) {
                 break Ref::UNKNOWN;
             }
             match self.states[to_usize(only)].get(place) {
                 Some(known) => break known,
-                None => way.push(only),
+                None => path.push(only),
             }
         };
-        for block in way {
+        for block in path {
             self.entries.insert((block, place), found);
         }
         found
@@ -271,13 +271,13 @@ impl<'a> Follower<'a> {
     }
 
     fn join(&mut self, block: u32, place: Place) -> Ref {
-        let graph = self.graph;
-        let before = &graph.blocks[to_usize(block)].before;
+        let cfg = self.cfg;
+        let before = &cfg.blocks[to_usize(block)].before;
         if before.is_empty() {
             return Ref::UNKNOWN;
         }
-        let rank = graph.rank[to_usize(block)];
-        let back = |from: &u32| graph.rank[to_usize(*from)] >= rank;
+        let rank = cfg.rank[to_usize(block)];
+        let back = |from: &u32| cfg.rank[to_usize(*from)] >= rank;
         let unchanged = match place {
             Place::Register(register) => {
                 self.changed_in_loop.get(&block).is_some_and(|mask| mask & (1 << register) == 0)
@@ -318,7 +318,7 @@ impl<'a> Follower<'a> {
     /// Gives the open joins their inputs, when all blocks are done.
     fn seal(&mut self) {
         while let Some((value, block, place)) = self.open.pop() {
-            let before = self.graph.blocks[to_usize(block)].before.clone();
+            let before = self.cfg.blocks[to_usize(block)].before.clone();
             let mut inputs = Vec::with_capacity(before.len() + 1);
             if block == 0 {
                 inputs.push(self.initial(place));
@@ -339,8 +339,8 @@ impl<'a> Follower<'a> {
     // ── Instructions ──────────────────────────────────────────────────────────────────────────────
 
     fn block(&mut self, number: u32) {
-        let graph = self.graph;
-        let block = &graph.blocks[to_usize(number)];
+        let cfg = self.cfg;
+        let block = &cfg.blocks[to_usize(number)];
         self.block = number;
         self.state = State::default();
         if block.orphan {
@@ -348,14 +348,14 @@ impl<'a> Follower<'a> {
             self.state.registers = [Some(Ref::UNKNOWN); REGISTERS];
         }
         self.sp = self.stack[to_usize(number)].unwrap_or(if number == 0 { 0 } else { self.sp });
-        let first = graph.instructions[to_usize(block.first)].ip();
+        let first = cfg.instructions[to_usize(block.first)].ip();
         self.lives.clear();
-        self.world.lives_at(first, &mut self.lives);
+        self.facts.lives_at(first, &mut self.lives);
         for nth in 0..self.lives.len() {
             self.tell(nth);
         }
         for nth in block.first..block.end {
-            let instruction = &graph.instructions[to_usize(nth)];
+            let instruction = &cfg.instructions[to_usize(nth)];
             if nth > block.first {
                 self.begin_lives(instruction.ip());
             }
@@ -373,12 +373,12 @@ impl<'a> Follower<'a> {
     }
 
     fn begin_lives(&mut self, address: u64) {
-        if !self.world.has_lives() {
+        if !self.facts.has_lives() {
             return;
         }
         self.lives.retain(|live| live.to > address);
         let known = self.lives.len();
-        self.world.lives_from(address, &mut self.lives);
+        self.facts.lives_from(address, &mut self.lives);
         for nth in known..self.lives.len() {
             self.tell(nth);
         }

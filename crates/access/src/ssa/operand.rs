@@ -2,12 +2,12 @@
 
 use iced_x86::{Instruction, InstructionInfoOptions, OpAccess, OpKind, Register};
 
-use super::{Follower, string_operands, touches};
-use crate::graph::to_usize;
+use super::{SsaBuilder, string_operands, touches};
+use crate::cfg::to_usize;
 use crate::registers::{RDI, RSI, number};
 use crate::value::{Access, Kind, Ref, Store};
 
-impl Follower<'_> {
+impl SsaBuilder<'_> {
     /// The memory operand, without an index.
     pub(super) fn address(&mut self, instruction: &Instruction) -> (Ref, u8) {
         let displacement = instruction.memory_displacement64();
@@ -68,7 +68,7 @@ impl Follower<'_> {
     fn based(&mut self, register: u8, displacement: i64) -> Ref {
         let base = self.get(register);
         let of_table = base.value != Ref::FRAME.value
-            && (self.world.is_code_or_data(displacement.cast_unsigned())
+            && (self.facts.is_code_or_data(displacement.cast_unsigned())
                 && !matches!(self.values.kinds[to_usize(base.value)], Kind::PerCpu));
         if of_table {
             return self.make(Kind::Constant(displacement.cast_unsigned()));
@@ -162,12 +162,12 @@ impl Follower<'_> {
         {
             return known;
         }
-        if at.value == Ref::PER_CPU.value && self.world.is_this_cpu_offset(at.add) {
+        if at.value == Ref::PER_CPU.value && self.facts.is_this_cpu_offset(at.add) {
             return Ref::PER_CPU;
         }
         if let Kind::Constant(address) = self.values.kinds[to_usize(at.value)]
             && scale == 8
-            && self.world.is_per_cpu_offset(address.wrapping_add_signed(at.add.into()))
+            && self.facts.is_per_cpu_offset(address.wrapping_add_signed(at.add.into()))
         {
             return Ref::PER_CPU;
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use xweave_code::types::{ProtoId, RecordId, Type, TypeId, Types};
 
-use crate::graph::HiddenJumps;
+use crate::cfg::HiddenJumps;
 use crate::value::{Callee, Ref};
 
 /// A function to analyse.
@@ -84,7 +84,7 @@ pub(crate) const PRESERVING: &[(&str, u16)] = &[
 ];
 
 /// What every function's analysis may look at.
-pub(crate) struct World<'a> {
+pub(crate) struct ProgramFacts<'a> {
     pub(crate) types: &'a Types,
     /// For each structure, those that have one as a member, and where.
     holders: FxHashMap<RecordId, Vec<(TypeId, u32)>>,
@@ -110,13 +110,13 @@ pub(crate) struct World<'a> {
     /// Sorted by their beginnings.
     pub(crate) live_registers: Vec<LiveRegister>,
     pub(crate) live_slots: Vec<LiveSlot>,
-    /// The longest of [`World::live_registers`], in bytes.
+    /// The longest of [`ProgramFacts::live_registers`], in bytes.
     pub(crate) longest_live: u64,
-    /// The longest of [`World::live_slots`].
+    /// The longest of [`ProgramFacts::live_slots`].
     pub(crate) longest_slot: u64,
 }
 
-impl<'a> World<'a> {
+impl<'a> ProgramFacts<'a> {
     pub(crate) fn new(types: &'a Types) -> Self {
         Self {
             types,

@@ -2,7 +2,7 @@
 //!
 //! Some types no declaration tells: what a `void *` member points to, what is in a list, which structure a
 //! `sock` is the beginning of. But some function uses it, and what it is there it is in the functions
-//! around that one: source files have their own habits, so lessons hold among neighbours only. Kernel-wide
+//! around that one: source files have their own habits, so summaries hold among neighbours only. Kernel-wide
 //! they would be wrong too often. What lies at a fixed address is the same for all.
 
 use rustc_hash::FxHashMap;
@@ -10,7 +10,7 @@ use xweave_code::types::TypeId;
 
 use crate::view::{Rank, View};
 
-/// What a lesson is about.
+/// What a summary is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Subject {
     /// What a pointer points to that lies at an offset in this type.
@@ -42,25 +42,25 @@ const NEIGHBOURS: u32 = 60;
 
 /// What all functions told.
 #[derive(Default)]
-pub(crate) struct Lessons {
+pub(crate) struct FunctionSummaries {
     /// By the number of the function that told it.
     told: FxHashMap<Subject, Vec<(u32, TypeId, i32)>>,
 }
 
-impl Lessons {
+impl FunctionSummaries {
     /// Of functions in the order of their addresses.
     pub(crate) fn new(told: impl Iterator<Item = (u32, Vec<(Subject, View)>)>) -> Self {
-        let mut lessons = Self::default();
+        let mut summaries = Self::default();
         for (function, of_function) in told {
             for (subject, view) in of_function {
-                lessons.told.entry(subject).or_default().push((function, view.of, view.at));
+                summaries.told.entry(subject).or_default().push((function, view.of, view.at));
             }
         }
-        for told in lessons.told.values_mut() {
+        for told in summaries.told.values_mut() {
             told.sort_unstable();
             told.dedup();
         }
-        lessons
+        summaries
     }
 
     /// What the neighbours of a function, and itself, say: the most frequent answer first.

@@ -3,42 +3,43 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::access_path::Level;
+use crate::cfg::to_usize;
 use crate::file::{Located, Row, Tables};
-use crate::graph::to_usize;
 use crate::pointcut::{How, Pointcut};
 use crate::site::{Binding, Place, Site};
-use crate::way::Level;
 
 /// A pointcut, and what of it is the same for all functions. Its parts are known by where they lie in memory.
-pub(crate) struct Asked<'p> {
+pub(crate) struct Query<'p> {
     pointcut: &'p Pointcut,
     tables: &'p Tables,
-    /// For each access(): for each way whether it is one.
-    ways: HashMap<*const Pointcut, Vec<bool>>,
+    /// For each access(): for each access path whether it is one.
+    paths: HashMap<*const Pointcut, Vec<bool>>,
     /// For each local_var(): the number of the name, if anything has it.
     names: HashMap<*const Pointcut, Option<u32>>,
 }
 
 /// A pointcut in one function.
 pub(crate) struct Inside<'a, 'p> {
-    asked: &'a Asked<'p>,
+    query: &'a Query<'p>,
     function: u32,
     /// For each local_var(): where the variable is.
     located: HashMap<*const Pointcut, Vec<Located<'p>>>,
 }
 
-impl<'p> Asked<'p> {
+impl<'p> Query<'p> {
     pub(crate) fn new(pointcut: &'p Pointcut, tables: &'p Tables) -> Self {
-        let mut asked = Self { pointcut, tables, ways: HashMap::new(), names: HashMap::new() };
-        asked.prepare(pointcut);
-        asked
+        let mut query = Self { pointcut, tables, paths: HashMap::new(), names: HashMap::new() };
+        query.prepare(pointcut);
+        query
     }
 
     fn prepare(&mut self, of: &Pointcut) {
         match of {
             Pointcut::Access { structure, member, .. } => {
-                let matching = self.tables.ways().iter().map(|way| way.touches(structure, member)).collect();
-                self.ways.insert(std::ptr::from_ref(of), matching);
+                let matching =
+                    self.tables.paths().iter().map(|path| path.touches(structure, member)).collect();
+                self.paths.insert(std::ptr::from_ref(of), matching);
             }
             Pointcut::Variable { name, .. } => {
                 self.names.insert(std::ptr::from_ref(of), self.tables.name_number(name));
@@ -98,17 +99,17 @@ impl<'p> Asked<'p> {
         let located = |(part, name): (&*const Pointcut, &Option<u32>)| {
             Some((*part, self.tables.located(function, (*name)?)))
         };
-        Some(Inside { asked: self, function, located: self.names.iter().filter_map(located).collect() })
+        Some(Inside { query: self, function, located: self.names.iter().filter_map(located).collect() })
     }
 }
 
 impl<'p> Inside<'_, 'p> {
-    /// Whether a site matches, which goes this way.
-    pub(crate) fn matches(&self, row: &Row, way: u32) -> bool {
-        self.part(self.asked.pointcut, row, way)
+    /// Whether a site with this access path matches.
+    pub(crate) fn matches(&self, row: &Row, path: u32) -> bool {
+        self.part(self.query.pointcut, row, path)
     }
 
-    fn part(&self, of: &Pointcut, row: &Row, way: u32) -> bool {
+    fn part(&self, of: &Pointcut, row: &Row, path: u32) -> bool {
         match of {
             Pointcut::Access { how, .. } => {
                 let wanted = match how {
@@ -116,15 +117,15 @@ impl<'p> Inside<'_, 'p> {
                     Some(How::Read) => row.reads,
                     Some(How::Write) => row.writes,
                 };
-                let ways = self.asked.ways.get(&std::ptr::from_ref(of));
-                wanted && ways.and_then(|ways| ways.get(to_usize(way))).copied().unwrap_or(false)
+                let paths = self.query.paths.get(&std::ptr::from_ref(of));
+                wanted && paths.and_then(|paths| paths.get(to_usize(path))).copied().unwrap_or(false)
             }
             Pointcut::Target(_) => row.base.is_some(),
             Pointcut::Variable { .. } => self.variable(of, row).is_some(),
-            Pointcut::Function(_) | Pointcut::File(_) => self.asked.within(of, self.function),
-            Pointcut::And(a, b) => self.part(a, row, way) && self.part(b, row, way),
-            Pointcut::Or(a, b) => self.part(a, row, way) || self.part(b, row, way),
-            Pointcut::Not(a) => !self.part(a, row, way),
+            Pointcut::Function(_) | Pointcut::File(_) => self.query.within(of, self.function),
+            Pointcut::And(a, b) => self.part(a, row, path) && self.part(b, row, path),
+            Pointcut::Or(a, b) => self.part(a, row, path) || self.part(b, row, path),
+            Pointcut::Not(a) => !self.part(a, row, path),
         }
     }
 
@@ -137,7 +138,7 @@ impl<'p> Inside<'_, 'p> {
     /// What has a name at a site that matches.
     pub(crate) fn bindings(&self, row: &Row, site: &Site<'p>) -> Vec<Binding<'p>> {
         let mut bindings = Vec::new();
-        self.bind(self.asked.pointcut, row, site, None, &mut bindings);
+        self.bind(self.query.pointcut, row, site, None, &mut bindings);
         bindings
     }
 
@@ -158,7 +159,7 @@ impl<'p> Inside<'_, 'p> {
             }
             Pointcut::Or(a, b) => {
                 for part in [a, b] {
-                    if row.way.is_some_and(|way| self.part(part, row, way)) {
+                    if row.path.is_some_and(|path| self.part(part, row, path)) {
                         self.bind(part, row, site, touched, bindings);
                     }
                 }
@@ -166,7 +167,7 @@ impl<'p> Inside<'_, 'p> {
             }
             Pointcut::Target(name) => {
                 let (Some(level), Some(base)) = (touched, site.base) else { return };
-                let outermost = site.way.levels.first().map_or(0, |level| level.start);
+                let outermost = site.path.levels.first().map_or(0, |level| level.start);
                 let ahead = i64::from(outermost) - i64::from(level.start);
                 let Ok(add) = i32::try_from(i64::from(base.1) + ahead) else { return };
                 (name, Cow::Owned(format!("{} *", level.type_)), Place::Register { register: base.0, add })
@@ -187,8 +188,8 @@ impl<'p> Inside<'_, 'p> {
     fn touched(&self, of: &Pointcut, row: &Row, site: &Site<'p>) -> Option<&'p Level> {
         match of {
             Pointcut::Access { structure, member, .. } => {
-                let matches = row.way.is_some_and(|way| self.part(of, row, way));
-                site.way.level(structure, member).filter(|_| matches)
+                let matches = row.path.is_some_and(|path| self.part(of, row, path));
+                site.path.level(structure, member).filter(|_| matches)
             }
             Pointcut::And(a, b) | Pointcut::Or(a, b) => {
                 self.touched(a, row, site).or_else(|| self.touched(b, row, site))

@@ -2,15 +2,15 @@
 
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 
-use super::{Follower, touches};
-use crate::graph::{to_u32, to_usize};
+use super::{SsaBuilder, touches};
+use crate::cfg::{to_u32, to_usize};
 use crate::registers::{ARGUMENTS, RAX, RSP, number};
 use crate::value::{Call, Callee, Kind, Ref};
 
 /// What is added to an index and multiplied is no more than a structure is large.
 const MAX_INDEX: i64 = 1 << 20;
 
-impl Follower<'_> {
+impl SsaBuilder<'_> {
     pub(super) fn execute(&mut self, instruction: &Instruction) {
         match instruction.flow_control() {
             FlowControl::Call | FlowControl::IndirectCall => return self.call(instruction),
@@ -237,7 +237,7 @@ impl Follower<'_> {
         let callee = match instruction.flow_control() {
             FlowControl::Call => {
                 let target = instruction.near_branch_target();
-                match self.world.thunk(target) {
+                match self.facts.thunk(target) {
                     Some(register) => Callee::Pointer(self.get(register)),
                     None => Callee::At(target),
                 }
@@ -249,11 +249,11 @@ impl Follower<'_> {
             return;
         }
         let arguments = self.arguments();
-        let proto = self.world.proto_of(callee);
+        let proto = self.facts.proto_of(callee);
         for (nth, argument) in arguments.iter().enumerate() {
             if argument.value == Ref::FRAME.value {
                 let size =
-                    proto.and_then(|proto| self.world.points_to(proto, nth)).map(|of| self.world.size(of));
+                    proto.and_then(|proto| self.facts.points_to(proto, nth)).map(|of| self.facts.size(of));
                 self.change(argument.add, size.filter(|size| *size > 0).unwrap_or(64));
                 self.escaped.push(argument.add);
             }
@@ -291,19 +291,19 @@ impl Follower<'_> {
     fn jump(&mut self, instruction: &Instruction) {
         let target = instruction.near_branch_target();
         let own = |block: &u32| {
-            let first = self.graph.blocks[to_usize(*block)].first;
-            self.graph.instructions[to_usize(first)].ip() == target
+            let first = self.cfg.blocks[to_usize(*block)].first;
+            self.cfg.instructions[to_usize(first)].ip() == target
         };
-        if self.graph.blocks[to_usize(self.block)].after.iter().any(own) {
+        if self.cfg.blocks[to_usize(self.block)].after.iter().any(own) {
             return;
         }
-        if self.world.hidden.contains_key(&target) {
+        if self.facts.hidden.contains_key(&target) {
             return;
         }
-        if self.world.is_return(target) {
+        if self.facts.is_return(target) {
             return self.returns();
         }
-        match self.world.thunk(target) {
+        match self.facts.thunk(target) {
             Some(register) => {
                 let callee = self.get(register);
                 self.tail_call(Callee::Pointer(callee));

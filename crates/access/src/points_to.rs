@@ -5,16 +5,16 @@
 //! backward from their uses: what is passed to a parameter has the parameter's type. That is done until
 //! nothing new is found.
 
-mod teach;
+mod summarize;
 
 use xweave_code::types::{Type, TypeId, Types};
 
-use crate::graph::to_usize;
-use crate::lessons::{Lessons, Place, Subject};
+use crate::cfg::to_usize;
+use crate::function_summaries::{FunctionSummaries, Place, Subject};
+use crate::program_facts::{CFA, Function, LiveSlot, ProgramFacts};
 use crate::registers::ARGUMENTS;
 use crate::value::{Call, Callee, Kind, Ref, Values};
 use crate::view::{Rank, View};
-use crate::world::{CFA, Function, LiveSlot, World};
 
 /// An object on the stack.
 #[derive(Clone, Copy, Debug)]
@@ -31,47 +31,47 @@ const MANY: usize = 6;
 const ROUNDS: usize = 8;
 
 /// What all values of a function point to.
-pub(crate) struct Views<'a> {
-    world: &'a World<'a>,
+pub(crate) struct PointsTo<'a> {
+    facts: &'a ProgramFacts<'a>,
     values: &'a Values,
     number: u32,
-    lessons: Option<&'a Lessons>,
+    summaries: Option<&'a FunctionSummaries>,
     of: Vec<Vec<View>>,
     pub(crate) stack: Vec<StackObject>,
     changed: bool,
 }
 
-impl<'a> Views<'a> {
+impl<'a> PointsTo<'a> {
     pub(crate) fn new(
-        world: &'a World<'a>,
+        facts: &'a ProgramFacts<'a>,
         function: &Function,
         values: &'a Values,
         slots: &[LiveSlot],
-        lessons: Option<&'a Lessons>,
+        summaries: Option<&'a FunctionSummaries>,
         number: u32,
     ) -> Self {
         let of = vec![Vec::new(); values.kinds.len()];
-        let mut views = Self { world, values, number, lessons, of, stack: Vec::new(), changed: false };
+        let mut points_to = Self { facts, values, number, summaries, of, stack: Vec::new(), changed: false };
         for slot in slots {
-            views.lies_on_stack(slot.offset, slot.type_, Rank::Told);
+            points_to.lies_on_stack(slot.offset, slot.type_, Rank::Told);
         }
-        views.parameters(function);
+        points_to.parameters(function);
         for told in &values.told {
-            views.points_to(told.value, told.points_to, Rank::Told);
+            points_to.points_to(told.value, told.points_to, Rank::Told);
         }
         for _ in 0..ROUNDS {
-            views.changed = false;
-            views.forward(function);
-            views.backward(function);
-            if !views.changed {
+            points_to.changed = false;
+            points_to.forward(function);
+            points_to.backward(function);
+            if !points_to.changed {
                 break;
             }
         }
-        views
+        points_to
     }
 
     fn types(&self) -> &'a Types {
-        self.world.types
+        self.facts.types
     }
 
     /// Of a value, without its constant.
@@ -135,8 +135,8 @@ impl<'a> Views<'a> {
         for (nth, kind) in self.values.kinds.iter().enumerate() {
             let Kind::Entry(register) = kind else { continue };
             let Some(argument) = ARGUMENTS.iter().position(|of| of == register) else { continue };
-            let value = crate::graph::to_u32(nth);
-            let declared = function.proto.and_then(|proto| self.world.points_to(proto, argument));
+            let value = crate::cfg::to_u32(nth);
+            let declared = function.proto.and_then(|proto| self.facts.points_to(proto, argument));
             if let Some(to) = declared {
                 self.points_to(Ref { value, add: 0 }, to, Rank::Declared);
             }
@@ -147,8 +147,8 @@ impl<'a> Views<'a> {
 
     /// Adds what others say of a subject, which is what the value points to.
     fn learn(&mut self, value: u32, subject: Subject) {
-        if let Some(lessons) = self.lessons {
-            for view in lessons.common(self.number, subject) {
+        if let Some(summaries) = self.summaries {
+            for view in summaries.common(self.number, subject) {
                 self.add(value, view);
             }
         }
@@ -161,15 +161,15 @@ impl<'a> Views<'a> {
             Kind::Frame => {
                 for object in &self.stack {
                     let at = address.add.saturating_sub(object.offset);
-                    if at >= 0 && at < self.world.size(object.type_) {
+                    if at >= 0 && at < self.facts.size(object.type_) {
                         found.push(View { of: object.type_, at, rank: object.rank });
                     }
                 }
             }
-            Kind::PerCpu => found.extend(self.world.per_cpu_object(address.add).and_then(declared)),
+            Kind::PerCpu => found.extend(self.facts.per_cpu_object(address.add).and_then(declared)),
             Kind::Constant(base) => {
                 let address = base.wrapping_add_signed(address.add.into());
-                match self.world.object(address) {
+                match self.facts.object(address) {
                     Some(object) => found.extend(declared(object)),
                     None => found.extend(self.global(address)),
                 }
@@ -193,16 +193,16 @@ impl<'a> Views<'a> {
 
     /// What others say lies at an address, or where the variable begins that it is in.
     fn global(&self, address: u64) -> Option<View> {
-        let lessons = self.lessons?;
-        let (start, size) = self.world.symbol(address)?;
+        let summaries = self.summaries?;
+        let (start, size) = self.facts.symbol(address)?;
         let at = i32::try_from(address - start).ok()?;
-        let whole = lessons.ask(self.number, Subject::Global(start));
+        let whole = summaries.ask(self.number, Subject::Global(start));
         let fits =
-            |view: &View| at < self.world.size(view.of) && u64::from(self.types().size(view.of)) <= size;
+            |view: &View| at < self.facts.size(view.of) && u64::from(self.types().size(view.of)) <= size;
         let whole = whole.into_iter().map(|(view, _)| view).find(fits);
         whole
             .map(|view| View { at, ..view })
-            .or_else(|| lessons.common(self.number, Subject::Global(address)).next())
+            .or_else(|| summaries.common(self.number, Subject::Global(address)).next())
     }
 
     /// Whether it is made of nothing but pointers to its own kind, as what links others together is.
@@ -219,7 +219,7 @@ impl<'a> Views<'a> {
     /// It lies outside of what the value is known to point to, by better than `known` or to something that is
     /// no part of that: then that must be a part of something else.
     fn around_all(&self, address: Ref, known: Option<View>) -> Option<View> {
-        let lessons = self.lessons?;
+        let summaries = self.summaries?;
         let better = |view: &&View| {
             let here = View { at: view.at.saturating_add(address.add), ..**view };
             known.is_none_or(|known| {
@@ -227,11 +227,11 @@ impl<'a> Views<'a> {
                 view.rank > known.rank && !self.around(start, View { at: 0, ..**view }, 1)
             })
         };
-        let mut views: Vec<View> = self.of(address.value).iter().filter(better).copied().collect();
+        let mut points_to: Vec<View> = self.of(address.value).iter().filter(better).copied().collect();
         // What is around the largest of them is around all of them.
-        views.sort_by_key(|view| std::cmp::Reverse(self.types().size(view.of)));
-        views.iter().find_map(|view| {
-            let answers = lessons.ask(self.number, Subject::Around(view.of));
+        points_to.sort_by_key(|view| std::cmp::Reverse(self.types().size(view.of)));
+        points_to.iter().find_map(|view| {
+            let answers = summaries.ask(self.number, Subject::Around(view.of));
             // What is in every structure tells nothing.
             if self.is_link(view.of) && answers.len() > 1 {
                 return None;
@@ -247,7 +247,7 @@ impl<'a> Views<'a> {
             let first = fitting.peek().copied();
             let declared = fitting.find(|(declared, _)| *declared).map(|(_, view)| view);
             let only = || {
-                let (of, at) = self.world.only_holder(view.of, view.at.saturating_add(address.add))?;
+                let (of, at) = self.facts.only_holder(view.of, view.at.saturating_add(address.add))?;
                 Some(View { of, at, rank: Rank::Learned })
             };
             declared.or_else(only).or(first.map(|(_, view)| view))
@@ -375,8 +375,8 @@ impl<'a> Views<'a> {
                 found
             }
             _ => {
-                let views = self.of(input.value).iter();
-                views.map(|view| View { at: view.at.saturating_add(input.add), ..*view }).collect()
+                let points_to = self.of(input.value).iter();
+                points_to.map(|view| View { at: view.at.saturating_add(input.add), ..*view }).collect()
             }
         }
     }
@@ -389,7 +389,7 @@ impl<'a> Views<'a> {
                     _ => None,
                 })
             }
-            callee => self.world.proto_of(callee),
+            callee => self.facts.proto_of(callee),
         }
     }
 
@@ -397,7 +397,7 @@ impl<'a> Views<'a> {
         for call in &self.values.calls {
             let Some(proto) = self.callee(call) else { continue };
             for (nth, argument) in call.arguments.iter().enumerate() {
-                if let Some(to) = self.world.points_to(proto, nth) {
+                if let Some(to) = self.facts.points_to(proto, nth) {
                     self.points_to(*argument, to, Rank::Used);
                 }
             }
@@ -422,12 +422,12 @@ impl<'a> Views<'a> {
         }
         // What a join turns out to be, each of its inputs is.
         for (value, kind) in self.values.kinds.iter().enumerate().rev() {
-            let value = crate::graph::to_u32(value);
+            let value = crate::cfg::to_u32(value);
             let Kind::Join { first, count } = *kind else { continue };
-            let views: Vec<View> =
+            let points_to: Vec<View> =
                 self.of(value).iter().copied().filter(|view| view.rank > Rank::Doubtful).collect();
             for input in &self.values.inputs[to_usize(first)..to_usize(first + count)] {
-                for view in &views {
+                for view in &points_to {
                     let at = view.at.saturating_sub(input.add);
                     let rank = view.rank.min(Rank::Used);
                     match self.values.kinds[to_usize(input.value)] {

@@ -5,23 +5,23 @@
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-use crate::graph::{Graph, to_u32, to_usize};
+use crate::cfg::{Cfg, to_u32, to_usize};
 use crate::location::Place;
+use crate::program_facts::{CFA, ProgramFacts};
 use crate::registers::{ARGUMENTS, CLOBBERED, RSP, number};
-use crate::world::{CFA, World};
 
 const RBP: u8 = 5;
 
 /// What a register held at the entry, and a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct EntryValue {
     origin: u8,
     /// So many of the low bytes are it.
     bytes: u8,
     add: i32,
 }
 
-impl Held {
+impl EntryValue {
     fn plus(self, add: i64) -> Option<Self> {
         let add = i32::try_from(i64::from(self.add).checked_add(add)?).ok()?;
         Some(Self { add, ..self })
@@ -42,9 +42,9 @@ impl Held {
 /// What is known before one instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct State {
-    registers: [Option<Held>; 16],
+    registers: [Option<EntryValue>; 16],
     /// Parameters on the stack, by the distance from where the return address lies.
-    slots: Vec<(i32, Held)>,
+    slots: Vec<(i32, EntryValue)>,
 }
 
 /// No more parameters and copies of them are kept in mind.
@@ -52,8 +52,11 @@ const SLOTS: usize = 32;
 
 impl State {
     fn entry() -> Self {
-        let held = |origin| Some(Held { origin, bytes: 8, add: 0 });
-        Self { registers: std::array::from_fn(|nth| held(u8::try_from(nth).unwrap_or(0))), slots: Vec::new() }
+        let value = |origin| Some(EntryValue { origin, bytes: 8, add: 0 });
+        Self {
+            registers: std::array::from_fn(|nth| value(u8::try_from(nth).unwrap_or(0))),
+            slots: Vec::new(),
+        }
     }
 
     fn nothing() -> Self {
@@ -63,8 +66,8 @@ impl State {
     /// A register, and how far from it the return address lies.
     fn frame(&self) -> Option<(u8, i32)> {
         let of = |register: u8| {
-            let held = self.registers[usize::from(register)]?;
-            (held.origin == RSP && held.bytes == 8).then_some((register, held.add.checked_neg()?))
+            let value = self.registers[usize::from(register)]?;
+            (value.origin == RSP && value.bytes == 8).then_some((register, value.add.checked_neg()?))
         };
         of(RSP).or_else(|| of(RBP))
     }
@@ -77,33 +80,33 @@ impl State {
 
     /// Where the low bytes are of what a register held at the entry.
     pub(crate) fn place(&self, origin: u8, bytes: u8) -> Option<Place> {
-        let fits = |held: &Held| held.origin == origin && held.bytes >= bytes;
-        let register = (0u8..).zip(&self.registers).find_map(|(register, held)| {
-            let add = held.filter(fits)?.add.checked_neg()?;
+        let fits = |value: &EntryValue| value.origin == origin && value.bytes >= bytes;
+        let register = (0u8..).zip(&self.registers).find_map(|(register, value)| {
+            let add = value.filter(fits)?.add.checked_neg()?;
             Some(Place::Register { register, add })
         });
         register.or_else(|| {
-            let (offset, _) = self.slots.iter().find(|(_, held)| fits(held) && held.add == 0)?;
+            let (offset, _) = self.slots.iter().find(|(_, value)| fits(value) && value.add == 0)?;
             let (register, add) = self.frame()?;
             Some(Place::Memory { register, add: add.checked_add(*offset)? })
         })
     }
 
-    fn of(&self, register: Register) -> Option<Held> {
+    fn of(&self, register: Register) -> Option<EntryValue> {
         self.registers[usize::from(number(register)?)]
     }
 
-    fn set(&mut self, register: u8, held: Option<Held>) {
-        self.registers[usize::from(register)] = held;
+    fn set(&mut self, register: u8, value: Option<EntryValue>) {
+        self.registers[usize::from(register)] = value;
     }
 
     /// The distance from the return address of what lies in the frame, or begins there.
     fn in_frame(&self, base: Register, index: Register, displacement: u64) -> Option<i32> {
         let fixed = [base, index].into_iter().find_map(|register| {
-            let held = self.of(register).filter(|held| held.origin == RSP && held.bytes == 8)?;
-            held.plus(displacement.cast_signed())
+            let value = self.of(register).filter(|value| value.origin == RSP && value.bytes == 8)?;
+            value.plus(displacement.cast_signed())
         });
-        fixed.map(|held| held.add)
+        fixed.map(|value| value.add)
     }
 
     /// The memory operand's, where it has no index.
@@ -113,14 +116,14 @@ impl State {
         self.in_frame(base, Register::None, displacement).filter(|_| plain)
     }
 
-    fn store(&mut self, offset: i32, size: usize, held: Option<Held>) {
+    fn store(&mut self, offset: i32, size: usize, value: Option<EntryValue>) {
         let end = offset.saturating_add(i32::try_from(size).unwrap_or(i32::MAX));
         self.slots.retain(|(at, known)| at.saturating_add(known.bytes.into()) <= offset || *at >= end);
-        if let Some(held) = held.and_then(|held| held.low(size))
-            && ARGUMENTS.contains(&held.origin)
+        if let Some(value) = value.and_then(|value| value.low(size))
+            && ARGUMENTS.contains(&value.origin)
             && self.slots.len() < SLOTS
         {
-            self.slots.push((offset, held));
+            self.slots.push((offset, value));
         }
     }
 
@@ -130,21 +133,21 @@ impl State {
         self.slots.retain(|(at, _)| *at < from);
     }
 
-    fn load(&self, offset: i32, size: usize) -> Option<Held> {
-        let (_, held) = self.slots.iter().find(|(at, _)| *at == offset)?;
-        held.low(size)
+    fn load(&self, offset: i32, size: usize) -> Option<EntryValue> {
+        let (_, value) = self.slots.iter().find(|(at, _)| *at == offset)?;
+        value.low(size)
     }
 
     /// Keeps what holds of both; whether anything was lost.
     fn meet(&mut self, other: &Self) -> bool {
         let before = self.clone();
-        for (held, other) in self.registers.iter_mut().zip(&other.registers) {
-            *held = held.and_then(|held| held.meet(*other));
+        for (value, other) in self.registers.iter_mut().zip(&other.registers) {
+            *value = value.and_then(|value| value.meet(*other));
         }
-        self.slots.retain_mut(|(at, held)| {
-            let same = other.slots.iter().find(|(other, _)| other == at).map(|(_, held)| *held);
-            let met = held.meet(same);
-            *held = met.unwrap_or(*held);
+        self.slots.retain_mut(|(at, value)| {
+            let same = other.slots.iter().find(|(other, _)| other == at).map(|(_, value)| *value);
+            let met = value.meet(same);
+            *value = met.unwrap_or(*value);
             met.is_some()
         });
         *self != before
@@ -152,24 +155,29 @@ impl State {
 }
 
 /// What `tell` takes of the states before instructions, which are wanted by their numbers, in order.
-pub(crate) fn held<T>(
-    world: &World<'_>,
-    graph: &Graph,
+pub(crate) fn entry_values<T>(
+    facts: &ProgramFacts<'_>,
+    cfg: &Cfg,
     wanted: &[u32],
     tell: impl FnMut(&State) -> T,
 ) -> Vec<T> {
-    let mut keeper =
-        Keeper { world, graph, entries: Vec::new(), escaped: i32::MAX, info: InstructionInfoFactory::new() };
-    keeper.entries.resize(graph.blocks.len(), None);
-    if !keeper.settle() {
-        keeper.entries.fill(None);
+    let mut propagation = Propagation {
+        facts,
+        cfg,
+        entries: Vec::new(),
+        escaped: i32::MAX,
+        info: InstructionInfoFactory::new(),
+    };
+    propagation.entries.resize(cfg.blocks.len(), None);
+    if !propagation.settle() {
+        propagation.entries.fill(None);
     }
-    keeper.states(wanted, tell)
+    propagation.states(wanted, tell)
 }
 
-struct Keeper<'a> {
-    world: &'a World<'a>,
-    graph: &'a Graph,
+struct Propagation<'a> {
+    facts: &'a ProgramFacts<'a>,
+    cfg: &'a Cfg,
     /// What is known where each block begins; none as long as no way leads there.
     entries: Vec<Option<State>>,
     /// The lowest place of the frame whose address is used for more than to load and store there: objects
@@ -181,20 +189,20 @@ struct Keeper<'a> {
 /// How often a block is gone over on average, at most: loops within loops within loops take fewer.
 const ROUNDS: usize = 32;
 
-impl Keeper<'_> {
+impl Propagation<'_> {
     /// Finds what holds where blocks begin; false if that takes too long.
     fn settle(&mut self) -> bool {
-        let graph = self.graph;
+        let cfg = self.cfg;
         let orphans: Vec<u32> =
-            (0..to_u32(graph.blocks.len())).filter(|nth| graph.blocks[to_usize(*nth)].orphan).collect();
-        let mut left = graph.blocks.len().saturating_mul(ROUNDS);
-        let mut waiting = vec![false; graph.blocks.len()];
+            (0..to_u32(cfg.blocks.len())).filter(|nth| cfg.blocks[to_usize(*nth)].orphan).collect();
+        let mut left = cfg.blocks.len().saturating_mul(ROUNDS);
+        let mut waiting = vec![false; cfg.blocks.len()];
         if let (Some(entry), Some(waits)) = (self.entries.first_mut(), waiting.first_mut()) {
             (*entry, *waits) = (Some(State::entry()), true);
         }
         loop {
             let escaped = self.escaped;
-            for &number in &graph.order {
+            for &number in &cfg.order {
                 let nth = to_usize(number);
                 if !std::mem::replace(&mut waiting[nth], false) {
                     continue;
@@ -202,8 +210,8 @@ impl Keeper<'_> {
                 let Some(mut state) = self.entries[nth].clone() else { continue };
                 let Some(less) = left.checked_sub(1) else { return false };
                 left = less;
-                let block = &graph.blocks[nth];
-                let instructions = &graph.instructions[to_usize(block.first)..to_usize(block.end)];
+                let block = &cfg.blocks[nth];
+                let instructions = &cfg.instructions[to_usize(block.first)..to_usize(block.end)];
                 for instruction in instructions {
                     self.execute(&mut state, instruction);
                 }
@@ -213,7 +221,7 @@ impl Keeper<'_> {
                 let table = |last: &Instruction| last.flow_control() == FlowControl::IndirectBranch;
                 if block.after.is_empty() && instructions.last().is_some_and(table) {
                     // Through a table to what nothing else leads to, with the frame as it is.
-                    let frame = |held: &Held| held.origin == RSP;
+                    let frame = |value: &EntryValue| value.origin == RSP;
                     let mut same = State::nothing();
                     for register in [RSP, RBP] {
                         same.set(register, state.registers[usize::from(register)].filter(frame));
@@ -245,12 +253,12 @@ impl Keeper<'_> {
     }
 
     fn states<T>(&mut self, wanted: &[u32], mut tell: impl FnMut(&State) -> T) -> Vec<T> {
-        let graph = self.graph;
+        let cfg = self.cfg;
         let mut states = Vec::with_capacity(wanted.len());
         let mut wanted = wanted.iter().peekable();
         while let Some(first) = wanted.peek() {
-            let nth = graph.blocks.partition_point(|block| block.end <= **first);
-            let Some(block) = graph.blocks.get(nth) else { break };
+            let nth = cfg.blocks.partition_point(|block| block.end <= **first);
+            let Some(block) = cfg.blocks.get(nth) else { break };
             let mut state = self.entries[nth].take().unwrap_or_else(State::nothing);
             for number in block.first..block.end {
                 if wanted.peek().is_none_or(|wanted| **wanted >= block.end) {
@@ -259,7 +267,7 @@ impl Keeper<'_> {
                 while wanted.next_if(|wanted| **wanted == number).is_some() {
                     states.push(tell(&state));
                 }
-                self.execute(&mut state, &graph.instructions[to_usize(number)]);
+                self.execute(&mut state, &cfg.instructions[to_usize(number)]);
             }
         }
         states
@@ -283,14 +291,15 @@ impl Keeper<'_> {
             Mnemonic::Lea => {
                 let plain =
                     instruction.memory_index() == Register::None && !instruction.is_ip_rel_memory_operand();
-                let held = state.of(instruction.memory_base()).filter(|_| plain && whole);
-                let held = held.and_then(|held| held.plus(instruction.memory_displacement64().cast_signed()));
+                let value = state.of(instruction.memory_base()).filter(|_| plain && whole);
+                let value =
+                    value.and_then(|value| value.plus(instruction.memory_displacement64().cast_signed()));
                 let (base, index) = (instruction.memory_base(), instruction.memory_index());
                 if let Some(at) = state.in_frame(base, index, instruction.memory_displacement64()) {
                     self.escapes(to, at);
                 }
                 if let Some(register) = to {
-                    state.set(register, held);
+                    state.set(register, value);
                 }
             }
             Mnemonic::Add | Mnemonic::Sub
@@ -301,27 +310,27 @@ impl Keeper<'_> {
                 let negative = instruction.mnemonic() == Mnemonic::Sub;
                 let constant = if negative { constant.wrapping_neg() } else { constant };
                 if let Some(register) = to {
-                    let held = state.registers[usize::from(register)];
-                    state.set(register, held.and_then(|held| held.plus(constant)));
+                    let value = state.registers[usize::from(register)];
+                    state.set(register, value.and_then(|value| value.plus(constant)));
                 }
             }
             Mnemonic::Push => {
-                let held = match instruction.op0_kind() {
+                let value = match instruction.op0_kind() {
                     OpKind::Register => state.of(instruction.op0_register()),
                     OpKind::Memory => state.slot(instruction).and_then(|at| state.load(at, 8)),
                     _ => None,
                 };
                 self.adjust(state, -8);
                 if let Some(top) = state.registers[usize::from(RSP)].filter(|top| top.origin == RSP) {
-                    state.store(top.add, 8, held);
+                    state.store(top.add, 8, value);
                 }
             }
             Mnemonic::Pop if whole => {
-                let at = state.registers[usize::from(RSP)].filter(|held| held.origin == RSP);
-                let held = at.and_then(|at| state.load(at.add, 8));
+                let at = state.registers[usize::from(RSP)].filter(|value| value.origin == RSP);
+                let value = at.and_then(|at| state.load(at.add, 8));
                 self.adjust(state, 8);
                 if let Some(register) = to {
-                    state.set(register, held);
+                    state.set(register, value);
                 }
             }
             Mnemonic::Leave => {
@@ -337,13 +346,13 @@ impl Keeper<'_> {
         if instruction.op0_kind() == OpKind::Memory {
             let register = instruction.op1_kind() == OpKind::Register;
             let source = instruction.op1_register();
-            let held = register.then(|| state.of(source)).flatten();
-            if let Some(held) = held.filter(|held| held.origin == RSP) {
-                self.escaped = self.escaped.min(held.add);
+            let value = register.then(|| state.of(source)).flatten();
+            if let Some(value) = value.filter(|value| value.origin == RSP) {
+                self.escaped = self.escaped.min(value.add);
             }
             let size = instruction.memory_size().size();
             return match state.slot(instruction) {
-                Some(at) => state.store(at, size, held.filter(|_| !high_byte(source))),
+                Some(at) => state.store(at, size, value.filter(|_| !high_byte(source))),
                 None => {
                     let (base, index) = (instruction.memory_base(), instruction.memory_index());
                     state.store_around(base, index, instruction.memory_displacement64(), self.escaped);
@@ -356,11 +365,11 @@ impl Keeper<'_> {
         if target.size() < 4 {
             return state.set(register, None);
         }
-        let held = match instruction.op1_kind() {
+        let value = match instruction.op1_kind() {
             OpKind::Register => {
                 let source = instruction.op1_register();
-                let held = state.of(source).filter(|_| !high_byte(source) && source.is_gpr());
-                held.and_then(|held| held.low(source.size().min(target.size())))
+                let value = state.of(source).filter(|_| !high_byte(source) && source.is_gpr());
+                value.and_then(|value| value.low(source.size().min(target.size())))
             }
             OpKind::Memory => {
                 let size = instruction.memory_size().size().min(target.size());
@@ -368,10 +377,10 @@ impl Keeper<'_> {
             }
             _ => None,
         };
-        if let Some(held) = held.filter(|held| held.origin == RSP) {
-            self.escapes(to, held.add);
+        if let Some(value) = value.filter(|value| value.origin == RSP) {
+            self.escapes(to, value.add);
         }
-        state.set(register, held);
+        state.set(register, value);
     }
 
     /// An address of the frame is put into a register, which the compiler's own use of the frame is through
@@ -383,13 +392,13 @@ impl Keeper<'_> {
     }
 
     fn adjust(&mut self, state: &mut State, by: i64) {
-        let held = state.registers[usize::from(RSP)];
-        state.set(RSP, held.and_then(|held| held.plus(by)));
+        let value = state.registers[usize::from(RSP)];
+        state.set(RSP, value.and_then(|value| value.plus(by)));
     }
 
     fn call(&mut self, state: &mut State, call: &Instruction) {
         let mask = match call.flow_control() {
-            FlowControl::Call => self.world.clobbers(call.near_branch_target()).unwrap_or(CLOBBERED),
+            FlowControl::Call => self.facts.clobbers(call.near_branch_target()).unwrap_or(CLOBBERED),
             _ => CLOBBERED,
         };
         if mask == 0 {

@@ -2,27 +2,27 @@
 
 use xweave_code::types::{Type, TypeId};
 
-use super::Views;
-use crate::graph::to_usize;
-use crate::lessons::Subject;
+use super::PointsTo;
+use crate::cfg::to_usize;
+use crate::function_summaries::Subject;
+use crate::program_facts::Function;
 use crate::value::{Callee, Kind};
 use crate::view::{Rank, View};
-use crate::world::Function;
 
-impl Views<'_> {
+impl PointsTo<'_> {
     /// What others can learn from this function.
-    pub(crate) fn teach(&self, function: &Function) -> Vec<(Subject, View)> {
-        let mut lessons = Vec::new();
+    pub(crate) fn summarize(&self, function: &Function) -> Vec<(Subject, View)> {
+        let mut summaries = Vec::new();
         let mut found = Vec::new();
         let sure = |view: &&View| view.rank >= Rank::Used;
         for (value, kind) in (0u32..).zip(&self.values.kinds) {
-            let views = self.of(value);
-            for inner in views.iter().filter(sure) {
-                for outer in views.iter().filter(sure) {
+            let points_to = self.of(value);
+            for inner in points_to.iter().filter(sure) {
+                for outer in points_to.iter().filter(sure) {
                     let larger = self.types().size(outer.of) > self.types().size(inner.of);
                     if larger && self.types().is_record(outer.of) && self.types().is_record(inner.of) {
                         let at = outer.at.saturating_sub(inner.at);
-                        lessons.push((Subject::Around(inner.of), View { at, ..*outer }));
+                        summaries.push((Subject::Around(inner.of), View { at, ..*outer }));
                     }
                 }
             }
@@ -45,26 +45,27 @@ impl Views<'_> {
                             !(view.at == 0 && declared.iter().any(told))
                         };
                         let subject = Subject::Member(from.of, from.at);
-                        lessons.extend(views.iter().filter(sure).filter(new).map(|view| (subject, *view)));
+                        summaries
+                            .extend(points_to.iter().filter(sure).filter(new).map(|view| (subject, *view)));
                     }
                     if let Kind::Constant(base) = self.values.kinds[to_usize(address.value)] {
                         let at = base.wrapping_add_signed(address.add.into());
-                        for view in views.iter().filter(sure).filter(|view| view.at == 0) {
+                        for view in points_to.iter().filter(sure).filter(|view| view.at == 0) {
                             if let Some(of) = self.types().interned(Type::Pointer(view.of)) {
-                                lessons.push((Subject::Global(at), View { of, ..*view }));
+                                summaries.push((Subject::Global(at), View { of, ..*view }));
                             }
                         }
                     }
                 }
                 Kind::Sum(a, b, _) => {
                     if let Some(subject) = self.of_sum(a, b) {
-                        lessons.extend(views.iter().filter(sure).map(|view| (subject, *view)));
+                        summaries.extend(points_to.iter().filter(sure).map(|view| (subject, *view)));
                     }
                 }
-                Kind::Constant(base) if self.world.is_code_or_data(base) => {
-                    for view in views.iter().filter(sure) {
+                Kind::Constant(base) if self.facts.is_code_or_data(base) => {
+                    for view in points_to.iter().filter(sure) {
                         let start = base.wrapping_add_signed(-i64::from(view.at));
-                        lessons.push((Subject::Global(start), View { at: 0, ..*view }));
+                        summaries.push((Subject::Global(start), View { at: 0, ..*view }));
                     }
                 }
                 _ => {}
@@ -72,23 +73,23 @@ impl Views<'_> {
         }
         for call in &self.values.calls {
             let Callee::At(address) = call.callee else { continue };
-            let proto = self.world.proto_of(call.callee);
+            let proto = self.facts.proto_of(call.callee);
             for (nth, argument) in (0u8..).zip(call.arguments) {
-                if proto.is_some_and(|proto| self.world.points_to(proto, nth.into()).is_some()) {
+                if proto.is_some_and(|proto| self.facts.points_to(proto, nth.into()).is_some()) {
                     continue;
                 }
                 for view in self.input_views(argument).iter().filter(sure) {
-                    lessons.push((Subject::Argument(address, nth), *view));
+                    summaries.push((Subject::Argument(address, nth), *view));
                 }
             }
         }
         if function.proto.is_none() {
             for value in &self.values.returned {
                 for view in self.input_views(*value).iter().filter(sure) {
-                    lessons.push((Subject::Result(function.pieces[0].start), *view));
+                    summaries.push((Subject::Result(function.pieces[0].start), *view));
                 }
             }
         }
-        lessons
+        summaries
     }
 }

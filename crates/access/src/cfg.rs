@@ -7,7 +7,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Instruct
 
 /// The code of one function, which may lie in several places: compilers move what is rarely executed
 /// away (`.cold`).
-pub(crate) struct Graph {
+pub(crate) struct Cfg {
     /// In the order of the pieces, then of addresses.
     pub(crate) instructions: Vec<Instruction>,
     /// In the same order.
@@ -36,7 +36,7 @@ pub(crate) struct Block {
 /// that is no function's.
 pub(crate) type HiddenJumps = FxHashMap<u64, Vec<u64>>;
 
-impl Graph {
+impl Cfg {
     /// Disassembles `pieces` (address and bytes; the first is the function's entry).
     pub(crate) fn new(pieces: &[(u64, &[u8])], hidden: &HiddenJumps) -> Self {
         let mut instructions = Vec::with_capacity(pieces.iter().map(|(_, bytes)| bytes.len() / 4).sum());
@@ -49,11 +49,11 @@ impl Graph {
             }
             at.0.push(first..instructions.len());
         }
-        let mut graph = Self { instructions, blocks: Vec::new(), order: Vec::new(), rank: Vec::new() };
-        graph.divide(&at, hidden);
-        graph.connect(&at, hidden);
-        graph.sort();
-        graph
+        let mut cfg = Self { instructions, blocks: Vec::new(), order: Vec::new(), rank: Vec::new() };
+        cfg.divide(&at, hidden);
+        cfg.connect(&at, hidden);
+        cfg.sort();
+        cfg
     }
 
     /// An instruction's length in bytes, if the one behind it is executed after it and after no other, and finds

@@ -8,13 +8,13 @@ use xweave_code::dwarf::{Debug, Place};
 use xweave_code::image::Image;
 use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
 
-use crate::answer::innermost_array;
-use crate::graph::HiddenJumps;
+use crate::cfg::HiddenJumps;
+use crate::classify::innermost_array;
+use crate::function_summaries::{self, FunctionSummaries, Subject};
 use crate::idioms::{self, Laid, Overlays};
-use crate::lessons::{self, Lessons, Subject};
+use crate::points_to::from_cfa;
+use crate::program_facts::{Function, LiveRegister, LiveSlot, Object, PRESERVING, ProgramFacts};
 use crate::registers::NAMES;
-use crate::views::from_cfa;
-use crate::world::{Function, LiveRegister, LiveSlot, Object, PRESERVING, World};
 
 /// What a program is made of.
 #[derive(Clone, Copy)]
@@ -101,75 +101,75 @@ impl<'a> Sources<'a> {
     }
 
     /// Everything around the functions.
-    pub(crate) fn world(&self, functions: &[Function]) -> World<'a> {
-        let mut world = World::new(self.types());
+    pub(crate) fn facts(&self, functions: &[Function]) -> ProgramFacts<'a> {
+        let mut facts = ProgramFacts::new(self.types());
         for function in functions {
             if let Some(proto) = function.proto {
-                world.protos.insert(function.pieces[0].start, proto);
+                facts.protos.insert(function.pieces[0].start, proto);
             }
         }
         for function in self.image.functions() {
             let names = std::iter::once(&function.name).chain(&function.aliases);
             for name in names {
-                self.routine(&mut world, name, function.address);
+                self.routine(&mut facts, name, function.address);
             }
         }
         for (address, name) in self.image.imports() {
-            self.routine(&mut world, name, *address);
+            self.routine(&mut facts, name, *address);
             if let Some(proto) = self.kernel.function(None, name) {
-                world.protos.entry(*address).or_insert(proto);
+                facts.protos.entry(*address).or_insert(proto);
             }
         }
-        self.thunks(&mut world);
-        self.variables(&mut world);
-        self.callee_saved(&mut world);
-        self.lives(&mut world);
-        world.hidden = self.hidden_jumps();
+        self.thunks(&mut facts);
+        self.variables(&mut facts);
+        self.callee_saved(&mut facts);
+        self.lives(&mut facts);
+        facts.hidden = self.hidden_jumps();
         let lowest =
             self.image.sections().iter().filter(|section| section.executable).map(|s| s.address).min();
         if lowest.is_some_and(|lowest| lowest >= FIXED) {
             let sections = self.image.sections().iter().filter(|section| section.address >= FIXED);
-            world.occupied = merge(sections.map(|section| section.address..section.end()).collect());
+            facts.occupied = merge(sections.map(|section| section.address..section.end()).collect());
         }
         let this_cpu_off = self.image.symbol("this_cpu_off");
-        world.this_cpu_off = this_cpu_off.and_then(|address| i32::try_from(address).ok());
-        world.per_cpu_offset = self.image.symbol("__per_cpu_offset");
-        world
+        facts.this_cpu_off = this_cpu_off.and_then(|address| i32::try_from(address).ok());
+        facts.per_cpu_offset = self.image.symbol("__per_cpu_offset");
+        facts
     }
 
     /// Assembler routines: some of their symbols are not said to be functions.
-    fn thunks(&self, world: &mut World<'_>) {
+    fn thunks(&self, facts: &mut ProgramFacts<'_>) {
         for (register, name) in (0..).zip(NAMES) {
             if let Some(address) = self.image.symbol(&format!("__x86_indirect_thunk_{name}")) {
-                world.thunks.insert(address, register);
+                facts.thunks.insert(address, register);
             }
         }
-        world.returns.extend(self.image.symbol("__x86_return_thunk"));
+        facts.returns.extend(self.image.symbol("__x86_return_thunk"));
         for (name, mask) in PRESERVING {
             if let Some(address) = self.image.symbol(name) {
-                world.preserving.insert(address, *mask);
+                facts.preserving.insert(address, *mask);
             }
         }
     }
 
-    fn routine(&self, world: &mut World<'_>, name: &str, address: u64) {
+    fn routine(&self, facts: &mut ProgramFacts<'_>, name: &str, address: u64) {
         // A static call's trampoline is what it leads to (include/linux/static_call_types.h).
         if let Some(key) = name.strip_prefix("__SCT__") {
             let traced = key.strip_prefix("tp_func_").map(|event| format!("__traceiter_{event}"));
             if let Some(proto) = self.kernel.function(None, traced.as_deref().unwrap_or(key)) {
-                world.protos.entry(address).or_insert(proto);
+                facts.protos.entry(address).or_insert(proto);
             }
         }
     }
 
-    fn variables(&self, world: &mut World<'_>) {
+    fn variables(&self, facts: &mut ProgramFacts<'_>) {
         let per_cpu = self.image.percpu().unwrap_or(0..0);
         let told = self.debug.map(Debug::objects).unwrap_or_default();
         let mut known: HashMap<u64, TypeId> =
             told.iter().map(|object| (object.address, object.type_)).collect();
         for symbol in self.image.objects() {
             if symbol.size > 0 {
-                world.symbols.push((symbol.address, symbol.size));
+                facts.symbols.push((symbol.address, symbol.size));
             }
             let declared = self.kernel.variable(None, &symbol.name).or_else(|| {
                 let structure = idioms::variable(&symbol.name).and_then(|name| self.structure(name));
@@ -185,12 +185,12 @@ impl<'a> Sources<'a> {
             }
         }
         for (address, type_) in known {
-            let objects = if per_cpu.contains(&address) { &mut world.per_cpu } else { &mut world.objects };
+            let objects = if per_cpu.contains(&address) { &mut facts.per_cpu } else { &mut facts.objects };
             objects.push(Object { address, type_ });
         }
-        world.objects.sort_by_key(|object| object.address);
-        world.per_cpu.sort_by_key(|object| object.address);
-        world.symbols.sort_unstable();
+        facts.objects.sort_by_key(|object| object.address);
+        facts.per_cpu.sort_by_key(|object| object.address);
+        facts.symbols.sort_unstable();
     }
 
     /// Whether that something is of this type can tell what is in memory: of a pointer, a structure or union,
@@ -201,40 +201,40 @@ impl<'a> Sources<'a> {
     }
 
     /// Pointers to routines that leave all registers alone but the one with the result.
-    fn callee_saved(&self, world: &mut World<'_>) {
+    fn callee_saved(&self, facts: &mut ProgramFacts<'_>) {
         let Some(routine) = self.types().find(Tag::Struct, idioms::CALLEE_SAVED.1) else { return };
         let Some(table) = self.image.symbol(idioms::CALLEE_SAVED.0) else { return };
-        let Some((of, 0)) = world.object(table) else { return };
+        let Some((of, 0)) = facts.object(table) else { return };
         for at in (0..self.types().size(of)).step_by(8) {
             if self.types().levels(of, at, 8).iter().any(|level| level.record == routine) {
-                world.preserving.insert(table + u64::from(at), RAX);
+                facts.preserving.insert(table + u64::from(at), RAX);
             }
         }
     }
 
-    fn lives(&self, world: &mut World<'_>) {
+    fn lives(&self, facts: &mut ProgramFacts<'_>) {
         let Some(debug) = self.debug else { return };
         for live in debug.lives().iter().filter(|live| self.tells(live.type_)) {
             let (from, to) = (live.from, live.to);
             match live.place {
                 Place::Register { register, add } => {
                     if let Some(points_to) = self.types().pointee(live.type_) {
-                        world.live_registers.push(LiveRegister { from, to, register, add, points_to });
+                        facts.live_registers.push(LiveRegister { from, to, register, add, points_to });
                     }
                 }
                 Place::Memory { register, add } => {
                     let points_to = live.type_;
-                    world.live_registers.push(LiveRegister { from, to, register, add, points_to });
+                    facts.live_registers.push(LiveRegister { from, to, register, add, points_to });
                 }
                 Place::Frame { add } => {
                     let (offset, type_) = (from_cfa(add), live.type_);
-                    world.live_slots.push(LiveSlot { from, to, offset, type_ });
+                    facts.live_slots.push(LiveSlot { from, to, offset, type_ });
                 }
                 Place::FrameAddress { .. } | Place::Address(_) | Place::Value(_) | Place::Hiding => {}
             }
         }
-        world.longest_live = world.live_registers.iter().map(|live| live.to - live.from).max().unwrap_or(0);
-        world.longest_slot = world.live_slots.iter().map(|live| live.to - live.from).max().unwrap_or(0);
+        facts.longest_live = facts.live_registers.iter().map(|live| live.to - live.from).max().unwrap_or(0);
+        facts.longest_slot = facts.live_slots.iter().map(|live| live.to - live.from).max().unwrap_or(0);
     }
 
     /// The kernel's tables of jumps that are switched on and off, and of where faults lead: pairs of
@@ -319,17 +319,17 @@ impl<'a> Sources<'a> {
     }
 
     /// What the kernel's macros say, as if a function had told it.
-    pub(crate) fn state_idioms(&self, lessons: &mut Lessons) {
+    pub(crate) fn state_idioms(&self, summaries: &mut FunctionSummaries) {
         for sum in idioms::SUMS {
             let Some(record) = self.types().find(Tag::Struct, sum.of) else { continue };
             let members = &self.types().record(record).members;
             let place = |name: &str| {
                 let offset = members.iter().find(|of| &*of.name == name)?.offset;
-                Some(lessons::Place::Member(self.type_of(record)?, i32::try_from(offset).ok()?))
+                Some(function_summaries::Place::Member(self.type_of(record)?, i32::try_from(offset).ok()?))
             };
             let places = sum.members.map(place);
             if let ([Some(a), Some(b)], Some(to)) = (places, self.structure(sum.points_to)) {
-                lessons.state(Subject::Sum(a.min(b), a.max(b)), to, 0);
+                summaries.state(Subject::Sum(a.min(b), a.max(b)), to, 0);
             }
         }
     }

@@ -2,13 +2,13 @@
 
 use xweave_code::types::{Type, TypeId, Types};
 
-use crate::graph::{Graph, to_usize};
+use crate::access_path::Key;
+use crate::cfg::{Cfg, to_usize};
 use crate::idioms::Overlays;
+use crate::points_to::PointsTo;
+use crate::program_facts::{Function, ProgramFacts};
 use crate::value::{Access, Callee, Kind, Ref, Values};
 use crate::view::{Rank, View};
-use crate::views::Views;
-use crate::way::Key;
-use crate::world::{Function, World};
 
 /// Why it is not known what an instruction touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,7 +73,7 @@ impl Reason {
 }
 
 /// What is known of an access.
-pub(crate) enum Answer {
+pub(crate) enum Classified {
     /// It touches this: a member, if there is a key.
     Typed {
         key: Option<Key>,
@@ -83,26 +83,26 @@ pub(crate) enum Answer {
     Not(Reason),
 }
 
-/// Answers for the accesses of one function.
-pub(crate) struct Answers<'a> {
-    pub(crate) world: &'a World<'a>,
+/// Classifier for the accesses of one function.
+pub(crate) struct Classifier<'a> {
+    pub(crate) facts: &'a ProgramFacts<'a>,
     pub(crate) overlays: &'a Overlays,
     pub(crate) function: &'a Function,
-    pub(crate) graph: &'a Graph,
+    pub(crate) cfg: &'a Cfg,
     pub(crate) values: &'a Values,
-    pub(crate) views: &'a Views<'a>,
+    pub(crate) points_to: &'a PointsTo<'a>,
 }
 
-impl Answers<'_> {
+impl Classifier<'_> {
     /// What is known of one.
-    pub(crate) fn of(&self, access: &Access, found: &mut Vec<View>) -> Answer {
-        self.views.at(access.at, found);
+    pub(crate) fn of(&self, access: &Access, found: &mut Vec<View>) -> Classified {
+        self.points_to.at(access.at, found);
         let size = u32::from(access.size).max(1);
-        let Some(best) = self.views.best(found, size) else {
-            return Answer::Not(self.reason(access.at));
+        let Some(best) = self.points_to.best(found, size) else {
+            return Classified::Not(self.reason(access.at));
         };
-        let Ok(at) = u32::try_from(best.at) else { return Answer::Not(Reason::Outside) };
-        let types = self.world.types;
+        let Ok(at) = u32::try_from(best.at) else { return Classified::Not(Reason::Outside) };
+        let types = self.facts.types;
         // The compiler's own, which no program names.
         let own = |of: TypeId| match types.get(of) {
             Type::Record(record) => &*types.record(record).name == "__va_list_tag",
@@ -115,16 +115,16 @@ impl Answers<'_> {
             size,
             overlay: self.overlays.find(best.of, at, &self.function.name),
         });
-        Answer::Typed { key, certain: best.rank >= Rank::Used, at: best.at }
+        Classified::Typed { key, certain: best.rank >= Rank::Used, at: best.at }
     }
 
     /// The instruction's address.
     pub(crate) fn address(&self, access: &Access) -> u64 {
-        self.graph.instructions[to_usize(access.instruction)].ip()
+        self.cfg.instructions[to_usize(access.instruction)].ip()
     }
 
     fn reason(&self, address: Ref) -> Reason {
-        if !self.views.of(address.value).is_empty() {
+        if !self.points_to.of(address.value).is_empty() {
             return Reason::Outside;
         }
         match self.values.kinds[to_usize(address.value)] {
@@ -137,7 +137,7 @@ impl Answers<'_> {
             },
             Kind::Load(from) => {
                 let mut found = Vec::new();
-                self.views.at(from, &mut found);
+                self.points_to.at(from, &mut found);
                 if found.is_empty() { Reason::Loaded } else { Reason::Untyped }
             }
             Kind::Join { .. } => Reason::Join,
