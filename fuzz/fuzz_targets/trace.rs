@@ -81,5 +81,5 @@ fn read([manifest, sites, records, events]: [&[u8]; 4]) {
 
 /// Nothing is left in a text that a terminal obeys.
 fn shown(text: &str) {
-    assert_eq!(xweave_wire::text::lines(text), text);
+    assert_eq!(xweave_text::lines(text), text);
 }

@@ -54,7 +54,7 @@ impl AccessPath {
 
     /// The outermost level at which this member of this structure is touched.
     pub fn level(&self, structure: &str, member: &str) -> Option<&Level> {
-        let matches = xweave_code::kernel::matches;
+        let matches = xweave_text::matches;
         let below = |path: &str| {
             let beginnings = path.match_indices('.').map(|(at, _)| &path[..at]);
             beginnings.chain([path]).any(|beginning| matches(member, beginning))

@@ -126,14 +126,14 @@ impl Overlays {
     pub(crate) fn find(&self, of: TypeId, at: u32, function: &str) -> Option<(TypeId, u32)> {
         self.0.iter().filter(|laid| laid.over == of && laid.bytes.contains(&at)).find_map(|laid| {
             let inside = at.checked_sub(laid.start)?;
-            xweave_code::kernel::matches(laid.functions, function).then_some((laid.structure, inside))
+            xweave_text::matches(laid.functions, function).then_some((laid.structure, inside))
         })
     }
 }
 
 /// The structure that a variable of this name is.
 pub(crate) fn variable(name: &str) -> Option<&'static str> {
-    let row = VARIABLES.iter().find(|(pattern, _)| xweave_code::kernel::matches(pattern, name));
+    let row = VARIABLES.iter().find(|(pattern, _)| xweave_text::matches(pattern, name));
     row.map(|(_, structure)| *structure)
 }
 

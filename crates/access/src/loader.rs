@@ -312,7 +312,7 @@ impl<'a> Sources<'a> {
             let start = base.saturating_add(member.offset);
             if member.name.is_empty() && depth > 0 {
                 self.members(member.type_, start, name, depth - 1, found);
-            } else if xweave_code::kernel::matches(name, &member.name) {
+            } else if xweave_text::matches(name, &member.name) {
                 found(start..start.saturating_add(self.types().size(member.type_)));
             }
         }

@@ -83,9 +83,7 @@ impl<'p> Query<'p> {
 
     fn within(&self, of: &Pointcut, function: u32) -> bool {
         match of {
-            Pointcut::Function(pattern) => {
-                xweave_code::kernel::matches(pattern, whole(self.tables.name(function)))
-            }
+            Pointcut::Function(pattern) => xweave_text::matches(pattern, whole(self.tables.name(function))),
             Pointcut::File(pattern) => self.tables.file(function).is_some_and(|file| in_file(pattern, file)),
             _ => false,
         }
@@ -208,5 +206,5 @@ pub(crate) fn whole(name: &str) -> &str {
 /// characters.
 pub fn in_file(pattern: &str, file: &str) -> bool {
     let ends = file.match_indices('/').map(|(at, _)| &file[at + 1..]);
-    std::iter::once(file).chain(ends).any(|end| xweave_code::kernel::matches(pattern, end))
+    std::iter::once(file).chain(ends).any(|end| xweave_text::matches(pattern, end))
 }

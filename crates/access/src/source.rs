@@ -8,6 +8,7 @@ use xweave_code::image::{self, Image};
 use xweave_code::types::KernelTypes;
 use xweave_code::{Kernel, dwarf};
 use xweave_guard::private::{Dir, Trust};
+use xweave_text::hex;
 
 use crate::{Error, Index, VERSION};
 
@@ -198,10 +199,6 @@ impl Source {
         };
         Some(format!("{name}-{}.index", hex(&hash.finalize()[..12])))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -27,17 +27,13 @@ pub fn facts() -> Facts {
         cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
         privileged: privileged(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
         btf: btf.is_some(),
-        btf_sha256: btf.map(|btf| sha256(&btf)).unwrap_or_default(),
+        btf_sha256: btf.map(|btf| xweave_text::hex(&Sha256::digest(btf))).unwrap_or_default(),
         modules: modules(),
         tsc_hz: clock::tsc_hz(),
         vms: kvm::vms(),
         disks: disks(),
         xen_pv: line("/sys/hypervisor/type") == "xen" && line("/sys/hypervisor/guest_type") == "PV",
     }
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn line(path: &str) -> String {
@@ -68,7 +64,7 @@ fn modules() -> Vec<ModuleFacts> {
             if name == "vmlinux" {
                 return None;
             }
-            let btf_sha256 = sha256(&fs::read(entry.path()).ok()?);
+            let btf_sha256 = xweave_text::hex(&Sha256::digest(fs::read(entry.path()).ok()?));
             let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).unwrap_or_default();
             Some(ModuleFacts { name, btf_sha256, build_id: build_id(&notes).unwrap_or_default() })
         })
@@ -98,7 +94,7 @@ fn build_id(mut notes: &[u8]) -> Option<String> {
         let name = notes.get(12..12 + name_size)?;
         let description = notes.get(name_end..name_end + size)?;
         if kind == 3 && name == b"GNU\0" {
-            return Some(description.iter().map(|byte| format!("{byte:02x}")).collect());
+            return Some(xweave_text::hex(description));
         }
         notes = notes.get(name_end + size.next_multiple_of(4)..)?;
     }

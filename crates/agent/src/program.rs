@@ -33,7 +33,7 @@ pub(crate) fn offset(path: &str, function: &str) -> Result<u64, String> {
         names.sort_unstable();
         names.dedup();
         return Err(
-            match (names.is_empty(), xweave_code::kernel::nearest(function, names.into_iter(), SUGGESTIONS)) {
+            match (names.is_empty(), xweave_text::nearest(function, names.into_iter(), SUGGESTIONS)) {
                 (true, _) => format!(
                     "program {path} has no symbols: write the function's place in the file, 0x and hexadecimal digits"
                 ),

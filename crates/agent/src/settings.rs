@@ -16,7 +16,7 @@ use std::{
 };
 
 use xweave_guard::private::{self, Dir, Trust};
-use xweave_wire::text::printable;
+use xweave_text::printable;
 
 use crate::output::tell;
 

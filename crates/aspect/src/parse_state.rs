@@ -62,9 +62,8 @@ impl ParseState {
 
 /// What to do about a word that none of the known ones is: the nearest of them, or all.
 pub(crate) fn suggest(word: &str, known: &[&str], show: impl Fn(&str) -> String) -> String {
-    let near = known.iter().map(|name| (strsim::osa_distance(word, name), name)).min();
-    match near {
-        Some((distance, name)) if distance <= word.len() / 3 => format!("did you mean {}?", show(name)),
-        _ => format!("there is {}", known.iter().map(|name| show(name)).collect::<Vec<_>>().join(", ")),
+    match xweave_text::nearest(word, known.iter().copied(), 1).first() {
+        Some(name) => format!("did you mean {}?", show(name)),
+        None => format!("there is {}", known.iter().map(|name| show(name)).collect::<Vec<_>>().join(", ")),
     }
 }

@@ -10,8 +10,9 @@ use std::{
 use serde_json::{Value, json};
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
+use xweave_text as text;
 use xweave_weave::{CodeIndex, Counts, Domain, Options, Peer, Role, SiteInfo, Skipped};
-use xweave_wire::{plan::Hook, text};
+use xweave_wire::plan::Hook;
 
 use crate::{confinement::Only, failure::Failure, shown};
 

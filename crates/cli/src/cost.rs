@@ -10,7 +10,7 @@ use xweave_cost::comparison::{Method, Row};
 use xweave_cost::document::{self, Document};
 use xweave_cost::published::Beside;
 use xweave_cost::{Comparison, Environment, Options, history, microarchitecture, published};
-use xweave_lab::interrupt;
+use xweave_interrupt as interrupt;
 use xweave_report::View;
 use xweave_report::number::counted;
 use xweave_report::table::{self, Heading};
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         timeout: Duration::from_secs(args.timeout),
     };
     // What was started is ended first.
-    interrupt::install(interrupt::Again::Waits);
+    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
     let reference = xweave_cost::reference(&options).map_err(|e| Failure::FellShort(e.to_string()))?;
     let (mut measured, mut failed) = (Vec::new(), Vec::new());
     if let Some(console) = &args.bare {
@@ -250,18 +250,8 @@ fn known(groups: &[String]) -> Result<(), Failure> {
 
 fn wanted(row: &Row, args: &Args) -> bool {
     let form = &xweave_cost::forms()[row.form];
-    let name = args.form.as_ref().is_none_or(|pattern| matches(pattern, &form.name));
+    let name = args.form.as_ref().is_none_or(|pattern| xweave_text::matches(pattern, &form.name));
     name && (args.group.is_empty() || args.group.contains(&form.group))
-}
-
-/// Whether a name fits a pattern in which `%` stands for anything.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('%') {
-        None => pattern == name,
-        Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            name.char_indices().map(|(at, _)| at).chain([name.len()]).any(|at| matches(rest, &name[at..]))
-        }),
-    }
 }
 
 fn heading(comparison: &Comparison, processor: &str, identified: &microarchitecture::Identified) -> String {
@@ -324,13 +314,6 @@ fn agreement(beside: &[Beside<'_>], name: microarchitecture::Name, view: View) -
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns() {
-        assert!(matches("add%", "add r64, r64") && matches("%r64", "add r64, r64") && matches("%", ""));
-        assert!(matches("add %, [m%", "add r8, [m8]"));
-        assert!(!matches("add", "add r8, r8") && !matches("%mm", "add r8, r8"));
-    }
 
     #[test]
     fn a_group_that_is_not_is_named() {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, path::Path, process::ExitCode};
 
-use xweave_wire::text;
+use xweave_text as text;
 
 /// Why a command did not succeed.
 #[derive(Debug)]

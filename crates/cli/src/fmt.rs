@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::json;
 use xweave_aspect::{Diagnostic, Source};
-use xweave_wire::text;
+use xweave_text as text;
 
 use crate::{failure::Failure, shown};
 

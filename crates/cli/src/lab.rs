@@ -6,9 +6,8 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use xweave_lab::{
-    Cache, Command, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, interrupt, load,
-};
+use xweave_interrupt as interrupt;
+use xweave_lab::{Cache, Command, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, load};
 
 /// What `exec` and `run` exit with when the channel failed, so that it is not taken for the command's own status.
 const CHANNEL_FAILED: u8 = 125;
@@ -295,30 +294,30 @@ pub fn run(args: Args) -> ExitCode {
 fn act(action: Action) -> Result<ExitCode, Error> {
     match action {
         Action::Up(args) => {
-            interrupt::install(interrupt::Again::Waits);
+            interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
             let world = up(args)?;
             eprintln!("{} is up: {}", world.name(), world.domains().join(", "));
         }
         Action::Run { up: args, command } => {
-            interrupt::install(interrupt::Again::Waits);
+            interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
             let world = up(args)?;
             let status = world.exec(world.host(), &Command::new(command)).and_then(forward);
             world.down()?;
             return status;
         }
         Action::Build { kind, kernel } => {
-            interrupt::install(interrupt::Again::Waits);
+            interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
             let images = Images::ensure(&Cache::open()?, kind.into(), &kernel, &show)?;
             eprintln!("images for {} are in the cache", images.kernel.release());
         }
         Action::List { json } => list(json)?,
         Action::Exec { name, domain, command } => {
             let world = World::find(&name)?;
-            interrupt::install(interrupt::Again::Exits);
+            interrupt::install(interrupt::Again::Exits, interrupt::Blocked::Returns);
             return forward(world.exec(&domain, &Command::new(command))?);
         }
         Action::Enter { guest, command } => {
-            interrupt::install(interrupt::Again::Exits);
+            interrupt::install(interrupt::Again::Exits, interrupt::Blocked::Returns);
             return forward(xweave_lab::enter(&guest, &Command::new(command))?);
         }
         Action::Push { name, domain, local, remote } => World::find(&name)?.push(&domain, &local, &remote)?,

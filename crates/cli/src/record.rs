@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer)]
     buffer: u32,
     /// What the trace may take of the disk, each domain an equal share: with K, M or G [default: half of what is free]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size)]
     max_size: Option<u64>,
     /// How many pieces of data may be followed at once in a domain
     #[arg(long, value_name = "N", default_value_t = 65536)]
@@ -351,25 +351,11 @@ fn free(output: &Path) -> u64 {
     space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
 }
 
-/// Reads a number of bytes, with K, M or G.
-fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size: write a number with K, M or G, as 500M");
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let scale = match unit {
-        "" => 1,
-        "K" | "k" => 1 << 10,
-        "M" | "m" => 1 << 20,
-        "G" | "g" => 1 << 30,
-        _ => return Err(wrong()),
-    };
-    number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale)).ok_or_else(wrong)
-}
-
 /// Reads a ring buffer's size: the kernel wants a power of two of at least a page.
 fn buffer(text: &str) -> Result<u32, String> {
     let wrong = || format!("`{text}` is not a buffer size: write a power of two from 4K to 1024M");
-    let size = size(text).ok().and_then(|size| u32::try_from(size).ok()).ok_or_else(wrong)?;
+    let size =
+        xweave_text::parse_size(text).ok().and_then(|size| u32::try_from(size).ok()).ok_or_else(wrong)?;
     if size.is_power_of_two() && (4096..=1 << 30).contains(&size) { Ok(size) } else { Err(wrong()) }
 }
 
@@ -394,8 +380,6 @@ mod tests {
         for wrong in ["", "s", "-1s", "10y", "1e400s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
-        assert_eq!((size("500"), size("3G")), (Ok(500), Ok(3 << 30)));
-        assert!(size("x").is_err() && size("99999999999G").is_err());
         assert_eq!(buffer("16M"), Ok(16 << 20));
         assert_eq!(buffer("4096"), Ok(4096));
         for wrong in ["", "M", "3K", "2048", "4096M", "4G"] {

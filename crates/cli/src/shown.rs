@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use xweave_aspect::Diagnostic;
-use xweave_wire::text;
+use xweave_text as text;
 
 /// A mistake in an aspect, with the line that it is in.
 pub fn diagnostic(diagnostic: &Diagnostic) -> String {

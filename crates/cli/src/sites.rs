@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 use xweave_access::{Binding, Coverage, Index, Keep, Place, Pointcut, Reason, Site, Source};
-use xweave_wire::text;
+use xweave_text as text;
 
 use crate::{confinement::Only, failure::Failure, shown};
 
@@ -216,7 +216,7 @@ fn unknown(problem: &str, name: &str, names: HashSet<&str>) -> Failure {
 }
 
 fn near(name: &str, names: HashSet<&str>) -> Option<String> {
-    let near = xweave_code::kernel::nearest(name, names.into_iter(), 4);
+    let near = xweave_text::nearest(name, names.into_iter(), 4);
     (!near.is_empty()).then(|| format!("did you mean {}?", near.join(", ")))
 }
 

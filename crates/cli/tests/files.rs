@@ -10,11 +10,9 @@ use std::{
 };
 
 use serde_json::Value;
+use xweave_text as text;
 use xweave_trace::{Domain, Ended, Event, Manifest, Site, Writer, event};
-use xweave_wire::{
-    record::{Kind, Record},
-    text,
-};
+use xweave_wire::record::{Kind, Record};
 
 /// A title for the window, a bell, an 8-bit control sequence, texts that run backwards, lines of their own.
 const EVIL: &str =

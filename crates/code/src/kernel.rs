@@ -321,7 +321,7 @@ impl Kernel {
     pub fn functions(&self, pattern: &str) -> Vec<Function> {
         let places: Vec<&Vec<TypeRef>> = if pattern.contains('%') {
             let mut matching: Vec<_> =
-                self.functions.iter().filter(|(name, _)| matches(pattern, name)).collect();
+                self.functions.iter().filter(|(name, _)| xweave_text::matches(pattern, name)).collect();
             matching.sort();
             matching.into_iter().map(|(_, places)| places).collect()
         } else {
@@ -350,12 +350,12 @@ impl Kernel {
     /// The `n` names of tracepoints that are most like this one.
     pub fn nearest_tracepoints(&self, name: &str, n: usize) -> Vec<String> {
         let all = self.functions.keys().filter_map(|function| function.strip_prefix("__traceiter_"));
-        nearest(name, all, n)
+        xweave_text::nearest(name, all, n)
     }
 
     /// The `n` names of functions that are most like this one, the most like first.
     pub fn nearest(&self, name: &str, n: usize) -> Vec<String> {
-        nearest(name, self.functions.keys().map(String::as_str), n)
+        xweave_text::nearest(name, self.functions.keys().map(String::as_str), n)
     }
 
     /// The same for the members of a structure or union, and of those without names in it.
@@ -369,63 +369,13 @@ impl Kernel {
                 left.extend(nameless.map(|member| self.related(at, member.type_)));
             }
         }
-        nearest(name, names.into_iter(), n)
+        xweave_text::nearest(name, names.into_iter(), n)
     }
-}
-
-/// The `n` of these names that are most like this one, the most like first; none that is not like it at all.
-pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, n: usize) -> Vec<String> {
-    let distance = |other: &str| {
-        let shorter = name.len().min(other.len());
-        // One that contains the other is nearer than its length suggests: `kfree_skbmem` and `__kfree_skbmem`.
-        if shorter >= 5 && (other.contains(name) || name.contains(other)) {
-            return name.len().abs_diff(other.len()).div_ceil(2);
-        }
-        strsim::osa_distance(name, other)
-    };
-    let limit = name.len() / 3 + 1;
-    let near = names.filter(|other| name.len().abs_diff(other.len()) <= limit);
-    let mut near: Vec<_> = near.map(|other| (distance(other), other)).collect();
-    near.retain(|(distance, _)| *distance <= limit);
-    near.sort();
-    near.into_iter().take(n).map(|(_, name)| name.to_owned()).collect()
-}
-
-/// Whether `name` is what `pattern` says, where `%` stands for any characters.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('%');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.len() >= last.len() && rest.ends_with(last)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, name, expected) in [
-            ("tcp_%", "tcp_rcv", true),
-            ("tcp_%", "udp_rcv", false),
-            ("%", "a", true),
-            ("%_rcv", "tcp_v4_rcv", true),
-            ("a%b%c", "a_b_c", true),
-            ("a%b%c", "a_c_b", false),
-            ("ab%ba", "aba", false),
-            ("a", "ab", false),
-            ("%b%", "abc", true),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn the_running_kernel_has_functions() {

@@ -6,9 +6,8 @@ use std::os::fd::AsRawFd;
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
-use xweave_lab::{
-    Accelerator, Command, Event, Kind as WorldKind, Options as WorldOptions, Progress, World, interrupt,
-};
+use xweave_interrupt as interrupt;
+use xweave_lab::{Accelerator, Command, Event, Kind as WorldKind, Options as WorldOptions, Progress, World};
 
 use crate::environment::{Environment, Options};
 use crate::error::{Error, Result};

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use xweave_lab::interrupt;
+use xweave_interrupt as interrupt;
 
 use crate::error::{Error, Result};
 

@@ -3,7 +3,7 @@
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use xweave_guard::private;
-use xweave_wire::text;
+use xweave_text as text;
 
 use crate::error::{Error, ErrorKind, UNDERSTOOD};
 

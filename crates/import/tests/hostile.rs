@@ -171,7 +171,7 @@ fn names_are_fit_to_be_shown() {
             events.names().all().chain(outcome.unknown.keys().map(String::as_str)).collect();
         assert!(names.iter().any(|name| name.contains("\\u{1b}")), "{name}: {names:?}");
         for name in names {
-            assert_eq!(name, xweave_wire::text::printable(name));
+            assert_eq!(name, xweave_text::printable(name));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where images are kept: content-keyed entries, each built once, safe against others and against being killed.
 
 use crate::error::{At, Error, Result};
-use crate::process::{hex, random_hex};
+use crate::process::random_hex;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -37,7 +37,7 @@ impl Lock {
             if error.kind() != io::ErrorKind::Interrupted {
                 return Err(error).at("lock", path);
             }
-            if crate::interrupt::pending() {
+            if xweave_interrupt::pending() {
                 return Err(Error::Interrupted);
             }
         }
@@ -78,7 +78,7 @@ impl Recipe {
 
     /// The key: 16 hexadecimal digits.
     pub fn key(self) -> String {
-        hex(&self.0.finalize()[..8])
+        xweave_text::hex(&self.0.finalize()[..8])
     }
 }
 

@@ -242,7 +242,7 @@ fn run_noting(command: &mut Command, doing: &str, progress: Progress<'_>) -> Res
             }
             printed.push_str(&line);
             printed.push('\n');
-            if crate::interrupt::pending() {
+            if xweave_interrupt::pending() {
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(Error::Interrupted);

@@ -24,7 +24,6 @@ mod error;
 mod exec;
 mod images;
 mod initrd;
-pub mod interrupt;
 mod kind;
 pub mod load;
 mod modules;

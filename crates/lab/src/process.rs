@@ -225,12 +225,7 @@ pub fn random_hex(length: usize) -> Result<String> {
     let path = "/dev/urandom";
     let mut bytes = vec![0; length];
     File::open(path).and_then(|mut f| f.read_exact(&mut bytes)).at("read", path)?;
-    Ok(hex(&bytes))
-}
-
-/// Hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    Ok(xweave_text::hex(&bytes))
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use crate::error::{At, Error, Result};
 use crate::images::Images;
 use crate::process::{Identity, run, start_daemon};
 use crate::progress::{Progress, step};
-use crate::{initrd, interrupt};
+use xweave_interrupt as interrupt;
+
+use crate::initrd;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};

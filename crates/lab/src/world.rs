@@ -243,7 +243,7 @@ impl World {
                 {
                     return Ok(machine);
                 }
-                if crate::interrupt::pending() {
+                if xweave_interrupt::pending() {
                     return Err(Error::Interrupted);
                 }
                 std::thread::sleep(POLL);
@@ -307,7 +307,7 @@ impl World {
                 Ok(_) => "the old boot still answers".to_owned(),
                 Err(error) => error.to_string(),
             };
-            if crate::interrupt::pending() {
+            if xweave_interrupt::pending() {
                 return Err(Error::Interrupted);
             }
             if !machine.alive() {

@@ -7,9 +7,10 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
+use xweave_text::size;
 
 use crate::{
-    format::{mean, size, span, times},
+    format::{mean, span, times},
     usage::{Figures, Key, Usage, kind},
 };
 

@@ -16,21 +16,6 @@ pub(crate) fn times(a: f64, b: f64) -> String {
     }
 }
 
-/// A number of bytes: `512 bytes`, `55 KiB`, `922 MiB`.
-pub(crate) fn size(bytes: f64) -> String {
-    let scaled = |unit: f64, name: &str| {
-        let value = bytes / unit;
-        if value < 9.95 { format!("{value:.1} {name}") } else { format!("{value:.0} {name}") }
-    };
-    const KIB: f64 = 1024.0;
-    match bytes {
-        _ if bytes < KIB => format!("{bytes:.0} bytes"),
-        _ if bytes < KIB * KIB => scaled(KIB, "KiB"),
-        _ if bytes < KIB * KIB * KIB => scaled(KIB * KIB, "MiB"),
-        _ => scaled(KIB * KIB * KIB, "GiB"),
-    }
-}
-
 /// A time: `850 ns`, `12.3 µs`, `4.56 ms`, `54.560 s`.
 pub fn span(ns: u64) -> String {
     match ns {
@@ -48,6 +33,5 @@ mod tests {
     #[test]
     fn figures_read_well() {
         assert_eq!([times(1.0, 11.14), times(2.0, 3.0), times(40.0, 1.0)], ["11 ×", "1.5 ×", "0.025 ×"]);
-        assert_eq!([size(512.0), size(5060.6), size(56_387.0)], ["512 bytes", "4.9 KiB", "55 KiB"]);
     }
 }

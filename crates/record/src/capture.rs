@@ -14,7 +14,6 @@ use xweave_wire::message::{Reply, Request};
 use crate::{
     Error, Phase,
     events::{self, Waiting},
-    interrupt,
     link::Incoming,
     session::{Question, Session, Taken},
 };
@@ -99,7 +98,7 @@ impl<'p> Capture<'p> {
     /// [`Error::Interrupted`]; when a domain is lost, for without it there would be no point in recording.
     pub(crate) fn until(&mut self, ready: impl Fn(&Session) -> bool) -> Result<(), Error> {
         loop {
-            if interrupt::interrupted() {
+            if xweave_interrupt::pending() {
                 return Err(Error::Interrupted);
             }
             if let Some(session) = self.sessions.iter().find(|session| !session.is_there()) {
@@ -177,7 +176,7 @@ impl<'p> Capture<'p> {
         }
         let write_by = self.write_by;
         let disk = session.budget.disk;
-        let late = || write_by.map_or_else(interrupt::at_once, |by| Instant::now() > by);
+        let late = || write_by.map_or_else(xweave_interrupt::at_once, |by| Instant::now() > by);
         let (mut nth, mut whole) = (0u64, true);
         let mut goes_on = |writer: &Writer| {
             if nth.is_multiple_of(PORTION) {
@@ -260,7 +259,8 @@ impl<'p> Capture<'p> {
         let mut order: Vec<usize> = (0..self.sessions.len()).collect();
         order.sort_by_key(|index| self.sessions[*index].waiting());
         for index in order {
-            self.write_by = self.write_by.or_else(|| interrupt::at_once().then(|| Instant::now() + MOMENT));
+            self.write_by =
+                self.write_by.or_else(|| xweave_interrupt::at_once().then(|| Instant::now() + MOMENT));
             self.write_settled(index, |_, horizon| horizon)?;
             // Without a single clock sample nothing has a place on the time line; or there was no room, or no time.
             let unwritten = self.sessions[index].waiting() as u64;
@@ -276,7 +276,7 @@ impl<'p> Capture<'p> {
     fn farewell(&mut self) {
         self.sessions.iter_mut().for_each(Session::close);
         let deadline = Instant::now() + FAREWELL;
-        while Instant::now() < deadline && !interrupt::at_once() {
+        while Instant::now() < deadline && !xweave_interrupt::at_once() {
             // An agent that is not read from could not go.
             while let Ok((index, incoming)) = self.incoming.try_recv() {
                 self.sessions[index].discard(&incoming);

@@ -36,7 +36,7 @@ use std::{collections::VecDeque, time::Duration};
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_weave::Woven;
 
-use crate::{Error, Options, Phase, capture::Capture, interrupt::interrupted, session::Session};
+use crate::{Error, Options, Phase, capture::Capture, session::Session};
 use indices::Indices;
 use input::Input;
 use types::Types;
@@ -84,7 +84,7 @@ pub(crate) fn deploy(
 /// While others work: agents are told that we are there, and Ctrl-C is looked at.
 fn goes_on(capture: &mut Capture<'_>) -> bool {
     // A trace that cannot be written is seen again when it is written to.
-    !interrupted() && capture.wait(Duration::ZERO).is_ok()
+    !xweave_interrupt::pending() && capture.wait(Duration::ZERO).is_ok()
 }
 
 /// Asks all domains, side by side, for what is not known of them.

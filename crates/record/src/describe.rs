@@ -25,7 +25,7 @@ pub(crate) fn manifest(options: &Options, aspects: &Aspects, sessions: &[Session
             .map(|source| Aspect {
                 name: source.name.clone(),
                 file: source.name.clone(),
-                sha256: Sha256::digest(&source.text).iter().map(|byte| format!("{byte:02x}")).collect(),
+                sha256: xweave_text::hex(&Sha256::digest(&source.text)),
             })
             .collect(),
         ..Manifest::default()

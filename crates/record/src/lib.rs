@@ -23,7 +23,6 @@ mod error;
 mod events;
 #[cfg(test)]
 mod exchanges;
-mod interrupt;
 mod kernels;
 mod link;
 mod options;

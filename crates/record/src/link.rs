@@ -14,10 +14,10 @@ use std::{
 };
 
 use xweave_agent::tsc;
+use xweave_text as text;
 use xweave_wire::{
     frame, limits,
     message::{FromAgent, Request},
-    text,
 };
 
 use crate::{

@@ -22,7 +22,7 @@ use crate::{
     deploy::{Deployment, deploy},
     describe,
     domain::{self, DomainSpec},
-    interrupt, kernels,
+    kernels,
     link::Link,
     session::Session,
     transport::Stream,
@@ -63,7 +63,7 @@ pub(crate) fn record_over(
     let sources = xweave_aspect::read(&options.aspects, &options.expressions)?;
     let aspects = xweave_aspect::parse(sources).map_err(Error::Aspects)?;
     let specs = domain::complete(&options.domains)?;
-    interrupt::watch();
+    xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
 
     let mut capture = connect(specs, options, open, progress)?;
     read_facts(&mut capture)?;
@@ -219,7 +219,7 @@ fn run(capture: &mut Capture<'_>, options: &Options) -> Result<Option<ExitStatus
             _ => false,
         };
         let nobody = !capture.sessions.iter().any(Session::is_recorded);
-        let end = over || nobody || interrupt::interrupted();
+        let end = over || nobody || xweave_interrupt::pending();
         match &mut command {
             None if end => return Ok(None),
             None => {}
@@ -227,7 +227,7 @@ fn run(capture: &mut Capture<'_>, options: &Options) -> Result<Option<ExitStatus
                 if end {
                     command.end();
                 }
-                if interrupt::at_once() {
+                if xweave_interrupt::at_once() {
                     command.kill();
                 }
                 if let Some(status) = command.status() {
@@ -279,7 +279,7 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     let mut unweaving = Duration::ZERO;
     // All events come before the answer to Stop, on the same stream.
     while capture.sessions.iter().any(Session::is_recorded) {
-        if interrupt::at_once() {
+        if xweave_interrupt::at_once() {
             let late = capture.sessions.iter_mut().filter(|session| session.is_recorded());
             late.for_each(|session| session.lose("cut off: it had not ended at the second Ctrl-C"));
             break;

@@ -119,7 +119,7 @@ fn times(pair: [u64; 2]) -> [Shown; 2] {
 }
 
 fn size(bytes: u64) -> Shown {
-    Shown(bytes as f64, number::size(bytes))
+    Shown(bytes as f64, xweave_text::size(bytes as f64))
 }
 
 fn each(sums: [u64; 2], counts: [u64; 2]) -> [u64; 2] {

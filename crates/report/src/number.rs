@@ -27,19 +27,6 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// Bytes in the unit that suits them: `512 B`, `4.9 KiB`, `922 MiB`.
-pub fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut unit = "B";
-    for next in ["KiB", "MiB", "GiB", "TiB"] {
-        if value < 1024.0 {
-            break;
-        }
-        (value, unit) = (value / 1024.0, next);
-    }
-    if unit == "B" || value >= 9.95 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,10 +38,6 @@ mod tests {
         assert_eq!(micros(-40), "0.0");
         assert_eq!(micros(-1_250), "-1.3");
         assert_eq!(count(1_234_567), "1 234 567");
-        assert_eq!(
-            (size(512), size(5_060), size(944_476 << 10)),
-            ("512 B".into(), "4.9 KiB".into(), "922 MiB".into())
-        );
         assert_eq!(counted(1, "flow", "flows"), "1 flow");
         assert_eq!(
             (span(850), span(12_345), span(4_560_000)),

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use xweave_lab::{Command, Event, ExecChild, Kind, Options, World, interrupt};
+use xweave_interrupt as interrupt;
+use xweave_lab::{Command, Event, ExecChild, Kind, Options, World};
 
 /// The load, and what makes it.
 const LOAD: &str = include_str!("../guest/load.sh");

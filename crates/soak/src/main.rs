@@ -30,7 +30,7 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use xweave_lab::interrupt;
+use xweave_interrupt as interrupt;
 
 /// Weaves every function of a kernel that can be hooked, and finds those that harm it
 #[derive(Parser)]
@@ -142,7 +142,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         only: args.only.clone(),
         seed,
     };
-    interrupt::install(interrupt::Again::Waits);
+    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
     Ok(work(&options)?)
 }
 

@@ -92,19 +92,9 @@ impl Population {
 
     /// Only functions with one of these names; `%` in them stands for any characters.
     pub fn keep(&mut self, only: &[String]) {
-        let keep = |function: &str| only.iter().any(|pattern| matches(pattern, function));
+        let keep = |function: &str| only.iter().any(|pattern| xweave_text::matches(pattern, function));
         self.hookable.values_mut().for_each(|functions| functions.retain(|function| keep(function)));
         self.refused.values_mut().for_each(|functions| functions.retain(|function, _| keep(function)));
-    }
-}
-
-/// Whether a name is meant by a pattern of the aspect language.
-fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.split_once('%') {
-        None => pattern == name,
-        Some((before, after)) => name.strip_prefix(before).is_some_and(|rest| {
-            (0..=rest.len()).any(|end| rest.get(end..).is_some_and(|rest| matches(after, rest)))
-        }),
     }
 }
 
@@ -139,18 +129,5 @@ mod tests {
         population.keep(&["b".to_owned(), "x%".to_owned()]);
         assert_eq!(names(&population, Place::Execution), ["b"]);
         assert!(population.refused[&Place::Returning].is_empty());
-    }
-    #[test]
-    fn names_are_meant_as_in_pointcuts() {
-        for (pattern, name, meant) in [
-            ("vfs_read", "vfs_read", true),
-            ("vfs_read", "vfs_readv", false),
-            ("_raw_%", "_raw_spin_lock", true),
-            ("%spin%irq%", "_raw_spin_unlock_irqrestore", true),
-            ("%spin%irq", "_raw_spin_unlock_irqrestore", false),
-            ("%", "anything", true),
-        ] {
-            assert_eq!(matches(pattern, name), meant, "{pattern} {name}");
-        }
     }
 }

@@ -11,7 +11,7 @@ use crate::weave::{Done, Weaver, Woven};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use xweave_lab::interrupt;
+use xweave_interrupt as interrupt;
 
 /// So many functions that a dying kernel named are tried before its whole batch is bisected: as many as may harm
 /// only together, by calling one another.

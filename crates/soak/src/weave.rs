@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use xweave_lab::interrupt;
+use xweave_interrupt as interrupt;
 
 /// So much work a recording may be for the machine before it counts as stuck.
 const RECORDING: Duration = Duration::from_secs(900);

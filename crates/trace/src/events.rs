@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parquet::data_type::ByteArray;
 use rustc_hash::FxHashMap;
-use xweave_wire::text;
+use xweave_text as text;
 
 use crate::{
     event::{Event, Kind, Name, Names},

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Deserialize;
 use xweave_guard::private::{self, Dir, Trust};
-use xweave_wire::text;
+use xweave_text as text;
 
 use crate::{
     SCHEMA,

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use xweave_wire::{
-    record::{CarrierKey, Kind, MAX_VALUES, Record},
-    text,
-};
+use xweave_text as text;
+use xweave_wire::record::{CarrierKey, Kind, MAX_VALUES, Record};
 
 /// A record on the common time line. Plain data without allocations: a join holds millions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::{fs::File, sync::Arc};
 
 use xweave_guard::private::Dir;
-use xweave_wire::text;
+use xweave_text as text;
 
 use crate::{
     error::Error,

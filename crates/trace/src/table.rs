@@ -22,7 +22,7 @@ use parquet::{
     },
 };
 
-use xweave_wire::text;
+use xweave_text as text;
 
 use crate::{checked::Checked, pages};
 

@@ -76,7 +76,7 @@ impl Writer {
                 true => format!("{at} has {name} but no trace.json: remove it"),
                 false => format!(
                     "{at} is no trace and has other files in it ({}): name a new or an empty directory with -o",
-                    xweave_wire::text::printable(&name)
+                    xweave_text::printable(&name)
                 ),
             };
             return Err(Error::new(ErrorKind::Exists, message));

@@ -300,7 +300,7 @@ fn texts_are_fit_to_be_shown_when_they_are_read() {
         site.file.clone().unwrap(),
     ];
     for text in texts {
-        assert_eq!(text, xweave_wire::text::lines(&text), "nothing is left that a terminal obeys");
+        assert_eq!(text, xweave_text::lines(&text), "nothing is left that a terminal obeys");
         assert!(text.len() <= 512 && text.contains("\\u{1b}"), "{text}");
     }
     assert_eq!(site.domain, trace.manifest().domains[0].name);

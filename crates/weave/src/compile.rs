@@ -221,7 +221,7 @@ fn key(files: &Files<'_>, version: &[u8]) -> String {
         add(name.as_bytes());
         add(text.as_bytes());
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    xweave_text::hex(&hash.finalize())
 }
 
 fn run(command: &mut Command) -> Result<Output, String> {

@@ -72,8 +72,7 @@ impl<'i> Touch<'i> {
         match atom {
             Pointcut::Access(access) => means(access.domain.as_ref()) && self.touches(access),
             Pointcut::WithinFunction(names) => names.iter().any(|name| {
-                means(name.domain.as_ref())
-                    && xweave_code::kernel::matches(&name.pattern, self.site.whole_function())
+                means(name.domain.as_ref()) && xweave_text::matches(&name.pattern, self.site.whole_function())
             }),
             Pointcut::WithinFile(names) => {
                 let file = self.code.index.file_of(&self.site);
@@ -229,7 +228,7 @@ pub(crate) fn unknown(access: &Access, code: &[CodeIndex]) -> Option<(String, Ve
     let mut of_structure = levels().filter(|level| level.name() == access.structure).peekable();
     if of_structure.peek().is_none() {
         let names: HashSet<&str> = levels().map(|level| level.name()).collect();
-        let near = xweave_code::kernel::nearest(&access.structure, names.into_iter(), 3);
+        let near = xweave_text::nearest(&access.structure, names.into_iter(), 3);
         return Some((format!("no instruction is known to touch a `{}`", access.structure), near));
     }
     let members: HashSet<&str> = of_structure
@@ -239,6 +238,6 @@ pub(crate) fn unknown(access: &Access, code: &[CodeIndex]) -> Option<(String, Ve
     if access.member.contains('%') || members.contains(access.member.as_str()) {
         return None;
     }
-    let near = xweave_code::kernel::nearest(&access.member, members.into_iter(), 3);
+    let near = xweave_text::nearest(&access.member, members.into_iter(), 3);
     Some((format!("no instruction is known to touch `{}` of `{}`", access.member, access.structure), near))
 }

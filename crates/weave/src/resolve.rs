@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use xweave_access::in_file;
 use xweave_aspect::syntax::{FunctionName, Ident, Pointcut, When};
 use xweave_aspect::{Aspects, Diagnostic, Span};
-use xweave_code::kernel::matches;
+use xweave_text::matches;
 use xweave_wire::plan::{Hook, VariablePlace};
 
 use crate::anchor::Anchor;

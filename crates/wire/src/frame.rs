@@ -11,7 +11,9 @@ use std::io::{self, Read, Write};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{VERSION, limits, limits::Violation, message::FromAgent, text};
+use xweave_text as text;
+
+use crate::{VERSION, limits, limits::Violation, message::FromAgent};
 
 /// The most that one frame may carry.
 pub const MAX_FRAME: u32 = limits::LARGE_FRAME;

@@ -16,7 +16,7 @@
 //!
 //! Rooms: [`frame`] cuts the stream, [`message`] says what may be said, [`plan`] is what a
 //! controller asks an agent to weave, [`record`] is what advice wrote, [`event`] what built-in probes did. An agent may
-//! be hostile: [`limits`] is what a controller takes of it, and [`text`] makes its words fit to be shown.
+//! be hostile: [`limits`] is what a controller takes of it, and `xweave_text` makes its words fit to be shown.
 
 use std::time::Duration;
 
@@ -26,7 +26,6 @@ pub mod limits;
 pub mod message;
 pub mod plan;
 pub mod record;
-pub mod text;
 
 /// The version of the protocol. Raised when any message, or the layout of records or events, changes.
 pub const VERSION: u16 = 6;

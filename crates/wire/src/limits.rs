@@ -6,10 +6,9 @@
 
 use std::collections::HashSet;
 
-use crate::{
-    message::{Event, Facts, FromAgent, Loss, ModuleFacts, Reply, Vm, Woven},
-    text,
-};
+use xweave_text as text;
+
+use crate::message::{Event, Facts, FromAgent, Loss, ModuleFacts, Reply, Vm, Woven};
 
 /// The longest frame, but for those that follow: an agent sends records in batches of a quarter of it.
 pub const FRAME: u32 = 1 << 20;

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_wire::text;
+use xweave_text as text;
 
 use super::Limits;
 

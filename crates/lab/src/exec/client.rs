@@ -271,7 +271,7 @@ impl ExecChild {
         });
         let mut signalled: Option<(i32, Instant)> = None;
         loop {
-            if let Some(signal) = crate::interrupt::take() {
+            if let Some(signal) = xweave_interrupt::take() {
                 self.signal(signal)?;
                 signalled = Some((signal, Instant::now()));
             }

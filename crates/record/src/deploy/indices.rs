@@ -49,7 +49,7 @@ impl Indices {
             hash.update(part);
         }
         let version = format!("{}-{}", env!("CARGO_PKG_VERSION"), xweave_access::VERSION);
-        format!("sent-{}-{version}.index", hex(&hash.finalize()))
+        format!("sent-{}-{version}.index", xweave_text::hex(&hash.finalize()))
     }
 
     /// A new file for an index.
@@ -104,10 +104,6 @@ pub(crate) fn prune(folder: &Path, files: usize, bytes: u64) {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -10,11 +10,7 @@ use xweave_code::image;
 use xweave_weave::Peer;
 use xweave_wire::message::{CodeParts, Facts, ModuleFacts, Reply, Request};
 
-use super::{
-    analysis,
-    indices::{Indices, hex},
-    types::Types,
-};
+use super::{analysis, indices::Indices, types::Types};
 use crate::{DomainSpec, Error, Transport};
 
 /// The most that a module's type information has: the largest module's is 2 MB.
@@ -152,7 +148,7 @@ impl Input {
 
     /// Whether a file that the user named is of this kernel. Its notes are read here: the file is the user's.
     fn is_of(&self, file: &Path) -> Result<(), Error> {
-        let reason = match image::build_id(file).map(|id| hex(&id)) {
+        let reason = match image::build_id(file).map(|id| xweave_text::hex(&id)) {
             None => "has no build ID, or is compressed, so that it is not known what it is of".to_owned(),
             Some(theirs) if theirs != self.facts.build_id => {
                 let ours = &self.facts.build_id;
@@ -198,7 +194,7 @@ impl Input {
             format!("/usr/lib/debug/.build-id/{first}/{rest}.debug"),
         ];
         let of_it = |path: &PathBuf| {
-            image::build_id(path).is_some_and(|found| hex(&found) == *id)
+            image::build_id(path).is_some_and(|found| xweave_text::hex(&found) == *id)
                 && image::has_debug_info(path)
                 // Debug information may be apart from the code, which is not there then.
                 && image::has_code(path)

@@ -10,10 +10,10 @@ use std::{
 use serde::de::DeserializeOwned;
 use xweave_aspect::Aspects;
 use xweave_guard::confine::{Job, Limits, job::Failed, run_all};
+use xweave_text as text;
 use xweave_weave::{
     Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, uncompiled, unused,
 };
-use xweave_wire::text;
 
 use super::{
     Deployment,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use xweave_guard::private::{Dir, Trust};
 
-use super::indices::{hex, prune};
+use super::indices::prune;
 
 /// The largest that is kept: no larger one is received.
 const MOST: u64 = 64 << 20;
@@ -41,7 +41,7 @@ impl Types {
 }
 
 fn name(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    xweave_text::hex(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

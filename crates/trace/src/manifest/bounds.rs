@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error as _, SeqAccess, Visitor},
 };
-use xweave_wire::text;
+use xweave_text as text;
 
 use super::{Ended, Manifest};
 

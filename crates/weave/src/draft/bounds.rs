@@ -7,7 +7,8 @@ use serde::{
     de::{Error, SeqAccess, Visitor},
 };
 use xweave_aspect::{Aspects, Diagnostic};
-use xweave_wire::{limits, plan::MAX_VARIABLES, text};
+use xweave_text as text;
+use xweave_wire::{limits, plan::MAX_VARIABLES};
 
 use super::Draft;
 use crate::item::Item;
