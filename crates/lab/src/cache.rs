@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The folder of the images: `$XWEAVE_CACHE`, else `$XDG_CACHE_HOME/xweave`, else `~/.cache/xweave`.
+/// The folder of the images: that of [all caches](xweave_guard::cache::folder).
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
@@ -85,16 +85,7 @@ impl Recipe {
 impl Cache {
     /// Opens the cache, creating its folder.
     pub fn open() -> Result<Self> {
-        let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let root = variable("XWEAVE_CACHE")
-            .or_else(|| variable("XDG_CACHE_HOME").map(|d| d.join("xweave")))
-            .or_else(|| variable("HOME").map(|d| d.join(".cache/xweave")))
-            .ok_or(Error::Name {
-                what: "cache folder",
-                name: String::new(),
-                rule: "set HOME or XWEAVE_CACHE",
-            })?;
-        Self::at(root)
+        Self::at(xweave_guard::cache::folder())
     }
 
     /// Opens a cache in a given folder, creating it.

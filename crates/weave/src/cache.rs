@@ -1,9 +1,6 @@
 //! What is kept for the next time, and who may have written it: compiled programs are loaded into kernels.
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use xweave_guard::private::{self, Dir};
@@ -18,25 +15,15 @@ const ENTRY: u64 = 256 << 20;
 )]
 pub struct CacheError(private::Error);
 
-/// Where what need not be made anew is kept: `XWEAVE_CACHE`, or else `xweave` in `XDG_CACHE_HOME`, in
-/// `~/.cache`, or in `/var/cache`. The folder is made if it is not there, and is nobody else's to read or write.
-///
-/// `sudo` leaves `HOME` in place on some systems: a home that belongs to another user is passed over.
+/// The [cache's folder](xweave_guard::cache::folder), which is made if it is not there, and is nobody else's to read
+/// or write.
 ///
 /// # Errors
 /// It cannot be made, is a link, belongs to another user or can be written to by others.
 pub fn cache_directory() -> Result<PathBuf, CacheError> {
-    let path = place(|name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from));
+    let path = xweave_guard::cache::folder();
     open(&path).map_err(CacheError)?;
     Ok(path)
-}
-
-fn place(set: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
-    let own = |name| set(name).filter(|home| !private::is_another_users(home));
-    set("XWEAVE_CACHE")
-        .or_else(|| Some(own("XDG_CACHE_HOME")?.join("xweave")))
-        .or_else(|| Some(own("HOME")?.join(".cache/xweave")))
-        .unwrap_or_else(|| "/var/cache/xweave".into())
 }
 
 /// Opens a folder of the cache, or makes it.
@@ -97,7 +84,6 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use std::{
-        collections::HashMap,
         fs,
         os::unix::fs::{PermissionsExt as _, chown, symlink},
     };
@@ -161,31 +147,6 @@ mod tests {
         assert!(open(&folder.path().join("link")).is_err());
         if chown(&path, Some(65534), None).is_ok() {
             assert!(open(&path).unwrap_err().to_string().contains("belongs to user 65534"));
-        } else {
-            eprintln!("SKIPPED: only root can give a folder away");
-        }
-    }
-
-    #[test]
-    fn the_cache_is_not_in_another_users_home() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().join("home");
-        fs::create_dir(&home).unwrap();
-        let in_home = |names: &[&'static str]| {
-            let set: HashMap<_, _> = names.iter().map(|name| (*name, home.clone())).collect();
-            place(|name| set.get(name).cloned())
-        };
-        assert_eq!(in_home(&[]), Path::new("/var/cache/xweave"));
-        assert_eq!(in_home(&["HOME"]), home.join(".cache/xweave"));
-        assert_eq!(in_home(&["HOME", "XDG_CACHE_HOME"]), home.join("xweave"));
-        assert_eq!(in_home(&["HOME", "XDG_CACHE_HOME", "XWEAVE_CACHE"]), home);
-        if chown(&home, Some(65534), None).is_ok() {
-            assert_eq!(in_home(&["HOME", "XDG_CACHE_HOME"]), Path::new("/var/cache/xweave"));
-            assert_eq!(
-                in_home(&["XWEAVE_CACHE"]),
-                home,
-                "what was named is held against, and not passed over"
-            );
         } else {
             eprintln!("SKIPPED: only root can give a folder away");
         }
