@@ -2,7 +2,7 @@
 /*
  * The guard: of one recording's programs at most one runs in a context at a time. Part of xweave.h.
  *
- * A context is a task, or a CPU's soft interrupt, hard interrupt or NMI. A program that is reached in the
+ * A context is a task, or a CPU's softirq, hard interrupt or NMI. A program that is reached in the
  * context of another was reached from within it: from a helper that it called. That helper may hold a lock of
  * the kernel's, as bpf_ringbuf_reserve does when it passes through _raw_spin_unlock_irqrestore, and the second
  * program would wait for it for ever. The kernel itself leaves out only the very same program, and then the
@@ -15,7 +15,7 @@
  * advice have no locks (flow.h, table.h).
  *
  * So a CPU's stacks hold four programs of a recording at most: one in a task (and each task has a stack of its
- * own), a soft interrupt, a hard interrupt and an NMI, which includes the handlers of breakpoints: the kernel
+ * own), a softirq, a hard interrupt and an NMI, which includes the handlers of breakpoints: the kernel
  * counts those as NMIs (exc_int3, arch/x86/kernel/traps.c).
  *
  * Where the level cannot be told it is too low, never too high: before an interrupt's entry has counted itself

@@ -54,14 +54,14 @@ static __always_inline u64 xw_cpu_offset(void)
 #endif
 
 /*
- * 0: a task; 1: a soft interrupt; 2: a hard one; 3: an NMI, or the handler of a breakpoint. The latter run on
+ * 0: a task; 1: a softirq; 2: a hard one; 3: an NMI, or the handler of a breakpoint. The latter run on
  * top of the former, with the same current task.
  */
 static __always_inline u32 xw_level(void)
 {
 	u32 count = xw_preempt_count();
 
-	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving soft interrupt 8 */
+	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving softirq 8 */
 	return count & 0xf00000 ? 3 : count & 0xf0000 ? 2 : count & 0x100 ? 1 : 0;
 }
 

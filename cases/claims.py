@@ -18,4 +18,4 @@ def judge(case, out, claims, widths, **more):
     (out / 'result.json').write_text(json.dumps({'case': case, 'claims': claims, **more}, indent=2) + '\n')
     failed = [one['name'] for one in claims if not one['ok']]
     if failed:
-        sys.exit(f'{case}: fell short: ' + '; '.join(failed))
+        sys.exit(f'{case}: failed: ' + '; '.join(failed))

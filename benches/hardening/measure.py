@@ -35,7 +35,9 @@ def record(which):
                   f"-- sh -c '{timed}' && cat /tmp/took")
     document, took = out.rsplit('}', 1)
     document = json.loads(document + '}')
-    return {'weaving': document['weaving_ns'] / 1e9, 'unweaving': document['unweaving_ns'] / 1e9,
+    # The program before has the older names.
+    attach, detach = ('attach_ns', 'detach_ns') if 'attach_ns' in document else ('weaving_ns', 'unweaving_ns')
+    return {'weaving': document[attach] / 1e9, 'unweaving': document[detach] / 1e9,
             'load': int(took) / 1e9, 'sites': document['sites'], 'lost': document['lost']}
 
 

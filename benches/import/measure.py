@@ -41,7 +41,7 @@ def main():
         measurements[f'{name} import'] = lambda file=file: Run(XWEAVE, 'import', file, '-o', trace, '--force')
         measurements[f'{name} read'] = lambda: Run(PARTS, 'read', trace)
         measurements[f'{name} model'] = lambda: Run(MODEL, trace)
-        measurements[f'{name} explain'] = lambda: Run(XWEAVE, 'explain', trace, '--transaction', 'life')
+        measurements[f'{name} explain'] = lambda: Run(XWEAVE, 'explain', trace, '--transaction', 'process')
         measurements[f'{name} decode'] = lambda file=file: Run(PARTS, 'decode', file)
         measurements[f'{name} peer'] = lambda file=file, peer=peer: Run(*peer, file)
     ctf, decoded = converted('system.data')

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Probes of events: accesses to disks. */
+/* Probes of events: disk I/O requests. */
 
 /* The whole disk, whatever part of it was named: major << 20 | minor. */
 static __always_inline u32 xw_disk(struct gendisk *disk)
@@ -75,6 +75,6 @@ XW_PROGRAM("tp_btf", block_rq_issue)
 #ifdef XW_HAS_block_rq_complete
 XW_PROGRAM("tp_btf", block_rq_complete)
 {
-	xw_request(XW_DISK_DONE, (void *)ctx[0], ctx[2]);
+	xw_request(XW_DISK_COMPLETE, (void *)ctx[0], ctx[2]);
 }
 #endif

@@ -285,7 +285,7 @@ XW_PROGRAM("fentry", tcp_conn_request)
 	struct sock *listener = (void *)ctx[2];
 
 	if (xw_full(listener))
-		XW_EVENT(XW_REFUSE, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
+		XW_EVENT(XW_SYN_DROP, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
 			 xw_packet((void *)ctx[3], false), listener->sk_ack_backlog);
 }
 #endif
@@ -300,7 +300,7 @@ XW_PROGRAM("fentry", tcp_check_req)
 	struct request_sock *request = (void *)ctx[2];
 
 	if (xw_full(listener) && (xw_flags(skb->head + skb->transport_header) & XW_FLAGS) == XW_ACK)
-		XW_EVENT(XW_REFUSE, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
+		XW_EVENT(XW_SYN_DROP, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
 			 xw_connection(&request->__req_common), listener->sk_ack_backlog);
 }
 #endif
@@ -315,6 +315,6 @@ XW_PROGRAM("fexit", tcp_timewait_state_process)
 
 	bpf_get_func_ret(ctx, &result);
 	if ((xw_flags((void *)ctx[2]) & XW_FLAGS) == XW_SYN && (u32)result != 3)
-		XW_EVENT(XW_REFUSE, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left), 0);
+		XW_EVENT(XW_SYN_DROP, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left), 0);
 }
 #endif

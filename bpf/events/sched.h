@@ -181,7 +181,7 @@ XW_PROGRAM("fexit", futex_wait_end)
 	u64 result = 0;
 
 	bpf_get_func_ret(ctx, &result);
-	XW_EVENT(XW_LOCK_DONE, XW_TID, 0, ctx[0], (u32)result);
+	XW_EVENT(XW_LOCK_ACQUIRED, XW_TID, 0, ctx[0], (u32)result);
 }
 #endif
 

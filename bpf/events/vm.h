@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Probes of events: virtual processors of KVM. */
+/* Probes of events: vCPUs of KVM. */
 
 /* KVM's types are its modules', and may not be there: what is needed of them is told here. */
 struct kvm_vcpu___xw {
@@ -23,7 +23,7 @@ struct vcpu_vmx___xw {
 	union vmx_exit_reason___xw exit_reason;
 } __attribute__((preserve_access_index));
 
-/* The virtual processor that runs, where the tracepoint does not tell it: it asks to be told when its
+/* The vCPU that runs, where the tracepoint does not tell it: it asks to be told when its
  * thread is preempted (vcpu_load of virt/kvm/kvm_main.c), and nobody else does. */
 static __always_inline u32 xw_own_vcpu(void)
 {

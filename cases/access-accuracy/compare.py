@@ -120,7 +120,7 @@ def main():
     failed = [one['name'] for one in claims if not one['ok']]
     print(f'\n{len(claims) - len(failed)} of {len(claims)} claims hold')
     if failed:
-        sys.exit('access-accuracy: fell short: ' + '; '.join(failed))
+        sys.exit('access-accuracy: failed: ' + '; '.join(failed))
 
 
 if __name__ == '__main__':

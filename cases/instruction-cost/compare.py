@@ -63,7 +63,7 @@ def number(value):
 def papers(rows):
     """The paper's table beside ours, by the paper's method."""
     by_name = {row['name']: row for row in rows if row['kind'] == 'paper'}
-    faults = {row['name']: row['instead'] for row in rows}
+    faults = {row['name']: row['note'] for row in rows}
     lines = []
     for group, name, xen, real, forms in PAPER:
         def mean(environment):
@@ -85,7 +85,7 @@ def privileged(rows):
     lines, told = [], 0
     for name in CONTROL:
         row = by_name[name]
-        did = row['did']
+        did = row['hypervisor_action']
         told += bool(did.get('kvm')) and bool(did.get('xen-pv'))
         cells = [number(row['cycles'].get(one)) for one in ENVIRONMENTS[1:]]
         lines.append([name, *cells, did.get('kvm', '–'), did.get('xen-pv', '–')])
@@ -173,7 +173,7 @@ def main():
     page.append(text)
     claim('CR0–CR4 and CLTS: what KVM and Xen did is told', told, len(CONTROL), 'forms', told == len(CONTROL))
 
-    undefined = {name: sum(row['instead'].get(name, '').startswith('#') for row in everything['rows'])
+    undefined = {name: sum(row['note'].get(name, '').startswith('#') for row in everything['rows'])
                  for name in ENVIRONMENTS}
     least = min(undefined.values())
     claim('forms that fault are told as such, in each environment', least, 6, 'forms', least >= 6)
@@ -195,7 +195,7 @@ def main():
     (OUT / 'report.html').write_text(f'{head}<h1>What instructions cost</h1>{about}{"".join(page)}\n')
     failed = [one['name'] for one in claims if not one['ok']]
     if failed:
-        sys.exit('instruction-cost: fell short: ' + '; '.join(failed))
+        sys.exit('instruction-cost: failed: ' + '; '.join(failed))
 
 
 if __name__ == '__main__':

@@ -91,7 +91,7 @@ def main():
               f'{"" if one["ok"] else "  FAILED"}')
     failed = [one['name'] for one in claims if not one['ok']]
     if failed:
-        sys.exit('live-index: fell short: ' + '; '.join(failed))
+        sys.exit('live-index: failed: ' + '; '.join(failed))
 
 
 if __name__ == '__main__':

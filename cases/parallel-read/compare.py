@@ -28,7 +28,7 @@ class Run:
     def __init__(self, comparison, at):
         self.span = comparison['span_ns'][at] / 1e9
         objects = comparison['objects']
-        uses = {one['object']: one for one in objects if one['kind'] == 'disk use'}
+        uses = {one['object']: one for one in objects if one['kind'] == 'disk_user'}
         # The disk of the files: the one that readers use.
         self.disk = next(name.split(' on ')[1] for name in uses if name.startswith('reader1 on '))
         self.readers = [self.figures(uses[f'reader{n} on {self.disk}'], at) for n in range(1, 10)]
@@ -98,7 +98,7 @@ def main():
         {'case': 'parallel-read', 'claims': told, 'megabytes': MEGABYTES, 'runs': figures}, indent=2) + '\n')
     failed = [one['name'] for one in told if not one['ok']]
     if failed:
-        sys.exit('parallel-read: fell short: ' + '; '.join(failed))
+        sys.exit('parallel-read: failed: ' + '; '.join(failed))
 
 
 if __name__ == '__main__':

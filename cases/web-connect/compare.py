@@ -57,7 +57,7 @@ def late_elsewhere(requests, late):
 
 def repeat(transaction):
     """How long it waited to send something again, and why for most of that time."""
-    found = [part for part in transaction['parts'] if part['state'] == 'repeat']
+    found = [part for part in transaction['parts'] if part['state'] == 'retransmit']
     return sum(part['ns'] for part in found), found[0]['why'] if found else ''
 
 

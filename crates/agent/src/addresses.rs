@@ -107,7 +107,7 @@ mod tests {
             ],
             buffer: 4096,
             flow_table: 1,
-            gently: false,
+            serial_attach: false,
             events: None,
         };
         let symbols = "ffffffff81000000 t f\nffffffff81000010 t f\t[m]\n0000000000000000 t hidden\n";

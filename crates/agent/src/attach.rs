@@ -49,7 +49,7 @@ pub(crate) struct Links {
     /// Entry and return hooks, and tracepoints.
     bound: Vec<OwnedFd>,
     probes: Vec<OwnedFd>,
-    gently: bool,
+    serial_attach: bool,
 }
 
 /// A hook among [`Links`].
@@ -79,7 +79,7 @@ impl Links {
 
     /// Takes all away.
     pub(crate) fn clear(&mut self) {
-        let many = self.bound.len() + self.probes.len() > FEW && !self.gently;
+        let many = self.bound.len() + self.probes.len() > FEW && !self.serial_attach;
         let _fast = many.then(begin_fast);
         self.bound.clear();
         let probes = Mutex::new(std::mem::take(&mut self.probes));
@@ -116,10 +116,14 @@ pub(crate) struct Attached {
     pub(crate) skipped: Vec<SkippedSite>,
 }
 
-/// Attaches all, or nothing; but of many places that a pattern selected, some may not be hooked. `gently`:
+/// Attaches all, or nothing; but of many places that a pattern selected, some may not be hooked. `serial_attach`:
 /// one after the other, with the kernel's settings as they are.
-pub(crate) fn attach(loaded: &[Hooked<'_>], gently: bool, watch: &Watch<'_>) -> Result<Attached, Error> {
-    let many = loaded.len() > FEW && !gently;
+pub(crate) fn attach(
+    loaded: &[Hooked<'_>],
+    serial_attach: bool,
+    watch: &Watch<'_>,
+) -> Result<Attached, Error> {
+    let many = loaded.len() > FEW && !serial_attach;
     let _fast = many.then(begin_fast);
     let results: Vec<Mutex<Option<io::Result<OwnedFd>>>> = loaded.iter().map(|_| Mutex::default()).collect();
     let progress = Progress::new(loaded.len());
@@ -145,7 +149,7 @@ pub(crate) fn attach(loaded: &[Hooked<'_>], gently: bool, watch: &Watch<'_>) -> 
             attach(*number);
         }
     });
-    let links = Links { bound: Vec::new(), probes: Vec::new(), gently };
+    let links = Links { bound: Vec::new(), probes: Vec::new(), serial_attach };
     let mut done = Attached { links, by_hook: Vec::new(), skipped: Vec::new() };
     let mut failed = None;
     for (hooked, result) in loaded.iter().zip(results) {

@@ -118,7 +118,7 @@ mod tests {
             ],
             buffer: 4096,
             flow_table: 1,
-            gently: false,
+            serial_attach: false,
             events: None,
         }
     }

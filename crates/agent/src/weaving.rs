@@ -84,7 +84,7 @@ impl Woven {
             Self { counted, links, sites, object, rings, last_bucket: buckets(plan) - 1, skipped };
         woven.set_state(State::Off)?;
         let loaded = load(&woven.object, plan, addresses)?;
-        let attached = attach(&loaded, plan.gently, watch)?;
+        let attached = attach(&loaded, plan.serial_attach, watch)?;
         woven.links = attached.links;
         woven.skipped = attached.skipped;
         let mut seen = HashSet::new();

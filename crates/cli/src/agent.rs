@@ -33,12 +33,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(port) = args.vsock {
         return match xweave_agent::listen(port, args.lease) {
             Ok(never) => match never {},
-            Err(error) => Err(Failure::WrongUse(format!(
+            Err(error) => Err(Failure::Usage(format!(
                 "cannot listen on vsock port {port}: {error}; the guest needs a vsock device (QEMU: -device vhost-vsock-pci,guest-cid=N)"
             ))),
         };
     }
-    let failed = |error: &dyn std::fmt::Display| Failure::FellShort(format!("agent: {error}"));
+    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("agent: {error}"));
     let output = io::stdout().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;
     xweave_agent::serve(io::stdin(), output, Options { lease: args.lease, greeted: args.greeted })
         .map(|()| ExitCode::SUCCESS)

@@ -10,6 +10,7 @@ use std::{
 use serde_json::{Value, json};
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
+use xweave_report::document::SCHEMA;
 use xweave_text as text;
 use xweave_weave::{CodeIndex, Counts, Domain, Options, Peer, Role, SiteInfo, Skipped};
 use xweave_wire::plan::Hook;
@@ -62,7 +63,7 @@ impl Found {
 }
 
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let sources = xweave_aspect::read(&args.aspects, &args.expression).map_err(Failure::wrong_use)?;
+    let sources = xweave_aspect::read(&args.aspects, &args.expression).map_err(Failure::usage)?;
     let host = ["host=live".to_owned()];
     let given = if args.domain.is_empty() { &host[..] } else { &args.domain };
     let cache = Cache::new()?;
@@ -104,8 +105,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     match errors.len() {
         0 => Ok(ExitCode::SUCCESS),
-        1 => Err(Failure::FellShort("1 mistake: nothing can be woven".to_owned())),
-        n => Err(Failure::FellShort(format!("{n} mistakes: nothing can be woven"))),
+        1 => Err(Failure::Failed("1 mistake: nothing can be woven".to_owned())),
+        n => Err(Failure::Failed(format!("{n} mistakes: nothing can be woven"))),
     }
 }
 
@@ -130,7 +131,7 @@ fn check(
     } else {
         // The sizes have no influence on what is compiled.
         let cache = cache.objects.clone();
-        let options = Options { first_site: 1, buffer: 4096, flow_table: 1, gently: false, cache };
+        let options = Options { first_site: 1, buffer: 4096, flow_table: 1, serial_attach: false, cache };
         let weaving = xweave_weave::weave(aspects, domains, &options)?;
         weaving.domains.into_iter().for_each(|of| add(of.domain, of.sites, of.skipped, of.counts));
         weaving.warnings
@@ -148,7 +149,7 @@ struct Cache {
 
 impl Cache {
     fn new() -> Result<Self, Failure> {
-        let folder = xweave_weave::cache_directory().map_err(Failure::wrong_use)?;
+        let folder = xweave_weave::cache_directory().map_err(Failure::usage)?;
         Ok(Self { objects: folder.join("check"), indices: folder.join("sites") })
     }
 }
@@ -169,13 +170,13 @@ impl Given {
             let source = xweave_access::Source { file: file.cloned(), base: base.cloned(), btf_only: false };
             let index = source
                 .index(Some(xweave_access::Keep::OfFile(&cache.indices)), || eprintln!("indexing {what} …"));
-            index.map_err(|error| Failure::WrongUse(format!("--domain {}: {error}", self.name)))
+            index.map_err(|error| Failure::Usage(format!("--domain {}: {error}", self.name)))
         };
         let Some((image, modules)) = self.files.split_first() else {
             return Ok(vec![CodeIndex { module: None, index: index(None, None)? }]);
         };
         if image.is_dir() {
-            return Err(Failure::WrongUse(format!(
+            return Err(Failure::Usage(format!(
                 "--domain {}: {} has types and no machine code, in which access() and within_file() look: name \
                  the kernel's vmlinux instead, with its modules after commas",
                 self.name,
@@ -208,7 +209,7 @@ const LIVE: &str = "live";
 fn kernel(text: &str) -> Result<Given, Failure> {
     let Some((name, what)) = text.split_once('=').filter(|(name, what)| !name.is_empty() && !what.is_empty())
     else {
-        return Err(Failure::WrongUse(format!("--domain {text}: NAME=KERNEL is wanted, such as host=live")));
+        return Err(Failure::Usage(format!("--domain {text}: NAME=KERNEL is wanted, such as host=live")));
     };
     let kernel = if what == LIVE {
         Kernel::live()
@@ -222,7 +223,7 @@ fn kernel(text: &str) -> Result<Given, Failure> {
             Ok(kernel)
         })
     };
-    let kernel = kernel.map_err(|error| Failure::WrongUse(format!("--domain {text}: {error}")))?;
+    let kernel = kernel.map_err(|error| Failure::Usage(format!("--domain {text}: {error}")))?;
     let files = if what == LIVE { Vec::new() } else { what.split(',').map(PathBuf::from).collect() };
     Ok(Given { name: name.to_owned(), kernel, files })
 }
@@ -293,6 +294,7 @@ fn print_json(found: &Found, errors: &[Diagnostic]) {
         })
     });
     let document = json!({
+        "schema": SCHEMA,
         "advice": advice.collect::<Vec<Value>>(),
         "skipped": skipped.collect::<Vec<Value>>(),
         "warnings": found.warnings.iter().map(diagnostic).collect::<Vec<_>>(),

@@ -8,12 +8,13 @@ use std::{
 
 use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_model::{Comparison, Usage};
+use xweave_report::document::Document;
 use xweave_report::{View, comparison};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
 
-/// Compare two runs of the same work: what each process, disk, peer, lock and virtual processor did, and what explains
+/// Compare two runs of the same work: what each process, disk, peer, lock and vCPU did, and what explains
 /// the difference
 ///
 /// Objects are matched by domain, kind and name. What differs by less than a factor of 1.25, or explains less than a
@@ -49,7 +50,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let compared = Comparison::of(&a.usage, &b.usage);
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = if args.json {
-        serde_json::to_writer(&mut out, &compared).map_err(io::Error::from).and_then(|()| writeln!(out))
+        serde_json::to_writer(&mut out, &Document::new(&compared))
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
     } else {
         let view = View::of_stdout(WIDE);
         write!(out, "{}", comparison::findings(&compared, view))
@@ -58,7 +61,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     match printed.and_then(|()| out.flush()) {
         // Whoever reads has seen enough (`| head`).
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-        Err(e) => return Err(Failure::FellShort(format!("cannot write to standard output: {e}"))),
+        Err(e) => return Err(Failure::Failed(format!("cannot write to standard output: {e}"))),
         Ok(()) => {}
     }
     for one in [&a, &b] {
@@ -83,7 +86,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if whole {
         Ok(ExitCode::SUCCESS)
     } else {
-        Err(Failure::FellShort("parts of a trace are missing".to_owned()))
+        Err(Failure::Failed("parts of a trace are missing".to_owned()))
     }
 }
 

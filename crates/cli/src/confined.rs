@@ -53,10 +53,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             println!("{}", attempt::tell(name));
         }
         Work::Probe => return probe(),
-        Work::Read => xweave_record::confined::read().map_err(Failure::FellShort)?,
-        Work::Compile => xweave_record::confined::compile().map_err(Failure::FellShort)?,
+        Work::Read => xweave_record::confined::read().map_err(Failure::Failed)?,
+        Work::Compile => xweave_record::confined::compile().map_err(Failure::Failed)?,
         Work::Index { file, to } => {
-            xweave_record::confined::index(file.clone(), *to).map_err(Failure::FellShort)?;
+            xweave_record::confined::index(file.clone(), *to).map_err(Failure::Failed)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -78,10 +78,10 @@ fn probe() -> Result<ExitCode, Failure> {
     }
     match succeeded {
         0 => Ok(ExitCode::SUCCESS),
-        n => Err(Failure::FellShort(format!("{n} of {} attempts were not refused", outcomes.len()))),
+        n => Err(Failure::Failed(format!("{n} of {} attempts were not refused", outcomes.len()))),
     }
 }
 
 fn fell_short(error: impl std::fmt::Display) -> Failure {
-    Failure::FellShort(error.to_string())
+    Failure::Failed(error.to_string())
 }

@@ -50,7 +50,7 @@ impl Only {
     pub fn apply(self) -> Result<(), Failure> {
         let limits = Limits::of_command();
         let confined = limits.set().and_then(|()| self.0.apply());
-        confined.map_err(|error| Failure::FellShort(error.to_string()))?;
+        confined.map_err(|error| Failure::Failed(error.to_string()))?;
         MEMORY.store(Limits::memory_now(), Ordering::Relaxed);
         Ok(())
     }

@@ -24,18 +24,18 @@ use crate::lab::show;
 /// code runs as a process. Figures are core cycles for one instruction: the latency of a chain in which each
 /// waits for the one before, the throughput of independent ones, the cost of what serialises or leaves the
 /// guest. Environments: native, tcg (QEMU's software emulation), kvm and xen-pv (in a world of the lab, or with
-/// --here on this machine).
+/// --this-host on this machine).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave cost                                      this machine, and QEMU's software emulation
-  xweave cost --on native,kvm --here               the cost of KVM on this machine
+  xweave cost --on native,kvm --this-host               the cost of KVM on this machine
   xweave cost --on native,kvm,xen-pv --group privileged
   xweave cost --on native --published              beside what others measured on the same microarchitecture
   xweave cost --on native --method paper --group arithmetic
-  xweave cost --on kvm --here --history costs.jsonl     and what changed since the last time
+  xweave cost --on kvm --this-host --history costs.jsonl     and what changed since the last time
   xweave cost --image cost.elf                     the image itself, for GRUB (multiboot2)
-  xweave cost --on native,kvm --here --bare log    beside what it said on the bare machine's console")]
+  xweave cost --on native,kvm --this-host --bare log    beside what it said on the bare machine's console")]
 pub struct Args {
     /// Where to measure
     #[arg(long, value_name = "ENV", value_delimiter = ',', default_values = ["native", "tcg"])]
@@ -62,11 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Measure in this world of the lab, instead of one that is brought up for it
-    #[arg(long, value_name = "NAME", conflicts_with = "here")]
+    #[arg(long, value_name = "NAME", conflicts_with = "this_host")]
     world: Option<String>,
     /// kvm: by this machine's own KVM; xen-pv: this is a dom0
-    #[arg(long)]
-    here: bool,
+    #[arg(long, alias = "here")]
+    this_host: bool,
     /// The processor that the native process is pinned to; by default the last
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
@@ -117,7 +117,7 @@ enum How {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.image {
         std::fs::write(path, xweave_cost::IMAGE)
-            .map_err(|e| Failure::FellShort(format!("cannot write the image {}: {e}", path.display())))?;
+            .map_err(|e| Failure::Failed(format!("cannot write the image {}: {e}", path.display())))?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.forms {
@@ -131,7 +131,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
     }
     if args.published && !environments.contains(&Environment::Native) {
-        return Err(Failure::WrongUse("--published compares native figures: add native to --on".into()));
+        return Err(Failure::Usage("--published compares native figures: add native to --on".into()));
     }
     let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
     let options = Options {
@@ -139,15 +139,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         rounds: args.rounds,
         looped: args.looped,
         world: args.world.clone(),
-        here: args.here,
+        this_host: args.this_host,
         timeout: Duration::from_secs(args.timeout),
     };
     // What was started is ended first.
     interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
-    let reference = xweave_cost::reference(&options).map_err(|e| Failure::FellShort(e.to_string()))?;
+    let reference = xweave_cost::reference(&options).map_err(|e| Failure::Failed(e.to_string()))?;
     let (mut measured, mut failed) = (Vec::new(), Vec::new());
     if let Some(console) = &args.bare {
-        measured.push(xweave_cost::read(console).map_err(Failure::wrong_use)?);
+        measured.push(xweave_cost::read(console).map_err(Failure::usage)?);
     }
     for environment in environments {
         match xweave_cost::measure(environment, &options, reference, &show) {
@@ -168,7 +168,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             history::remember(path, &measured, &processor, tsc_hz, now)
         })
         .transpose()
-        .map_err(|error| Failure::FellShort(error.to_string()))?;
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     let comparison = Comparison { measured };
     let native = comparison.measured.iter().find(|one| one.environment == Environment::Native);
     let beside = native
@@ -177,7 +177,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             let figures = published::figures(identified.name).ok_or_else(|| {
                 let why =
                     format!("of this microarchitecture ({}) no figures are known here", identified.name);
-                Failure::FellShort(format!("{why}: {}", identified.evidence))
+                Failure::Failed(format!("{why}: {}", identified.evidence))
             })?;
             Ok(published::beside(native, figures))
         })
@@ -224,14 +224,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     });
     let failed = failed.iter().map(|(environment, error)| format!("{environment}: {error}"));
     let reasons: Vec<String> = failed.chain(given_up).collect();
-    if reasons.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::FellShort(reasons.join("; "))) }
+    if reasons.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Failed(reasons.join("; "))) }
 }
 
 /// Prints; whoever reads may have seen enough (`| head`).
 fn say(text: &str) -> Result<ExitCode, Failure> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::FellShort(format!("cannot write to standard output: {e}")))
+            Err(Failure::Failed(format!("cannot write to standard output: {e}")))
         }
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -243,7 +243,7 @@ fn known(groups: &[String]) -> Result<(), Failure> {
     match groups.iter().find(|group| !all.contains(&group.as_str())) {
         None => Ok(()),
         Some(unknown) => {
-            Err(Failure::WrongUse(format!("there is no group `{unknown}`; there are {}", all.join(", "))))
+            Err(Failure::Usage(format!("there is no group `{unknown}`; there are {}", all.join(", "))))
         }
     }
 }
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_group_that_is_not_is_named() {
         assert!(known(&["arithmetic".into()]).is_ok());
-        let Err(Failure::WrongUse(message)) = known(&["arithmetics".into()]) else { panic!() };
+        let Err(Failure::Usage(message)) = known(&["arithmetics".into()]) else { panic!() };
         assert!(
             message.starts_with("there is no group `arithmetics`; there are arithmetic, logic"),
             "{message}"

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use crate::failure::Failure;
+use xweave_report::document::SCHEMA;
 
-/// Tell what this machine can do, what is missing, and the command that mends it
+/// Tell what this machine can do, what is missing, and the command that fixes it
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  sudo xweave doctor")]
 pub struct Args {
@@ -27,7 +28,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 })
             })
             .collect();
-        println!("{}", json!({ "checks": rows }));
+        println!("{}", json!({ "schema": SCHEMA, "checks": rows }));
     } else {
         for check in &checks {
             let mark = match (check.ok, check.needed) {
@@ -45,6 +46,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if missing.is_empty() {
         Ok(ExitCode::SUCCESS)
     } else {
-        Err(Failure::FellShort(format!("recording on this machine needs: {}", missing.join(", "))))
+        Err(Failure::Failed(format!("recording on this machine needs: {}", missing.join(", "))))
     }
 }

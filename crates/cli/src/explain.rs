@@ -14,6 +14,7 @@ use xweave_model::{
     explanation::usual,
     parts::{Totals, parts},
 };
+use xweave_report::document::SCHEMA;
 use xweave_report::{View, mermaid, transactions};
 use xweave_trace::Trace;
 
@@ -25,14 +26,14 @@ const WIDE: u16 = 160;
 /// Show where the time of transactions went: through threads, disks, connections and domains
 ///
 /// Each transaction's time is divided among the objects that took it, without gap or overlap: who ran, who waited for
-/// a processor and who had it, which disk or lock or peer was waited for, what a virtual processor's exits and halts
+/// a processor and who had it, which disk or lock or peer was waited for, what a vCPU's exits and halts
 /// cost in the host.
 #[derive(clap::Args)]
 #[command(after_help = "\
 What a transaction is (SPEC):
   connect[:PORT]       from a client's asking for a connection to the server's accepting it
   request[:PORT]       from a request on a connection to the end of its answer
-  life[:NAME]          from the beginning of a process to its end
+  process[:NAME]       from the beginning of a process to its end
   flow[:NAME]          from a flow's beginning to its end
   between:FROM..TO     from an event or function to another of the same thread
 
@@ -40,7 +41,7 @@ Examples:
   xweave record --events sched,net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave explain trace --transaction connect:80
   xweave explain trace --transaction request:80 --id 17
-  xweave explain trace --transaction life:dd --json
+  xweave explain trace --transaction process:dd --json
   xweave explain trace --id 17 --mermaid > sequence.mmd")]
 pub struct Args {
     /// The directory that `xweave record -o` or `xweave import -o` wrote
@@ -84,32 +85,30 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Ok(printed) => printed,
         // Whoever reads has seen enough (`| head`).
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-        Err(e) => return Err(Failure::FellShort(format!("cannot write to standard output: {e}"))),
+        Err(e) => return Err(Failure::Failed(format!("cannot write to standard output: {e}"))),
     };
     for damaged in &outcome.damaged {
         eprintln!("xweave: {damaged}");
     }
     // Some are always under way at the end of a recording.
-    let (accesses, without_end) = (outcome.accesses, outcome.accesses_without_end);
+    let (accesses, without_end) = (outcome.accesses, outcome.incomplete_ios);
     if without_end * 2 > accesses {
         eprintln!(
-            "xweave: {dir} lacks the ends of {without_end} of {accesses} accesses to disks: what threads waited for \
-             them is told as waiting. Accesses end in interrupts: record those of all processors (perf record -a), \
+            "xweave: {dir} lacks the ends of {without_end} of {accesses} disk I/O requests: what threads waited for \
+             them is reported as waiting. Requests end in interrupts: record those of all processors (perf record -a), \
              with block_rq_complete"
         );
     }
     match args.id {
-        _ if outcome.transactions == 0 => Err(Failure::FellShort(format!(
+        _ if outcome.transactions == 0 => Err(Failure::Failed(format!(
             "{dir} has no transactions of the kind {spec} that began and ended in it: see xweave explain --help for \
              the others"
         ))),
-        Some(wanted) if !found => Err(Failure::FellShort(format!(
+        Some(wanted) if !found => Err(Failure::Failed(format!(
             "{dir} has no transaction {wanted} of the kind {spec}: xweave explain {dir} --transaction {spec} --json \
              lists all"
         ))),
-        _ if !outcome.damaged.is_empty() => {
-            Err(Failure::FellShort("parts of the trace are missing".to_owned()))
-        }
+        _ if !outcome.damaged.is_empty() => Err(Failure::Failed("parts of the trace are missing".to_owned())),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
@@ -167,7 +166,7 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, diagram: bool, out: &mut impl Wr
 
 /// Transactions are written as they are found: there may be more than memory holds.
 fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Write) -> io::Result<Printed> {
-    write!(out, "{{\"transaction\":{},\"transactions\":[", json!(spec.to_string()))?;
+    write!(out, "{{\"schema\":{SCHEMA},\"transaction\":{},\"transactions\":[", json!(spec.to_string()))?;
     let mut totals = Totals::default();
     let (mut found, mut written) = (wanted.is_none(), Ok(()));
     let mut first = true;
@@ -186,7 +185,7 @@ fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Writ
         "transactions": outcome.transactions,
         "events": outcome.events,
         "accesses": outcome.accesses,
-        "accesses_without_end": outcome.accesses_without_end,
+        "incomplete_ios": outcome.incomplete_ios,
         "total_ns": totals.ns(),
         "p50_ns": quantile(0.5),
         "p99_ns": quantile(0.99),

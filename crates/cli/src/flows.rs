@@ -8,6 +8,7 @@ use std::{
 
 use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_flow::Flows;
+use xweave_report::document::Document;
 use xweave_report::{View, closing, hops, segments};
 
 /// Columns where standard output is no terminal.
@@ -55,7 +56,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if let Some(id) = args.flow {
         let Some(found) = flows.flow(id).map(|flow| flow.id) else {
             let dir = args.trace.display();
-            return Err(Failure::FellShort(format!(
+            return Err(Failure::Failed(format!(
                 "{dir} has no flow {id:#x}: `xweave flows {dir} --json` lists all"
             )));
         };
@@ -71,14 +72,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match printed.and_then(|()| out.flush()) {
         // Whoever reads has seen enough (`| head`).
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::FellShort(format!("cannot write to standard output: {e}")))
+            Err(Failure::Failed(format!("cannot write to standard output: {e}")))
         }
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
 fn document(flows: &Flows, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, flows).map_err(io::Error::from)?;
+    serde_json::to_writer(&mut *out, &Document::new(flows)).map_err(io::Error::from)?;
     writeln!(out)
 }
 

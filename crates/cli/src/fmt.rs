@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::json;
 use xweave_aspect::{Diagnostic, Source};
+use xweave_report::document::SCHEMA;
 use xweave_text as text;
 
 use crate::{failure::Failure, shown};
@@ -52,10 +53,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     for path in args.files {
         let name = path.display().to_string();
         let text = fs::read_to_string(&path)
-            .map_err(|error| Failure::WrongUse(format!("{name} cannot be read: {error}")))?;
+            .map_err(|error| Failure::Usage(format!("{name} cannot be read: {error}")))?;
         let source = Source { name, text };
         if source.is_xml() && (args.write || args.check) {
-            return Err(Failure::WrongUse(format!(
+            return Err(Failure::Usage(format!(
                 "{0} is in the XML form, and the native one needs a file of its own: xweave fmt {0} > FILE.aspect",
                 source.name
             )));
@@ -72,7 +73,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if args.write {
         for file in files.iter().filter(|file| file.changed) {
             fs::write(&file.path, &file.text).map_err(|error| {
-                Failure::FellShort(format!("{} cannot be written: {error}", file.path.display()))
+                Failure::Failed(format!("{} cannot be written: {error}", file.path.display()))
             })?;
         }
     }
@@ -95,11 +96,11 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match (errors.len(), files.iter().filter(|file| file.changed).count()) {
         (0, n) if n > 0 && args.check => {
             let files = if n == 1 { "1 file is" } else { &format!("{n} files are") };
-            Err(Failure::FellShort(format!("{files} not in canonical form: xweave fmt --write changes that")))
+            Err(Failure::Failed(format!("{files} not in canonical form: xweave fmt --write changes that")))
         }
         (0, _) => Ok(ExitCode::SUCCESS),
-        (1, _) => Err(Failure::FellShort("1 mistake: a file stays as it is".to_owned())),
-        (n, _) => Err(Failure::FellShort(format!("{n} mistakes: what has one stays as it is"))),
+        (1, _) => Err(Failure::Failed("1 mistake: a file stays as it is".to_owned())),
+        (n, _) => Err(Failure::Failed(format!("{n} mistakes: what has one stays as it is"))),
     }
 }
 
@@ -111,6 +112,7 @@ fn print_json(files: &[File], warnings: &[Diagnostic], errors: &[Diagnostic]) {
     };
     let file = |of: &File| json!({ "file": of.path, "changed": of.changed, "text": of.text });
     let document = json!({
+        "schema": SCHEMA,
         "files": files.iter().map(file).collect::<Vec<_>>(),
         "warnings": warnings.iter().map(diagnostic).collect::<Vec<_>>(),
         "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),

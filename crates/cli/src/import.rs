@@ -4,6 +4,7 @@ use std::{env, fs, path::PathBuf, process::ExitCode};
 
 use serde_json::json;
 use xweave_import::{Error, ErrorKind, Options, Outcome};
+use xweave_report::document::SCHEMA;
 
 use crate::{confinement::Only, failure::Failure};
 
@@ -66,14 +67,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let dir = args.output.display();
-    Err(Failure::FellShort(format!("{dir} has what could be read; record again for the rest")))
+    Err(Failure::Failed(format!("{dir} has what could be read; record again for the rest")))
 }
 
 fn failure(error: Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
-        ErrorKind::Damaged => Failure::FellShort(format!("{text}; nothing was imported: record again")),
-        _ => Failure::WrongUse(text),
+        ErrorKind::Damaged => Failure::Failed(format!("{text}; nothing was imported: record again")),
+        _ => Failure::Usage(text),
     }
 }
 
@@ -84,6 +85,7 @@ fn document(args: &Args, outcome: &Outcome) -> serde_json::Value {
         })
     });
     json!({
+        "schema": SCHEMA,
         "trace": args.output,
         "events": outcome.events,
         "lost": outcome.lost,

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use xweave_interrupt as interrupt;
 use xweave_lab::{Cache, Command, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, load};
+use xweave_report::document::SCHEMA;
 
 /// What `exec` and `run` exit with when the channel failed, so that it is not taken for the command's own status.
 const CHANNEL_FAILED: u8 = 125;
@@ -391,7 +392,7 @@ fn list(as_json: bool) -> Result<(), Error> {
     let worlds = xweave_lab::list()?;
     let mut out = std::io::stdout().lock();
     let printed = if as_json {
-        writeln!(out, "{}", json!({ "worlds": worlds }))
+        writeln!(out, "{}", json!({ "schema": SCHEMA, "worlds": worlds }))
     } else if worlds.is_empty() {
         if std::io::stdout().is_terminal() {
             writeln!(out, "no worlds: `xweave lab up kvm` starts one")

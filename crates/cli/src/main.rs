@@ -51,7 +51,7 @@ Examples:
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
   xweave lab up kvm                                an emulated KVM host with two guests, to try it in
 
-Exit status: 0 done; 1 it ran and fell short, and says of what; 2 wrong use.")]
+Exit status: 0 done; 1 it ran and failed, and says at what; 2 usage error.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -12,7 +12,8 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, Until};
-use xweave_trace::{ClockBreak, Ended, Trace};
+use xweave_report::document::SCHEMA;
+use xweave_trace::{ClockBreak, Exit, Trace};
 
 use crate::{failure::Failure, shown};
 
@@ -34,10 +35,10 @@ Ctrl-C ends a recording in order; a second one at once, without what domains hav
 Groups of events:
   sched     processors switched between threads, threads woken, made, named and ended, interrupts,
             waits for futexes
-  block     accesses to disks: asked for, given to the disk, merged, done
+  block     disk I/O requests: asked for, given to the disk, merged, done
   net       what TCP, UDP and Unix stream sockets send and receive; TCP's connections, retransmissions
             and refusals
-  vm        KVM's virtual processors: entered, left and why, halted, interrupted
+  vm        KVM's vCPUs: entered, left and why, halted, interrupted
   syscalls  system calls and what they returned")]
 pub struct Args {
     /// Aspect files, or names of the library's aspects
@@ -71,8 +72,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 65536)]
     flow_table: u32,
     /// Weave one probe after the other, and leave the kernels' settings alone: slower, for many instructions
-    #[arg(long)]
-    gently: bool,
+    #[arg(long, alias = "gently")]
+    serial_attach: bool,
     /// A file of the kernel that a domain runs, with debug information: for lines and local variables
     #[arg(long, value_name = "NAME=FILE")]
     symbols: Vec<String>,
@@ -107,22 +108,22 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         aspects: args.aspects,
         expressions: args.expression,
         events: args.events.map_or(Vec::new(), |groups| groups.0),
-        domains: domains.map_err(Failure::wrong_use)?,
+        domains: domains.map_err(Failure::usage)?,
         output: args.output,
         replace: args.force,
         until,
         buffer: args.buffer,
         flow_table: args.flow_table,
-        gently: args.gently,
-        symbols: symbols.map_err(Failure::wrong_use)?,
-        cache: xweave_weave::cache_directory().map_err(Failure::wrong_use)?,
+        serial_attach: args.serial_attach,
+        symbols: symbols.map_err(Failure::usage)?,
+        cache: xweave_weave::cache_directory().map_err(Failure::usage)?,
         budget: Budget { disk, ..Budget::default() },
         command_line: env::args().collect(),
     };
     let mut progress = Progress::new(&options.until);
     let outcome = xweave_record::record(&options, &mut |phase| progress.show(&phase));
     progress.end();
-    let outcome = outcome.map_err(Failure::wrong_use)?;
+    let outcome = outcome.map_err(Failure::usage)?;
     if args.json {
         print_json(&outcome);
     } else {
@@ -135,14 +136,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 fn judge(outcome: &Outcome) -> Result<ExitCode, Failure> {
     let mut missing = Vec::new();
     for domain in &outcome.manifest.domains {
-        if let Some(Ended::Lost { reason }) = &domain.ended {
+        if let Some(Exit::Lost { reason }) = &domain.exit {
             missing.push(format!("domain {} was lost while recording: {reason}", domain.name));
         }
     }
     if let Some(status) = outcome.command.filter(|status| !status.success()) {
         missing.push(format!("the recorded command failed: {status}"));
     }
-    if missing.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::FellShort(missing.join("; "))) }
+    if missing.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Failed(missing.join("; "))) }
 }
 
 fn print_json(outcome: &Outcome) {
@@ -150,6 +151,7 @@ fn print_json(outcome: &Outcome) {
     println!(
         "{}",
         json!({
+            "schema": SCHEMA,
             "trace": outcome.trace,
             "records": manifest.records,
             "events": manifest.events,
@@ -160,8 +162,8 @@ fn print_json(outcome: &Outcome) {
             "loss": manifest.loss,
             "command_status": outcome.command.and_then(|status| status.code()),
             "sites": outcome.sites,
-            "weaving_ns": nanoseconds(outcome.weaving),
-            "unweaving_ns": nanoseconds(outcome.unweaving),
+            "attach_ns": nanoseconds(outcome.weaving),
+            "detach_ns": nanoseconds(outcome.unweaving),
         })
     );
 }

@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 use xweave_access::{Binding, Coverage, Index, Keep, Place, Pointcut, Reason, Site, Source};
+use xweave_report::document::SCHEMA;
 use xweave_text as text;
 
 use crate::{confinement::Only, failure::Failure, shown};
@@ -81,14 +82,14 @@ struct Program {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let pointcut = Pointcut::parse(&args.pointcut).map_err(Failure::wrong_use)?;
+    let pointcut = Pointcut::parse(&args.pointcut).map_err(Failure::usage)?;
     let file = args.source.kernel.or(args.source.program);
     if let Some(missing) = file.iter().chain(&args.base).find(|file| !file.exists()) {
-        return Err(Failure::WrongUse(format!("{}: there is no such file", missing.display())));
+        return Err(Failure::Usage(format!("{}: there is no such file", missing.display())));
     }
     let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
     let cache = if args.no_cache { None } else { Some(xweave_weave::cache_directory()) };
-    let cache = cache.transpose().map_err(Failure::wrong_use)?;
+    let cache = cache.transpose().map_err(Failure::usage)?;
     // What a file says of itself must not become what kernels are woven by, but where the user says so.
     let (folder, keep): (_, fn(&Path) -> Keep<'_>) = if args.for_record {
         ("access", |path| Keep::OfBuild(path))
@@ -106,10 +107,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let index = index.map_err(Failure::wrong_use)?;
+    let index = index.map_err(Failure::usage)?;
     known(&pointcut, &index, &what)?;
     if pointcut.names_files() && !index.has_lines() {
-        return Err(Failure::WrongUse(format!(
+        return Err(Failure::Usage(format!(
             "within_file needs debug information, and {what} has none, or it is left aside: use within_function, \
              or a file with DWARF"
         )));
@@ -156,7 +157,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match printed.and_then(|()| out.flush()) {
         // Whoever reads has seen enough (`| head`).
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::FellShort(format!("cannot write to standard output: {e}")))
+            Err(Failure::Failed(format!("cannot write to standard output: {e}")))
         }
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -182,7 +183,7 @@ fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> 
                 "without debug information, parameters are known only, as they are declared".to_owned()
             });
             let problem = format!("no function of {what} has a variable `{variable}` that could be read");
-            return Err(Failure::WrongUse(format!("{problem}; {near}")));
+            return Err(Failure::Usage(format!("{problem}; {near}")));
         }
     }
     for (structure, member) in pointcut.accesses() {
@@ -212,7 +213,7 @@ fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> 
 
 fn unknown(problem: &str, name: &str, names: HashSet<&str>) -> Failure {
     let near = near(name, names).unwrap_or_else(|| "`access(%.%)` shows all that is touched".to_owned());
-    Failure::WrongUse(format!("{problem}; {near}"))
+    Failure::Usage(format!("{problem}; {near}"))
 }
 
 fn near(name: &str, names: HashSet<&str>) -> Option<String> {
@@ -244,7 +245,7 @@ fn print<T>(
     }
     if json {
         let found: Vec<Value> = found.iter().map(how.json).collect();
-        let document = json!({"coverage": coverage_json(coverage), name: found});
+        let document = json!({"schema": SCHEMA, "coverage": coverage_json(coverage), name: found});
         return writeln!(out, "{}", shown::json(&document));
     }
     // Names are those of functions, files and variables of a program that anybody may have made.

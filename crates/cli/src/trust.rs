@@ -19,6 +19,6 @@ impl Owner {
     /// Opens a trace.
     pub fn open(&self, dir: &Path) -> Result<Trace, Failure> {
         let open = if self.force { Trace::open_forced } else { Trace::open };
-        open(dir).map_err(Failure::wrong_use)
+        open(dir).map_err(Failure::usage)
     }
 }

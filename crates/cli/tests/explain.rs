@@ -55,7 +55,7 @@ fn what_a_guest_s_processor_lost_is_the_host_s() {
         }
     }
     let total = document["summary"]["total_ns"].as_u64().expect("a time");
-    // Most of it by the other virtual processor's thread, on the host's one processor.
+    // Most of it by the other vCPU's thread, on the host's one processor.
     assert!(preempted * 10 > total, "{preempted} of {total}");
     let by_qemu =
         |part: &Value| part["state"] == "preempted" && part["why"] == "qemu-system-x86 had the processor";
@@ -74,8 +74,7 @@ fn a_wait_for_a_disk_is_known_by_the_interrupt_that_ends_it() {
         let parts = summary["parts"].as_array().expect("parts").clone();
         let at_disk = parts.iter().filter(|part| part["kind"] == "disk" && part["state"] == "device");
         let waited = at_disk.map(|part| part["ns"].as_u64().expect("a time")).sum::<u64>();
-        let accesses =
-            ["accesses", "accesses_without_end"].map(|key| summary[key].as_u64().expect("a number"));
+        let accesses = ["accesses", "incomplete_ios"].map(|key| summary[key].as_u64().expect("a number"));
         (waited, accesses, said)
     };
     // All processors, and so the ends of all accesses.
@@ -93,7 +92,7 @@ fn one_transaction_is_shown_step_by_step_and_as_a_diagram() {
     let folder = both();
     let explain = |arguments: &[&str]| {
         let all: Vec<_> =
-            ["explain", "trace", "--transaction", "life:dd"].iter().chain(arguments).copied().collect();
+            ["explain", "trace", "--transaction", "process:dd"].iter().chain(arguments).copied().collect();
         xweave(folder.path(), &all)
     };
     let (status, table, _) = explain(&[]);

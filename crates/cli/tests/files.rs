@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 use xweave_text as text;
-use xweave_trace::{Domain, Ended, Event, Manifest, Site, Writer, event};
+use xweave_trace::{Domain, Event, Manifest, Site, Writer, event};
 use xweave_wire::record::{Kind, Record};
 
 /// A title for the window, a bell, an 8-bit control sequence, texts that run backwards, lines of their own.
@@ -48,7 +48,7 @@ fn evil(dir: &Path, name: &str) {
         number,
         hostname: text(),
         kernel: text(),
-        ended: Some(Ended::Lost { reason: text() }),
+        exit: Some(xweave_trace::Exit::Lost { reason: text() }),
         ..Domain::default()
     };
     let manifest = Manifest {

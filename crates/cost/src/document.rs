@@ -52,6 +52,7 @@ impl Document<'_> {
         );
         let identified = self.identified;
         let mut document = json!({
+            "schema": xweave_report::document::SCHEMA,
             "method": self.method,
             "processor": self.processor,
             "microarchitecture": {
@@ -107,8 +108,8 @@ impl Document<'_> {
             "cycles": numbers(&row.cycles),
             "ratio": numbers(&row.ratio),
             "unexpected": unexpected,
-            "instead": by_environment(row.instead.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
-            "did": by_environment(row.did.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
+            "note": by_environment(row.instead.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
+            "hypervisor_action": by_environment(row.did.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
             "spread": by_environment(spreads.collect()),
         })
     }
@@ -128,7 +129,7 @@ fn environment(one: &Measured, base: Environment) -> Value {
         "ticks_per_cycle": rounded(one.ticks_per_cycle),
         "seconds": rounded(one.seconds),
         "boots": one.boots,
-        "given_up": one.given_up,
+        "abort_reason": one.given_up,
         "damaged_lines": one.damaged,
         "discarded_rounds": discarded.sum::<u64>(),
         "measured": count(|outcome| matches!(outcome, Outcome::Cost(_))),
@@ -141,7 +142,7 @@ fn figure(beside: &Beside<'_>) -> Value {
     let Figure { form, there, remark, .. } = beside.figure;
     json!({
         "name": form, "kind": beside.kind, "measured": rounded(beside.measured), "published": beside.published,
-        "agrees": beside.agrees, "there": there, "remark": remark,
+        "agrees": beside.agrees, "published_name": there, "remark": remark,
     })
 }
 

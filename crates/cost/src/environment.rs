@@ -49,7 +49,7 @@ pub struct Options {
     /// The world of the lab to measure in; `None`: one that is brought up for it, and ended.
     pub world: Option<String>,
     /// Not in the lab: this machine has KVM, or is a dom0, itself.
-    pub here: bool,
+    pub this_host: bool,
     /// How long one boot may take to report everything.
     pub timeout: Duration,
 }
@@ -61,7 +61,7 @@ impl Default for Options {
             rounds: None,
             looped: false,
             world: None,
-            here: false,
+            this_host: false,
             timeout: Duration::from_secs(120),
         }
     }

@@ -64,7 +64,7 @@ impl Place {
             Environment::XenPv => WorldKind::Xen,
         };
         let (world, own) = match &options.world {
-            _ if options.here => (None, false),
+            _ if options.this_host => (None, false),
             Some(name) => {
                 let world = World::find(name)?;
                 if world.description().kind != kind {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use xweave_trace::{Clock, Domain, DomainVm, Ended, Method, Role};
+use xweave_trace::{Clock, Domain, DomainVm, Exit, Method, Role};
 
 use crate::dat::{self, Guest, Options};
 
@@ -116,7 +116,7 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
             cpus: if options.cpus == 0 { cpus.unwrap_or(0) } else { options.cpus },
             tsc_hz,
             vm,
-            ended: Some(Ended::Stopped),
+            exit: Some(Exit::Stopped),
             ..Domain::default()
         };
         let clock = Clock { domain: names[at].clone(), method, error_ns, detail, ..Clock::default() };

@@ -37,7 +37,7 @@ pub(crate) struct Kernel {
     threads: FxHashMap<u32, (Comm, u32)>,
     /// Thread that was not seen yet → its process.
     processes: FxHashMap<u32, u32>,
-    /// Thread → the virtual processor that it was last seen to run.
+    /// Thread → the vCPU that it was last seen to run.
     vcpus: FxHashMap<u32, u64>,
     /// Socket → its connection, from when its state was told.
     connections: FxHashMap<u64, u64>,
@@ -247,7 +247,7 @@ impl Kernel {
             Meaning::DiskQueue(range) => disk(new(Kind::DiskQueue), &range, record),
             Meaning::DiskIssue(range) => disk(new(Kind::DiskIssue), &range, record),
             Meaning::DiskMerge(range) => disk(new(Kind::DiskMerge), &range, record),
-            Meaning::DiskDone(range) => disk(new(Kind::DiskDone), &range, record),
+            Meaning::DiskDone(range) => disk(new(Kind::DiskComplete), &range, record),
             Meaning::Remap { dev, old } => {
                 self.partitions.learn(old.of(record), dev.of(record));
                 return Ok(());
@@ -286,7 +286,7 @@ impl Kernel {
             Meaning::LockDone { lock, result } => Event {
                 object: lock.of(record),
                 code: result.low(record).cast_signed(),
-                ..new(Kind::LockDone)
+                ..new(Kind::LockAcquired)
             },
             Meaning::SyscallEnter { number, args } => {
                 if *self.calls.get_or_insert(Calls::Raw) != Calls::Raw {
@@ -411,7 +411,7 @@ impl Kernel {
         self.emit(Event { object, position, bytes, ..event }, out)
     }
 
-    /// The virtual processor that a thread runs: as the record tells, else as it was last told.
+    /// The vCPU that a thread runs: as the record tells, else as it was last told.
     fn vcpu(&mut self, tid: u32, told: Option<Number>, record: &[u8]) -> u64 {
         match told {
             Some(vcpu) => {
@@ -449,7 +449,7 @@ impl Kernel {
         if let Some(address) = self.futexes.remove(&event.tid) {
             let code = (event.bytes & 0xffff_ffff) as u32;
             let done =
-                Event { kind: Kind::LockDone, object: address, bytes: 0, name: Name::default(), ..event };
+                Event { kind: Kind::LockAcquired, object: address, bytes: 0, name: Name::default(), ..event };
             self.emit(Event { code: code.cast_signed(), ..done }, out)?;
         }
         self.emit(event, out)

@@ -77,7 +77,7 @@ impl Partitions {
                 Some(&disk) => event.object = disk,
                 None => self.asking += 1,
             },
-            Kind::DiskIssue | Kind::DiskDone => self.issued(event),
+            Kind::DiskIssue | Kind::DiskComplete => self.issued(event),
             _ => {}
         }
         if self.asking == 0 && self.waiting.is_empty() {

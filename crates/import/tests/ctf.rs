@@ -123,7 +123,7 @@ fn what_lttng_records_of_a_kernel() {
     assert_eq!(name(only(Kind::SyscallEnter)), "futex");
     assert_eq!(only(Kind::SyscallEnter).object, u64::MAX);
     assert_eq!(only(Kind::LockWait).object, 0x7f00_0000_1000);
-    assert_eq!(only(Kind::LockDone).code, -110);
+    assert_eq!(only(Kind::LockAcquired).code, -110);
     assert_eq!(only(Kind::SyscallExit).bytes, (-110i64).cast_unsigned());
     let threads: Vec<_> = all.iter().filter(|event| event.kind == Kind::Thread).collect();
     let threads: Vec<_> = threads.iter().map(|event| (event.other, event.object, name(**event))).collect();

@@ -92,7 +92,7 @@ fn a_program_with_sockets_disks_and_system_calls() {
 
     // Each access to the disk is asked for, given to it, and done.
     let (queued, issued, done) =
-        (of(&all, Kind::DiskQueue), of(&all, Kind::DiskIssue), of(&all, Kind::DiskDone));
+        (of(&all, Kind::DiskQueue), of(&all, Kind::DiskIssue), of(&all, Kind::DiskComplete));
     assert!(issued.iter().all(|issue| queued.iter().any(|queue| queue.object == issue.object)));
     assert!(
         done.iter().all(|done| issued

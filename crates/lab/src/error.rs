@@ -168,7 +168,7 @@ pub enum Error {
     /// A signal asked to stop.
     #[error("stopped by a signal")]
     Interrupted,
-    /// The test load fell short.
+    /// The test load failed.
     #[error("{0}")]
     Load(String),
 }

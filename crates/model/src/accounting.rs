@@ -35,7 +35,7 @@ struct Live {
     /// How long it was blocked last, until something accounts for it.
     waited: u64,
     locks: Waits,
-    /// As a virtual processor: the place of its figures, and since when it is inside.
+    /// As a vCPU: the place of its figures, and since when it is inside.
     vcpu: Option<(usize, Option<i64>)>,
     /// The exit that it is out for: the place of its figures, and since when.
     out: Option<(usize, i64)>,
@@ -175,7 +175,7 @@ impl Accounting {
                 self.askers.insert(self.disks.queue(event), group);
             }
             Kind::DiskIssue => self.disks.issue(event),
-            Kind::DiskDone => self.disk_done(event),
+            Kind::DiskComplete => self.disk_done(event),
             Kind::Send | Kind::Receive => self.message(event, id),
             Kind::IrqEnter | Kind::SoftirqEnter => {
                 let soft = event.kind == Kind::SoftirqEnter;
@@ -192,7 +192,7 @@ impl Accounting {
                 self.interrupt_over(CpuId { domain, cpu }, event.kind == Kind::SoftirqExit, time);
             }
             Kind::LockWait => self.threads.entry(id).or_default().locks.begin(event.object, time),
-            Kind::LockDone => {
+            Kind::LockAcquired => {
                 let since = self.threads.get_mut(&id).and_then(|live| live.locks.end(event.object));
                 if let Some(since) = since {
                     let group = self.group(id, names);
@@ -320,8 +320,8 @@ impl Accounting {
         const VECTORS: u64 = 0x10000;
         let known = usize::try_from(number).ok().and_then(|number| SOFT.get(number));
         let object = match (soft, known, number.wrapping_sub(VECTORS)) {
-            (true, Some(name), _) => format!("soft interrupt {name}"),
-            (true, None, _) => format!("soft interrupt {number}"),
+            (true, Some(name), _) => format!("softirq {name}"),
+            (true, None, _) => format!("softirq {number}"),
             (false, _, 236) => "timer interrupt".to_owned(),
             (false, _, 251 | 252) => "function call interrupt".to_owned(),
             (false, _, 253) => "rescheduling interrupt".to_owned(),
@@ -560,8 +560,8 @@ mod tests {
             disk(Kind::DiskQueue, 21, 7, 800, 4096),
             disk(Kind::DiskIssue, 25, 7, 800, 4096),
             switch(26, 7, State::Dead, 0),
-            disk(Kind::DiskDone, 90, 0, 64, 8192),
-            disk(Kind::DiskDone, 100, 0, 800, 4096),
+            disk(Kind::DiskComplete, 90, 0, 64, 8192),
+            disk(Kind::DiskComplete, 100, 0, 800, 4096),
         ];
         let usage = accounting(events, &names);
         let used = of(&usage, kind::USE, "cat on disk 254:16");
@@ -583,7 +583,7 @@ mod tests {
         ];
         let usage = accounting(events, &Names::default());
         let figures = |object| of(&usage, kind::INTERRUPT, object);
-        assert_eq!((figures("soft interrupt NET_RX").time_ns, figures("interrupt 30").time_ns), (24, 6));
+        assert_eq!((figures("softirq NET_RX").time_ns, figures("interrupt 30").time_ns), (24, 6));
     }
 
     #[test]
@@ -602,8 +602,8 @@ mod tests {
             message(Kind::Receive, 55, port(40_000, 80)),
             Event { object: 0x1000, ..at(Kind::LockWait, 60, 0, 70) },
             // The kernel's own, within it.
-            Event { object: 0x2000, ..at(Kind::LockDone, 63, 0, 70) },
-            Event { object: 0x1000, ..at(Kind::LockDone, 67, 0, 70) },
+            Event { object: 0x2000, ..at(Kind::LockAcquired, 63, 0, 70) },
+            Event { object: 0x1000, ..at(Kind::LockAcquired, 67, 0, 70) },
             at(Kind::VmEnter, 70, 0, 70),
             Event { code: 0x7b, ..at(Kind::VmExit, 80, 0, 70) },
             at(Kind::VmEnter, 83, 0, 70),

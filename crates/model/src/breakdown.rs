@@ -5,7 +5,7 @@
 //! it was what that thread did meanwhile, which is told in the same way: so the way goes on through wakers, as far
 //! as there are any. While it waited for the other end of a connection, it was what that end did until it sent, in
 //! whatever domain that is, and then the way in between; before it began, it was what its maker did; if what came had to be sent again, the way leads to who
-//! sent it first. What a guest's processor does is told of the time only in which its virtual processor was inside
+//! sent it first. What a guest's processor does is told of the time only in which its vCPU was inside
 //! the guest: the rest is the host's. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
 
 use std::fmt;
@@ -39,7 +39,7 @@ pub enum Object {
     },
     /// Interrupts of a processor.
     Interrupts(CpuId),
-    /// A virtual processor, named as its guest does; the time is the host's.
+    /// A vCPU, named as its guest does; the time is the host's.
     Vcpu(CpuId),
     /// What lies between the two ends of a connection.
     Link {
@@ -61,7 +61,7 @@ pub enum Object {
 
 /// What it was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Spent {
+pub enum TimeState {
     /// A thread ran, or interrupts did above it.
     Running,
     /// It could have run, and another had the processor.
@@ -75,16 +75,16 @@ pub enum Spent {
     /// What a disk had done was on its way back to who waited.
     Completion,
     /// The lock was held.
-    Held,
+    Lock,
     /// Something sent was on its way.
     Network,
     /// Something sent did not arrive: TCP waited before it sent it again.
-    Repeat,
-    /// The hypervisor worked for the virtual processor: it had left the guest.
+    Retransmit,
+    /// The hypervisor worked for the vCPU: it had left the guest.
     Exit,
-    /// The virtual processor could have gone on, and another thread had its processor.
+    /// The vCPU could have gone on, and another thread had its processor.
     Preempted,
-    /// The virtual processor was halted, or its thread waited for something else.
+    /// The vCPU was halted, or its thread waited for something else.
     Halted,
     /// The thread was stopped: by a signal, or by who traces it.
     Stopped,
@@ -94,7 +94,7 @@ pub enum Spent {
     Unknown,
 }
 
-impl Spent {
+impl TimeState {
     /// As documents call it.
     pub fn name(self) -> &'static str {
         match self {
@@ -104,9 +104,9 @@ impl Spent {
             Self::Queue => "queue",
             Self::Device => "device",
             Self::Completion => "completion",
-            Self::Held => "held",
+            Self::Lock => "lock",
             Self::Network => "network",
-            Self::Repeat => "repeat",
+            Self::Retransmit => "retransmit",
             Self::Exit => "exit",
             Self::Preempted => "preempted",
             Self::Halted => "halted",
@@ -117,7 +117,7 @@ impl Spent {
     }
 }
 
-impl fmt::Display for Spent {
+impl fmt::Display for TimeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -144,7 +144,7 @@ pub struct Piece {
     /// Whose it was.
     pub object: Object,
     /// What it was spent on.
-    pub spent: Spent,
+    pub spent: TimeState,
     /// What more is known of why.
     pub cause: Option<Cause>,
     /// For how many others, each waiting for the next, the object worked: 0 is the transaction's own thread.
@@ -161,7 +161,7 @@ pub fn breakdown(machine: &Machine, thread: ThreadId, from: i64, to: i64) -> Vec
 /// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does.
 pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Vec<Piece> {
     let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
-    way.on_cpu(cpu, from, to, Object::Interrupts(cpu), Spent::Waiting);
+    way.on_cpu(cpu, from, to, Object::Interrupts(cpu), TimeState::Waiting);
     way.pieces()
 }
 
@@ -172,7 +172,7 @@ pub fn breakdown_of_handshake(machine: &Machine, connection: Connection, from: i
     let [Some(asks), Some(answers)] = ends else { return Vec::new() };
     let link = Object::Link { from: asks.domain, to: answers.domain, service: asks.service };
     let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
-    way.repeat(connection, from, from, to, link, Spent::Network);
+    way.repeat(connection, from, from, to, link, TimeState::Network);
     way.pieces()
 }
 
@@ -200,11 +200,11 @@ impl Way<'_> {
     }
 
     /// Adds a piece before those that there are.
-    fn add(&mut self, from: i64, to: i64, object: Object, spent: Spent) {
+    fn add(&mut self, from: i64, to: i64, object: Object, spent: TimeState) {
         self.because(from, to, object, spent, None);
     }
 
-    fn because(&mut self, from: i64, to: i64, object: Object, spent: Spent, cause: Option<Cause>) {
+    fn because(&mut self, from: i64, to: i64, object: Object, spent: TimeState, cause: Option<Cause>) {
         if from < to {
             let depth = u8::try_from(self.on.len().saturating_sub(1)).unwrap_or(u8::MAX);
             self.back.push(Piece { from, to, object, spent, cause, depth });
@@ -216,7 +216,7 @@ impl Way<'_> {
         let machine = self.machine;
         self.on.push(id);
         match machine.threads.get(id) {
-            None => self.add(from, to, me, Spent::Unknown),
+            None => self.add(from, to, me, TimeState::Unknown),
             Some(thread) => {
                 let line: Vec<_> = thread.between(from, to).collect();
                 for (a, b, doing) in line.into_iter().rev() {
@@ -224,11 +224,11 @@ impl Way<'_> {
                         None => match thread.born_of(b) {
                             // Before it began, whoever made it was on the way to that.
                             Some(maker) if !self.far(maker) => self.follow(maker, a, b),
-                            _ => self.add(a, b, me, Spent::Unknown),
+                            _ => self.add(a, b, me, TimeState::Unknown),
                         },
                         Some(Doing::Ready) => self.ready(id, thread, a, b),
                         Some(Doing::Running { cpu }) => {
-                            self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, Spent::Running);
+                            self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, TimeState::Running);
                         }
                         Some(Doing::Waiting { state, over }) => {
                             if self.waiting(id, state, over, from, a, b) {
@@ -243,14 +243,21 @@ impl Way<'_> {
     }
 
     /// What a processor was for, between its interrupts.
-    fn on_cpu(&mut self, cpu: CpuId, from: i64, to: i64, object: Object, spent: Spent) {
+    fn on_cpu(&mut self, cpu: CpuId, from: i64, to: i64, object: Object, spent: TimeState) {
         let machine = self.machine;
         let interrupts: Vec<_> =
             machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.interrupts(from, to)).collect();
         let mut end = to;
         for interrupt in interrupts.into_iter().rev() {
             self.in_guest(cpu, interrupt.to, end, object, spent, None);
-            self.in_guest(cpu, interrupt.from, interrupt.to, Object::Interrupts(cpu), Spent::Running, None);
+            self.in_guest(
+                cpu,
+                interrupt.from,
+                interrupt.to,
+                Object::Interrupts(cpu),
+                TimeState::Running,
+                None,
+            );
             end = interrupt.from;
         }
         self.in_guest(cpu, from, end, object, spent, None);
@@ -263,7 +270,7 @@ impl Way<'_> {
         from: i64,
         to: i64,
         object: Object,
-        spent: Spent,
+        spent: TimeState,
         cause: Option<Cause>,
     ) {
         let Some(vcpu) = self.machine.vcpus.of(cpu, from) else {
@@ -279,26 +286,29 @@ impl Way<'_> {
         self.in_host(cpu, vcpu, from, end);
     }
 
-    /// A virtual processor was outside its guest.
+    /// A vCPU was outside its guest.
     fn in_host(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64) {
         if from >= to {
             return;
         }
         let object = Object::Vcpu(cpu);
         let Some(thread) = self.machine.threads.get(vcpu.thread) else {
-            return self.add(from, to, object, Spent::Unknown);
+            return self.add(from, to, object, TimeState::Unknown);
         };
         let line: Vec<_> = thread.between(from, to).collect();
         for (a, b, doing) in line.into_iter().rev() {
             match doing {
-                None => self.add(a, b, object, Spent::Unknown),
-                Some(Doing::Running { .. }) => self.add(a, b, object, Spent::Exit),
-                Some(Doing::Waiting { .. }) => self.add(a, b, object, Spent::Halted),
+                None => self.add(a, b, object, TimeState::Unknown),
+                Some(Doing::Running { .. }) => self.add(a, b, object, TimeState::Exit),
+                Some(Doing::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
                 Some(Doing::Ready) => {
                     for (a, b, had) in self.had_the_cpu(vcpu.thread, thread, a, b) {
                         let cause = had.filter(|had| had.tid != 0).map(Cause::Had);
-                        let spent =
-                            if cause.is_none() && had.is_some() { Spent::Halted } else { Spent::Preempted };
+                        let spent = if cause.is_none() && had.is_some() {
+                            TimeState::Halted
+                        } else {
+                            TimeState::Preempted
+                        };
                         self.because(a, b, object, spent, cause);
                     }
                 }
@@ -338,9 +348,9 @@ impl Way<'_> {
         for (a, b, had) in self.had_the_cpu(id, thread, from, to) {
             let (spent, cause) = match had {
                 // Itself: it was seen to be ready before the processor had left it.
-                Some(had) if had.tid != 0 && had != id => (Spent::Ready, Some(Cause::Had(had))),
-                Some(had) if had.tid == 0 => (Spent::Waking, None),
-                _ => (Spent::Ready, None),
+                Some(had) if had.tid != 0 && had != id => (TimeState::Ready, Some(Cause::Had(had))),
+                Some(had) if had.tid == 0 => (TimeState::Waking, None),
+                _ => (TimeState::Ready, None),
             };
             match cpu {
                 Some(cpu) => self.in_guest(cpu, a, b, me, spent, cause),
@@ -363,7 +373,7 @@ impl Way<'_> {
         let me = Object::Thread(id);
         // Whatever it had been waiting for, and did when it went on.
         if state == State::Stopped {
-            self.add(from, to, me, Spent::Stopped);
+            self.add(from, to, me, TimeState::Stopped);
             return false;
         }
         if let Some(Ended::Interrupt { access: Some(number) }) = over
@@ -374,10 +384,10 @@ impl Way<'_> {
             let done = access.done.unwrap_or(to).clamp(issued, to);
             // It waited before the access was asked for only if somebody else did that.
             let queued = access.queued.clamp(from, issued);
-            self.add(done, to, disk, Spent::Completion);
-            self.add(issued, done, disk, Spent::Device);
-            self.add(queued, issued, disk, Spent::Queue);
-            self.add(from, queued, me, Spent::Waiting);
+            self.add(done, to, disk, TimeState::Completion);
+            self.add(issued, done, disk, TimeState::Device);
+            self.add(queued, issued, disk, TimeState::Queue);
+            self.add(from, queued, me, TimeState::Waiting);
             return false;
         }
         if over.is_some()
@@ -389,14 +399,14 @@ impl Way<'_> {
         match over {
             Some(Ended::Thread(waker)) if waker != id => {
                 if let Some(address) = self.machine.lock(id, to) {
-                    self.add(from, to, Object::Lock { address, holder: waker }, Spent::Held);
+                    self.add(from, to, Object::Lock { address, holder: waker }, TimeState::Lock);
                 } else if self.far(waker) {
-                    self.add(from, to, me, Spent::Waiting);
+                    self.add(from, to, me, TimeState::Waiting);
                 } else {
                     self.follow(waker, from, to);
                 }
             }
-            _ => self.add(from, to, me, Spent::Waiting),
+            _ => self.add(from, to, me, TimeState::Waiting),
         }
         false
     }
@@ -425,7 +435,7 @@ impl Way<'_> {
             }
             let service = connections.end(connection)?.service;
             let remote = Object::Remote { domain: id.domain, service };
-            let spent = Spent::Waiting;
+            let spent = TimeState::Waiting;
             self.repeat(connection, asked, from, to, remote, spent);
             return Some(false);
         };
@@ -439,7 +449,7 @@ impl Way<'_> {
         let link = Object::Link { from: peer.domain, to: id.domain, service: peer.service };
         let Some(sent) = sent else {
             // The kernel at the other end answered.
-            self.repeat(connection, asked, from, to, link, Spent::Network);
+            self.repeat(connection, asked, from, to, link, TimeState::Network);
             return Some(false);
         };
         // What had to be sent again was on its way since it was sent first: what the thread did before it
@@ -447,18 +457,18 @@ impl Way<'_> {
         let first = sent.time.min(to);
         if first < from && connections.repeated(connection, first, to).is_some() {
             let first = first.max(begin);
-            self.repeat(connection, sent.time, first, to, link, Spent::Network);
+            self.repeat(connection, sent.time, first, to, link, TimeState::Network);
             if !self.far(sent.thread) {
                 self.follow(sent.thread, begin, first);
             } else {
-                self.add(begin, first, Object::Thread(id), Spent::Waiting);
+                self.add(begin, first, Object::Thread(id), TimeState::Waiting);
             }
             return Some(true);
         }
         let first = first.max(from);
-        self.repeat(connection, sent.time, first, to, link, Spent::Network);
+        self.repeat(connection, sent.time, first, to, link, TimeState::Network);
         if self.far(sent.thread) {
-            self.add(from, first, Object::Thread(id), Spent::Waiting);
+            self.add(from, first, Object::Thread(id), TimeState::Waiting);
         } else {
             self.follow(sent.thread, from, first);
         }
@@ -474,7 +484,7 @@ impl Way<'_> {
         from: i64,
         to: i64,
         object: Object,
-        spent: Spent,
+        spent: TimeState,
     ) {
         let connections = &self.machine.connections;
         let Some((last, count)) = connections.repeated(connection, since.min(from), to) else {
@@ -486,6 +496,6 @@ impl Way<'_> {
             None => Cause::Repeated(count),
         };
         self.add(last, to, object, spent);
-        self.because(from, last, object, Spent::Repeat, Some(cause));
+        self.because(from, last, object, TimeState::Retransmit, Some(cause));
     }
 }

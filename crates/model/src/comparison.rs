@@ -53,7 +53,7 @@ pub struct Compared {
     /// Disks: sums of the times from being given an access to its being done, in nanoseconds.
     pub device_ns: [u64; 2],
     /// Disks: bytes between the end of an access and the beginning of the next, either way.
-    pub distance_bytes: [u64; 2],
+    pub seek_bytes: [u64; 2],
 }
 
 /// Something that explains a difference.
@@ -121,7 +121,7 @@ impl Comparison {
             bytes: [a.bytes, b.bytes],
             wait_ns: [a.wait_ns, b.wait_ns],
             device_ns: [a.device_ns, b.device_ns],
-            distance_bytes: [a.distance, b.distance],
+            seek_bytes: [a.distance, b.distance],
         };
         Self {
             span_ns,
@@ -169,7 +169,7 @@ fn plural(kind: &str) -> &'static str {
         kind::PEER => "peers",
         kind::EXIT => "kinds of exits",
         kind::INTERRUPT => "interrupts",
-        _ => "virtual processors",
+        _ => "vCPUs",
     }
 }
 

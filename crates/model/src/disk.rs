@@ -440,7 +440,7 @@ mod tests {
             disks.queue(&event(Kind::DiskQueue, time, position, 4096));
         }
         disks.issue(&event(Kind::DiskIssue, 50, 100, 8192));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 90, 100, 8192)).ended, [0, 1]);
+        assert_eq!(disks.done(&event(Kind::DiskComplete, 90, 100, 8192)).ended, [0, 1]);
         let times = |number| disks.access(number).map(|access| (access.queued, access.issued, access.done));
         assert_eq!(times(0), Some((10, Some(50), Some(90))));
         assert_eq!(times(1), Some((20, Some(50), Some(90))));
@@ -457,13 +457,13 @@ mod tests {
         let mut disks = Disks::default();
         disks.queue(&event(Kind::DiskQueue, 10, 100, 131_072));
         disks.issue(&event(Kind::DiskIssue, 20, 100, 130_560));
-        assert!(disks.done(&event(Kind::DiskDone, 60, 100, 130_560)).ended.is_empty());
+        assert!(disks.done(&event(Kind::DiskComplete, 60, 100, 130_560)).ended.is_empty());
         // Somebody else asks for the last sector as well.
         disks.queue(&event(Kind::DiskQueue, 65, 355, 512));
         disks.issue(&event(Kind::DiskIssue, 70, 355, 512));
         let told = disks.access(0).map(|access| (access.issued, access.done));
         assert_eq!(told, Some((Some(20), None)));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 90, 355, 512)).ended, [0, 1]);
+        assert_eq!(disks.done(&event(Kind::DiskComplete, 90, 355, 512)).ended, [0, 1]);
         assert_eq!(disks.access(0).and_then(|access| access.done), Some(90));
         let used = disks.used()[&DiskId { domain: 1, device: 8 }];
         assert_eq!((used.accesses, used.bytes, used.busy_ns, used.queue_ns), (2, 131_072, 60, 10 + 5));
@@ -475,9 +475,9 @@ mod tests {
         disks.queue(&event(Kind::DiskQueue, 10, 100, 4096));
         disks.issue(&event(Kind::DiskIssue, 20, 100, 4096));
         disks.queue(&event(Kind::DiskQueue, 30, 96, 4096));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 40, 100, 4096)).ended, [0]);
+        assert_eq!(disks.done(&event(Kind::DiskComplete, 40, 100, 4096)).ended, [0]);
         disks.issue(&event(Kind::DiskIssue, 50, 96, 4096));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 60, 96, 4096)).ended, [1]);
+        assert_eq!(disks.done(&event(Kind::DiskComplete, 60, 96, 4096)).ended, [1]);
     }
 
     #[test]
@@ -485,7 +485,7 @@ mod tests {
         let mut disks = Disks::default();
         disks.queue(&event(Kind::DiskQueue, 1, 0, 0));
         disks.issue(&event(Kind::DiskIssue, 2, 0, 0));
-        assert_eq!(disks.done(&event(Kind::DiskDone, 5, 0, 0)).ended, [0]);
+        assert_eq!(disks.done(&event(Kind::DiskComplete, 5, 0, 0)).ended, [0]);
     }
 
     #[test]
@@ -497,7 +497,7 @@ mod tests {
         }
         // Given again, where the disk had no room: one access.
         disks.issue(&event(Kind::DiskIssue, 130, 100, 4096));
-        let done = disks.done(&event(Kind::DiskDone, 150, 100, 4096));
+        let done = disks.done(&event(Kind::DiskComplete, 150, 100, 4096));
         assert_eq!((done.issued, done.of, done.ended), (Some(130), Some(1), vec![1]));
         assert_eq!(disks.used()[&DiskId { domain: 1, device: 8 }].accesses, 2);
         assert_eq!(disks.endless(), (2, 1));
@@ -508,9 +508,9 @@ mod tests {
         let mut disks = Disks::default();
         disks.queue(&event(Kind::DiskQueue, 10, 100, 8192));
         disks.issue(&event(Kind::DiskIssue, 20, 100, 8192));
-        let first = disks.done(&event(Kind::DiskDone, 50, 100, 4096));
+        let first = disks.done(&event(Kind::DiskComplete, 50, 100, 4096));
         assert_eq!((first.issued, first.ended), (Some(20), vec![]));
-        let second = disks.done(&event(Kind::DiskDone, 90, 108, 4096));
+        let second = disks.done(&event(Kind::DiskComplete, 90, 108, 4096));
         assert_eq!((second.issued, second.of, second.ended), (Some(20), Some(0), vec![0]));
         let used = disks.used()[&DiskId { domain: 1, device: 8 }];
         assert_eq!((used.accesses, used.busy_ns, used.device_ns, used.queue_ns), (1, 70, 70, 10));
@@ -531,7 +531,7 @@ mod tests {
         for (time, nth) in (late..).step_by(10).zip(0..10 * MOST as u64) {
             let position = (1 << 30) + nth % 1000 * 8;
             disks.queue(&event(Kind::DiskQueue, time, position, 4096));
-            disks.done(&event(Kind::DiskDone, time + 5, position, 4096));
+            disks.done(&event(Kind::DiskComplete, time + 5, position, 4096));
             if nth % 1000 == 0 {
                 disks.forget_before(time);
             }
@@ -540,7 +540,7 @@ mod tests {
         let disk = &disks.all[&DiskId { domain: 1, device: 8 }];
         assert!(disk.queued.accesses.len() <= 2 * MOST && disk.requests.len() <= MOST);
         assert!(disk.latest.len() < 2 * MOST);
-        assert_eq!(disks.done(&event(Kind::DiskDone, i64::MAX, 1 << 40, 4096)).ended.len(), 1);
+        assert_eq!(disks.done(&event(Kind::DiskComplete, i64::MAX, 1 << 40, 4096)).ended.len(), 1);
         assert_eq!(disks.endless(), (20 * MOST as u64 + 1, 10 * MOST as u64));
     }
 
@@ -556,7 +556,7 @@ mod tests {
         let of =
             || disks.all.values().flat_map(|disk| disk.requests.values()).map(|request| request.of.len());
         assert!(of().max() <= Some(TOGETHER) && of().sum::<usize>() <= GIVEN);
-        assert!(disks.done(&event(Kind::DiskDone, 30, 8, 512)).ended.is_empty());
+        assert!(disks.done(&event(Kind::DiskComplete, 30, 8, 512)).ended.is_empty());
         // Their ends are missing, and said to be.
         assert_eq!(disks.endless(), (2 * MOST as u64 - 1, 2 * MOST as u64 - 1));
     }
@@ -579,7 +579,7 @@ mod tests {
         assert!(disks.accesses.len() <= 2 * UNDER_WAY, "{}", disks.accesses.len());
         let given: usize = disks.all.values().map(|disk| disk.requests.len()).sum();
         assert!(given <= GIVEN, "{given}");
-        assert_eq!(disks.done(&honest(Kind::DiskDone, 9)).ended, [0]);
+        assert_eq!(disks.done(&honest(Kind::DiskComplete, 9)).ended, [0]);
         assert_eq!(disks.endless(), (count * each + 1, count * each));
     }
 

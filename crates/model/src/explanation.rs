@@ -36,7 +36,7 @@ pub struct Step {
     /// Whose it was.
     pub object: ObjectNumber,
     /// What it was spent on.
-    pub spent: crate::Spent,
+    pub spent: crate::TimeState,
     /// What more is known of why.
     pub cause: Option<Cause>,
     /// For how many others, each waiting for the next, the object worked.
@@ -70,7 +70,7 @@ pub struct Outcome {
     /// Accesses to disks.
     pub accesses: u64,
     /// Those of them whose end is not in the trace: who waited for one is not known to have waited for the disk.
-    pub accesses_without_end: u64,
+    pub incomplete_ios: u64,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -84,7 +84,7 @@ pub fn usual(trace: &Trace) -> Spec {
         return Spec::Flow(None);
     }
     let talks = |event: Event| matches!(event.kind, Kind::Send | Kind::Receive) && event.position != 0;
-    if trace.events().take(FIRST).any(talks) { Spec::Request(None) } else { Spec::Life(None) }
+    if trace.events().take(FIRST).any(talks) { Spec::Request(None) } else { Spec::Process(None) }
 }
 
 /// The guests of a trace whose host is in it too.
@@ -139,9 +139,9 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     for found in finder.as_mut().map(|finder| finder.settle(None)).unwrap_or_default() {
         all.tell(found, None, events.names());
     }
-    let (accesses, accesses_without_end) = all.machine.disks.endless();
+    let (accesses, incomplete_ios) = all.machine.disks.endless();
     let damaged = events.damaged().to_vec();
-    Outcome { accesses, accesses_without_end, damaged, objects: all.objects, ..all.outcome }
+    Outcome { accesses, incomplete_ios, damaged, objects: all.objects, ..all.outcome }
 }
 
 struct Explanation<'a> {

@@ -31,7 +31,7 @@ pub mod transaction;
 pub mod usage;
 pub mod vcpu;
 
-pub use breakdown::{Cause, Object, Piece, Spent, breakdown};
+pub use breakdown::{Cause, Object, Piece, TimeState, breakdown};
 pub use comparison::Comparison;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use machine::Machine;

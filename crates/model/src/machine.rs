@@ -36,7 +36,7 @@ pub struct Stretch {
 struct Frame {
     from: i64,
     soft: bool,
-    /// A soft interrupt that no hard one raised just before: the thread below raised it, by what it did.
+    /// A softirq that no hard one raised just before: the thread below raised it, by what it did.
     by_thread: bool,
 }
 
@@ -128,7 +128,7 @@ pub struct Machine {
     pub disks: Disks,
     /// Connections.
     pub connections: Connections,
-    /// Virtual processors.
+    /// vCPUs.
     pub vcpus: Vcpus,
     cpus: FxHashMap<CpuId, Cpu>,
     /// Threads that wait for locks.
@@ -158,7 +158,7 @@ impl Machine {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let id = |tid| ThreadId { domain, tid };
         let here = self.cpus.entry(CpuId { domain, cpu }).or_default();
-        // Soft interrupts come at once after hard ones that raised them: whatever else happens is the thread's.
+        // Softirqs come at once after hard ones that raised them: whatever else happens is the thread's.
         let interrupts =
             matches!(event.kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit);
         here.after_irq &= interrupts || !here.frames.is_empty();
@@ -203,7 +203,7 @@ impl Machine {
                 self.disks.queue(event);
             }
             Kind::DiskIssue => self.disks.issue(event),
-            Kind::DiskDone => {
+            Kind::DiskComplete => {
                 let ended = self.disks.done(event).ended;
                 let depth = here.frames.len();
                 // Interrupts or their ends may not be recorded, and nothing else happen on this processor.
@@ -222,7 +222,7 @@ impl Machine {
             Kind::LockWait => {
                 self.locks.entry(id(tid)).or_default().begin(event.object, time);
             }
-            Kind::LockDone => {
+            Kind::LockAcquired => {
                 if let Some(waits) = self.locks.get_mut(&id(tid)) {
                     waits.end(event.object);
                     if waits.is_empty() {
@@ -238,7 +238,7 @@ impl Machine {
                 self.connections.state(event, thread.then(|| id(tid)));
             }
             Kind::Retransmit => self.connections.repeat(event),
-            Kind::Refuse => self.connections.refuse(event),
+            Kind::SynDrop => self.connections.refuse(event),
             Kind::VmEnter => {
                 let process = self.threads.get(id(tid)).map_or(0, |thread| thread.process);
                 self.vcpus.enter(event, id(tid), process);

@@ -26,7 +26,7 @@ pub struct Named {
     pub name: String,
     /// What it is called together with those that are like it: `nginx`.
     pub group: String,
-    /// What it is: `thread`, `disk`, `lock`, `interrupts`, `vcpu`, `link` or `remote`.
+    /// What it is: `thread`, `disk`, `lock`, `interrupts`, `vcpu`, `link` or `peer`.
     pub kind: &'static str,
 }
 
@@ -159,7 +159,7 @@ impl Objects {
             }
             Object::Remote { domain: of, service } => {
                 let name = format!("peer at :{service}");
-                named(domain(of), "remote", name.clone(), name)
+                named(domain(of), "peer", name.clone(), name)
             }
         }
     }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::{
-    breakdown::Spent,
+    breakdown::TimeState,
     explanation::Explained,
     objects::{Cause, Objects},
     thread::between,
@@ -41,7 +41,7 @@ pub fn parts(transaction: &Explained, objects: &Objects) -> Vec<Part> {
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|((object, spent, _), (ns, _))| (std::cmp::Reverse(*ns), *object, *spent));
-    let part = |((object, spent, cause), (ns, count)): ((_, Spent, Option<Cause>), _)| {
+    let part = |((object, spent, cause), (ns, count)): ((_, TimeState, Option<Cause>), _)| {
         let named = objects.named(object);
         Part {
             domain: named.domain.clone(),
@@ -69,7 +69,7 @@ struct Such {
     domain: String,
     group: String,
     kind: &'static str,
-    spent: Spent,
+    spent: TimeState,
     why: Option<String>,
 }
 

@@ -5,7 +5,7 @@
 //! (Resume).
 
 use crate::{
-    breakdown::Spent,
+    breakdown::TimeState,
     explanation::{Explained, Step},
     objects::ObjectNumber,
 };
@@ -52,17 +52,22 @@ pub struct Message {
 }
 
 /// What an object does while it has not begun yet what it was asked for, or has been interrupted.
-fn idle(spent: Spent) -> bool {
+fn idle(spent: TimeState) -> bool {
     matches!(
         spent,
-        Spent::Ready | Spent::Waking | Spent::Queue | Spent::Preempted | Spent::Halted | Spent::Stopped
+        TimeState::Ready
+            | TimeState::Waking
+            | TimeState::Queue
+            | TimeState::Preempted
+            | TimeState::Halted
+            | TimeState::Stopped
     )
 }
 
 /// A transaction's steps without those that are but the way from one object to another, and when what led to each
 /// was sent.
 fn stations(steps: &[Step]) -> Vec<(i64, Step)> {
-    let on_the_way = |step: &Step| matches!(step.spent, Spent::Network | Spent::Repeat);
+    let on_the_way = |step: &Step| matches!(step.spent, TimeState::Network | TimeState::Retransmit);
     let mut stations: Vec<(i64, Step)> = Vec::new();
     // Where the steps end that are on the way from `at` on: they are counted once.
     let (mut at, mut end) = (0, 0);
@@ -125,9 +130,9 @@ pub fn sequence(transaction: &Explained) -> Vec<Message> {
 }
 
 /// What is spent so is what another object does for a thread of the same depth.
-fn serves(spent: Spent) -> bool {
-    use Spent::{Completion, Device, Exit, Halted, Held, Network, Preempted, Queue, Repeat};
-    matches!(spent, Queue | Device | Completion | Held | Network | Repeat | Exit | Preempted | Halted)
+fn serves(spent: TimeState) -> bool {
+    use TimeState::{Completion, Device, Exit, Halted, Lock, Network, Preempted, Queue, Retransmit};
+    matches!(spent, Queue | Device | Completion | Lock | Network | Retransmit | Exit | Preempted | Halted)
 }
 
 /// Whether the way from one step to the next is a request rather than the end of one.
@@ -149,7 +154,7 @@ mod tests {
         let of = |tid| Object::Thread(ThreadId { domain: 1, tid });
         let mut number = |tid| objects.number(of(tid), &Machine::default(), &Default::default());
         let numbers = [number(1), number(2)];
-        let told = |spent: [Spent; 2]| {
+        let told = |spent: [TimeState; 2]| {
             let step = |at: i64| Step {
                 from: at,
                 to: at + 1,
@@ -165,8 +170,8 @@ mod tests {
             let messages = sequence(&explained);
             (begin.elapsed(), messages.len())
         };
-        let (hostile, _) = told([Spent::Network, Spent::Repeat]);
-        let (honest, messages) = told([Spent::Running, Spent::Device]);
+        let (hostile, _) = told([TimeState::Network, TimeState::Retransmit]);
+        let (honest, messages) = told([TimeState::Running, TimeState::Device]);
         assert!(messages > 0);
         assert!(hostile < 20 * honest + Duration::from_millis(100), "{hostile:?}, and {honest:?}");
     }

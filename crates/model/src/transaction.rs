@@ -26,7 +26,7 @@ pub enum Spec {
     Request(Option<u16>),
     /// From the beginning of a process to its end; of a thread, where events do not tell its process. With a name: of
     /// those called so at their ends.
-    Life(Option<String>),
+    Process(Option<String>),
     /// From an event or function to another of the same thread.
     Between(String, String),
     /// From a flow's beginning to its end. With a name: flows of this definition.
@@ -48,7 +48,8 @@ impl FromStr for Spec {
         Ok(match word {
             "connect" => Self::Connect(port()?),
             "request" => Self::Request(port()?),
-            "life" => Self::Life(rest.map(str::to_owned)),
+            // Older than the field's word for it.
+            "process" | "life" => Self::Process(rest.map(str::to_owned)),
             "flow" => Self::Flow(rest.map(str::to_owned)),
             "between" => match rest.and_then(|rest| rest.split_once("..")) {
                 Some((from, to)) if !from.is_empty() && !to.is_empty() => {
@@ -58,7 +59,7 @@ impl FromStr for Spec {
             },
             _ => {
                 return Err(format!(
-                    "`{word}` is no kind of transaction: connect[:PORT], request[:PORT], life[:NAME], flow[:NAME] \
+                    "`{word}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], flow[:NAME] \
                      or between:FROM..TO"
                 ));
             }
@@ -71,7 +72,7 @@ impl fmt::Display for Spec {
         let (word, rest) = match self {
             Self::Connect(port) => ("connect", port.map(|port| port.to_string())),
             Self::Request(port) => ("request", port.map(|port| port.to_string())),
-            Self::Life(name) => ("life", name.clone()),
+            Self::Process(name) => ("process", name.clone()),
             Self::Flow(name) => ("flow", name.clone()),
             Self::Between(from, to) => ("between", Some(format!("{from}..{to}"))),
         };
@@ -100,8 +101,8 @@ pub enum Finder {
     Connect(Connects),
     /// See [`Spec::Request`].
     Request(Requests),
-    /// See [`Spec::Life`].
-    Life(Lives),
+    /// See [`Spec::Process`].
+    Process(Lives),
     /// See [`Spec::Between`].
     Between(Betweens),
 }
@@ -112,7 +113,7 @@ impl Finder {
         Some(match spec {
             Spec::Connect(port) => Self::Connect(Connects { port: *port, ..Connects::default() }),
             Spec::Request(port) => Self::Request(Requests::of(*port)),
-            Spec::Life(name) => Self::Life(Lives { name: name.clone(), begun: FxHashMap::default() }),
+            Spec::Process(name) => Self::Process(Lives { name: name.clone(), begun: FxHashMap::default() }),
             Spec::Between(from, to) => {
                 Self::Between(Betweens { from: from.clone(), to: to.clone(), begun: FxHashMap::default() })
             }
@@ -125,7 +126,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.feed(event, machine),
             Self::Request(requests) => requests.feed(event, machine),
-            Self::Life(lives) => lives.feed(event, machine, names),
+            Self::Process(lives) => lives.feed(event, machine, names),
             Self::Between(betweens) if event.kind == Kind::Other => {
                 let thread = ThreadId { domain: event.domain, tid: event.tid };
                 betweens.mark(names.text(event.name), thread, event.time_ns, machine)
@@ -139,7 +140,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.open.values().map(|open| open.from).min(),
             Self::Request(requests) => requests.open.values().map(|open| open.told).min(),
-            Self::Life(lives) => lives.begun.values().copied().min(),
+            Self::Process(lives) => lives.begun.values().copied().min(),
             Self::Between(betweens) => betweens.begun.values().copied().min(),
         }
     }
@@ -149,7 +150,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.open.len(),
             Self::Request(requests) => requests.open.len(),
-            Self::Life(lives) => lives.begun.len(),
+            Self::Process(lives) => lives.begun.len(),
             Self::Between(betweens) => betweens.begun.len(),
         }
     }
@@ -165,7 +166,7 @@ impl Finder {
                 all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
                 all
             }
-            Self::Request(_) | Self::Life(_) | Self::Between(_) => Vec::new(),
+            Self::Request(_) | Self::Process(_) | Self::Between(_) => Vec::new(),
         }
     }
 }
@@ -435,11 +436,18 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_what_is_not_understood_is_told() {
-        for text in
-            ["connect", "connect:80", "request:443", "life:nginx", "flow", "flow:virtio_tx", "between:a..b:c"]
-        {
+        for text in [
+            "connect",
+            "connect:80",
+            "request:443",
+            "process:nginx",
+            "flow",
+            "flow:virtio_tx",
+            "between:a..b:c",
+        ] {
             assert_eq!(text.parse::<Spec>().map(|spec| spec.to_string()), Ok(text.to_owned()));
         }
+        assert_eq!("life:dd".parse::<Spec>().map(|spec| spec.to_string()), Ok("process:dd".to_owned()));
         for text in ["", "conect", "connect:x", "connect:70000", "between", "between:a", "between:..b"] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
         }

@@ -14,7 +14,7 @@ pub mod kind {
     pub const DISK: &str = "disk";
     /// A disk as used by the processes of a name. Time: what their accesses took of the disk's, each from its being
     /// given or the end of the one before, whichever is later; else as of a disk.
-    pub const USE: &str = "disk use";
+    pub const USE: &str = "disk_user";
     /// The other ends of a domain's connections to a port. Wait: for what was received; count: of sends and receives.
     pub const PEER: &str = "peer";
     /// What a domain serves at a port. Count: of sends and receives.
@@ -23,7 +23,7 @@ pub mod kind {
     pub const LOCK: &str = "lock";
     /// Interrupts of a number. Time: without those above them.
     pub const INTERRUPT: &str = "interrupt";
-    /// A virtual processor. Time: inside the guest; wait: halted; count: exits.
+    /// A vCPU. Time: inside the guest; wait: halted; count: exits.
     pub const VCPU: &str = "vcpu";
     /// A guest's exits for a reason. Time: until going on in the guest, unless it was halted meanwhile.
     pub const EXIT: &str = "exit";

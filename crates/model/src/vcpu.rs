@@ -1,4 +1,4 @@
-//! Virtual processors: when each was inside its guest, and which thread of the host is one.
+//! vCPUs: when each was inside its guest, and which thread of the host is one.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ pub struct Guest {
     pub process: u64,
 }
 
-/// A virtual processor.
+/// A vCPU.
 #[derive(Clone, Debug)]
 pub struct Vcpu {
     /// The thread of the host that is it.
@@ -55,11 +55,11 @@ impl Vcpu {
     }
 }
 
-/// All virtual processors.
+/// All vCPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Vcpus {
     guests: Vec<Guest>,
-    /// By the guest's processor: logical CPU and virtual processor have one number on x86 unless somebody hot-plugs.
+    /// By the guest's processor: logical CPU and vCPU have one number on x86 unless somebody hot-plugs.
     all: FxHashMap<CpuId, Vcpu>,
     /// By the thread, so that an event finds it at once.
     of: FxHashMap<ThreadId, CpuId>,
@@ -70,12 +70,12 @@ impl Vcpus {
         Self { guests, ..Self::default() }
     }
 
-    /// The virtual processor that a guest's processor is, if events of the host tell of it at that time.
+    /// The vCPU that a guest's processor is, if events of the host tell of it at that time.
     pub fn of(&self, cpu: CpuId, time: i64) -> Option<&Vcpu> {
         self.all.get(&cpu).filter(|vcpu| vcpu.known_since() <= time)
     }
 
-    /// Thread `thread` of process `process` goes on as virtual processor `event.object`.
+    /// Thread `thread` of process `process` goes on as vCPU `event.object`.
     pub(crate) fn enter(&mut self, event: &Event, thread: ThreadId, process: u64) {
         let cpu = match self.of.get(&thread) {
             Some(cpu) => *cpu,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use proptest::prelude::*;
-use xweave_model::{Cause, Guest, Machine, Object, Piece, Spent, ThreadId, breakdown};
+use xweave_model::{Cause, Guest, Machine, Object, Piece, ThreadId, TimeState, breakdown};
 use xweave_trace::event::{Connection, Event, Kind, Refusal, State};
 
 fn thread(tid: u32) -> ThreadId {
@@ -85,7 +85,7 @@ fn a_wait_for_a_disk_is_the_disks() {
         switch(12, 0, 7, State::Blocked, 0),
         disk(Kind::DiskIssue, 20, 0, 0, 64),
         Event::new(Kind::IrqEnter, 1, 90, 0, 0),
-        disk(Kind::DiskDone, 91, 0, 0, 64),
+        disk(Kind::DiskComplete, 91, 0, 0, 64),
         wake(93, 0, 0, 7),
         Event::new(Kind::IrqExit, 1, 95, 0, 0),
         switch(99, 0, 0, State::Runnable, 7),
@@ -108,7 +108,7 @@ fn a_wait_for_a_thread_is_what_that_thread_did() {
         disk(Kind::DiskIssue, 20, 1, 8, 64),
         switch(21, 1, 8, State::Blocked, 0),
         Event::new(Kind::IrqEnter, 1, 60, 1, 0),
-        disk(Kind::DiskDone, 60, 1, 0, 64),
+        disk(Kind::DiskComplete, 60, 1, 0, 64),
         wake(60, 1, 0, 8),
         Event::new(Kind::IrqExit, 1, 61, 1, 0),
         switch(62, 1, 0, State::Runnable, 8),
@@ -139,7 +139,7 @@ fn a_wait_for_a_lock_names_who_held_it() {
         switch(6, 0, 7, State::Sleeping, 8),
         wake(50, 0, 8, 7),
         switch(55, 0, 8, State::Runnable, 7),
-        lock(Kind::LockDone, 56, 7),
+        lock(Kind::LockAcquired, 56, 7),
     ];
     assert_eq!(
         told(&events, 7, 0, 60),
@@ -149,7 +149,7 @@ fn a_wait_for_a_lock_names_who_held_it() {
 
 #[test]
 fn a_soft_interrupt_that_a_thread_raised_wakes_in_its_name() {
-    // Over the loopback device the sender's own soft interrupt delivers.
+    // Over the loopback device the sender's own softirq delivers.
     let soft = |kind, time| Event { object: 3, ..Event::new(kind, 1, time, 0, 8) };
     let events = [
         switch(0, 1, 7, State::Sleeping, 0),
@@ -256,7 +256,7 @@ fn a_request_that_is_refused_and_sent_again_is_told_with_the_reason() {
         Event {
             code: Refusal::AcceptQueue.code(),
             bytes: 5,
-            ..of_socket(Kind::Refuse, 2, 15, 0, CLIENT.peer())
+            ..of_socket(Kind::SynDrop, 2, 15, 0, CLIENT.peer())
         },
         switch(20, 0, 7, State::Sleeping, 0),
         // The server goes on, and waits for connections, before the client asks again.
@@ -409,6 +409,6 @@ proptest! {
         }
         // What is not known is said to be so.
         let stranger = breakdown(&machine, thread(99), from, from + length);
-        prop_assert!(stranger.len() == 1 && stranger[0].spent == Spent::Unknown);
+        prop_assert!(stranger.len() == 1 && stranger[0].spent == TimeState::Unknown);
     }
 }

@@ -65,7 +65,7 @@ impl Recorded {
         self.of_socket(10, Kind::Socket, end, 2);
         if refused {
             let code = Refusal::AcceptQueue.code();
-            self.event(5, Kind::Refuse, 2, 0, |event| {
+            self.event(5, Kind::SynDrop, 2, 0, |event| {
                 (event.position, event.code, event.bytes) = (end.peer().0, code, 6);
             });
         }
@@ -153,7 +153,7 @@ fn what_the_server_did_while_a_request_was_lost_is_not_to_blame() {
     let end = client(40_000);
     recorded.switch(1, 2, 0, State::Runnable, 9);
     recorded.of_socket(9, Kind::Socket, end, 2);
-    recorded.event(5, Kind::Refuse, 2, 0, |event| {
+    recorded.event(5, Kind::SynDrop, 2, 0, |event| {
         (event.position, event.code) = (end.peer().0, Refusal::TimeWait.code());
     });
     recorded.of_socket(1000, Kind::Retransmit, end, 2);
@@ -220,11 +220,11 @@ fn a_process_s_life_is_what_it_did_and_waited_for() {
     recorded.event(0, Kind::DiskIssue, 1, 8, |event| (event.object, event.bytes) = (254 << 20, 4096));
     recorded.switch(1, 1, 8, State::Blocked, 0);
     recorded.woken(60, 1, 8, |this| {
-        this.event(0, Kind::DiskDone, 1, 0, |event| (event.object, event.bytes) = (254 << 20, 4096));
+        this.event(0, Kind::DiskComplete, 1, 0, |event| (event.object, event.bytes) = (254 << 20, 4096));
     });
     recorded.event(20, Kind::Exit, 1, 8, |_| ());
     recorded.writer.finish().unwrap();
     let expected = "dd/8 124: 60 device disk vda of vm1, 51 running dd/8 of vm1, 10 ready dd/8 of vm1 (ab/7 had the processor)";
-    assert_eq!(told(&dir, "life:dd", 3), [expected]);
-    assert_eq!(told(&dir, "life:cat", 3), [""; 0]);
+    assert_eq!(told(&dir, "process:dd", 3), [expected]);
+    assert_eq!(told(&dir, "process:cat", 3), [""; 0]);
 }

@@ -78,7 +78,8 @@ fn an_interrupt_that_ends_accesses_without_end_wakes_as_fast_as_others() {
     let accesses = |above: bool| {
         let disk = |kind, time| Event { object: 8, position: 64, bytes: 512, ..event(kind, time, 7) };
         let begin = above.then(|| event(Kind::IrqEnter, 0, 0));
-        let ended = (0..MANY).flat_map(move |time| [disk(Kind::DiskQueue, time), disk(Kind::DiskDone, time)]);
+        let ended =
+            (0..MANY).flat_map(move |time| [disk(Kind::DiskQueue, time), disk(Kind::DiskComplete, time)]);
         let wakes = (0..MANY).map(|time| Event { other: 9, ..event(Kind::Wake, MANY + time, 0) });
         begin.into_iter().chain(ended).chain(wakes)
     };
@@ -119,7 +120,7 @@ fn what_was_sent_again_without_end_is_counted_at_once() {
         let mut machine = Machine::default();
         for time in 0..MANY {
             machine.feed(&Event { position: end.0, ..event(Kind::Retransmit, time, 0) });
-            machine.feed(&Event { position: end.peer().0, ..event(Kind::Refuse, time, 0) });
+            machine.feed(&Event { position: end.peer().0, ..event(Kind::SynDrop, time, 0) });
         }
         let connections = &machine.connections;
         let (from, to) = (1, i64::from(MANY) - 11);

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use xweave_model::{
-    Cause, Guest, Machine, Object, Piece, Spent, ThreadId, breakdown, disk::DiskId, vcpu::CpuId,
+    Cause, Guest, Machine, Object, Piece, ThreadId, TimeState, breakdown, disk::DiskId, vcpu::CpuId,
 };
 use xweave_synthetic::{Config, Outside, Part, Processor, Simulation, Transaction, Who};
 use xweave_trace::Event;
 
 /// Whose time it was, what it was spent on, and who had the processor; of a lock, not who held it.
-type Key = (Object, Spent, Option<ThreadId>);
+type Key = (Object, TimeState, Option<ThreadId>);
 type Parts = BTreeMap<Key, i64>;
 
 /// A part may be wrong by a twentieth or, if that is more, by so many nanoseconds.
@@ -42,26 +42,26 @@ fn truth(transaction: &Transaction) -> Parts {
             _ => None,
         };
         let (object, spent) = match *part {
-            Part::Running(who) => (thread(who), Spent::Running),
+            Part::Running(who) => (thread(who), TimeState::Running),
             Part::Interrupted(Processor { domain, cpu }) => {
-                (Object::Interrupts(CpuId { domain, cpu }), Spent::Running)
+                (Object::Interrupts(CpuId { domain, cpu }), TimeState::Running)
             }
-            Part::Ready { who, had } if had.tid == 0 => (thread(who), Spent::Waking),
-            Part::Ready { who, .. } => (thread(who), Spent::Ready),
-            Part::DiskQueue(domain, device) => (disk(domain, device), Spent::Queue),
+            Part::Ready { who, had } if had.tid == 0 => (thread(who), TimeState::Waking),
+            Part::Ready { who, .. } => (thread(who), TimeState::Ready),
+            Part::DiskQueue(domain, device) => (disk(domain, device), TimeState::Queue),
             // The disk was done, and nothing has told so yet.
             Part::DiskDevice(domain, device) | Part::DiskCompletion(domain, device, true) => {
-                (disk(domain, device), Spent::Device)
+                (disk(domain, device), TimeState::Device)
             }
-            Part::DiskCompletion(domain, device, false) => (disk(domain, device), Spent::Completion),
-            Part::Lock { address, .. } => (Object::Lock { address, holder }, Spent::Held),
-            Part::Sleep(who) | Part::Late(who) => (thread(who), Spent::Waiting),
-            Part::Flight { from, to } => (Object::Link { from, to, service: 0 }, Spent::Network),
+            Part::DiskCompletion(domain, device, false) => (disk(domain, device), TimeState::Completion),
+            Part::Lock { address, .. } => (Object::Lock { address, holder }, TimeState::Lock),
+            Part::Sleep(who) | Part::Late(who) => (thread(who), TimeState::Waiting),
+            Part::Flight { from, to } => (Object::Link { from, to, service: 0 }, TimeState::Network),
             Part::Outside(Processor { domain, cpu }, outside) => {
                 let spent = match outside {
-                    Outside::Ready(had) if had.tid != 0 => Spent::Preempted,
-                    Outside::Ready(_) | Outside::Halted => Spent::Halted,
-                    Outside::Working | Outside::Interrupted => Spent::Exit,
+                    Outside::Ready(had) if had.tid != 0 => TimeState::Preempted,
+                    Outside::Ready(_) | Outside::Halted => TimeState::Halted,
+                    Outside::Working | Outside::Interrupted => TimeState::Exit,
                 };
                 (Object::Vcpu(CpuId { domain, cpu }), spent)
             }

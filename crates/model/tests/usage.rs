@@ -68,7 +68,7 @@ fn figures_sum_to_what_the_events_tell() {
         assert!(ran > 0 && ran <= u64::from(usage.cpus[name]) * usage.span_ns);
         assert_eq!(disks[name].count, count(number, Kind::DiskIssue));
         // What was not done at the end counts for the disk, and for nobody yet.
-        let left = count(number, Kind::DiskIssue) - count(number, Kind::DiskDone);
+        let left = count(number, Kind::DiskIssue) - count(number, Kind::DiskComplete);
         assert_eq!(disks[name].count, uses[name].count + left);
         assert!(
             uses[name].time_ns <= disks[name].time_ns && uses[name].time_ns * 100 > disks[name].time_ns * 95

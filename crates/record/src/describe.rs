@@ -39,7 +39,7 @@ pub(crate) fn domains(manifest: &mut Manifest, sessions: &[Session], timeline: &
         let mut domain = Domain::new(session.name(), session.number, role(session), &session.facts);
         domain.vm =
             timeline.vm(session.number).map(|vm| DomainVm { host: host.clone(), pid: vm.pid, cid: vm.cid });
-        domain.ended = session.ended.clone();
+        domain.exit = session.exit.clone();
         domain
     };
     manifest.domains = sessions.iter().map(domain).collect();

@@ -311,7 +311,7 @@ fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             programs: vec![program],
             buffer: 4096,
             flow_table: 1,
-            gently: false,
+            serial_attach: false,
             events: Some(events),
         };
         let info = |site| SiteInfo {
@@ -362,7 +362,7 @@ fn recording(seed: u64, folder: &Path, exchanges: &Arc<AtomicU64>) -> Came {
         until: Until::Elapsed(Duration::from_millis(chance.below(30))),
         buffer: 4096,
         flow_table: 1,
-        gently: false,
+        serial_attach: false,
         symbols: Vec::new(),
         cache: folder.join("cache"),
         budget: Budget { queued: 1 << 16, waiting: 1 << 20, rate: None, disk: 1 << 20 },

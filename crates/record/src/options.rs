@@ -37,7 +37,7 @@ pub struct Options {
     /// How many keys may carry flows at once in a domain.
     pub flow_table: u32,
     /// Whether to weave and unweave one hook after the other, and to leave the kernels' settings alone.
-    pub gently: bool,
+    pub serial_attach: bool,
     /// Files of the kernels that domains run, with debug information: by the domains' names.
     pub symbols: Vec<(String, PathBuf)>,
     /// Where compiled advice, type information and indices are kept.

@@ -10,7 +10,7 @@ use std::{
 
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
-use xweave_trace::{Ended, Manifest, Writer};
+use xweave_trace::{Exit, Manifest, Writer};
 use xweave_weave::Woven;
 use xweave_wire::message::{Reply, Request};
 
@@ -293,7 +293,7 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
         let waiting: Vec<&str> = waiting.iter().map(String::as_str).collect();
         capture.tell(Phase::Stopping { waiting_for: &waiting });
         capture.wait(SOON)?;
-        if capture.sessions.iter().any(|session| session.ended == Some(Ended::Stopped)) {
+        if capture.sessions.iter().any(|session| session.exit == Some(Exit::Stopped)) {
             unweaving = begun.elapsed();
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use xweave_flow::clock::Exchange;
-use xweave_trace::Ended;
+use xweave_trace::Exit;
 use xweave_weave::Role;
 use xweave_wire::{
     limits,
@@ -138,7 +138,7 @@ pub(crate) struct Session {
     pub(crate) records: Waiting<Record>,
     pub(crate) events: events::Waiting,
     pub(crate) loss: Loss,
-    pub(crate) ended: Option<Ended>,
+    pub(crate) exit: Option<Exit>,
     /// Until when it has been written, in its own nanoseconds.
     pub(crate) written_until: u64,
     /// Answers that nobody has looked at.
@@ -166,7 +166,7 @@ impl Session {
             records: Waiting::default(),
             events: events::Waiting::default(),
             loss: Loss::default(),
-            ended: None,
+            exit: None,
             written_until: 0,
             answers: VecDeque::new(),
             link,
@@ -196,7 +196,7 @@ impl Session {
 
     /// Whether it takes part: its connection stands, and it has not ended.
     pub(crate) fn is_there(&self) -> bool {
-        self.ended.is_none()
+        self.exit.is_none()
     }
 
     /// Whether it has been asked to weave, and takes part still.
@@ -313,7 +313,7 @@ impl Session {
             Reply::Loss(loss) => self.take_loss(loss)?,
             Reply::Stopped(loss) => {
                 self.take_loss(loss)?;
-                self.ended.get_or_insert(Ended::Stopped);
+                self.exit.get_or_insert(Exit::Stopped);
             }
             Reply::Done => {}
             // Once something is woven there is nobody who would be told: it is over for this domain.
@@ -443,19 +443,19 @@ impl Session {
 
     /// Its part is over.
     pub(crate) fn lose(&mut self, reason: impl Into<String>) {
-        if self.ended.is_none() {
-            self.ended = Some(Ended::Lost { reason: reason.into() });
+        if self.exit.is_none() {
+            self.exit = Some(Exit::Lost { reason: reason.into() });
             self.asked.clear();
         }
-        if !matches!(self.ended, Some(Ended::Stopped)) {
+        if !matches!(self.exit, Some(Exit::Stopped)) {
             self.link.cut();
         }
     }
 
     /// Why it was lost, if it was.
     pub(crate) fn lost(&self) -> Option<&str> {
-        match &self.ended {
-            Some(Ended::Lost { reason }) => Some(reason),
+        match &self.exit {
+            Some(Exit::Lost { reason }) => Some(reason),
             _ => None,
         }
     }

@@ -25,8 +25,7 @@ pub fn findings(comparison: &Comparison, view: View) -> String {
         ));
         return text;
     }
-    let headings =
-        [Heading("Explains", true), Heading("Domain", false), Heading("Second beside first", false)];
+    let headings = [Heading("Explains", true), Heading("Domain", false), Heading("Second vs. first", false)];
     let mut table = table::new(&headings, view);
     for finding in &comparison.findings {
         let sign = if finding.explained_ns < 0 { '-' } else { '+' };
@@ -54,14 +53,14 @@ pub fn tables(comparison: &Comparison, limit: usize, view: View) -> String {
     const MEAN: Pair = ("data each", |of| each(of.bytes, of.count).map(size));
     const QUEUED: Pair = ("wait each", |of| times(each(of.wait_ns, of.count)));
     const DEVICE: Pair = ("disk each", |of| times(each(of.device_ns, of.count)));
-    const APART: Pair = ("apart", |of| each(of.distance_bytes, of.count).map(size));
+    const SEEK: Pair = ("seek", |of| each(of.seek_bytes, of.count).map(size));
     let kinds: [(&str, &str, &[Pair]); 9] = [
-        (kind::DISK, "Disks", &[BUSY, ("accesses", COUNT), DATA, MEAN, QUEUED, DEVICE, APART]),
-        (kind::USE, "Disks, by who uses them", &[BUSY, ("accesses", COUNT), DATA, MEAN, QUEUED, DEVICE]),
+        (kind::DISK, "Disks", &[BUSY, ("I/Os", COUNT), DATA, MEAN, QUEUED, DEVICE, SEEK]),
+        (kind::USE, "Disks, by who uses them", &[BUSY, ("I/Os", COUNT), DATA, MEAN, QUEUED, DEVICE]),
         (
             kind::PROCESS,
             "Processes",
-            &[("running", |of| times(of.time_ns)), ("ready", |of| times(of.wait_ns)), ("given a CPU", COUNT)],
+            &[("running", |of| times(of.time_ns)), ("ready", |of| times(of.wait_ns)), ("switched in", COUNT)],
         ),
         (kind::PEER, "Peers", &[("waited", |of| times(of.wait_ns)), ("messages", COUNT), DATA]),
         (kind::SERVICE, "Services", &[("messages", COUNT), DATA]),
@@ -69,7 +68,7 @@ pub fn tables(comparison: &Comparison, limit: usize, view: View) -> String {
         (kind::INTERRUPT, "Interrupts", &[("time", |of| times(of.time_ns)), ("count", COUNT)]),
         (
             kind::VCPU,
-            "Virtual processors",
+            "vCPUs",
             &[("in the guest", |of| times(of.time_ns)), ("halted", |of| times(of.wait_ns)), ("exits", COUNT)],
         ),
         (kind::EXIT, "Exits", &[("outside", |of| times(of.time_ns)), ("count", COUNT)]),

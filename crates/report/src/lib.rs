@@ -6,7 +6,7 @@
 //! Rooms: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
 //! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
 //! transactions goes, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side; [`number`]
-//! writes times and counts.
+//! writes times and counts; [`document`] is what all JSON documents have.
 //!
 //! ```
 //! # use xweave_trace::{Manifest, Trace, Writer};
@@ -26,6 +26,7 @@
 
 pub mod closing;
 pub mod comparison;
+pub mod document;
 pub mod hops;
 pub mod html;
 pub mod mermaid;

@@ -30,7 +30,7 @@ pub fn totals(totals: &Totals, what: &str, view: View) -> String {
         Heading("State", false),
         Heading("Time", true),
         Heading("Share", true),
-        Heading("Of", true),
+        Heading("Count", true),
         Heading("Why", false),
     ];
     let mut table = table::new(&headings, view);
@@ -90,7 +90,7 @@ pub fn table(transactions: &[Explained], objects: &Objects, view: View) -> Strin
 pub fn steps(transaction: &Explained, objects: &Objects, view: View) -> String {
     let headings = [
         Heading("Time (µs)", true),
-        Heading("For (µs)", true),
+        Heading("Duration (µs)", true),
         Heading("Domain", false),
         Heading("Object", false),
         Heading("State", false),

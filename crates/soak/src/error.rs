@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-/// The soak fell short.
+/// The soak failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The lab did.

@@ -1,4 +1,4 @@
-//! Virtual processors: threads of the host that go into the guest, come out, halt and are kicked.
+//! vCPUs: threads of the host that go into the guest, come out, halt and are kicked.
 
 use xweave_trace::event::Kind;
 
@@ -44,7 +44,7 @@ impl Simulation {
         }
     }
 
-    /// Goes on with a virtual processor, whose thread has a processor; whether that changed anything.
+    /// Goes on with a vCPU, whose thread has a processor; whether that changed anything.
     pub(crate) fn settle_guest(&mut self, cpu: Cpu, guest: Cpu) -> bool {
         let number = u64::from(self.cpus[guest].number);
         let Some(vcpu) = &mut self.cpus[guest].vcpu else { return false };

@@ -15,7 +15,7 @@
 //! Beside it stands [`agent`]: what speaks to a controller as a domain would, honest or hostile.
 //!
 //! Modules: `state` is what there is, `simulation` the passing of time; `processor` interrupts and scheduling, `guest`
-//! virtual processors, `step` what a step of a script does, `script` the scripts, `disk` the disks, `account` the
+//! vCPUs, `step` what a step of a script does, `script` the scripts, `disk` the disks, `account` the
 //! counting of [`truth`].
 //!
 //! ```

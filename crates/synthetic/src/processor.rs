@@ -69,7 +69,7 @@ impl Simulation {
         hard(OTHER, long, None, 0)
     }
 
-    /// A soft interrupt that the thread on this processor raises by sending to one of its own domain.
+    /// A softirq that the thread on this processor raises by sending to one of its own domain.
     pub(crate) fn loopback(&mut self, cpu: Cpu, from: Thread, to: Thread, answer: bool) {
         let phases = [
             Phase::Enter(true, SOFT_NETWORK),
@@ -184,7 +184,7 @@ impl Simulation {
                         && let Some(rest) = here.frames.pop()
                         && let Some(below) = here.frames.last_mut()
                     {
-                        // Soft interrupts do not interrupt each other: the one under way is ended first.
+                        // Softirqs do not interrupt each other: the one under way is ended first.
                         below.extend(rest);
                     }
                     let kind = if soft { Kind::SoftirqExit } else { Kind::IrqExit };

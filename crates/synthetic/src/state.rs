@@ -29,7 +29,7 @@ pub struct Config {
     pub cpus: u32,
     /// Guests, numbered from 2.
     pub guests: u8,
-    /// Virtual processors of each.
+    /// vCPUs of each.
     pub vcpus: u32,
     /// Threads of each domain that make transactions.
     pub clients: usize,
@@ -64,7 +64,7 @@ pub(crate) enum Wait {
     /// Somebody to call.
     Calls,
     Child(Thread),
-    /// A virtual processor: interrupts for it.
+    /// A vCPU: interrupts for it.
     Halted,
 }
 
@@ -316,7 +316,7 @@ impl Phase {
     }
 }
 
-/// Where a virtual processor is.
+/// Where a vCPU is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// In the guest.
@@ -325,7 +325,7 @@ pub(crate) enum Mode {
     Out { left: i64 },
 }
 
-/// A virtual processor.
+/// A vCPU.
 pub(crate) struct Vcpu {
     pub(crate) thread: Thread,
     pub(crate) mode: Mode,

@@ -28,7 +28,7 @@ impl Simulation {
             Step::Take(lock) => self.take(thread, cpu, lock),
             Step::Retake(lock) => {
                 let address = self.locks[lock].address;
-                self.tell(Kind::LockDone, cpu, |event| event.object = address);
+                self.tell(Kind::LockAcquired, cpu, |event| event.object = address);
                 self.take(thread, cpu, lock);
             }
             Step::Give(lock) => {
@@ -172,7 +172,7 @@ impl Simulation {
     pub(crate) fn disk_done(&mut self, disk: usize, place: usize, cpu: Cpu) {
         let Some(request) = self.disks[disk].given[place].take() else { return };
         let object = self.disks[disk].device;
-        self.tell(Kind::DiskDone, cpu, |event| {
+        self.tell(Kind::DiskComplete, cpu, |event| {
             (event.object, event.position, event.bytes) = (object, request.position, request.bytes);
         });
         for waiter in request.waiters {

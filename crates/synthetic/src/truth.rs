@@ -32,7 +32,7 @@ pub struct Processor {
 /// which may wait for others in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// The thread ran: on a virtual processor, while that really ran.
+    /// The thread ran: on a vCPU, while that really ran.
     Running(Who),
     /// An interrupt ran above the thread, on this processor.
     Interrupted(Processor),

@@ -152,7 +152,7 @@ impl Connection {
 pub struct Event {
     /// When, in nanoseconds of the trace's time line.
     pub time_ns: i64,
-    /// Disk (device number: major << 20 | minor), socket, interrupt, lock, virtual processor or process.
+    /// Disk (device number: major << 20 | minor), socket, interrupt, lock, vCPU or process.
     pub object: u64,
     /// The first sector, of 512 bytes; or as the kind says.
     pub position: u64,

@@ -1,7 +1,5 @@
 //! The layout of `events/*.parquet`: events to columns and back.
 
-use std::collections::HashMap;
-
 use parquet::data_type::ByteArray;
 use rustc_hash::FxHashMap;
 use xweave_text as text;
@@ -112,15 +110,13 @@ pub(crate) fn from_columns(
     let (other, object, position) = (numbers(5)?, numbers(6)?, numbers(7)?);
     let (size, code, name) = (numbers(8)?, numbers(9)?, bytes(10)?);
 
-    let of_name: HashMap<&[u8], Kind> =
-        Kind::ALL.iter().map(|kind| (kind.name().as_bytes(), *kind)).collect();
     let (mut kinds, mut texts) = (Seen::default(), Seen::default());
     let mut numbers_of_domains = domain_numbers("events", number);
     let mut events = Vec::with_capacity(count);
     for at in 0..count {
         let number = numbers_of_domains(domain[at].ok_or_else(|| null(1))?)?;
         let kind_text = kind[at].ok_or_else(|| null(3))?;
-        let kind = kinds.get(kind_text, || of_name.get(kind_text).copied());
+        let kind = kinds.get(kind_text, || str::from_utf8(kind_text).ok().and_then(Kind::named));
         let name = name[at].unwrap_or(if kind.is_none() { kind_text } else { b"" });
         events.push(Event {
             time_ns: time[at].cast_signed(),

@@ -58,7 +58,7 @@ pub mod writer;
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
-    Aspect, Clock, ClockBreak, Domain, DomainVm, Ended, EventLoss, FlowLoss, Loss, Manifest, Method, Role,
+    Aspect, Clock, ClockBreak, Domain, DomainVm, EventLoss, Exit, FlowLoss, Loss, Manifest, Method, Role,
     SiteLoss, Unloaded,
 };
 pub use merge::Events;
@@ -69,4 +69,4 @@ pub use writer::Writer;
 pub use xweave_wire::message::Disk;
 
 /// The version of the trace directory's schema. Raised when a reader of the older one would misread.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;

@@ -109,8 +109,8 @@ pub struct Domain {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub disks: Vec<message::Disk>,
     /// How its part of the recording ended; absent while it goes on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ended>,
+    #[serde(skip_serializing_if = "Option::is_none", alias = "ended")]
+    pub exit: Option<Exit>,
 }
 
 impl Domain {
@@ -128,7 +128,7 @@ impl Domain {
             tsc_hz: facts.tsc_hz,
             vm: None,
             disks: facts.disks.clone(),
-            ended: None,
+            exit: None,
         }
     }
 }
@@ -159,8 +159,8 @@ pub struct DomainVm {
 
 /// How a domain's part of the recording ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "how", rename_all = "lowercase")]
-pub enum Ended {
+#[serde(tag = "status", rename_all = "lowercase", from = "ExitWritten")]
+pub enum Exit {
     /// As asked: all that its buffers held was received.
     Stopped,
     /// Its agent went away; what it had not yet sent is missing.
@@ -168,6 +168,31 @@ pub enum Ended {
         /// What was seen of it.
         reason: String,
     },
+}
+
+/// [`Exit`] as it is in a file: schema 1 called it `ended`, and its status `how`.
+#[derive(Deserialize)]
+struct ExitWritten {
+    #[serde(alias = "how")]
+    status: ExitStatus,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ExitStatus {
+    Stopped,
+    Lost,
+}
+
+impl From<ExitWritten> for Exit {
+    fn from(written: ExitWritten) -> Self {
+        match written.status {
+            ExitStatus::Stopped => Self::Stopped,
+            ExitStatus::Lost => Self::Lost { reason: written.reason },
+        }
+    }
 }
 
 /// How a domain's times came onto the time line.

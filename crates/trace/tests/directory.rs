@@ -12,7 +12,7 @@ use child::in_child;
 
 use proptest::prelude::*;
 use xweave_trace::{
-    Clock, Domain, DomainVm, Ended, ErrorKind, Event, EventLoss, Loss, Manifest, Method, Role, Row, SCHEMA,
+    Clock, Domain, DomainVm, ErrorKind, Event, EventLoss, Exit, Loss, Manifest, Method, Role, Row, SCHEMA,
     Site, SiteLoss, Trace, Unloaded, Writer, event,
 };
 use xweave_wire::record::{Kind, Record};
@@ -29,7 +29,7 @@ fn manifest() -> Manifest {
                 number: 2,
                 role: Role::Guest,
                 vm: Some(vm),
-                ended: Some(Ended::Lost { reason: "went away".into() }),
+                exit: Some(Exit::Lost { reason: "went away".into() }),
                 ..Domain::default()
             },
         ],

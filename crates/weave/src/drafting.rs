@@ -126,7 +126,7 @@ impl Draft {
                 programs,
                 buffer: options.buffer,
                 flow_table: options.flow_table,
-                gently: options.gently,
+                serial_attach: options.serial_attach,
                 events,
             },
             sites,

@@ -33,7 +33,7 @@ pub enum Group {
     Block,
     /// What sockets send and receive, and TCP's connections.
     Net,
-    /// The virtual processors of KVM.
+    /// The vCPUs of KVM.
     Vm,
     /// System calls.
     Syscalls,
@@ -147,14 +147,14 @@ const PROBES: [Probe; 54] = {
         probe(Sched, Tracepoint, Kind::IrqEnter, "irq_work_entry"),
         probe(Sched, Tracepoint, Kind::IrqExit, "irq_work_exit"),
         probe(Sched, Entry, Kind::LockWait, "futex_wait_begin").at("futex_wait"),
-        probe(Sched, Return, Kind::LockDone, "futex_wait_end").at("futex_wait"),
+        probe(Sched, Return, Kind::LockAcquired, "futex_wait_end").at("futex_wait"),
         probe(Sched, Entry, Kind::LockWake, "futex_wake"),
         probe(Block, Tracepoint, Kind::DiskQueue, "block_bio_queue"),
         probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_backmerge"),
         probe(Block, Tracepoint, Kind::DiskMerge, "block_bio_frontmerge"),
         probe(Block, Tracepoint, Kind::DiskMerge, "block_rq_merge"),
         probe(Block, Tracepoint, Kind::DiskIssue, "block_rq_issue"),
-        probe(Block, Tracepoint, Kind::DiskDone, "block_rq_complete"),
+        probe(Block, Tracepoint, Kind::DiskComplete, "block_rq_complete"),
         probe(Net, Return, Kind::Send, "tcp_sendmsg"),
         // From 6.5 on, tcp_sendmsg sends pages too.
         probe(Net, Return, Kind::Send, "tcp_sendpage").replaced(),
@@ -174,9 +174,9 @@ const PROBES: [Probe; 54] = {
         probe(Net, Return, Kind::Accept, "inet_csk_accept").unless("security_sock_graft"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
-        probe(Net, Entry, Kind::Refuse, "tcp_conn_request"),
-        probe(Net, Entry, Kind::Refuse, "tcp_check_req"),
-        probe(Net, Return, Kind::Refuse, "tcp_timewait_state_process"),
+        probe(Net, Entry, Kind::SynDrop, "tcp_conn_request"),
+        probe(Net, Entry, Kind::SynDrop, "tcp_check_req"),
+        probe(Net, Return, Kind::SynDrop, "tcp_timewait_state_process"),
         probe(Vm, Tracepoint, Kind::VmEnter, "kvm_entry"),
         probe(Vm, Tracepoint, Kind::VmExit, "kvm_exit"),
         probe(Vm, Tracepoint, Kind::VmHalt, "kvm_vcpu_wakeup"),

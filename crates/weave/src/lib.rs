@@ -11,7 +11,7 @@
 //! let kernel = xweave_code::Kernel::live()?;
 //! let host = Domain { name: "host".into(), role: Role::Host, number: 1, kernel: &kernel, code: &[] };
 //! let cache = "/tmp/cache".into();
-//! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, gently: false, cache };
+//! let options = Options { first_site: 1, buffer: 1 << 20, flow_table: 1 << 16, serial_attach: false, cache };
 //! let weaving = weave(&aspects, &[host], &options).unwrap();
 //! println!("{} join points", weaving.domains[0].sites.len());
 //! # Ok::<(), xweave_code::Error>(())
@@ -150,7 +150,7 @@ pub struct Options {
     /// How many keys may carry flows at once in each domain.
     pub flow_table: u32,
     /// Whether to weave one hook after the other, and to leave the kernels' settings alone.
-    pub gently: bool,
+    pub serial_attach: bool,
     /// The folder for compiled objects. It is made if it is missing; nothing in it need be kept.
     pub cache: PathBuf,
 }

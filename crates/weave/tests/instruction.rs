@@ -65,7 +65,13 @@ fn try_weave(text: &str) -> Result<Weaving, Vec<String>> {
 }
 
 fn options(cache: &tempfile::TempDir) -> Options {
-    Options { first_site: 1, buffer: 4096, flow_table: 64, gently: false, cache: cache.path().to_owned() }
+    Options {
+        first_site: 1,
+        buffer: 4096,
+        flow_table: 64,
+        serial_attach: false,
+        cache: cache.path().to_owned(),
+    }
 }
 
 fn woven(text: &str) -> Weaving {

@@ -25,8 +25,13 @@ fn domains() -> [Domain<'static>; 3] {
 }
 
 fn weave_text(text: &str, cache: &Path) -> Result<Weaving, Vec<String>> {
-    let options =
-        Options { first_site: 1, buffer: 4096, flow_table: 64, gently: false, cache: cache.to_owned() };
+    let options = Options {
+        first_site: 1,
+        buffer: 4096,
+        flow_table: 64,
+        serial_attach: false,
+        cache: cache.to_owned(),
+    };
     weave(&aspects(text), &domains(), &options)
         .map_err(|errors| errors.iter().map(|e| format!("{}:{}: {}", e.line, e.column, e.message)).collect())
 }
@@ -203,7 +208,7 @@ fn the_library_is_woven() {
             first_site: 1,
             buffer: 4096,
             flow_table: 64,
-            gently: false,
+            serial_attach: false,
             cache: cache.path().to_owned(),
         };
         let weaving = weave(&aspects, &domains, &options).unwrap_or_else(|errors| {

@@ -46,7 +46,7 @@ pub enum Kind {
     /// It was joined with one that waits already: `position` and `bytes` are what was added.
     DiskMerge,
     /// The disk has done it.
-    DiskDone,
+    DiskComplete,
     /// `tid` sent `bytes` on the socket `object`. `position`: the connection (`Connection` of `xweave_trace::event`).
     Send,
     /// `tid` received `bytes` on the socket `object`. `position`: the connection.
@@ -60,32 +60,32 @@ pub enum Kind {
     /// TCP did not answer a request for a connection that came to the socket `object`. `code`: `Refusal` of
     /// `xweave_trace::event`.
     /// `position`: the connection. `bytes`: how many connections waited to be accepted.
-    Refuse,
+    SynDrop,
     /// Interrupt `object` began above whatever ran.
     IrqEnter,
     /// It ended.
     IrqExit,
-    /// Soft interrupt `object` began.
+    /// Softirq `object` began.
     SoftirqEnter,
     /// It ended.
     SoftirqExit,
     /// `tid` waits for the lock at address `object`.
     LockWait,
     /// `tid` does not wait for it any more. `code`: 0 if it was woken.
-    LockDone,
+    LockAcquired,
     /// `tid` gives the lock at address `object` to whoever waits.
     LockWake,
     /// `tid` began the system call `object`.
     SyscallEnter,
     /// It ended. `bytes`: what it returned, as 64 bits.
     SyscallExit,
-    /// The virtual processor `object` of thread `tid` goes on in the guest.
+    /// The vCPU `object` of thread `tid` goes on in the guest.
     VmEnter,
     /// It came out of the guest. `code`: why, as the hardware numbers it.
     VmExit,
-    /// The virtual processor `object` halted for `bytes` nanoseconds, polling (`code` 1) or asleep (0).
+    /// The vCPU `object` halted for `bytes` nanoseconds, polling (`code` 1) or asleep (0).
     VmHalt,
-    /// Interrupt `position` was put into the virtual processor `object`.
+    /// Interrupt `position` was put into the vCPU `object`.
     VmInject,
     /// An event of another kind, called `name`.
     Other,
@@ -102,19 +102,19 @@ impl Kind {
         Self::DiskQueue,
         Self::DiskIssue,
         Self::DiskMerge,
-        Self::DiskDone,
+        Self::DiskComplete,
         Self::Send,
         Self::Receive,
         Self::Socket,
         Self::Accept,
         Self::Retransmit,
-        Self::Refuse,
+        Self::SynDrop,
         Self::IrqEnter,
         Self::IrqExit,
         Self::SoftirqEnter,
         Self::SoftirqExit,
         Self::LockWait,
-        Self::LockDone,
+        Self::LockAcquired,
         Self::LockWake,
         Self::SyscallEnter,
         Self::SyscallExit,
@@ -141,19 +141,19 @@ impl Kind {
             Self::DiskQueue => "disk_queue",
             Self::DiskIssue => "disk_issue",
             Self::DiskMerge => "disk_merge",
-            Self::DiskDone => "disk_done",
+            Self::DiskComplete => "disk_complete",
             Self::Send => "send",
             Self::Receive => "receive",
             Self::Socket => "socket",
             Self::Accept => "accept",
             Self::Retransmit => "retransmit",
-            Self::Refuse => "refuse",
+            Self::SynDrop => "syn_drop",
             Self::IrqEnter => "irq_enter",
             Self::IrqExit => "irq_exit",
             Self::SoftirqEnter => "softirq_enter",
             Self::SoftirqExit => "softirq_exit",
             Self::LockWait => "lock_wait",
-            Self::LockDone => "lock_done",
+            Self::LockAcquired => "lock_acquired",
             Self::LockWake => "lock_wake",
             Self::SyscallEnter => "syscall_enter",
             Self::SyscallExit => "syscall_exit",
@@ -162,6 +162,18 @@ impl Kind {
             Self::VmHalt => "vm_halt",
             Self::VmInject => "vm_inject",
             Self::Other => "other",
+        }
+    }
+}
+
+impl Kind {
+    /// The kind that a table calls so; none if there is none. Traces of schema 1 called three of them otherwise.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "disk_done" => Some(Self::DiskComplete),
+            "lock_done" => Some(Self::LockAcquired),
+            "refuse" => Some(Self::SynDrop),
+            _ => Self::ALL.into_iter().find(|kind| kind.name() == name),
         }
     }
 }
@@ -207,10 +219,10 @@ impl Kind {
             Self::Switch | Self::Wake => &[Other, Pad],
             Self::Fork | Self::Thread => &[Other, Object32, Name],
             Self::Exit => &[],
-            Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskDone => {
+            Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete => {
                 &[Position, Bytes32, Object32]
             }
-            Self::Send | Self::Receive | Self::Refuse => &[Object, Position, Bytes],
+            Self::Send | Self::Receive | Self::SynDrop => &[Object, Position, Bytes],
             Self::Socket | Self::Accept | Self::Retransmit => &[Object, Position],
             Self::IrqEnter
             | Self::IrqExit
@@ -219,7 +231,7 @@ impl Kind {
             | Self::SyscallEnter
             | Self::VmEnter => &[Object32, Pad],
             Self::LockWait | Self::LockWake => &[Object],
-            Self::LockDone => &[Object, Code, Pad],
+            Self::LockAcquired => &[Object, Code, Pad],
             Self::SyscallExit | Self::VmHalt => &[Bytes, Object32, Pad],
             Self::VmExit => &[Object32, Code],
             Self::VmInject => &[Object32, Position32],
@@ -238,7 +250,7 @@ impl Kind {
 pub struct Event {
     /// `CLOCK_MONOTONIC` of the domain, in nanoseconds.
     pub time_ns: u64,
-    /// Disk, socket, interrupt, lock, virtual processor or process.
+    /// Disk, socket, interrupt, lock, vCPU or process.
     pub object: u64,
     /// The first sector, or as the kind says.
     pub position: u64,

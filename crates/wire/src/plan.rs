@@ -97,7 +97,7 @@ pub struct Plan {
     /// How many keys may carry flows at once in this domain.
     pub flow_table: u32,
     /// Whether hooks are attached and detached one after the other, and the kernel's settings left alone.
-    pub gently: bool,
+    pub serial_attach: bool,
     /// The events to record beside, if any.
     pub events: Option<EventPlan>,
 }

@@ -348,7 +348,7 @@ fn assert_cut_off(act: impl Fn(&mut Voice) -> io::Result<()> + Send + 'static, w
     ended.said(1, words);
     assert_eq!(ended.records("host"), 5000);
     let domains = &ended.manifest()["domains"];
-    assert!(domains[1]["ended"]["reason"].as_str().unwrap().contains("cut off"), "{domains}");
+    assert!(domains[1]["exit"]["reason"].as_str().unwrap().contains("cut off"), "{domains}");
 }
 
 fn sends(

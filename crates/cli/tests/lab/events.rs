@@ -117,7 +117,7 @@ fn switches_follow_each_other(recorded: &Recorded, domain: &str) {
 fn waits_for_futexes_end_where_they_began(recorded: &Recorded, domain: &str) {
     let mut waits = HashMap::new();
     let mut done = 0;
-    for event in recorded.of(domain, &[Kind::LockWait, Kind::LockDone]) {
+    for event in recorded.of(domain, &[Kind::LockWait, Kind::LockAcquired]) {
         if event.kind == Kind::LockWait {
             waits.insert(event.tid, event.object);
         } else if let Some(object) = waits.remove(&event.tid) {
@@ -140,7 +140,7 @@ fn disk_accesses_are_issued_before_they_are_done(recorded: &Recorded) {
     let mut issued = HashMap::new();
     let mut read = 0;
     let mut asked = HashSet::new();
-    for event in recorded.of("host", &[Kind::DiskQueue, Kind::DiskIssue, Kind::DiskDone]) {
+    for event in recorded.of("host", &[Kind::DiskQueue, Kind::DiskIssue, Kind::DiskComplete]) {
         let place = (event.object, event.position);
         match event.kind {
             Kind::DiskQueue => drop(asked.insert(place)),
@@ -154,7 +154,7 @@ fn disk_accesses_are_issued_before_they_are_done(recorded: &Recorded) {
                 }
             }
         }
-        if event.kind == Kind::DiskDone && event.bytes == 64 << 10 {
+        if event.kind == Kind::DiskComplete && event.bytes == 64 << 10 {
             assert!(asked.contains(&place), "done, and never asked for: {event:?}");
         }
     }
@@ -307,7 +307,7 @@ fn a_connection_for_which_the_queue_has_no_room_is_told() {
     world.kill("vm1", "xweave lab load tcp-serve");
     drop(server);
     let recorded = Recorded::pull(&world, "/tmp/events-refused");
-    let refused: Vec<_> = recorded.of("vm1", &[Kind::Refuse]).collect();
+    let refused: Vec<_> = recorded.of("vm1", &[Kind::SynDrop]).collect();
     assert!(!refused.is_empty());
     for event in refused {
         assert_eq!((event.code, Connection(event.position).local_port()), (1, 9009), "{event:?}");

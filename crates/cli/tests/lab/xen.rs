@@ -115,5 +115,5 @@ fn what_a_paravirtual_guest_may_not_do_is_trapped() {
     );
     let rows = document["rows"].as_array().unwrap();
     let clts = rows.iter().find(|row| row["name"] == "clts").unwrap();
-    assert!(clts["did"]["xen-pv"].as_str().unwrap().starts_with("trapped, emulated"), "{clts}");
+    assert!(clts["hypervisor_action"]["xen-pv"].as_str().unwrap().starts_with("trapped, emulated"), "{clts}");
 }

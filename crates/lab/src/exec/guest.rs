@@ -89,7 +89,7 @@ pub fn enter(domain: &str, command: &Command) -> Result<ExecChild> {
 
 /// Keeps KVM from patching its own code each time that a guest is reset.
 ///
-/// KVM counts the virtual processors whose interrupt controller is off, as each is after a reset, and
+/// KVM counts the vCPUs whose interrupt controller is off, as each is after a reset, and
 /// patches its code (a "static key") when the count leaves or reaches 0. QEMU 7.2's software emulation
 /// with several threads can miss such a patch: seen as `int3` oops in `__apic_accept_irq` in one of some
 /// ten resets. One processor that never runs keeps the count above 0. It lasts as long as this process.

@@ -68,7 +68,7 @@ pub(crate) fn plans(
         first_site: 1,
         buffer: options.buffer,
         flow_table: options.flow_table,
-        gently: options.gently,
+        serial_attach: options.serial_attach,
         cache: PathBuf::new(),
     };
     let (mut woven, mut left_out, mut next) = (Vec::new(), Vec::new(), of_weaving.first_site);

@@ -8,7 +8,7 @@ use serde::{
 };
 use xweave_text as text;
 
-use super::{Ended, Manifest};
+use super::{Exit, Manifest};
 
 /// Domains, and their clocks: they have numbers of eight bits.
 pub(super) const DOMAINS: usize = 255;
@@ -74,7 +74,7 @@ impl Manifest {
             texts.into_iter().for_each(name);
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
             domain.disks.iter_mut().for_each(|disk| name(&mut disk.name));
-            if let Some(Ended::Lost { reason }) = &mut domain.ended {
+            if let Some(Exit::Lost { reason }) = &mut domain.exit {
                 long(reason);
             }
         }
