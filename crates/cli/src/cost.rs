@@ -179,7 +179,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                     format!("of this microarchitecture ({}) no figures are known here", identified.name);
                 Failure::Failed(format!("{why}: {}", identified.evidence))
             })?;
-            Ok(published::beside(native, figures))
+            Ok::<_, Failure>(published::beside(native, figures))
         })
         .transpose()?;
     let method = match args.method {

@@ -2,7 +2,9 @@
 
 use std::{fmt::Display, path::Path, process::ExitCode};
 
+use xweave_record::Error as Record;
 use xweave_text as text;
+use xweave_trace::ErrorKind;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -11,12 +13,22 @@ pub enum Failure {
     Failed(String),
     /// Exit status 2: it could not be done as it was asked.
     Usage(String),
+    /// Exit status 130, as a shell has it: Ctrl-C, before anything was done.
+    Interrupted(String),
 }
 
 impl Failure {
     /// A usage error, from an error's words.
     pub fn usage(error: impl Display) -> Self {
         Self::Usage(error.to_string())
+    }
+
+    /// A trace that cannot be read or written: that it is none, or somebody else's, is a matter of usage.
+    pub fn of_trace(kind: ErrorKind, message: String) -> Self {
+        match kind {
+            ErrorKind::Damaged | ErrorKind::DiskFull | ErrorKind::Io => Self::Failed(message),
+            _ => Self::Usage(message),
+        }
     }
 
     /// A trace that was to have events has none.
@@ -33,9 +45,33 @@ impl Failure {
         let (message, status) = match self {
             Self::Failed(message) => (message, 1),
             Self::Usage(message) => (message, 2),
+            Self::Interrupted(message) => (message, 130),
         };
         // The last line of defence: what came from elsewhere was made fit to be shown where it was received.
         eprintln!("xweave: {}", text::lines(&message));
         ExitCode::from(status)
+    }
+}
+
+/// What was asked for is a matter of usage, and so are aspects that no kernel here has places for; what a domain or a
+/// disk did is none.
+impl From<Record> for Failure {
+    fn from(error: Record) -> Self {
+        let message = error.to_string();
+        match error {
+            Record::Interrupted => Self::Interrupted(message),
+            Record::NoEvents(_)
+            | Record::DomainSyntax(_)
+            | Record::DomainTwice(_)
+            | Record::TooManyDomains(_)
+            | Record::Aspects(_)
+            | Record::AspectFile(_)
+            | Record::SymbolsSyntax(_)
+            | Record::SymbolsDomain { .. }
+            | Record::Symbols { .. }
+            | Record::Command { .. } => Self::Usage(message),
+            Record::Trace(error) => Self::of_trace(error.kind(), message),
+            _ => Self::Failed(message),
+        }
     }
 }

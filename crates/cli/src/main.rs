@@ -51,7 +51,7 @@ Examples:
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
   xweave lab up kvm                                an emulated KVM host with two guests, to try it in
 
-Exit status: 0 done; 1 it ran and failed, and says at what; 2 usage error.")]
+Exit status: 0 done; 1 it ran and failed, and says at what; 2 usage error; 130 interrupted before anything was done.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

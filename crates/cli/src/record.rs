@@ -123,7 +123,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let mut progress = Progress::new(&options.until);
     let outcome = xweave_record::record(&options, &mut |phase| progress.show(&phase));
     progress.end();
-    let outcome = outcome.map_err(Failure::usage)?;
+    let outcome = outcome?;
     if args.json {
         print_json(&outcome);
     } else {

@@ -19,6 +19,6 @@ impl Owner {
     /// Opens a trace.
     pub fn open(&self, dir: &Path) -> Result<Trace, Failure> {
         let open = if self.force { Trace::open_forced } else { Trace::open };
-        open(dir).map_err(Failure::usage)
+        open(dir).map_err(|error| Failure::of_trace(error.kind(), error.to_string()))
     }
 }

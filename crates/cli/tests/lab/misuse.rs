@@ -1,13 +1,23 @@
-//! Wrong use is told: what, where, what to do; and exit status 2.
+//! What goes wrong is told: what, where, what to do; with exit status 2 where it was asked for wrongly, else 1.
 
 use crate::world::{DOMAINS, World};
 
-/// Runs a command in the host that must be refused, and gives what it said.
-fn refused(world: &World, script: &str) -> String {
+/// Runs a command in the host that must end with this exit status, and gives what it said.
+fn ends(world: &World, wanted: i32, script: &str) -> String {
     let output = world.try_run("host", script);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{script}\n{said}");
+    assert_eq!(output.status.code(), Some(wanted), "{script}\n{said}");
     said
+}
+
+/// A command that is a usage error.
+fn refused(world: &World, script: &str) -> String {
+    ends(world, 2, script)
+}
+
+/// A command that is right, and fails.
+fn fails(world: &World, script: &str) -> String {
+    ends(world, 1, script)
 }
 
 fn assert_says(said: &str, words: &[&str]) {
@@ -31,16 +41,14 @@ fn wrong_input_is_refused_with_what_to_do() {
     );
     assert_says(&said, &["vm9"]);
 
-    let said = refused(&world, "xweave record virtio-net --domain vm9=vsock:99 -o /tmp/no --duration 1s");
+    let said = fails(&world, "xweave record virtio-net --domain vm9=vsock:99 -o /tmp/no --duration 1s");
     assert_says(&said, &["vm9", "vsock:99"]);
 
-    let said = refused(
-        &world,
-        "xweave record virtio-net --domain 'vm9=echo hello; exit 3' -o /tmp/no --duration 1s",
-    );
+    let said =
+        fails(&world, "xweave record virtio-net --domain 'vm9=echo hello; exit 3' -o /tmp/no --duration 1s");
     assert_says(&said, &["vm9", "hello"]);
 
-    let said = refused(
+    let said = fails(
         &world,
         "xweave record virtio-net --domain 'vm9=printf \"XWEAVE\\377\\177\"; cat >/dev/null' -o /tmp/no --duration 1s",
     );
@@ -61,7 +69,7 @@ fn rights_and_types_are_asked_for_by_name() {
     let Some(world) = World::find("rights and types") else { return };
     // As a user without rights.
     let record = "xweave record -e 'execution(ip_rcv) { STORE_DATA1(1); }' -o /tmp/no --duration 1s";
-    let said = refused(
+    let said = fails(
         &world,
         &format!(
             "setpriv --reuid=65534 --clear-groups --inh-caps=-all --bounding-set=-all -- env HOME=/tmp {record}"
@@ -69,7 +77,7 @@ fn rights_and_types_are_asked_for_by_name() {
     );
     assert_says(&said, &["root"]);
     // On a kernel that shows no types: hidden by a mount that only this command sees.
-    let said = refused(
+    let said = fails(
         &world,
         &format!(
             "unshare --mount sh -c \"mount -t tmpfs none /sys/kernel/btf && exec {}\"",
@@ -91,7 +99,7 @@ fn a_full_disk_ends_a_recording_with_a_word_and_a_readable_trace() {
         world.start("vm1", "exec xweave lab load udp-send --to 10.77.0.2:9003 --count 1000000 --rate 2000");
     let (status, said) = recording.finish();
     drop(load);
-    assert_eq!(status, Some(2), "{said}");
+    assert_eq!(status, Some(1), "{said}");
     assert_says(&said, &["/tmp/small/trace", "space"]);
     let dir = tempfile::tempdir().unwrap();
     world.pull("host", "/tmp/small/trace", &dir.path().join("trace"));
