@@ -74,6 +74,8 @@ fn failure(error: Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::Damaged => Failure::Failed(format!("{text}; nothing was imported: record again")),
+        ErrorKind::Io => Failure::Failed(text),
+        ErrorKind::Trace(kind) => Failure::of_trace(kind, text),
         _ => Failure::Usage(text),
     }
 }

@@ -21,7 +21,7 @@ pub enum ErrorKind {
     /// A file cannot be read.
     Io,
     /// The trace directory cannot be made or written.
-    Trace,
+    Trace(xweave_trace::ErrorKind),
 }
 
 /// What is understood, for whoever gave something else.
@@ -52,13 +52,13 @@ impl Error {
         match self.kind {
             ErrorKind::Damaged => Self::new(self.kind, format!("{at} is damaged {}", self.message)),
             ErrorKind::Foreign => Self::new(self.kind, format!("{at} {}", self.message)),
-            ErrorKind::Io | ErrorKind::Trace => self,
+            ErrorKind::Io | ErrorKind::Trace(_) => self,
         }
     }
 }
 
 impl From<xweave_trace::Error> for Error {
     fn from(error: xweave_trace::Error) -> Self {
-        Self::new(ErrorKind::Trace, error.to_string())
+        Self::new(ErrorKind::Trace(error.kind()), error.to_string())
     }
 }

@@ -19,14 +19,11 @@ const RECORDING: Duration = Duration::from_secs(900);
 const FREEING: Duration = Duration::from_secs(30);
 /// How long `xweave record` may take to go when it is asked to.
 const FAREWELL: Duration = Duration::from_secs(120);
-/// The exit status of `xweave record` where a domain was lost, or the load failed.
-const FELL_SHORT: i32 = 1;
 /// What is hooked by ftrace, kprobes' list, and BPF programs, and then what the kernel has said since this was asked.
 const LEFT: &str = "cat /sys/kernel/tracing/enabled_functions /sys/kernel/debug/kprobes/list; \
                     bpftool prog show | grep -v '^[[:space:]]'; echo --; dmesg -c";
 
-/// Of these words one is in what xweave says when it, or the kernel, refuses a function; it exits with 2 for much
-/// else as well.
+/// Of these words one is in what xweave says when it, or the kernel, refuses a function.
 const REFUSALS: &[&str] =
     &["refused", "could not load", "could not hook", "could be hooked", "cannot be hooked", "error: "];
 
@@ -89,13 +86,15 @@ impl Weaver<'_> {
         if !status.success() {
             // What it could not do may be the first sign.
             let well = guest.look().and_then(|()| self.left(guest));
-            return match (well, status.code()) {
-                (Err(stop), _) => Err(stop),
-                // The kernel is well, and yet the agent was lost: too much was woven for this machine, or too much in
-                // one of the functions. Parts will tell.
-                (Ok(()), Some(FELL_SHORT)) => Ok(Woven::Refused(said)),
-                (Ok(()), _) if REFUSALS.iter().any(|word| said.contains(word)) => Ok(Woven::Refused(said)),
-                (Ok(()), _) => Ok(Woven::Failed(said)),
+            // Its document is there, and yet the agent was lost or the load failed: too much was woven for this machine,
+            // or too much in one of the functions. Parts will tell.
+            let recorded = fs::metadata(&recorder.out).is_ok_and(|document| document.len() > 0);
+            return match well {
+                Err(stop) => Err(stop),
+                Ok(()) if recorded || REFUSALS.iter().any(|word| said.contains(word)) => {
+                    Ok(Woven::Refused(said))
+                }
+                Ok(()) => Ok(Woven::Failed(said)),
             };
         }
         let done = self.done(&recorder)?;
