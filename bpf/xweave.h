@@ -55,7 +55,7 @@ struct xw_tally {
 	u64 dropped;	  /* records for which the buffer had no room */
 	u64 table_full;	  /* flows that could not be begun or moved */
 	u64 unattributed; /* dropped, and the flow could not be noted */
-	u64 stood_in;	  /* runs of the spare; this and the next: counted by a program's first site */
+	u64 spare_runs;	  /* runs of the spare; this and the next: counted by a program's first site */
 	u64 nested;	  /* times that the program was reached from within another, and did not run */
 	u64 faults;	  /* reads of memory that is not there */
 };
@@ -227,7 +227,7 @@ static __noinline bool xw_stand_in(u32 place)
 	bpf_probe_read_kernel(&count, sizeof(count), (void *)(*running + xw_cpu_offset()));
 	if (!count)
 		return false;
-	xw_count(&tally->stood_in);
+	xw_count(&tally->spare_runs);
 	return true;
 }
 

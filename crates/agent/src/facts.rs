@@ -3,7 +3,7 @@
 use std::fs::{self, DirEntry};
 
 use sha2::{Digest, Sha256};
-use xweave_wire::message::{Disk, Facts, ModuleFacts};
+use xweave_wire::message::{Disk, DomainInfo, ModuleInfo};
 
 use crate::{clock, kvm};
 
@@ -16,9 +16,9 @@ const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
 /// Looks at the machine. Missing files make empty answers: what they mean is the controller's to say.
-pub fn facts() -> Facts {
+pub fn facts() -> DomainInfo {
     let btf = fs::read(format!("{BTF_DIR}/vmlinux")).ok();
-    Facts {
+    DomainInfo {
         agent: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: line("/proc/sys/kernel/hostname"),
         kernel: line("/proc/sys/kernel/osrelease"),
@@ -54,7 +54,7 @@ fn disks() -> Vec<Disk> {
     disks
 }
 
-fn modules() -> Vec<ModuleFacts> {
+fn modules() -> Vec<ModuleInfo> {
     let mut modules: Vec<_> = fs::read_dir(BTF_DIR)
         .into_iter()
         .flatten()
@@ -66,7 +66,7 @@ fn modules() -> Vec<ModuleFacts> {
             }
             let btf_sha256 = xweave_text::hex(&Sha256::digest(fs::read(entry.path()).ok()?));
             let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).unwrap_or_default();
-            Some(ModuleFacts { name, btf_sha256, build_id: build_id(&notes).unwrap_or_default() })
+            Some(ModuleInfo { name, btf_sha256, build_id: build_id(&notes).unwrap_or_default() })
         })
         .collect();
     modules.sort_by(|a, b| a.name.cmp(&b.name));

@@ -12,7 +12,7 @@
 //! xweave_agent::serve(io::stdin(), output, xweave_agent::Options::default()).unwrap();
 //! ```
 //!
-//! Rooms: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
+//! Modules: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
 //! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
 //! their work, with `settings` of the kernel that make it fast; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the

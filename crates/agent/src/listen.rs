@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     /// Long enough for a busy machine, where something is expected to happen.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A door behind which `cat` serves, and how many sessions were started.
     fn door(greeting: Duration, silent: usize, sessions: usize) -> (Arc<Door>, Arc<AtomicUsize>) {
@@ -296,7 +296,7 @@ mod tests {
     /// Connects; the socket's calls are the same for every family.
     fn connect(door: &Arc<Door>, cid: u32, port: u32) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_read_timeout(Some(PATIENCE)).unwrap();
+        ours.set_read_timeout(Some(TIMEOUT)).unwrap();
         let accepted = (VsockStream::from(OwnedFd::from(theirs)), VsockAddr::new(cid, port));
         door.take(Ok(accepted), &mut BACK_OFF.0.clone());
         ours
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn until(condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !condition() {
             assert!(Instant::now() < deadline);
             thread::sleep(Duration::from_millis(5));
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn only_the_hosts_root_is_let_in() {
-        let (door, started) = door(PATIENCE, 8, 8);
+        let (door, started) = door(TIMEOUT, 8, 8);
         // This machine's own users, another guest, the host's users.
         for (cid, port) in [(1, 700), (4, 700), (VMADDR_CID_HOST, 1024), (VMADDR_CID_HOST, u32::MAX)] {
             assert_eq!(heard(&connect(&door, cid, port)), [], "{cid}:{port}");
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_shown_the_door() {
-        let (door, started) = door(PATIENCE, 8, 8);
+        let (door, started) = door(TIMEOUT, 8, 8);
         let mut other = connect_as_root(&door);
         other.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         assert_eq!(heard(&other).len(), 8);
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn many_silent_peers_do_not_keep_others_out() {
-        let (door, _) = door(PATIENCE, 3, 8);
+        let (door, _) = door(TIMEOUT, 3, 8);
         let silent: Vec<_> = (0..10).map(|_| connect_as_root(&door)).collect();
         let root = connect_as_root(&door);
         greet(&root);
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn sessions_beyond_the_most_are_refused_until_one_ends() {
-        let (door, _) = door(PATIENCE, 8, 2);
+        let (door, _) = door(TIMEOUT, 8, 2);
         let served: Vec<_> = (0..2)
             .map(|_| {
                 let root = connect_as_root(&door);
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_cannot_be_taken_keeps_no_other_out() {
-        let (door, _) = door(PATIENCE, 8, 8);
+        let (door, _) = door(TIMEOUT, 8, 8);
         let mut delay = Duration::from_millis(1);
         for error in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ECONNABORTED] {
             door.take(Err(io::Error::from_raw_os_error(error)), &mut delay);
@@ -446,7 +446,7 @@ mod tests {
             let input = OwnedFd::from(stream);
             Command::new("cat").stdout(input.try_clone()?).stdin(input).spawn()
         };
-        let door = Door::new(Limits { greeting: PATIENCE, silent: 8, sessions: 8 }, Box::new(start));
+        let door = Door::new(Limits { greeting: TIMEOUT, silent: 8, sessions: 8 }, Box::new(start));
         for served in [false, true] {
             let root = connect_as_root(&door);
             greet(&root);

@@ -186,7 +186,7 @@ impl Session {
 
     fn answer(&mut self, request: Request) -> Result<Reply, Failure> {
         match request {
-            Request::Facts => Ok(Reply::Facts(Box::new(facts()))),
+            Request::DomainInfo => Ok(Reply::DomainInfo(Box::new(facts()))),
             Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
             Request::Clock => Ok(Reply::Clock(clock::sample())),
             Request::Vms => Ok(Reply::Vms(kvm::vms())),

@@ -123,7 +123,7 @@ impl Woven {
     pub(crate) fn loss(&self) -> Result<Loss, Error> {
         let mut by_site: HashMap<u32, SiteLoss> = HashMap::new();
         let (mut unattributed, mut dropped) = (0, 0);
-        let mut stood_in: HashMap<u32, u64> = HashMap::new();
+        let mut spare_runs: HashMap<u32, u64> = HashMap::new();
         let tallies = map(&self.object, "xw_tallies")?;
         for (place, &site) in (0u32..).zip(&self.sites) {
             for cpu in tallies.lookup_percpu(&place.to_le_bytes(), MapFlags::ANY)?.unwrap_or_default() {
@@ -132,7 +132,7 @@ impl Woven {
                 entry.dropped += word(&cpu, 0);
                 entry.table_full += word(&cpu, 8);
                 unattributed += word(&cpu, 16);
-                *stood_in.entry(place).or_default() += word(&cpu, 24);
+                *spare_runs.entry(place).or_default() += word(&cpu, 24);
                 entry.missed += word(&cpu, 32);
                 entry.faults += word(&cpu, 40);
                 dropped += word(&cpu, 0);
@@ -140,9 +140,9 @@ impl Woven {
         }
         for counted in &self.counted {
             let left_out = counted.left_out(&self.links).saturating_sub(counted.before);
-            let stood_in = stood_in.get(&counted.place).copied().unwrap_or(0);
+            let spare_runs = spare_runs.get(&counted.place).copied().unwrap_or(0);
             let empty = SiteLoss { site: counted.site, ..SiteLoss::default() };
-            by_site.entry(counted.site).or_insert(empty).missed += left_out.saturating_sub(stood_in);
+            by_site.entry(counted.site).or_insert(empty).missed += left_out.saturating_sub(spare_runs);
         }
         let flows = if dropped > 0 { self.lossy_flows()? } else { Vec::new() };
         let lost =

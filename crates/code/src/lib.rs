@@ -14,7 +14,7 @@
 //! # Ok::<(), xweave_code::Error>(())
 //! ```
 //!
-//! Rooms: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
+//! Modules: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
 //! kernel together and finds functions in them, [`declare`] writes types as C, [`types`] has them as
 //! tables that tell what lies at an offset, [`dwarf`] reads where variables of these types are.
 //! [`image`] loads machine code with its symbols, and knows nothing of the others.

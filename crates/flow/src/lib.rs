@@ -9,7 +9,7 @@
 //! host                      xout ─ hop ─ hop ─ quit            local flow 0x01…07
 //! ```
 //!
-//! Rooms: [`clock`] brings times onto one line while recording; [`local`] groups rows by local ID;
+//! Modules: [`clock`] brings times onto one line while recording; [`local`] groups rows by local ID;
 //! [`crossing`] pairs the two sides of carriers; [`graph`] connects local flows and finds each
 //! flow's path; [`segments`] adds up the times between hops; [`sites`] and [`summary`] count;
 //! [`flows`] is the whole result, which serializes to what `xweave flows --json` prints.

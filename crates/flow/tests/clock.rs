@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use xweave_flow::clock::{Exchange, Timeline, vm};
 use xweave_trace::Method;
-use xweave_wire::message::{ClockSample, Facts, Vm};
+use xweave_wire::message::{ClockSample, DomainInfo, Vm};
 
 const HOST: u8 = 1;
 const GUEST: u8 = 2;
@@ -285,8 +285,8 @@ struct Converted {
     late: f64,
 }
 
-fn facts(vms: Vec<Vm>) -> Facts {
-    Facts { cpus: 2, privileged: true, btf: true, tsc_hz: HZ as u64, vms, ..Facts::default() }
+fn facts(vms: Vec<Vm>) -> DomainInfo {
+    DomainInfo { cpus: 2, privileged: true, btf: true, tsc_hz: HZ as u64, vms, ..DomainInfo::default() }
 }
 
 fn machine(pid: u32, offset: i64, tsc_scaling: (u64, u32)) -> Vm {
@@ -543,7 +543,7 @@ fn paravirtual_domains_of_xen_have_one_tsc() {
         world.vms = vec![machine(0, offset, (1, 0))];
         let mut timeline = Timeline::new(HOST);
         for domain in [HOST, GUEST] {
-            timeline.facts(domain, &Facts { xen_pv: true, ..facts(Vec::new()) });
+            timeline.facts(domain, &DomainInfo { xen_pv: true, ..facts(Vec::new()) });
         }
         timeline.controller_in(HOST);
         for i in 0..12 {

@@ -82,7 +82,7 @@ enum Content {
 
 /// What came of a file's records, besides events.
 #[derive(Default)]
-struct Came {
+struct DecodeStats {
     lost: u64,
     /// Records that had to get a later time than theirs.
     early: u64,
@@ -269,7 +269,7 @@ impl File {
         parts: &[Part],
         kernel: &mut Kernel,
         out: &mut impl Sink,
-    ) -> Result<Came, Error> {
+    ) -> Result<DecodeStats, Error> {
         let mut damage: Vec<String> = dat.damage.iter().map(|error| self.wrong(error)).collect();
         let line = |cpu| part.line(&dat.options, cpu);
         let mut cpus = dat.cpus(&self.input, line).map_err(|e| e.of(&self.path))?;
@@ -304,20 +304,20 @@ impl File {
         // Both count the same, the one where it happened, the other in the end.
         let lost = counted.max(dat.options.overrun);
         let gaps = cpus.iter().map(|cpu| cpu.gaps).sum();
-        Ok(Came { lost, early, gaps, damage, ..Came::default() })
+        Ok(DecodeStats { lost, early, gaps, damage, ..DecodeStats::default() })
     }
 
-    fn perf(&self, perf: &Perf, kernel: &mut Kernel, out: &mut impl Sink) -> Result<Came, Error> {
+    fn perf(&self, perf: &Perf, kernel: &mut Kernel, out: &mut impl Sink) -> Result<DecodeStats, Error> {
         let replay = perf::replay(perf, &self.input, kernel, out)?;
         let damage = perf.damage.iter().chain(&replay.damage).map(|error| self.wrong(error)).collect();
-        Ok(Came { lost: replay.lost, early: replay.early, damage, ..Came::default() })
+        Ok(DecodeStats { lost: replay.lost, early: replay.early, damage, ..DecodeStats::default() })
     }
 
-    fn ctf(&self, ctf: &Ctf, kernel: &mut Kernel, out: &mut impl Sink) -> Result<Came, Error> {
+    fn ctf(&self, ctf: &Ctf, kernel: &mut Kernel, out: &mut impl Sink) -> Result<DecodeStats, Error> {
         let replay = ctf.replay(kernel, out)?;
         let damage = replay.damage.iter().map(|error| self.wrong(error)).collect();
         let said = |warning| format!("{}: babeltrace2 says: {warning}", self.path.display());
         let warnings = replay.warnings.into_iter().map(said).collect();
-        Ok(Came { lost: replay.lost, early: replay.early, gaps: replay.gaps, damage, warnings })
+        Ok(DecodeStats { lost: replay.lost, early: replay.early, gaps: replay.gaps, damage, warnings })
     }
 }

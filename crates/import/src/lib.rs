@@ -8,7 +8,7 @@
 //! A file is hostile until it has been understood: whatever it says of sizes and places is held against the file's own
 //! size, and damage costs what is damaged.
 //!
-//! Rooms: [`mod@import`] makes one trace of several files; `dat` is trace-cmd's file, `perf` that of `perf record`,
+//! Modules: [`mod@import`] makes one trace of several files; `dat` is trace-cmd's file, `perf` that of `perf record`,
 //! and `ctf` LTTng's directory, which the program babeltrace2 decodes; `ring` is a page of the kernel's
 //! buffer, `format` the description of a tracepoint and `tracepoint` its meaning; `kernel` makes events of the
 //! records of one kernel.

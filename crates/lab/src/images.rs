@@ -3,7 +3,7 @@
 use crate::cache::{Cache, Recipe};
 use crate::error::{At, Error, Result};
 use crate::initrd;
-use crate::kind::{Kind, Makings};
+use crate::kind::{Kind, Spec};
 use crate::modules::Tree;
 use crate::packages::{self, Kernel, Sources};
 use crate::process::{add_sbin, run, start_error, tail};
@@ -45,11 +45,11 @@ pub struct Images {
 impl Images {
     /// Builds what a kind of world misses with the newest kernel of a series (`6.12`), and returns all paths.
     pub fn ensure(cache: &Cache, kind: Kind, series: &str, progress: Progress<'_>) -> Result<Self> {
-        let makings = kind.makings();
-        let kernel = match Kernel::resolve(series, makings.flavour) {
+        let spec = kind.spec();
+        let kernel = match Kernel::resolve(series, spec.flavour) {
             Ok(kernel) => kernel,
             // Without apt's lists, or offline: the newest kernel fetched before does as well.
-            Err(error) => cached_kernel(cache, makings, series).ok_or(error)?,
+            Err(error) => cached_kernel(cache, spec, series).ok_or(error)?,
         };
         let waiting = || progress(Phase::Note("waiting for another xweave that is building this image"));
         let package = format!("{}={}", kernel.package, kernel.version);
@@ -62,14 +62,13 @@ impl Images {
         })?;
         let vmlinuz = kernel_folder.join(format!("boot/vmlinuz-{}", kernel.release()));
 
-        let hypervisor =
-            makings.hypervisor.map(|package| hypervisor(cache, package, progress)).transpose()?;
+        let hypervisor = spec.hypervisor.map(|package| hypervisor(cache, package, progress)).transpose()?;
 
-        let recipe = Recipe::default().with("kernel", &key).with("init", initrd::ingredients(makings));
+        let recipe = Recipe::default().with("kernel", &key).with("init", initrd::ingredients(spec));
         let boot = cache.entry("boot", &recipe.key(), waiting, |work| {
             step(progress, "initial file systems", || {
                 let tree = Tree::open(&kernel_folder.join("lib/modules").join(kernel.release()), &package)?;
-                let archives = initrd::build(&vmlinuz, &tree, makings)?;
+                let archives = initrd::build(&vmlinuz, &tree, spec)?;
                 initrd::write(&work.join("host.cpio"), &[&archives.host])?;
                 initrd::write(&work.join("probe.cpio"), &[&archives.probe])
             })
@@ -80,12 +79,12 @@ impl Images {
         let recipe = Recipe::default()
             .with("layout", "1")
             .with("suite", &suite)
-            .with("packages", makings.packages)
+            .with("packages", spec.packages)
             .with("left out", ROOT_LEFT_OUT.join(" "))
             .with("size", ROOT_SIZE);
         let root = cache.entry("root", &recipe.key(), waiting, |work| {
             step(progress, "root file system of the host (mmdebstrap)", || {
-                build_root(&sources?, makings.packages, work, progress)
+                build_root(&sources?, spec.packages, work, progress)
             })
         })?;
 
@@ -113,11 +112,11 @@ fn newest<T>(cache: &Cache, kind: &str, read: impl Fn(&Path) -> Option<T>) -> Op
         .map(|(_, found)| found)
 }
 
-fn cached_kernel(cache: &Cache, makings: &Makings, series: &str) -> Option<Kernel> {
+fn cached_kernel(cache: &Cache, spec: &Spec, series: &str) -> Option<Kernel> {
     newest(cache, "kernel", |entry| {
         let text = std::fs::read(entry.join("kernel.json")).ok()?;
         let kernel: Kernel = serde_json::from_slice(&text).ok()?;
-        (kernel.series == series && makings.flavour.has(kernel.release())).then_some(kernel)
+        (kernel.series == series && spec.flavour.has(kernel.release())).then_some(kernel)
     })
 }
 

@@ -1,7 +1,7 @@
 //! The initial file systems of the emulated host, of its guests and of the acceleration probe.
 
 use crate::error::{At, Error, Result};
-use crate::kind::{Kind, Makings};
+use crate::kind::{Kind, Spec};
 use crate::modules::{Module, Tree};
 use crate::newc::Archive;
 use crate::process::start_error;
@@ -23,20 +23,20 @@ const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "crc32
 const PROBE_MODULES: &[&str] = &["kvm_amd", "kvm_intel"];
 
 /// Everything of the initial file systems that is the lab's own, for the cache key.
-pub fn ingredients(makings: &Makings) -> String {
+pub fn ingredients(spec: &Spec) -> String {
     [
         HOST_INIT,
         HOST_INITTAB,
         HOST_RC,
         HOST_GUESTS,
-        makings.host_script,
-        makings.guest_script,
+        spec.host_script,
+        spec.guest_script,
         GUEST_INIT,
-        makings.guest_inittab,
+        spec.guest_inittab,
         GUEST_AGENT,
         PROBE_INIT,
         &HOST_MODULES.join(" "),
-        &makings.guest_modules.join(" "),
+        &spec.guest_modules.join(" "),
         &PROBE_MODULES.join(" "),
     ]
     .join("\0")
@@ -56,14 +56,14 @@ pub struct Initrds {
 }
 
 /// Builds the archives for the kernel image `vmlinuz` with its `tree` of modules.
-pub fn build(vmlinuz: &Path, tree: &Tree, makings: &Makings) -> Result<Initrds> {
+pub fn build(vmlinuz: &Path, tree: &Tree, spec: &Spec) -> Result<Initrds> {
     let busybox_path = static_busybox()?;
     let busybox = std::fs::read(&busybox_path).at("read", &busybox_path)?;
     let kernel = std::fs::read(vmlinuz).at("read", vmlinuz)?;
-    let modules = tree.closure(makings.guest_modules)?;
-    let guest = guest(&busybox, &modules, makings).at("write", "the guest's initramfs")?;
+    let modules = tree.closure(spec.guest_modules)?;
+    let guest = guest(&busybox, &modules, spec).at("write", "the guest's initramfs")?;
     let modules = tree.closure(HOST_MODULES)?;
-    let host = host(&busybox, &modules, makings, &kernel, &guest).at("write", "the host's initramfs")?;
+    let host = host(&busybox, &modules, spec, &kernel, &guest).at("write", "the host's initramfs")?;
     let probe = with_init(&busybox, PROBE_INIT, &tree.closure(PROBE_MODULES)?)
         .and_then(Archive::finish)
         .at("write", "the probe's initramfs")?;
@@ -100,27 +100,21 @@ fn with_init(busybox: &[u8], init: &str, modules: &[Module]) -> io::Result<Archi
     Ok(archive)
 }
 
-fn guest(busybox: &[u8], modules: &[Module], makings: &Makings) -> io::Result<Vec<u8>> {
+fn guest(busybox: &[u8], modules: &[Module], spec: &Spec) -> io::Result<Vec<u8>> {
     let mut archive = with_init(busybox, GUEST_INIT, modules)?;
-    archive.file("etc/inittab", 0o644, makings.guest_inittab.as_bytes())?;
+    archive.file("etc/inittab", 0o644, spec.guest_inittab.as_bytes())?;
     archive.file("lab/guest-agent.sh", 0o755, GUEST_AGENT.as_bytes())?;
     archive.finish()
 }
 
-fn host(
-    busybox: &[u8],
-    modules: &[Module],
-    makings: &Makings,
-    kernel: &[u8],
-    guest: &[u8],
-) -> io::Result<Vec<u8>> {
+fn host(busybox: &[u8], modules: &[Module], spec: &Spec, kernel: &[u8], guest: &[u8]) -> io::Result<Vec<u8>> {
     let mut archive = with_init(busybox, HOST_INIT, modules)?;
     let scripts = [
         ("lab/host-inittab", HOST_INITTAB),
         ("lab/host-rc.sh", HOST_RC),
         ("lab/host-guests.sh", HOST_GUESTS),
-        ("lab/host-kind.sh", makings.host_script),
-        ("lab/host-guest.sh", makings.guest_script),
+        ("lab/host-kind.sh", spec.host_script),
+        ("lab/host-guest.sh", spec.guest_script),
     ];
     for (path, text) in scripts {
         archive.file(path, 0o755, text.as_bytes())?;

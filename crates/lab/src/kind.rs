@@ -19,7 +19,7 @@ pub enum Kind {
 }
 
 /// What the images of a kind are made of.
-pub(crate) struct Makings {
+pub(crate) struct Spec {
     /// The flavour of all domains' kernel.
     pub flavour: Flavour,
     /// What the root image has installed besides Debian's smallest base.
@@ -85,10 +85,10 @@ impl Kind {
         std::iter::once(self.host().to_owned()).chain((1..=guests).map(|i| format!("vm{i}"))).collect()
     }
 
-    pub(crate) fn makings(self) -> &'static Makings {
+    pub(crate) fn spec(self) -> &'static Spec {
         match self {
-            Self::Kvm => &kvm::MAKINGS,
-            Self::Xen => &xen::MAKINGS,
+            Self::Kvm => &kvm::SPEC,
+            Self::Xen => &xen::SPEC,
         }
     }
 

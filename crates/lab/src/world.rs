@@ -25,7 +25,7 @@ const CONSOLE_LINES: usize = 60;
 /// How often a condition is looked at that cannot be waited for.
 const POLL: Duration = Duration::from_millis(50);
 /// How long QEMU may take to end by itself.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// One answer of an exec server; it is asked again until the whole limit is over.
 const ANSWER: Duration = Duration::from_secs(3);
 /// Guests share this many bridge addresses and interface numbers.
@@ -127,7 +127,7 @@ pub fn down(name: &str) -> Result<()> {
 
 fn end(folder: &Folder) -> Result<()> {
     match folder.machine()? {
-        Some(machine) => machine.end(PATIENCE),
+        Some(machine) => machine.end(TIMEOUT),
         None => Ok(()),
     }
 }

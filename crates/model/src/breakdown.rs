@@ -16,7 +16,7 @@ use crate::{
     connection::Refused,
     disk::DiskId,
     machine::Machine,
-    thread::{Doing, Ended, Thread, ThreadId},
+    thread::{Ended, Thread, ThreadId, ThreadState},
     vcpu::{CpuId, Vcpu},
 };
 
@@ -153,16 +153,16 @@ pub struct Piece {
 
 /// The pieces of a thread's time between two moments, in their order and without gaps.
 pub fn breakdown(machine: &Machine, thread: ThreadId, from: i64, to: i64) -> Vec<Piece> {
-    let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
-    way.follow(thread, from, to);
-    way.pieces()
+    let mut walk = BackwardWalk { machine, on: Vec::new(), back: Vec::new() };
+    walk.follow(thread, from, to);
+    walk.pieces()
 }
 
 /// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does.
 pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Vec<Piece> {
-    let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
-    way.on_cpu(cpu, from, to, Object::Interrupts(cpu), TimeState::Waiting);
-    way.pieces()
+    let mut walk = BackwardWalk { machine, on: Vec::new(), back: Vec::new() };
+    walk.on_cpu(cpu, from, to, Object::Interrupts(cpu), TimeState::Waiting);
+    walk.pieces()
 }
 
 /// The pieces of a connection's coming about between two moments, `connection` being the end that asked: what was asked
@@ -171,12 +171,12 @@ pub fn breakdown_of_handshake(machine: &Machine, connection: Connection, from: i
     let ends = [connection, connection.peer()].map(|end| machine.connections.end(end));
     let [Some(asks), Some(answers)] = ends else { return Vec::new() };
     let link = Object::Link { from: asks.domain, to: answers.domain, service: asks.service };
-    let mut way = Way { machine, on: Vec::new(), back: Vec::new() };
-    way.repeat(connection, from, from, to, link, TimeState::Network);
-    way.pieces()
+    let mut walk = BackwardWalk { machine, on: Vec::new(), back: Vec::new() };
+    walk.repeat(connection, from, from, to, link, TimeState::Network);
+    walk.pieces()
 }
 
-struct Way<'m> {
+struct BackwardWalk<'m> {
     machine: &'m Machine,
     /// The threads whose waits have led here.
     on: Vec<ThreadId>,
@@ -184,7 +184,7 @@ struct Way<'m> {
     back: Vec<Piece>,
 }
 
-impl Way<'_> {
+impl BackwardWalk<'_> {
     /// In their order; neighbours that are the same are one.
     fn pieces(mut self) -> Vec<Piece> {
         self.back.reverse();
@@ -226,11 +226,11 @@ impl Way<'_> {
                             Some(maker) if !self.far(maker) => self.follow(maker, a, b),
                             _ => self.add(a, b, me, TimeState::Unknown),
                         },
-                        Some(Doing::Ready) => self.ready(id, thread, a, b),
-                        Some(Doing::Running { cpu }) => {
+                        Some(ThreadState::Ready) => self.ready(id, thread, a, b),
+                        Some(ThreadState::Running { cpu }) => {
                             self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, TimeState::Running);
                         }
-                        Some(Doing::Waiting { state, over }) => {
+                        Some(ThreadState::Waiting { state, over }) => {
                             if self.waiting(id, state, over, from, a, b) {
                                 break;
                             }
@@ -299,9 +299,9 @@ impl Way<'_> {
         for (a, b, doing) in line.into_iter().rev() {
             match doing {
                 None => self.add(a, b, object, TimeState::Unknown),
-                Some(Doing::Running { .. }) => self.add(a, b, object, TimeState::Exit),
-                Some(Doing::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
-                Some(Doing::Ready) => {
+                Some(ThreadState::Running { .. }) => self.add(a, b, object, TimeState::Exit),
+                Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
+                Some(ThreadState::Ready) => {
                     for (a, b, had) in self.had_the_cpu(vcpu.thread, thread, a, b) {
                         let cause = had.filter(|had| had.tid != 0).map(Cause::Had);
                         let spent = if cause.is_none() && had.is_some() {

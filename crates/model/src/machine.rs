@@ -22,7 +22,7 @@ pub(crate) const NESTED: usize = 16;
 
 /// A time in which a processor did one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Interval {
     /// Its beginning, in nanoseconds.
     pub from: i64,
     /// Its end.
@@ -61,21 +61,22 @@ pub struct Cpu {
     after_irq: bool,
     /// Accesses that interrupts under way have ended, in the order of how many of those there were.
     ended: Vec<Over>,
-    threads: VecDeque<Stretch>,
+    threads: VecDeque<Interval>,
     /// Interrupts, the outermost only.
-    interrupts: VecDeque<Stretch>,
+    interrupts: VecDeque<Interval>,
 }
 
 impl Cpu {
     /// Who had the processor between two times.
-    pub fn threads(&self, from: i64, to: i64) -> impl Iterator<Item = Stretch> + '_ {
-        let last = self.since.map(|since| Stretch { from: since, to: i64::MAX, tid: self.tid });
+    pub fn threads(&self, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
+        let last = self.since.map(|since| Interval { from: since, to: i64::MAX, tid: self.tid });
         overlapping(&self.threads, from, to).chain(last.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
     /// The interrupts between two times, whatever thread was below. None overlaps another.
-    pub fn interrupts(&self, from: i64, to: i64) -> impl Iterator<Item = Stretch> + '_ {
-        let open = self.frames.first().map(|frame| Stretch { from: frame.from, to: i64::MAX, tid: self.tid });
+    pub fn interrupts(&self, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
+        let open =
+            self.frames.first().map(|frame| Interval { from: frame.from, to: i64::MAX, tid: self.tid });
         overlapping(&self.interrupts, from, to)
             .chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
@@ -101,19 +102,19 @@ impl Cpu {
         let over = self.ended.iter().rev().take_while(|over| over.depth > at).count();
         self.ended.truncate(self.ended.len() - over);
         if self.frames.is_empty() {
-            self.interrupts.push_back(Stretch { from: outermost.from, to: time, tid: self.tid });
+            self.interrupts.push_back(Interval { from: outermost.from, to: time, tid: self.tid });
         }
         self.after_irq |= !soft;
     }
 }
 
-fn clipped(stretch: Stretch, from: i64, to: i64) -> impl Iterator<Item = Stretch> {
-    let Stretch { from: a, to: b, tid } = stretch;
+fn clipped(stretch: Interval, from: i64, to: i64) -> impl Iterator<Item = Interval> {
+    let Interval { from: a, to: b, tid } = stretch;
     let (a, b) = (a.max(from), b.min(to));
-    (a < b).then_some(Stretch { from: a, to: b, tid }).into_iter()
+    (a < b).then_some(Interval { from: a, to: b, tid }).into_iter()
 }
 
-fn overlapping(past: &VecDeque<Stretch>, from: i64, to: i64) -> impl Iterator<Item = Stretch> + '_ {
+fn overlapping(past: &VecDeque<Interval>, from: i64, to: i64) -> impl Iterator<Item = Interval> + '_ {
     let first = past.partition_point(|stretch| stretch.to <= from);
     let these = past.range(first..).copied().take_while(move |stretch| stretch.from < to);
     these.flat_map(move |stretch| clipped(stretch, from, to))
@@ -168,7 +169,7 @@ impl Machine {
                 let (since, had) =
                     here.since.replace(time).map_or((i64::MIN, tid), |since| (since, here.tid));
                 if since < time {
-                    here.threads.push_back(Stretch { from: since, to: time, tid: had });
+                    here.threads.push_back(Interval { from: since, to: time, tid: had });
                 }
                 here.tid = other;
                 // Interrupts do not switch: an end was lost.

@@ -45,7 +45,7 @@ pub(crate) fn between(from: i64, to: i64) -> u64 {
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum ThreadState {
     /// It runs on this processor.
     Running {
         /// Logical CPU.
@@ -84,7 +84,7 @@ pub struct Segment {
     /// Its end: the next one's beginning.
     pub to: i64,
     /// What it did meanwhile.
-    pub doing: Doing,
+    pub doing: ThreadState,
 }
 
 /// A thread's line.
@@ -95,7 +95,7 @@ pub struct Thread {
     /// What it is called.
     pub name: Name,
     /// What it does, and since when.
-    now: Doing,
+    now: ThreadState,
     since: i64,
     /// It was told to be there, and nothing yet of what it does: that comes to light with the next event of it.
     guessed: bool,
@@ -107,7 +107,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    fn new(now: Doing, since: i64) -> Self {
+    fn new(now: ThreadState, since: i64) -> Self {
         Self {
             process: 0,
             name: Name::default(),
@@ -120,7 +120,7 @@ impl Thread {
         }
     }
 
-    fn go(&mut self, time: i64, next: Doing) {
+    fn go(&mut self, time: i64, next: ThreadState) {
         if time > self.since {
             self.past.push_back(Segment { from: self.since, to: time, doing: self.now });
         }
@@ -128,14 +128,14 @@ impl Thread {
     }
 
     /// What it did until now shows from what it does next.
-    fn turns_out(&mut self, doing: Doing) {
+    fn turns_out(&mut self, doing: ThreadState) {
         if std::mem::take(&mut self.guessed) {
             self.now = doing;
         }
     }
 
     fn end_wait(&mut self, by: Ended) {
-        if let Doing::Waiting { over: over @ None, .. } = &mut self.now {
+        if let ThreadState::Waiting { over: over @ None, .. } = &mut self.now {
             *over = Some(by);
         }
     }
@@ -150,14 +150,14 @@ impl Thread {
         let first = self.past.partition_point(|segment| segment.to <= time);
         let past = self.past.range(first..).map(|segment| segment.doing);
         past.chain([self.now]).take(AHEAD).find_map(|doing| match doing {
-            Doing::Running { cpu } => Some(cpu),
+            ThreadState::Running { cpu } => Some(cpu),
             _ => None,
         })
     }
 
     /// What it did between two times, as segments that leave no gap; `None` for what is not known, before its
     /// line begins. What lasts is told up to `to`.
-    pub fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Option<Doing>)> + '_ {
+    pub fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Option<ThreadState>)> + '_ {
         let begun = self.past.front().map_or(self.since, |first| first.from);
         let unknown = (from < begun).then(|| (from, begun.min(to), None));
         let first = self.past.partition_point(|segment| segment.to <= from);
@@ -193,13 +193,13 @@ impl Threads {
     /// A thread was made by another.
     pub fn fork(&mut self, id: ThreadId, by: ThreadId, time: i64) {
         // Its number may have been another's.
-        let new = Thread { born: Some((time, by)), ..Thread::new(Doing::Ready, time) };
+        let new = Thread { born: Some((time, by)), ..Thread::new(ThreadState::Ready, time) };
         self.all.insert(id, new);
     }
 
     /// What a thread is called and which process it belongs to.
     pub fn describe(&mut self, id: ThreadId, process: u64, name: Name, time: i64) {
-        let waits = Doing::Waiting { state: State::Sleeping, over: None };
+        let waits = ThreadState::Waiting { state: State::Sleeping, over: None };
         let new = || Thread { guessed: true, ..Thread::new(waits, time) };
         let thread = self.all.entry(id).or_insert_with(new);
         (thread.process, thread.name) = (process, name);
@@ -210,26 +210,27 @@ impl Threads {
     pub fn switch(&mut self, domain: u8, time: i64, cpu: u32, from: u32, state: State, to: u32) {
         if from != 0 {
             let id = ThreadId { domain, tid: from };
-            let thread = self.all.entry(id).or_insert_with(|| Thread::new(Doing::Running { cpu }, time));
-            thread.turns_out(Doing::Running { cpu });
+            let thread =
+                self.all.entry(id).or_insert_with(|| Thread::new(ThreadState::Running { cpu }, time));
+            thread.turns_out(ThreadState::Running { cpu });
             let overtaken = thread.woken.take();
             match (state, overtaken) {
                 // Who waited for its end may ask what it did before.
-                (State::Dead, _) => thread.go(time, Doing::Waiting { state, over: None }),
-                (State::Runnable, _) => thread.go(time, Doing::Ready),
+                (State::Dead, _) => thread.go(time, ThreadState::Waiting { state, over: None }),
+                (State::Runnable, _) => thread.go(time, ThreadState::Ready),
                 (state, Some((_, by))) => {
                     // It would have waited, and did not have to.
-                    thread.go(time, Doing::Waiting { state, over: Some(by) });
-                    thread.go(time, Doing::Ready);
+                    thread.go(time, ThreadState::Waiting { state, over: Some(by) });
+                    thread.go(time, ThreadState::Ready);
                 }
-                (state, None) => thread.go(time, Doing::Waiting { state, over: None }),
+                (state, None) => thread.go(time, ThreadState::Waiting { state, over: None }),
             }
         }
         if to != 0 {
-            let next = Doing::Running { cpu };
+            let next = ThreadState::Running { cpu };
             let id = ThreadId { domain, tid: to };
             let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time));
-            thread.turns_out(Doing::Ready);
+            thread.turns_out(ThreadState::Ready);
             thread.end_wait(Ended::Unseen);
             thread.woken = None;
             thread.go(time, next);
@@ -240,22 +241,22 @@ impl Threads {
     pub fn wake(&mut self, id: ThreadId, time: i64, by: Ended) {
         let thread = self.all.entry(id).or_insert_with(|| {
             // It was waiting when the trace began, for what is not known.
-            Thread::new(Doing::Waiting { state: State::Sleeping, over: None }, time)
+            Thread::new(ThreadState::Waiting { state: State::Sleeping, over: None }, time)
         });
         thread.guessed = false;
         match thread.now {
-            Doing::Waiting { .. } => {
+            ThreadState::Waiting { .. } => {
                 thread.end_wait(by);
-                thread.go(time, Doing::Ready);
+                thread.go(time, ThreadState::Ready);
             }
-            Doing::Running { .. } => thread.woken = Some((time, by)),
-            Doing::Ready => {}
+            ThreadState::Running { .. } => thread.woken = Some((time, by)),
+            ThreadState::Ready => {}
         }
     }
 
     /// Forgets what no question can be about any more: all that was over before this time.
     pub fn forget_before(&mut self, time: i64) {
-        let ended = |thread: &Thread| matches!(thread.now, Doing::Waiting { state: State::Dead, .. });
+        let ended = |thread: &Thread| matches!(thread.now, ThreadState::Waiting { state: State::Dead, .. });
         self.all.retain(|_, thread| !ended(thread) || thread.since > time);
         for thread in self.all.values_mut() {
             let over = thread.past.partition_point(|segment| segment.to <= time);

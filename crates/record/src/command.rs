@@ -9,7 +9,7 @@ use std::{
 use crate::Error;
 
 /// How long it may take to end when it was asked to.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A command that runs. It does not outlive this: however a recording ends, its command does.
 pub(crate) struct Command {
@@ -45,7 +45,7 @@ impl Command {
     /// Asks it to end.
     pub(crate) fn end(&mut self) {
         if self.deadline.is_none() {
-            self.deadline = Some(Instant::now() + PATIENCE);
+            self.deadline = Some(Instant::now() + TIMEOUT);
             self.signal(libc::SIGTERM);
         }
     }
@@ -86,7 +86,7 @@ mod tests {
         let group = command.child.id();
         let begun = Instant::now();
         drop(command);
-        assert!(begun.elapsed() < PATIENCE, "SIGTERM suffices");
+        assert!(begun.elapsed() < TIMEOUT, "SIGTERM suffices");
         let alive = |process: &u32| {
             let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
             let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

@@ -20,8 +20,8 @@ use xweave_weave::{Action, SiteInfo, Woven};
 use xweave_wire::{
     event,
     message::{
-        ClockSample, Event, EventLoss, Facts, Failure, FailureKind, FromAgent, LeftOut, Loss, ModuleFacts,
-        Reply, Request, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
+        ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, LeftOut, Loss,
+        ModuleInfo, Reply, Request, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
     },
     plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite},
     record::Kind,
@@ -36,7 +36,7 @@ use crate::{
 const EXCHANGES: u64 = 1_000_000;
 
 /// No recording takes longer: deadlines are short in tests.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Numbers that a seed makes (splitmix64).
 #[derive(Clone)]
@@ -147,7 +147,7 @@ impl Any {
                 _ => FromAgent::Event(Event::Events(events(chance, true))),
             },
             3 => FromAgent::Event(Event::Clock(sample(chance))),
-            4 => FromAgent::Reply(Reply::Facts(Box::new(facts(chance)))),
+            4 => FromAgent::Reply(Reply::DomainInfo(Box::new(facts(chance)))),
             5 => FromAgent::Reply(Reply::Btf(chance.bytes())),
             6 => FromAgent::Reply(Reply::Code(chance.bytes())),
             7 => FromAgent::Reply(Reply::Clock(sample(chance))),
@@ -223,13 +223,13 @@ fn vm(chance: &mut Chance) -> Vm {
     }
 }
 
-fn facts(chance: &mut Chance) -> Facts {
-    let module = |chance: &mut Chance| ModuleFacts {
+fn facts(chance: &mut Chance) -> DomainInfo {
+    let module = |chance: &mut Chance| ModuleInfo {
         name: chance.text(),
         btf_sha256: chance.text(),
         build_id: chance.text(),
     };
-    Facts {
+    DomainInfo {
         build_id: chance.text(),
         hostname: chance.text(),
         modules: chance.list(module),
@@ -425,7 +425,7 @@ fn a_million_exchanges_with_any_agents_end_in_traces_or_errors() {
                     let came = catch_unwind(AssertUnwindSafe(|| recording(seed, &folder, &exchanges)));
                     let came =
                         came.unwrap_or_else(|_| panic!("it failed: XWEAVE_SEED={seed} makes it do so again"));
-                    assert!(begun.elapsed() < PATIENCE, "XWEAVE_SEED={seed} took {:?}", begun.elapsed());
+                    assert!(begun.elapsed() < TIMEOUT, "XWEAVE_SEED={seed} took {:?}", begun.elapsed());
                     let beside = fs::read_dir(parent.path()).unwrap().count();
                     let inside: Vec<_> =
                         fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();

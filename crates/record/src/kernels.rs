@@ -1,6 +1,6 @@
 //! Which kernels can be traced.
 
-use xweave_wire::message::Facts;
+use xweave_wire::message::DomainInfo;
 
 use crate::Error;
 
@@ -8,7 +8,7 @@ use crate::Error;
 const OLDEST: (u32, u32) = (6, 1);
 
 /// Refuses a domain that cannot be traced, with the reason.
-pub(crate) fn check(domain: &str, facts: &Facts) -> Result<(), Error> {
+pub(crate) fn check(domain: &str, facts: &DomainInfo) -> Result<(), Error> {
     let (domain, kernel) = (domain.to_owned(), facts.kernel.clone());
     if !is_new_enough(&kernel) {
         return Err(Error::OldKernel { domain, kernel });
@@ -37,8 +37,8 @@ pub(crate) fn is_at_least(release: &str, version: (u32, u32)) -> bool {
 mod tests {
     use super::*;
 
-    fn facts(kernel: &str) -> Facts {
-        Facts { kernel: kernel.to_owned(), privileged: true, btf: true, ..Facts::default() }
+    fn facts(kernel: &str) -> DomainInfo {
+        DomainInfo { kernel: kernel.to_owned(), privileged: true, btf: true, ..DomainInfo::default() }
     }
 
     #[test]
@@ -48,9 +48,9 @@ mod tests {
         for old in ["5.10.0-8", "6.0.19", "weird"] {
             assert!(matches!(check("vm1", &facts(old)), Err(Error::OldKernel { .. })), "{old}");
         }
-        let blind = Facts { btf: false, ..facts("6.12") };
+        let blind = DomainInfo { btf: false, ..facts("6.12") };
         assert!(matches!(check("vm1", &blind), Err(Error::NoBtf { .. })));
-        let user = Facts { privileged: false, ..facts("6.12") };
+        let user = DomainInfo { privileged: false, ..facts("6.12") };
         assert!(matches!(check("vm1", &user), Err(Error::NotPermitted { .. })));
     }
 }

@@ -138,10 +138,10 @@ fn connect<'p>(
 }
 
 fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
-    capture.sessions.iter_mut().for_each(|session| session.ask(Request::Facts));
+    capture.sessions.iter_mut().for_each(|session| session.ask(Request::DomainInfo));
     capture.until(|session| !session.owes())?;
     for index in 0..capture.sessions.len() {
-        let Reply::Facts(facts) = capture.answer(index)? else { return Err(capture.unexpected(index)) };
+        let Reply::DomainInfo(facts) = capture.answer(index)? else { return Err(capture.unexpected(index)) };
         let session = &mut capture.sessions[index];
         kernels::check(session.name(), &facts)?;
         session.facts = *facts;

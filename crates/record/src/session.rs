@@ -14,7 +14,7 @@ use xweave_trace::Exit;
 use xweave_weave::Role;
 use xweave_wire::{
     limits,
-    message::{ClockSample, Event, Facts, FromAgent, Loss, Reply, Request, Vm},
+    message::{ClockSample, DomainInfo, Event, FromAgent, Loss, Reply, Request, Vm},
     record::{Kind, Record},
 };
 
@@ -39,7 +39,7 @@ const HOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
 /// What a domain was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
-    Facts,
+    DomainInfo,
     Btf,
     Code,
     Clock,
@@ -54,7 +54,7 @@ pub(crate) enum Question {
 impl Question {
     fn of(request: &Request) -> Option<Self> {
         Some(match request {
-            Request::Facts => Self::Facts,
+            Request::DomainInfo => Self::DomainInfo,
             Request::Btf(_) => Self::Btf,
             Request::Code(_) => Self::Code,
             Request::Clock => Self::Clock,
@@ -70,7 +70,7 @@ impl Question {
 
     fn is_answered_by(self, reply: &Reply) -> bool {
         match reply {
-            Reply::Facts(_) => self == Self::Facts,
+            Reply::DomainInfo(_) => self == Self::DomainInfo,
             Reply::Btf(_) => self == Self::Btf,
             Reply::Code(_) => self == Self::Code,
             Reply::Clock(_) => self == Self::Clock,
@@ -133,7 +133,7 @@ pub(crate) enum Taken {
 pub(crate) struct Session {
     pub(crate) spec: DomainSpec,
     pub(crate) number: u8,
-    pub(crate) facts: Facts,
+    pub(crate) facts: DomainInfo,
     /// Decoded, and waiting for the clocks to have been read after them.
     pub(crate) records: Waiting<Record>,
     pub(crate) events: events::Waiting,
@@ -162,7 +162,7 @@ impl Session {
         Self {
             spec,
             number,
-            facts: Facts::default(),
+            facts: DomainInfo::default(),
             records: Waiting::default(),
             events: events::Waiting::default(),
             loss: Loss::default(),

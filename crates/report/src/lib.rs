@@ -3,7 +3,7 @@
 //! Everything here is a pure function from [`xweave_flow::Flows`] or what [`xweave_model`] explains to text; how
 //! wide and whether in colour is said by a [`View`].
 //!
-//! Rooms: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
+//! Modules: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
 //! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
 //! transactions goes, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side; [`number`]
 //! writes times and counts; [`document`] is what all JSON documents have.

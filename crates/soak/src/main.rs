@@ -4,7 +4,7 @@
 //! The guest is a world of the lab's with several processors. Weaving is controlled from this machine, so that
 //! only loading and attaching are emulated. docs/soak.md says what it shows, and what it does not.
 //!
-//! Rooms, in the order of imports: `signs` is what ill kernels say; `bisect` finds minimal sets; `batch` is what is
+//! Modules, in the order of imports: `signs` is what ill kernels say; `bisect` finds minimal sets; `batch` is what is
 //! woven at a time; `state` how far it has come; `stack` where processors hang; `guest` the machine; `population` its functions; `weave` weaves one
 //! batch; `soak` all of them; `summary` is a soak in figures, and `report` tells them.
 

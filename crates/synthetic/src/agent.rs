@@ -12,7 +12,7 @@ use std::{
 
 use xweave_wire::{
     frame,
-    message::{ClockSample, Event, Facts, FromAgent, Loss, Reply, Request, SiteAddress, Woven},
+    message::{ClockSample, DomainInfo, Event, FromAgent, Loss, Reply, Request, SiteAddress, Woven},
     plan::{Plan, PlanSite},
     record::{Kind, Record},
 };
@@ -64,7 +64,7 @@ impl Script for Honest {
 pub struct Voice {
     output: Box<dyn Write + Send>,
     /// What it says it is.
-    pub facts: Facts,
+    pub facts: DomainInfo,
     /// The types of its kernel; modules have the same.
     pub btf: Vec<u8>,
     /// What it was told to weave.
@@ -169,7 +169,7 @@ impl Voice {
     fn answer(&mut self, request: &Request) -> io::Result<()> {
         let reply = match request {
             Request::Alive => return Ok(()),
-            Request::Facts => Reply::Facts(Box::new(self.facts.clone())),
+            Request::DomainInfo => Reply::DomainInfo(Box::new(self.facts.clone())),
             Request::Btf(_) => Reply::Btf(self.btf.clone()),
             Request::Code(_) => Reply::Code(Vec::new()),
             Request::Clock => Reply::Clock(clock()),
@@ -217,9 +217,9 @@ fn monotonic() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Facts of a kernel with these types: new enough, and allowed to trace.
-pub fn facts(kernel: &str) -> Facts {
-    Facts {
+/// What a domain with a kernel of these types says of itself: new enough, and allowed to trace.
+pub fn facts(kernel: &str) -> DomainInfo {
+    DomainInfo {
         agent: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: "synthetic".to_owned(),
         kernel: kernel.to_owned(),
@@ -227,7 +227,7 @@ pub fn facts(kernel: &str) -> Facts {
         cpus: 1,
         privileged: true,
         btf: true,
-        ..Facts::default()
+        ..DomainInfo::default()
     }
 }
 
@@ -238,7 +238,7 @@ pub fn facts(kernel: &str) -> Facts {
 pub fn serve(
     mut input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
-    facts: Facts,
+    facts: DomainInfo,
     btf: Vec<u8>,
     records: u64,
     script: &mut dyn Script,

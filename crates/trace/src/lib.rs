@@ -11,7 +11,7 @@
 //! describes each column. A recording that is killed leaves a readable trace: segments get their
 //! names only when they are whole, and the manifest says `complete: false` until the end.
 //!
-//! Rooms: [`manifest`] is `trace.json`, [`site`], [`row`] and [`event`] are one line of each table,
+//! Modules: [`manifest`] is `trace.json`, [`site`], [`row`] and [`event`] are one line of each table,
 //! [`writer`] makes a trace and [`reader`] opens one; `table` knows Parquet, with
 //! `pages` where the library writes too slowly, and `checked`, which holds files against what they claim.
 //!

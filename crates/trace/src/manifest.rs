@@ -115,7 +115,7 @@ pub struct Domain {
 
 impl Domain {
     /// A domain as its agent describes it.
-    pub fn new(name: &str, number: u8, role: Role, facts: &message::Facts) -> Self {
+    pub fn new(name: &str, number: u8, role: Role, facts: &message::DomainInfo) -> Self {
         Self {
             name: name.to_owned(),
             number,

@@ -160,10 +160,10 @@ mod tests {
     fn a_message_survives_the_stream() {
         let mut stream = Vec::new();
         write_preamble(&mut stream).unwrap();
-        write_message(&mut stream, &Request::Facts).unwrap();
+        write_message(&mut stream, &Request::DomainInfo).unwrap();
         let mut input = stream.as_slice();
         read_preamble(&mut input).unwrap();
-        assert!(matches!(read_message(&mut input).unwrap(), Request::Facts));
+        assert!(matches!(read_message(&mut input).unwrap(), Request::DomainInfo));
         assert!(matches!(read_message::<Request>(&mut input), Err(Error::Closed)));
     }
 
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn cut_and_oversized_frames_are_errors() {
         let mut stream = Vec::new();
-        write_message(&mut stream, &Request::Facts).unwrap();
+        write_message(&mut stream, &Request::DomainInfo).unwrap();
         stream.pop();
         assert!(matches!(read_message::<Request>(&mut stream.as_slice()), Err(Error::Io(_))));
         let huge = u32::MAX.to_le_bytes();

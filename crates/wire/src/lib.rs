@@ -14,7 +14,7 @@
 //!   ◄────────────────── Event ──────        records, events, clock samples: whenever there are some
 //! ```
 //!
-//! Rooms: [`frame`] cuts the stream, [`message`] says what may be said, [`plan`] is what a
+//! Modules: [`frame`] cuts the stream, [`message`] says what may be said, [`plan`] is what a
 //! controller asks an agent to weave, [`record`] is what advice wrote, [`event`] what built-in probes did. An agent may
 //! be hostile: [`limits`] is what a controller takes of it, and `xweave_text` makes its words fit to be shown.
 

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use xweave_text as text;
 
-use crate::message::{Event, Facts, FromAgent, Loss, ModuleFacts, Reply, Vm, Woven};
+use crate::message::{DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, Vm, Woven};
 
 /// The longest frame, but for those that follow: an agent sends records in batches of a quarter of it.
 pub const FRAME: u32 = 1 << 20;
@@ -73,7 +73,7 @@ impl FromAgent {
 
 fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
     match reply {
-        Reply::Facts(facts) => check_facts(facts),
+        Reply::DomainInfo(facts) => check_facts(facts),
         Reply::Vms(vms) => check_vms(vms),
         Reply::Woven(woven) => check_woven(woven),
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
@@ -85,14 +85,14 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
     }
 }
 
-fn check_facts(facts: &mut Facts) -> Result<(), Violation> {
+fn check_facts(facts: &mut DomainInfo) -> Result<(), Violation> {
     for name in [&mut facts.agent, &mut facts.hostname, &mut facts.kernel, &mut facts.boot_id] {
         bound(name, NAME);
     }
     identity("its kernel's build ID", &facts.build_id)?;
     identity("the hash of its kernel's types", &facts.btf_sha256)?;
     at_most("modules", facts.modules.len(), ITEMS)?;
-    for ModuleFacts { name, btf_sha256, build_id } in &facts.modules {
+    for ModuleInfo { name, btf_sha256, build_id } in &facts.modules {
         module(name)?;
         identity("a hash of a module's types", btf_sha256)?;
         identity("a module's build ID", build_id)?;
@@ -183,10 +183,10 @@ mod tests {
     use super::*;
     use crate::message::{Failure, FailureKind, SiteAddress, SiteLoss, SkippedSite};
 
-    fn facts(change: impl FnOnce(&mut Facts)) -> Result<FromAgent, Violation> {
-        let mut facts = Facts::default();
+    fn facts(change: impl FnOnce(&mut DomainInfo)) -> Result<FromAgent, Violation> {
+        let mut facts = DomainInfo::default();
         change(&mut facts);
-        FromAgent::Reply(Reply::Facts(Box::new(facts))).checked()
+        FromAgent::Reply(Reply::DomainInfo(Box::new(facts))).checked()
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         for wrong in ["../../../etc/cron.d/x", "ab cd", "g0", &"a".repeat(65)] {
             let refused = facts(|facts| facts.build_id = wrong.to_owned()).unwrap_err();
             assert!(refused.to_string().contains("build ID"), "{refused}");
-            let module = |build_id: &str, hash: &str| ModuleFacts {
+            let module = |build_id: &str, hash: &str| ModuleInfo {
                 name: "tun".into(),
                 btf_sha256: hash.into(),
                 build_id: build_id.into(),
@@ -210,10 +210,10 @@ mod tests {
     #[test]
     fn names_are_no_paths_and_no_escapes() {
         for wrong in ["", "../vmlinux", "a/b", "a\u{1b}[2J", &"m".repeat(65)] {
-            let module = ModuleFacts { name: wrong.into(), ..ModuleFacts::default() };
+            let module = ModuleInfo { name: wrong.into(), ..ModuleInfo::default() };
             assert!(facts(|facts| facts.modules.push(module)).is_err(), "{wrong:?}");
         }
-        let Ok(FromAgent::Reply(Reply::Facts(facts))) =
+        let Ok(FromAgent::Reply(Reply::DomainInfo(facts))) =
             facts(|facts| facts.kernel = format!("6.1\u{1b}]0;x\u{7}{}", "y".repeat(500)))
         else {
             panic!("a release is shown, not refused")
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn numbers_are_bounded() {
-        assert!(facts(|facts| facts.modules = vec![ModuleFacts::default(); ITEMS + 1]).is_err());
+        assert!(facts(|facts| facts.modules = vec![ModuleInfo::default(); ITEMS + 1]).is_err());
         let vm = |processors, fraction| Vm {
             tsc_offsets: vec![0; processors],
             tsc_scaling: (1, fraction),

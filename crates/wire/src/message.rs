@@ -7,8 +7,8 @@ use crate::{event::Kind, plan::Plan};
 /// From the controller. Each but [`Request::Alive`] is answered by one [`Reply`], in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// What are you? → [`Reply::Facts`]
-    Facts,
+    /// What are you? → [`Reply::DomainInfo`]
+    DomainInfo,
     /// The type information of the kernel (`None`) or of a loaded module. → [`Reply::Btf`]
     Btf(Option<String>),
     /// The machine code of the running kernel and of loaded modules, with all symbols. → [`Reply::Code`]
@@ -37,8 +37,8 @@ pub enum Request {
 /// From the agent, to a [`Request`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// To [`Request::Facts`].
-    Facts(Box<Facts>),
+    /// To [`Request::DomainInfo`].
+    DomainInfo(Box<DomainInfo>),
     /// To [`Request::Btf`]: raw BTF.
     Btf(Vec<u8>),
     /// To [`Request::Code`]: `xweave_code::image::LiveCode`, packed by it.
@@ -89,7 +89,7 @@ pub enum FromAgent {
 
 /// What a domain is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct DomainInfo {
     /// `xweave --version` of the agent.
     pub agent: String,
     /// `uname -n`.
@@ -109,7 +109,7 @@ pub struct Facts {
     /// A hash of it in hex; empty if it is not there.
     pub btf_sha256: String,
     /// Loaded modules that have BTF.
-    pub modules: Vec<ModuleFacts>,
+    pub modules: Vec<ModuleInfo>,
     /// The TSC's rate as the agent measured it, in Hz; 0 if the TSC cannot be used.
     pub tsc_hz: u64,
     /// Virtual machines that this kernel's KVM runs.
@@ -134,7 +134,7 @@ pub struct Disk {
 
 /// A loaded module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModuleFacts {
+pub struct ModuleInfo {
     /// Its name.
     pub name: String,
     /// A hash of its BTF in hex: equal names and hashes are the same types.

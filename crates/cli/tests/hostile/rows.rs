@@ -4,7 +4,7 @@ use std::{fs, io, thread, time::Duration};
 
 use xweave_synthetic::agent::{Done, Moment, Script, Voice, clock};
 use xweave_wire::{
-    message::{ClockSample, Event, Failure, FailureKind, Loss, ModuleFacts, Reply, Request, SiteLoss, Woven},
+    message::{ClockSample, Event, Failure, FailureKind, Loss, ModuleInfo, Reply, Request, SiteLoss, Woven},
     record::{Kind, Record},
 };
 
@@ -59,7 +59,7 @@ fn a_path_is_no_identity() {
 
     let mut guest = Domain::honest("vm1");
     let module =
-        ModuleFacts { name: "tun".into(), btf_sha256: "/../../../outside".into(), ..Default::default() };
+        ModuleInfo { name: "tun".into(), btf_sha256: "/../../../outside".into(), ..Default::default() };
     guest.facts.modules.push(module);
     beside_an_honest_host(guest, "--duration 1s").end_within(PATIENCE).said(1, &["domain vm1", "module"]);
 }
@@ -67,7 +67,7 @@ fn a_path_is_no_identity() {
 #[test]
 fn facts_beyond_all_bounds_are_refused() {
     let mut guest = Domain::honest("vm1");
-    guest.facts.modules = vec![ModuleFacts { name: "m".into(), ..ModuleFacts::default() }; 10_000];
+    guest.facts.modules = vec![ModuleInfo { name: "m".into(), ..ModuleInfo::default() }; 10_000];
     let ended = beside_an_honest_host(guest, "--duration 1s").end_within(PATIENCE);
     ended.said(1, &["domain vm1", "10000 modules"]);
     ended.within_budget();
@@ -76,7 +76,7 @@ fn facts_beyond_all_bounds_are_refused() {
 #[test]
 fn a_frame_longer_than_what_was_asked_for_is_not_read() {
     let guest = by(|moment, voice: &mut Voice| match moment {
-        Moment::Asked(Request::Facts) => {
+        Moment::Asked(Request::DomainInfo) => {
             voice.raw(&(60u32 << 20).to_le_bytes())?;
             loop {
                 voice.raw(&[0; 1 << 16])?;
@@ -104,7 +104,7 @@ fn a_flood_before_the_preamble_is_refused() {
 #[test]
 fn records_before_the_recording_are_refused() {
     let guest = by(|moment, voice: &mut Voice| match moment {
-        Moment::Asked(Request::Facts) => loop {
+        Moment::Asked(Request::DomainInfo) => loop {
             voice.event(Event::Records(vec![0; 1 << 18]))?;
         },
         _ => Ok(Done::Nothing),
@@ -144,7 +144,7 @@ fn silent_from(first: Is) -> Domain {
 #[test]
 fn who_does_not_answer_does_not_keep_ctrl_c_waiting() {
     let phases: [(Is, &str); 4] = [
-        (|request| matches!(request, Request::Facts), "reaching vm1"),
+        (|request| matches!(request, Request::DomainInfo), "reaching vm1"),
         (|request| matches!(request, Request::Btf(_)), "reading vm1"),
         (|request| matches!(request, Request::Clock), "reading vm1"),
         (|request| matches!(request, Request::Weave(_)), "weaving"),
@@ -178,7 +178,7 @@ fn weaving_without_end_does_not_keep_ctrl_c_waiting() {
 #[test]
 fn who_dribbles_an_answer_does_not_keep_ctrl_c_waiting() {
     let guest = by(|moment, voice: &mut Voice| match moment {
-        Moment::Asked(Request::Facts) => loop {
+        Moment::Asked(Request::DomainInfo) => loop {
             // A frame of a hundred bytes that comes a byte at a time.
             voice.raw(&100u32.to_le_bytes())?;
             for _ in 0..100 {
@@ -407,7 +407,7 @@ fn bytes_that_are_no_records_end_a_domains_part() {
 #[test]
 fn answers_to_other_questions_are_refused() {
     let guest = by(|moment, voice: &mut Voice| match moment {
-        Moment::Asked(Request::Facts) => voice.reply(Reply::Woven(Woven::default())).map(|()| Done::All),
+        Moment::Asked(Request::DomainInfo) => voice.reply(Reply::Woven(Woven::default())).map(|()| Done::All),
         _ => Ok(Done::Nothing),
     });
     let ended = beside_an_honest_host(Domain::new("vm1", guest), "--duration 1s").end_within(PATIENCE);

@@ -16,7 +16,7 @@ use std::{
 use object::{Object, ObjectSection};
 use serde_json::Value;
 use xweave_synthetic::agent::{self, Script};
-use xweave_wire::message::Facts;
+use xweave_wire::message::DomainInfo;
 
 /// The types of a kernel that has two functions.
 static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| types("int length; struct item *next;"));
@@ -49,7 +49,7 @@ pub fn types_beside(members: &str, more: &str) -> Vec<u8> {
 /// What one scripted domain is.
 pub struct Domain {
     pub name: &'static str,
-    pub facts: Facts,
+    pub facts: DomainInfo,
     pub btf: Vec<u8>,
     /// Records that an honest agent sends.
     pub records: u64,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xweave_trace::{Clock, ClockBreak, Method};
-use xweave_wire::message::{ClockSample, Facts, Vm};
+use xweave_wire::message::{ClockSample, DomainInfo, Vm};
 
 use super::{
     Exchange, Stamp,
@@ -125,7 +125,7 @@ impl Timeline {
 
     /// What an agent said of its domain. The reference's virtual machines are those that guests are
     /// looked for among.
-    pub fn facts(&mut self, domain: u8, facts: &Facts) {
+    pub fn facts(&mut self, domain: u8, facts: &DomainInfo) {
         let state = self.state(domain);
         state.tsc_hz = facts.tsc_hz;
         state.current_mut().own.set_nominal_hz(facts.tsc_hz);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How often an idle channel is used: over a domain that was reset this brings an error.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// How long a command may take to end after a signal was passed on to it.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How to reach a domain.
 #[derive(Debug, Clone)]
@@ -278,7 +278,7 @@ impl ExecChild {
             let event = self.next(Duration::from_millis(100));
             if event.is_none()
                 && let Some((signal, since)) = signalled
-                && since.elapsed() > PATIENCE
+                && since.elapsed() > TIMEOUT
             {
                 return Ok(Status::Signal(signal));
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// What a command finds without asking for more.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long a command whose client is gone may take to end well, before it is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts the command in a process group of its own, with pipes.
 pub fn spawn(command: &Command) -> io::Result<Child> {
@@ -62,7 +62,7 @@ impl Group {
         let reaped = lock(&self.reaped);
         let (reaped, _) = self
             .ended
-            .wait_timeout_while(reaped, PATIENCE, |reaped| !*reaped)
+            .wait_timeout_while(reaped, TIMEOUT, |reaped| !*reaped)
             .unwrap_or_else(PoisonError::into_inner);
         drop(reaped);
         self.signal(libc::SIGKILL);

@@ -1,10 +1,10 @@
 //! A KVM host: its own kernel is the hypervisor, QEMU runs the guests.
 
-use super::{Boot, INITRD, KERNEL, Makings};
+use super::{Boot, INITRD, KERNEL, Spec};
 use crate::packages::Flavour;
 use std::process::Command;
 
-pub const MAKINGS: Makings = Makings {
+pub const SPEC: Spec = Spec {
     // A third of the generic one's size, and it has all that a KVM host needs.
     flavour: Flavour::Cloud,
     packages: "qemu-system-x86,kmod,iproute2,procps,iputils-ping,tcpdump,bpftool,ethtool,clang-14",

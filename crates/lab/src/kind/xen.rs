@@ -1,12 +1,12 @@
 //! Xen: the hypervisor boots first, then dom0, a paravirtual Linux that drives the devices; `xl` starts
 //! the guests, paravirtual too (one with hardware assistance does not start under software emulation).
 
-use super::{Boot, HYPERVISOR, INITRD, KERNEL, Makings};
+use super::{Boot, HYPERVISOR, INITRD, KERNEL, Spec};
 use crate::accelerator::Accelerator;
 use crate::packages::Flavour;
 use std::process::Command;
 
-pub const MAKINGS: Makings = Makings {
+pub const SPEC: Spec = Spec {
     // The cloud kernel has no dom0.
     flavour: Flavour::Generic,
     packages: "xen-utils-4.17,kmod,iproute2,procps,iputils-ping,tcpdump,bpftool,ethtool,clang-14",

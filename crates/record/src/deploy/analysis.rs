@@ -18,11 +18,11 @@ pub(super) type KeepGoing<'a> = &'a mut dyn FnMut() -> bool;
 pub(super) const ANALYSER: Limits = Limits { memory: 6 << 30, seconds: 3600, file: 512 << 20 };
 
 /// How long a job may take for each second of a processor that it may: side by side, processors are shared.
-const PATIENCE: u64 = 2;
+const TIMEOUT: u64 = 2;
 
 /// How long a job with these limits is waited for.
 pub(super) fn deadline(limits: Limits) -> Duration {
-    Duration::from_secs(limits.seconds * PATIENCE)
+    Duration::from_secs(limits.seconds * TIMEOUT)
 }
 
 /// Makes the index of a file of this machine, and keeps it under the build ID that it has.

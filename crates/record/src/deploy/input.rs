@@ -8,7 +8,7 @@ use std::{
 
 use xweave_code::image;
 use xweave_weave::Peer;
-use xweave_wire::message::{CodeParts, Facts, ModuleFacts, Reply, Request};
+use xweave_wire::message::{CodeParts, DomainInfo, ModuleInfo, Reply, Request};
 
 use super::{analysis, indices::Indices, types::Types};
 use crate::{DomainSpec, Error, Transport};
@@ -27,7 +27,7 @@ pub(crate) struct Input {
     pub(crate) release: String,
     /// This machine itself, which may do anything to us.
     pub(crate) is_local: bool,
-    facts: Facts,
+    facts: DomainInfo,
     transport: String,
     /// The image's, then the modules'.
     pub(crate) types: Vec<TypesOf>,
@@ -59,8 +59,8 @@ pub(crate) struct IndexOf {
 }
 
 impl Input {
-    pub(crate) fn new(spec: &DomainSpec, number: u8, facts: &Facts, types: &Types) -> Self {
-        let of = |module: Option<&ModuleFacts>| {
+    pub(crate) fn new(spec: &DomainSpec, number: u8, facts: &DomainInfo, types: &Types) -> Self {
+        let of = |module: Option<&ModuleInfo>| {
             let hash = module.map_or(&facts.btf_sha256, |module| &module.btf_sha256);
             let bytes = types.get(hash);
             let is_kept = bytes.is_some();
@@ -121,7 +121,7 @@ impl Input {
     }
 
     /// The name that an index of what this domain sent is kept by; none if nothing tells it from others.
-    pub(crate) fn index_name(&self, module: Option<&ModuleFacts>) -> Option<String> {
+    pub(crate) fn index_name(&self, module: Option<&ModuleInfo>) -> Option<String> {
         let facts = &self.facts;
         let kernel = [facts.build_id.as_str(), facts.btf_sha256.as_str()];
         let module =
@@ -243,7 +243,7 @@ impl Input {
 }
 
 /// What tells a module from others of the same kernel: its build ID, which some distributions' lack; else its types.
-fn identity(module: &ModuleFacts) -> &str {
+fn identity(module: &ModuleInfo) -> &str {
     if module.build_id.is_empty() { &module.btf_sha256 } else { &module.build_id }
 }
 
@@ -256,14 +256,14 @@ mod tests {
     const BUILD_ID: &str = "00112233445566778899aabbccddeeff00112233";
 
     fn input(domain: &str, boot: &str) -> Input {
-        let module = ModuleFacts { name: "tun".into(), btf_sha256: "cd".repeat(32), build_id: String::new() };
-        let facts = Facts {
+        let module = ModuleInfo { name: "tun".into(), btf_sha256: "cd".repeat(32), build_id: String::new() };
+        let facts = DomainInfo {
             kernel: "6.12.0".into(),
             build_id: BUILD_ID.into(),
             boot_id: boot.into(),
             btf_sha256: "ab".repeat(32),
             modules: vec![module],
-            ..Facts::default()
+            ..DomainInfo::default()
         };
         let types = Types::new("/nowhere".as_ref());
         Input::new(&DomainSpec::parse(domain).unwrap(), 1, &facts, &types)
