@@ -37,7 +37,7 @@ fn both() -> tempfile::TempDir {
 fn what_a_guest_s_processor_lost_is_the_host_s() {
     let folder = both();
     let (status, printed, said) =
-        xweave(folder.path(), &["explain", "trace", "--transaction", "life", "--json"]);
+        xweave(folder.path(), &["explain", "trace", "--transaction", "process", "--json"]);
     assert_eq!((status, said.as_str()), (Some(0), ""));
     let document: Value = serde_json::from_str(&printed).expect("JSON");
     let transactions = document["transactions"].as_array().expect("transactions");
@@ -68,7 +68,7 @@ fn a_wait_for_a_disk_is_known_by_the_interrupt_that_ends_it() {
     let explained = |name| {
         let folder = imported(&[name]);
         let (status, printed, said) =
-            xweave(folder.path(), &["explain", "trace", "--transaction", "life", "--json"]);
+            xweave(folder.path(), &["explain", "trace", "--transaction", "process", "--json"]);
         assert_eq!(status, Some(0), "{said}");
         let summary = serde_json::from_str::<Value>(&printed).expect("JSON")["summary"].take();
         let parts = summary["parts"].as_array().expect("parts").clone();
@@ -84,7 +84,7 @@ fn a_wait_for_a_disk_is_known_by_the_interrupt_that_ends_it() {
     // A program alone: interrupts came to others.
     let (waited, accesses, said) = explained("plain.data");
     assert_eq!((waited, accesses), (0, [400, 400]));
-    assert!(said.contains("trace lacks the ends of 400 of 400 accesses"), "{said}");
+    assert!(said.contains("trace lacks the ends of 400 of 400 disk I/O requests"), "{said}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn what_cannot_be_explained_is_told_with_what_to_do() {
             1,
             "has no transactions of the kind connect:80",
         ),
-        (&["explain", "trace", "--transaction", "life", "--id", "99"], 1, "has no transaction 99"),
+        (&["explain", "trace", "--transaction", "process", "--id", "99"], 1, "has no transaction 99"),
         (&["explain", "trace", "--mermaid"], 2, "--id"),
         (&["compare", "trace", "nowhere"], 2, "is not a trace"),
     ] {

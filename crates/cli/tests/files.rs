@@ -231,7 +231,7 @@ fn a_trace_of_another_user_needs_force() {
     evil(&trace, "host");
     let commands = [
         &["flows", "trace"][..],
-        &["explain", "trace", "--transaction", "life"],
+        &["explain", "trace", "--transaction", "process"],
         &["compare", "trace", "trace"],
         &["report", "trace", "-o", "page.html"],
     ];

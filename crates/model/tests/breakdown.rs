@@ -143,7 +143,7 @@ fn a_wait_for_a_lock_names_who_held_it() {
     ];
     assert_eq!(
         told(&events, 7, 0, 60),
-        ["7:running=6", "lock of 8:held=44", "7:ready=5 by 8", "7:running=5"]
+        ["7:running=6", "lock of 8:lock=44", "7:ready=5 by 8", "7:running=5"]
     );
 }
 
@@ -271,7 +271,7 @@ fn a_request_that_is_refused_and_sent_again_is_told_with_the_reason() {
     let server = ThreadId { domain: 2, tid: 9 };
     assert_eq!(
         told_of(&mut Machine::default(), &events, server, 10, 1020),
-        ["1–2:80:repeat=990 1 times, AcceptQueue", "1–2:80:network=10", "9:waking=5", "9:running=5"]
+        ["1–2:80:retransmit=990 1 times, AcceptQueue", "1–2:80:network=10", "9:waking=5", "9:running=5"]
     );
     // Seen by the client, whose kernel is answered.
     events.push(Event::new(Kind::IrqEnter, 1, 1030, 0, 0));
@@ -283,7 +283,7 @@ fn a_request_that_is_refused_and_sent_again_is_told_with_the_reason() {
         told_of(&mut Machine::default(), &events, thread(7), 10, 1050),
         [
             "7:running=10",
-            "2–1:80:repeat=980 1 times, AcceptQueue",
+            "2–1:80:retransmit=980 1 times, AcceptQueue",
             "2–1:80:network=30",
             "7:waking=10",
             "7:running=10"

@@ -131,13 +131,13 @@ fn line(transaction: &Explained, objects: &Objects, largest: usize) -> String {
 #[test]
 fn a_connect_is_told_from_asking_to_accepting_with_the_reason_of_a_delay() {
     let dir = three();
-    let repeat = "sent again once: the accept queue was full, 6 connections waited";
+    let retransmit = "sent again once: the accept queue was full, 6 connections waited";
     assert_eq!(
         told(&dir, "connect:80", 2),
         [
             "40000 → 80 33: 25 network connection to :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
             format!(
-                "40001 → 80 1000038: 1000010 repeat connection to :80 of vm1 → vm2 ({repeat}), \
+                "40001 → 80 1000038: 1000010 retransmit connection to :80 of vm1 → vm2 ({retransmit}), \
                  20 network connection to :80 of vm1 → vm2"
             ),
             "40002 → 80 33: 25 network connection to :80 of vm1 → vm2, 5 running nginx/9 of vm2".to_owned(),
@@ -160,11 +160,11 @@ fn what_the_server_did_while_a_request_was_lost_is_not_to_blame() {
     recorded.of_socket(20, Kind::Socket, end.peer(), 1);
     recorded.of_socket(300, Kind::Accept, end.peer(), 0);
     recorded.writer.finish().unwrap();
-    let repeat = "sent again once: the port's last connection was in TIME_WAIT at the server";
+    let retransmit = "sent again once: the port's last connection was in TIME_WAIT at the server";
     assert_eq!(
         told(&dir, "connect", 3),
         [format!(
-            "40000 → 80 1325: 1005 repeat connection to :80 of vm1 → vm2 ({repeat}), 300 running nginx/9 of vm2, \
+            "40000 → 80 1325: 1005 retransmit connection to :80 of vm1 → vm2 ({retransmit}), 300 running nginx/9 of vm2, \
              20 network connection to :80 of vm1 → vm2"
         )]
     );

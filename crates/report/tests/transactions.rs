@@ -54,9 +54,9 @@ fn tables_say_who_took_the_time() {
         [
             "1 transaction (between:ask..answered): p50 1.21 ms, p99 1.21 ms, max 1.21 ms",
             "",
-            "Domain  Object  State        Time   Share  Of  Why",
-            "vm1     server  ready    998.0 µs  82.5 %   1  hog had the processor",
-            "vm1     server  running  200.0 µs  16.5 %   1"
+            "Domain  Object  State        Time   Share  Count  Why",
+            "vm1     server  ready    998.0 µs  82.5 %      1  hog had the processor",
+            "vm1     server  running  200.0 µs  16.5 %      1"
         ],
         "{text}"
     );
