@@ -12,6 +12,8 @@ use xweave_wire::{
 pub(crate) struct Addresses<'p> {
     /// By name and module. None if there is none, or several are called that.
     found: HashMap<(&'p str, Option<&'p str>), Option<u64>>,
+    /// By name, in whatever module.
+    named: HashMap<&'p str, Vec<u64>>,
 }
 
 impl<'p> Addresses<'p> {
@@ -21,7 +23,17 @@ impl<'p> Addresses<'p> {
     }
 
     fn among(plan: &'p Plan, symbols: &str) -> Self {
-        let wanted: Vec<_> = sites(plan).filter_map(|(program, site)| symbol(program, site)).collect();
+        Self::wanted(sites(plan).filter_map(|(program, site)| symbol(program, site)).collect(), symbols)
+    }
+
+    /// Those of functions of the kernel's image.
+    #[cfg(test)]
+    pub(crate) fn named(names: impl IntoIterator<Item = &'p str>, symbols: &str) -> Self {
+        Self::wanted(names.into_iter().map(|name| (name, None)).collect(), symbols)
+    }
+
+    fn wanted(wanted: Vec<(&'p str, Option<&'p str>)>, symbols: &str) -> Self {
+        let mut named: HashMap<&str, Vec<u64>> = wanted.iter().map(|(name, _)| (*name, Vec::new())).collect();
         let places: HashMap<_, usize> = wanted.iter().copied().zip(0..).collect();
         let mut known = vec![Vec::new(); wanted.len()];
         for line in symbols.lines() {
@@ -30,17 +42,26 @@ impl<'p> Addresses<'p> {
                 continue;
             };
             let module = words.next().map(|module| module.trim_matches(['[', ']']));
-            if matches!(kind, "t" | "T" | "w" | "W")
-                && let Some(&place) = places.get(&(name, module))
-            {
-                known[place].push(u64::from_str_radix(address, 16).unwrap_or(0));
+            if !matches!(kind, "t" | "T" | "w" | "W") {
+                continue;
+            }
+            let Some(all) = named.get_mut(name) else { continue };
+            let address = u64::from_str_radix(address, 16).unwrap_or(0);
+            all.extend(Some(address).filter(|address| *address != 0));
+            if let Some(&place) = places.get(&(name, module)) {
+                known[place].push(address);
             }
         }
         let alone = |symbol| match known[places[symbol]][..] {
             [address] => Some(address).filter(|address| *address != 0),
             _ => None,
         };
-        Self { found: wanted.iter().map(|symbol| (*symbol, alone(symbol))).collect() }
+        Self { found: wanted.iter().map(|symbol| (*symbol, alone(symbol))).collect(), named }
+    }
+
+    /// Those of all functions with that name, in the kernel's image and in modules.
+    pub(crate) fn all(&self, function: &str) -> &[u64] {
+        self.named.get(function).map_or(&[], Vec::as_slice)
     }
 
     /// A site's address, if it is known.
@@ -93,6 +114,7 @@ mod tests {
                 btf_id: 0,
                 offset,
                 places: Vec::new(),
+                arguments: 0,
             }],
             origin: String::new(),
         };

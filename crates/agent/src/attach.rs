@@ -20,6 +20,7 @@ use crate::{
     error::Error,
     hook::{Hooked, Part, attach_type},
     probe,
+    prototype::{Mistyped, mismatch},
     settings::FastAttach,
 };
 
@@ -120,6 +121,7 @@ pub(crate) struct Attached {
 /// one after the other, with the kernel's settings as they are.
 pub(crate) fn attach(
     loaded: &[Hooked<'_>],
+    mistyped: &Mistyped<'_>,
     serial_attach: bool,
     watch: &Watch<'_>,
 ) -> Result<Attached, Error> {
@@ -130,7 +132,9 @@ pub(crate) fn attach(
     let over = AtomicBool::new(false);
     let attach = |number: usize| {
         let (Some(hooked), Some(result)) = (loaded.get(number), results.get(number)) else { return };
-        let attached = hooked.attach();
+        let wrong =
+            mistyped.error(&hooked.site.function, hooked.site.arguments).filter(|_| hooked.is_traced());
+        let attached = wrong.map_or_else(|| hooked.attach(), Err);
         let fatal = attached.as_ref().is_err_and(|error| !may_be_skipped(hooked, error));
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(attached);
         if fatal || watch.cancel.asked() {
@@ -201,11 +205,15 @@ fn nowhere(loaded: &[Hooked<'_>], attached: &Attached) -> Option<Error> {
 fn may_be_skipped(hooked: &Hooked<'_>, error: &io::Error) -> bool {
     let of_place =
         [libc::EINVAL, libc::EILSEQ, libc::ENOENT, libc::EOPNOTSUPP, libc::EADDRNOTAVAIL, libc::EBUSY];
-    hooked.site.optional && error.raw_os_error().is_some_and(|code| of_place.contains(&code))
+    let not_hookable = error.raw_os_error().is_some_and(|code| of_place.contains(&code));
+    hooked.site.optional && (not_hookable || mismatch(error).is_some())
 }
 
 /// The reason, for people, why the kernel does not let us hook a place.
 pub(crate) fn why_skipped(error: &io::Error) -> String {
+    if let Some(mismatch) = mismatch(error) {
+        return mismatch;
+    }
     match error.raw_os_error() {
         Some(libc::EILSEQ) => {
             "no instruction begins there in the running kernel, which patches itself".to_owned()

@@ -38,6 +38,7 @@ mod modules;
 mod output;
 mod probe;
 mod program;
+mod prototype;
 mod quiesce;
 mod rings;
 mod running;

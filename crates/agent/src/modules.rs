@@ -101,6 +101,7 @@ mod tests {
             btf_id: 0,
             offset: 1,
             places: Vec::new(),
+            arguments: 0,
         };
         let sites = sites.iter().map(site).collect();
         PlanProgram { name: String::new(), hook, saver: None, sites, origin: String::new() }

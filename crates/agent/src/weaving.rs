@@ -18,6 +18,7 @@ use crate::{
     error::Error,
     hook::{Hooked, Part},
     load::{buckets, load, load_object, map, program_info},
+    prototype::Mistyped,
     rings,
 };
 
@@ -84,7 +85,8 @@ impl Woven {
             Self { counted, links, sites, object, rings, last_bucket: buckets(plan) - 1, skipped };
         woven.set_state(State::Off)?;
         let loaded = load(&woven.object, plan, addresses)?;
-        let attached = attach(&loaded, plan.serial_attach, watch)?;
+        let mistyped = Mistyped::of(plan, addresses);
+        let attached = attach(&loaded, &mistyped, plan.serial_attach, watch)?;
         woven.links = attached.links;
         woven.skipped = attached.skipped;
         let mut seen = HashSet::new();

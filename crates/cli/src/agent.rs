@@ -8,17 +8,17 @@ use crate::{failure::Failure, record::duration};
 
 /// Run in a domain: load, attach and drain what a controller sends
 ///
-/// All probes are held by this process: when it ends, however it ends, the kernel takes them away.
+/// All probes belong to this process: when it ends, in whatever way, the kernel detaches them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave agent --vsock                                        in a guest: wait for the host
   xweave record … --domain vm1='ssh root@vm1 xweave agent --stdio'")]
 pub struct Args {
-    /// Speak the protocol on standard input and output, until they are closed
+    /// Serve one controller on standard input and output
     #[arg(long, conflicts_with = "vsock", required_unless_present = "vsock")]
     stdio: bool,
-    /// Listen on this vsock port, for the host's root and nobody else: CID 2, ports up to 1023
+    /// Listen on this vsock port, for root on the host only (CID 2, source port below 1024)
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "7390")]
     vsock: Option<u32>,
     /// How long probes stay without a word from the controller. For tests, and for links that stand still for long

@@ -17,31 +17,31 @@ use xweave_wire::plan::Hook;
 
 use crate::{confinement::Only, failure::Failure, shown};
 
-/// Tell what aspects would weave where, and what is wrong with them; nothing is woven
+/// Check aspects: where they would attach, and what is wrong with them; attaches nothing
 ///
-/// Parses, finds the join points in each domain's kernel, and compiles. A KERNEL is `live` (this
-/// machine's), a file with type information (vmlinux, or raw BTF) with the files of modules after
-/// commas, or a folder with the layout of /sys/kernel/btf. A domain named host or dom0 is a host,
-/// any other a guest. Without --domain, the running kernel is the host's.
+/// Parses the aspects, finds the join points in each domain's kernel, and compiles. KERNEL is `live` (the
+/// running kernel), a file with type information (vmlinux, or raw BTF) followed by module files after commas,
+/// or a directory laid out like /sys/kernel/btf. A domain named host or dom0 is a host, any other a guest.
+/// Without --domain, the running kernel is checked as the host's.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave check virtio-net --domain host=live --domain vm1=vmlinux,virtio_net.ko
   xweave check -e 'advice reads execution(vfs_read) { STORE_DATA1(count); }'")]
 pub struct Args {
-    /// Aspect files, or names of the library's aspects
+    /// Aspect files, or names of aspects of the library
     #[arg(value_name = "ASPECT", required_unless_present = "expression")]
     aspects: Vec<PathBuf>,
-    /// Aspect text, on the command line
+    /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
-    /// A domain, and the kernel to look for join points in
+    /// A domain and its kernel
     #[arg(long, value_name = "NAME=KERNEL")]
     domain: Vec<String>,
-    /// Do not compile: finds no mistakes in C code, and needs no clang
+    /// Do not compile: needs no clang, and does not check C code
     #[arg(long)]
     no_compile: bool,
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long)]
     json: bool,
 }

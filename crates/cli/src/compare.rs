@@ -8,37 +8,35 @@ use std::{
 
 use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_model::{Comparison, Usage};
-use xweave_report::document::Document;
-use xweave_report::{View, comparison};
+use xweave_report::{View, comparison, document::Document};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
 
-/// Compare two runs of the same work: what each process, disk, peer, lock and vCPU did, and what explains
-/// the difference
+/// Compare two runs of the same work, object by object, and explain the difference
 ///
-/// Objects are matched by domain, kind and name. What differs by less than a factor of 1.25, or explains less than a
-/// hundredth of the longer run, is taken for noise.
+/// Objects are processes, disks, peers, locks, interrupts and vCPUs, matched by domain, kind and name. A difference of
+/// less than a factor of 1.25, or one that explains less than 1 % of the longer run, counts as noise.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  xweave record --events sched,block -o one-by-one -- sh -c 'cat file1 >/dev/null; cat file2 >/dev/null'
-  xweave record --events sched,block -o at-once -- sh -c 'cat file1 >/dev/null & cat file2 >/dev/null & wait'
+  xweave record --events sched,block -o one-by-one -- sh -c 'cat file1; cat file2'
+  xweave record --events sched,block -o at-once -- sh -c 'cat file1 & cat file2 & wait'
   xweave compare one-by-one at-once
   xweave compare one-by-one at-once --json | jq .findings")]
 pub struct Args {
-    /// The directory of the first run, that `xweave record -o` or `xweave import -o` wrote
+    /// The trace directory of the first run
     #[arg(value_name = "DIR_A")]
     first: PathBuf,
-    /// The directory of the second
+    /// The trace directory of the second run
     #[arg(value_name = "DIR_B")]
     second: PathBuf,
     #[command(flatten)]
     owner: Owner,
-    /// Show so many objects of each kind
+    /// How many objects of each kind to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
-    /// Print one JSON document, with all objects
+    /// Print a JSON document of all objects
     #[arg(long)]
     json: bool,
 }

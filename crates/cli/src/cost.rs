@@ -18,71 +18,72 @@ use xweave_report::table::{self, Heading};
 use crate::failure::Failure;
 use crate::lab::show;
 
-/// Measure what each instruction costs in virtual machines, beside the machine itself
+/// Measure what instructions, exits and hypercalls cost under a hypervisor
 ///
-/// A tiny image is booted in each environment and measures without any operating system; natively, the same
-/// code runs as a process. Figures are core cycles for one instruction: the latency of a chain in which each
-/// waits for the one before, the throughput of independent ones, the cost of what serialises or leaves the
-/// guest. Environments: native, tcg (QEMU's software emulation), kvm and xen-pv (in a world of the lab, or with
-/// --this-host on this machine).
+/// A small image without an operating system is booted in each environment; natively, the same code runs as a
+/// process. Figures are core cycles per instruction: the latency of a dependency chain, the throughput of
+/// independent instructions, the cost of what serializes or exits. Environments: native, tcg (QEMU's software
+/// emulation), kvm and xen-pv (in a world of the lab, or on this machine with --this-host).
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave cost                                      this machine, and QEMU's software emulation
-  xweave cost --on native,kvm --this-host               the cost of KVM on this machine
+  xweave cost --on native,kvm --this-host          the cost of KVM on this machine
   xweave cost --on native,kvm,xen-pv --group privileged
-  xweave cost --on native --published              beside what others measured on the same microarchitecture
+  xweave cost --on native --published              compared with published figures
   xweave cost --on native --method paper --group arithmetic
-  xweave cost --on kvm --this-host --history costs.jsonl     and what changed since the last time
+  xweave cost --on kvm --this-host --history costs.jsonl
+                                                   and what changed since the last run
   xweave cost --image cost.elf                     the image itself, for GRUB (multiboot2)
-  xweave cost --on native,kvm --this-host --bare log    beside what it said on the bare machine's console")]
+  xweave cost --on native,kvm --this-host --bare log
+                                                   with the bare machine's figures")]
 pub struct Args {
     /// Where to measure
     #[arg(long, value_name = "ENV", value_delimiter = ',', default_values = ["native", "tcg"])]
     on: Vec<On>,
-    /// What the image said on the console of the bare machine, to stand beside
+    /// Add the figures of the bare machine, from the console output of the image there
     #[arg(long, value_name = "FILE")]
     bare: Option<PathBuf>,
     /// Only these groups
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     group: Vec<String>,
-    /// Only forms of this name; % stands for anything
+    /// Only forms whose name matches; % matches any text
     #[arg(long, value_name = "PATTERN")]
     form: Option<String>,
-    /// The figures of which method: the sound one, or that of the paper (100 copies, 20 times, the mean)
+    /// The method: the sound one, or that of the paper (100 copies, 20 repetitions, the mean)
     #[arg(long, value_enum, default_value_t = How::Sound)]
     method: How,
-    /// Measure independent instructions in a small loop as well
+    /// Also measure independent instructions in a small loop
     #[arg(long)]
     looped: bool,
     /// Compare native figures with published ones of the same microarchitecture
     #[arg(long)]
     published: bool,
-    /// Remember the figures in this file, and tell what changed since the last time
+    /// Append the figures to this file, and report what changed since the last run
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// Measure in this world of the lab, instead of one that is brought up for it
+    /// Measure in this world of the lab instead of bringing one up
     #[arg(long, value_name = "NAME", conflicts_with = "this_host")]
     world: Option<String>,
     /// kvm: by this machine's own KVM; xen-pv: this is a dom0
     #[arg(long, alias = "here")]
     this_host: bool,
-    /// The processor that the native process is pinned to; by default the last
+    /// The CPU that the native process is pinned to [default: the last]
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
-    /// Rounds of each form; by default as many as suit the environment
+    /// Rounds per form [default: depends on the environment]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=255))]
     rounds: Option<u32>,
-    /// Seconds that one environment may take to report everything
+    /// Time limit of one environment, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long)]
     json: bool,
-    /// Print the forms with their code as JSON, and measure nothing
+    /// Print the forms with their code as JSON; measures nothing
     #[arg(long)]
     forms: bool,
-    /// Write the image to this file, and measure nothing
+    /// Write the image to this file; measures nothing
     #[arg(long, value_name = "FILE")]
     image: Option<PathBuf>,
 }

@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::failure::Failure;
 use xweave_report::document::SCHEMA;
 
-/// Tell what this machine can do, what is missing, and the command that fixes it
+/// Check what this machine supports, and print the command that fixes what is missing
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  sudo xweave doctor")]
 pub struct Args {
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long)]
     json: bool,
 }

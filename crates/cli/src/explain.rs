@@ -14,8 +14,7 @@ use xweave_model::{
     explanation::usual,
     parts::{Totals, parts},
 };
-use xweave_report::document::SCHEMA;
-use xweave_report::{View, mermaid, transactions};
+use xweave_report::{View, document::SCHEMA, mermaid, transactions};
 use xweave_trace::Trace;
 
 use crate::{confinement::Only, failure::Failure, trust::Owner};
@@ -23,19 +22,19 @@ use crate::{confinement::Only, failure::Failure, trust::Owner};
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
 
-/// Show where the time of transactions went: through threads, disks, connections and domains
+/// Break down the time of transactions: threads, disks, locks, connections, vCPUs
 ///
-/// Each transaction's time is divided among the objects that took it, without gap or overlap: who ran, who waited for
-/// a processor and who had it, which disk or lock or peer was waited for, what a vCPU's exits and halts
-/// cost in the host.
+/// Each transaction's time is divided among the objects that took it, without gap or overlap: who ran, who waited
+/// for a CPU and who had it, which disk, lock or peer was waited for, and what vCPU exits and halts cost in the
+/// host.
 #[derive(clap::Args)]
 #[command(after_help = "\
 What a transaction is (SPEC):
-  connect[:PORT]       from a client's asking for a connection to the server's accepting it
-  request[:PORT]       from a request on a connection to the end of its answer
-  process[:NAME]       from the beginning of a process to its end
-  flow[:NAME]          from a flow's beginning to its end
-  between:FROM..TO     from an event or function to another of the same thread
+  connect[:PORT]       from the client's connect() to the server's accept()
+  request[:PORT]       from a request on a connection to the end of its response
+  process[:NAME]       from the start of a process to its exit
+  flow[:NAME]          from the start of a flow to its end
+  between:FROM..TO     from one event or function to another of the same thread
 
 Examples:
   xweave record --events sched,net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
@@ -44,24 +43,24 @@ Examples:
   xweave explain trace --transaction process:dd --json
   xweave explain trace --id 17 --mermaid > sequence.mmd")]
 pub struct Args {
-    /// The directory that `xweave record -o` or `xweave import -o` wrote
+    /// A trace directory, of `xweave record -o` or `xweave import -o`
     #[arg(value_name = "DIR")]
     trace: PathBuf,
     #[command(flatten)]
     owner: Owner,
-    /// Which transactions; by default what the trace has: flows, requests, or lives of processes
+    /// Which transactions [default: what the trace has: flows, requests or processes]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
-    /// Show so many of the slowest
+    /// How many of the slowest to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
-    /// Show this one, step by step
+    /// Show this transaction step by step
     #[arg(long, value_name = "ID", value_parser = crate::flows::id)]
     id: Option<u64>,
-    /// Print that one as a Mermaid sequence diagram
+    /// Print that transaction as a Mermaid sequence diagram
     #[arg(long, requires = "id", conflicts_with = "json")]
     mermaid: bool,
-    /// Print one JSON document, with all transactions
+    /// Print a JSON document of all transactions
     #[arg(long)]
     json: bool,
 }

@@ -8,16 +8,15 @@ use std::{
 
 use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_flow::Flows;
-use xweave_report::document::Document;
-use xweave_report::{View, closing, hops, segments};
+use xweave_report::{View, closing, document::Document, hops, segments};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
 
-/// Show where the time of the data that was followed went
+/// Show the path and latency of flows, step by step
 ///
-/// Without options: the steps of a typical flow, the times between steps over all flows, and what
-/// was followed and lost.
+/// Without options: the steps of a typical flow, the latency of each segment over all flows, and a
+/// summary of what was followed and lost.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,21 +25,21 @@ Examples:
   xweave flows trace --name virtio_tx --limit 5
   xweave flows trace --json | jq .summary")]
 pub struct Args {
-    /// The directory that `xweave record -o` wrote
+    /// A trace directory, of `xweave record -o`
     #[arg(value_name = "DIR")]
     trace: PathBuf,
     #[command(flatten)]
     owner: Owner,
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long)]
     json: bool,
-    /// Show the flow with this ID (decimal or 0x…), whichever domain's it is
+    /// Show the flow with this ID (decimal or 0x…)
     #[arg(long, value_name = "ID", value_parser = id)]
     flow: Option<u64>,
-    /// Show the first N flows, or print no more than N in the document
+    /// Show the first N flows
     #[arg(long, value_name = "N", conflicts_with = "flow")]
     limit: Option<usize>,
-    /// Only flows of this definition
+    /// Only flows of this xflow definition
     #[arg(long, value_name = "XFLOW")]
     name: Option<String>,
 }

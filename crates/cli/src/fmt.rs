@@ -14,28 +14,28 @@ use xweave_text as text;
 
 use crate::{failure::Failure, shown};
 
-/// Bring aspect files into the canonical form, and print them
+/// Format aspect files
 ///
-/// A file in the XML form is printed in the native one. Comments are kept; a file with one that has no place in
-/// the new text is refused. What the names in a file mean is not asked: `xweave check` does.
+/// A file in the XML form is printed in the native form. Comments are kept; a file with a comment that has no place
+/// in the new text is refused. Names are not checked: use `xweave check`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave fmt my.aspect                       print it
-  xweave fmt --write *.aspect                write what changes into the files
-  xweave fmt --check *.aspect                say which would change: exit status 1 if any
+  xweave fmt --write *.aspect                rewrite the files
+  xweave fmt --check *.aspect                list those that would change: exit status 1 if any
   xweave fmt figure-3.xml > netflow.aspect   from the XML form to the native one")]
 pub struct Args {
     /// Aspect files
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Write into the files instead
+    /// Rewrite the files
     #[arg(long)]
     write: bool,
-    /// Only tell which files would change
+    /// Only list the files that would change
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long)]
     json: bool,
 }

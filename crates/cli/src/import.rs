@@ -13,28 +13,28 @@ const SHOWN: usize = 10;
 
 /// Make a trace of what other tools have recorded
 ///
-/// Files of a host and its guests that were recorded together (`trace-cmd record -A GUEST`) are given together: they
-/// become one trace on one time line.
+/// Give the files of a host and its guests that were recorded together (`trace-cmd record -A GUEST`) together: they
+/// become one trace with one time line.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave import trace.dat -o trace
   xweave import perf.data -o trace
-  xweave import lttng-traces/auto-1/kernel -o trace  with the program babeltrace2
+  xweave import lttng-traces/auto-1/kernel -o trace  needs babeltrace2
   xweave import trace.dat trace-vm1.dat -o trace     a host and its guest
   xweave import trace.dat -o trace --json | jq .unknown
   duckdb -c \"select kind, count(*) from 'trace/events/*.parquet' group by 1\"")]
 pub struct Args {
-    /// What was recorded: trace.dat of trace-cmd, perf.data of perf, a directory of LTTng (CTF)
+    /// trace.dat of trace-cmd, perf.data of perf, or a CTF directory of LTTng
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The trace directory to make
+    /// The trace directory to create
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Replace a trace that is there already
+    /// Replace an existing trace
     #[arg(long)]
     force: bool,
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long)]
     json: bool,
 }

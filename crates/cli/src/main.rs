@@ -34,24 +34,24 @@ static ALLOCATOR: confinement::Told = confinement::Told;
 
 /// Where did this request's time go, in the guest and in the host together?
 ///
-/// xweave weaves small probes into the running kernels of a host and its virtual machines, follows
-/// one piece of data across the boundary under one ID, and shows what it met on the way.
+/// xweave attaches eBPF probes to the running kernels of a host and its virtual machines, follows
+/// each piece of data across the boundary under one flow ID, and reports where its time went.
 #[derive(Parser)]
 #[command(name = "xweave", version, max_term_width = 100)]
 #[command(after_help = "\
 Examples:
-  xweave doctor                                    what this machine can do
+  xweave doctor                                    what this machine supports
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave flows trace                               where the time of one packet went
   xweave explain trace --transaction request:80    where the time of each request went
   xweave compare before after                      what two runs did differently, object by object
-  xweave report trace -o report.html               the same as a page for a browser
-  xweave import trace.dat -o trace                 what trace-cmd has recorded, as a trace
-  xweave sites 'access(sk_buff.len)' --live        every instruction that touches it
+  xweave report trace -o report.html               the flows as an HTML page
+  xweave import trace.dat -o trace                 a trace of what trace-cmd recorded
+  xweave sites 'access(sk_buff.len)' --live        every instruction that accesses it
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
-  xweave lab up kvm                                an emulated KVM host with two guests, to try it in
+  xweave lab up kvm                                an emulated KVM host with two guests
 
-Exit status: 0 done; 1 it ran and failed, and says at what; 2 usage error; 130 interrupted before anything was done.")]
+Exit status: 0 success; 1 failure, with the reason; 2 usage error; 130 interrupted before anything was done.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

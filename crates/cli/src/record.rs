@@ -17,11 +17,11 @@ use xweave_trace::{ClockBreak, Exit, Trace};
 
 use crate::{failure::Failure, shown};
 
-/// Weave aspects into running kernels, record, and take them out again
+/// Weave aspects and event probes into running kernels, record, and detach
 ///
-/// An aspect is a file, or the name of one of the library's (virtio-net). Events are what kernels do
-/// anyway, recorded by built-in probes: with aspects or without. Without --duration and without a
-/// command, Ctrl-C ends the recording.
+/// An aspect is a file, or the name of one of the library's (virtio-net). Events (--events) are scheduling,
+/// block I/O, network and KVM events of the kernels, with aspects or without. Without --duration and without
+/// a command, Ctrl-C ends the recording.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,54 +30,53 @@ Examples:
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
 
-Ctrl-C ends a recording in order; a second one at once, without what domains have not sent yet.
+Ctrl-C ends the recording and drains all buffers; a second Ctrl-C ends it at once.
 
-Groups of events:
-  sched     processors switched between threads, threads woken, made, named and ended, interrupts,
-            waits for futexes
-  block     disk I/O requests: asked for, given to the disk, merged, done
-  net       what TCP, UDP and Unix stream sockets send and receive; TCP's connections, retransmissions
-            and refusals
-  vm        KVM's vCPUs: entered, left and why, halted, interrupted
-  syscalls  system calls and what they returned")]
+Event groups:
+  sched     context switches, wakeups, forks, execs and exits; interrupts and softirqs; futex waits
+  block     disk I/O requests: queued, issued, merged, completed
+  net       sends and receives of TCP, UDP and Unix stream sockets; TCP connections,
+            retransmissions and dropped SYNs
+  vm        KVM vCPUs: entries, exits and their reasons, halts, injected interrupts
+  syscalls  system calls and their results")]
 pub struct Args {
-    /// Aspect files, or names of the library's aspects
+    /// Aspect files, or names of aspects of the library
     #[arg(value_name = "ASPECT", required_unless_present_any = ["expression", "events"])]
     aspects: Vec<PathBuf>,
-    /// Aspect text, on the command line
+    /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
-    /// Events to record in all domains: groups of them, or all
+    /// Event groups to record in all domains, or `all`
     #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
     events: Option<Groups>,
-    /// A domain besides this machine: local, vsock:CID[:PORT], or a command that speaks the protocol
+    /// Another domain: vsock:CID[:PORT], local, or a command that runs `xweave agent --stdio` there
     #[arg(long, value_name = "NAME=TRANSPORT")]
     domain: Vec<String>,
-    /// The trace directory to make
+    /// The trace directory to create
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Replace a trace that is there already
+    /// Replace an existing trace
     #[arg(long)]
     force: bool,
     /// How long to record: 500ms, 10s, 2m
     #[arg(long, value_parser = duration, conflicts_with = "command")]
     duration: Option<Duration>,
-    /// Ring buffers of each domain, of all CPUs together: a power of two, with K or M; events have as much again
+    /// Ring buffer size per domain, over all CPUs: a power of two (K, M); events get the same again
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer)]
     buffer: u32,
-    /// What the trace may take of the disk, each domain an equal share: with K, M or G [default: half of what is free]
+    /// Limit of the trace on disk (K, M, G), shared equally among domains [default: half of the free space]
     #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size)]
     max_size: Option<u64>,
-    /// How many pieces of data may be followed at once in a domain
+    /// Maximum number of flows under way at once in a domain
     #[arg(long, value_name = "N", default_value_t = 65536)]
     flow_table: u32,
-    /// Weave one probe after the other, and leave the kernels' settings alone: slower, for many instructions
+    /// Attach probes one by one and leave kernel settings alone: slower with many instructions
     #[arg(long, alias = "gently")]
     serial_attach: bool,
-    /// A file of the kernel that a domain runs, with debug information: for lines and local variables
+    /// Debug file (vmlinux) of a domain's kernel: adds source lines and local variables
     #[arg(long, value_name = "NAME=FILE")]
     symbols: Vec<String>,
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long)]
     json: bool,
     /// Record while this command runs

@@ -12,21 +12,21 @@ use xweave_flow::Flows;
 use xweave_guard::private;
 use xweave_report::html;
 
-/// Write one self-contained page for a browser: where the time of the data that was followed went
+/// Write a self-contained HTML page of the flows
 ///
-/// The page needs no network and no scripts, so it can be sent as it is.
+/// The page needs no network and no scripts: it can be mailed as it is.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave report trace -o report.html
   xweave report trace -o report.html --title 'vm1 to vm2, before the change'")]
 pub struct Args {
-    /// The directory that `xweave record -o` wrote
+    /// A trace directory, of `xweave record -o`
     #[arg(value_name = "DIR")]
     trace: PathBuf,
     #[command(flatten)]
     owner: Owner,
-    /// The page to write; one that is there already is replaced
+    /// The page to write; an existing one is replaced
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The page's title; by default the trace's name

@@ -14,15 +14,15 @@ use xweave_text as text;
 
 use crate::{confinement::Only, failure::Failure, shown};
 
-/// Show the instructions that touch a member of a structure; nothing is woven
+/// List the instructions that access a structure member; attaches nothing
 ///
-/// A pointcut is made of access(STRUCT.MEMBER), access(STRUCT.MEMBER, read), within_function(NAME) and
-/// within_file(NAME) with AND, OR and NOT; % stands for anything. local_var(VARIABLE, NAME) is where a local
-/// variable or parameter can be read, and names its value; target(NAME) names the pointer that an access() is
-/// through. Without debug information the kernel's own type information (BTF) is used: then files are not
-/// known, and of variables the parameters only.
+/// A pointcut combines access(STRUCT.MEMBER), access(STRUCT.MEMBER, read), within_function(NAME) and
+/// within_file(NAME) with AND, OR and NOT; % matches any text. local_var(VARIABLE, NAME) selects where a local
+/// variable or parameter is readable, and names its value; target(NAME) names the pointer that an access() goes
+/// through. Without debug information the kernel's own type information (BTF) is used: file names and local
+/// variables other than parameters are not known then.
 ///
-/// The first question about a kernel takes seconds: every function is analysed. The answer is kept.
+/// The first query of a kernel takes seconds, because every function is analysed; the index is cached.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,36 +32,35 @@ Examples:
   xweave sites 'access(conn.state)' --program ./server  a program, by its DWARF
   xweave sites 'access(%.%)' --kernel vmlinux --jsonl   all, a JSON object a line
   xweave sites 'within_function(tcp_ack)' --kernel vmlinux --unresolved
-  xweave sites 'access(sk_buff.len)' --kernel /boot/vmlinuz-6.12 --for-record
-                                                        index a guest's kernel beforehand, on a quick machine")]
+  xweave sites 'access(sk_buff.len)' --kernel /boot/vmlinuz-6.12 --for-record")]
 pub struct Args {
-    /// What to look for
+    /// The pointcut to look up
     #[arg(value_name = "POINTCUT")]
     pointcut: String,
     #[command(flatten)]
     source: Program,
-    /// Leave debug information aside: what a stock kernel alone tells
+    /// Ignore debug information: use what a stock kernel has
     #[arg(long)]
     btf_only: bool,
     /// The kernel image that a module (`--program MODULE.ko`) belongs to
     #[arg(long, value_name = "VMLINUX")]
     base: Option<PathBuf>,
-    /// Only what the types prove, not what they merely allow
+    /// Only certain accesses, not possible ones
     #[arg(long)]
     certain: bool,
-    /// Show instructions of which it is not known what they touch, and why, instead
+    /// List the memory instructions whose target is not known instead, with the reason
     #[arg(long)]
     unresolved: bool,
-    /// Print one JSON document
+    /// Print a JSON document
     #[arg(long, conflicts_with = "jsonl")]
     json: bool,
-    /// Print a JSON object a line, without the coverage
+    /// Print one JSON object per line, without the coverage
     #[arg(long)]
     jsonl: bool,
-    /// Make the index anew, and keep none
+    /// Do not use or write the cached index
     #[arg(long, conflicts_with = "for_record")]
     no_cache: bool,
-    /// Keep the index for `record` as well, which weaves by it in kernels with this build ID: of a file that you trust
+    /// Also cache the index for `record` on kernels with this build ID; only for files that you trust
     #[arg(long)]
     for_record: bool,
 }
@@ -69,7 +68,7 @@ pub struct Args {
 #[derive(clap::Args)]
 #[group(multiple = false)]
 struct Program {
-    /// A kernel: vmlinux, or vmlinuz
+    /// A kernel image: vmlinux or vmlinuz
     #[arg(long, value_name = "VMLINUX")]
     kernel: Option<PathBuf>,
     /// A program, library, object file or kernel module

@@ -9,8 +9,7 @@ use crate::failure::Failure;
 /// Whose traces are read: one's own and root's, as perf has it with `perf.data`.
 #[derive(clap::Args)]
 pub struct Owner {
-    /// Read it also if another user owns it or can write to it, or if it claims to have more rows than a recording of
-    /// its size has
+    /// Read a trace even if another user owns it or can write to it, or if it claims more rows than its size allows
     #[arg(short, long)]
     force: bool,
 }

@@ -19,6 +19,7 @@
 //! tables that tell what lies at an offset, [`dwarf`] reads where variables of these types are.
 //! [`image`] loads machine code with its symbols, and knows nothing of the others.
 
+pub mod abi;
 pub mod btf;
 pub mod declare;
 pub mod dwarf;

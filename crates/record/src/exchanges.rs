@@ -288,6 +288,7 @@ fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             btf_id: 0,
             offset: 0,
             places: Vec::new(),
+            arguments: 0,
             optional: false,
         };
         let program = PlanProgram {

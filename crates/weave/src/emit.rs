@@ -115,7 +115,11 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
 }
 
 /// Numbers the sites of a domain, from 1.
-pub(crate) fn number(aspects: &Aspects, programs: &[Program<'_>]) -> (Vec<SiteDraft>, Vec<PlanProgram>) {
+pub(crate) fn number(
+    aspects: &Aspects,
+    kernel: &Kernel,
+    programs: &[Program<'_>],
+) -> (Vec<SiteDraft>, Vec<PlanProgram>) {
     let file = |item: &Item<'_>| aspects.sources.get(item.span().file).map_or("", |source| &source.name);
     let (mut sites, mut plan) = (Vec::new(), Vec::new());
     let mut next = 1u32;
@@ -144,6 +148,7 @@ pub(crate) fn number(aspects: &Aspects, programs: &[Program<'_>]) -> (Vec<SiteDr
                 offset: point.at.told().1,
                 places: point.places.clone(),
                 optional: !point.needed,
+                arguments: point.at.argument_registers(kernel),
             });
         }
         let origin = program

@@ -89,6 +89,15 @@ impl JoinPoint<'_> {
         }
     }
 
+    /// How many registers for arguments there are, where the kernel's trampolines save them.
+    pub(crate) fn argument_registers(&self, kernel: &Kernel) -> u8 {
+        let (Hook::Entry | Hook::Return, At::Function { function, .. }) = (self.hook, &self.at) else {
+            return 0;
+        };
+        let slots: usize = function.params.iter().filter_map(|param| kernel.slots(param.type_)).sum();
+        u8::try_from(slots.min(PROBE_WORDS.len())).unwrap_or(0)
+    }
+
     /// The source file and line, where debug information tells.
     pub(crate) fn line(&self) -> Option<(&str, u32)> {
         match &self.at {

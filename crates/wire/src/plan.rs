@@ -50,6 +50,9 @@ pub struct PlanSite {
     pub places: Vec<VariablePlace>,
     /// Whether it may be left out where the kernel cannot hook it: a pattern selected it among others.
     pub optional: bool,
+    /// For [`Hook::Entry`] and [`Hook::Return`]: how many registers for arguments the function has by its type, 6 at most:
+    /// the kernel's trampolines save no others. Else 0.
+    pub arguments: u8,
 }
 
 /// How many variables a program can have at an instruction: `XW_MAX_VARIABLES` of the prelude.

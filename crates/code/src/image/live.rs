@@ -308,6 +308,28 @@ fn module_code(entries: &[Entry]) -> Vec<(&str, Range<u64>)> {
     ranges
 }
 
+/// The running kernel's memory.
+pub struct LiveMemory(Core);
+
+impl LiveMemory {
+    /// Opens `/proc/kcore`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Hidden`] where the kernel does not show it, or not to us.
+    pub fn open() -> Result<Self, Error> {
+        Core::open(&Places::default().kcore).map(Self)
+    }
+
+    /// What is at an address, `most` bytes of it at most; none if nothing is.
+    pub fn read(&self, address: u64, most: u64) -> Option<Vec<u8>> {
+        let (segment, _) = self.0.segments.iter().find(|(segment, _)| segment.contains(&address))?;
+        let end = segment.end.min(address.saturating_add(most));
+        let section = self.0.section("code", address..end, true).ok()?;
+        Some(section.data().to_vec())
+    }
+}
+
 /// The kernel's memory, as a core file.
 struct Core {
     path: String,
@@ -422,6 +444,17 @@ ffffffffc0100000 t bpf_prog_1\t[bpf]
 
     fn loaded(kallsyms: &str, core: &[u8]) -> Result<Image, Error> {
         at_places(kallsyms, core, load)
+    }
+
+    #[test]
+    fn memory_is_read_as_far_as_there_is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kcore");
+        std::fs::write(&path, core()).unwrap();
+        let memory = LiveMemory(Core::open(&path).unwrap());
+        assert_eq!(memory.read(TEXT + 0x1ffe, 16).unwrap(), [0x90; 2]);
+        assert_eq!(memory.read(MODULE, 4).unwrap(), [0xcc; 4]);
+        assert!(memory.read(MODULE + 0x1000, 4).is_none() && memory.read(0, 4).is_none());
     }
 
     #[test]

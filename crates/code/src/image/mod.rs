@@ -45,7 +45,7 @@ use std::sync::OnceLock;
 
 use self::bytes::Bytes;
 use self::debug::Unlinked;
-pub use self::live::LiveCode;
+pub use self::live::{LiveCode, LiveMemory};
 use self::symbols::Entry;
 use self::unpack::Packing;
 use crate::Error;
