@@ -116,6 +116,7 @@ def main():
     everything, cut, second = load('all.json'), load('cut.json'), load('second.json')
     runs = [load(f'native-{run}.json') for run in range(1, RUNS + 1)]
     environments = {one['name']: one for one in everything['environments']}
+    cpu = everything['microarchitecture']
     claims = []
 
     def claim(name, measured, target, unit, ok):
@@ -145,18 +146,24 @@ def main():
     for one in runs[0]['published']:
         measured = statistics.median(medians[one['name'], one['kind']])
         published.append({**one, 'measured': measured, 'agrees': agrees(measured, one['published'])})
-    text, unexplained = agreement(published, second)
-    page.append(text)
-    share = 100 * sum(one['agrees'] for one in published) / max(len(published), 1)
-    claim('forms with published figures', len({one['name'] for one in published}), 100, 'forms',
-          len({one['name'] for one in published}) >= 100)
-    claim('published figures met within a tenth or half a cycle', round(share, 1), 90, '%', share >= 90)
-    claim('differences from them for no known reason', len(unexplained), 5, 'figures', len(unexplained) <= 5)
+    if published:
+        text, unexplained = agreement(published, second)
+        page.append(text)
+        share = 100 * sum(one['agrees'] for one in published) / len(published)
+        claim('forms with published figures', len({one['name'] for one in published}), 100, 'forms',
+              len({one['name'] for one in published}) >= 100)
+        claim('published figures met within a tenth or half a cycle', round(share, 1), 90, '%', share >= 90)
+        claim('differences from them for no known reason', len(unexplained), 5, 'figures', len(unexplained) <= 5)
+    else:
+        print(f'\nNOT JUDGED: published figures, of which none are known for {cpu["name"]} ({cpu["evidence"]})')
     beside = [(statistics.median(values), second['forms'].get(name, {}).get(kind))
               for (name, kind), values in medians.items()]
     opinions = [agrees(measured, model) for measured, model in beside if model is not None]
-    claim(f'second opinion ({second["source"]}): figures that agree, of {len(opinions)}',
-          round(100 * sum(opinions) / max(len(opinions), 1), 1), 66, '%', sum(opinions) >= 0.66 * len(opinions))
+    if not second['source']:
+        print(f'\nNOT JUDGED: LLVM has no model of {cpu["name"]}')
+    else:
+        claim(f'second opinion ({second["source"]}): figures that agree, of {len(opinions)}',
+              round(100 * sum(opinions) / max(len(opinions), 1), 1), 66, '%', sum(opinions) >= 0.66 * len(opinions))
 
     steady = []
     for key, values in medians.items():
@@ -190,7 +197,6 @@ def main():
                        for one in claims]))
     style = 'body{font:14px sans-serif;margin:2em}td,th{padding:.1em .8em;text-align:left}th{border-bottom:1px solid}'
     head = f'<!doctype html><meta charset=utf-8><title>What instructions cost</title><style>{style}</style>'
-    cpu = everything['microarchitecture']
     about = f'<p>{html.escape(everything["processor"])}: {cpu["name"]} ({cpu["certainty"]}; {cpu["evidence"]})</p>'
     (OUT / 'report.html').write_text(f'{head}<h1>What instructions cost</h1>{about}{"".join(page)}\n')
     failed = [one['name'] for one in claims if not one['ok']]

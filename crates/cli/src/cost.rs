@@ -172,17 +172,16 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let comparison = Comparison { measured };
     let native = comparison.measured.iter().find(|one| one.environment == Environment::Native);
+    let figures = published::figures(identified.name);
+    if args.published && figures.is_none() {
+        eprintln!(
+            "xweave: no published figures are known of this processor ({}): nothing is compared with them",
+            identified.evidence
+        );
+    }
     let beside = native
         .filter(|_| args.published)
-        .map(|native| {
-            let figures = published::figures(identified.name).ok_or_else(|| {
-                let why =
-                    format!("of this microarchitecture ({}) no figures are known here", identified.name);
-                Failure::Failed(format!("{why}: {}", identified.evidence))
-            })?;
-            Ok::<_, Failure>(published::beside(native, figures))
-        })
-        .transpose()?;
+        .map(|native| figures.map_or_else(Vec::new, |figures| published::beside(native, figures)));
     let method = match args.method {
         How::Sound => Method::Sound,
         How::Paper => Method::Paper,
