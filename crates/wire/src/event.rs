@@ -368,6 +368,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_kind_is_found_by_its_name_and_by_its_older_one() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::named(kind.name()), Some(kind));
+        }
+        assert_eq!(Kind::named("disk_done"), Some(Kind::DiskComplete));
+        assert_eq!(Kind::named("disk"), None);
+    }
+
+    #[test]
     fn kinds_have_their_numbers_and_names_of_their_own() {
         let mut names = std::collections::HashSet::new();
         for (number, kind) in Kind::ALL.into_iter().enumerate() {
