@@ -50,7 +50,7 @@ pub fn read(console: &Path) -> Result<Measured> {
 /// Measures everything that can be measured in an environment; what was measured on the bare machine is [`read`].
 ///
 /// `reference`: TSC ticks of a core cycle on this machine, for where instructions are emulated. A signal that
-/// [`xweave_lab::interrupt`] notes ends it, and what it started.
+/// [`xweave_interrupt`] notes ends it, and what it started.
 pub fn measure(
     environment: Environment,
     options: &Options,

@@ -2,6 +2,8 @@
 //! recorded by the last program that wrote that schema, with
 //! `record -e 'execution(icmp_rcv) { STORE_DATA1(skb->len); }' --events block,net,sched`.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use xweave_trace::{Exit, SCHEMA, Trace, event::Kind};
@@ -12,7 +14,11 @@ fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if from.is_dir() { copy(&from, &to) } else { drop(fs::copy(&from, &to).unwrap()) }
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
     }
 }
 

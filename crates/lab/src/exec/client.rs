@@ -256,7 +256,7 @@ impl ExecChild {
     /// Connects the command to these streams until it ends.
     ///
     /// `stdin` is read by a thread that may outlive this call: reading a terminal cannot be called
-    /// off. Signals noted by [`crate::interrupt`] are passed on to the command.
+    /// off. Signals noted by [`xweave_interrupt`] are passed on to the command.
     pub fn forward(
         mut self,
         stdin: impl Read + Send + 'static,
