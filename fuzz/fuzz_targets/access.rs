@@ -48,7 +48,7 @@ fn ask(index: &Index) {
     ] {
         let pointcut = Pointcut::parse(text).expect("a pointcut that is well formed");
         for site in index.sites(&pointcut) {
-            let _ = (site.way.structure().len(), site.way.member().len(), site.base, site.line);
+            let _ = (site.path.structure().len(), site.path.member().len(), site.base, site.line);
             assert!(site.bindings.iter().all(|binding| ["t", "o", "x"].contains(&binding.name)));
         }
         let _ = index.unresolved(&pointcut).len();

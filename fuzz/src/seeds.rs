@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use xweave_code::image::Image;
-use xweave_trace::{Domain, DomainVm, Ended, Loss, Manifest, Site, SiteLoss, Writer};
+use xweave_trace::{Domain, DomainVm, Exit, Loss, Manifest, Site, SiteLoss, Writer};
 use xweave_wire::event;
 use xweave_wire::message::{
-    self, ClockSample, CodeParts, Disk, Event, EventLoss, Facts, FromAgent, LeftOut, ModuleFacts, Reply,
+    self, ClockSample, CodeParts, Disk, DomainInfo, Event, EventLoss, FromAgent, LeftOut, ModuleInfo, Reply,
     Request, SkippedSite, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
@@ -297,6 +297,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         btf_id: 300,
         offset: 4,
         places: vec![VariablePlace { register: Some(9), add: -8, load: true }],
+        arguments: 3,
     };
     let program = PlanProgram {
         name: "p0".into(),
@@ -311,7 +312,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         programs: vec![program],
         buffer: 4096,
         flow_table: 9,
-        gently: true,
+        serial_attach: true,
         events: Some(EventPlan {
             object: vec![0x7f, 0x45],
             programs: vec![EventProgram {
@@ -324,7 +325,7 @@ pub fn wire() -> Vec<Vec<u8>> {
             buffer: 4096,
         }),
     };
-    let facts = Facts {
+    let facts = DomainInfo {
         agent: "0.1.0".into(),
         hostname: "vm1".into(),
         kernel: "6.12".into(),
@@ -334,7 +335,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         privileged: true,
         btf: true,
         btf_sha256: "02".into(),
-        modules: vec![ModuleFacts { name: "tun".into(), btf_sha256: "00".into(), build_id: "01".into() }],
+        modules: vec![ModuleInfo { name: "tun".into(), btf_sha256: "00".into(), build_id: "01".into() }],
         tsc_hz: 1 << 31,
         vms: vec![Vm {
             pid: 7,
@@ -359,7 +360,7 @@ pub fn wire() -> Vec<Vec<u8>> {
     let lost = EventLoss { kind: event::Kind::Send, dropped: 1, missed: 2 };
     let skipped = SkippedSite { site: 4, reason: "no instruction begins there".into() };
     let agents = [
-        FromAgent::Reply(Reply::Facts(Box::new(facts))),
+        FromAgent::Reply(Reply::DomainInfo(Box::new(facts))),
         FromAgent::Event(Event::Clock(clock)),
         FromAgent::Event(Event::Weaving { done: 1, total: 9 }),
         FromAgent::Reply(Reply::Woven(Woven {
@@ -391,7 +392,7 @@ pub fn trace() -> Vec<Vec<u8>> {
         name: "host".into(),
         number: 1,
         vm: Some(vm),
-        ended: Some(Ended::Lost { reason: "went".into() }),
+        exit: Some(Exit::Lost { reason: "went".into() }),
         ..Domain::default()
     };
     let loss =
