@@ -91,7 +91,8 @@ def main():
     unrecorded = statistics.median(bare)
     row('added', 'added to the load by recording (emulated)', lambda run: max(run['load'] - unrecorded, 1e-3))
     for how in ('cold', 'warm'):
-        tell(how, f'compiling advice, {how}', *(median(compiled[f'{which} {how}'], lambda run: run.seconds) for which in ways))
+        tell(how, f'compiling advice, {how}',
+             *(median(compiled[f'{which} {how}'], lambda run: run.seconds) for which in ways))
     tell('flows', 'flows of a trace', *(median(read[which], lambda run: run.seconds) for which in ways))
     report.finish()
     lost = {which: sum(run['lost'] for run in recorded[which]) for which in ways}

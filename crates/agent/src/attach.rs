@@ -121,7 +121,7 @@ pub(crate) struct Attached {
 /// one after the other, with the kernel's settings as they are.
 pub(crate) fn attach(
     loaded: &[Hooked<'_>],
-    mistyped: &Mistyped<'_>,
+    mistyped: &Mistyped,
     serial_attach: bool,
     watch: &Watch<'_>,
 ) -> Result<Attached, Error> {
@@ -132,9 +132,7 @@ pub(crate) fn attach(
     let over = AtomicBool::new(false);
     let attach = |number: usize| {
         let (Some(hooked), Some(result)) = (loaded.get(number), results.get(number)) else { return };
-        let wrong =
-            mistyped.error(&hooked.site.function, hooked.site.arguments).filter(|_| hooked.is_traced());
-        let attached = wrong.map_or_else(|| hooked.attach(), Err);
+        let attached = mistyped.error(hooked.site.site).map_or_else(|| hooked.attach(), Err);
         let fatal = attached.as_ref().is_err_and(|error| !may_be_skipped(hooked, error));
         *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(attached);
         if fatal || watch.cancel.asked() {

@@ -39,11 +39,6 @@ impl Hooked<'_> {
         Error::Attach { origin: self.what.origin.clone(), place: self.name(), error }
     }
 
-    /// Whether the kernel hooks it by a trampoline, which goes by the function's type.
-    pub(crate) fn is_traced(&self) -> bool {
-        matches!(self.what.hook, Hook::Entry | Hook::Return)
-    }
-
     /// The place for people.
     pub(crate) fn name(&self) -> String {
         match (&self.what.hook, &self.site.module) {

@@ -14,9 +14,9 @@ use crate::addresses::Addresses;
 /// So much of a function is looked at.
 const BYTES: u64 = 4096;
 
-/// The functions of a plan that take more arguments than their types have.
+/// The sites of a plan whose functions take more arguments than their types have, by their numbers.
 #[derive(Default)]
-pub(crate) struct Mistyped<'p>(HashMap<(&'p str, u8), Mismatch>);
+pub(crate) struct Mistyped(HashMap<u32, Mismatch>);
 
 /// How many, by the code and by the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +38,9 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-impl<'p> Mistyped<'p> {
+impl Mistyped {
     /// Those of the running kernel. Where it does not show its memory (lockdown) nothing is known.
-    pub(crate) fn of(plan: &'p Plan, addresses: &Addresses<'p>) -> Self {
+    pub(crate) fn of(plan: &Plan, addresses: &Addresses<'_>) -> Self {
         let bound = plan.programs.iter().filter(|program| matches!(program.hook, Hook::Entry | Hook::Return));
         let sites: Vec<_> = bound.flat_map(|program| &program.sites).collect();
         if sites.is_empty() {
@@ -48,29 +48,28 @@ impl<'p> Mistyped<'p> {
         }
         let Ok(memory) = LiveMemory::open() else { return Self::default() };
         let code = |address| memory.read(address, BYTES).unwrap_or_default();
-        Self::among(sites.into_iter().map(|site| (&*site.function, site.arguments)), addresses, code)
+        let sites = sites.into_iter().map(|site| (site.site, &*site.function, site.arguments));
+        Self::among(sites, addresses, code)
     }
 
     /// Of several functions with one name, which the kernel will take differs between versions: all count.
-    fn among(
-        sites: impl Iterator<Item = (&'p str, u8)>,
-        addresses: &Addresses<'p>,
+    fn among<'p>(
+        sites: impl Iterator<Item = (u32, &'p str, u8)>,
+        addresses: &Addresses<'_>,
         code: impl Fn(u64) -> Vec<u8>,
     ) -> Self {
-        let mut found = HashMap::new();
-        for (function, type_) in sites {
-            let read =
-                addresses.all(function).iter().map(|address| abi::arguments_read(&code(*address))).max();
-            if let Some(code) = read.filter(|read| *read > usize::from(type_)) {
-                found.insert((function, type_), Mismatch { code, type_ });
-            }
-        }
-        Self(found)
+        let mut read: HashMap<&str, usize> = HashMap::new();
+        let mismatch = |(site, function, type_): (u32, &'p str, u8)| {
+            let all = || addresses.all(function).iter().map(|address| abi::arguments_read(&code(*address)));
+            let code = *read.entry(function).or_insert_with(|| all().max().unwrap_or(0));
+            (code > usize::from(type_)).then_some((site, Mismatch { code, type_ }))
+        };
+        Self(sites.filter_map(mismatch).collect())
     }
 
-    /// Why nothing may be attached to a function with a type of so many arguments; none if something may.
-    pub(crate) fn error(&self, function: &'p str, arguments: u8) -> Option<io::Error> {
-        self.0.get(&(function, arguments)).map(|mismatch| io::Error::other(*mismatch))
+    /// Why nothing may be attached at a site; none if something may.
+    pub(crate) fn error(&self, site: u32) -> Option<io::Error> {
+        self.0.get(&site).map(|mismatch| io::Error::other(*mismatch))
     }
 }
 
@@ -92,19 +91,11 @@ mod tests {
             0xffff_ffff_c000_0000 => vec![0x48, 0x89, 0xd0, 0xc3],
             _ => vec![0x48, 0x89, 0xf8, 0xc3],
         };
-        let mistyped = Mistyped::among([("f", 1), ("f", 0), ("g", 2)].into_iter(), &addresses, code);
-        assert!(mistyped.error("f", 1).is_none());
-        let said = |function, arguments| mismatch(&mistyped.error(function, arguments).unwrap()).unwrap();
-        assert!(
-            said("f", 0).starts_with("its code takes 1 arguments and its type has 0"),
-            "{}",
-            said("f", 0)
-        );
-        assert!(
-            said("g", 2).starts_with("its code takes 3 arguments and its type has 2"),
-            "{}",
-            said("g", 2)
-        );
+        let mistyped = Mistyped::among([(1, "f", 1), (2, "f", 0), (3, "g", 2)].into_iter(), &addresses, code);
+        assert!(mistyped.error(1).is_none());
+        let said = |site| mismatch(&mistyped.error(site).unwrap()).unwrap();
+        assert!(said(2).starts_with("its code takes 1 arguments and its type has 0"), "{}", said(2));
+        assert!(said(3).starts_with("its code takes 3 arguments and its type has 2"), "{}", said(3));
         assert!(mismatch(&io::Error::from_raw_os_error(libc::EINVAL)).is_none());
     }
 }

@@ -172,7 +172,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let comparison = Comparison { measured };
     let native = comparison.measured.iter().find(|one| one.environment == Environment::Native);
-    let figures = published::figures(identified.name);
+    let figures = if args.published { published::figures(identified.name) } else { None };
     if args.published && figures.is_none() {
         eprintln!(
             "xweave: no published figures are known of this processor ({}): nothing is compared with them",

@@ -43,9 +43,8 @@ pub fn arguments_read(code: &[u8]) -> usize {
             if instruction.is_invalid() || matches!(flow, FlowControl::Call | FlowControl::IndirectCall) {
                 break;
             }
-            // `xor edx, edx` and the like read nothing.
-            let clears = matches!(instruction.mnemonic(), Mnemonic::Xor | Mnemonic::Sub | Mnemonic::Sbb)
-                && instruction.op_count() == 2
+            // `sbb edx, edx` reads the carry alone; what `xor` and `sub` of one register clear, iced knows.
+            let clears = instruction.mnemonic() == Mnemonic::Sbb
                 && instruction.op0_register() != Register::None
                 && instruction.op0_register() == instruction.op1_register();
             for used in info.info(&instruction).used_registers() {
@@ -94,10 +93,12 @@ mod tests {
 
     #[test]
     fn what_is_read_before_it_is_written_is_an_argument() {
-        let cases: [(&[u8], usize, &str); 8] = [
+        let cases: [(&[u8], usize, &str); 10] = [
             (&[0xc3], 0, "ret"),
             (&[0x48, 0x89, 0xf8, 0xc3], 1, "mov rax, rdi; ret"),
             (&[0x31, 0xf6, 0x89, 0xf0, 0xc3], 0, "xor esi, esi; mov eax, esi; ret"),
+            (&[0x29, 0xd2, 0x89, 0xd0, 0xc3], 0, "sub edx, edx; mov eax, edx; ret"),
+            (&[0x19, 0xd2, 0x89, 0xd0, 0xc3], 0, "sbb edx, edx; mov eax, edx; ret"),
             (
                 &[0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0, 0, 0x8b, 0x02, 0xc3],
                 3,

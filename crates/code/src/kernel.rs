@@ -288,6 +288,11 @@ impl Kernel {
         }
     }
 
+    /// The same for all parameters of a function together.
+    pub fn argument_slots(&self, function: &Function) -> Option<usize> {
+        function.params.iter().map(|param| self.slots(param.type_)).sum()
+    }
+
     fn function_at(&self, at: TypeRef) -> Option<Function> {
         let part = self.parts.get(usize::try_from(at.part).ok()?)?;
         let Type::Function(name, prototype) = self.get(at) else { return None };

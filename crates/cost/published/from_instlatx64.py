@@ -44,10 +44,7 @@ def short(cycles, digits):
 
 
 def remark(text):
-    parts = [part.strip() for part in text.split(';')]
-    kept = [part for part in parts if any(method in part for method in METHODS)]
-    # "a: x; y" is one remark of two halves.
-    return text.strip() if kept and len(kept) >= len([part for part in parts if ':' in part]) else '; '.join(kept)
+    return text.strip() if any(method in text for method in METHODS) else ''
 
 
 def main():

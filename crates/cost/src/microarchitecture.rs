@@ -69,7 +69,6 @@ struct Processor {
     vaes: bool,
     avx512: bool,
     avx_vnni: bool,
-    /// CLFLUSHOPT and the protection keys' instructions; SHA; SERIALIZE.
     clflushopt: bool,
     sha: bool,
     serialize: bool,

@@ -49,6 +49,13 @@ mod tests {
             ("ab%ba", "aba", false),
             ("a", "ab", false),
             ("%b%", "abc", true),
+            ("%", "", true),
+            ("add %, [m%", "add r8, [m8]", true),
+            ("%mm", "add r8, r8", false),
+            ("vfs_read", "vfs_read", true),
+            ("vfs_read", "vfs_readv", false),
+            ("%spin%irq%", "_raw_spin_unlock_irqrestore", true),
+            ("%spin%irq", "_raw_spin_unlock_irqrestore", false),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }

@@ -107,7 +107,7 @@ pub(crate) fn function_hook(kernel: &Kernel, function: &Function, returns: bool)
 /// Whether the kernel's trampolines (fentry, fexit) can hook a function: not one with a variable
 /// number of arguments, nor with more than they can pass on (six before 6.6, twelve since).
 fn trampolines_reach(kernel: &Kernel, function: &Function) -> bool {
-    let slots: Option<usize> = function.params.iter().map(|param| kernel.slots(param.type_)).sum();
+    let slots = kernel.argument_slots(function);
     !function.variadic
         && slots.is_some_and(|slots| slots <= kernel.max_arguments())
         && !kernel.is_record(function.returns)

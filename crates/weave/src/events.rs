@@ -256,7 +256,7 @@ fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
         return kernel.tracepoint(name).ok_or_else(|| "the kernel has no such tracepoint".to_owned());
     }
     let function = kernel.function(name).ok_or("the kernel has no such function")?;
-    let slots: Option<usize> = function.params.iter().map(|param| kernel.slots(param.type_)).sum();
+    let slots = kernel.argument_slots(&function);
     match slots {
         Some(slots) if slots <= kernel.max_arguments() => Ok(function),
         _ => Err("it has more arguments than this kernel can hook".to_owned()),

@@ -94,7 +94,7 @@ impl JoinPoint<'_> {
         let (Hook::Entry | Hook::Return, At::Function { function, .. }) = (self.hook, &self.at) else {
             return 0;
         };
-        let slots: usize = function.params.iter().filter_map(|param| kernel.slots(param.type_)).sum();
+        let slots = kernel.argument_slots(function).unwrap_or(0);
         u8::try_from(slots.min(PROBE_WORDS.len())).unwrap_or(0)
     }
 
@@ -276,9 +276,8 @@ impl JoinPoint<'_> {
             }
             _ => return Err(format!("there is no `$return$` at {}", self.described())),
         };
-        let slots = || function.params.iter().map(|param| kernel.slots(param.type_)).sum();
         let word = match self.hook {
-            Hook::Return => slots(),
+            Hook::Return => kernel.argument_slots(function),
             Hook::ProbeReturn => Some(SAVED_WORDS),
             _ => None,
         };

@@ -325,8 +325,7 @@ impl LiveMemory {
     pub fn read(&self, address: u64, most: u64) -> Option<Vec<u8>> {
         let (segment, _) = self.0.segments.iter().find(|(segment, _)| segment.contains(&address))?;
         let end = segment.end.min(address.saturating_add(most));
-        let section = self.0.section("code", address..end, true).ok()?;
-        Some(section.data().to_vec())
+        self.0.bytes("code", &(address..end)).ok()
     }
 }
 
@@ -368,8 +367,15 @@ impl Core {
         Ok(Self { path: path_name, file, segments })
     }
 
-    /// What is at these addresses.
+    /// What is at these addresses, as a section.
     fn section(&self, name: &str, range: Range<u64>, executable: bool) -> Result<Section, Error> {
+        let bytes = Bytes::from(self.bytes(name, &range)?);
+        let (name, address, size) = (name.to_owned(), range.start, range.end - range.start);
+        Ok(Section { name, address, executable, writable: false, size, bytes })
+    }
+
+    /// What is at these addresses; `name` is what messages call it.
+    fn bytes(&self, name: &str, range: &Range<u64>) -> Result<Vec<u8>, Error> {
         let wrong = |reason: &str| malformed(WHAT, &format!("{name} in {}", self.path), reason);
         let size = range.end - range.start;
         let length = usize::try_from(size).ok().filter(|_| size <= MAX_SIZE);
@@ -383,8 +389,7 @@ impl Core {
             reason: format!("{name} in {} cannot be read: {reason}", self.path),
             advice: "name the kernel's vmlinux or vmlinuz instead",
         })?;
-        let (name, address, bytes) = (name.to_owned(), range.start, Bytes::from(bytes));
-        Ok(Section { name, address, executable, writable: false, size, bytes })
+        Ok(bytes)
     }
 }
 
