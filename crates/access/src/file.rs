@@ -306,7 +306,7 @@ impl Tables {
         (first..end).filter_map(|number| self.row(number))
     }
 
-    fn row(&self, number: u32) -> Option<Row> {
+    pub(crate) fn row(&self, number: u32) -> Option<Row> {
         let at = to_usize(number).checked_mul(SITE)?;
         let field = |nth| word(self.part(1), at + nth);
         let (path, bits) = (field(1)?, field(2)?);
@@ -346,6 +346,7 @@ impl Tables {
             parameter: row.parameter,
             length: row.length,
             line: self.file_name(row.file).map(|file| (file, row.line)),
+            touched: None,
             bindings: Vec::new(),
         })
     }

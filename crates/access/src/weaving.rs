@@ -1,32 +1,9 @@
 //! What weaving asks of an index besides the join points of pointcuts.
 
-use crate::cfg::to_usize;
 use crate::index::Index;
-use crate::pointcut::How;
-use crate::query::whole;
 use crate::site::{Binding, Site};
 
 impl Index {
-    /// The instructions that touch this member of this structure (`%` stands for anything) in this way.
-    pub fn touching(&self, structure: &str, member: &str, how: Option<How>) -> Vec<Site<'_>> {
-        let tables = &self.tables;
-        let touches: Vec<bool> = tables.paths().iter().map(|path| path.touches(structure, member)).collect();
-        let mut sites = Vec::new();
-        for function in 0..tables.functions() {
-            for row in tables.sites_of(function) {
-                let wanted = match how {
-                    None => true,
-                    Some(How::Read) => row.reads,
-                    Some(How::Write) => row.writes,
-                };
-                if wanted && row.path.is_some_and(|path| touches.get(to_usize(path)) == Some(&true)) {
-                    sites.extend(tables.site(function, &row));
-                }
-            }
-        }
-        sites
-    }
-
     /// The numbers of the instructions that have always touched the same structure (by the same pointer)
     /// before this one does: the nearest first.
     pub fn earlier(&self, site: &Site<'_>) -> impl Iterator<Item = u32> {
@@ -80,10 +57,3 @@ impl Index {
 
 /// No function has so many instructions that touch one structure.
 const MOST: usize = 1 << 16;
-
-impl Site<'_> {
-    /// The function's name, without that of its part.
-    pub fn whole_function(&self) -> &str {
-        whole(self.function)
-    }
-}

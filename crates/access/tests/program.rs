@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xweave_access::{Binding, Error, Index, Keep, Place, Pointcut, Reason, Site, Source};
+use xweave_access::{Binding, Error, Index, Keep, Place, Reason, Site, Source, question};
 
 /// The program, compiled once.
 fn program() -> &'static PathBuf {
@@ -42,7 +42,7 @@ fn sites(pointcut: &str) -> Vec<Site<'static>> {
 }
 
 fn sites_of(index: &'static Index, pointcut: &str) -> Vec<Site<'static>> {
-    index.sites(Box::leak(Box::new(Pointcut::parse(pointcut).unwrap())))
+    index.query(Box::leak(Box::new(question(pointcut).unwrap())), |_| true).sites()
 }
 
 /// `member: name = value, type` of each site with bindings, in a function.
@@ -241,7 +241,8 @@ fn parameters_are_followed_from_prototypes() {
 
 #[test]
 fn what_is_not_known_says_why() {
-    let unresolved = index().unresolved(&Pointcut::parse("within_function(untyped)").unwrap());
+    let untyped = question("within_function(untyped)").unwrap();
+    let unresolved = index().query(&untyped, |_| true).unresolved();
     assert!(unresolved.iter().any(|one| one.reason == Reason::Untyped), "{unresolved:?}");
     let coverage = index().coverage();
     assert_eq!(coverage.typed + coverage.unresolved(), coverage.memory_instructions);
@@ -256,7 +257,7 @@ fn an_index_is_kept_and_damage_to_it_is_found_or_does_no_harm() {
         for _ in 0..2 {
             let index = source().index(Some(keep), || made += 1).unwrap();
             assert_eq!(
-                index.sites(&Pointcut::parse("access(%.%)").unwrap()).len(),
+                index.query(&question("access(%.%)").unwrap(), |_| true).sites().len(),
                 told("access(%.%)").len()
             );
         }
@@ -274,8 +275,9 @@ fn an_index_is_kept_and_damage_to_it_is_found_or_does_no_harm() {
     let whole = std::fs::read(&kept).unwrap();
     let ask = |bytes: Vec<u8>| {
         Index::from_bytes("damaged", bytes).map(|index| {
-            let all = Pointcut::parse("access(%.%) AND target(t) OR local_var(node)").unwrap();
-            (index.sites(&all).len(), index.unresolved(&all).len(), index.coverage())
+            let all = question("access(%.%) AND target(t) OR local_var(node)").unwrap();
+            let query = index.query(&all, |_| true);
+            (query.sites().len(), query.unresolved().len(), index.coverage())
         })
     };
     for length in (0..whole.len()).step_by(13) {

@@ -1,14 +1,16 @@
 //! `xweave sites`: the instructions that touch a member of a structure.
 
 use std::{
-    collections::HashSet,
     io::{self, BufWriter, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use serde_json::{Value, json};
-use xweave_access::{Binding, Coverage, Index, Keep, Place, Pointcut, Reason, Site, Source};
+use xweave_access::{
+    Binding, Coverage, Index, Keep, Named, Place, Reason, Site, Source, question, unknown_names,
+};
+use xweave_aspect::syntax::Pointcut;
 use xweave_report::document::SCHEMA;
 use xweave_text as text;
 
@@ -81,7 +83,7 @@ struct Program {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let pointcut = Pointcut::parse(&args.pointcut).map_err(Failure::usage)?;
+    let pointcut = question(&args.pointcut).map_err(Failure::usage)?;
     let file = args.source.kernel.or(args.source.program);
     if let Some(missing) = file.iter().chain(&args.base).find(|file| !file.exists()) {
         return Err(Failure::Usage(format!("{}: there is no such file", missing.display())));
@@ -108,16 +110,19 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     let index = index.map_err(Failure::usage)?;
     known(&pointcut, &index, &what)?;
-    if pointcut.names_files() && !index.has_lines() {
+    let mut names_files = false;
+    pointcut.atoms(&mut |atom| names_files |= matches!(atom, Pointcut::WithinFile(_)));
+    if names_files && !index.has_lines() {
         return Err(Failure::Usage(format!(
             "within_file needs debug information, and {what} has none, or it is left aside: use within_function, \
              or a file with DWARF"
         )));
     }
 
+    let query = index.query(&pointcut, |_| true);
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = if args.unresolved {
-        let unresolved = index.unresolved(&pointcut);
+        let unresolved = query.unresolved();
         print(
             &mut out,
             args.json,
@@ -137,7 +142,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             },
         )
     } else {
-        let mut sites = index.sites(&pointcut);
+        let mut sites = query.sites();
         sites.retain(|site| site.certain || !args.certain);
         print(
             &mut out,
@@ -174,50 +179,17 @@ fn progress(what: &str) -> indicatif::ProgressBar {
 
 /// Names that nothing has are most likely mistyped.
 fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> {
-    let levels = || index.paths().iter().flat_map(|path| &path.levels);
-    for variable in pointcut.variables() {
-        let names: HashSet<&str> = index.variables().collect();
-        if !names.contains(variable) {
-            let near = near(variable, names).unwrap_or_else(|| {
-                "without debug information, parameters are known only, as they are declared".to_owned()
-            });
-            let problem = format!("no function of {what} has a variable `{variable}` that could be read");
-            return Err(Failure::Usage(format!("{problem}; {near}")));
+    let Some(unknown) = unknown_names(pointcut, |_| true, [index].into_iter()).into_iter().next() else {
+        return Ok(());
+    };
+    let help = match (&unknown.near[..], &unknown.what) {
+        ([], Named::Variable) => {
+            "without debug information, only parameters are known, by the names they are declared with".into()
         }
-    }
-    for (structure, member) in pointcut.accesses() {
-        if structure.contains('%') {
-            continue;
-        }
-        let mut of_structure = levels().filter(|level| level.name() == structure).peekable();
-        if of_structure.peek().is_none() {
-            let names: HashSet<&str> = levels().map(|level| level.name()).collect();
-            return Err(unknown(
-                &format!("no instruction of {what} is known to touch a `{structure}`"),
-                structure,
-                names,
-            ));
-        }
-        let members: HashSet<&str> = of_structure
-            .flat_map(|level| &level.members)
-            .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([&**path]))
-            .collect();
-        if !member.contains('%') && !members.contains(member) {
-            let problem = format!("no instruction of {what} is known to touch `{member}` of `{structure}`");
-            return Err(unknown(&problem, member, members));
-        }
-    }
-    Ok(())
-}
-
-fn unknown(problem: &str, name: &str, names: HashSet<&str>) -> Failure {
-    let near = near(name, names).unwrap_or_else(|| "`access(%.%)` shows all that is touched".to_owned());
-    Failure::Usage(format!("{problem}; {near}"))
-}
-
-fn near(name: &str, names: HashSet<&str>) -> Option<String> {
-    let near = xweave_text::nearest(name, names.into_iter(), 4);
-    (!near.is_empty()).then(|| format!("did you mean {}?", near.join(", ")))
+        ([], _) => "`access(%.%)` shows all that is touched".into(),
+        (near, _) => format!("did you mean {}?", near.join(", ")),
+    };
+    Err(Failure::Usage(format!("{what}: {unknown}; {help}")))
 }
 
 /// How one kind of result is printed.

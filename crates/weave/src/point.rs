@@ -3,7 +3,7 @@
 use xweave_code::{Function, Kernel, TypeRef};
 use xweave_wire::plan::Hook;
 
-use crate::instruction::Touch;
+use crate::instruction::{self, Touch};
 use crate::value::{Location, Value, pointer};
 
 /// A place in a domain's code where something can be woven.
@@ -213,14 +213,8 @@ impl JoinPoint<'_> {
             }
             // Where it lies by then is known as of any variable.
             At::Instruction(touch) => {
-                let functions = kernel.functions(touch.whole_function());
-                let mut all =
-                    functions.iter().filter(|function| function.module.as_deref() == touch.module());
-                let called = all.find_map(|function| match number {
-                    Some(nth) => function.params.get(nth),
-                    None => function.params.iter().find(|param| param.name == of),
-                })?;
-                touch.local(kernel, &called.name, name)
+                let called = instruction::parameter(kernel, touch.code, &touch.site, of)?;
+                touch.local(kernel, &called, name)
             }
         }
     }

@@ -151,6 +151,18 @@ fn what_lies_in_a_structure_has_its_own_address() {
     assert_eq!(places, [VariablePlace { register: Some(14), add: 16, load: false }]);
 }
 
+/// Of two alternatives that an instruction is in, each has its own structure.
+#[test]
+fn a_target_is_the_structure_of_the_access_beside_it() {
+    let weaving = woven(
+        "(access(queue.spare) AND target(q) OR access(packet.len) AND target(p)) \
+         AND within_function(queue_reset) { STORE_DATA1((unsigned long)p - (unsigned long)q); }",
+    );
+    let places = plan_sites(&weaving)[0].places.clone();
+    let at = |add| VariablePlace { register: Some(14), add, load: false };
+    assert_eq!(places, [at(0), at(16)]);
+}
+
 #[test]
 fn local_variables_are_there_by_their_names() {
     let weaving =
