@@ -48,10 +48,19 @@ impl Index {
         self.tables.file(site.function_number)
     }
 
-    /// The source file that the function with this name is from, where there is debug information.
-    pub fn file_of_function(&self, name: &str) -> Option<&str> {
-        let found = (0..self.tables.functions()).find(|function| self.tables.name(*function) == name)?;
-        self.tables.file(found)
+    /// The source file that a function with this name is from, where there is debug information: of the first one
+    /// whose module, as of [`Site::module`], is the one that is meant.
+    pub fn file_of_function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<&str> {
+        self.tables.file(self.function(name, meant)?)
+    }
+
+    /// The source file and line at which such a function begins, where there is debug information.
+    pub fn line_of_function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<(&str, u32)> {
+        self.tables.line(self.function(name, meant)?)
+    }
+
+    fn function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<u32> {
+        self.tables.functions_named(name).find(|function| meant(self.tables.module(*function)))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::draft::{SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Carrier};
 use crate::resolve::{Applied, Point};
-use crate::safe;
+use crate::{Domain, safe};
 
 /// The name of the file with the programs.
 pub(crate) const ADVICE: &str = "advice.c";
@@ -119,9 +119,10 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
 /// Numbers the sites of a domain, from 1.
 pub(crate) fn number(
     aspects: &Aspects,
-    kernel: &Kernel,
+    domain: &Domain<'_>,
     programs: &[Program<'_>],
 ) -> (Vec<SiteDraft>, Vec<PlanProgram>) {
+    let kernel = domain.kernel;
     let file = |item: &Item<'_>| aspects.sources.get(item.span().file).map_or("", |source| &source.name);
     let (mut sites, mut plan) = (Vec::new(), Vec::new());
     let mut next = 1u32;
@@ -129,6 +130,7 @@ pub(crate) fn number(
         let mut places = Vec::new();
         for point in &program.points {
             let first = next;
+            let line = point.at.line(domain.code);
             for applied in &point.applied {
                 sites.push(SiteDraft {
                     item: applied.number,
@@ -136,8 +138,8 @@ pub(crate) fn number(
                     function: point.at.name().to_owned(),
                     module: point.at.module().map(str::to_owned),
                     offset: point.at.offset(),
-                    file: point.at.line().map(|(file, _)| file.to_owned()),
-                    line: point.at.line().map(|(_, line)| line),
+                    file: line.map(|(file, _)| file.to_owned()),
+                    line: line.map(|(_, line)| line),
                 });
                 next = next.saturating_add(1);
             }

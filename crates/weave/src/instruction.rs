@@ -164,8 +164,21 @@ fn word(register: &str) -> Option<u8> {
 
 /// The source file of a function.
 pub(crate) fn file_of<'i>(code: &'i [CodeIndex], function: &str, module: Option<&str>) -> Option<&'i str> {
-    let of_module = |code: &&CodeIndex| code.module.as_deref() == module || code.module.is_none();
-    code.iter().filter(of_module).find_map(|code| code.index.file_of_function(function))
+    code.iter().find_map(|code| code.index.file_of_function(function, |of| is_module(code, of, module)))
+}
+
+/// The source file and line at which a function begins.
+pub(crate) fn line_of<'i>(
+    code: &'i [CodeIndex],
+    function: &str,
+    module: Option<&str>,
+) -> Option<(&'i str, u32)> {
+    code.iter().find_map(|code| code.index.line_of_function(function, |of| is_module(code, of, module)))
+}
+
+/// Whether what an index says of a function's module, or what it is an index of, is this module.
+fn is_module(code: &CodeIndex, of: Option<&str>, module: Option<&str>) -> bool {
+    code.module.as_deref().or(of) == module
 }
 
 /// The instructions that the pointcut may select by some `access` of it.

@@ -3,6 +3,7 @@
 use xweave_code::{Function, Kernel, TypeRef};
 use xweave_wire::plan::Hook;
 
+use crate::CodeIndex;
 use crate::instruction::{self, Touch};
 use crate::value::{Location, Value, pointer};
 
@@ -98,11 +99,14 @@ impl JoinPoint<'_> {
         u8::try_from(slots.min(PROBE_WORDS.len())).unwrap_or(0)
     }
 
-    /// The source file and line, where debug information tells.
-    pub(crate) fn line(&self) -> Option<(&str, u32)> {
+    /// The source file and line, where debug information tells: of a function, where it begins.
+    pub(crate) fn line<'c>(&'c self, code: &'c [CodeIndex]) -> Option<(&'c str, u32)> {
         match &self.at {
             At::Instruction(touch) => touch.line(),
-            _ => None,
+            At::Function { function, .. } => {
+                instruction::line_of(code, &function.name, function.module.as_deref())
+            }
+            At::Tracepoint(_) | At::User { .. } => None,
         }
     }
 

@@ -117,6 +117,21 @@ fn each_instruction_that_touches_a_member_is_a_join_point() {
 }
 
 #[test]
+fn function_hooks_have_the_source_line_at_which_the_function_begins() {
+    let source = include_str!("instruction.c");
+    let declared = source.lines().position(|line| line.contains("packet_weigh(struct packet")).unwrap();
+    // Lines are counted from 1, and gcc puts a function's beginning at its brace.
+    let begins = u32::try_from(declared + 2).unwrap();
+    let weaving =
+        woven("execution(packet_weigh) { STORE_DATA1(1); } returning(packet_weigh) { STORE_DATA1(2); }");
+    assert_eq!(weaving.domains[0].sites.len(), 2);
+    for site in &weaving.domains[0].sites {
+        assert!(site.file.as_deref().is_some_and(|file| file.ends_with("instruction.c")), "{site:?}");
+        assert_eq!(site.line, Some(begins), "{site:?}");
+    }
+}
+
+#[test]
 fn as_many_as_are_asked_for() {
     let text = |exact: &str, function: &str| {
         format!(

@@ -199,6 +199,11 @@ impl Debug {
         self.lines.line(address)
     }
 
+    /// The source file and line of the function that begins at this address.
+    pub fn function_line(&self, address: u64) -> Option<(&str, u32)> {
+        self.lines.function_line(address)
+    }
+
     /// The addresses of what comes from source files that are wanted, as separate ranges in order. Files are
     /// called as they were when they were compiled, from the folder that the compiler ran in if inside it.
     pub fn within_files(&self, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(u64, u64)> {
