@@ -37,6 +37,6 @@ pub use explanation::{Explained, Outcome, Step, explain};
 pub use machine::Machine;
 pub use objects::Objects;
 pub use thread::ThreadId;
-pub use transaction::Spec;
+pub use transaction::{Spec, SpecError};
 pub use usage::Usage;
 pub use vcpu::Guest;

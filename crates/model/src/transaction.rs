@@ -33,17 +33,39 @@ pub enum Spec {
     Flow(Option<String>),
 }
 
-impl FromStr for Spec {
-    type Err = String;
+/// Why a text names no transactions, with what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// What stands behind the colon is no port.
+    #[error("`{text}` is no port: write {kind}:80")]
+    Port {
+        /// What stands before the colon.
+        kind: String,
+        /// What stands behind it.
+        text: String,
+    },
+    /// There are not two names to be between.
+    #[error("write between:FROM..TO, two names of events or functions")]
+    Between,
+    /// There is no such kind.
+    #[error(
+        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], flow[:NAME] or between:FROM..TO"
+    )]
+    Kind(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         let (word, rest) = match text.split_once(':') {
             Some((word, rest)) => (word, Some(rest)),
             None => (text, None),
         };
         let port = || {
-            let port = |text: &str| text.parse().map_err(|_| format!("`{text}` is no port: write {word}:80"));
-            rest.map(port).transpose()
+            let wrong = |text: &str| SpecError::Port { kind: word.to_owned(), text: text.to_owned() };
+            rest.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
         Ok(match word {
             "connect" => Self::Connect(port()?),
@@ -55,14 +77,9 @@ impl FromStr for Spec {
                 Some((from, to)) if !from.is_empty() && !to.is_empty() => {
                     Self::Between(from.to_owned(), to.to_owned())
                 }
-                _ => return Err("write between:FROM..TO, two names of events or functions".to_owned()),
+                _ => return Err(SpecError::Between),
             },
-            _ => {
-                return Err(format!(
-                    "`{word}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], flow[:NAME] \
-                     or between:FROM..TO"
-                ));
-            }
+            _ => return Err(SpecError::Kind(word.to_owned())),
         })
     }
 }

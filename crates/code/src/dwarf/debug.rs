@@ -146,7 +146,7 @@ impl Debug {
         self.damaged_units += 1;
         if self.damaged.len() < TOLD {
             let unit = u64::try_from(unit).unwrap_or(u64::MAX);
-            self.damaged.push(Damage { unit, section: fault.section, reason: fault.reason.to_string() });
+            self.damaged.push(Damage { unit, section: fault.section, reason: fault.flaw });
         }
     }
 

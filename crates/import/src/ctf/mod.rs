@@ -64,7 +64,7 @@ fn place(dir: &Path) -> Result<PathBuf, Error> {
         Error::new(ErrorKind::Foreign, what)
     })?;
     // The program takes it for no option, and for no address of a network.
-    found.canonicalize().map_err(|error| Error::io("open", found, &error))
+    found.canonicalize().map_err(|error| Error::io("open", found, error))
 }
 
 impl Ctf {
