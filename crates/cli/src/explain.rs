@@ -33,6 +33,7 @@ What a transaction is (SPEC):
   connect[:PORT]       from the client's connect() to the server's accept()
   request[:PORT]       from a request on a connection to the end of its response
   process[:NAME]       from the start of a process to its exit
+  thread[:NAME]        from the start of a thread to its exit
   flow[:NAME]          from the start of a flow to its end
   between:FROM..TO     from one event or function to another of the same thread
 
