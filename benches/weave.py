@@ -55,7 +55,7 @@ class Recording:
         self.log = open(kernel.folder / 'record.log', 'w+')
         # It lasts as long as its command, and this cat as long as its standard input.
         self.process = subprocess.Popen(
-            [kernel.xweave, 'record', '-e', aspect, '-o', kernel.folder / 'trace', '--force', '--json', '--buffer', '64M',
+            [kernel.xweave, 'record', '-e', aspect, '-o', kernel.folder / 'trace', '--force', '--json', '--buffer', '128M',
              '--', 'sh', '-c', 'echo woven >&2; exec cat'], env=kernel.environment, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         deadline = time.monotonic() + 60

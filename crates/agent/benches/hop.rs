@@ -23,7 +23,10 @@ use std::{
     time::Instant,
 };
 
-use libbpf_rs::{Link, Object, ObjectBuilder, query::{ProgInfoIter, ProgramInfo}};
+use libbpf_rs::{
+    Link, Object, ObjectBuilder,
+    query::{ProgInfoIter, ProgramInfo},
+};
 
 const EMPTY: &str = "#include \"types.h\"\n#include <bpf/bpf_helpers.h>\n\
     char _license[] SEC(\"license\") = \"GPL\";\n\
@@ -139,8 +142,9 @@ fn empty(hook: &str, count: &str) -> Result<(), String> {
     let cache = xweave_weave::cache_directory().map_err(text)?;
     let compiled = xweave_weave::compile_c(EMPTY, &cache)?;
     let count = count.parse().map_err(text)?;
-    let attached =
-        (0..count).map(|_| attach(&compiled, &format!("empty_{hook}"), target)).collect::<Result<Vec<_>, _>>();
+    let attached = (0..count)
+        .map(|_| attach(&compiled, &format!("empty_{hook}"), target))
+        .collect::<Result<Vec<_>, _>>();
     let attached = attached.map_err(|error| format!("the kernel takes no program at {target}: {error}"))?;
     println!("ready");
     wait()?;
