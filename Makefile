@@ -68,11 +68,11 @@ else
 	@exit 2
 endif
 
-# ARGS: further arguments of the benchmark's own.
+# ARGS: further arguments of the benchmark's own. All are run, whichever fails; then there is a table of all ratios.
 bench:
 ifeq ($(filter-out $(BENCHES),$(BENCH)),)
 	@$(MAKE) --no-print-directory build
-	@set -e; for bench in $(or $(BENCH),$(BENCHES)); do benches/$$bench/run $(XWEAVE) $(ARGS); done
+	@benches/all $(XWEAVE) '$(or $(BENCH),$(BENCHES))' $(ARGS)
 else
 	@echo 'There is no benchmark "$(BENCH)". Run all with make bench, or one with make bench BENCH=NAME:' >&2
 	@printf '  %s\n' $(BENCHES) >&2
