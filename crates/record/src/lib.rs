@@ -26,8 +26,11 @@ mod exchanges;
 mod kernels;
 mod link;
 mod options;
+mod pace;
 mod progress;
 mod recording;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod transport;
 mod waiting;

@@ -23,18 +23,9 @@ use crate::{
     domain::DomainSpec,
     events,
     link::{Incoming, Link},
+    pace::Pace,
     waiting::Waiting,
 };
-
-/// How long an agent may take to say hello. (Tests of thousands of recordings wait for less.)
-pub(crate) const HELLO: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 20_000 });
-
-/// How long an agent may take to answer. Loading under emulation takes seconds.
-pub(crate) const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 120_000 });
-
-/// What attaching or detaching a hook may take besides: it takes some tenths of a second, one after the other, in an
-/// emulated machine that has other work.
-const HOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
 
 /// What a domain was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +135,7 @@ pub(crate) struct Session {
     /// Answers that nobody has looked at.
     pub(crate) answers: VecDeque<Reply>,
     pub(crate) budget: Budget,
+    pace: Pace,
     link: Link,
     stage: Stage,
     asked: VecDeque<Asked>,
@@ -158,7 +150,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(spec: DomainSpec, number: u8, link: Link, budget: Budget) -> Self {
+    pub(crate) fn new(spec: DomainSpec, number: u8, link: Link, budget: Budget, pace: Pace) -> Self {
         Self {
             spec,
             number,
@@ -171,13 +163,14 @@ impl Session {
             answers: VecDeque::new(),
             link,
             budget,
+            pace,
             stage: Stage::Greeting,
             asked: VecDeque::new(),
             sites: HashSet::new(),
             kinds: events::Kinds::default(),
             hooks: 0,
             attached: 0,
-            greet_by: Instant::now() + HELLO,
+            greet_by: Instant::now() + pace.hello,
         }
     }
 
@@ -222,7 +215,7 @@ impl Session {
     /// Asks; the answer must come in time.
     pub(crate) fn ask(&mut self, request: Request) {
         let now = Instant::now();
-        let mut patience = ANSWER;
+        let mut patience = self.pace.answer;
         match &request {
             Request::Weave(plan) => {
                 self.stage = self.stage.max(Stage::Weaving);
@@ -233,10 +226,10 @@ impl Session {
                 let hooks =
                     2 * sites.count() + plan.events.as_ref().map_or(0, |events| events.programs.len());
                 self.hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
-                patience += HOOK * self.hooks;
+                patience += self.pace.hook * self.hooks;
             }
             Request::Start => self.stage = self.stage.max(Stage::Recording),
-            Request::Stop => patience += HOOK * self.hooks,
+            Request::Stop => patience += self.pace.hook * self.hooks,
             _ => {}
         }
         if let Some(question) = Question::of(&request) {
@@ -260,7 +253,10 @@ impl Session {
                 return Taken::Nothing;
             }
             // It said so before it was cut off.
-            _ if !self.is_there() => return Taken::Nothing,
+            incoming if !self.is_there() => {
+                self.discard(&incoming);
+                return Taken::Nothing;
+            }
             Incoming::Hello => {
                 self.stage = self.stage.max(Stage::Answering);
                 return Taken::Nothing;
@@ -430,7 +426,7 @@ impl Session {
             return;
         }
         if !self.has_greeted() && now >= self.greet_by {
-            self.lose(format!("no answer within {} seconds", HELLO.as_secs_f32()));
+            self.lose(format!("no answer within {} seconds", self.pace.hello.as_secs_f32()));
         }
         if let Some(late) = self.asked.iter().find(|asked| now >= asked.deadline) {
             self.lose(format!(
@@ -480,5 +476,73 @@ impl Session {
     /// Ends the connection whatever the agent does.
     pub(crate) fn cut(&mut self) {
         self.link.cut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::net::UnixStream,
+        sync::mpsc::{self, Receiver},
+    };
+
+    use xweave_wire::frame;
+
+    use super::*;
+    use crate::{scripted, transport::Stream};
+
+    /// A session, what comes from its agent, and the agent's end of the connection.
+    fn session(budget: Budget) -> (Session, Receiver<(usize, Incoming)>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (sender, incoming) = mpsc::channel();
+        let link = Link::open(Stream::of_socket(ours.into()).unwrap(), &budget, 0, &sender);
+        let spec = DomainSpec::parse("vm1=vsock:3").unwrap();
+        (Session::new(spec, 2, link, budget, Pace::default()), incoming, theirs)
+    }
+
+    #[test]
+    fn who_does_not_answer_in_time_is_lost_and_what_was_waited_for_is_told() {
+        let second = Duration::from_secs(1);
+        let (mut silent, ..) = session(Budget::default());
+        let begun = Instant::now();
+        silent.check_deadlines(begun + 19 * second);
+        assert!(silent.is_there());
+        silent.check_deadlines(begun + 21 * second);
+        assert_eq!(silent.lost(), Some("no answer within 20 seconds"));
+
+        // Each hook of a plan has a second: two sites, which may be attached twice, and two probes of events.
+        for (request, patience, told) in [
+            (Request::DomainInfo, 120, "no answer within 120 seconds (DomainInfo)"),
+            (Request::Weave(Box::new(scripted::plan(2))), 126, "no answer within 126 seconds (Weave)"),
+        ] {
+            let (mut slow, _incoming, _agent) = session(Budget::default());
+            slow.take(Incoming::Hello);
+            let begun = Instant::now();
+            slow.ask(request);
+            slow.check_deadlines(begun + (patience - 1) * second);
+            assert!(slow.is_there());
+            slow.check_deadlines(begun + (patience + 1) * second);
+            assert_eq!(slow.lost(), Some(told));
+            assert!(!slow.owes(), "nothing is waited for any more");
+        }
+    }
+
+    #[test]
+    fn what_is_not_looked_at_any_more_keeps_no_room_from_what_follows() {
+        // Room for one message at a time.
+        let (mut stopped, incoming, mut agent) =
+            session(Budget { queued: 1, rate: None, ..Budget::default() });
+        stopped.exit = Some(Exit::Stopped);
+        frame::write_preamble(&mut agent).unwrap();
+        for done in 0..5 {
+            let message = FromAgent::Event(Event::Weaving { done, total: 5 });
+            frame::write_message(&mut agent, &message).unwrap();
+        }
+        for nth in 0..6 {
+            let (_, next) = incoming.recv_timeout(Duration::from_secs(60)).unwrap();
+            assert_eq!(matches!(next, Incoming::Hello), nth == 0);
+            assert!(matches!(stopped.take(next), Taken::Nothing));
+        }
+        assert_eq!(stopped.exit, Some(Exit::Stopped));
     }
 }
