@@ -16,7 +16,8 @@ use crate::{
     events::{self, Waiting},
     link::Incoming,
     pace::Pace,
-    session::{Question, Session, Taken},
+    question::Question,
+    session::{Session, Taken},
 };
 
 /// How soon an interruption is seen.
@@ -308,5 +309,5 @@ fn without(session: &Session) -> Error {
     if session.has_greeted() {
         return Error::Lost { domain, reason };
     }
-    Error::Unreachable { domain, transport: session.spec.transport.to_string(), reason }
+    Error::Unreachable { domain, transport: session.spec.transport.to_string(), reason: reason.into() }
 }

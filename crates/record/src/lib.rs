@@ -28,11 +28,13 @@ mod link;
 mod options;
 mod pace;
 mod progress;
+mod question;
 mod recording;
 #[cfg(test)]
 mod scripted;
 mod session;
 mod transport;
+mod violation;
 mod waiting;
 mod weaving;
 

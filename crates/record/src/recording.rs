@@ -124,7 +124,7 @@ fn connect<'p>(
         let stream = opened.map_err(|error| Error::Unreachable {
             domain: spec.name.clone(),
             transport: spec.transport.to_string(),
-            reason: error.to_string(),
+            reason: error.into(),
         })?;
         // This machine's own agent is as trustworthy as the controller.
         let rate = options.budget.rate.filter(|_| spec.transport != Transport::Local);

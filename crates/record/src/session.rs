@@ -24,65 +24,10 @@ use crate::{
     events,
     link::{Incoming, Link},
     pace::Pace,
+    question::Question,
+    violation::Violation,
     waiting::Waiting,
 };
-
-/// What a domain was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    DomainInfo,
-    Btf,
-    Code,
-    Clock,
-    Vms,
-    Weave,
-    Start,
-    Loss,
-    Drain,
-    Stop,
-}
-
-impl Question {
-    fn of(request: &Request) -> Option<Self> {
-        Some(match request {
-            Request::DomainInfo => Self::DomainInfo,
-            Request::Btf(_) => Self::Btf,
-            Request::Code(_) => Self::Code,
-            Request::Clock => Self::Clock,
-            Request::Vms => Self::Vms,
-            Request::Weave(_) => Self::Weave,
-            Request::Start => Self::Start,
-            Request::Loss => Self::Loss,
-            Request::Drain => Self::Drain,
-            Request::Stop => Self::Stop,
-            Request::Alive => return None,
-        })
-    }
-
-    fn is_answered_by(self, reply: &Reply) -> bool {
-        match reply {
-            Reply::DomainInfo(_) => self == Self::DomainInfo,
-            Reply::Btf(_) => self == Self::Btf,
-            Reply::Code(_) => self == Self::Code,
-            Reply::Clock(_) => self == Self::Clock,
-            Reply::Vms(_) => self == Self::Vms,
-            Reply::Woven(_) => self == Self::Weave,
-            Reply::Done => matches!(self, Self::Start | Self::Drain),
-            Reply::Loss(_) => self == Self::Loss,
-            Reply::Stopped(_) => self == Self::Stop,
-            Reply::Failed(_) => true,
-        }
-    }
-
-    /// The longest frame that is taken while this is not answered.
-    fn frame(self) -> u32 {
-        match self {
-            Self::Btf | Self::Code => limits::LARGE_FRAME,
-            Self::Weave => limits::WOVEN_FRAME,
-            _ => limits::FRAME,
-        }
-    }
-}
 
 struct Asked {
     question: Question,
@@ -273,7 +218,7 @@ impl Session {
         })
     }
 
-    fn take_message(&mut self, message: FromAgent, received_tsc: u64) -> Result<Taken, String> {
+    fn take_message(&mut self, message: FromAgent, received_tsc: u64) -> Result<Taken, Violation> {
         match message {
             FromAgent::Reply(reply) => self.take_reply(reply, received_tsc),
             FromAgent::Event(Event::Weaving { done, total }) => self.take_weaving(done, total),
@@ -288,17 +233,17 @@ impl Session {
                 self.events.take(bytes, self.kinds)?;
                 self.check_waiting().map(|()| Taken::Nothing)
             }
-            FromAgent::Event(_) => Err("it sent what is recorded before it was asked to record".to_owned()),
+            FromAgent::Event(_) => Err(Violation::NotRecording),
         }
     }
 
-    fn take_reply(&mut self, reply: Reply, received_tsc: u64) -> Result<Taken, String> {
+    fn take_reply(&mut self, reply: Reply, received_tsc: u64) -> Result<Taken, Violation> {
         let sent_tsc = self.link.sent_tsc();
         let (Some(Asked { question, .. }), Some(sent_tsc)) = (self.asked.pop_front(), sent_tsc) else {
-            return Err("it answered what it was not asked".to_owned());
+            return Err(Violation::NotAsked);
         };
         if !question.is_answered_by(&reply) {
-            return Err(format!("its answer does not fit the question ({question:?})"));
+            return Err(Violation::Answer(question));
         }
         self.set_limit();
         match reply {
@@ -313,14 +258,16 @@ impl Session {
             }
             Reply::Done => {}
             // Once something is woven there is nobody who would be told: it is over for this domain.
-            Reply::Failed(failure) if self.stage == Stage::Recording => return Err(failure.message),
+            Reply::Failed(failure) if self.stage == Stage::Recording => {
+                return Err(Violation::Failed(failure.message));
+            }
             Reply::Woven(woven) => {
                 let own = |site: u32| self.sites.contains(&site);
                 let sites = woven.sites.iter().map(|site| site.site);
                 if let Some(other) =
                     sites.chain(woven.skipped.iter().map(|skipped| skipped.site)).find(|s| !own(*s))
                 {
-                    return Err(format!("it speaks of site {other}, which is not in its plan"));
+                    return Err(Violation::Site(other));
                 }
                 self.answers.push_back(Reply::Woven(woven));
             }
@@ -330,21 +277,18 @@ impl Session {
     }
 
     /// Progress must be progress: a domain cannot keep everybody waiting by telling the same for ever.
-    fn take_weaving(&mut self, done: u32, total: u32) -> Result<Taken, String> {
+    fn take_weaving(&mut self, done: u32, total: u32) -> Result<Taken, Violation> {
         if !self.owes_answer_to(Question::Weave) && !self.owes_answer_to(Question::Stop) {
-            return Err("it tells how far weaving has come, and was not asked to weave".to_owned());
+            return Err(Violation::NotWeaving);
         }
         if total > self.hooks || done > total {
-            return Err(format!(
-                "it tells that {done} of {total} hooks are attached; its plan has {}",
-                self.hooks
-            ));
+            return Err(Violation::Hooks { done, total, hooks: self.hooks });
         }
         self.attached = self.attached.max(done);
         Ok(Taken::Weaving { done: self.attached, total })
     }
 
-    fn take_records(&mut self, bytes: Vec<u8>) -> Result<(), String> {
+    fn take_records(&mut self, bytes: Vec<u8>) -> Result<(), Violation> {
         // Out of the way while the session says whose they are.
         let mut records = std::mem::take(&mut self.records);
         let taken = records.take(bytes, |record| self.foreign(record).map_or(Ok(()), Err));
@@ -354,16 +298,16 @@ impl Session {
     }
 
     /// Says why a record cannot be this domain's.
-    fn foreign(&self, record: &Record) -> Option<String> {
+    fn foreign(&self, record: &Record) -> Option<Violation> {
         if !self.sites.contains(&record.site) {
-            return Some(format!("it sent a record of site {}, which is not in its plan", record.site));
+            return Some(Violation::RecordOfSite(record.site));
         }
         let parent = match record.kind {
             Kind::Split | Kind::Merge => record.values.first().copied().unwrap_or(0),
             _ => 0,
         };
         let other = [record.flow, parent].into_iter().find(|flow| !self.may_make(*flow))?;
-        Some(format!("it sent a record of flow {other:#x}, whose number is another domain's"))
+        Some(Violation::RecordOfFlow(other))
     }
 
     /// Whether a flow's ID is none, or one that this domain gives.
@@ -371,28 +315,23 @@ impl Session {
         flow == 0 || flow >> 56 == u64::from(self.number)
     }
 
-    fn take_loss(&mut self, loss: Loss) -> Result<(), String> {
+    fn take_loss(&mut self, loss: Loss) -> Result<(), Violation> {
         if let Some(site) = loss.sites.iter().find(|loss| !self.sites.contains(&loss.site)) {
-            return Err(format!("it tells losses of site {}, which is not in its plan", site.site));
+            return Err(Violation::LossOfSite(site.site));
         }
         if let Some((flow, _)) = loss.flows.iter().find(|(flow, _)| !self.may_make(*flow)) {
-            return Err(format!("it tells losses of flow {flow:#x}, whose number is another domain's"));
+            return Err(Violation::LossOfFlow(*flow));
         }
         self.loss = loss;
         Ok(())
     }
 
-    fn check_waiting(&self) -> Result<(), String> {
+    fn check_waiting(&self) -> Result<(), Violation> {
         let waiting = self.waiting_bytes();
         if waiting <= self.budget.waiting {
             return Ok(());
         }
-        Err(format!(
-            "{} MiB of what it sent lies beyond the last reading of its clocks, more than the {} MiB that a domain may \
-             have waiting",
-            waiting >> 20,
-            self.budget.waiting >> 20
-        ))
+        Err(Violation::Waiting { waiting, budget: self.budget.waiting })
     }
 
     /// Records and events that wait for the clocks.

@@ -212,3 +212,14 @@ fn a_trace_that_is_there_is_told_before_anybody_is_asked() {
     assert!(error.to_string().contains("holds a trace already"), "{error}");
     assert!(!connected);
 }
+
+#[test]
+fn a_domain_that_cannot_be_reached_is_told_with_the_error_that_caused_it() {
+    let stage = Stage::new();
+    let options = scripted::options(stage.0.path(), &["host", "vm1"], AT_ONCE, Budget::default());
+    // There is none for vm1.
+    let error = scripted::record(&options, PACE, vec![honest("host", 0)], &mut |_| {}).unwrap_err();
+    assert_eq!(error.to_string(), "domain vm1: no agent answers (vm1): entity not found");
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::NotFound));
+}
