@@ -53,10 +53,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             println!("{}", attempt::tell(name));
         }
         Work::Probe => return probe(),
-        Work::Read => xweave_record::confined::read().map_err(Failure::Failed)?,
-        Work::Compile => xweave_record::confined::compile().map_err(Failure::Failed)?,
+        Work::Read => xweave_record::confined::read().map_err(fell_short)?,
+        Work::Compile => xweave_record::confined::compile().map_err(fell_short)?,
         Work::Index { file, to } => {
-            xweave_record::confined::index(file.clone(), *to).map_err(Failure::Failed)?;
+            xweave_record::confined::index(file.clone(), *to).map_err(fell_short)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -15,7 +15,9 @@ use crate::{
     Error, Phase,
     events::{self, Waiting},
     link::Incoming,
-    session::{Question, Session, Taken},
+    pace::Pace,
+    question::Question,
+    session::{Session, Taken},
 };
 
 /// How soon an interruption is seen.
@@ -30,10 +32,6 @@ const PORTION: u64 = 4096;
 /// How long the rest is written for when nobody wants to wait.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// How long agents may take to go after they were told to: one may have a thousand hooks to take away, and settings of
-/// the kernel to put back then.
-const FAREWELL: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 20_000 });
-
 /// All domains of a recording, and what is known of their times.
 pub(crate) struct Capture<'p> {
     pub(crate) sessions: Vec<Session>,
@@ -42,6 +40,7 @@ pub(crate) struct Capture<'p> {
     pub(crate) writer: Option<Writer>,
     /// Events that have been given to the writer.
     pub(crate) events: u64,
+    pub(crate) pace: Pace,
     incoming: Receiver<(usize, Incoming)>,
     /// When writing is to end, where nobody wants to wait.
     write_by: Option<Instant>,
@@ -52,6 +51,7 @@ impl<'p> Capture<'p> {
     pub(crate) fn new(
         sessions: Vec<Session>,
         incoming: Receiver<(usize, Incoming)>,
+        pace: Pace,
         progress: &'p mut dyn FnMut(Phase<'_>),
     ) -> Self {
         Self {
@@ -59,6 +59,7 @@ impl<'p> Capture<'p> {
             timeline: Timeline::new(1),
             writer: None,
             events: 0,
+            pace,
             incoming,
             write_by: None,
             progress,
@@ -177,7 +178,7 @@ impl<'p> Capture<'p> {
         let write_by = self.write_by;
         let disk = session.budget.disk;
         let late = || write_by.map_or_else(xweave_interrupt::at_once, |by| Instant::now() > by);
-        let (mut nth, mut whole) = (0u64, true);
+        let (mut nth, mut whole, mut unplaced) = (0u64, true, 0u64);
         let mut goes_on = |writer: &Writer| {
             if nth.is_multiple_of(PORTION) {
                 whole &= writer.bytes(number) <= disk && !late();
@@ -188,21 +189,25 @@ impl<'p> Capture<'p> {
         while goes_on(writer)
             && let Some(record) = session.records.next_until(horizon)
         {
-            // Settled means that the clock is known.
-            if let Some(stamp) = self.timeline.to_reference(number, record.time_ns) {
-                writer.append(number, stamp.ns, &record)?;
+            // Settled means that the clock is known. What has no place all the same is a time that no clock tells.
+            match self.timeline.to_reference(number, record.time_ns) {
+                Some(stamp) => writer.append(number, stamp.ns, &record)?,
+                None => unplaced += 1,
             }
         }
         let until = until(&session.events, horizon);
         while goes_on(writer)
             && let Some(event) = session.events.next_until(until)
         {
-            if let Some(stamp) = self.timeline.to_reference(number, event.time_ns) {
-                let event = events::normal(&event, number, stamp.ns, writer);
-                writer.event(event)?;
-                self.events += 1;
-            }
+            let Some(stamp) = self.timeline.to_reference(number, event.time_ns) else {
+                unplaced += 1;
+                continue;
+            };
+            let event = events::normal(&event, number, stamp.ns, writer);
+            writer.event(event)?;
+            self.events += 1;
         }
+        writer.manifest_mut().loss.unwritten += unplaced;
         session.written_until = if whole { horizon } else { 0 };
         session.check_disk(writer.bytes(number));
         Ok(())
@@ -275,7 +280,7 @@ impl<'p> Capture<'p> {
     /// to.
     fn farewell(&mut self) {
         self.sessions.iter_mut().for_each(Session::close);
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + self.pace.farewell;
         while Instant::now() < deadline && !xweave_interrupt::at_once() {
             // An agent that is not read from could not go.
             while let Ok((index, incoming)) = self.incoming.try_recv() {
@@ -304,5 +309,5 @@ fn without(session: &Session) -> Error {
     if session.has_greeted() {
         return Error::Lost { domain, reason };
     }
-    Error::Unreachable { domain, transport: session.spec.transport.to_string(), reason }
+    Error::Unreachable { domain, transport: session.spec.transport.to_string(), reason: reason.into() }
 }

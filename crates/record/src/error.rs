@@ -4,6 +4,14 @@ use std::{io, path::PathBuf};
 
 use xweave_aspect::Diagnostic;
 
+/// What was at the bottom of it: another error, or words of a process or an agent.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is wrong with aspects, one after the other.
+pub(crate) fn diagnostics(all: &[Diagnostic]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
 /// Why there is no recording, or why it ended early. All of these are for people: what, where, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,7 +38,7 @@ pub enum Error {
     #[error("{0} domains are more than the 255 that a recording can have")]
     TooManyDomains(usize),
     /// The aspects are wrong, or do not fit the kernels.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    #[error("{}", diagnostics(.0))]
     Aspects(Vec<Diagnostic>),
     /// An aspect is neither a file nor in the library.
     #[error("{0}")]
@@ -43,7 +51,8 @@ pub enum Error {
         /// How it was tried.
         transport: String,
         /// What happened, and what to do.
-        reason: String,
+        #[source]
+        reason: Cause,
     },
     /// The agent may not load BPF programs.
     #[error(
@@ -77,11 +86,12 @@ pub enum Error {
         /// Its name.
         domain: String,
         /// Why, and what became of the process that read it.
-        reason: String,
+        #[source]
+        reason: Cause,
     },
     /// Advice cannot be compiled.
     #[error("{0}")]
-    Compiling(String),
+    Compiling(#[source] Cause),
     /// A `--symbols` argument that is not NAME=FILE.
     #[error(
         "`{0}` names no file of a kernel: write DOMAIN=FILE, for example vm1=/usr/lib/debug/boot/vmlinux-6.1.0"
@@ -103,7 +113,8 @@ pub enum Error {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
-        reason: String,
+        #[source]
+        reason: Cause,
     },
     /// Weaving was interrupted.
     #[error("interrupted while weaving: nothing was recorded, and what was woven is taken out again")]
@@ -133,6 +144,7 @@ pub enum Error {
         /// Its first word.
         command: String,
         /// Why.
+        #[source]
         error: io::Error,
     },
 }

@@ -3,7 +3,7 @@
 use xweave_trace::{Event, Writer, event::Kind};
 use xweave_wire::{event::Event as Recorded, plan::EventPlan};
 
-use crate::waiting;
+use crate::{violation::Violation, waiting};
 
 /// The kinds of events that a domain may send.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,10 +34,10 @@ impl Waiting {
     ///
     /// # Errors
     /// It is damaged, or has other events than those kinds.
-    pub(crate) fn take(&mut self, batch: Vec<u8>, kinds: Kinds) -> Result<(), String> {
+    pub(crate) fn take(&mut self, batch: Vec<u8>, kinds: Kinds) -> Result<(), Violation> {
         self.events.take(batch, |event| match kinds.has(event.kind) {
             true => Ok(()),
-            false => Err(format!("it sent an event of kind {}, which is not in its plan", event.kind)),
+            false => Err(Violation::Event(event.kind)),
         })
     }
 
@@ -126,8 +126,11 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.take(batch(&[(Kind::Switch, 1), (Kind::VmInject, 2), (Kind::Thread, 3)]), kinds).unwrap();
         for (kinds, kind) in [(kinds, Kind::Exit), (kinds, Kind::Fork), (Kinds::default(), Kind::Thread)] {
-            let said = waiting.take(batch(&[(Kind::Switch, 4), (kind, 5)]), kinds).unwrap_err();
-            assert!(said.contains("which is not in its plan"), "{said}");
+            let refused = waiting.take(batch(&[(Kind::Switch, 4), (kind, 5)]), kinds);
+            assert_eq!(
+                refused,
+                Err(Violation::Event(if kinds.has(Kind::Switch) { kind } else { Kind::Switch }))
+            );
         }
         assert_eq!(waiting.len(), 3);
     }

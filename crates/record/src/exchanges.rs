@@ -3,7 +3,6 @@
 
 use std::{
     fs, io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
@@ -16,20 +15,19 @@ use std::{
 
 use xweave_synthetic::agent::{self, Done, Moment, Script, Voice};
 use xweave_trace::Trace;
-use xweave_weave::{Action, SiteInfo, Woven};
 use xweave_wire::{
     event,
     message::{
         ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, LeftOut, Loss,
-        ModuleInfo, Reply, Request, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
+        ModuleInfo, Reply, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
     },
-    plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite},
     record::Kind,
 };
 
 use crate::{
-    Budget, DomainSpec, Error, Options, Transport, Until, capture::Capture, deploy::Deployment,
-    recording::record_over, transport::Stream,
+    Budget, Until,
+    pace::Pace,
+    scripted::{self, Agent, EVENTS},
 };
 
 /// Messages of agents in one run of the test.
@@ -37,6 +35,16 @@ const EXCHANGES: u64 = 1_000_000;
 
 /// No recording takes longer: deadlines are short in tests.
 const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What is waited for is over soon, so that thousands of recordings are made.
+const SHORT: Pace = Pace {
+    hello: Duration::from_millis(50),
+    answer: Duration::from_millis(50),
+    hook: Duration::from_millis(1),
+    round: Duration::from_millis(20),
+    grace: Duration::from_millis(2),
+    farewell: Duration::from_millis(100),
+};
 
 /// Numbers that a seed makes (splitmix64).
 #[derive(Clone)]
@@ -185,9 +193,6 @@ fn records(chance: &mut Chance, voice: &Voice) -> Vec<u8> {
     bytes
 }
 
-/// The kinds of events that plans have.
-const EVENTS: [event::Kind; 2] = [event::Kind::Switch, event::Kind::Fork];
-
 fn events(chance: &mut Chance, any: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..chance.below(20) {
@@ -271,76 +276,6 @@ fn loss(chance: &mut Chance) -> Loss {
     }
 }
 
-/// Two sites and two kinds of events for each domain, without a kernel: what is hostile are the agents.
-fn deploy(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
-    let mut woven = Vec::new();
-    for index in 0..capture.sessions.len() {
-        capture.sessions[index].ask(Request::Btf(None));
-        capture.until(|session| !session.owes())?;
-        capture.answer(index)?;
-        let number = capture.sessions[index].number;
-        let first = u32::from(number) * 2 - 1;
-        let site = |site| PlanSite {
-            site,
-            clauses: 1,
-            function: format!("f{site}"),
-            module: None,
-            btf_id: 0,
-            offset: 0,
-            places: Vec::new(),
-            arguments: 0,
-            optional: false,
-        };
-        let program = PlanProgram {
-            name: "p0".to_owned(),
-            hook: Hook::Entry,
-            saver: None,
-            sites: vec![site(first), site(first + 1)],
-            origin: "test".to_owned(),
-        };
-        let probe = |kind: event::Kind| EventProgram {
-            name: kind.to_string(),
-            hook: Hook::Tracepoint,
-            function: kind.to_string(),
-            module: None,
-            kind,
-        };
-        let events = EventPlan { object: Vec::new(), programs: EVENTS.map(probe).to_vec(), buffer: 4096 };
-        let plan = Plan {
-            domain: number,
-            object: vec![0; 10_000],
-            programs: vec![program],
-            buffer: 4096,
-            flow_table: 1,
-            serial_attach: false,
-            events: Some(events),
-        };
-        let info = |site| SiteInfo {
-            site,
-            aspect: "test".to_owned(),
-            aspect_line: 1,
-            clause: "test".to_owned(),
-            action: Action::Advice,
-            hook: Hook::Entry,
-            function: format!("f{site}"),
-            module: None,
-            offset: 0,
-            file: None,
-            line: None,
-            xflow: None,
-            carrier: None,
-        };
-        woven.push(Woven {
-            domain: capture.sessions[index].name().to_owned(),
-            plan,
-            sites: vec![info(first), info(first + 1)],
-            skipped: Vec::new(),
-            counts: Vec::new(),
-        });
-    }
-    Ok(Deployment { woven, left_out: Vec::new(), warnings: Vec::new() })
-}
-
 /// What one recording came to.
 struct Came {
     recorded: bool,
@@ -351,41 +286,25 @@ struct Came {
 /// One recording of a host and a guest. How hostile they are is chance's to say; a host may be honest.
 fn recording(seed: u64, folder: &Path, exchanges: &Arc<AtomicU64>) -> Came {
     let mut chance = Chance(seed);
-    let spec =
-        |name: &str| DomainSpec { name: name.to_owned(), transport: Transport::Command(name.to_owned()) };
-    let options = Options {
-        aspects: Vec::new(),
-        expressions: vec!["execution(f) { STORE_DATA1(1); }".to_owned()],
-        events: Vec::new(),
-        domains: vec![spec("host"), spec("vm1")],
-        output: folder.join("trace"),
-        replace: true,
-        until: Until::Elapsed(Duration::from_millis(chance.below(30))),
-        buffer: 4096,
-        flow_table: 1,
-        serial_attach: false,
-        symbols: Vec::new(),
-        cache: folder.join("cache"),
-        budget: Budget { queued: 1 << 16, waiting: 1 << 20, rate: None, disk: 1 << 20 },
-        command_line: Vec::new(),
-    };
+    let options = scripted::options(
+        folder,
+        &["host", "vm1"],
+        Until::Elapsed(Duration::from_millis(chance.below(30))),
+        Budget { queued: 1 << 16, waiting: 1 << 20, rate: None, disk: 1 << 20 },
+    );
     let odds = [u64::MAX, 200, 20, 4][usize::try_from(chance.below(4)).unwrap()];
     let of_guest = [200, 50, 10, 3][usize::try_from(chance.below(4)).unwrap()];
-    let chances = Mutex::new(chance);
-    let open = |spec: &DomainSpec| {
-        let (ours, theirs) = UnixStream::pair()?;
-        let chance = Chance(chances.lock().unwrap().next());
-        let odds = if spec.name == "host" { odds } else { of_guest };
-        let mut script = Any { chance, odds, exchanges: Arc::clone(exchanges) };
-        let input = theirs.try_clone()?;
-        thread::spawn(move || {
-            agent::serve(input, theirs, agent::facts("6.12.0"), Vec::new(), 500, &mut script)
-        });
-        Stream::of_socket(OwnedFd::from(ours))
+    let mut agent = |name, odds| {
+        let chance = Chance(chance.next());
+        Agent::new(name, 500, Any { chance, odds, exchanges: Arc::clone(exchanges) })
     };
-    let outcome = record_over(&options, &open, &|capture, _, _| deploy(capture), &mut |_| {});
-    let recorded = outcome.is_ok();
-    let Ok(trace) = Trace::open(&options.output) else { return Came { recorded, rows: 0, events: 0 } };
+    let agents = vec![agent("host", odds), agent("vm1", of_guest)];
+    let outcome = scripted::record(&options, SHORT, agents, &mut |_| {});
+    if outcome.is_err() {
+        assert!(!options.output.exists(), "seed {seed}: what was not recorded leaves nothing");
+        return Came { recorded: false, rows: 0, events: 0 };
+    }
+    let trace = Trace::open(&options.output).unwrap();
     let (rows, damaged) = trace.rows();
     assert!(damaged.is_empty(), "seed {seed}: {damaged:?}");
     for row in &rows {
@@ -401,7 +320,8 @@ fn recording(seed: u64, folder: &Path, exchanges: &Arc<AtomicU64>) -> Came {
         count += 1;
     }
     assert!(events.damaged().is_empty(), "seed {seed}: {:?}", events.damaged());
-    Came { recorded, rows: rows.len(), events: count }
+    fs::remove_dir_all(&options.output).unwrap();
+    Came { recorded: true, rows: rows.len(), events: count }
 }
 
 #[test]

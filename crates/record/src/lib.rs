@@ -26,10 +26,15 @@ mod exchanges;
 mod kernels;
 mod link;
 mod options;
+mod pace;
 mod progress;
+mod question;
 mod recording;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod transport;
+mod violation;
 mod waiting;
 mod weaving;
 

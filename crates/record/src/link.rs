@@ -32,6 +32,9 @@ const SAID_LINES: usize = 100;
 /// How long a controller may be silent towards an agent: several words are lost before a lease is over.
 const BEAT: Duration = Duration::from_secs(5);
 
+/// How long what an agent has sent may take to be read when nothing can be sent to it any more.
+const REST: Duration = Duration::from_secs(5);
+
 /// What came from a domain.
 pub(crate) enum Incoming {
     /// An agent that speaks this protocol is at the other end.
@@ -84,13 +87,17 @@ impl Link {
         let (requests, to_send) = mpsc::channel();
         let (reader, writer) = (Arc::clone(&shared), Arc::clone(&shared));
         let (of_reader, of_writer) = (incoming.clone(), incoming.clone());
+        let (reads, read_all) = mpsc::channel::<()>();
         // That nobody listens any more ends each of them.
         thread::spawn(move || {
             let reason = read(input, &reader, |what| of_reader.send((index, what)).is_ok());
             let _ = of_reader.send((index, Incoming::Gone(reason)));
+            drop(reads);
         });
         thread::spawn(move || {
             if let Err(error) = write(output, &to_send, &writer) {
+                // An agent that has gone may have left much to read, which is lost when the connection is said to be over.
+                let _ = read_all.recv_timeout(REST);
                 let _ = of_writer.send((index, Incoming::Gone(error.to_string())));
             }
         });
@@ -240,9 +247,68 @@ fn tell(said: impl Read, tell: impl Fn(String) -> bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::{cell::RefCell, net::Shutdown, os::unix::net::UnixStream};
+
+    use xweave_wire::message::Event;
 
     use super::*;
+
+    /// How long anything may take on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_an_agent_has_sent_is_read_when_it_has_gone() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (sender, incoming) = mpsc::channel();
+        // Room for one message at a time: the others are not read when the agent goes.
+        let budget = Budget { queued: 1, rate: None, ..Budget::default() };
+        let link = Link::open(Stream::of_socket(ours.into()).unwrap(), &budget, 0, &sender);
+        frame::write_preamble(&mut theirs).unwrap();
+        for done in 0..5 {
+            let message = FromAgent::Event(Event::Weaving { done, total: 5 });
+            frame::write_message(&mut theirs, &message).unwrap();
+        }
+        // What it had not read would make its end an error.
+        frame::read_preamble(&mut theirs).unwrap();
+        drop(theirs);
+        // So that sending fails.
+        link.send(Request::Alive);
+        let mut came = Vec::new();
+        let why = loop {
+            match incoming.recv_timeout(PATIENCE).unwrap().1 {
+                Incoming::Message { message, bytes, .. } => {
+                    let FromAgent::Event(Event::Weaving { done, .. }) = *message else {
+                        panic!("{message:?}")
+                    };
+                    came.push(done);
+                    // The controller is busy.
+                    thread::sleep(Duration::from_millis(50));
+                    link.taken(bytes);
+                }
+                Incoming::Gone(why) => break why,
+                Incoming::Hello | Incoming::Said(_) => {}
+            }
+        };
+        assert_eq!(
+            (came.as_slice(), why.as_str()),
+            (&[0, 1, 2, 3, 4][..], "the other end closed the connection")
+        );
+    }
+
+    #[test]
+    fn an_agent_that_reads_nothing_more_is_gone_though_it_does_not_hang_up() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (sender, incoming) = mpsc::channel();
+        let link = Link::open(Stream::of_socket(ours.into()).unwrap(), &Budget::default(), 0, &sender);
+        frame::write_preamble(&mut theirs).unwrap();
+        theirs.shutdown(Shutdown::Read).unwrap();
+        link.send(Request::DomainInfo);
+        let why = incoming.iter().find_map(|(_, what)| match what {
+            Incoming::Gone(why) => Some(why),
+            _ => None,
+        });
+        assert!(why.as_deref().is_some_and(|why| why.contains("Broken pipe")), "{why:?}");
+    }
 
     #[test]
     fn what_a_command_says_is_told_in_lines_without_escapes_and_not_for_ever() {

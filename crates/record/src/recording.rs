@@ -24,6 +24,7 @@ use crate::{
     domain::{self, DomainSpec},
     kernels,
     link::Link,
+    pace::Pace,
     session::Session,
     transport::Stream,
     weaving::{self, sites},
@@ -32,32 +33,29 @@ use crate::{
 /// Exchanges of clock readings with each domain before weaving. The tightest counts.
 const FIRST_EXCHANGES: usize = 16;
 
-/// How often clock readings are exchanged and segments of the trace are closed, while recording.
-const ROUND: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 1000 });
-
-/// How long flows under way may go on after no new ones begin.
-const GRACE: Duration = Duration::from_millis(if cfg!(test) { 2 } else { 300 });
-
 /// Records, from connecting to the finished trace.
 ///
 /// # Errors
 /// When it cannot begin, or the trace cannot be written. A domain lost on the way is not an error:
 /// the others go on, and the manifest says so.
 pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<Outcome, Error> {
-    record_over(options, &|spec| spec.transport.open(), &deploy, progress)
+    let means = Means { open: &|spec| spec.transport.open(), deploy: &deploy, pace: Pace::default() };
+    record_by(options, &means, progress)
 }
 
-/// How a domain is reached.
-pub(crate) type Open<'a> = &'a (dyn Fn(&DomainSpec) -> io::Result<Stream> + Sync);
+/// By what a recording is made.
+pub(crate) struct Means<'a> {
+    /// How a domain is reached.
+    pub(crate) open: &'a (dyn Fn(&DomainSpec) -> io::Result<Stream> + Sync),
+    /// How plans are made.
+    pub(crate) deploy: &'a dyn Fn(&mut Capture<'_>, &Aspects, &Options) -> Result<Deployment, Error>,
+    pub(crate) pace: Pace,
+}
 
-/// How plans are made.
-pub(crate) type Deploy<'a> = &'a dyn Fn(&mut Capture<'_>, &Aspects, &Options) -> Result<Deployment, Error>;
-
-/// The same over streams and with plans that come from elsewhere, as in tests.
-pub(crate) fn record_over(
+/// The same over any streams and with any plans.
+pub(crate) fn record_by(
     options: &Options,
-    open: Open<'_>,
-    deploy: Deploy<'_>,
+    means: &Means<'_>,
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Outcome, Error> {
     let sources = xweave_aspect::read(&options.aspects, &options.expressions)?;
@@ -65,24 +63,27 @@ pub(crate) fn record_over(
     let specs = domain::complete(&options.domains)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
 
-    let mut capture = connect(specs, options, open, progress)?;
+    Writer::check(&options.output, options.replace)?;
+    let mut capture = connect(specs, options, means, progress)?;
     read_facts(&mut capture)?;
-    let Deployment { woven, left_out, warnings: of_weaving } = deploy(&mut capture, &aspects, options)?;
+    let Deployment { woven, left_out, warnings: of_weaving } =
+        (means.deploy)(&mut capture, &aspects, options)?;
     relate_clocks(&mut capture)?;
-    let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
-    describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
-    let writer = if options.replace { Writer::replace } else { Writer::create };
-    capture.writer = Some(writer(&options.output, manifest)?);
 
     let begun = Instant::now();
     let there = weave(&mut capture, &woven)?;
     let weaving = begun.elapsed();
     let of_agents = weaving::warnings(&capture.sessions, &woven, &there);
     let sites = sites(&woven, &there);
-    if let Some(writer) = &mut capture.writer {
-        writer.manifest_mut().warnings = left_out.into_iter().chain(of_agents).collect();
-        writer.sites(&sites)?;
-    }
+
+    // Where nothing can be woven, nothing is written, and an earlier trace stays.
+    let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
+    describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
+    manifest.warnings = left_out.into_iter().chain(of_agents).collect();
+    let writer = if options.replace { Writer::replace } else { Writer::create };
+    let mut writer = writer(&options.output, manifest)?;
+    writer.sites(&sites)?;
+    capture.writer = Some(writer);
 
     let command = run(&mut capture, options)?;
     let unweaving = stop(&mut capture)?;
@@ -107,12 +108,12 @@ pub(crate) fn record_over(
 fn connect<'p>(
     specs: Vec<DomainSpec>,
     options: &Options,
-    open: Open<'_>,
+    means: &Means<'_>,
     progress: &'p mut dyn FnMut(Phase<'_>),
 ) -> Result<Capture<'p>, Error> {
     specs.iter().for_each(|spec| progress(Phase::Connecting { domain: &spec.name }));
     let opened: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = specs.iter().map(|spec| scope.spawn(|| open(spec))).collect();
+        let threads: Vec<_> = specs.iter().map(|spec| scope.spawn(|| (means.open)(spec))).collect();
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
     let (sender, incoming) = mpsc::channel();
@@ -123,16 +124,16 @@ fn connect<'p>(
         let stream = opened.map_err(|error| Error::Unreachable {
             domain: spec.name.clone(),
             transport: spec.transport.to_string(),
-            reason: error.to_string(),
+            reason: error.into(),
         })?;
         // This machine's own agent is as trustworthy as the controller.
         let rate = options.budget.rate.filter(|_| spec.transport != Transport::Local);
         let budget = Budget { rate, disk: share, ..options.budget };
         let link = Link::open(stream, &budget, index, &sender);
         let number = u8::try_from(index + 1).map_err(|_| Error::TooManyDomains(index + 1))?;
-        sessions.push(Session::new(spec, number, link, budget));
+        sessions.push(Session::new(spec, number, link, budget, means.pace));
     }
-    let mut capture = Capture::new(sessions, incoming, progress);
+    let mut capture = Capture::new(sessions, incoming, means.pace, progress);
     capture.until(Session::has_greeted)?;
     Ok(capture)
 }
@@ -204,12 +205,12 @@ fn run(capture: &mut Capture<'_>, options: &Options) -> Result<Option<ExitStatus
         Until::CommandEnds(words) => Some(Command::start(words)?),
         _ => None,
     };
-    let mut next_round = begun + ROUND;
+    let mut next_round = begun + capture.pace.round;
     loop {
         capture.wait(SOON)?;
         if Instant::now() >= next_round {
             round(capture)?;
-            next_round = Instant::now() + ROUND;
+            next_round = Instant::now() + capture.pace.round;
         }
         let (records, events) = recorded(capture);
         let lost = lost(&capture.sessions);
@@ -268,7 +269,7 @@ fn lost(sessions: &[Session]) -> u64 {
 /// longest.
 fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     capture.ask_all(&Request::Drain);
-    let graceful = Instant::now() + GRACE;
+    let graceful = Instant::now() + capture.pace.grace;
     while let Some(left) = graceful.checked_duration_since(Instant::now()) {
         capture.wait(left)?;
     }
@@ -307,3 +308,6 @@ fn finish(capture: &mut Capture<'_>) -> Result<Manifest, Error> {
     describe::domains(writer.manifest_mut(), &capture.sessions, &capture.timeline);
     Ok(writer.finish()?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,75 +23,11 @@ use crate::{
     domain::DomainSpec,
     events,
     link::{Incoming, Link},
+    pace::Pace,
+    question::Question,
+    violation::Violation,
     waiting::Waiting,
 };
-
-/// How long an agent may take to say hello. (Tests of thousands of recordings wait for less.)
-pub(crate) const HELLO: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 20_000 });
-
-/// How long an agent may take to answer. Loading under emulation takes seconds.
-pub(crate) const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 120_000 });
-
-/// What attaching or detaching a hook may take besides: it takes some tenths of a second, one after the other, in an
-/// emulated machine that has other work.
-const HOOK: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 1000 });
-
-/// What a domain was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    DomainInfo,
-    Btf,
-    Code,
-    Clock,
-    Vms,
-    Weave,
-    Start,
-    Loss,
-    Drain,
-    Stop,
-}
-
-impl Question {
-    fn of(request: &Request) -> Option<Self> {
-        Some(match request {
-            Request::DomainInfo => Self::DomainInfo,
-            Request::Btf(_) => Self::Btf,
-            Request::Code(_) => Self::Code,
-            Request::Clock => Self::Clock,
-            Request::Vms => Self::Vms,
-            Request::Weave(_) => Self::Weave,
-            Request::Start => Self::Start,
-            Request::Loss => Self::Loss,
-            Request::Drain => Self::Drain,
-            Request::Stop => Self::Stop,
-            Request::Alive => return None,
-        })
-    }
-
-    fn is_answered_by(self, reply: &Reply) -> bool {
-        match reply {
-            Reply::DomainInfo(_) => self == Self::DomainInfo,
-            Reply::Btf(_) => self == Self::Btf,
-            Reply::Code(_) => self == Self::Code,
-            Reply::Clock(_) => self == Self::Clock,
-            Reply::Vms(_) => self == Self::Vms,
-            Reply::Woven(_) => self == Self::Weave,
-            Reply::Done => matches!(self, Self::Start | Self::Drain),
-            Reply::Loss(_) => self == Self::Loss,
-            Reply::Stopped(_) => self == Self::Stop,
-            Reply::Failed(_) => true,
-        }
-    }
-
-    /// The longest frame that is taken while this is not answered.
-    fn frame(self) -> u32 {
-        match self {
-            Self::Btf | Self::Code => limits::LARGE_FRAME,
-            Self::Weave => limits::WOVEN_FRAME,
-            _ => limits::FRAME,
-        }
-    }
-}
 
 struct Asked {
     question: Question,
@@ -144,6 +80,7 @@ pub(crate) struct Session {
     /// Answers that nobody has looked at.
     pub(crate) answers: VecDeque<Reply>,
     pub(crate) budget: Budget,
+    pace: Pace,
     link: Link,
     stage: Stage,
     asked: VecDeque<Asked>,
@@ -158,7 +95,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(spec: DomainSpec, number: u8, link: Link, budget: Budget) -> Self {
+    pub(crate) fn new(spec: DomainSpec, number: u8, link: Link, budget: Budget, pace: Pace) -> Self {
         Self {
             spec,
             number,
@@ -171,13 +108,14 @@ impl Session {
             answers: VecDeque::new(),
             link,
             budget,
+            pace,
             stage: Stage::Greeting,
             asked: VecDeque::new(),
             sites: HashSet::new(),
             kinds: events::Kinds::default(),
             hooks: 0,
             attached: 0,
-            greet_by: Instant::now() + HELLO,
+            greet_by: Instant::now() + pace.hello,
         }
     }
 
@@ -222,7 +160,7 @@ impl Session {
     /// Asks; the answer must come in time.
     pub(crate) fn ask(&mut self, request: Request) {
         let now = Instant::now();
-        let mut patience = ANSWER;
+        let mut patience = self.pace.answer;
         match &request {
             Request::Weave(plan) => {
                 self.stage = self.stage.max(Stage::Weaving);
@@ -233,10 +171,10 @@ impl Session {
                 let hooks =
                     2 * sites.count() + plan.events.as_ref().map_or(0, |events| events.programs.len());
                 self.hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
-                patience += HOOK * self.hooks;
+                patience += self.pace.hook * self.hooks;
             }
             Request::Start => self.stage = self.stage.max(Stage::Recording),
-            Request::Stop => patience += HOOK * self.hooks,
+            Request::Stop => patience += self.pace.hook * self.hooks,
             _ => {}
         }
         if let Some(question) = Question::of(&request) {
@@ -260,7 +198,10 @@ impl Session {
                 return Taken::Nothing;
             }
             // It said so before it was cut off.
-            _ if !self.is_there() => return Taken::Nothing,
+            incoming if !self.is_there() => {
+                self.discard(&incoming);
+                return Taken::Nothing;
+            }
             Incoming::Hello => {
                 self.stage = self.stage.max(Stage::Answering);
                 return Taken::Nothing;
@@ -277,7 +218,7 @@ impl Session {
         })
     }
 
-    fn take_message(&mut self, message: FromAgent, received_tsc: u64) -> Result<Taken, String> {
+    fn take_message(&mut self, message: FromAgent, received_tsc: u64) -> Result<Taken, Violation> {
         match message {
             FromAgent::Reply(reply) => self.take_reply(reply, received_tsc),
             FromAgent::Event(Event::Weaving { done, total }) => self.take_weaving(done, total),
@@ -292,17 +233,17 @@ impl Session {
                 self.events.take(bytes, self.kinds)?;
                 self.check_waiting().map(|()| Taken::Nothing)
             }
-            FromAgent::Event(_) => Err("it sent what is recorded before it was asked to record".to_owned()),
+            FromAgent::Event(_) => Err(Violation::NotRecording),
         }
     }
 
-    fn take_reply(&mut self, reply: Reply, received_tsc: u64) -> Result<Taken, String> {
+    fn take_reply(&mut self, reply: Reply, received_tsc: u64) -> Result<Taken, Violation> {
         let sent_tsc = self.link.sent_tsc();
         let (Some(Asked { question, .. }), Some(sent_tsc)) = (self.asked.pop_front(), sent_tsc) else {
-            return Err("it answered what it was not asked".to_owned());
+            return Err(Violation::NotAsked);
         };
         if !question.is_answered_by(&reply) {
-            return Err(format!("its answer does not fit the question ({question:?})"));
+            return Err(Violation::Answer(question));
         }
         self.set_limit();
         match reply {
@@ -317,14 +258,16 @@ impl Session {
             }
             Reply::Done => {}
             // Once something is woven there is nobody who would be told: it is over for this domain.
-            Reply::Failed(failure) if self.stage == Stage::Recording => return Err(failure.message),
+            Reply::Failed(failure) if self.stage == Stage::Recording => {
+                return Err(Violation::Failed(failure.message));
+            }
             Reply::Woven(woven) => {
                 let own = |site: u32| self.sites.contains(&site);
                 let sites = woven.sites.iter().map(|site| site.site);
                 if let Some(other) =
                     sites.chain(woven.skipped.iter().map(|skipped| skipped.site)).find(|s| !own(*s))
                 {
-                    return Err(format!("it speaks of site {other}, which is not in its plan"));
+                    return Err(Violation::Site(other));
                 }
                 self.answers.push_back(Reply::Woven(woven));
             }
@@ -334,21 +277,18 @@ impl Session {
     }
 
     /// Progress must be progress: a domain cannot keep everybody waiting by telling the same for ever.
-    fn take_weaving(&mut self, done: u32, total: u32) -> Result<Taken, String> {
+    fn take_weaving(&mut self, done: u32, total: u32) -> Result<Taken, Violation> {
         if !self.owes_answer_to(Question::Weave) && !self.owes_answer_to(Question::Stop) {
-            return Err("it tells how far weaving has come, and was not asked to weave".to_owned());
+            return Err(Violation::NotWeaving);
         }
         if total > self.hooks || done > total {
-            return Err(format!(
-                "it tells that {done} of {total} hooks are attached; its plan has {}",
-                self.hooks
-            ));
+            return Err(Violation::Hooks { done, total, hooks: self.hooks });
         }
         self.attached = self.attached.max(done);
         Ok(Taken::Weaving { done: self.attached, total })
     }
 
-    fn take_records(&mut self, bytes: Vec<u8>) -> Result<(), String> {
+    fn take_records(&mut self, bytes: Vec<u8>) -> Result<(), Violation> {
         // Out of the way while the session says whose they are.
         let mut records = std::mem::take(&mut self.records);
         let taken = records.take(bytes, |record| self.foreign(record).map_or(Ok(()), Err));
@@ -358,16 +298,16 @@ impl Session {
     }
 
     /// Says why a record cannot be this domain's.
-    fn foreign(&self, record: &Record) -> Option<String> {
+    fn foreign(&self, record: &Record) -> Option<Violation> {
         if !self.sites.contains(&record.site) {
-            return Some(format!("it sent a record of site {}, which is not in its plan", record.site));
+            return Some(Violation::RecordOfSite(record.site));
         }
         let parent = match record.kind {
             Kind::Split | Kind::Merge => record.values.first().copied().unwrap_or(0),
             _ => 0,
         };
         let other = [record.flow, parent].into_iter().find(|flow| !self.may_make(*flow))?;
-        Some(format!("it sent a record of flow {other:#x}, whose number is another domain's"))
+        Some(Violation::RecordOfFlow(other))
     }
 
     /// Whether a flow's ID is none, or one that this domain gives.
@@ -375,28 +315,23 @@ impl Session {
         flow == 0 || flow >> 56 == u64::from(self.number)
     }
 
-    fn take_loss(&mut self, loss: Loss) -> Result<(), String> {
+    fn take_loss(&mut self, loss: Loss) -> Result<(), Violation> {
         if let Some(site) = loss.sites.iter().find(|loss| !self.sites.contains(&loss.site)) {
-            return Err(format!("it tells losses of site {}, which is not in its plan", site.site));
+            return Err(Violation::LossOfSite(site.site));
         }
         if let Some((flow, _)) = loss.flows.iter().find(|(flow, _)| !self.may_make(*flow)) {
-            return Err(format!("it tells losses of flow {flow:#x}, whose number is another domain's"));
+            return Err(Violation::LossOfFlow(*flow));
         }
         self.loss = loss;
         Ok(())
     }
 
-    fn check_waiting(&self) -> Result<(), String> {
+    fn check_waiting(&self) -> Result<(), Violation> {
         let waiting = self.waiting_bytes();
         if waiting <= self.budget.waiting {
             return Ok(());
         }
-        Err(format!(
-            "{} MiB of what it sent lies beyond the last reading of its clocks, more than the {} MiB that a domain may \
-             have waiting",
-            waiting >> 20,
-            self.budget.waiting >> 20
-        ))
+        Err(Violation::Waiting { waiting, budget: self.budget.waiting })
     }
 
     /// Records and events that wait for the clocks.
@@ -430,7 +365,7 @@ impl Session {
             return;
         }
         if !self.has_greeted() && now >= self.greet_by {
-            self.lose(format!("no answer within {} seconds", HELLO.as_secs_f32()));
+            self.lose(format!("no answer within {} seconds", self.pace.hello.as_secs_f32()));
         }
         if let Some(late) = self.asked.iter().find(|asked| now >= asked.deadline) {
             self.lose(format!(
@@ -480,5 +415,73 @@ impl Session {
     /// Ends the connection whatever the agent does.
     pub(crate) fn cut(&mut self) {
         self.link.cut();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::net::UnixStream,
+        sync::mpsc::{self, Receiver},
+    };
+
+    use xweave_wire::frame;
+
+    use super::*;
+    use crate::{scripted, transport::Stream};
+
+    /// A session, what comes from its agent, and the agent's end of the connection.
+    fn session(budget: Budget) -> (Session, Receiver<(usize, Incoming)>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (sender, incoming) = mpsc::channel();
+        let link = Link::open(Stream::of_socket(ours.into()).unwrap(), &budget, 0, &sender);
+        let spec = DomainSpec::parse("vm1=vsock:3").unwrap();
+        (Session::new(spec, 2, link, budget, Pace::default()), incoming, theirs)
+    }
+
+    #[test]
+    fn who_does_not_answer_in_time_is_lost_and_what_was_waited_for_is_told() {
+        let second = Duration::from_secs(1);
+        let (mut silent, ..) = session(Budget::default());
+        let begun = Instant::now();
+        silent.check_deadlines(begun + 19 * second);
+        assert!(silent.is_there());
+        silent.check_deadlines(begun + 21 * second);
+        assert_eq!(silent.lost(), Some("no answer within 20 seconds"));
+
+        // Each hook of a plan has a second: two sites, which may be attached twice, and two probes of events.
+        for (request, patience, told) in [
+            (Request::DomainInfo, 120, "no answer within 120 seconds (DomainInfo)"),
+            (Request::Weave(Box::new(scripted::plan(2))), 126, "no answer within 126 seconds (Weave)"),
+        ] {
+            let (mut slow, _incoming, _agent) = session(Budget::default());
+            slow.take(Incoming::Hello);
+            let begun = Instant::now();
+            slow.ask(request);
+            slow.check_deadlines(begun + (patience - 1) * second);
+            assert!(slow.is_there());
+            slow.check_deadlines(begun + (patience + 1) * second);
+            assert_eq!(slow.lost(), Some(told));
+            assert!(!slow.owes(), "nothing is waited for any more");
+        }
+    }
+
+    #[test]
+    fn what_is_not_looked_at_any_more_keeps_no_room_from_what_follows() {
+        // Room for one message at a time.
+        let (mut stopped, incoming, mut agent) =
+            session(Budget { queued: 1, rate: None, ..Budget::default() });
+        stopped.exit = Some(Exit::Stopped);
+        frame::write_preamble(&mut agent).unwrap();
+        for done in 0..5 {
+            let message = FromAgent::Event(Event::Weaving { done, total: 5 });
+            frame::write_message(&mut agent, &message).unwrap();
+        }
+        for nth in 0..6 {
+            let (_, next) = incoming.recv_timeout(Duration::from_secs(60)).unwrap();
+            assert_eq!(matches!(next, Incoming::Hello), nth == 0);
+            assert!(matches!(stopped.take(next), Taken::Nothing));
+        }
+        assert_eq!(stopped.exit, Some(Exit::Stopped));
     }
 }

@@ -10,6 +10,8 @@ use std::{
 
 use xweave_wire::{event, record};
 
+use crate::violation::Violation;
+
 /// What the allocator takes for a batch besides its bytes, or about that.
 const ALLOCATED: usize = 64;
 
@@ -114,8 +116,8 @@ impl<T: Recorded> Waiting<T> {
     pub(crate) fn take(
         &mut self,
         mut bytes: Vec<u8>,
-        mut check: impl FnMut(&T) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut check: impl FnMut(&T) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
         let (mut rest, mut count, mut last, mut in_order) = (&bytes[..], 0, 0, true);
         while let Some((one, length)) = T::decode_first(rest) {
             check(&one)?;
@@ -124,7 +126,7 @@ impl<T: Recorded> Waiting<T> {
             (rest, count, last) = (&rest[length..], count + 1, time);
         }
         if !rest.is_empty() {
-            return Err(format!("{} bytes of {} could not be understood", rest.len(), T::CALLED));
+            return Err(Violation::Undecodable { bytes: rest.len(), of: T::CALLED });
         }
         if !in_order {
             bytes = sorted::<T>(&bytes, count);
@@ -232,9 +234,9 @@ mod tests {
         let mut damaged = batch(&[(1, 5)]);
         damaged.extend([0xff; 7]);
         let said = waiting.take(damaged, |_: &Event| Ok(())).unwrap_err();
-        assert_eq!(said, "7 bytes of events could not be understood");
-        let odd = |event: &Event| if event.tid == 2 { Err("it is 2".to_owned()) } else { Ok(()) };
-        assert_eq!(waiting.take(batch(&[(1, 5), (2, 6)]), odd).unwrap_err(), "it is 2");
+        assert_eq!(said.to_string(), "7 bytes of events could not be understood");
+        let odd = |event: &Event| if event.tid == 2 { Err(Violation::NotAsked) } else { Ok(()) };
+        assert_eq!(waiting.take(batch(&[(1, 5), (2, 6)]), odd).unwrap_err(), Violation::NotAsked);
         assert_eq!((waiting.len(), waiting.bytes()), (0, 0));
     }
 

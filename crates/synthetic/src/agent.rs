@@ -60,6 +60,31 @@ impl Script for Honest {
     }
 }
 
+/// A script that is a function.
+struct By<F>(F);
+
+impl<F: FnMut(Moment<'_>, &mut Voice) -> io::Result<Done>> Script for By<F> {
+    fn at(&mut self, moment: Moment<'_>, voice: &mut Voice) -> io::Result<Done> {
+        (self.0)(moment, voice)
+    }
+}
+
+/// One that does what the function says.
+pub fn by<F: FnMut(Moment<'_>, &mut Voice) -> io::Result<Done>>(script: F) -> impl Script {
+    By(script)
+}
+
+/// One that answers requests as the function says, and those honestly to which it gives no answer.
+pub fn answering(mut answer: impl FnMut(&Request, &mut Voice) -> Option<Reply>) -> impl Script {
+    by(move |moment, voice| {
+        let Moment::Asked(request) = moment else { return Ok(Done::Nothing) };
+        match answer(request, voice) {
+            None => Ok(Done::Nothing),
+            Some(reply) => voice.reply(reply).map(|()| Done::All),
+        }
+    })
+}
+
 /// What an agent knows, and how it speaks.
 pub struct Voice {
     output: Box<dyn Write + Send>,

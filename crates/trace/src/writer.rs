@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use xweave_guard::private::{self, Dir};
+use xweave_guard::private::{self, Dir, Trust};
 use xweave_wire::record::Record;
 
 use crate::{
@@ -34,6 +34,18 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Whether a trace can be begun there, where one that is there may be replaced or not. Makes and changes nothing.
+    ///
+    /// # Errors
+    /// As of [`Writer::create`] and [`Writer::replace`], as far as they can be foreseen.
+    pub fn check(dir: &Path, replace: bool) -> Result<(), Error> {
+        match Dir::open(dir, Trust::Owner) {
+            Ok(dir) => vacant(&dir, replace),
+            Err(error) if error.is_missing() => Ok(()),
+            Err(error) => Err(Error::output(error)),
+        }
+    }
+
     /// Begins a trace in a directory that holds none; makes the directory where it is missing.
     ///
     /// # Errors
@@ -41,14 +53,8 @@ impl Writer {
     /// to by others; or it cannot be made.
     pub fn create(dir: &Path, manifest: Manifest) -> Result<Self, Error> {
         let dir = Dir::create(dir).map_err(Error::output)?;
-        if dir.has(MANIFEST).map_err(Error::output)? {
-            let message = format!(
-                "{} holds a trace already: replace it with --force, or name another directory with -o",
-                dir.path().display()
-            );
-            return Err(Error::new(ErrorKind::Exists, message));
-        }
-        Self::begin(dir, manifest)
+        vacant(&dir, false)?;
+        Self::write(dir, manifest)
     }
 
     /// As [`Writer::create`], after removing the files of a trace that is there. Only regular files that a
@@ -58,28 +64,9 @@ impl Writer {
     /// As of [`Writer::create`], but for the trace; or one of the trace's names is a link.
     pub fn replace(dir: &Path, manifest: Manifest) -> Result<Self, Error> {
         let dir = Dir::create(dir).map_err(Error::output)?;
-        if !dir.has(MANIFEST).map_err(Error::output)? {
-            return Self::begin(dir, manifest);
-        }
-        remove_files(&dir).map_err(Error::output)?;
-        Self::write(dir, manifest)
-    }
-
-    /// Begins a trace where none is.
-    fn begin(dir: Dir, manifest: Manifest) -> Result<Self, Error> {
-        // What else is there is nobody's business; and the directory would be closed to whoever reads it today.
-        for name in dir.names(FILES).map_err(Error::output)? {
-            let at = dir.path().display();
-            // A manifest without records would call them lost; records without a manifest would be mixed up.
-            let message = match FOLDERS.contains(&name.as_str()) {
-                true if segments(&dir, &name)?.is_empty() => continue,
-                true => format!("{at} has {name} but no trace.json: remove it"),
-                false => format!(
-                    "{at} is no trace and has other files in it ({}): name a new or an empty directory with -o",
-                    xweave_text::printable(&name)
-                ),
-            };
-            return Err(Error::new(ErrorKind::Exists, message));
+        vacant(&dir, true)?;
+        if dir.has(MANIFEST).map_err(Error::output)? {
+            remove_files(&dir).map_err(Error::output)?;
         }
         Self::write(dir, manifest)
     }
@@ -209,6 +196,33 @@ fn name_of(manifest: &Manifest, domain: u8) -> Result<String, Error> {
         let message = format!("a record of domain number {domain}, which the manifest lacks");
         Error::new(ErrorKind::Misuse, message)
     })
+}
+
+/// Whether a directory is one that a trace can be begun in.
+fn vacant(dir: &Dir, replace: bool) -> Result<(), Error> {
+    let at = dir.path().display();
+    if dir.has(MANIFEST).map_err(Error::output)? {
+        if replace {
+            return Ok(());
+        }
+        let message =
+            format!("{at} holds a trace already: replace it with --force, or name another directory with -o");
+        return Err(Error::new(ErrorKind::Exists, message));
+    }
+    // What else is there is nobody's business; and the directory would be closed to whoever reads it today.
+    for name in dir.names(FILES).map_err(Error::output)? {
+        // A manifest without records would call them lost; records without a manifest would be mixed up.
+        let message = match FOLDERS.contains(&name.as_str()) {
+            true if segments(dir, &name)?.is_empty() => continue,
+            true => format!("{at} has {name} but no trace.json: remove it"),
+            false => format!(
+                "{at} is no trace and has other files in it ({}): name a new or an empty directory with -o",
+                xweave_text::printable(&name)
+            ),
+        };
+        return Err(Error::new(ErrorKind::Exists, message));
+    }
+    Ok(())
 }
 
 /// Parquet files of one of the trace's folders, temporary ones included; none if there is no such folder.

@@ -133,12 +133,19 @@ fn only_an_empty_directory_or_a_trace_of_ours_is_written_to() {
         assert_eq!(error.kind(), ErrorKind::Exists);
         assert!(error.to_string().contains("notes.txt") && error.to_string().contains("-o"), "{error}");
     }
+    let foreseen = |dir: &Path, replace| Writer::check(dir, replace).map_err(|error| error.kind());
+    assert_eq!([false, true].map(|replace| foreseen(&dir, replace)), [Err(ErrorKind::Exists); 2]);
     assert_eq!(mode(&dir) & 0o077, 0o055, "it is not closed to those who read it");
     fs::remove_file(dir.join("notes.txt")).unwrap();
+    assert_eq!(foreseen(&dir, false), Ok(()));
     write(&dir, 1);
     assert_eq!(mode(&dir), 0o700);
+    assert_eq!([false, true].map(|replace| foreseen(&dir, replace)), [Err(ErrorKind::Exists), Ok(())]);
+    assert_eq!(foreseen(&parent.path().join("new"), false), Ok(()));
+    assert!(!parent.path().join("new").exists(), "looking makes nothing");
 
     set_mode(&dir, 0o777);
+    assert_eq!(foreseen(&dir, true), Err(ErrorKind::Distrusted));
     let error = Writer::replace(&dir, manifest()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Distrusted);
     assert!(error.to_string().contains("chmod go-w"), "{error}");

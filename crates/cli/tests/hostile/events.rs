@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_synthetic::agent::{Done, Moment, Script, Voice, clock};
+use xweave_synthetic::agent::{Done, Moment, Voice, by, clock};
 use xweave_trace::Trace;
 use xweave_wire::{
     event::{Event, Kind},
@@ -73,20 +73,15 @@ static TYPES: LazyLock<Vec<u8>> = LazyLock::new(|| {
     types_beside("int length; struct item *next;", &format!("{NAMED}{all}"))
 });
 
-/// What an agent does while it records.
-struct Recorder<F>(F);
-
-impl<F: FnMut(&mut Voice) -> io::Result<()>> Script for Recorder<F> {
-    fn at(&mut self, moment: Moment<'_>, voice: &mut Voice) -> io::Result<Done> {
+/// Whose agent does this while it records.
+fn domain(name: &'static str, mut act: impl FnMut(&mut Voice) -> io::Result<()> + Send + 'static) -> Domain {
+    let script = by(move |moment, voice| {
         if voice.recording && matches!(moment, Moment::Tick) {
-            (self.0)(voice)?;
+            act(voice)?;
         }
         Ok(Done::Nothing)
-    }
-}
-
-fn domain(name: &'static str, act: impl FnMut(&mut Voice) -> io::Result<()> + Send + 'static) -> Domain {
-    let mut domain = Domain::new(name, Recorder(act));
+    });
+    let mut domain = Domain::new(name, script);
     domain.btf = TYPES.clone();
     domain
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, io, thread, time::Duration};
 
-use xweave_synthetic::agent::{Done, Moment, Script, Voice, clock};
+use xweave_synthetic::agent::{Done, Moment, Voice, by, clock};
 use xweave_wire::{
     message::{ClockSample, Event, Failure, FailureKind, Loss, ModuleInfo, Reply, Request, SiteLoss, Woven},
     record::{Kind, Record},
@@ -15,19 +15,6 @@ const OBEYED: Duration = Duration::from_secs(2);
 
 /// How long anything may take that has no deadline of its own, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A script that is a function.
-struct By<F>(F);
-
-impl<F: FnMut(Moment<'_>, &mut Voice) -> io::Result<Done>> Script for By<F> {
-    fn at(&mut self, moment: Moment<'_>, voice: &mut Voice) -> io::Result<Done> {
-        (self.0)(moment, voice)
-    }
-}
-
-fn by<F: FnMut(Moment<'_>, &mut Voice) -> io::Result<Done>>(script: F) -> By<F> {
-    By(script)
-}
 
 /// A guest that does so, beside an honest host.
 fn beside_an_honest_host(guest: Domain, arguments: &str) -> Recording {

@@ -1,7 +1,7 @@
 //! What domains send of their kernels: it spoils nothing but their own plans, and takes nothing over.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -12,7 +12,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use xweave_synthetic::agent::{Done, Moment, Script, Voice};
+use xweave_synthetic::agent::{Done, Moment, Script, answering, by};
 use xweave_wire::message::{Reply, Request};
 
 use crate::stage::{Domain, record_with, types};
@@ -20,25 +20,15 @@ use crate::stage::{Domain, record_with, types};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Counts what it is asked of its types, and answers what is asked of its code.
-struct Asked {
-    types: Arc<AtomicUsize>,
-    code: Vec<u8>,
-}
-
-impl Script for Asked {
-    fn at(&mut self, moment: Moment<'_>, voice: &mut Voice) -> io::Result<Done> {
-        match moment {
-            Moment::Asked(Request::Btf(_)) => {
-                self.types.fetch_add(1, Ordering::Relaxed);
-            }
-            Moment::Asked(Request::Code(_)) => {
-                voice.reply(Reply::Code(self.code.clone()))?;
-                return Ok(Done::All);
-            }
-            _ => {}
+fn counting(types: Arc<AtomicUsize>, code: Vec<u8>) -> impl Script {
+    answering(move |request, _| match request {
+        Request::Btf(_) => {
+            types.fetch_add(1, Ordering::Relaxed);
+            None
         }
-        Ok(Done::Nothing)
-    }
+        Request::Code(_) => Some(Reply::Code(code.clone())),
+        _ => None,
+    })
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -48,7 +38,7 @@ fn hash(bytes: &[u8]) -> String {
 /// A domain that says its types have this hash, and sends these; and how often it was asked for them.
 fn domain(name: &'static str, said: &[u8], sent: &[u8]) -> (Domain, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
-    let mut domain = Domain::new(name, Asked { types: Arc::clone(&asked), code: Vec::new() });
+    let mut domain = Domain::new(name, counting(Arc::clone(&asked), Vec::new()));
     domain.facts.btf_sha256 = hash(said);
     domain.facts.build_id = "ab".repeat(20);
     domain.btf = sent.to_vec();
@@ -152,7 +142,7 @@ fn code_that_becomes_far_larger_goes_off_nowhere() {
     for blocks in [60, 1000] {
         let whole = types("int length; struct item *next;");
         let (host, _) = domain("host", b"", &whole);
-        let script = Asked { types: Arc::default(), code: bomb(blocks) };
+        let script = counting(Arc::default(), bomb(blocks));
         let mut guest = Domain::new("vm1", script);
         guest.btf = whole;
         let arguments = "--duration 100ms -e access(item.length)@vm1{STORE_DATA1(1);}";
@@ -209,15 +199,13 @@ fn a_file_that_claims_a_kernels_build_id_is_not_what_that_kernel_is_woven_by() {
 
 /// Counts how often it is asked for its code.
 fn seen_asking() -> (Arc<AtomicUsize>, impl Script + Send + 'static) {
-    struct Counts(Arc<AtomicUsize>);
-    impl Script for Counts {
-        fn at(&mut self, moment: Moment<'_>, _: &mut Voice) -> io::Result<Done> {
-            if matches!(moment, Moment::Asked(Request::Code(_))) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(Done::Nothing)
-        }
-    }
     let seen = Arc::new(AtomicUsize::new(0));
-    (Arc::clone(&seen), Counts(seen))
+    let counted = Arc::clone(&seen);
+    let script = by(move |moment, _| {
+        if matches!(moment, Moment::Asked(Request::Code(_))) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Done::Nothing)
+    });
+    (seen, script)
 }

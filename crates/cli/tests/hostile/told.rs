@@ -1,8 +1,8 @@
 //! What domains say of their plans: however much it is, the trace stays one that can be read.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
-use xweave_synthetic::agent::{Done, Moment, Script, Voice};
+use xweave_synthetic::agent::{Voice, answering};
 use xweave_wire::event::Kind;
 use xweave_wire::message::{
     Event, Failure, FailureKind, LeftOut, Loss, Reply, Request, SiteLoss, SkippedSite, Woven,
@@ -12,21 +12,8 @@ use crate::stage::{Domain, record};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answers one kind of request otherwise than an honest agent.
-struct Answers<F>(F);
-
-impl<F: FnMut(&Request, &mut Voice) -> Option<Reply>> Script for Answers<F> {
-    fn at(&mut self, moment: Moment<'_>, voice: &mut Voice) -> io::Result<Done> {
-        let Moment::Asked(request) = moment else { return Ok(Done::Nothing) };
-        match (self.0)(request, voice) {
-            None => Ok(Done::Nothing),
-            Some(reply) => voice.reply(reply).map(|()| Done::All),
-        }
-    }
-}
-
 fn guest(answer: impl FnMut(&Request, &mut Voice) -> Option<Reply> + Send + 'static) -> Vec<Domain> {
-    vec![Domain::honest("host"), Domain::new("vm1", Answers(answer))]
+    vec![Domain::honest("host"), Domain::new("vm1", answering(answer))]
 }
 
 #[test]

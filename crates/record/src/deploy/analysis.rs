@@ -2,12 +2,16 @@
 
 use std::{
     fs::File,
+    io,
     os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use xweave_guard::confine::{Job, Limits, half_of_memory, job::Failed, run_all};
+use xweave_guard::{
+    confine::{Job, Limits, half_of_memory, job::Failed, run_all},
+    private,
+};
 
 use super::{indices::Indices, work};
 
@@ -25,22 +29,44 @@ pub(super) fn deadline(limits: Limits) -> Duration {
     Duration::from_secs(limits.seconds * TIMEOUT)
 }
 
+/// Why there is no index of a file: completes "that file …".
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoIndex {
+    /// Nobody waits for it any more.
+    #[error("interrupted")]
+    Interrupted,
+    /// It has no path that a process could be told.
+    #[error("{0}")]
+    Path(#[from] io::Error),
+    /// There is no place for it.
+    #[error("{0}")]
+    Cache(#[from] private::Error),
+    /// The process that was to make it did not.
+    #[error("cannot be used: {0}")]
+    Unusable(String),
+    /// That process could not be started.
+    #[error("{0}")]
+    Process(#[source] Failed),
+    /// Nothing tells whose it would be.
+    #[error("has no build ID")]
+    NoBuildId,
+}
+
 /// Makes the index of a file of this machine, and keeps it under the build ID that it has.
 ///
 /// # Errors
 ///
-/// Why there is none; nothing if it was interrupted.
+/// Why there is none.
 pub(super) fn index(
     file: &Path,
     build_id: &str,
     debug: bool,
     indices: &Indices,
     keep_going: KeepGoing<'_>,
-) -> Result<(File, PathBuf), Option<String>> {
-    let said = |error: &dyn std::fmt::Display| Some(error.to_string());
-    let file = std::path::absolute(file).map_err(|error| said(&error))?;
-    let made = indices.begin().map_err(|error| said(&error))?;
-    let handed: OwnedFd = made.file.try_clone().map_err(|error| said(&error))?.into();
+) -> Result<(File, PathBuf), NoIndex> {
+    let file = std::path::absolute(file)?;
+    let made = indices.begin()?;
+    let handed: OwnedFd = made.file.try_clone()?.into();
     let limits = Limits { memory: half_of_memory().max(ANALYSER.memory), ..ANALYSER };
     let mut job = Job::new("reading it", &["confined", "index"], limits, deadline(limits));
     job.arguments.extend([file.into(), "--to".into(), handed.as_raw_fd().to_string().into()]);
@@ -48,13 +74,12 @@ pub(super) fn index(
     job.handed = vec![handed];
     match run_all(vec![job], keep_going).into_iter().next() {
         Some(Ok(_)) => {}
-        Some(Err(Failed::Ended { how, .. })) => return Err(Some(format!("cannot be used: {how}"))),
-        Some(Err(error @ Failed::Start { .. })) => return Err(said(&error)),
-        Some(Err(Failed::Interrupted)) | None => return Err(None),
+        Some(Err(Failed::Ended { how, .. })) => return Err(NoIndex::Unusable(how)),
+        Some(Err(error @ Failed::Start { .. })) => return Err(NoIndex::Process(error)),
+        Some(Err(Failed::Interrupted)) | None => return Err(NoIndex::Interrupted),
     }
-    let name =
-        xweave_access::IndexCache::name(&[build_id], debug).ok_or(Some("has no build ID".to_owned()))?;
-    let kept = made.keep(&name).map_err(|error| said(&error));
+    let name = xweave_access::IndexCache::name(&[build_id], debug).ok_or(NoIndex::NoBuildId)?;
+    let kept = made.keep(&name);
     indices.prune();
-    kept
+    Ok(kept?)
 }

@@ -10,7 +10,11 @@ use xweave_code::image;
 use xweave_weave::Peer;
 use xweave_wire::message::{CodeParts, DomainInfo, ModuleInfo, Reply, Request};
 
-use super::{analysis, indices::Indices, types::Types};
+use super::{
+    analysis::{self, NoIndex},
+    indices::Indices,
+    types::Types,
+};
 use crate::{DomainSpec, Error, Transport};
 
 /// The most that a module's type information has: the largest module's is 2 MB.
@@ -156,7 +160,7 @@ impl Input {
             }
             Some(_) => return Ok(()),
         };
-        Err(Error::Symbols { file: file.to_owned(), domain: self.peer.name.clone(), reason })
+        Err(Error::Symbols { file: file.to_owned(), domain: self.peer.name.clone(), reason: reason.into() })
     }
 
     /// The index of a file on this machine: kept, or made by a process that may read nothing else.
@@ -173,8 +177,8 @@ impl Input {
         let (file, domain) = (file.to_owned(), self.peer.name.clone());
         analysis::index(&file, &self.facts.build_id, debug, indices, keep_going).map_err(
             |error| match error {
-                None => Error::Interrupted,
-                Some(reason) => Error::Symbols { file, domain, reason },
+                NoIndex::Interrupted => Error::Interrupted,
+                error => Error::Symbols { file, domain, reason: error.into() },
             },
         )
     }

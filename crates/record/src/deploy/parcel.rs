@@ -57,6 +57,20 @@ pub(crate) enum Read {
     Unusable(String),
 }
 
+/// Why a parcel cannot be unpacked.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// There is none.
+    #[error("nothing was passed on")]
+    Empty,
+    /// It ends before what it says that it has.
+    #[error("what was passed on is cut off")]
+    CutOff,
+    /// Its message is none of those that are passed on.
+    #[error("{0}")]
+    Message(#[from] postcard::Error),
+}
+
 /// A message and what follows it, to be read by a process.
 pub(crate) fn pack<T: Serialize>(message: &T, bytes: &[&[u8]]) -> io::Result<File> {
     let message = postcard::to_stdvec(message).map_err(io::Error::other)?;
@@ -67,17 +81,17 @@ pub(crate) fn pack<T: Serialize>(message: &T, bytes: &[&[u8]]) -> io::Result<Fil
 }
 
 /// The message, and what follows it.
-pub(crate) fn unpack<T: DeserializeOwned>(parcel: &[u8]) -> Result<(T, &[u8]), String> {
-    let (length, rest) = parcel.split_first_chunk::<4>().ok_or("nothing was passed on")?;
+pub(crate) fn unpack<T: DeserializeOwned>(parcel: &[u8]) -> Result<(T, &[u8]), Unreadable> {
+    let (length, rest) = parcel.split_first_chunk::<4>().ok_or(Unreadable::Empty)?;
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    let (message, rest) = rest.split_at_checked(length).ok_or("what was passed on is cut off")?;
-    Ok((postcard::from_bytes(message).map_err(|error| error.to_string())?, rest))
+    let (message, rest) = rest.split_at_checked(length).ok_or(Unreadable::CutOff)?;
+    Ok((postcard::from_bytes(message)?, rest))
 }
 
 /// The next so many bytes.
-pub(crate) fn cut<'p>(rest: &mut &'p [u8], length: u64) -> Result<&'p [u8], String> {
+pub(crate) fn cut<'p>(rest: &mut &'p [u8], length: u64) -> Result<&'p [u8], Unreadable> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let (piece, after) = rest.split_at_checked(length).ok_or("what was passed on is cut off")?;
+    let (piece, after) = rest.split_at_checked(length).ok_or(Unreadable::CutOff)?;
     *rest = after;
     Ok(piece)
 }
@@ -86,4 +100,29 @@ pub(crate) fn cut<'p>(rest: &mut &'p [u8], length: u64) -> Result<&'p [u8], Stri
 pub(crate) fn handed(number: RawFd) -> File {
     // SAFETY: this process was started with it open under this number, for this purpose: each number is taken once.
     unsafe { OwnedFd::from_raw_fd(number) }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn a_parcel_is_its_message_and_its_bytes_or_an_error() {
+        let message = vec![("advice.c".to_owned(), "int x;".to_owned())];
+        let mut packed = Vec::new();
+        pack(&message, &[b"types", b"code"]).unwrap().read_to_end(&mut packed).unwrap();
+        let (unpacked, mut rest) = unpack::<Vec<(String, String)>>(&packed).unwrap();
+        assert_eq!(unpacked, message);
+        assert_eq!(cut(&mut rest, 5).unwrap(), b"types");
+        assert!(matches!(cut(&mut rest, 5), Err(Unreadable::CutOff)));
+        assert_eq!(cut(&mut rest, 4).unwrap(), b"code");
+        assert!(matches!(cut(&mut rest, u64::MAX), Err(Unreadable::CutOff)));
+
+        let unreadable = |parcel: &[u8]| unpack::<Vec<(String, String)>>(parcel).unwrap_err();
+        assert!(matches!(unreadable(&packed[..3]), Unreadable::Empty));
+        assert!(matches!(unreadable(&packed[..10]), Unreadable::CutOff));
+        assert!(matches!(unreadable(&[1, 0, 0, 0, 1]), Unreadable::Message(_)));
+    }
 }

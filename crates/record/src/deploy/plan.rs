@@ -24,7 +24,7 @@ use super::{
     types::Types,
     work,
 };
-use crate::{Error, Options};
+use crate::{Error, Options, error::Cause};
 
 /// What reading types and writing C takes: a tenth of it.
 const READER: Limits = Limits { memory: 1 << 30, seconds: 300, file: 0 };
@@ -216,7 +216,7 @@ impl All<'_> {
         let mut texts: Vec<(usize, bool, Files<'_>)> = Vec::new();
         for (domain, draft) in drafts.iter().enumerate() {
             if let Some(text) = &draft.text {
-                let files = text.files(self.aspects).map_err(Error::Compiling)?;
+                let files = text.files(self.aspects).map_err(compiling)?;
                 texts.push((domain, false, files));
             }
             texts.extend(draft.events.text.iter().map(|text| (domain, true, text.files_of_events())));
@@ -226,7 +226,7 @@ impl All<'_> {
         if texts.is_empty() {
             return Ok(compiled);
         }
-        let compiler = Compiler::find().map_err(Error::Compiling)?;
+        let compiler = Compiler::find().map_err(compiling)?;
         let cache = self.options.cache.join("advice");
         let keys: Vec<String> = texts.iter().map(|(_, _, files)| compiler.key(files)).collect();
         let mut known: BTreeMap<&str, Compiled> = BTreeMap::new();
@@ -243,14 +243,14 @@ impl All<'_> {
         }
         let (mut jobs, mut folders) = (Vec::new(), Vec::new());
         for files in wanted.values() {
-            let folder = WorkFolder::new(&cache).map_err(Error::Compiling)?;
-            jobs.push(compiler_job(files, &folder).map_err(|error| Error::Compiling(error.to_string()))?);
+            let folder = WorkFolder::new(&cache).map_err(compiling)?;
+            jobs.push(compiler_job(files, &folder).map_err(compiling)?);
             folders.push(folder);
         }
         for (answer, key) in run_all(jobs, keep_going).into_iter().zip(wanted.into_keys()) {
             let mut answer = answered::<Compiled>(answer).map_err(|error| match error {
                 Failed::Interrupted => Error::Interrupted,
-                error => Error::Compiling(error.to_string()),
+                error => compiling(error),
             })?;
             text::cut(&mut answer.log, LOG);
             // A full disk here must not stop a recording that goes elsewhere.
@@ -338,8 +338,12 @@ fn failed(input: &Input, error: Failed) -> Error {
     }
 }
 
-fn sent(input: &Input, reason: impl std::fmt::Display) -> Error {
-    Error::Sent { domain: input.peer.name.clone(), reason: reason.to_string() }
+fn sent(input: &Input, reason: impl Into<Cause>) -> Error {
+    Error::Sent { domain: input.peer.name.clone(), reason: reason.into() }
+}
+
+fn compiling(reason: impl Into<Cause>) -> Error {
+    Error::Compiling(reason.into())
 }
 
 fn shown(reason: &str) -> String {

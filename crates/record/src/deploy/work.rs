@@ -12,10 +12,14 @@ use std::{
 
 use serde::Serialize;
 use xweave_access::{Index, Source};
+use xweave_aspect::Diagnostic;
 use xweave_code::{Kernel, image::LiveCode, types::KernelTypes};
-use xweave_guard::confine::{Confinement, User};
+use xweave_guard::confine::{self, Confinement, User};
 use xweave_weave::{CodeIndex, Domain, complaints, draft};
 
+use crate::error::{Cause, diagnostics};
+
+pub use super::parcel::Unreadable;
 use super::parcel::{self, Code, Read, Reading};
 
 /// Threads that analyse code side by side: each needs memory.
@@ -27,6 +31,47 @@ const OTHERS: u64 = 8;
 /// Processes that compiling takes: clang, and what it starts.
 const COMPILERS: u64 = 16;
 
+/// Why a confined process has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It could not give up its rights.
+    #[error("{0}")]
+    Confinement(#[from] confine::Error),
+    /// It cannot read what it is passed, or write what came of it.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// It is passed what it does not understand.
+    #[error("{0}")]
+    Parcel(#[from] Unreadable),
+    /// Its answer cannot be encoded.
+    #[error("{0}")]
+    Answer(#[source] postcard::Error),
+    /// There is nothing to compile with.
+    #[error("there is no clang in the path: apt install clang")]
+    NoCompiler,
+    /// The compiler cannot be started or does not do its work.
+    #[error("{0}")]
+    Compiler(#[source] Cause),
+    /// Nothing can be made of a file.
+    #[error("{0}")]
+    File(#[from] xweave_access::Error),
+    /// Nothing can be made of types or code.
+    #[error("{0}")]
+    Code(#[from] xweave_code::Error),
+    /// The aspects, which were understood before, are not.
+    #[error("{}", diagnostics(.0))]
+    Aspects(Vec<Diagnostic>),
+    /// It is passed the types of two kernels.
+    #[error("it has two kernels")]
+    TwoKernels,
+    /// It is passed the types of none.
+    #[error("it has no kernel")]
+    NoKernel,
+    /// What it is passed is of no domain.
+    #[error("it is none of the domains")]
+    NoDomain,
+}
+
 /// How many threads a reader has.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get().min(THREADS))
@@ -37,12 +82,12 @@ pub(crate) fn threads() -> usize {
 /// # Errors
 ///
 /// When it cannot be confined; when it is passed nothing that it understands.
-pub fn read() -> Result<(), String> {
+pub fn read() -> Result<(), Error> {
     let processes = threads() as u64 + OTHERS;
     confined(&Confinement::new(User::Nobody).processes(processes))?;
     let parcel = parcel()?;
     let (reading, rest) = parcel::unpack::<Reading>(&parcel)?;
-    answer(&read_parcel(reading, rest).unwrap_or_else(Read::Unusable))
+    answer(&read_parcel(reading, rest).unwrap_or_else(|error| Read::Unusable(error.to_string())))
 }
 
 /// Compiles the C files on standard input, in the folder where it is. Answers on standard output.
@@ -50,14 +95,17 @@ pub fn read() -> Result<(), String> {
 /// # Errors
 ///
 /// When it cannot be confined; when there is no compiler.
-pub fn compile() -> Result<(), String> {
-    let clang = xweave_weave::find_clang().ok_or("there is no clang in the path: apt install clang")?;
+pub fn compile() -> Result<(), Error> {
+    let clang = xweave_weave::find_clang().ok_or(Error::NoCompiler)?;
     let may = Confinement::new(User::Nobody).write(".").programs(Some(clang.clone())).processes(COMPILERS);
     confined(&may)?;
     let parcel = parcel()?;
     let (files, _) = parcel::unpack::<Vec<(String, String)>>(&parcel)?;
     let files = files.iter().map(|(name, text)| (name.clone(), text.as_str())).collect();
-    answer(&xweave_weave::compile_in(&clang, &files, Path::new("."))?)
+    answer(
+        &xweave_weave::compile_in(&clang, &files, Path::new("."))
+            .map_err(|error| Error::Compiler(error.into()))?,
+    )
 }
 
 /// Analyses a file of this machine, and writes its index to a file that is open under the number `to`.
@@ -65,45 +113,46 @@ pub fn compile() -> Result<(), String> {
 /// # Errors
 ///
 /// When it cannot be confined; when nothing can be made of the file.
-pub fn index(file: PathBuf, to: i32) -> Result<(), String> {
+pub fn index(file: PathBuf, to: i32) -> Result<(), Error> {
     confined(&Confinement::new(User::Same).read(&file).processes(threads() as u64 + OTHERS))?;
     let source = Source { file: Some(file), base: None, btf_only: false };
-    let index = source.make().map_err(|error| error.to_string())?;
+    let index = source.make()?;
     write(&mut parcel::handed(to), index.bytes())
 }
 
-fn confined(may: &Confinement) -> Result<(), String> {
-    may.apply().map(|_| ()).map_err(|error| error.to_string())
+fn confined(may: &Confinement) -> Result<(), Error> {
+    may.apply()?;
+    Ok(())
 }
 
-fn parcel() -> Result<Vec<u8>, String> {
+fn parcel() -> Result<Vec<u8>, Error> {
     let mut parcel = Vec::new();
-    io::stdin().read_to_end(&mut parcel).map_err(|error| error.to_string())?;
+    io::stdin().read_to_end(&mut parcel)?;
     Ok(parcel)
 }
 
-fn answer<T: Serialize>(answer: &T) -> Result<(), String> {
-    write(&mut io::stdout(), &postcard::to_stdvec(answer).map_err(|error| error.to_string())?)
+fn answer<T: Serialize>(answer: &T) -> Result<(), Error> {
+    write(&mut io::stdout(), &postcard::to_stdvec(answer).map_err(Error::Answer)?)
 }
 
-fn write(to: &mut impl Write, bytes: &[u8]) -> Result<(), String> {
-    to.write_all(bytes).and_then(|()| to.flush()).map_err(|error| error.to_string())
+fn write(to: &mut impl Write, bytes: &[u8]) -> Result<(), Error> {
+    to.write_all(bytes)?;
+    to.flush()?;
+    Ok(())
 }
 
-fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, String> {
-    let said = |error: xweave_code::Error| error.to_string();
-    let aspects = xweave_aspect::parse(reading.aspects)
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, Error> {
+    let aspects = xweave_aspect::parse(reading.aspects).map_err(Error::Aspects)?;
     let mut kernel: Option<Kernel> = None;
     for (module, length) in &reading.types {
         let btf = parcel::cut(&mut rest, *length)?;
         match (&mut kernel, module) {
-            (None, _) => kernel = Some(Kernel::new(reading.release.clone(), btf).map_err(said)?),
-            (Some(kernel), Some(module)) => kernel.add_module(module, btf).map_err(said)?,
-            (Some(_), None) => return Err("it has two kernels".to_owned()),
+            (None, _) => kernel = Some(Kernel::new(reading.release.clone(), btf)?),
+            (Some(kernel), Some(module)) => kernel.add_module(module, btf)?,
+            (Some(_), None) => return Err(Error::TwoKernels),
         }
     }
-    let kernel = kernel.ok_or("it has no kernel")?;
+    let kernel = kernel.ok_or(Error::NoKernel)?;
     let mut code = Vec::new();
     for (module, number) in reading.indices {
         let what = module.clone().unwrap_or_else(|| "the kernel".to_owned());
@@ -114,7 +163,7 @@ fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, String> {
     }
     let mut indexed = Vec::new();
     if let Some(Code { length, wanted }) = reading.code {
-        let live = LiveCode::unpack(parcel::cut(&mut rest, length)?).map_err(said)?;
+        let live = LiveCode::unpack(parcel::cut(&mut rest, length)?)?;
         let types = KernelTypes::new(&kernel);
         let there: HashSet<&str> = live.modules().collect();
         let sent = |module: &Option<String>| module.as_deref().is_none_or(|module| there.contains(module));
@@ -126,7 +175,7 @@ fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, String> {
         }
     }
     code.sort_by(|a, b| a.module.cmp(&b.module));
-    let peer = reading.peers.get(reading.domain).ok_or("it is none of the domains")?;
+    let peer = reading.peers.get(reading.domain).ok_or(Error::NoDomain)?;
     let domain = Domain {
         name: peer.name.clone(),
         role: peer.role,

@@ -1,0 +1,35 @@
+//! How long a recording waits for its agents, and how often it asks them.
+
+use std::time::Duration;
+
+/// What a recording allows. Tests of thousands of recordings allow less.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// How long an agent may take to say hello.
+    pub(crate) hello: Duration,
+    /// How long an agent may take to answer. Loading under emulation takes seconds.
+    pub(crate) answer: Duration,
+    /// What attaching or detaching a hook may take besides: it takes some tenths of a second, one after the other, in
+    /// an emulated machine that has other work.
+    pub(crate) hook: Duration,
+    /// How often clock readings are exchanged and segments of the trace are closed, while recording.
+    pub(crate) round: Duration,
+    /// How long flows under way may go on after no new ones begin.
+    pub(crate) grace: Duration,
+    /// How long agents may take to go after they were told to: one may have a thousand hooks to take away, and settings
+    /// of the kernel to put back then.
+    pub(crate) farewell: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            hello: Duration::from_secs(20),
+            answer: Duration::from_secs(120),
+            hook: Duration::from_secs(1),
+            round: Duration::from_secs(1),
+            grace: Duration::from_millis(300),
+            farewell: Duration::from_secs(20),
+        }
+    }
+}

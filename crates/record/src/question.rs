@@ -1,0 +1,63 @@
+//! What a domain was asked: requests without what is in them, and which replies answer them.
+
+use xweave_wire::{
+    limits,
+    message::{Reply, Request},
+};
+
+/// What a domain was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    DomainInfo,
+    Btf,
+    Code,
+    Clock,
+    Vms,
+    Weave,
+    Start,
+    Loss,
+    Drain,
+    Stop,
+}
+
+impl Question {
+    pub(crate) fn of(request: &Request) -> Option<Self> {
+        Some(match request {
+            Request::DomainInfo => Self::DomainInfo,
+            Request::Btf(_) => Self::Btf,
+            Request::Code(_) => Self::Code,
+            Request::Clock => Self::Clock,
+            Request::Vms => Self::Vms,
+            Request::Weave(_) => Self::Weave,
+            Request::Start => Self::Start,
+            Request::Loss => Self::Loss,
+            Request::Drain => Self::Drain,
+            Request::Stop => Self::Stop,
+            Request::Alive => return None,
+        })
+    }
+
+    pub(crate) fn is_answered_by(self, reply: &Reply) -> bool {
+        match reply {
+            Reply::DomainInfo(_) => self == Self::DomainInfo,
+            Reply::Btf(_) => self == Self::Btf,
+            Reply::Code(_) => self == Self::Code,
+            Reply::Clock(_) => self == Self::Clock,
+            Reply::Vms(_) => self == Self::Vms,
+            Reply::Woven(_) => self == Self::Weave,
+            Reply::Done => matches!(self, Self::Start | Self::Drain),
+            Reply::Loss(_) => self == Self::Loss,
+            Reply::Stopped(_) => self == Self::Stop,
+            Reply::Failed(_) => true,
+        }
+    }
+
+    /// The longest frame that is taken while this is not answered.
+    pub(crate) fn frame(self) -> u32 {
+        match self {
+            Self::Btf | Self::Code => limits::LARGE_FRAME,
+            Self::Weave => limits::WOVEN_FRAME,
+            _ => limits::FRAME,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What tests of whole recordings share: agents that are scripts, each at the other end of a socket pair, and plans that
+//! need no kernel.
+
+use std::{
+    io,
+    net::Shutdown,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    sync::Mutex,
+    thread,
+};
+
+use xweave_synthetic::agent::{self, Script};
+use xweave_weave::{Action, SiteInfo, Woven};
+use xweave_wire::{
+    event,
+    message::Request,
+    plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite},
+};
+
+use crate::{
+    Budget, DomainSpec, Error, Options, Outcome, Phase, Transport, Until,
+    capture::Capture,
+    deploy::Deployment,
+    pace::Pace,
+    recording::{Means, record_by},
+    transport::Stream,
+};
+
+/// The kinds of events that plans have.
+pub(crate) const EVENTS: [event::Kind; 2] = [event::Kind::Switch, event::Kind::Fork];
+
+/// The agent of a domain.
+pub(crate) struct Agent {
+    name: &'static str,
+    /// Records that it sends where its script leaves that to it.
+    records: u64,
+    script: Box<dyn Script + Send>,
+}
+
+impl Agent {
+    pub(crate) fn new(name: &'static str, records: u64, script: impl Script + Send + 'static) -> Self {
+        Self { name, records, script: Box::new(script) }
+    }
+}
+
+/// To record these domains into the folder `trace` in that folder.
+pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Budget) -> Options {
+    let spec = |name: &&str| DomainSpec {
+        name: (*name).to_owned(),
+        transport: Transport::Command((*name).to_owned()),
+    };
+    Options {
+        aspects: Vec::new(),
+        expressions: vec!["execution(f) { STORE_DATA1(1); }".to_owned()],
+        events: Vec::new(),
+        domains: domains.iter().map(spec).collect(),
+        output: folder.join("trace"),
+        replace: true,
+        until,
+        buffer: 4096,
+        flow_table: 1,
+        serial_attach: false,
+        symbols: Vec::new(),
+        cache: folder.join("cache"),
+        budget,
+        command_line: Vec::new(),
+    }
+}
+
+/// Records with these agents, and waits until each has seen the end of its connection.
+pub(crate) fn record(
+    options: &Options,
+    pace: Pace,
+    agents: Vec<Agent>,
+    progress: &mut dyn FnMut(Phase<'_>),
+) -> Result<Outcome, Error> {
+    let agents = Mutex::new(agents);
+    let running = Mutex::new(Vec::new());
+    let open = |spec: &DomainSpec| {
+        let mut agents = agents.lock().unwrap();
+        let place = agents.iter().position(|agent| agent.name == spec.name);
+        let mut agent = agents.swap_remove(place.ok_or(io::ErrorKind::NotFound)?);
+        let (ours, mut theirs) = UnixStream::pair()?;
+        let (input, output) = (theirs.try_clone()?, theirs.try_clone()?);
+        running.lock().unwrap().push(thread::spawn(move || {
+            let facts = agent::facts("6.12.0");
+            // That the controller cuts it off may be what is tested.
+            let _ = agent::serve(input, output, facts, Vec::new(), agent.records, &mut *agent.script);
+            // One that leaves hangs up; a close with requests unread would be an error instead of an end.
+            let _ = theirs.shutdown(Shutdown::Write);
+            let _ = io::copy(&mut theirs, &mut io::sink());
+        }));
+        Stream::of_socket(OwnedFd::from(ours))
+    };
+    let means = Means { open: &open, deploy: &|capture, _, _| plans(capture), pace };
+    let outcome = record_by(options, &means, progress);
+    for agent in running.into_inner().unwrap() {
+        agent.join().unwrap();
+    }
+    outcome
+}
+
+/// A plan of two sites and two kinds of events.
+pub(crate) fn plan(domain: u8) -> Plan {
+    let site = |site| PlanSite {
+        site,
+        clauses: 1,
+        function: format!("f{site}"),
+        module: None,
+        btf_id: 0,
+        offset: 0,
+        places: Vec::new(),
+        arguments: 0,
+        optional: false,
+    };
+    let program = PlanProgram {
+        name: "p0".to_owned(),
+        hook: Hook::Entry,
+        saver: None,
+        sites: sites(domain).map(site).to_vec(),
+        origin: "test".to_owned(),
+    };
+    let probe = |kind: event::Kind| EventProgram {
+        name: kind.to_string(),
+        hook: Hook::Tracepoint,
+        function: kind.to_string(),
+        module: None,
+        kind,
+    };
+    let events = EventPlan { object: Vec::new(), programs: EVENTS.map(probe).to_vec(), buffer: 4096 };
+    Plan {
+        domain,
+        object: vec![0; 10_000],
+        programs: vec![program],
+        buffer: 4096,
+        flow_table: 1,
+        serial_attach: false,
+        events: Some(events),
+    }
+}
+
+/// The numbers of a domain's sites.
+fn sites(domain: u8) -> [u32; 2] {
+    [u32::from(domain) * 2 - 1, u32::from(domain) * 2]
+}
+
+/// Such a plan for each domain, as if it had been made of what they say of their kernels.
+fn plans(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
+    let mut woven = Vec::new();
+    for index in 0..capture.sessions.len() {
+        capture.sessions[index].ask(Request::Btf(None));
+        capture.until(|session| !session.owes())?;
+        capture.answer(index)?;
+        let number = capture.sessions[index].number;
+        let info = |site| SiteInfo {
+            site,
+            aspect: "test".to_owned(),
+            aspect_line: 1,
+            clause: "test".to_owned(),
+            action: Action::Advice,
+            hook: Hook::Entry,
+            function: format!("f{site}"),
+            module: None,
+            offset: 0,
+            file: None,
+            line: None,
+            xflow: None,
+            carrier: None,
+        };
+        woven.push(Woven {
+            domain: capture.sessions[index].name().to_owned(),
+            plan: plan(number),
+            sites: sites(number).map(info).to_vec(),
+            skipped: Vec::new(),
+            counts: Vec::new(),
+        });
+    }
+    Ok(Deployment { woven, left_out: Vec::new(), warnings: Vec::new() })
+}
