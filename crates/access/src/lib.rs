@@ -46,6 +46,7 @@ mod registers;
 mod site;
 mod source;
 mod ssa;
+mod unanswerable;
 mod value;
 mod variables;
 mod view;
@@ -58,6 +59,7 @@ pub use pointcut::{How, Pointcut};
 pub use query::in_file;
 pub use site::{Binding, Coverage, Place, Site, Unresolved};
 pub use source::{IndexCache, Keep, Source};
+pub use unanswerable::Unanswerable;
 
 /// Belongs into the name of a file that an index is kept in: others cannot read it.
 pub const VERSION: u32 = file::VERSION;
