@@ -245,7 +245,7 @@ fn a_kernel_is_named_by_what_it_is() {
 
 #[test]
 fn clauses_are_in_the_order_of_the_files() {
-    let text = "advice b execution(vfs_write@vm2) {}\nadvice a execution(vfs_read@vm1 || vfs_read@vm2) {}";
+    let text = "advice b execution(vfs_write@vm2) {}\nadvice a execution(vfs_read@vm1, vfs_read@vm2) {}";
     let resolution = resolve(&aspects(text), &domains(), 1).unwrap_or_else(|errors| panic!("{}", errors[0]));
     let told = resolution.clauses().into_iter().map(|clause| {
         assert_eq!((clause.counts.every, clause.sites.len()), (1, 1));
