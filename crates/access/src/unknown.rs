@@ -1,4 +1,4 @@
-//! Names in a pointcut that nothing has: most likely they are mistyped.
+//! What an index has no answer to, found before it is asked: names that nothing has are most likely mistyped.
 
 use std::collections::HashSet;
 use std::fmt::{self, Display};
@@ -44,6 +44,58 @@ impl Display for UnknownName {
             Named::Member { of } => write!(out, "no instruction is known to touch `{name}` of `{of}`"),
             Named::Variable => write!(out, "no function has a variable `{name}` that could be read"),
         }
+    }
+}
+
+/// Why no site of a program can be what a pointcut asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unanswerable {
+    /// Nothing has a name in it.
+    #[error("{what}: {unknown}; {}", instead(unknown))]
+    Name {
+        /// The program.
+        what: String,
+        /// The name.
+        unknown: UnknownName,
+    },
+    /// Files are asked for, and none is known.
+    #[error(
+        "within_file needs debug information, and {what} has none, or it is left aside: use within_function, or a file \
+         with DWARF"
+    )]
+    Files {
+        /// The program.
+        what: String,
+    },
+}
+
+/// What could be written instead.
+fn instead(unknown: &UnknownName) -> String {
+    match (&unknown.near[..], &unknown.what) {
+        ([], Named::Variable) => {
+            "without debug information, only parameters are known, by the names they are declared with"
+                .to_owned()
+        }
+        ([], _) => "`access(%.%)` shows all that is touched".to_owned(),
+        (near, _) => format!("did you mean {}?", near.join(", ")),
+    }
+}
+
+impl Index {
+    /// Whether a pointcut asks for what the index of a program, which messages call `what`, has.
+    ///
+    /// # Errors
+    ///
+    /// [`Unanswerable`]
+    pub fn can_answer(&self, pointcut: &Pointcut, what: &str) -> Result<(), Unanswerable> {
+        let what = what.to_owned();
+        if let Some(unknown) = unknown_names(pointcut, |_| true, [self].into_iter()).into_iter().next() {
+            return Err(Unanswerable::Name { what, unknown });
+        }
+        let mut files = false;
+        pointcut.atoms(&mut |atom| files |= matches!(atom, Pointcut::WithinFile(_)));
+        if files && !self.has_lines() { Err(Unanswerable::Files { what }) } else { Ok(()) }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xweave_access::{Binding, Error, Index, Keep, Place, Reason, Site, Source, question};
+use xweave_access::{Binding, Error, Index, Keep, Place, Reason, Site, Source, Unanswerable, question};
 
 /// The program, compiled once.
 fn program() -> &'static PathBuf {
@@ -328,4 +328,27 @@ fn overlays_begin_where_the_convention_says() {
         assert!(overlay.overlay);
         assert_eq!((overlay.start, overlay.end), (0, 4));
     }
+}
+
+#[test]
+fn names_that_nothing_has_are_told_before_they_are_asked_for() {
+    let can = |pointcut: &str| index().can_answer(&question(pointcut).unwrap(), "it");
+    for known in [
+        "access(node.inner.a)",
+        "access(node.inne%)",
+        "access(%.%)",
+        "access(node.uses) AND local_var(value)",
+    ] {
+        assert_eq!(can(known), Ok(()), "{known}");
+    }
+    let told = |pointcut: &str| can(pointcut).unwrap_err().to_string();
+    assert_eq!(told("access(nod.link)"), "it: no instruction is known to touch a `nod`; did you mean node?");
+    assert!(told("access(node.inner.c)").ends_with("?"), "{}", told("access(node.inner.c)"));
+    assert!(matches!(
+        can("access(node.x_y_z_1_2_3)"),
+        Err(Unanswerable::Name { unknown, .. }) if unknown.near.is_empty()
+    ));
+    assert!(
+        told("access(node.link) AND local_var(nowhere_at_all)").contains("has a variable `nowhere_at_all`")
+    );
 }

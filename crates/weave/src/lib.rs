@@ -23,12 +23,14 @@
 //! `condition` is what is left of a pointcut where a join point does not decide it; `bind` finds the values of the
 //! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and their bindings; `emit` writes the C program of a domain around the `prelude`; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
-//! `compile` has clang make an object of the C. `events` are the built-in probes, which go beside.
+//! `compile` has clang make an object of the C. `events` are the built-in probes, which go beside. `kernel_files`
+//! reads kernels that are not asked themselves, and `clauses` tells what was resolved.
 
 mod anchor;
 mod bind;
 mod cache;
 mod choose;
+mod clauses;
 mod compile;
 mod condition;
 mod draft;
@@ -37,6 +39,7 @@ mod emit;
 mod events;
 mod instruction;
 mod item;
+mod kernel_files;
 mod point;
 mod prelude;
 mod resolve;
@@ -45,10 +48,12 @@ mod unhookable;
 mod value;
 
 pub use cache::{CacheError, cache_directory};
+pub use clauses::Clause;
 pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
 pub use draft::{Draft, EventsDraft, Files, ItemDraft, SiteDraft, SkippedDraft, Text, fit};
 pub use drafting::{Objects, complaints, draft, each_once, judge};
 pub use events::{Events, Group, events, uncompiled};
+pub use kernel_files::{CodeError, KernelFiles};
 
 use std::path::PathBuf;
 
@@ -156,7 +161,7 @@ pub struct Options {
 }
 
 /// What is to be woven into all domains.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Weaving {
     /// In the order in which the domains were given.
     pub domains: Vec<Woven>,
