@@ -18,7 +18,7 @@ help:
 	@echo 'make build     build target/release/xweave: one static program'
 	@echo 'make lint      formatting, clippy, circles of files, documentation: warnings are errors'
 	@echo 'make unit      the tests that need no lab'
-	@echo 'make coverage  the same, and how many lines they cover, by crate'
+	@echo 'make coverage  the same, with line coverage by crate'
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
 	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
 	@echo 'make soak      weave every function of a kernel under load, and find those that harm it'
@@ -72,11 +72,11 @@ else
 	@exit 2
 endif
 
-# ARGS: further arguments of the benchmark's own.
+# ARGS: further arguments of the benchmark's own. All are run, whichever fails; then there is a table of all ratios.
 bench:
 ifeq ($(filter-out $(BENCHES),$(BENCH)),)
 	@$(MAKE) --no-print-directory build
-	@set -e; for bench in $(or $(BENCH),$(BENCHES)); do benches/$$bench/run $(XWEAVE) $(ARGS); done
+	@benches/all $(XWEAVE) '$(or $(BENCH),$(BENCHES))' $(ARGS)
 else
 	@echo 'There is no benchmark "$(BENCH)". Run all with make bench, or one with make bench BENCH=NAME:' >&2
 	@printf '  %s\n' $(BENCHES) >&2

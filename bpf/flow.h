@@ -20,6 +20,8 @@
 #ifndef XW_FLOW_H
 #define XW_FLOW_H
 
+#include "lost.h"
+
 #define XW_WAYS 7
 #define XW_REACH 4
 

@@ -25,6 +25,9 @@
 #ifndef XW_GUARD_H
 #define XW_GUARD_H
 
+#include "percpu.h"
+#include "state.h"
+
 /* Which of this CPU's contexts this is. Never 0; a task's is odd and no small number. */
 static __always_inline u64 xw_context(void)
 {

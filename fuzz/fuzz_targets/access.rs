@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xweave_access::{Index, Pointcut};
+use xweave_access::{Index, question, unknown_names};
 use xweave_code::dwarf;
 use xweave_code::image::Image;
 use xweave_code::types::KernelTypes;
@@ -15,7 +15,7 @@ fuzz_target!(init: seeds::write(seeds::access), |data: &[u8]| {
     match mode {
         0 => {
             let Ok(text) = std::str::from_utf8(data) else { return };
-            if let Err(error) = Pointcut::parse(text) {
+            if let Err(error) = question(text) {
                 assert!(error.line > 0 && error.column as usize <= text.chars().count() + 1);
                 let _ = error.to_string();
             }
@@ -46,12 +46,14 @@ fn ask(index: &Index) {
         "within_file(%.c)",
         "local_var(o) OR local_var(x) AND NOT local_var(p)",
     ] {
-        let pointcut = Pointcut::parse(text).expect("a pointcut that is well formed");
-        for site in index.sites(&pointcut) {
+        let pointcut = question(text).expect("a pointcut that is well formed");
+        let query = index.query(&pointcut, |_| true);
+        for site in query.sites() {
             let _ = (site.path.structure().len(), site.path.member().len(), site.base, site.line);
             assert!(site.bindings.iter().all(|binding| ["t", "o", "x"].contains(&binding.name)));
         }
-        let _ = index.unresolved(&pointcut).len();
+        let _ = query.unresolved().len();
+        let _ = unknown_names(&pointcut, |_| true, [index].into_iter());
     }
     let _ = index.variables().count();
 }

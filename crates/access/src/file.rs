@@ -5,7 +5,7 @@
 //!
 //! - functions, [`FUNCTION`] words each: name, module (both: offset and length in the texts), address
 //!   (two words), the number of the first site, the number of the file; sorted by nothing, parts of a
-//!   function are functions of their own; the number of the first variable;
+//!   function are functions of their own; the number of the first variable; file and line of its beginning;
 //! - sites, [`SITE`] words each: offset in the function; the access path, or [`NONE`]; what else is known (bits);
 //!   the base register's constant; file and line; the number of the site that always comes before it with the
 //!   same target, or [`NONE`];
@@ -42,10 +42,10 @@ pub(crate) use assemble::assemble;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"xwai");
 /// To be raised with every change of the layout or of what the analysis finds.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Words of the header.
 const HEADER: usize = 32;
-const FUNCTION: usize = 9;
+const FUNCTION: usize = 11;
 const SITE: usize = 7;
 const VARIABLE: usize = 3;
 const RUN: usize = 3;
@@ -91,6 +91,8 @@ pub(crate) struct Tables {
     paths: Vec<AccessPath>,
     /// The numbers of variables' names, once they were asked for.
     names: OnceLock<FxHashMap<Box<str>, u32>>,
+    /// The functions in the order of their names, once one was asked for by its name.
+    by_name: OnceLock<Vec<u32>>,
 }
 
 /// A site as it is in the table.
@@ -160,7 +162,7 @@ impl Tables {
         }
         let paths = decode(bytes.get(parts[2].0..parts[2].1).unwrap_or_default(), texts);
         let paths = paths.ok_or_else(|| damaged("its structures cannot be read"))?;
-        Ok(Self { bytes, parts, paths, names: OnceLock::new() })
+        Ok(Self { bytes, parts, paths, names: OnceLock::new(), by_name: OnceLock::new() })
     }
 
     pub(crate) fn write(&self, folder: &Dir, name: &str) -> Result<(), Error> {
@@ -208,6 +210,23 @@ impl Tables {
     /// The file that the function is from.
     pub(crate) fn file(&self, function: u32) -> Option<&str> {
         self.function(function, 7).and_then(|file| self.file_name(file))
+    }
+
+    /// The source file and line that the function begins at.
+    pub(crate) fn line(&self, function: u32) -> Option<(&str, u32)> {
+        let file = self.file_name(self.function(function, 9)?)?;
+        Some((file, self.function(function, 10)?))
+    }
+
+    /// The functions with this name.
+    pub(crate) fn functions_named(&self, name: &str) -> impl Iterator<Item = u32> {
+        let by_name = self.by_name.get_or_init(|| {
+            let mut functions: Vec<u32> = (0..self.functions()).collect();
+            functions.sort_by_key(|function| self.name(*function));
+            functions
+        });
+        let first = by_name.partition_point(|function| self.name(*function) < name);
+        by_name[first..].iter().copied().take_while(move |function| self.name(*function) == name)
     }
 
     fn file_name(&self, file: u32) -> Option<&str> {
@@ -306,7 +325,7 @@ impl Tables {
         (first..end).filter_map(|number| self.row(number))
     }
 
-    fn row(&self, number: u32) -> Option<Row> {
+    pub(crate) fn row(&self, number: u32) -> Option<Row> {
         let at = to_usize(number).checked_mul(SITE)?;
         let field = |nth| word(self.part(1), at + nth);
         let (path, bits) = (field(1)?, field(2)?);
@@ -346,6 +365,7 @@ impl Tables {
             parameter: row.parameter,
             length: row.length,
             line: self.file_name(row.file).map(|file| (file, row.line)),
+            touched: None,
             bindings: Vec::new(),
         })
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use xweave_aspect::syntax::{Ident, Pointcut};
 use xweave_code::dwarf::Debug;
 use xweave_code::image::Image;
 use xweave_code::types::KernelTypes;
@@ -12,9 +13,8 @@ use crate::Error;
 use crate::access_path::AccessPath;
 use crate::analysis::analyse;
 use crate::file::Tables;
-use crate::pointcut::Pointcut;
 use crate::query::Query;
-use crate::site::{Coverage, Site, Unresolved};
+use crate::site::Coverage;
 
 /// Which instruction of a program touches what.
 pub struct Index {
@@ -78,41 +78,14 @@ impl Index {
         self.tables.has_lines()
     }
 
-    /// The join points of a pointcut, in the order of addresses within the image.
-    pub fn sites<'i>(&'i self, pointcut: &'i Pointcut) -> Vec<Site<'i>> {
-        let query = Query::new(pointcut, &self.tables);
-        let mut sites = Vec::new();
-        for function in 0..self.tables.functions() {
-            let Some(inside) = query.of(function) else { continue };
-            for row in self.tables.sites_of(function) {
-                if let Some(path) = row.path
-                    && inside.matches(&row, path)
-                    && let Some(mut site) = self.tables.site(function, &row)
-                {
-                    site.bindings = inside.bindings(&row, &site);
-                    sites.push(site);
-                }
-            }
-        }
-        sites
-    }
-
-    /// Instructions of which it is not known what they touch, in functions that the pointcut allows.
-    pub fn unresolved(&self, pointcut: &Pointcut) -> Vec<Unresolved<'_>> {
-        let query = Query::new(pointcut, &self.tables);
-        let mut unresolved = Vec::new();
-        for function in 0..self.tables.functions() {
-            let name = self.tables.name(function);
-            if query.in_function(function) == Some(false) {
-                continue;
-            }
-            for site in self.tables.sites_of(function) {
-                let Some(reason) = site.reason else { continue };
-                let address = self.tables.address(function).wrapping_add(site.offset.into());
-                unresolved.push(Unresolved { function: name, offset: site.offset, address, reason });
-            }
-        }
-        unresolved
+    /// A pointcut, to be asked of this index. `meant` tells whether what is written after `@` (or nothing) means the
+    /// domain whose code this is.
+    pub fn query<'q, M: Fn(Option<&Ident>) -> bool>(
+        &'q self,
+        pointcut: &'q Pointcut,
+        meant: M,
+    ) -> Query<'q, M> {
+        Query::new(pointcut, &self.tables, meant)
     }
 
     /// The names of variables and parameters that can be asked for, each once.

@@ -7,12 +7,13 @@
 //! Debug information (DWARF) adds where variables are.
 //!
 //! ```no_run
-//! use xweave_access::{Index, Pointcut};
+//! use xweave_access::{Index, question};
 //! use xweave_code::{Kernel, image::Image, types::KernelTypes};
 //! let image = Image::open("/usr/lib/debug/vmlinux".as_ref())?;
 //! let kernel = Kernel::new("vmlinux", image.btf().unwrap())?;
 //! let index = Index::new(&image, &KernelTypes::new(&kernel), None);
-//! for site in index.sites(&Pointcut::parse("access(sk_buff.len, write)")?) {
+//! let pointcut = question("access(sk_buff.len, write)")?;
+//! for site in index.query(&pointcut, |_| true).sites() {
 //!     println!("{}+{:#x}", site.function, site.offset);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -22,8 +23,8 @@
 //! a function, `ssa` numbers its values, `points_to` finds out what they point to, with what other functions tell
 //! (`function_summaries`) and the kernel's macros say (`idioms`); `classify` says what is known of each access,
 //! `access_path` puts it into words; `variables` says where variables are then, with what `entry_values` knows of
-//! the stack and of parameters; `analysis` does all of that, and `file` keeps it. [`Pointcut`] asks for it, as
-//! `query` does of the tables, and is answered with `site`s.
+//! the stack and of parameters; `analysis` does all of that, and `file` keeps it. A pointcut ([`question`]) is asked of
+//! that by a [`Query`] and answered with [`Site`]s; `unknown` finds mistyped names.
 
 mod access_path;
 mod analysis;
@@ -38,14 +39,15 @@ mod idioms;
 mod index;
 mod loader;
 mod location;
-mod pointcut;
 mod points_to;
 mod program_facts;
 mod query;
+mod question;
 mod registers;
 mod site;
 mod source;
 mod ssa;
+mod unknown;
 mod value;
 mod variables;
 mod view;
@@ -54,10 +56,11 @@ mod weaving;
 pub use access_path::{AccessPath, Level};
 pub use classify::Reason;
 pub use index::Index;
-pub use pointcut::{How, Pointcut};
-pub use query::in_file;
+pub use query::{Query, in_file};
+pub use question::question;
 pub use site::{Binding, Coverage, Place, Site, Unresolved};
 pub use source::{IndexCache, Keep, Source};
+pub use unknown::{Named, Unanswerable, UnknownName, unknown_names};
 
 /// Belongs into the name of a file that an index is kept in: others cannot read it.
 pub const VERSION: u32 = file::VERSION;

@@ -1,205 +1,214 @@
-//! A pointcut as it is asked of the tables.
+//! A pointcut as it is asked of the tables: what an index knows of each atom, in a function and at an instruction.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
+use xweave_aspect::syntax::{Access, FunctionName, How, Ident, Pointcut};
 
 use crate::access_path::Level;
 use crate::cfg::to_usize;
 use crate::file::{Located, Row, Tables};
-use crate::pointcut::{How, Pointcut};
-use crate::site::{Binding, Place, Site};
+use crate::site::{Binding, Place, Site, Unresolved, whole};
 
-/// A pointcut, and what of it is the same for all functions. Its parts are known by where they lie in memory.
-pub(crate) struct Query<'p> {
-    pointcut: &'p Pointcut,
-    tables: &'p Tables,
-    /// For each access(): for each access path whether it is one.
-    paths: HashMap<*const Pointcut, Vec<bool>>,
-    /// For each local_var(): the number of the name, if anything has it.
-    names: HashMap<*const Pointcut, Option<u32>>,
+/// A pointcut asked of an index. Its atoms are known by where they lie in memory.
+pub struct Query<'q, M> {
+    pointcut: &'q Pointcut,
+    tables: &'q Tables,
+    /// Whether a name of a domain, or none, is this one's.
+    meant: M,
+    /// For each access() of this domain: for each access path whether it is one.
+    paths: FxHashMap<*const Pointcut, Vec<bool>>,
+    /// For each local_var() with a name that some variable has: that name's number.
+    names: FxHashMap<*const Pointcut, u32>,
 }
 
 /// A pointcut in one function.
-pub(crate) struct Inside<'a, 'p> {
-    query: &'a Query<'p>,
+struct Inside<'a, 'q, M> {
+    query: &'a Query<'q, M>,
     function: u32,
     /// For each local_var(): where the variable is.
-    located: HashMap<*const Pointcut, Vec<Located<'p>>>,
+    located: FxHashMap<*const Pointcut, Vec<Located<'q>>>,
 }
 
-impl<'p> Query<'p> {
-    pub(crate) fn new(pointcut: &'p Pointcut, tables: &'p Tables) -> Self {
-        let mut query = Self { pointcut, tables, paths: HashMap::new(), names: HashMap::new() };
-        query.prepare(pointcut);
-        query
+impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
+    /// `meant` tells whether what is written after `@` (or nothing) means the domain that is asked.
+    pub(crate) fn new(pointcut: &'q Pointcut, tables: &'q Tables, meant: M) -> Self {
+        let (mut paths, mut names) = (FxHashMap::default(), FxHashMap::default());
+        pointcut.atoms(&mut |atom| match atom {
+            Pointcut::Access(Access { structure, member, domain, .. }) if meant(domain.as_ref()) => {
+                let matching = tables.paths().iter().map(|path| path.touches(structure, member)).collect();
+                paths.insert(std::ptr::from_ref(atom), matching);
+            }
+            Pointcut::LocalVar(of) => {
+                names
+                    .extend(tables.name_number(&of.of.text).map(|number| (std::ptr::from_ref(atom), number)));
+            }
+            _ => {}
+        });
+        Self { pointcut, tables, meant, paths, names }
     }
 
-    fn prepare(&mut self, of: &Pointcut) {
-        match of {
-            Pointcut::Access { structure, member, .. } => {
-                let matching =
-                    self.tables.paths().iter().map(|path| path.touches(structure, member)).collect();
-                self.paths.insert(std::ptr::from_ref(of), matching);
+    /// The instructions that the pointcut selects, in the order of addresses within the image: those included of
+    /// which it is not the index's to say.
+    pub fn sites(&self) -> Vec<Site<'q>> {
+        let mut sites = Vec::new();
+        for function in 0..self.tables.functions() {
+            if self.in_function(function) == Some(false) {
+                continue;
             }
-            Pointcut::Variable { name, .. } => {
-                self.names.insert(std::ptr::from_ref(of), self.tables.name_number(name));
+            let inside = self.inside(function);
+            for row in self.tables.sites_of(function) {
+                if let Some(path) = row.path
+                    && self.pointcut.decide(&|atom| inside.decides(atom, &row, path)) != Some(false)
+                    && let Some(mut site) = self.tables.site(function, &row)
+                {
+                    site.touched = inside.touched(self.pointcut, &row, &site);
+                    inside.bind(self.pointcut, &row, None, &mut site);
+                    sites.push(site);
+                }
             }
-            Pointcut::And(a, b) | Pointcut::Or(a, b) => {
-                self.prepare(a);
-                self.prepare(b);
-            }
-            Pointcut::Not(a) => self.prepare(a),
-            Pointcut::Function(_) | Pointcut::File(_) | Pointcut::Target(_) => {}
         }
+        sites
     }
 
-    /// Whether sites of a function match by their function alone; none if that depends.
-    pub(crate) fn in_function(&self, function: u32) -> Option<bool> {
-        self.part_in(self.pointcut, function)
+    /// Instructions of which it is not known what they touch, in functions that the pointcut allows.
+    pub fn unresolved(&self) -> Vec<Unresolved<'q>> {
+        let mut unresolved = Vec::new();
+        for function in 0..self.tables.functions() {
+            if self.in_function(function) == Some(false) {
+                continue;
+            }
+            let name = self.tables.name(function);
+            for site in self.tables.sites_of(function) {
+                let Some(reason) = site.reason else { continue };
+                let address = self.tables.address(function).wrapping_add(site.offset.into());
+                unresolved.push(Unresolved { function: name, offset: site.offset, address, reason });
+            }
+        }
+        unresolved
     }
 
-    fn part_in(&self, of: &Pointcut, function: u32) -> Option<bool> {
-        match of {
-            Pointcut::Access { .. } | Pointcut::Target(_) => None,
-            Pointcut::Variable { .. } => {
-                let name = self.names.get(&std::ptr::from_ref(of)).copied().flatten();
-                let there = name.is_some_and(|name| self.tables.has_variable(function, name));
+    /// Whether an atom of the pointcut selects an instruction; none where that is not the index's to say: what an
+    /// argument is called, and what is known only when the instruction is executed.
+    pub fn decides(&self, atom: &Pointcut, site: &Site<'_>) -> Option<bool> {
+        let row = self.tables.row(site.number)?;
+        self.inside(site.function_number).decides(atom, &row, row.path?)
+    }
+
+    /// Whether sites of a function are selected by their function alone; none if that depends.
+    fn in_function(&self, function: u32) -> Option<bool> {
+        self.pointcut.decide(&|atom| self.function_decides(atom, function))
+    }
+
+    fn function_decides(&self, atom: &Pointcut, function: u32) -> Option<bool> {
+        let key = &std::ptr::from_ref(atom);
+        match atom {
+            Pointcut::Access(_) if self.paths.contains_key(key) => None,
+            Pointcut::LocalVar(_) => {
+                let number = self.names.get(key);
+                let there = number.is_some_and(|number| self.tables.has_variable(function, *number));
                 if there { None } else { Some(false) }
             }
-            Pointcut::Function(_) | Pointcut::File(_) => Some(self.within(of, function)),
-            Pointcut::And(a, b) => match (self.part_in(a, function), self.part_in(b, function)) {
-                (Some(false), _) | (_, Some(false)) => Some(false),
-                (Some(true), Some(true)) => Some(true),
-                _ => None,
-            },
-            Pointcut::Or(a, b) => match (self.part_in(a, function), self.part_in(b, function)) {
-                (Some(true), _) | (_, Some(true)) => Some(true),
-                (Some(false), Some(false)) => Some(false),
-                _ => None,
-            },
-            Pointcut::Not(a) => self.part_in(a, function).map(|inside| !inside),
+            Pointcut::WithinFunction(names) => {
+                let function = whole(self.tables.name(function));
+                Some(self.any(names, |name| xweave_text::matches(&name.pattern, function)))
+            }
+            Pointcut::WithinFile(names) => {
+                let file = self.tables.file(function);
+                Some(file.is_some_and(|file| self.any(names, |name| in_file(&name.path(), file))))
+            }
+            Pointcut::Access(_)
+            | Pointcut::Execution(_)
+            | Pointcut::Returning(_)
+            | Pointcut::Tracepoint(_)
+            | Pointcut::User(_) => Some(false),
+            _ => None,
         }
     }
 
-    fn within(&self, of: &Pointcut, function: u32) -> bool {
-        match of {
-            Pointcut::Function(pattern) => xweave_text::matches(pattern, whole(self.tables.name(function))),
-            Pointcut::File(pattern) => self.tables.file(function).is_some_and(|file| in_file(pattern, file)),
-            _ => false,
-        }
+    /// Whether one of these names is this domain's and fits.
+    fn any(&self, names: &[FunctionName], fits: impl Fn(&FunctionName) -> bool) -> bool {
+        names.iter().any(|name| (self.meant)(name.domain.as_ref()) && fits(name))
     }
 
-    /// The pointcut in a function; none if nothing of that can match.
-    pub(crate) fn of(&self, function: u32) -> Option<Inside<'_, 'p>> {
-        if self.in_function(function) == Some(false) {
-            return None;
-        }
-        let located = |(part, name): (&*const Pointcut, &Option<u32>)| {
-            Some((*part, self.tables.located(function, (*name)?)))
-        };
-        Some(Inside { query: self, function, located: self.names.iter().filter_map(located).collect() })
+    fn inside(&self, function: u32) -> Inside<'_, 'q, M> {
+        let located = self.names.iter().map(|(atom, name)| (*atom, self.tables.located(function, *name)));
+        Inside { query: self, function, located: located.collect() }
     }
 }
 
-impl<'p> Inside<'_, 'p> {
-    /// Whether a site with this access path matches.
-    pub(crate) fn matches(&self, row: &Row, path: u32) -> bool {
-        self.part(self.query.pointcut, row, path)
-    }
-
-    fn part(&self, of: &Pointcut, row: &Row, path: u32) -> bool {
-        match of {
-            Pointcut::Access { how, .. } => {
+impl<'q, M: Fn(Option<&Ident>) -> bool> Inside<'_, 'q, M> {
+    /// As [`Query::decides`], of a site with this access path.
+    fn decides(&self, atom: &Pointcut, row: &Row, path: u32) -> Option<bool> {
+        match atom {
+            Pointcut::Access(Access { how, .. }) => {
                 let wanted = match how {
                     None => true,
                     Some(How::Read) => row.reads,
                     Some(How::Write) => row.writes,
                 };
-                let paths = self.query.paths.get(&std::ptr::from_ref(of));
-                wanted && paths.and_then(|paths| paths.get(to_usize(path))).copied().unwrap_or(false)
+                let paths = self.query.paths.get(&std::ptr::from_ref(atom));
+                Some(wanted && paths.and_then(|paths| paths.get(to_usize(path))).copied().unwrap_or(false))
             }
-            Pointcut::Target(_) => row.base.is_some(),
-            Pointcut::Variable { .. } => self.variable(of, row).is_some(),
-            Pointcut::Function(_) | Pointcut::File(_) => self.query.within(of, self.function),
-            Pointcut::And(a, b) => self.part(a, row, path) && self.part(b, row, path),
-            Pointcut::Or(a, b) => self.part(a, row, path) || self.part(b, row, path),
-            Pointcut::Not(a) => !self.part(a, row, path),
+            Pointcut::Target(_) => Some(row.base.is_some()),
+            Pointcut::LocalVar(_) => Some(self.variable(atom, row).is_some()),
+            other => self.query.function_decides(other, self.function),
         }
     }
 
-    fn variable(&self, of: &Pointcut, row: &Row) -> Option<&Located<'p>> {
-        let located = self.located.get(&std::ptr::from_ref(of))?;
+    fn variable(&self, atom: &Pointcut, row: &Row) -> Option<&Located<'q>> {
+        let located = self.located.get(&std::ptr::from_ref(atom))?;
         let nth = located.partition_point(|located| located.first <= row.number).checked_sub(1)?;
         located.get(nth).filter(|located| row.number < located.end)
     }
 
-    /// What has a name at a site that matches.
-    pub(crate) fn bindings(&self, row: &Row, site: &Site<'p>) -> Vec<Binding<'p>> {
-        let mut bindings = Vec::new();
-        self.bind(self.query.pointcut, row, site, None, &mut bindings);
-        bindings
+    /// Whether a part may select the site.
+    fn selects(&self, part: &Pointcut, row: &Row) -> bool {
+        row.path.is_some_and(|path| part.decide(&|atom| self.decides(atom, row, path)) != Some(false))
     }
 
-    /// Adds what a part gives names to. `touched` is what an access() beside it is about.
-    fn bind(
-        &self,
-        of: &'p Pointcut,
-        row: &Row,
-        site: &Site<'p>,
-        touched: Option<&'p Level>,
-        bindings: &mut Vec<Binding<'p>>,
-    ) {
+    /// Gives the site what a part gives names to. `touched` is what an access() beside it is about.
+    fn bind(&self, of: &'q Pointcut, row: &Row, touched: Option<&'q Level>, site: &mut Site<'q>) {
         let (name, type_, place) = match of {
-            Pointcut::And(a, b) => {
+            Pointcut::And(parts) => {
                 let touched = self.touched(of, row, site).or(touched);
-                self.bind(a, row, site, touched, bindings);
-                return self.bind(b, row, site, touched, bindings);
+                return parts.iter().for_each(|part| self.bind(part, row, touched, site));
             }
-            Pointcut::Or(a, b) => {
-                for part in [a, b] {
-                    if row.path.is_some_and(|path| self.part(part, row, path)) {
-                        self.bind(part, row, site, touched, bindings);
-                    }
-                }
-                return;
+            Pointcut::Or(parts) => {
+                let parts = parts.iter().filter(|part| self.selects(part, row));
+                return parts.for_each(|part| self.bind(part, row, touched, site));
             }
             Pointcut::Target(name) => {
-                let (Some(level), Some(base)) = (touched, site.base) else { return };
-                let outermost = site.path.levels.first().map_or(0, |level| level.start);
-                let ahead = i64::from(outermost) - i64::from(level.start);
-                let Ok(add) = i32::try_from(i64::from(base.1) + ahead) else { return };
-                (name, Cow::Owned(format!("{} *", level.type_)), Place::Register { register: base.0, add })
+                let Some((level, (register, add))) = touched.and_then(|of| Some((of, site.address_of(of)?)))
+                else {
+                    return;
+                };
+                (name, Cow::Owned(format!("{} *", level.type_)), Place::Register { register, add })
             }
-            Pointcut::Variable { bound, .. } => {
+            Pointcut::LocalVar(renamed) => {
                 let Some(located) = self.variable(of, row) else { return };
-                (bound, Cow::Borrowed(located.type_), located.place)
+                (renamed.given(), Cow::Borrowed(located.type_), located.place)
             }
-            Pointcut::Access { .. } | Pointcut::Function(_) | Pointcut::File(_) | Pointcut::Not(_) => return,
+            _ => return,
         };
         // Two alternatives that a site matches may give the same name.
-        if !bindings.iter().any(|binding| binding.name == name) {
-            bindings.push(Binding { name, type_, place });
+        if !site.bindings.iter().any(|binding| binding.name == name.text) {
+            site.bindings.push(Binding { name: &name.text, type_, place });
         }
     }
 
-    /// The structure that the first access() is about which a site matches.
-    fn touched(&self, of: &Pointcut, row: &Row, site: &Site<'p>) -> Option<&'p Level> {
+    /// The structure that the first access() is about which selects a site.
+    fn touched(&self, of: &Pointcut, row: &Row, site: &Site<'q>) -> Option<&'q Level> {
         match of {
-            Pointcut::Access { structure, member, .. } => {
-                let matches = row.path.is_some_and(|path| self.part(of, row, path));
-                site.path.level(structure, member).filter(|_| matches)
+            Pointcut::Access(Access { structure, member, .. }) => {
+                site.path.level(structure, member).filter(|_| self.selects(of, row))
             }
-            Pointcut::And(a, b) | Pointcut::Or(a, b) => {
-                self.touched(a, row, site).or_else(|| self.touched(b, row, site))
+            Pointcut::And(parts) | Pointcut::Or(parts) => {
+                parts.iter().find_map(|part| self.touched(part, row, site))
             }
             _ => None,
         }
     }
-}
-
-/// The function that a part of it belongs to.
-pub(crate) fn whole(name: &str) -> &str {
-    name.split(".cold").next().unwrap_or(name)
 }
 
 /// Whether a file's path, or an end of it that begins at a folder, is what the pattern says, in which `%` stands for any

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::access_path::AccessPath;
+use crate::access_path::{AccessPath, Level};
 use crate::classify::Reason;
 
 /// How much of a program's code is understood.
@@ -57,8 +57,31 @@ pub struct Site<'i> {
     pub length: Option<u8>,
     /// The source file and line, where there is debug information.
     pub line: Option<(&'i str, u32)>,
+    /// The structure that the first access() of the pointcut is about which selects the instruction.
+    pub touched: Option<&'i Level>,
     /// What the pointcut gives names to here.
     pub bindings: Vec<Binding<'i>>,
+}
+
+impl Site<'_> {
+    /// The address of one of the structures that are touched: a register, and what is to be added to it.
+    pub fn address_of(&self, level: &Level) -> Option<(&'static str, i32)> {
+        let (register, add) = self.base?;
+        // The base is that of the outermost structure.
+        let outermost = self.path.levels.first().map_or(0, |level| level.start);
+        let add = i64::from(add) + i64::from(outermost) - i64::from(level.start);
+        Some((register, i32::try_from(add).ok()?))
+    }
+
+    /// The function's name, without that of its part.
+    pub fn whole_function(&self) -> &str {
+        whole(self.function)
+    }
+}
+
+/// The function that a part of it belongs to.
+pub(crate) fn whole(name: &str) -> &str {
+    name.split(".cold").next().unwrap_or(name)
 }
 
 /// Something that a pointcut gives a name to.

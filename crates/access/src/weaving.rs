@@ -1,32 +1,9 @@
 //! What weaving asks of an index besides the join points of pointcuts.
 
-use crate::cfg::to_usize;
 use crate::index::Index;
-use crate::pointcut::How;
-use crate::query::whole;
 use crate::site::{Binding, Site};
 
 impl Index {
-    /// The instructions that touch this member of this structure (`%` stands for anything) in this way.
-    pub fn touching(&self, structure: &str, member: &str, how: Option<How>) -> Vec<Site<'_>> {
-        let tables = &self.tables;
-        let touches: Vec<bool> = tables.paths().iter().map(|path| path.touches(structure, member)).collect();
-        let mut sites = Vec::new();
-        for function in 0..tables.functions() {
-            for row in tables.sites_of(function) {
-                let wanted = match how {
-                    None => true,
-                    Some(How::Read) => row.reads,
-                    Some(How::Write) => row.writes,
-                };
-                if wanted && row.path.is_some_and(|path| touches.get(to_usize(path)) == Some(&true)) {
-                    sites.extend(tables.site(function, &row));
-                }
-            }
-        }
-        sites
-    }
-
     /// The numbers of the instructions that have always touched the same structure (by the same pointer)
     /// before this one does: the nearest first.
     pub fn earlier(&self, site: &Site<'_>) -> impl Iterator<Item = u32> {
@@ -71,19 +48,21 @@ impl Index {
         self.tables.file(site.function_number)
     }
 
-    /// The source file that the function with this name is from, where there is debug information.
-    pub fn file_of_function(&self, name: &str) -> Option<&str> {
-        let found = (0..self.tables.functions()).find(|function| self.tables.name(*function) == name)?;
-        self.tables.file(found)
+    /// The source file that a function with this name is from, where there is debug information: of the first one
+    /// whose module, as of [`Site::module`], is the one that is meant.
+    pub fn file_of_function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<&str> {
+        self.tables.file(self.function(name, meant)?)
+    }
+
+    /// The source file and line at which such a function begins, where there is debug information.
+    pub fn line_of_function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<(&str, u32)> {
+        self.tables.line(self.function(name, meant)?)
+    }
+
+    fn function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<u32> {
+        self.tables.functions_named(name).find(|function| meant(self.tables.module(*function)))
     }
 }
 
 /// No function has so many instructions that touch one structure.
 const MOST: usize = 1 << 16;
-
-impl Site<'_> {
-    /// The function's name, without that of its part.
-    pub fn whole_function(&self) -> &str {
-        whole(self.function)
-    }
-}

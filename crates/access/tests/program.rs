@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xweave_access::{Binding, Error, Index, Keep, Place, Pointcut, Reason, Site, Source};
+use xweave_access::{Binding, Error, Index, Keep, Place, Reason, Site, Source, Unanswerable, question};
 
 /// The program, compiled once.
 fn program() -> &'static PathBuf {
@@ -42,7 +42,7 @@ fn sites(pointcut: &str) -> Vec<Site<'static>> {
 }
 
 fn sites_of(index: &'static Index, pointcut: &str) -> Vec<Site<'static>> {
-    index.sites(Box::leak(Box::new(Pointcut::parse(pointcut).unwrap())))
+    index.query(Box::leak(Box::new(question(pointcut).unwrap())), |_| true).sites()
 }
 
 /// `member: name = value, type` of each site with bindings, in a function.
@@ -241,7 +241,8 @@ fn parameters_are_followed_from_prototypes() {
 
 #[test]
 fn what_is_not_known_says_why() {
-    let unresolved = index().unresolved(&Pointcut::parse("within_function(untyped)").unwrap());
+    let untyped = question("within_function(untyped)").unwrap();
+    let unresolved = index().query(&untyped, |_| true).unresolved();
     assert!(unresolved.iter().any(|one| one.reason == Reason::Untyped), "{unresolved:?}");
     let coverage = index().coverage();
     assert_eq!(coverage.typed + coverage.unresolved(), coverage.memory_instructions);
@@ -256,7 +257,7 @@ fn an_index_is_kept_and_damage_to_it_is_found_or_does_no_harm() {
         for _ in 0..2 {
             let index = source().index(Some(keep), || made += 1).unwrap();
             assert_eq!(
-                index.sites(&Pointcut::parse("access(%.%)").unwrap()).len(),
+                index.query(&question("access(%.%)").unwrap(), |_| true).sites().len(),
                 told("access(%.%)").len()
             );
         }
@@ -274,8 +275,9 @@ fn an_index_is_kept_and_damage_to_it_is_found_or_does_no_harm() {
     let whole = std::fs::read(&kept).unwrap();
     let ask = |bytes: Vec<u8>| {
         Index::from_bytes("damaged", bytes).map(|index| {
-            let all = Pointcut::parse("access(%.%) AND target(t) OR local_var(node)").unwrap();
-            (index.sites(&all).len(), index.unresolved(&all).len(), index.coverage())
+            let all = question("access(%.%) AND target(t) OR local_var(node)").unwrap();
+            let query = index.query(&all, |_| true);
+            (query.sites().len(), query.unresolved().len(), index.coverage())
         })
     };
     for length in (0..whole.len()).step_by(13) {
@@ -326,4 +328,27 @@ fn overlays_begin_where_the_convention_says() {
         assert!(overlay.overlay);
         assert_eq!((overlay.start, overlay.end), (0, 4));
     }
+}
+
+#[test]
+fn names_that_nothing_has_are_told_before_they_are_asked_for() {
+    let can = |pointcut: &str| index().can_answer(&question(pointcut).unwrap(), "it");
+    for known in [
+        "access(node.inner.a)",
+        "access(node.inne%)",
+        "access(%.%)",
+        "access(node.uses) AND local_var(value)",
+    ] {
+        assert_eq!(can(known), Ok(()), "{known}");
+    }
+    let told = |pointcut: &str| can(pointcut).unwrap_err().to_string();
+    assert_eq!(told("access(nod.link)"), "it: no instruction is known to touch a `nod`; did you mean node?");
+    assert!(told("access(node.inner.c)").ends_with("?"), "{}", told("access(node.inner.c)"));
+    assert!(matches!(
+        can("access(node.x_y_z_1_2_3)"),
+        Err(Unanswerable::Name { unknown, .. }) if unknown.near.is_empty()
+    ));
+    assert!(
+        told("access(node.link) AND local_var(nowhere_at_all)").contains("has a variable `nowhere_at_all`")
+    );
 }

@@ -1,7 +1,7 @@
 //! The operations on the flow table (the paper's table 1) beside the kernel's own maps, in this machine's
 //! kernel, by BPF_PROG_TEST_RUN. `benches/flow-table/run` makes a table of what this prints: JSON.
 //!
-//! All that is compared runs in turns. What a call takes is the median over all runs, less that of the loop
+//! All that is compared runs in turns. What a call takes in a round is the median of its runs, less that of the loop
 //! around the calls. The first run of each round is not counted: it fetches into the processor's cache what
 //! the other maps have put out of it.
 
@@ -66,12 +66,13 @@ struct Compared {
     /// In each round. An even number: ours is the first in half of them.
     runs: usize,
     object: Object,
-    took: Timings,
+    /// In the order of the rounds.
+    took: Vec<Timings>,
 }
 
 impl Compared {
     fn new(kind: &'static str, operations: &'static [Operation], runs: usize, object: Object) -> Self {
-        Self { kind, operations, runs, object, took: Timings::default() }
+        Self { kind, operations, runs, object, took: Vec::new() }
     }
 }
 
@@ -98,21 +99,24 @@ fn measure() -> Result<Value, String> {
     for _ in 0..ROUNDS {
         for compared in &mut all {
             Timings::default().add(&mut compared.object, compared.operations, true)?;
+            let mut took = Timings::default();
             for nth in 0..compared.runs {
-                compared.took.add(&mut compared.object, compared.operations, nth % 2 == 0)?;
+                took.add(&mut compared.object, compared.operations, nth % 2 == 0)?;
             }
+            compared.took.push(took);
         }
     }
     let rows: Vec<_> = all
         .iter()
         .flat_map(|compared| {
             compared.operations.iter().enumerate().map(|(nth, (name, ..))| {
-                let [ours, peer] = [0, 1].map(|side| compared.took.call(nth, side));
+                let [ours, peer] = [0, 1]
+                    .map(|side| compared.took.iter().map(|took| took.call(nth, side)).collect::<Vec<_>>());
                 json!({ "name": name, "peer": compared.kind, "ours": ours, "peer_value": peer })
             })
         })
         .collect();
-    Ok(json!({ "hypervisor": hypervisor(), "arena": arena, "rounds": ROUNDS, "rows": rows }))
+    Ok(json!({ "hypervisor": hypervisor(), "arena": arena, "rows": rows }))
 }
 
 /// Who emulates or virtualises this machine, in the words of its processor; empty if nobody does.

@@ -4,27 +4,46 @@ use std::io;
 
 use xweave_wire::message::{Failure, FailureKind};
 
+use crate::program;
+
 /// Why a plan could not be woven.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("the kernel refused the program of {origin} for {function}: {error}\n{log}")]
-    Refused { origin: String, function: String, error: io::Error, log: String },
+    Refused {
+        origin: String,
+        function: String,
+        #[source]
+        error: io::Error,
+        log: String,
+    },
     #[error("could not load the compiled aspects: {error}\n{log}")]
-    Load { error: libbpf_rs::Error, log: String },
+    Load {
+        #[source]
+        error: libbpf_rs::Error,
+        log: String,
+    },
     #[error("could not hook {place} for {origin}: {error}")]
-    Attach { origin: String, place: String, error: io::Error },
+    Attach {
+        origin: String,
+        place: String,
+        #[source]
+        error: io::Error,
+    },
     #[error("none of the places of {origin} could be hooked; {place}: {reason}")]
     Nowhere { origin: String, place: String, reason: String },
-    #[error("could not hook a program for {origin}: {reason}")]
-    Program { origin: String, reason: String },
+    #[error("could not hook a program for {origin}: {source}")]
+    Program { origin: String, source: program::Error },
     #[error("weaving was broken off, nothing is woven")]
     Cancelled,
     #[error("module {0} has no type information any more: was it unloaded?")]
     Module(String),
     #[error("the plan does not fit its object: {0}")]
     Plan(String),
+    #[error("the plan does not fit its object: {0}")]
+    Copy(#[source] io::Error),
     #[error("the kernel's list of BPF programs cannot be read: {0}")]
-    Running(io::Error),
+    Running(#[source] io::Error),
     #[error("a BPF map could not be used: {0}")]
     Map(#[from] libbpf_rs::Error),
 }
@@ -36,7 +55,7 @@ impl From<Error> for Failure {
             Error::Attach { .. } | Error::Nowhere { .. } | Error::Program { .. } => FailureKind::Attach,
             Error::Cancelled => FailureKind::Cancelled,
             Error::Module(_) | Error::Running(_) | Error::Map(_) => FailureKind::Unsupported,
-            Error::Plan(_) => FailureKind::Misuse,
+            Error::Plan(_) | Error::Copy(_) => FailureKind::Misuse,
         };
         Self { kind, message: error.to_string() }
     }

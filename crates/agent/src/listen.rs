@@ -109,15 +109,24 @@ struct Told {
     kept_back: u64,
 }
 
+/// Somebody else than root on the host.
+#[derive(Debug, thiserror::Error)]
+enum Stranger {
+    #[error("refused a connection from CID {0}: only the host (CID 2) may connect")]
+    Cid(u32),
+    #[error(
+        "refused a connection from the host's port {0}: only ports up to {LAST_RESERVED_PORT}, which are root's, may connect"
+    )]
+    Port(u32),
+}
+
 /// Whether whoever connects from there is root on the host.
-fn check_peer(cid: u32, port: u32) -> Result<(), String> {
+fn check_peer(cid: u32, port: u32) -> Result<(), Stranger> {
     if cid != VMADDR_CID_HOST {
-        return Err(format!("refused a connection from CID {cid}: only the host (CID 2) may connect"));
+        return Err(Stranger::Cid(cid));
     }
     if port > LAST_RESERVED_PORT {
-        return Err(format!(
-            "refused a connection from the host's port {port}: only ports up to {LAST_RESERVED_PORT}, which are root's, may connect"
-        ));
+        return Err(Stranger::Port(port));
     }
     Ok(())
 }
@@ -149,8 +158,8 @@ impl Door {
 
     /// Lets a connection in, or closes it. Never waits.
     fn admit(self: &Arc<Self>, stream: VsockStream, cid: u32, port: u32) {
-        if let Err(why) = check_peer(cid, port) {
-            return self.tell(Trouble::Stranger, &why);
+        if let Err(stranger) = check_peer(cid, port) {
+            return self.tell(Trouble::Stranger, &stranger.to_string());
         }
         let number = match self.await_greeting(&stream) {
             Ok(number) => number,

@@ -133,7 +133,7 @@ pub(crate) fn load<'p>(
             Hook::User | Hook::UserReturn => {
                 let path = site.module.clone().unwrap_or_default();
                 let offset = program::offset(&path, &site.function)
-                    .map_err(|reason| Error::Program { origin: what.origin.clone(), reason })?;
+                    .map_err(|source| Error::Program { origin: what.origin.clone(), source })?;
                 probe::Place::Program { path, offset }
             }
             _ => match addresses.site(what, site) {
@@ -225,7 +225,7 @@ impl<'p> Loader<'_, 'p> {
         }
         let program = self.object.progs().find(|program| program.name() == name);
         let program = program.ok_or_else(|| Error::Plan(format!("no program {name}")))?;
-        let program = program.as_fd().try_clone_to_owned().map_err(|error| Error::Plan(error.to_string()))?;
+        let program = program.as_fd().try_clone_to_owned().map_err(Error::Copy)?;
         Ok(Arc::clone(self.shared.entry(name).or_insert(Arc::new(program))))
     }
 

@@ -1,26 +1,50 @@
 //! Where in a program's file a function of it lies.
 
-use std::fs::File;
+use std::{fs::File, io};
 
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, SymbolKind};
 
 /// Names that are suggested for one that is not there.
 const SUGGESTIONS: usize = 3;
 
+/// Why a function's place in a program is not known.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("program {path} cannot be opened: {source}")]
+    Open { path: String, source: io::Error },
+    #[error("{function} is no place in program {path}: write 0x and hexadecimal digits")]
+    Place { path: String, function: String },
+    #[error("program {path} cannot be read as an ELF file: {source}")]
+    Elf { path: String, source: object::Error },
+    #[error(
+        "program {path} has no symbols: write the function's place in the file, 0x and hexadecimal digits"
+    )]
+    NoSymbols { path: String },
+    #[error("program {path} has no function {function}{}", suggestion(.near))]
+    NoFunction { path: String, function: String, near: Vec<String> },
+    #[error("function {function} of program {path} lies in no part of its file")]
+    Outside { path: String, function: String },
+}
+
+fn suggestion(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) }
+}
+
 /// The distance from the file's beginning, of a symbol, or as it is written in hexadecimal (`0x1139`).
 ///
 /// # Errors
-/// In words: the file cannot be read, or has no such function.
-pub(crate) fn offset(path: &str, function: &str) -> Result<u64, String> {
-    let file = File::open(path).map_err(|error| format!("program {path} cannot be opened: {error}"))?;
+/// The file cannot be read, or has no such function.
+pub(crate) fn offset(path: &str, function: &str) -> Result<u64, Error> {
+    let owned = || (path.to_owned(), function.to_owned());
+    let file = File::open(path).map_err(|source| Error::Open { path: path.to_owned(), source })?;
     if let Some(digits) = function.strip_prefix("0x") {
         return u64::from_str_radix(digits, 16).map_err(|_| {
-            format!("{function} is no place in program {path}: write 0x and hexadecimal digits")
+            let (path, function) = owned();
+            Error::Place { path, function }
         });
     }
     let cache = ReadCache::new(file);
-    let wrong = |error| format!("program {path} cannot be read as an ELF file: {error}");
-    let elf = object::File::parse(&cache).map_err(wrong)?;
+    let elf = object::File::parse(&cache).map_err(|source| Error::Elf { path: path.to_owned(), source })?;
     // A stripped program has no other symbols than those for the dynamic linker.
     let functions = || {
         let code = |symbol: &object::Symbol<'_, '_, _>| {
@@ -32,17 +56,12 @@ pub(crate) fn offset(path: &str, function: &str) -> Result<u64, String> {
         let mut names: Vec<_> = functions().filter_map(|symbol| symbol.name().ok()).collect();
         names.sort_unstable();
         names.dedup();
-        return Err(
-            match (names.is_empty(), xweave_text::nearest(function, names.into_iter(), SUGGESTIONS)) {
-                (true, _) => format!(
-                    "program {path} has no symbols: write the function's place in the file, 0x and hexadecimal digits"
-                ),
-                (false, near) if near.is_empty() => format!("program {path} has no function {function}"),
-                (false, near) => {
-                    format!("program {path} has no function {function}; did you mean {}?", near.join(", "))
-                }
-            },
-        );
+        let (path, function) = owned();
+        if names.is_empty() {
+            return Err(Error::NoSymbols { path });
+        }
+        let near = xweave_text::nearest(&function, names.into_iter(), SUGGESTIONS);
+        return Err(Error::NoFunction { path, function, near });
     };
     let address = symbol.address();
     elf.segments()
@@ -51,7 +70,10 @@ pub(crate) fn offset(path: &str, function: &str) -> Result<u64, String> {
             let (start, size) = segment.file_range();
             (distance < size).then(|| start + distance)
         })
-        .ok_or_else(|| format!("function {function} of program {path} lies in no part of its file"))
+        .ok_or_else(|| {
+            let (path, function) = owned();
+            Error::Outside { path, function }
+        })
 }
 
 #[cfg(test)]
@@ -65,11 +87,13 @@ mod tests {
         // Of the test program itself, which is not stripped and linked to be loaded anywhere.
         let main = offset(path, "main").unwrap();
         assert!(main > 0 && main < std::fs::metadata(path).unwrap().len());
-        assert_eq!(offset(path, "0x1139"), Ok(0x1139));
-        let near = offset(path, "mainn").unwrap_err();
+        assert_eq!(offset(path, "0x1139").unwrap(), 0x1139);
+        let near = offset(path, "mainn").unwrap_err().to_string();
         assert!(near.contains("no function mainn; did you mean") && near.contains("main"), "{near}");
         assert!(offset(path, "0xyz").is_err());
-        assert!(offset("/nonexistent", "main").unwrap_err().contains("/nonexistent cannot be opened"));
-        assert!(offset("/proc/version", "main").unwrap_err().contains("/proc/version"));
+        assert!(
+            offset("/nonexistent", "main").unwrap_err().to_string().contains("/nonexistent cannot be opened")
+        );
+        assert!(offset("/proc/version", "main").unwrap_err().to_string().contains("/proc/version"));
     }
 }

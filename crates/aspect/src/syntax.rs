@@ -307,6 +307,28 @@ impl Pointcut {
         }
     }
 
+    /// Whether a join point is selected. `atom` says so of each part that is neither AND nor OR nor NOT, as far as
+    /// it is known; none where what is not known decides.
+    pub fn decide<'a>(&'a self, atom: &impl Fn(&'a Pointcut) -> Option<bool>) -> Option<bool> {
+        let first = |parts: &'a [Self], decides: bool| {
+            let mut decided = Some(!decides);
+            for part in parts {
+                match part.decide(atom) {
+                    Some(is) if is == decides => return Some(decides),
+                    Some(_) => {}
+                    None => decided = None,
+                }
+            }
+            decided
+        };
+        match self {
+            Self::And(parts) => first(parts, false),
+            Self::Or(parts) => first(parts, true),
+            Self::Not(part) => part.decide(atom).map(|is| !is),
+            part => atom(part),
+        }
+    }
+
     /// Calls `visit` for each part that is neither AND nor OR nor NOT.
     pub fn atoms<'a>(&'a self, visit: &mut impl FnMut(&'a Pointcut)) {
         match self {

@@ -151,3 +151,20 @@ fn mistakes_say_what_is_right() {
         assert_eq!(mistakes(text).len(), 1, "{text}");
     }
 }
+
+#[test]
+fn what_is_not_known_is_left_open_where_it_decides() {
+    let known = |atom: &Pointcut| match atom {
+        Pointcut::Pid(pid, _) => Some(*pid == 1),
+        _ => None,
+    };
+    for (text, decided) in [
+        ("execution(f) AND pid(1)", None),
+        ("execution(f) AND pid(2)", Some(false)),
+        ("execution(f) AND NOT (pid(1) OR comm(x))", Some(false)),
+        ("execution(f) OR execution(g) AND pid(1)", None),
+        ("(execution(f) OR execution(g)) AND (pid(2) OR pid(3))", Some(false)),
+    ] {
+        assert_eq!(only(text).decide(&known), decided, "{text}");
+    }
+}

@@ -4,7 +4,7 @@ use std::{io, os::fd::AsFd, process::ExitCode, time::Duration};
 
 use xweave_agent::Options;
 
-use crate::{failure::Failure, record::duration};
+use crate::{arguments::duration, failure::Failure};
 
 /// Run in a domain: load, attach and drain what a controller sends
 ///

@@ -1,14 +1,15 @@
 //! `xweave compare`: two runs, object by object.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_model::{Comparison, Usage};
-use xweave_report::{View, comparison, document::Document};
+use xweave_report::{View, comparison, document};
+
+use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
@@ -46,21 +47,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.first, &*args.second]).apply()?;
     let (a, b) = (read(&args.owner, &args.first)?, read(&args.owner, &args.second)?);
     let compared = Comparison::of(&a.usage, &b.usage);
-    let mut out = BufWriter::new(io::stdout().lock());
-    let printed = if args.json {
-        serde_json::to_writer(&mut out, &Document::new(&compared))
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
-    } else {
+    let printed = shown::print(|out| {
+        if args.json {
+            return document::compare::write(out, &compared);
+        }
         let view = View::of_stdout(WIDE);
-        write!(out, "{}", comparison::findings(&compared, view))
-            .and_then(|()| write!(out, "{}", comparison::tables(&compared, args.limit, view)))
-    };
-    match printed.and_then(|()| out.flush()) {
-        // Whoever reads has seen enough (`| head`).
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-        Err(e) => return Err(Failure::Failed(format!("cannot write to standard output: {e}"))),
-        Ok(()) => {}
+        write!(out, "{}", comparison::findings(&compared, view))?;
+        write!(out, "{}", comparison::tables(&compared, args.limit, view))
+    })?;
+    if printed.is_none() {
+        return Ok(ExitCode::SUCCESS);
     }
     for one in [&a, &b] {
         if one.lost > 0 {

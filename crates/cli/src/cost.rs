@@ -1,6 +1,6 @@
 //! `xweave cost`: what instructions, exits and hypercalls cost under a hypervisor.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,15 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 use xweave_cost::comparison::{Method, Row};
 use xweave_cost::document::{self, Document};
-use xweave_cost::published::Beside;
-use xweave_cost::{Comparison, Environment, Options, history, microarchitecture, published};
+use xweave_cost::{Comparison, Environment, Options, history, microarchitecture, published, summary};
 use xweave_interrupt as interrupt;
 use xweave_report::View;
-use xweave_report::number::counted;
-use xweave_report::table::{self, Heading};
 
 use crate::failure::Failure;
 use crate::lab::show;
+use crate::shown;
 
 /// Measure what instructions, exits and hypercalls cost under a hypervisor
 ///
@@ -122,7 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.forms {
-        return say(&format!("{}\n", document::catalogue()));
+        return shown::only(|out| writeln!(out, "{}", document::catalogue()));
     }
     known(&args.group)?;
     let mut environments: Vec<Environment> = Vec::new();
@@ -202,21 +200,17 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             beside: beside.as_deref(),
             changes: changes.as_deref(),
         };
-        say(&format!("{}\n", document.json()))?;
+        shown::print(|out| writeln!(out, "{}", document.json()))?;
     } else {
-        let mut text = heading(&comparison, &processor, &identified);
+        let mut text = summary::heading(&comparison, &processor, &identified);
         text.push_str(&comparison.table(&rows, View::of_stdout(140)));
         if let Some(beside) = &beside {
-            text.push_str(&agreement(beside, identified.name, View::of_stdout(140)));
+            text.push_str(&summary::agreement(beside, identified.name, View::of_stdout(140)));
         }
-        for change in changes.iter().flatten() {
-            let [before, now] = change.cycles;
-            text.push_str(&format!(
-                "changed: {} {}: {before:.2} → {now:.2}\n",
-                change.environment, change.form
-            ));
+        if let Some(changes) = &changes {
+            text.push_str(&summary::changes(changes));
         }
-        say(&text)?;
+        shown::print(|out| out.write_all(text.as_bytes()))?;
     }
     let given_up = comparison.measured.iter().filter_map(|one| {
         let why = one.given_up.as_ref()?;
@@ -225,16 +219,6 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let failed = failed.iter().map(|(environment, error)| format!("{environment}: {error}"));
     let reasons: Vec<String> = failed.chain(given_up).collect();
     if reasons.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Failed(reasons.join("; "))) }
-}
-
-/// Prints; whoever reads may have seen enough (`| head`).
-fn say(text: &str) -> Result<ExitCode, Failure> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot write to standard output: {e}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
 }
 
 fn known(groups: &[String]) -> Result<(), Failure> {
@@ -252,63 +236,6 @@ fn wanted(row: &Row, args: &Args) -> bool {
     let form = &xweave_cost::forms()[row.form];
     let name = args.form.as_ref().is_none_or(|pattern| xweave_text::matches(pattern, &form.name));
     name && (args.group.is_empty() || args.group.contains(&form.group))
-}
-
-fn heading(comparison: &Comparison, processor: &str, identified: &microarchitecture::Identified) -> String {
-    let mut text = format!("{processor}: {} ({})\n", identified.name, identified.certainty);
-    for one in &comparison.measured {
-        text.push_str(&format!("{:<8}{}", one.environment.name(), one.how));
-        if one.seconds > 0.0 {
-            text.push_str(&format!(", in {:.1} s", one.seconds));
-        }
-        if one.emulated {
-            text.push_str("; emulated: its times are not those of a processor");
-        }
-        if one.boots > 1 {
-            text.push_str(&format!("; started {} times, as forms ended it", one.boots));
-        }
-        if let Some(why) = &one.given_up {
-            text.push_str(&format!("; given up: {why}"));
-        }
-        if one.damaged > 0 {
-            let lines = counted(one.damaged as u64, "line of its console was", "lines of its console were");
-            text.push_str(&format!("; {lines} cut or altered"));
-        }
-        text.push('\n');
-    }
-    text.push_str(
-        "Core cycles for one instruction, and ratios; ! marks what is far from what was to be expected.\n\n",
-    );
-    text
-}
-
-/// The figures that differ, and how many agree.
-fn agreement(beside: &[Beside<'_>], name: microarchitecture::Name, view: View) -> String {
-    let headings = [
-        Heading("Instruction", false),
-        Heading("", false),
-        Heading("measured", true),
-        Heading("published", true),
-        Heading("Why", false),
-    ];
-    let mut table = table::new(&headings, view);
-    for one in beside.iter().filter(|one| !one.agrees) {
-        table.add_row([
-            one.figure.form.clone(),
-            one.kind.name().to_owned(),
-            format!("{:.2}", one.measured),
-            format!("{:.2}", one.published),
-            one.figure.remark.clone().unwrap_or_else(|| "not known".into()),
-        ]);
-    }
-    let agree = beside.iter().filter(|one| one.agrees).count();
-    let share = 100.0 * agree as f64 / beside.len().max(1) as f64;
-    format!(
-        "\nBeside figures published of {name}: {agree} of {} agree within a tenth or half a cycle ({share:.1} %). \
-         The others:\n\n{}",
-        beside.len(),
-        table::text(&table)
-    )
 }
 
 #[cfg(test)]

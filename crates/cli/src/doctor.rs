@@ -1,11 +1,13 @@
 //! `xweave doctor`: what this machine can do.
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
-use serde_json::json;
+use xweave_report::{
+    doctor,
+    document::{self, doctor::Doctor},
+};
 
-use crate::failure::Failure;
-use xweave_report::document::SCHEMA;
+use crate::{failure::Failure, shown};
 
 /// Check what this machine supports, and print the command that fixes what is missing
 #[derive(clap::Args)]
@@ -18,30 +20,10 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let checks = xweave_record::doctor();
-    if args.json {
-        let rows: Vec<_> = checks
-            .iter()
-            .map(|check| {
-                json!({
-                    "name": check.name, "ok": check.ok, "needed": check.needed,
-                    "found": check.found, "remedy": check.remedy,
-                })
-            })
-            .collect();
-        println!("{}", json!({ "schema": SCHEMA, "checks": rows }));
-    } else {
-        for check in &checks {
-            let mark = match (check.ok, check.needed) {
-                (true, _) => "ok     ",
-                (false, true) => "MISSING",
-                (false, false) => "note   ",
-            };
-            println!("{mark}  {:<24} {}", check.name, check.found);
-            if !check.ok {
-                println!("         {:<24} → {}", "", check.remedy);
-            }
-        }
-    }
+    shown::print(|out| match args.json {
+        true => document::write(out, &Doctor::new(&checks)),
+        false => write!(out, "{}", doctor::table(&checks)),
+    })?;
     let missing: Vec<_> = checks.iter().filter(|c| c.needed && !c.ok).map(|c| c.name).collect();
     if missing.is_empty() {
         Ok(ExitCode::SUCCESS)

@@ -1,23 +1,20 @@
 //! `xweave explain`: where the time of transactions went.
 
 use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::PathBuf,
     process::ExitCode,
 };
 
-use serde_json::json;
-use xweave_model::{
-    Explained, Objects, Outcome, Spec, explain,
-    explanation::usual,
-    parts::{Totals, parts},
+use xweave_model::{Outcome, Slowest, Spec, explain, explanation::usual, parts::Totals};
+use xweave_report::{
+    View,
+    document::explain::{Stream, Summary, Transaction},
+    mermaid, transactions,
 };
-use xweave_report::{View, document::SCHEMA, mermaid, transactions};
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure, trust::Owner};
+use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -33,6 +30,7 @@ What a transaction is (SPEC):
   connect[:PORT]       from the client's connect() to the server's accept()
   request[:PORT]       from a request on a connection to the end of its response
   process[:NAME]       from the start of a process to its exit
+  thread[:NAME]        from the start of a thread to its exit
   flow[:NAME]          from the start of a flow to its end
   between:FROM..TO     from one event or function to another of the same thread
 
@@ -55,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
     /// Show this transaction step by step
-    #[arg(long, value_name = "ID", value_parser = crate::flows::id)]
+    #[arg(long, value_name = "ID", value_parser = arguments::id)]
     id: Option<u64>,
     /// Print that transaction as a Mermaid sequence diagram
     #[arg(long, requires = "id", conflicts_with = "json")]
@@ -74,18 +72,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::no_events(&args.trace));
     }
     let spec = args.transaction.clone().unwrap_or_else(|| usual(&trace));
-    let mut out = BufWriter::new(io::stdout().lock());
-    let printed = match (args.json, args.id) {
-        (true, wanted) => document(&trace, &spec, wanted, &mut out),
-        (false, Some(wanted)) => one(&trace, &spec, wanted, args.mermaid, &mut out),
-        (false, None) => tables(&trace, &spec, args.limit, &mut out),
-    };
-    let Printed { outcome, found } = match printed.and_then(|printed| out.flush().map(|()| printed)) {
-        Ok(printed) => printed,
-        // Whoever reads has seen enough (`| head`).
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
-        Err(e) => return Err(Failure::Failed(format!("cannot write to standard output: {e}"))),
-    };
+    let printed = shown::print(|out| match (args.json, args.id) {
+        (true, wanted) => document(&trace, &spec, wanted, out),
+        (false, Some(wanted)) => one(&trace, &spec, wanted, args.mermaid, out),
+        (false, None) => tables(&trace, &spec, args.limit, out),
+    })?;
+    let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
     for damaged in &outcome.damaged {
         eprintln!("xweave: {damaged}");
     }
@@ -122,17 +114,14 @@ struct Printed {
 fn tables(trace: &Trace, spec: &Spec, limit: usize, out: &mut impl Write) -> io::Result<Printed> {
     let view = View::of_stdout(WIDE);
     let mut totals = Totals::default();
-    let mut slowest = BinaryHeap::new();
+    let mut slowest = Slowest::new(limit);
     let outcome = explain(trace, spec, &mut |transaction, objects| {
         totals.add(&transaction, objects);
-        slowest.push(Reverse(ByTime(transaction)));
-        if slowest.len() > limit {
-            slowest.pop();
-        }
+        slowest.add(transaction);
     });
     if outcome.transactions > 0 {
         writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
-        let slowest: Vec<_> = slowest.into_sorted_vec().into_iter().map(|Reverse(ByTime(one))| one).collect();
+        let slowest = slowest.into_vec();
         if !slowest.is_empty() {
             writeln!(out, "The slowest:\n{}", transactions::table(&slowest, &outcome.objects, view))?;
             let id = slowest[0].id;
@@ -165,89 +154,18 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, diagram: bool, out: &mut impl Wr
 
 /// Transactions are written as they are found: there may be more than memory holds.
 fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Write) -> io::Result<Printed> {
-    write!(out, "{{\"schema\":{SCHEMA},\"transaction\":{},\"transactions\":[", json!(spec.to_string()))?;
+    let mut document = Stream::begin(out, spec)?;
     let mut totals = Totals::default();
     let (mut found, mut written) = (wanted.is_none(), Ok(()));
-    let mut first = true;
     let outcome = explain(trace, spec, &mut |transaction, objects| {
         totals.add(&transaction, objects);
         let this = wanted.is_none_or(|wanted| wanted == transaction.id);
         if this && written.is_ok() {
-            let comma = if std::mem::take(&mut first) { "" } else { "," };
-            written = write!(out, "{comma}{}", told(&transaction, objects, wanted.is_some()));
+            written = document.transaction(&Transaction::new(&transaction, objects, wanted.is_some()));
         }
         found |= this;
     });
     written?;
-    let quantile = |share| totals.quantile(share);
-    let summary = json!({
-        "transactions": outcome.transactions,
-        "events": outcome.events,
-        "accesses": outcome.accesses,
-        "incomplete_ios": outcome.incomplete_ios,
-        "total_ns": totals.ns(),
-        "p50_ns": quantile(0.5),
-        "p99_ns": quantile(0.99),
-        "max_ns": quantile(1.0),
-        "parts": totals.all(),
-        "damaged": outcome.damaged.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    });
-    writeln!(out, "],\"summary\":{summary}}}")?;
+    document.end(&Summary::new(&outcome, &totals))?;
     Ok(Printed { outcome, found })
-}
-
-fn told(transaction: &Explained, objects: &Objects, with_steps: bool) -> serde_json::Value {
-    let mut told = json!({
-        "id": transaction.id,
-        "name": transaction.name,
-        "domain": objects.domain(transaction.domain),
-        "start_ns": transaction.start_ns,
-        "total_ns": transaction.total_ns,
-        "parts": parts(transaction, objects),
-    });
-    if with_steps {
-        let step = |step: &xweave_model::Step| {
-            let named = objects.named(step.object);
-            json!({
-                "t_ns": step.from,
-                "ns": step.to - step.from,
-                "domain": named.domain,
-                "object": named.name,
-                "state": step.spent.name(),
-                "depth": step.depth,
-                "why": step.cause.map(|cause| objects.why(cause)),
-            })
-        };
-        told["steps"] = transaction.steps.iter().map(step).collect();
-    }
-    told
-}
-
-/// Ordered by how long it took.
-struct ByTime(Explained);
-
-impl ByTime {
-    fn key(&self) -> (i64, Reverse<u64>) {
-        (self.0.total_ns, Reverse(self.0.id))
-    }
-}
-
-impl PartialEq for ByTime {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for ByTime {}
-
-impl PartialOrd for ByTime {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ByTime {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::{fmt::Display, path::Path, process::ExitCode};
 
+use xweave_lab::Error as Lab;
 use xweave_record::Error as Record;
 use xweave_text as text;
 use xweave_trace::ErrorKind;
@@ -13,6 +14,9 @@ pub enum Failure {
     Failed(String),
     /// Exit status 2: it could not be done as it was asked.
     Usage(String),
+    /// Exit status 125: what was to run a command and to end with its status could not, so that 1 is not said of the
+    /// command.
+    NotRun(String),
     /// Exit status 130, as a shell has it: Ctrl-C, before anything was done.
     Interrupted(String),
 }
@@ -45,6 +49,7 @@ impl Failure {
         let (message, status) = match self {
             Self::Failed(message) => (message, 1),
             Self::Usage(message) => (message, 2),
+            Self::NotRun(message) => (message, 125),
             Self::Interrupted(message) => (message, 130),
         };
         // The last line of defence: what came from elsewhere was made fit to be shown where it was received.
@@ -73,5 +78,34 @@ impl From<Record> for Failure {
             Record::Trace(error) => Self::of_trace(error.kind(), message),
             _ => Self::Failed(message),
         }
+    }
+}
+
+/// What was asked for is a matter of usage; that a world is there or is not, and what became of it, is none.
+impl From<Lab> for Failure {
+    fn from(error: Lab) -> Self {
+        let message = error.to_string();
+        match error {
+            Lab::Interrupted => Self::Interrupted(message),
+            _ if error.is_usage() => Self::Usage(message),
+            _ => Self::Failed(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_lab_was_asked_is_told_from_what_it_did() {
+        let of = |error: Lab| Failure::from(error);
+        assert!(matches!(of(Lab::Interrupted), Failure::Interrupted(_)));
+        assert!(
+            matches!(of(Lab::LoadAddress("x".into())), Failure::Usage(said) if said.starts_with("`x` is no address"))
+        );
+        assert!(matches!(of(Lab::NoWorld { name: "x".into() }), Failure::Failed(_)));
+        let name = Lab::Name { what: "world", name: "X".into(), rule: "small letters" };
+        assert!(matches!(of(name), Failure::Usage(_)));
     }
 }

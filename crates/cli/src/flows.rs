@@ -1,14 +1,15 @@
 //! `xweave flows`: the flow table and the segments of a trace.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     path::PathBuf,
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, trust::Owner};
 use xweave_flow::Flows;
-use xweave_report::{View, closing, document::Document, hops, segments};
+use xweave_report::{View, closing, document, hops, segments};
+
+use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -34,7 +35,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Show the flow with this ID (decimal or 0x…)
-    #[arg(long, value_name = "ID", value_parser = id)]
+    #[arg(long, value_name = "ID", value_parser = arguments::id)]
     flow: Option<u64>,
     /// Show the first N flows
     #[arg(long, value_name = "N", conflicts_with = "flow")]
@@ -61,25 +62,11 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         };
         flows.retain(|flow| flow.id == found);
     }
-    let mut out = BufWriter::new(io::stdout().lock());
-    let printed = if args.json {
+    if args.json {
         flows.truncate(args.limit.unwrap_or(usize::MAX));
-        document(&flows, &mut out)
-    } else {
-        tables(&flows, args.limit, &mut out)
-    };
-    match printed.and_then(|()| out.flush()) {
-        // Whoever reads has seen enough (`| head`).
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot write to standard output: {e}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+        return shown::only(|out| document::flows::write(out, &flows));
     }
-}
-
-fn document(flows: &Flows, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, &Document::new(flows)).map_err(io::Error::from)?;
-    writeln!(out)
+    shown::only(|out| tables(&flows, args.limit, out))
 }
 
 fn tables(flows: &Flows, limit: Option<usize>, out: &mut impl Write) -> io::Result<()> {
@@ -95,13 +82,4 @@ fn tables(flows: &Flows, limit: Option<usize>, out: &mut impl Write) -> io::Resu
         writeln!(out, "{}", segments::table(flows.segments(), view))?;
     }
     write!(out, "{}", closing::line(flows.summary(), view))
-}
-
-/// Reads an ID, of a flow or another transaction.
-pub fn id(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|e| format!("{e}: an ID is a decimal number, or a hexadecimal one after 0x"))
 }

@@ -7,9 +7,8 @@ use std::{
     process::ExitCode,
 };
 
-use serde_json::json;
-use xweave_aspect::{Diagnostic, Source};
-use xweave_report::document::SCHEMA;
+use xweave_aspect::Source;
+use xweave_report::document::{self, fmt};
 use xweave_text as text;
 
 use crate::{failure::Failure, shown};
@@ -78,7 +77,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         }
     }
     if args.json {
-        print_json(&files, &warnings, &errors);
+        let documents = files.iter().map(|of| fmt::File::new(&of.path, &of.text, of.changed));
+        shown::print(|out| document::write(out, &fmt::Fmt::new(documents, &warnings, &errors)))?;
     } else {
         for diagnostic in warnings.iter().chain(&errors) {
             eprintln!("{}\n", shown::diagnostic(diagnostic));
@@ -102,20 +102,4 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         (1, _) => Err(Failure::Failed("1 mistake: a file stays as it is".to_owned())),
         (n, _) => Err(Failure::Failed(format!("{n} mistakes: what has one stays as it is"))),
     }
-}
-
-fn print_json(files: &[File], warnings: &[Diagnostic], errors: &[Diagnostic]) {
-    let diagnostic = |of: &Diagnostic| {
-        json!({
-            "file": of.file, "line": of.line, "column": of.column, "message": of.message, "help": of.help,
-        })
-    };
-    let file = |of: &File| json!({ "file": of.path, "changed": of.changed, "text": of.text });
-    let document = json!({
-        "schema": SCHEMA,
-        "files": files.iter().map(file).collect::<Vec<_>>(),
-        "warnings": warnings.iter().map(diagnostic).collect::<Vec<_>>(),
-        "errors": errors.iter().map(diagnostic).collect::<Vec<_>>(),
-    });
-    println!("{}", shown::json(&document));
 }

@@ -1,15 +1,14 @@
 //! `xweave import`: what other tools have recorded, as a trace.
 
-use std::{env, fs, path::PathBuf, process::ExitCode};
+use std::{env, fs, io::Write, path::PathBuf, process::ExitCode};
 
-use serde_json::json;
-use xweave_import::{Error, ErrorKind, Options, Outcome};
-use xweave_report::document::SCHEMA;
+use xweave_import::{Error, ErrorKind, Options};
+use xweave_report::{
+    document::{self, import::Import},
+    import,
+};
 
-use crate::{confinement::Only, failure::Failure};
-
-/// How many names of unknown events are shown.
-const SHOWN: usize = 10;
+use crate::{confinement::Only, failure::Failure, shown};
 
 /// Make a trace of what other tools have recorded
 ///
@@ -55,11 +54,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         failure(error)
     })?;
-    if args.json {
-        println!("{}", document(args, &outcome));
-    } else {
-        print(args, &outcome);
-    }
+    shown::print(|out| match args.json {
+        true => document::write(out, &Import::new(&args.output, &outcome)),
+        false => write!(out, "{}", import::summary(&args.output, &outcome)),
+    })?;
     for warning in outcome.warnings.iter().chain(&outcome.damage) {
         eprintln!("xweave: {warning}");
     }
@@ -78,47 +76,4 @@ fn failure(error: Error) -> Failure {
         ErrorKind::Trace(kind) => Failure::of_trace(kind, text),
         _ => Failure::Usage(text),
     }
-}
-
-fn document(args: &Args, outcome: &Outcome) -> serde_json::Value {
-    let domains = outcome.domains.iter().map(|domain| {
-        json!({
-            "name": domain.name, "file": domain.file, "events": domain.events, "lost": domain.lost,
-        })
-    });
-    json!({
-        "schema": SCHEMA,
-        "trace": args.output,
-        "events": outcome.events,
-        "lost": outcome.lost,
-        "domains": domains.collect::<Vec<_>>(),
-        "kinds": outcome.kinds,
-        "unknown": outcome.unknown,
-        "warnings": outcome.warnings,
-        "damage": outcome.damage,
-    })
-}
-
-fn print(args: &Args, outcome: &Outcome) {
-    for domain in &outcome.domains {
-        let (file, lost) = (domain.file.display(), domain.lost);
-        let lost = if lost == 0 { String::new() } else { format!(", {lost} were lost") };
-        println!("{}: {} events of {file}{lost}", domain.name, domain.events);
-    }
-    let width = outcome.kinds.keys().map(|kind| kind.len()).max().unwrap_or(0);
-    for (kind, count) in &outcome.kinds {
-        println!("  {kind:width$} {count:>12}");
-    }
-    let mut unknown: Vec<_> = outcome.unknown.iter().collect();
-    unknown.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), name.as_str()));
-    if !unknown.is_empty() {
-        println!("other, by their names:");
-    }
-    for (name, count) in unknown.iter().take(SHOWN) {
-        println!("  {name:width$} {count:>12}");
-    }
-    if unknown.len() > SHOWN {
-        println!("  and {} more names: --json has all", unknown.len() - SHOWN);
-    }
-    println!("{}: {} events", args.output.display(), outcome.events);
 }

@@ -1,17 +1,17 @@
 //! `xweave lab`: emulated worlds to run in.
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use serde_json::json;
-use std::io::{IsTerminal, Write};
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use xweave_interrupt as interrupt;
 use xweave_lab::{Cache, Command, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, load};
-use xweave_report::document::SCHEMA;
+use xweave_report::document;
 
-/// What `exec` and `run` exit with when the channel failed, so that it is not taken for the command's own status.
-const CHANNEL_FAILED: u8 = 125;
+use crate::failure::Failure;
+use crate::shown;
 
 /// Emulated worlds: a stock KVM host with guests, or Xen, on any machine.
 #[derive(Debug, ClapArgs)]
@@ -275,24 +275,16 @@ enum Load {
 }
 
 /// Runs the subcommand.
-pub fn run(args: Args) -> ExitCode {
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let passes_status =
         matches!(args.action, Action::Run { .. } | Action::Exec { .. } | Action::Enter { .. });
-    match act(args.action) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("xweave lab: {error}");
-            match error {
-                Error::Interrupted => ExitCode::from(130),
-                Error::Name { .. } => ExitCode::from(2),
-                _ if passes_status => ExitCode::from(CHANNEL_FAILED),
-                _ => ExitCode::FAILURE,
-            }
-        }
-    }
+    act(args.action).map_err(|failure| match failure {
+        Failure::Failed(message) if passes_status => Failure::NotRun(message),
+        failure => failure,
+    })
 }
 
-fn act(action: Action) -> Result<ExitCode, Error> {
+fn act(action: Action) -> Result<ExitCode, Failure> {
     match action {
         Action::Up(args) => {
             interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
@@ -304,7 +296,7 @@ fn act(action: Action) -> Result<ExitCode, Error> {
             let world = up(args)?;
             let status = world.exec(world.host(), &Command::new(command)).and_then(forward);
             world.down()?;
-            return status;
+            return Ok(status?);
         }
         Action::Build { kind, kernel } => {
             interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
@@ -315,11 +307,11 @@ fn act(action: Action) -> Result<ExitCode, Error> {
         Action::Exec { name, domain, command } => {
             let world = World::find(&name)?;
             interrupt::install(interrupt::Again::Exits, interrupt::Blocked::Returns);
-            return forward(world.exec(&domain, &Command::new(command))?);
+            return Ok(forward(world.exec(&domain, &Command::new(command))?)?);
         }
         Action::Enter { guest, command } => {
             interrupt::install(interrupt::Again::Exits, interrupt::Blocked::Returns);
-            return forward(xweave_lab::enter(&guest, &Command::new(command))?);
+            return Ok(forward(xweave_lab::enter(&guest, &Command::new(command))?)?);
         }
         Action::Push { name, domain, local, remote } => World::find(&name)?.push(&domain, &local, &remote)?,
         Action::Pull { name, domain, remote, local } => World::find(&name)?.pull(&domain, &remote, &local)?,
@@ -328,7 +320,7 @@ fn act(action: Action) -> Result<ExitCode, Error> {
             World::find(&name)?.reset(&guest, wait)?;
         }
         Action::Console { name, domain } => {
-            xweave_lab::console(&name, &domain, &mut std::io::stdout().lock())?;
+            xweave_lab::console(&name, &domain, &mut io::stdout().lock())?;
         }
         Action::Down { name, .. } => {
             let names = match name {
@@ -344,12 +336,9 @@ fn act(action: Action) -> Result<ExitCode, Error> {
             let listen = match (tcp, token_file, vsock) {
                 (Some(address), Some(token_file), None) => Listen::Tcp { address, token_file },
                 (None, _, port) => Listen::Vsock { port: port.unwrap_or(PORT) },
-                _ => return Ok(ExitCode::from(2)),
+                _ => return Err(Failure::Usage("lab serve: give --tcp and --token-file, or --vsock".into())),
             };
-            if let Err(error) = xweave_lab::serve(&listen) {
-                eprintln!("xweave lab serve: cannot serve {listen:?}: {error}");
-                return Ok(ExitCode::FAILURE);
-            }
+            match xweave_lab::serve(&listen)? {}
         }
         Action::Load(load) => return make_load(load),
     }
@@ -372,14 +361,14 @@ fn up(args: UpArgs) -> Result<World, Error> {
 }
 
 fn forward(child: ExecChild) -> Result<ExitCode, Error> {
-    let status = child.forward(std::io::stdin(), &mut std::io::stdout(), &mut std::io::stderr())?;
+    let status = child.forward(io::stdin(), &mut io::stdout(), &mut io::stderr())?;
     // A status is one byte, as it is between processes.
     Ok(ExitCode::from(u8::try_from(status.code() & 0xff).unwrap_or(u8::MAX)))
 }
 
 /// Shows the steps of long work on standard error.
 pub fn show(phase: Phase<'_>) {
-    let mut err = std::io::stderr();
+    let mut err = io::stderr();
     // Progress that cannot be shown is no reason to stop.
     let _ = match phase {
         Phase::Begin(text) => writeln!(err, "{text} …"),
@@ -388,60 +377,53 @@ pub fn show(phase: Phase<'_>) {
     };
 }
 
-fn list(as_json: bool) -> Result<(), Error> {
+fn list(as_json: bool) -> Result<(), Failure> {
     let worlds = xweave_lab::list()?;
-    let mut out = std::io::stdout().lock();
-    let printed = if as_json {
-        writeln!(out, "{}", json!({ "schema": SCHEMA, "worlds": worlds }))
-    } else if worlds.is_empty() {
-        if std::io::stdout().is_terminal() {
-            writeln!(out, "no worlds: `xweave lab up kvm` starts one")
-        } else {
-            Ok(())
+    shown::print(|out| {
+        if as_json {
+            return document::write(out, &document::lab::List { worlds: &worlds });
         }
-    } else {
+        if worlds.is_empty() && io::stdout().is_terminal() {
+            return writeln!(out, "no worlds: `xweave lab up kvm` starts one");
+        }
         worlds.iter().try_for_each(|world| {
             let kernel = world.description.as_ref().map_or("", |d| d.kernel.as_str());
-            writeln!(
-                out,
-                "{:<12} {:<9} {:<30} {}",
-                world.name,
-                world.state.to_string(),
-                kernel,
-                world.domains.join(" ")
-            )
+            let (state, domains) = (world.state.to_string(), world.domains.join(" "));
+            writeln!(out, "{:<12} {state:<9} {kernel:<30} {domains}", world.name)
         })
-    };
-    // Whoever reads the list may stop reading.
-    let _ = printed;
+    })?;
     Ok(())
 }
 
-fn make_load(load: Load) -> Result<ExitCode, Error> {
-    let (document, complete) = match load {
+fn make_load(load: Load) -> Result<ExitCode, Failure> {
+    match load {
         Load::UdpSend { to, count, rate, senders, size, bind_base } => {
             let sent = load::udp_send(&load::UdpSend { to, count, rate, senders, size, bind_base })?;
-            (json!(sent), sent.sent == count)
+            told(&sent, sent.sent == count)
         }
         Load::UdpRecv { port, count, idle_timeout } => {
             let idle = Duration::try_from_secs_f64(idle_timeout)
-                .map_err(|_| Error::Load("--idle-timeout is a number of seconds above 0".into()))?;
+                .map_err(|_| Failure::Usage("--idle-timeout is a number of seconds above 0".into()))?;
             let received = load::udp_receive(port, count, idle, || eprintln!("ready"))?;
-            (json!(received), received.distinct == count)
+            told(&received, received.distinct == count)
         }
         Load::TcpServe { port, connections } => {
             load::tcp_serve(port, connections, |address| eprintln!("ready at {address}"))?;
-            return Ok(ExitCode::SUCCESS);
+            Ok(ExitCode::SUCCESS)
         }
         Load::TcpGet { to, requests, concurrency, request_size, size } => {
             let options = load::TcpGet { to, requests, concurrency, request_size, answer_size: size };
             let answered = load::tcp_get(&options)?;
-            (json!(answered), answered.requests == requests)
+            told(&answered, answered.requests == requests)
         }
         Load::VsockConnect { cid, port, from_port, timeout } => {
-            (json!(load::vsock_connect(cid, port, from_port, Duration::from_secs(timeout))?), true)
+            told(&load::vsock_connect(cid, port, from_port, Duration::from_secs(timeout))?, true)
         }
-    };
-    println!("{document}");
+    }
+}
+
+/// Prints what came of a load. One that is not complete ends with status 1.
+fn told(result: &impl Serialize, complete: bool) -> Result<ExitCode, Failure> {
+    shown::print(|out| document::write_line(out, result))?;
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -5,6 +5,7 @@
 )]
 
 mod agent;
+mod arguments;
 mod check;
 mod compare;
 mod confined;
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
         Command::Import(args) => import::run(&args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),
-        Command::Lab(args) => Ok(lab::run(args)),
+        Command::Lab(args) => lab::run(args),
         Command::Agent(args) => agent::run(&args),
         Command::Confined(args) => confined::run(&args),
     };

@@ -1,21 +1,26 @@
 //! `xweave record`: weave, record, unweave.
 
 use std::{
-    collections::BTreeMap,
     env,
-    io::{self, IsTerminal},
-    path::{Path, PathBuf},
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, Until};
-use xweave_report::document::SCHEMA;
-use xweave_trace::{ClockBreak, Exit, Trace};
+use xweave_report::{
+    document::{self, record::Record},
+    recording,
+};
+use xweave_trace::Trace;
 
-use crate::{failure::Failure, shown};
+use crate::{
+    arguments::{buffer, duration},
+    failure::Failure,
+    shown,
+};
 
 /// Weave aspects and event probes into running kernels, record, and detach
 ///
@@ -102,7 +107,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     };
     let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
     let symbols: Result<Vec<_>, _> = args.symbols.iter().map(|text| xweave_record::symbols(text)).collect();
-    let disk = args.max_size.unwrap_or_else(|| free(&args.output) / 2);
+    let disk = args.max_size.unwrap_or_else(|| xweave_record::free_space(&args.output) / 2);
     let options = Options {
         aspects: args.aspects,
         expressions: args.expression,
@@ -124,127 +129,26 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     progress.end();
     let outcome = outcome?;
     if args.json {
-        print_json(&outcome);
+        shown::print(|out| document::write(out, &Record::new(&outcome)))?;
     } else {
-        print(&outcome);
+        print(&outcome)?;
     }
-    judge(&outcome)
-}
-
-/// Exit status 1 where something is missing from the trace, with what.
-fn judge(outcome: &Outcome) -> Result<ExitCode, Failure> {
-    let mut missing = Vec::new();
-    for domain in &outcome.manifest.domains {
-        if let Some(Exit::Lost { reason }) = &domain.exit {
-            missing.push(format!("domain {} was lost while recording: {reason}", domain.name));
-        }
+    match outcome.missing() {
+        missing if missing.is_empty() => Ok(ExitCode::SUCCESS),
+        missing => Err(Failure::Failed(missing.join("; "))),
     }
-    if let Some(status) = outcome.command.filter(|status| !status.success()) {
-        missing.push(format!("the recorded command failed: {status}"));
-    }
-    if missing.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Failed(missing.join("; "))) }
 }
 
-fn print_json(outcome: &Outcome) {
-    let manifest = &outcome.manifest;
-    println!(
-        "{}",
-        json!({
-            "schema": SCHEMA,
-            "trace": outcome.trace,
-            "records": manifest.records,
-            "events": manifest.events,
-            "lost": manifest.lost,
-            "domains": manifest.domains,
-            "clocks": manifest.clocks,
-            "warnings": manifest.warnings,
-            "loss": manifest.loss,
-            "command_status": outcome.command.and_then(|status| status.code()),
-            "sites": outcome.sites,
-            "attach_ns": nanoseconds(outcome.weaving),
-            "detach_ns": nanoseconds(outcome.unweaving),
-        })
-    );
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn print(outcome: &Outcome) {
+fn print(outcome: &Outcome) -> Result<(), Failure> {
     for warning in &outcome.warnings {
         eprintln!("{}", shown::diagnostic(warning));
     }
-    for (domain, skipped) in &outcome.skipped {
-        eprintln!(
-            "note: {domain}: {} is not woven ({}): {}",
-            skipped.function, skipped.clause, skipped.reason
-        );
-    }
-    let manifest = &outcome.manifest;
-    for warning in &manifest.warnings {
-        eprintln!("note: {warning}");
-    }
-    for note in faults(outcome) {
+    let reads_failed = outcome.manifest.loss.sites.iter().any(|site| site.faults > 0);
+    let trace = if reads_failed { Trace::open(&outcome.trace).ok() } else { None };
+    for note in recording::notes(outcome, trace.as_ref()) {
         eprintln!("note: {note}");
     }
-    for clock in &manifest.clocks {
-        for jump in &clock.breaks {
-            eprintln!("note: {}: {}; {}", clock.domain, jump.detail, when(jump, manifest.start_ns));
-        }
-    }
-    let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
-    println!(
-        "{} of {} in {}; {} lost",
-        recorded(outcome),
-        names.join(", "),
-        outcome.trace.display(),
-        manifest.lost
-    );
-    if outcome.sites > 0 {
-        println!("next: xweave flows {}", outcome.trace.display());
-    }
-}
-
-/// Reads that failed: what was stored of them is 0, and looks like any other value.
-fn faults(outcome: &Outcome) -> Vec<String> {
-    let faults = || outcome.manifest.loss.sites.iter().filter(|site| site.faults > 0);
-    if faults().next().is_none() {
-        return Vec::new();
-    }
-    // Which clause a site is of, the trace says.
-    let Ok(trace) = Trace::open(&outcome.trace) else { return Vec::new() };
-    let mut by_clause: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for site in faults() {
-        let Some(of) = trace.site(site.site) else { continue };
-        *by_clause.entry((&of.domain, &of.advice)).or_default() += site.faults;
-    }
-    let told = by_clause.into_iter().map(|((domain, clause), count)| {
-        format!("{domain}: {count} reads of {clause} met memory that is not there and gave 0")
-    });
-    told.collect()
-}
-
-/// When a clock jumped, in seconds of the recording.
-fn when(jump: &ClockBreak, start_ns: i64) -> String {
-    let second = |ns: i64| format!("{:.3} s", ns.saturating_sub(start_ns) as f64 / 1e9);
-    let place = match (jump.after_ns, jump.before_ns) {
-        (Some(after), Some(before)) => format!("from {} to {}", second(after), second(before)),
-        (None, Some(before)) => format!("up to {}", second(before)),
-        (Some(after), None) => format!("from {} on", second(after)),
-        (None, None) => "in the whole recording".to_owned(),
-    };
-    format!("{place} its times are not exact")
-}
-
-/// How much of what was asked for.
-fn recorded(outcome: &Outcome) -> String {
-    let (records, events) = (outcome.manifest.records, outcome.manifest.events);
-    match (outcome.sites, events) {
-        (_, 0) => format!("{records} records"),
-        (0, _) => format!("{events} events"),
-        _ => format!("{records} records and {events} events"),
-    }
+    shown::print(|out| write!(out, "{}", recording::closing(outcome))).map(|_| ())
 }
 
 /// Plain lines where there is no terminal: one when a phase begins, and one at the end.
@@ -326,65 +230,4 @@ impl Progress {
 
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
-}
-
-/// Reads `500ms`, `10s`, `2m`, or bare seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: write 500ms, 10s or 2m");
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let scale = match unit.trim() {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
-}
-
-/// Bytes that are free where a trace is to be made; all there can be, where that is not known.
-fn free(output: &Path) -> u64 {
-    let there = output.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
-    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
-    let space = rustix::fs::statvfs(there);
-    space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
-}
-
-/// Reads a ring buffer's size: the kernel wants a power of two of at least a page.
-fn buffer(text: &str) -> Result<u32, String> {
-    let wrong = || format!("`{text}` is not a buffer size: write a power of two from 4K to 1024M");
-    let size =
-        xweave_text::parse_size(text).ok().and_then(|size| u32::try_from(size).ok()).ok_or_else(wrong)?;
-    if size.is_power_of_two() && (4096..=1 << 30).contains(&size) { Ok(size) } else { Err(wrong()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_break_is_told_in_seconds_of_the_recording() {
-        let jump = |after_ns, before_ns| ClockBreak { after_ns, before_ns, detail: String::new() };
-        let told = when(&jump(Some(3_500_000_000), Some(4_000_000_000)), 1_000_000_000);
-        assert_eq!(told, "from 2.500 s to 3.000 s its times are not exact");
-        assert!(when(&jump(Some(3_500_000_000), None), 1_000_000_000).starts_with("from 2.500 s on"));
-        assert!(when(&jump(None, Some(i64::MAX)), i64::MIN).starts_with("up to"));
-    }
-
-    #[test]
-    fn durations_and_sizes_are_read_with_their_units() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        for wrong in ["", "s", "-1s", "10y", "1e400s"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(buffer("16M"), Ok(16 << 20));
-        assert_eq!(buffer("4096"), Ok(4096));
-        for wrong in ["", "M", "3K", "2048", "4096M", "4G"] {
-            assert!(buffer(wrong).is_err(), "{wrong}");
-        }
-    }
 }

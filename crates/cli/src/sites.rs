@@ -1,16 +1,20 @@
 //! `xweave sites`: the instructions that touch a member of a structure.
 
 use std::{
-    collections::HashSet,
-    io::{self, BufWriter, IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use serde_json::{Value, json};
-use xweave_access::{Binding, Coverage, Index, Keep, Place, Pointcut, Reason, Site, Source};
-use xweave_report::document::SCHEMA;
-use xweave_text as text;
+use serde::Serialize;
+use xweave_access::{Keep, Source, question};
+use xweave_report::{
+    document::{
+        self,
+        sites::{NotKnown, Site, Sites, Unresolved},
+    },
+    sites,
+};
 
 use crate::{confinement::Only, failure::Failure, shown};
 
@@ -81,7 +85,7 @@ struct Program {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let pointcut = Pointcut::parse(&args.pointcut).map_err(Failure::usage)?;
+    let pointcut = question(&args.pointcut).map_err(Failure::usage)?;
     let file = args.source.kernel.or(args.source.program);
     if let Some(missing) = file.iter().chain(&args.base).find(|file| !file.exists()) {
         return Err(Failure::Usage(format!("{}: there is no such file", missing.display())));
@@ -107,59 +111,30 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         bar.finish_and_clear();
     }
     let index = index.map_err(Failure::usage)?;
-    known(&pointcut, &index, &what)?;
-    if pointcut.names_files() && !index.has_lines() {
-        return Err(Failure::Usage(format!(
-            "within_file needs debug information, and {what} has none, or it is left aside: use within_function, \
-             or a file with DWARF"
-        )));
-    }
+    index.can_answer(&pointcut, &what).map_err(Failure::usage)?;
 
-    let mut out = BufWriter::new(io::stdout().lock());
-    let printed = if args.unresolved {
-        let unresolved = index.unresolved(&pointcut);
-        print(
-            &mut out,
-            args.json,
-            args.jsonl,
-            index.coverage(),
-            "unresolved",
-            &unresolved,
-            Print {
-                json: |unresolved| {
-                    json!({"function": unresolved.function, "offset": unresolved.offset,
-                "address": unresolved.address, "reason": unresolved.reason.name()})
-                },
-                row: |unresolved| {
-                    vec![place(unresolved.function, unresolved.offset), unresolved.reason.name().into()]
-                },
-                headings: &["Instruction", "Why it is not known"],
-            },
-        )
-    } else {
-        let mut sites = index.sites(&pointcut);
-        sites.retain(|site| site.certain || !args.certain);
-        print(
-            &mut out,
-            args.json,
-            args.jsonl,
-            index.coverage(),
-            "sites",
-            &sites,
-            Print {
-                json: site_json,
-                row: site_row,
-                headings: &["Instruction", "Access", "Member", "", "Base", "Bindings", "Source"],
-            },
-        )
-    };
-    match printed.and_then(|()| out.flush()) {
-        // Whoever reads has seen enough (`| head`).
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot write to standard output: {e}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+    let coverage = index.coverage();
+    let query = index.query(&pointcut, |_| true);
+    if args.unresolved {
+        let unresolved = query.unresolved();
+        return shown::only(|out| match (args.jsonl, args.json) {
+            (true, _) => lines(out, unresolved.iter().map(Unresolved::from)),
+            (false, true) => document::write(out, &NotKnown::new(coverage, &unresolved)),
+            (false, false) => write!(out, "{}", sites::unresolved(&unresolved, coverage)),
+        });
     }
+    let mut found = query.sites();
+    found.retain(|site| site.certain || !args.certain);
+    shown::only(|out| match (args.jsonl, args.json) {
+        (true, _) => lines(out, found.iter().map(Site::from)),
+        (false, true) => document::write(out, &Sites::new(coverage, &found)),
+        (false, false) => write!(out, "{}", sites::table(&found, coverage)),
+    })
+}
+
+/// A JSON object a line.
+fn lines(out: &mut impl Write, mut found: impl Iterator<Item = impl Serialize>) -> io::Result<()> {
+    found.try_for_each(|one| document::write_line(out, &one))
 }
 
 fn progress(what: &str) -> indicatif::ProgressBar {
@@ -170,199 +145,4 @@ fn progress(what: &str) -> indicatif::ProgressBar {
     let bar = indicatif::ProgressBar::new_spinner().with_message(format!("indexing {what}"));
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     bar
-}
-
-/// Names that nothing has are most likely mistyped.
-fn known(pointcut: &Pointcut, index: &Index, what: &str) -> Result<(), Failure> {
-    let levels = || index.paths().iter().flat_map(|path| &path.levels);
-    for variable in pointcut.variables() {
-        let names: HashSet<&str> = index.variables().collect();
-        if !names.contains(variable) {
-            let near = near(variable, names).unwrap_or_else(|| {
-                "without debug information, parameters are known only, as they are declared".to_owned()
-            });
-            let problem = format!("no function of {what} has a variable `{variable}` that could be read");
-            return Err(Failure::Usage(format!("{problem}; {near}")));
-        }
-    }
-    for (structure, member) in pointcut.accesses() {
-        if structure.contains('%') {
-            continue;
-        }
-        let mut of_structure = levels().filter(|level| level.name() == structure).peekable();
-        if of_structure.peek().is_none() {
-            let names: HashSet<&str> = levels().map(|level| level.name()).collect();
-            return Err(unknown(
-                &format!("no instruction of {what} is known to touch a `{structure}`"),
-                structure,
-                names,
-            ));
-        }
-        let members: HashSet<&str> = of_structure
-            .flat_map(|level| &level.members)
-            .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([&**path]))
-            .collect();
-        if !member.contains('%') && !members.contains(member) {
-            let problem = format!("no instruction of {what} is known to touch `{member}` of `{structure}`");
-            return Err(unknown(&problem, member, members));
-        }
-    }
-    Ok(())
-}
-
-fn unknown(problem: &str, name: &str, names: HashSet<&str>) -> Failure {
-    let near = near(name, names).unwrap_or_else(|| "`access(%.%)` shows all that is touched".to_owned());
-    Failure::Usage(format!("{problem}; {near}"))
-}
-
-fn near(name: &str, names: HashSet<&str>) -> Option<String> {
-    let near = xweave_text::nearest(name, names.into_iter(), 4);
-    (!near.is_empty()).then(|| format!("did you mean {}?", near.join(", ")))
-}
-
-/// How one kind of result is printed.
-struct Print<'a, T> {
-    json: fn(&T) -> Value,
-    row: fn(&T) -> Vec<String>,
-    headings: &'a [&'a str],
-}
-
-fn print<T>(
-    out: &mut impl Write,
-    json: bool,
-    jsonl: bool,
-    coverage: Coverage,
-    name: &str,
-    found: &[T],
-    how: Print<'_, T>,
-) -> io::Result<()> {
-    if jsonl {
-        for one in found {
-            writeln!(out, "{}", shown::json(&(how.json)(one)))?;
-        }
-        return Ok(());
-    }
-    if json {
-        let found: Vec<Value> = found.iter().map(how.json).collect();
-        let document = json!({"schema": SCHEMA, "coverage": coverage_json(coverage), name: found});
-        return writeln!(out, "{}", shown::json(&document));
-    }
-    // Names are those of functions, files and variables of a program that anybody may have made.
-    let fit = |row: Vec<String>| row.iter().map(|cell| text::printable(cell).into_owned()).collect();
-    let rows: Vec<Vec<String>> = found.iter().map(how.row).map(fit).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([how.headings[column].chars().count()]).max().unwrap_or(0)
-    };
-    // A column in which nothing is, is left out.
-    let filled =
-        |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()));
-    let columns: Vec<_> =
-        (0..how.headings.len()).filter(filled).map(|column| (column, width(column))).collect();
-    let headings: Vec<String> = how.headings.iter().map(|heading| (*heading).to_owned()).collect();
-    for row in [&headings].into_iter().chain(&rows).filter(|_| !rows.is_empty()) {
-        let cells = columns.iter().map(|(column, width)| format!("{:<width$}", row[*column]));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    let typed = 100.0 * coverage.typed as f64 / coverage.memory_instructions.max(1) as f64;
-    writeln!(
-        out,
-        "{}{} of them; of the program's {} instructions that touch memory, {typed:.1} % are typed",
-        if rows.is_empty() { "" } else { "\n" },
-        rows.len(),
-        coverage.memory_instructions,
-    )
-}
-
-fn coverage_json(coverage: Coverage) -> Value {
-    let reasons: serde_json::Map<_, _> = Reason::ALL
-        .iter()
-        .zip(coverage.unresolved)
-        .map(|(reason, count)| (reason.name().to_owned(), count.into()))
-        .collect();
-    json!({
-        "instructions": coverage.instructions,
-        "memory_instructions": coverage.memory_instructions,
-        "typed": coverage.typed,
-        "unresolved": coverage.unresolved(),
-        "reasons": reasons,
-    })
-}
-
-fn access(site: &Site<'_>) -> &'static str {
-    match (site.reads, site.writes) {
-        (true, true) => "both",
-        (false, true) => "write",
-        _ => "read",
-    }
-}
-
-fn site_json(site: &Site<'_>) -> Value {
-    let levels: Vec<Value> = site
-        .path
-        .levels
-        .iter()
-        .map(|level| {
-            json!({"type": level.type_, "start": level.start, "end": level.end, "overlay": level.overlay})
-        })
-        .collect();
-    json!({
-        "function": site.function,
-        "module": site.module,
-        "offset": site.offset,
-        "address": site.address,
-        "struct": site.path.structure(),
-        "member": site.path.member(),
-        "access": access(site),
-        "certain": site.certain,
-        "levels": levels,
-        "base": site.base.map(|(register, add)| json!({"register": register, "add": add})),
-        "file": site.line.map(|(file, _)| file),
-        "line": site.line.map(|(_, line)| line),
-        "bindings": site.bindings.iter().map(binding_json).collect::<Vec<_>>(),
-    })
-}
-
-fn binding_json(binding: &Binding<'_>) -> Value {
-    let place = match binding.place {
-        Place::Register { register, add } => json!({"register": register, "add": add, "dereference": false}),
-        Place::Memory { register, add } => json!({"register": register, "add": add, "dereference": true}),
-        Place::Constant(constant) => json!({"constant": constant}),
-    };
-    json!({"name": binding.name, "type": binding.type_, "place": place})
-}
-
-fn binding_text(binding: &Binding<'_>) -> String {
-    let name = binding.name;
-    match binding.place {
-        Place::Register { register, add } => format!("{name} = {}", sum(register, add)),
-        Place::Memory { register, add } => format!("{name} = *({})", sum(register, add)),
-        Place::Constant(constant) => match i32::try_from(constant.cast_signed()) {
-            Ok(small) => format!("{name} = {small}"),
-            Err(_) => format!("{name} = {constant:#x}"),
-        },
-    }
-}
-
-fn sum(register: &str, add: i32) -> String {
-    match add {
-        0 => register.to_owned(),
-        add => format!("{register}{add:+}"),
-    }
-}
-
-fn place(function: &str, offset: u32) -> String {
-    format!("{function}+{offset:#x}")
-}
-
-fn site_row(site: &Site<'_>) -> Vec<String> {
-    vec![
-        place(site.function, site.offset),
-        access(site).to_owned(),
-        format!("{}.{}", site.path.structure(), site.path.member()),
-        if site.certain { "" } else { "possible" }.to_owned(),
-        site.base.map_or_else(String::new, |(register, add)| sum(register, add)),
-        site.bindings.iter().map(binding_text).collect::<Vec<_>>().join(", "),
-        site.line.map_or_else(String::new, |(file, line)| format!("{file}:{line}")),
-    ]
 }

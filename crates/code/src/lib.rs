@@ -40,6 +40,7 @@ pub enum Error {
         /// The file, or what the bytes were said to be.
         what: String,
         /// What libbpf found wrong.
+        #[source]
         reason: std::io::Error,
     },
     /// {what} has no usable debug information (DWARF): {section}: {reason}
@@ -50,7 +51,8 @@ pub enum Error {
         /// The section that it was looked for in.
         section: &'static str,
         /// What is wrong with it.
-        reason: String,
+        #[source]
+        reason: dwarf::Flaw,
     },
     /// {path} cannot be read: {reason}
     #[error("{path} cannot be read: {reason}")]
@@ -58,6 +60,7 @@ pub enum Error {
         /// The file or folder.
         path: String,
         /// Why.
+        #[source]
         reason: std::io::Error,
     },
     /// {what} is no machine code that can be read: {part} {reason}
@@ -69,6 +72,8 @@ pub enum Error {
         part: String,
         /// What is wrong with it.
         reason: String,
+        /// What the library that reads it says, if that is why.
+        source: Option<object::Error>,
     },
     /// {what} cannot be unpacked, it is compressed with {packing}: {reason}
     #[error("{what} cannot be unpacked, it is compressed with {packing}: {reason}")]
@@ -78,13 +83,16 @@ pub enum Error {
         /// The compression's name.
         packing: &'static str,
         /// What the decompressor found wrong.
-        reason: String,
+        #[source]
+        reason: std::io::Error,
     },
     /// the running kernel's code cannot be read: {reason}; {advice}
     #[error("the running kernel's code cannot be read: {reason}; {advice}")]
     Hidden {
         /// What the kernel does not show.
         reason: String,
+        /// What the system says, if that is why.
+        source: Option<std::io::Error>,
         /// What to do about it.
         advice: &'static str,
     },

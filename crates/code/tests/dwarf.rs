@@ -341,7 +341,7 @@ fn what_is_not_there_is_said() {
     let split = build(folder.path(), &["-g", "-gsplit-dwarf"]);
     let debug = read(&split, &mut Types::default()).unwrap();
     assert_eq!((debug.damaged_units(), debug.lives().len(), debug.functions().len()), (2, 0, 0));
-    assert!(debug.damaged()[0].reason.contains(".dwo"), "{:?}", debug.damaged());
+    assert!(debug.damaged()[0].reason.to_string().contains(".dwo"), "{:?}", debug.damaged());
 }
 
 #[test]

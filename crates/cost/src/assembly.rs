@@ -27,16 +27,38 @@ pub enum Purpose {
     Latency,
 }
 
+/// A form whose places for registers cannot be filled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{form}`: {problem}")]
+pub struct FormError {
+    /// Its name.
+    pub form: String,
+    /// What is wrong with it.
+    #[source]
+    pub problem: Unfilled,
+}
+
+/// Why a place for a register is not filled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfilled {
+    /// It does not end.
+    #[error("a `{{` without its `}}`")]
+    Open,
+    /// Nothing is called so.
+    #[error("`{{{0}}}` is no place for an operand")]
+    Unknown(String),
+}
+
 /// The whole assembly file, for GNU as.
 ///
 /// It defines `forms`, an array of `struct form` (`minios/measure.h`), `form_count` and `form_fingerprint`.
 /// Fails on a place for a register that does not exist.
-pub fn file(text: &str, forms: &[Form]) -> Result<String, String> {
+pub fn file(text: &str, forms: &[Form]) -> Result<String, FormError> {
     let mut code = String::from("\t.intel_syntax noprefix\n\t.section .forms, \"aw\"\n");
     let mut rows = String::new();
     for (number, form) in forms.iter().enumerate() {
-        let form_row = row(&mut code, number, form).map_err(|e| format!("`{}`: {e}", form.name))?;
-        rows.push_str(&form_row);
+        let form_row = row(&mut code, number, form);
+        rows.push_str(&form_row.map_err(|problem| FormError { form: form.name.clone(), problem })?);
     }
     let _ = writeln!(code, "\t.balign 16\n\t.globl forms, form_count, form_fingerprint\nforms:\n{rows}");
     let _ = writeln!(code, "form_count: .long {}", forms.len());
@@ -84,7 +106,7 @@ fn flags(form: &Form) -> u32 {
 }
 
 /// Writes a form's code, and returns its row of the array.
-fn row(code: &mut String, number: usize, form: &Form) -> Result<String, String> {
+fn row(code: &mut String, number: usize, form: &Form) -> Result<String, Unfilled> {
     let flags = flags(form);
     if form.probe {
         // Weak: the process has none of the image's functions.
@@ -111,9 +133,10 @@ fn row(code: &mut String, number: usize, form: &Form) -> Result<String, String> 
 }
 
 /// One round through all registers, as many repetitions as there are; in a chain, one.
-fn unit(template: &str, purpose: Purpose, serial: bool) -> Result<(String, usize), String> {
+fn unit(template: &str, purpose: Purpose, serial: bool) -> Result<(String, usize), Unfilled> {
     let repetitions = if purpose == Purpose::Latency || serial { 1 } else { registers(template) };
-    let each: Result<Vec<String>, String> = (0..repetitions).map(|at| fill(template, purpose, at)).collect();
+    let each: Result<Vec<String>, Unfilled> =
+        (0..repetitions).map(|at| fill(template, purpose, at)).collect();
     Ok((each?.join("; "), repetitions))
 }
 
@@ -135,11 +158,11 @@ fn registers(template: &str) -> usize {
 }
 
 /// Puts registers into the places of a template.
-fn fill(template: &str, purpose: Purpose, at: usize) -> Result<String, String> {
+fn fill(template: &str, purpose: Purpose, at: usize) -> Result<String, Unfilled> {
     let mut text = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
-        let (place, after) = after.split_once('}').ok_or("a `{` without its `}`")?;
+        let (place, after) = after.split_once('}').ok_or(Unfilled::Open)?;
         text.push_str(before);
         text.push_str(&operand(place, purpose, at)?);
         rest = after;
@@ -148,14 +171,14 @@ fn fill(template: &str, purpose: Purpose, at: usize) -> Result<String, String> {
     Ok(text)
 }
 
-fn operand(place: &str, purpose: Purpose, at: usize) -> Result<String, String> {
+fn operand(place: &str, purpose: Purpose, at: usize) -> Result<String, Unfilled> {
     let chain = purpose == Purpose::Latency;
     match place {
         "m" => return Ok(format!("[r14+{:#x}]", 0x100 + 8 * at)),
         "n" => return Ok(if chain { "1".into() } else { at.to_string() }),
         _ => {}
     }
-    let unknown = || format!("`{{{place}}}` is no place for an operand");
+    let unknown = || Unfilled::Unknown(place.to_owned());
     let (role, width) = place.split_at_checked(1).ok_or_else(unknown)?;
     let pointer = |width| match width {
         "8" => Some("byte ptr"),
@@ -266,7 +289,7 @@ mod tests {
             ("x | mov {a128}, 1 | -", "`{a128}` is no place for an operand"),
             ("x | mov {a8, 1 | -", "a `{` without its `}`"),
         ] {
-            assert_eq!(file("", &[form(line)]).unwrap_err(), format!("`x`: {problem}"));
+            assert_eq!(file("", &[form(line)]).unwrap_err().to_string(), format!("`x`: {problem}"));
         }
     }
 

@@ -58,14 +58,14 @@ pub enum Error {
     #[error("{0}")]
     Lab(#[from] xweave_lab::Error),
     /// A file of results that is none.
-    #[error("{path}, line {line}: {problem}: choose another file for --history, or remove the line")]
+    #[error("{path}, line {line}: {source}: choose another file for --history, or remove the line")]
     History {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
         /// What is wrong with it.
-        problem: String,
+        source: serde_json::Error,
     },
     /// A world of another kind.
     #[error("the world {name} is no world of kind {kind}: `xweave lab list` shows the worlds")]

@@ -85,10 +85,10 @@ fn read(path: &Path) -> Result<Vec<Entry>> {
     };
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let entry = |(at, line)| {
-        serde_json::from_str(line).map_err(|error| Error::History {
+        serde_json::from_str(line).map_err(|source| Error::History {
             path: path.to_owned(),
             line: at + 1,
-            problem: error.to_string(),
+            source,
         })
     };
     lines.map(entry).collect()

@@ -6,7 +6,7 @@
 //!
 //! Modules: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`mod@line`] reads what
 //! image and process report, [`measured`] puts it together; [`environment`] is where they run, and `measure` runs them
-//! there; [`comparison`] is what people look at; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
+//! there; [`comparison`] is what people look at, with a [`summary`] around it; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
 //! has others' figures, and [`microarchitecture`] tells whose; [`document`] is all of it as JSON.
 //!
 //! ```no_run
@@ -33,6 +33,7 @@ pub mod microarchitecture;
 mod place;
 mod process;
 pub mod published;
+pub mod summary;
 pub mod table;
 
 use std::sync::LazyLock;

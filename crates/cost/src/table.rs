@@ -4,7 +4,6 @@
 //! groups by it what these two report by number. The file's head describes its columns.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 
 /// One form: an instruction with operands of certain kinds and widths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,21 +37,56 @@ pub struct Form {
 }
 
 /// A line that cannot be understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the table of forms, line {line}: {problem}")]
 pub struct TableError {
     /// The line's number, from 1.
     pub line: usize,
     /// What is wrong with it.
-    pub problem: String,
+    #[source]
+    pub problem: Problem,
 }
 
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the table of forms, line {}: {}", self.line, self.problem)
-    }
+/// What is wrong with a line. Names and words are the line's own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// A set-up without a name or code.
+    #[error("a set-up is `setup NAME = CODE`")]
+    Setup,
+    /// Two set-ups of that name.
+    #[error("the set-up `{0}` is there twice")]
+    SetupTwice(String),
+    /// A form of fewer than two columns.
+    #[error("a form has at least a name and its code, with `|` between")]
+    FewColumns,
+    /// A form of more than four.
+    #[error("a form has four columns, with `|` between")]
+    ManyColumns,
+    /// One of the first two is empty.
+    #[error("a form needs a name and code")]
+    Empty,
+    /// It belongs to no group.
+    #[error("a form stands before the first `group`")]
+    NoGroup,
+    /// Not a number in that option.
+    #[error("`{0}`: not a number")]
+    NoNumber(String),
+    /// A zero in that option.
+    #[error("`{0}`: nothing is counted")]
+    Zero(String),
+    /// A word that is none of the options.
+    #[error("`{0}` is no option")]
+    NoOption(String),
+    /// A name that no set-up before it has.
+    #[error("there is no set-up `{0}` above")]
+    NoSetup(String),
+    /// A name that no form has.
+    #[error("`instead:{0}` names no form")]
+    NoForm(String),
+    /// Two forms of that name.
+    #[error("there are two forms `{0}`")]
+    FormTwice(String),
 }
-
-impl std::error::Error for TableError {}
 
 /// Reads a table. A form's number is its place in what is returned.
 pub fn parse(text: &str) -> Result<Vec<Form>, TableError> {
@@ -64,7 +98,7 @@ pub fn parse(text: &str) -> Result<Vec<Form>, TableError> {
     let unknown =
         reader.forms.iter().filter_map(|form| form.instead.as_deref()).find(|name| !names.contains(name));
     if let Some(name) = unknown {
-        let problem = format!("`instead:{name}` names no form");
+        let problem = Problem::NoForm(name.to_owned());
         return Err(TableError { line: text.lines().count(), problem });
     }
     Ok(reader.forms)
@@ -80,15 +114,15 @@ struct Reader {
 }
 
 impl Reader {
-    fn line(&mut self, line: &str) -> Result<(), String> {
+    fn line(&mut self, line: &str) -> Result<(), Problem> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             return Ok(());
         }
         if let Some(rest) = line.strip_prefix("setup ") {
-            let (name, code) = rest.split_once('=').ok_or("a set-up is `setup NAME = CODE`")?;
+            let (name, code) = rest.split_once('=').ok_or(Problem::Setup)?;
             let twice = self.setups.insert(name.trim().to_owned(), code.trim().to_owned()).is_some();
-            return if twice { Err(format!("the set-up `{}` is there twice", name.trim())) } else { Ok(()) };
+            return if twice { Err(Problem::SetupTwice(name.trim().to_owned())) } else { Ok(()) };
         }
         if let Some(rest) = line.strip_prefix("group ") {
             let (group, common) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
@@ -98,23 +132,23 @@ impl Reader {
         }
         let columns: Vec<&str> = line.split('|').map(str::trim).collect();
         let [name, code, rest @ ..] = columns.as_slice() else {
-            return Err("a form has at least a name and its code, with `|` between".into());
+            return Err(Problem::FewColumns);
         };
         let (chain, options) = match rest {
             [] => ("", ""),
             [chain] => (*chain, ""),
             [chain, options] => (*chain, *options),
-            _ => return Err("a form has four columns, with `|` between".into()),
+            _ => return Err(Problem::ManyColumns),
         };
         if name.is_empty() || code.is_empty() {
-            return Err("a form needs a name and code".into());
+            return Err(Problem::Empty);
         }
         self.form(name, code, chain, options)
     }
 
-    fn form(&mut self, name: &str, code: &str, chain: &str, options: &str) -> Result<(), String> {
+    fn form(&mut self, name: &str, code: &str, chain: &str, options: &str) -> Result<(), Problem> {
         if self.group.is_empty() {
-            return Err("a form stands before the first `group`".into());
+            return Err(Problem::NoGroup);
         }
         let mut form = Form {
             group: self.group.clone(),
@@ -152,15 +186,15 @@ impl Reader {
                 ("needs", feature) => form.needs.push(feature.to_owned()),
                 ("values", "double") => form.doubles = true,
                 ("counts", number) => {
-                    form.counts = number.parse().map_err(|_| format!("`{word}`: not a number"))?;
+                    form.counts = number.parse().map_err(|_| Problem::NoNumber(word.to_owned()))?;
                     if form.counts == 0 {
-                        return Err(format!("`{word}`: nothing is counted"));
+                        return Err(Problem::Zero(word.to_owned()));
                     }
                 }
                 ("serial", "") => form.serial = true,
                 ("few", "") => form.few = true,
                 ("probe", "") => form.probe = true,
-                _ => return Err(format!("`{word}` is no option")),
+                _ => return Err(Problem::NoOption(word.to_owned())),
             }
         }
         if form.serial || form.probe {
@@ -179,13 +213,13 @@ impl Reader {
         Ok(())
     }
 
-    fn setup(&self, name: &str) -> Result<String, String> {
-        self.setups.get(name).cloned().ok_or_else(|| format!("there is no set-up `{name}` above"))
+    fn setup(&self, name: &str) -> Result<String, Problem> {
+        self.setups.get(name).cloned().ok_or_else(|| Problem::NoSetup(name.to_owned()))
     }
 
-    fn add(&mut self, form: Form) -> Result<(), String> {
+    fn add(&mut self, form: Form) -> Result<(), Problem> {
         if self.forms.iter().any(|other| other.name == form.name) {
-            return Err(format!("there are two forms `{}`", form.name));
+            return Err(Problem::FormTwice(form.name));
         }
         self.forms.push(form);
         Ok(())
@@ -255,7 +289,7 @@ mod tests {
         #[test]
         fn any_text_is_a_table_or_says_why_not(text in "(setup |group |#)?[a-z:,|{}# =\n-]{0,200}") {
             if let Err(error) = parse(&text) {
-                prop_assert!(error.line >= 1 && !error.problem.is_empty());
+                prop_assert!(error.line >= 1 && !error.problem.to_string().is_empty());
             }
         }
     }

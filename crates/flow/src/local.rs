@@ -5,7 +5,7 @@ use std::{
     ops::Range,
 };
 
-use xweave_trace::{Damaged, Row, Trace};
+use xweave_trace::{Damage, Damaged, Row, Trace};
 use xweave_wire::record::Kind;
 
 /// The most records of flows that are taken into memory unasked: with what is made of them, some 8 GB.
@@ -59,12 +59,7 @@ impl Locals {
                     }
                     rows.extend(batch.into_iter().filter(|row| row.flow != 0));
                     if rows.len() > most {
-                        damaged.push(Damaged {
-                            file: trace.dir().join("records"),
-                            reason: format!(
-                                "it has more than the {most} records of flows that are taken into memory; --force takes all"
-                            ),
-                        });
+                        damaged.push(Damaged::new(trace.dir().join("records"), Damage::Memory { most }));
                         rows.truncate(most);
                         break;
                     }
@@ -137,7 +132,7 @@ mod tests {
             "{told}"
         );
         assert!(
-            !Locals::at_most(&trace, 100).damaged.iter().any(|damaged| damaged.reason.contains("memory"))
+            !Locals::at_most(&trace, 100).damaged.iter().any(|damaged| damaged.reason().contains("memory"))
         );
     }
 }

@@ -32,22 +32,33 @@ pub use limits::{Limits, half_of_memory};
 
 /// What could not be taken from the process: it must not go on.
 #[derive(Debug, thiserror::Error)]
-#[error("this process cannot be confined: {layer}: {reason}")]
+#[error("this process cannot be confined: {layer}: {source}")]
 pub struct Error {
     /// Which part of the confinement.
     pub layer: &'static str,
     /// Why.
-    pub reason: String,
+    pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl Error {
-    fn new(layer: &'static str, reason: impl fmt::Display) -> Self {
-        Self { layer, reason: reason.to_string() }
+    fn new(layer: &'static str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { layer, source: source.into() }
     }
 
     fn last(layer: &'static str) -> Self {
         Self::new(layer, io::Error::last_os_error())
     }
+}
+
+/// Why it is not known what this machine allows.
+#[derive(Debug, thiserror::Error)]
+pub enum Untold {
+    /// Nothing can be confined here.
+    #[error("{0}")]
+    Failed(#[from] job::Failed),
+    /// The process that was asked says something else.
+    #[error("it says nothing that is understood")]
+    Nonsense,
 }
 
 /// Whose rights to files the process goes on with.
@@ -203,14 +214,13 @@ impl fmt::Display for Layers {
 ///
 /// # Errors
 ///
-/// Why nothing can be confined here, for people.
-pub fn layers() -> Result<Layers, String> {
+/// When nothing can be confined here.
+pub fn layers() -> Result<Layers, Untold> {
     let limits = Limits { memory: 256 << 20, seconds: 5, file: 0 };
     let job = Job::new("confining a process", &["confined", "layers"], limits, Duration::from_secs(20));
     let told = run_all(vec![job], &mut || true).into_iter().next();
-    let told = told.ok_or("nothing was tried")?.map_err(|error| error.to_string())?;
-    Layers::decode(&String::from_utf8_lossy(&told))
-        .ok_or_else(|| "it says nothing that is understood".to_owned())
+    let told = told.unwrap_or(Err(job::Failed::Interrupted))?;
+    Layers::decode(&String::from_utf8_lossy(&told)).ok_or(Untold::Nonsense)
 }
 
 /// Landlock, seccomp and capabilities are a thread's: others would go on unconfined.

@@ -42,6 +42,7 @@ pub enum Error {
         /// Of which file or folder.
         path: PathBuf,
         /// How.
+        #[source]
         error: io::Error,
     },
     /// It is a link, a device, a pipe, or a folder where a file belongs.

@@ -1,6 +1,6 @@
 //! Why a file cannot be taken over.
 
-use std::{fmt::Display, io, path::Path};
+use std::{fmt::Display, io, path::Path, sync::Arc};
 
 /// A failure: its kind is stable, for programs; its text says what happened, where and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -8,6 +8,7 @@ use std::{fmt::Display, io, path::Path};
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 /// Why something failed.
@@ -34,7 +35,12 @@ impl Error {
     }
 
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same, by that: what it says is in the text already.
+    pub(crate) fn by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
     }
 
     /// The content at byte `at` of a file is wrong.
@@ -42,23 +48,24 @@ impl Error {
         Self::new(ErrorKind::Damaged, format!("at byte {at}: {what}"))
     }
 
-    pub(crate) fn io(what: &str, path: &Path, error: &io::Error) -> Self {
-        Self::new(ErrorKind::Io, format!("cannot {what} {}: {error}", path.display()))
+    pub(crate) fn io(what: &str, path: &Path, error: io::Error) -> Self {
+        Self::new(ErrorKind::Io, format!("cannot {what} {}: {error}", path.display())).by(error)
     }
 
     /// Of the file with that name, where the text does not say so yet.
     pub(crate) fn of(self, path: &Path) -> Self {
         let at = path.display();
-        match self.kind {
-            ErrorKind::Damaged => Self::new(self.kind, format!("{at} is damaged {}", self.message)),
-            ErrorKind::Foreign => Self::new(self.kind, format!("{at} {}", self.message)),
-            ErrorKind::Io | ErrorKind::Trace(_) => self,
-        }
+        let message = match self.kind {
+            ErrorKind::Damaged => format!("{at} is damaged {}", self.message),
+            ErrorKind::Foreign => format!("{at} {}", self.message),
+            ErrorKind::Io | ErrorKind::Trace(_) => return self,
+        };
+        Self { message, ..self }
     }
 }
 
 impl From<xweave_trace::Error> for Error {
     fn from(error: xweave_trace::Error) -> Self {
-        Self::new(ErrorKind::Trace(error.kind()), error.to_string())
+        Self::new(ErrorKind::Trace(error.kind()), error.to_string()).by(error)
     }
 }

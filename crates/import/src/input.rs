@@ -25,13 +25,13 @@ impl Input {
     /// A file, by its name.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = private::open_named(path).map_err(|error| match error {
-            private::Error::Io { what, error, .. } => Error::io(what, path, &error),
+            private::Error::Io { what, error, .. } => Error::io(what, path, error),
             other => {
                 let what = format!("{other}, which could be read here and there; {UNDERSTOOD}");
-                Error::new(ErrorKind::Io, what)
+                Error::new(ErrorKind::Io, what).by(other)
             }
         })?;
-        let there = file.metadata().map_err(|e| Error::io("read", path, &e))?;
+        let there = file.metadata().map_err(|e| Error::io("read", path, e))?;
         Ok(Self { bytes: Bytes::File(file), len: there.len() })
     }
 
@@ -60,7 +60,7 @@ impl Input {
         match &self.bytes {
             Bytes::File(file) => file.read_exact_at(buffer, at).map_err(|e| match e.kind() {
                 io::ErrorKind::UnexpectedEof => Error::damaged(at, "it became shorter while it was read"),
-                _ => Error::damaged(at, format!("it cannot be read: {e}")),
+                _ => Error::damaged(at, format!("it cannot be read: {e}")).by(e),
             }),
             Bytes::Memory(bytes) => {
                 let from = usize::try_from(at).unwrap_or(usize::MAX);

@@ -157,7 +157,7 @@ pub enum Error {
         /// What is wrong with it.
         source: serde_json::Error,
     },
-    /// The exec channel broke or refused.
+    /// The far end of the exec channel refused, or did not do what was asked.
     #[error("the exec channel to {domain} failed: {why}")]
     Exec {
         /// The domain.
@@ -165,12 +165,46 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// The exec channel cannot be opened, or broke.
+    #[error("the exec channel to {domain} failed: {source}")]
+    Channel {
+        /// The domain.
+        domain: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Commands cannot be served in a domain.
+    #[error("cannot serve commands at {at}: {source}")]
+    Serve {
+        /// The address, or the vsock port.
+        at: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
     /// A signal asked to stop.
     #[error("stopped by a signal")]
     Interrupted,
     /// The test load failed.
-    #[error("{0}")]
-    Load(String),
+    #[error("cannot {doing}: {source}")]
+    Load {
+        /// What it was about to do.
+        doing: &'static str,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A test load is to go to what is no address.
+    #[error("`{0}` is no address: give ADDRESS:PORT")]
+    LoadAddress(String),
+    /// A test load that cannot be made.
+    #[error("a load of this kind needs {0}")]
+    LoadOptions(String),
+}
+
+impl Error {
+    /// Whether it is a matter of what was asked for, and not of what came of it.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Name { .. } | Self::LoadAddress(_) | Self::LoadOptions(_))
+    }
 }
 
 /// Attaches what was done, and to which path, to an operating system error.

@@ -72,15 +72,15 @@ pub struct Answered {
     pub max_ns: u64,
 }
 
-fn load_error<'a>(doing: &'a str) -> impl Fn(io::Error) -> Error + 'a {
-    move |e| Error::Load(format!("cannot {doing}: {e}"))
+fn load_error(doing: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Load { doing, source }
 }
 
 fn resolve(to: &str) -> Result<SocketAddr> {
     to.to_socket_addrs()
         .ok()
         .and_then(|mut addresses| addresses.find(SocketAddr::is_ipv4))
-        .ok_or_else(|| Error::Load(format!("`{to}` is no address: give ADDRESS:PORT")))
+        .ok_or_else(|| Error::LoadAddress(to.to_owned()))
 }
 
 /// A datagram's payload of `size` bytes (at least the header's).
@@ -115,7 +115,7 @@ fn pin(thread: usize) {
 pub fn udp_send(options: &UdpSend) -> Result<Sent> {
     let to = resolve(&options.to)?;
     if options.senders == 0 || options.size < HEADER || options.size > 65_507 {
-        return Err(Error::Load(format!("needs 1 sender or more, and a size from {HEADER} to 65507")));
+        return Err(Error::LoadOptions(format!("1 sender or more, and a size from {HEADER} to 65507")));
     }
     let mut sockets = Vec::new();
     for sender in 0..options.senders {
@@ -269,8 +269,8 @@ pub struct TcpGet {
 pub fn tcp_get(options: &TcpGet) -> Result<Answered> {
     let to = resolve(&options.to)?;
     if options.concurrency == 0 || options.request_size < 8 || options.answer_size == 0 {
-        return Err(Error::Load(
-            "needs a connection or more, requests of 8 bytes or more, answers of 1 or more".into(),
+        return Err(Error::LoadOptions(
+            "a connection or more, requests of 8 bytes or more, answers of 1 or more".into(),
         ));
     }
     let next = AtomicU64::new(0);

@@ -6,9 +6,8 @@ use std::collections::VecDeque;
 
 use xweave_flow::Flows;
 use xweave_trace::{
-    Trace,
+    Damaged, Trace,
     event::{Event, Kind, Names},
-    reader::Damaged,
 };
 
 use crate::{

@@ -8,7 +8,7 @@
 //! under way, `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
 //! processors were really theirs; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, [`explanation`] does it
-//! for a whole trace with the names of [`objects`], [`parts`] adds up, and [`sequence`] tells one as messages between
+//! for a whole trace with the names of [`objects`], [`parts`] adds up, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
 //! [`usage`] is what each object did in a whole trace, which `accounting` counts, and [`comparison`] holds two traces
@@ -26,6 +26,7 @@ pub mod machine;
 pub mod objects;
 pub mod parts;
 pub mod sequence;
+pub mod slowest;
 pub mod thread;
 pub mod transaction;
 pub mod usage;
@@ -36,7 +37,8 @@ pub use comparison::Comparison;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use machine::Machine;
 pub use objects::Objects;
+pub use slowest::Slowest;
 pub use thread::ThreadId;
-pub use transaction::Spec;
+pub use transaction::{Spec, SpecError};
 pub use usage::Usage;
 pub use vcpu::Guest;

@@ -27,42 +27,62 @@ pub enum Spec {
     /// From the beginning of a process to its end; of a thread, where events do not tell its process. With a name: of
     /// those called so at their ends.
     Process(Option<String>),
+    /// From the beginning of a thread to its end: of any, a process's first included. With a name: as of processes.
+    Thread(Option<String>),
     /// From an event or function to another of the same thread.
     Between(String, String),
     /// From a flow's beginning to its end. With a name: flows of this definition.
     Flow(Option<String>),
 }
 
-impl FromStr for Spec {
-    type Err = String;
+/// Why a text names no transactions, with what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// What stands behind the colon is no port.
+    #[error("`{text}` is no port: write {kind}:80")]
+    Port {
+        /// What stands before the colon.
+        kind: String,
+        /// What stands behind it.
+        text: String,
+    },
+    /// There are not two names to be between.
+    #[error("write between:FROM..TO, two names of events or functions")]
+    Between,
+    /// There is no such kind.
+    #[error(
+        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME] or between:FROM..TO"
+    )]
+    Kind(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         let (word, rest) = match text.split_once(':') {
             Some((word, rest)) => (word, Some(rest)),
             None => (text, None),
         };
         let port = || {
-            let port = |text: &str| text.parse().map_err(|_| format!("`{text}` is no port: write {word}:80"));
-            rest.map(port).transpose()
+            let wrong = |text: &str| SpecError::Port { kind: word.to_owned(), text: text.to_owned() };
+            rest.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
         Ok(match word {
             "connect" => Self::Connect(port()?),
             "request" => Self::Request(port()?),
             // Older than the field's word for it.
             "process" | "life" => Self::Process(rest.map(str::to_owned)),
+            "thread" => Self::Thread(rest.map(str::to_owned)),
             "flow" => Self::Flow(rest.map(str::to_owned)),
             "between" => match rest.and_then(|rest| rest.split_once("..")) {
                 Some((from, to)) if !from.is_empty() && !to.is_empty() => {
                     Self::Between(from.to_owned(), to.to_owned())
                 }
-                _ => return Err("write between:FROM..TO, two names of events or functions".to_owned()),
+                _ => return Err(SpecError::Between),
             },
-            _ => {
-                return Err(format!(
-                    "`{word}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], flow[:NAME] \
-                     or between:FROM..TO"
-                ));
-            }
+            _ => return Err(SpecError::Kind(word.to_owned())),
         })
     }
 }
@@ -73,6 +93,7 @@ impl fmt::Display for Spec {
             Self::Connect(port) => ("connect", port.map(|port| port.to_string())),
             Self::Request(port) => ("request", port.map(|port| port.to_string())),
             Self::Process(name) => ("process", name.clone()),
+            Self::Thread(name) => ("thread", name.clone()),
             Self::Flow(name) => ("flow", name.clone()),
             Self::Between(from, to) => ("between", Some(format!("{from}..{to}"))),
         };
@@ -101,8 +122,8 @@ pub enum Finder {
     Connect(Connects),
     /// See [`Spec::Request`].
     Request(Requests),
-    /// See [`Spec::Process`].
-    Process(Lives),
+    /// See [`Spec::Process`] and [`Spec::Thread`].
+    Lifetime(Lifetimes),
     /// See [`Spec::Between`].
     Between(Betweens),
 }
@@ -113,7 +134,8 @@ impl Finder {
         Some(match spec {
             Spec::Connect(port) => Self::Connect(Connects { port: *port, ..Connects::default() }),
             Spec::Request(port) => Self::Request(Requests::of(*port)),
-            Spec::Process(name) => Self::Process(Lives { name: name.clone(), begun: FxHashMap::default() }),
+            Spec::Process(name) => Self::Lifetime(Lifetimes::of(name.clone(), false)),
+            Spec::Thread(name) => Self::Lifetime(Lifetimes::of(name.clone(), true)),
             Spec::Between(from, to) => {
                 Self::Between(Betweens { from: from.clone(), to: to.clone(), begun: FxHashMap::default() })
             }
@@ -126,7 +148,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.feed(event, machine),
             Self::Request(requests) => requests.feed(event, machine),
-            Self::Process(lives) => lives.feed(event, machine, names),
+            Self::Lifetime(lifetimes) => lifetimes.feed(event, machine, names),
             Self::Between(betweens) if event.kind == Kind::Other => {
                 let thread = ThreadId { domain: event.domain, tid: event.tid };
                 betweens.mark(names.text(event.name), thread, event.time_ns, machine)
@@ -140,7 +162,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.open.values().map(|open| open.from).min(),
             Self::Request(requests) => requests.open.values().map(|open| open.told).min(),
-            Self::Process(lives) => lives.begun.values().copied().min(),
+            Self::Lifetime(lifetimes) => lifetimes.begun.values().copied().min(),
             Self::Between(betweens) => betweens.begun.values().copied().min(),
         }
     }
@@ -150,7 +172,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.open.len(),
             Self::Request(requests) => requests.open.len(),
-            Self::Process(lives) => lives.begun.len(),
+            Self::Lifetime(lifetimes) => lifetimes.begun.len(),
             Self::Between(betweens) => betweens.begun.len(),
         }
     }
@@ -166,7 +188,7 @@ impl Finder {
                 all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
                 all
             }
-            Self::Request(_) | Self::Process(_) | Self::Between(_) => Vec::new(),
+            Self::Request(_) | Self::Lifetime(_) | Self::Between(_) => Vec::new(),
         }
     }
 }
@@ -366,19 +388,25 @@ impl Requests {
     }
 }
 
-/// Processes' lives.
+/// From the beginnings of processes or threads to their ends.
 #[derive(Debug)]
-pub struct Lives {
+pub struct Lifetimes {
     name: Option<String>,
+    /// Of all threads, not only of processes.
+    threads: bool,
     begun: FxHashMap<ThreadId, i64>,
 }
 
-impl Lives {
+impl Lifetimes {
+    fn of(name: Option<String>, threads: bool) -> Self {
+        Self { name, threads, begun: FxHashMap::default() }
+    }
+
     fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
         let id = |tid| ThreadId { domain: event.domain, tid };
         match event.kind {
-            // Some tools do not tell the process: then it may be a thread's life.
-            Kind::Fork if [0, u64::from(event.other)].contains(&event.object) => {
+            // Some tools do not tell the process: then it may be a thread.
+            Kind::Fork if self.threads || [0, u64::from(event.other)].contains(&event.object) => {
                 self.begun.insert(id(event.other), event.time_ns);
                 None
             }
@@ -441,6 +469,7 @@ mod tests {
             "connect:80",
             "request:443",
             "process:nginx",
+            "thread:nginx",
             "flow",
             "flow:virtio_tx",
             "between:a..b:c",
@@ -451,5 +480,30 @@ mod tests {
         for text in ["", "conect", "connect:x", "connect:70000", "between", "between:a", "between:..b"] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn threads_begin_and_end_within_processes() {
+        // Thread 8 is one of process 7's; 9 is a process.
+        let fork = |time, tid: u32, process: u32| Event {
+            other: tid,
+            object: process.into(),
+            ..Event::new(Kind::Fork, 1, time, 0, 7)
+        };
+        let exit = |time, tid| Event::new(Kind::Exit, 1, time, 0, tid);
+        let events = [fork(10, 8, 7), fork(20, 9, 9), exit(50, 8), exit(90, 9)];
+        let found = |spec: &str| {
+            let mut finder = Finder::new(&spec.parse().unwrap()).unwrap();
+            let (mut machine, names) = (Machine::default(), Names::default());
+            let mut found = Vec::new();
+            for event in &events {
+                machine.feed(event);
+                found.extend(finder.feed(event, &machine, &names));
+            }
+            let took = |of: &Transaction| of.pieces.iter().map(|piece| piece.to - piece.from).sum::<i64>();
+            found.iter().map(|of| (of.thread.tid, took(of))).collect::<Vec<_>>()
+        };
+        assert_eq!(found("process"), [(9, 70)]);
+        assert_eq!(found("thread"), [(8, 40), (9, 70)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xweave_trace::reader::Damaged;
+use xweave_trace::Damaged;
 
 /// The kinds of objects, as documents call them.
 pub mod kind {

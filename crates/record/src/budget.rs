@@ -4,6 +4,7 @@
 //! or disk, nor keep the others from being heard, each has a budget of its own.
 
 use std::{
+    path::Path,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -29,6 +30,14 @@ impl Default for Budget {
     fn default() -> Self {
         Self { queued: 8 << 20, waiting: 256 << 20, rate: Some(32 << 20), disk: u64::MAX }
     }
+}
+
+/// Bytes that are free where a trace is to be made; all there can be, where that is not known.
+pub fn free_space(output: &Path) -> u64 {
+    let there = output.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+    let space = rustix::fs::statvfs(there);
+    space.map_or(u64::MAX, |space| space.f_bavail.saturating_mul(space.f_frsize))
 }
 
 /// What a domain has used of [`Budget::queued`] and [`Budget::rate`]: shared by the thread that reads from it, which

@@ -69,7 +69,11 @@ pub(crate) fn deploy(
         inputs.push(Input::new(&session.spec, session.number, &session.facts, &types));
     }
     let peers: Vec<_> = inputs.iter().map(|input| input.peer.clone()).collect();
-    let of_code = |input: &&mut Input| xweave_weave::needs_code(aspects, &peers, &input.peer);
+    // Debug information that the user named has the source lines of function hooks, too.
+    let of_code = |input: &&mut Input| {
+        let named = options.symbols.iter().any(|(domain, _)| *domain == input.peer.name);
+        named || xweave_weave::needs_code(aspects, &peers, &input.peer)
+    };
     for input in inputs.iter_mut().filter(of_code) {
         capture.tell(Phase::Indexing { domain: &input.peer.name });
         let named = options.symbols.iter().find(|(domain, _)| *domain == input.peer.name);

@@ -92,7 +92,7 @@ pub fn doctor() -> Vec<Check> {
             confinement.is_err(),
             match &confinement {
                 Ok(layers) => layers.to_string(),
-                Err(reason) => reason.clone(),
+                Err(error) => error.to_string(),
             },
             "what guests and files send is read by processes without rights, which Landlock keeps from files: boot a \
              kernel with CONFIG_SECURITY_LANDLOCK, and landlock in the list lsm= if there is one",

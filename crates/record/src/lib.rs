@@ -38,7 +38,7 @@ mod violation;
 mod waiting;
 mod weaving;
 
-pub use budget::Budget;
+pub use budget::{Budget, free_space};
 pub use deploy::work as confined;
 pub use doctor::{Check, doctor};
 pub use domain::{DomainSpec, symbols};

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitStatus, time::Duration};
 
-use xweave_trace::Manifest;
+use xweave_trace::{Exit, Manifest};
 
 /// What a recording is doing.
 #[derive(Clone, Debug)]
@@ -85,4 +85,18 @@ pub struct Outcome {
     pub weaving: Duration,
     /// How long detaching took, the domain's that took longest.
     pub unweaving: Duration,
+}
+
+impl Outcome {
+    /// What is missing from the trace that was to be in it, in words: domains that were lost, a command that failed.
+    pub fn missing(&self) -> Vec<String> {
+        let lost = self.manifest.domains.iter().filter_map(|domain| match &domain.exit {
+            Some(Exit::Lost { reason }) => {
+                Some(format!("domain {} was lost while recording: {reason}", domain.name))
+            }
+            _ => None,
+        });
+        let failed = self.command.filter(|status| !status.success());
+        lost.chain(failed.map(|status| format!("the recorded command failed: {status}"))).collect()
+    }
 }

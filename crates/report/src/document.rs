@@ -1,6 +1,30 @@
-//! JSON documents: what every one of them has besides its content.
+//! JSON documents: what every one of them has besides its content, and how they are written.
+//!
+//! Each command's document has a file, in which its keys are described: [`doctor`], [`sites`], [`check`], [`fmt`],
+//! [`record`], [`flows`], [`explain`], [`compare`], [`import`], [`lab`]. The document of `xweave cost` is in
+//! `xweave_cost::document`: it is made of what that crate has measured, and that crate is above this one.
 
+pub mod check;
+pub mod compare;
+mod diagnostic;
+pub mod doctor;
+pub mod explain;
+pub mod flows;
+pub mod fmt;
+pub mod import;
+pub mod lab;
+pub mod record;
+pub mod sites;
+
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+    path::Path,
+};
+
+pub use diagnostic::Diagnostic;
 use serde::Serialize;
+use xweave_text as text;
 
 /// The version of the documents: raised when a program that reads the older ones would misread. 2 is the first that is
 /// written into them.
@@ -18,5 +42,70 @@ impl<'a, T: Serialize> Document<'a, T> {
     /// Of a content that is an object.
     pub fn new(content: &'a T) -> Self {
         Self { schema: SCHEMA, content }
+    }
+}
+
+/// Writes a document as a line, as [`write_line`] does.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(out: &mut impl Write, content: &impl Serialize) -> io::Result<()> {
+    write_line(out, &Document::new(content))
+}
+
+/// Writes a value as a line: one of many, or what has no schema.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    writeln!(out, "{}", encode(value)?)
+}
+
+/// Writes a document of which a trace decides how large it is: as it is made, its keys in the order of their
+/// declaration. Its texts are those of a trace, which were made fit to be shown when that was read.
+fn stream(out: &mut impl Write, content: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &Document::new(content))?;
+    writeln!(out)
+}
+
+/// A value in JSON, its keys in the order of the alphabet. What a terminal would obey is in it as `\u…`, which means the
+/// same to a program: JSON itself asks for that below U+0020 only.
+fn encode(value: &impl Serialize) -> serde_json::Result<String> {
+    let text = serde_json::to_value(value)?.to_string();
+    if let Cow::Borrowed(_) = text::printable(&text) {
+        return Ok(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        let mut bytes = [0; 4];
+        match text::printable(c.encode_utf8(&mut bytes)) {
+            Cow::Borrowed(_) => escaped.push(c),
+            Cow::Owned(_) => {
+                let mut units = [0; 2];
+                escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+            }
+        }
+    }
+    Ok(escaped)
+}
+
+/// A path as a document has it. One that is no text is shown as far as it is.
+fn path(path: &Path) -> Cow<'_, str> {
+    path.to_string_lossy()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn json_means_the_same_and_is_not_obeyed() {
+        let document = json!({"a\u{9b}2J": ["x\u{1b}]0;\u{7}\n\u{202e}", "\u{7f}ü\u{e0041}\"\\"]});
+        let text = encode(&document).unwrap();
+        assert_eq!(text::printable(&text), text);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), document);
+        assert_eq!(encode(&json!({"a": "ü"})).unwrap(), "{\"a\":\"ü\"}");
     }
 }

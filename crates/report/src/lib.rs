@@ -1,12 +1,14 @@
-//! What people look at: tables for a terminal, and a page for a browser.
+//! What people look at: tables for a terminal, and a page for a browser; and JSON documents, which programs look at.
 //!
-//! Everything here is a pure function from [`xweave_flow::Flows`] or what [`xweave_model`] explains to text; how
-//! wide and whether in colour is said by a [`View`].
+//! Everything here is a pure function from what another crate has found out to text; how wide that may be and whether
+//! in colour is said by a [`View`].
 //!
 //! Modules: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
 //! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
-//! transactions goes, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side; [`number`]
-//! writes times and counts; [`document`] is what all JSON documents have.
+//! transactions goes, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side;
+//! [`recording`] is how a recording went, [`mod@import`] what came of an import, [`check`] what would be woven where,
+//! [`sites`] which instructions a pointcut selects, [`doctor`] what a machine can do; [`number`] writes times and
+//! counts; [`document`] has the JSON documents.
 //!
 //! ```
 //! # use xweave_trace::{Manifest, Trace, Writer};
@@ -24,14 +26,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod check;
 pub mod closing;
 pub mod comparison;
+pub mod doctor;
 pub mod document;
 pub mod hops;
 pub mod html;
+pub mod import;
 pub mod mermaid;
 pub mod number;
+pub mod recording;
 pub mod segments;
+pub mod sites;
 pub mod table;
 pub mod transactions;
 

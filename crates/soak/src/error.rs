@@ -44,9 +44,24 @@ pub enum Error {
         /// What was said.
         said: String,
     },
+    /// The same, by an error that is known here.
+    #[error("{doing} failed: {source}")]
+    FailedBy {
+        /// What was to be done.
+        doing: String,
+        /// Why it failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl Error {
+    /// A failure of `doing`.
+    pub fn by(doing: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::FailedBy { doing: doing.to_owned(), source: source.into() }
+    }
 }
 
 /// Puts what was done to which file into an error.

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::signs;
 use crate::stack::{Registers, Symbols};
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -236,19 +237,19 @@ impl Guest {
         }
     }
 
-    /// Waits until `done` gives something, as long as the guest is well. Until then it gives what stays; once this
-    /// machine has worked for the guest for `limit` and that is still the same, the guest is `stuck`.
+    /// Waits until `done` breaks with something, as long as the guest is well. Until then it goes on with what stays;
+    /// once this machine has worked for the guest for `limit` and that is still the same, the guest is `stuck`.
     pub fn wait<T>(
         &mut self,
         limit: Duration,
         stuck: &'static str,
-        mut done: impl FnMut(&mut Self) -> Result<Result<T, String>, Stop>,
+        mut done: impl FnMut(&mut Self) -> Result<ControlFlow<T, String>, Stop>,
     ) -> Result<T, Stop> {
         let (mut known, mut worked, mut since) = (String::new(), Duration::ZERO, Instant::now());
         loop {
             let stays = match done(self)? {
-                Ok(done) => return Ok(done),
-                Err(stays) => stays,
+                ControlFlow::Break(done) => return Ok(done),
+                ControlFlow::Continue(stays) => stays,
             };
             self.look()?;
             if stays != known {

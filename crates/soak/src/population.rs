@@ -59,10 +59,8 @@ impl Population {
         check.args(["check", "--no-compile", "--json", "-e", ALL, "--domain"]);
         check.arg(format!("host={}", folder.join("btf").display()));
         let checked = run(&mut check, "`xweave check` of all functions")?;
-        let checked: Checked = serde_json::from_slice(&checked).map_err(|error| Error::Failed {
-            doing: "reading what `xweave check` printed".into(),
-            said: error.to_string(),
-        })?;
+        let checked: Checked = serde_json::from_slice(&checked)
+            .map_err(|error| Error::by("reading what `xweave check` printed", error))?;
         let population = Self::sorted(checked, &String::from_utf8_lossy(&traceable));
         Ok(Self { running: guest.running()?, ..population })
     }
@@ -99,12 +97,12 @@ impl Population {
 }
 
 fn run(command: &mut Command, doing: &str) -> Result<Vec<u8>, Error> {
-    let failed = |said: String| Error::Failed { doing: doing.to_owned(), said };
-    let output = command.output().map_err(|error| failed(error.to_string()))?;
+    let output = command.output().map_err(|error| Error::by(doing, error))?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Failed { doing: doing.to_owned(), said })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::signs;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -74,9 +75,9 @@ impl Weaver<'_> {
         fs::write(&aspect, batch.aspect()).at("write", &aspect)?;
         let mut recorder = self.record(guest, &aspect)?;
         let recorded = guest.wait(RECORDING, "stuck", |_| match recorder.ended()? {
-            Some(status) => Ok(Ok(status)),
+            Some(status) => Ok(ControlFlow::Break(status)),
             None if interrupt::pending() => Err(Error::Interrupted.into()),
-            None => Ok(Err("`xweave record` did not end, and the kernel answers".into())),
+            None => Ok(ControlFlow::Continue("`xweave record` did not end, and the kernel answers".into())),
         });
         // An ill guest's agent does not answer any more.
         let patience = if matches!(recorded, Err(Stop::Sick(_))) { Duration::ZERO } else { FAREWELL };
@@ -134,10 +135,10 @@ impl Weaver<'_> {
     }
 
     fn done(&self, recorder: &Recorder) -> Result<Done, Error> {
-        let failed = |said: String| Error::Failed { doing: "reading what `xweave record` left".into(), said };
+        const READING: &str = "reading what `xweave record` left";
         let text = fs::read(&recorder.out).at("read", &recorder.out)?;
-        let recorded: Recorded = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
-        let trace = xweave_trace::Trace::open(&self.trace()).map_err(|error| failed(error.to_string()))?;
+        let recorded: Recorded = serde_json::from_slice(&text).map_err(|error| Error::by(READING, error))?;
+        let trace = xweave_trace::Trace::open(&self.trace()).map_err(|error| Error::by(READING, error))?;
         let hooked = trace.sites().iter().map(|site| site.function.clone()).collect();
         let why_not = recorded.warnings.join("; ");
         Ok(Done { hooked, why_not, records: recorded.records, lost: recorded.lost })
@@ -153,10 +154,10 @@ impl Weaver<'_> {
                 return Err(Stop::Sick(Sick { kind: "warned", evidence: sign.to_owned() }));
             }
             let count = left.lines().count();
-            Ok(left
-                .lines()
-                .next()
-                .map_or(Ok(()), |first| Err(format!("{count} of them, the first: {first}"))))
+            Ok(match left.lines().next() {
+                Some(first) => ControlFlow::Continue(format!("{count} of them, the first: {first}")),
+                None => ControlFlow::Break(()),
+            })
         })
     }
 }

@@ -19,7 +19,10 @@ use parquet::{
     file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader},
 };
 
-use crate::thrift::{Kind, Reader};
+use crate::{
+    damage::Damage,
+    thrift::{Kind, Reader},
+};
 
 /// Bytes of a footer: what xweave writes has some 40 KB.
 const FOOTER: u64 = 8 << 20;
@@ -48,39 +51,36 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Reads the footer. An error's text says what is wrong.
-    pub(crate) fn open(file: File) -> Result<Self, String> {
+    /// Reads the footer.
+    pub(crate) fn open(file: File) -> Result<Self, Damage> {
         const MAGIC: &[u8] = b"PAR1";
-        let size = file.metadata().map_err(|e| e.to_string())?.len();
-        let tail =
-            size.checked_sub(8).filter(|tail| *tail >= 4).ok_or("it is too short for a Parquet file")?;
+        let size = file.metadata()?.len();
+        let tail = size.checked_sub(8).filter(|tail| *tail >= 4).ok_or(Damage::Short)?;
         let mut end = [0; 8];
-        file.read_exact_at(&mut end, tail).map_err(|e| e.to_string())?;
+        file.read_exact_at(&mut end, tail)?;
         let [a, b, c, d, magic @ ..] = end;
         if magic != MAGIC {
-            return Err("it does not end as a Parquet file does".to_owned());
+            return Err(Damage::End);
         }
         let length = u64::from(u32::from_le_bytes([a, b, c, d]));
-        if length > FOOTER || length > tail - 4 {
-            return Err(format!("its footer has {length} bytes, of which {} may be", FOOTER.min(tail - 4)));
-        }
-        let mut footer = vec![0; usize::try_from(length).map_err(|e| e.to_string())?];
-        file.read_exact_at(&mut footer, tail - length).map_err(|e| e.to_string())?;
+        let most = FOOTER.min(tail - 4);
+        let room = usize::try_from(length).ok().filter(|_| length <= most);
+        let mut footer = vec![0; room.ok_or(Damage::Footer { length, most })?];
+        file.read_exact_at(&mut footer, tail - length)?;
         if !is_shallow(&footer) {
-            return Err(format!("its schema cannot be read, or is more than {NESTED} levels deep"));
+            return Err(Damage::Schema { most: NESTED });
         }
-        let metadata = ParquetMetaDataReader::decode_metadata(&footer).map_err(|e| e.to_string())?;
+        let metadata = ParquetMetaDataReader::decode_metadata(&footer)?;
         let mut rows = 0u64;
         for group in metadata.row_groups() {
-            let count =
-                u64::try_from(group.num_rows()).map_err(|_| "a row group has fewer rows than none")?;
+            let count = u64::try_from(group.num_rows()).map_err(|_| Damage::RowCount)?;
             rows = rows.saturating_add(count);
         }
         Ok(Self { file: Arc::new(file), size, metadata, rows })
     }
 
     /// The values of a column in a row group.
-    pub(crate) fn column(&self, group: usize, column: usize) -> Result<ColumnReader, String> {
+    pub(crate) fn column(&self, group: usize, column: usize) -> Result<ColumnReader, Damage> {
         let group = self.metadata.row_group(group);
         let chunk = group.column(column);
         let pages = Pages::new(self.file.clone(), self.size, chunk, group.num_rows())?;
@@ -205,19 +205,17 @@ impl Header {
 }
 
 impl Pages {
-    fn new(file: Arc<File>, size: u64, chunk: &ColumnChunkMetaData, rows: i64) -> Result<Self, String> {
+    fn new(file: Arc<File>, size: u64, chunk: &ColumnChunkMetaData, rows: i64) -> Result<Self, Damage> {
         let packed = match chunk.compression() {
             Compression::UNCOMPRESSED => false,
             Compression::SNAPPY => true,
-            other => {
-                return Err(format!("a column is compressed with {other}: only SNAPPY is read, or none"));
-            }
+            other => return Err(Damage::Compression(other)),
         };
         let data = chunk.data_page_offset();
         let begin = chunk.dictionary_page_offset().filter(|dictionary| *dictionary < data).unwrap_or(data);
         let range = u64::try_from(begin).ok().zip(u64::try_from(chunk.compressed_size()).ok());
         let range = range.and_then(|(at, length)| Some((at, at.checked_add(length)?)));
-        let (at, end) = range.filter(|(_, end)| *end <= size).ok_or("a column lies beyond the file's end")?;
+        let (at, end) = range.filter(|(_, end)| *end <= size).ok_or(Damage::Beyond)?;
         let rows = u64::try_from(rows).unwrap_or(0);
         Ok(Self { file, at, end, rows, packed, unpacker: snap::raw::Decoder::new() })
     }

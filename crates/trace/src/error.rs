@@ -11,6 +11,7 @@ use xweave_guard::private;
 pub struct Error {
     kind: ErrorKind,
     message: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 /// Why something failed.
@@ -42,13 +43,18 @@ impl Error {
     }
 
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same, by that: what it says is in the text already.
+    pub(crate) fn by(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Box::new(source)), ..self }
     }
 
     /// A failure on the way to write a trace: what to do is to name another directory.
-    pub(crate) fn output(error: &private::Error) -> Self {
-        if let private::Error::Io { what, path, error } = error {
-            return Self::io(what, path, error);
+    pub(crate) fn output(error: private::Error) -> Self {
+        if let private::Error::Io { what, path, error: cause } = &error {
+            return Self::io(what, path, cause).by(error);
         }
         let kind = if error.is_distrust() { ErrorKind::Distrusted } else { ErrorKind::Exists };
         let hint = match error {
@@ -57,15 +63,15 @@ impl Error {
             }
             _ => "name another directory with -o",
         };
-        Self::new(kind, format!("{error}; {hint}"))
+        Self::new(kind, format!("{error}; {hint}")).by(error)
     }
 
     /// A failure on the way to read a trace.
-    pub(crate) fn input(error: &private::Error) -> Self {
-        match error {
-            private::Error::Io { what, path, error } if error.kind() == io::ErrorKind::PermissionDenied => {
+    pub(crate) fn input(error: private::Error) -> Self {
+        let told = match &error {
+            private::Error::Io { error: cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
                 let hint = "a trace is its owner's alone: read it as that user, or as root";
-                Self::new(ErrorKind::Io, format!("cannot {what} {}: {error}; {hint}", path.display()))
+                Self::new(ErrorKind::Io, format!("{error}; {hint}"))
             }
             private::Error::Io { what, path, error } => Self::io(what, path, error),
             _ if error.is_distrust() => {
@@ -73,11 +79,21 @@ impl Error {
                 Self::new(ErrorKind::Distrusted, format!("{error}; {hint}"))
             }
             _ => Self::new(ErrorKind::Damaged, error.to_string()),
+        };
+        told.by(error)
+    }
+
+    /// A failure inside the Parquet library while writing `path`: a system call's, most likely.
+    pub(crate) fn write(path: &Path, error: ParquetError) -> Self {
+        match error.source().and_then(|source| source.downcast_ref()) {
+            Some(cause) => Self::io("write", path, cause),
+            None => Self::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())),
         }
+        .by(error)
     }
 
     /// A failed system call on `path`; `what` completes "cannot …".
-    pub(crate) fn io(what: &str, path: &Path, error: &io::Error) -> Self {
+    fn io(what: &str, path: &Path, error: &io::Error) -> Self {
         let at = path.display();
         if is_full(error) {
             let hint =
@@ -85,14 +101,6 @@ impl Error {
             return Self::new(ErrorKind::DiskFull, format!("cannot {what} {at}: {error}; {hint}"));
         }
         Self::new(ErrorKind::Io, format!("cannot {what} {at}: {error}"))
-    }
-
-    /// A failure inside the Parquet library while writing `path`: a system call's, most likely.
-    pub(crate) fn write(path: &Path, error: &ParquetError) -> Self {
-        match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
-            Some(io) => Self::io("write", path, io),
-            None => Self::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())),
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use xweave_text as text;
 
 use crate::{
+    damage::{Damage, Wrong},
     event::{Event, Kind, Name, Names},
     segments::{Line, domain_numbers},
     table::{Column, Values},
@@ -79,31 +80,28 @@ impl Line for Event {
     }
 }
 
-/// Events of the columns that [`REQUIRED`] and [`OPTIONAL`] name; an error's text says what is wrong. Kinds that are
-/// not known become [`Kind::Other`], called as they are in the table. `number` gives the number of a domain's name; new
-/// names take places of `room`.
+/// Events of the columns that [`REQUIRED`] and [`OPTIONAL`] name. Kinds that are not known become [`Kind::Other`],
+/// called as they are in the table. `number` gives the number of a domain's name; new names take places of `room`.
 pub(crate) fn from_columns(
     columns: &[Column],
     count: usize,
     number: impl Fn(&str) -> Option<u8>,
     names: &mut Names,
     room: &mut usize,
-) -> Result<Vec<Event>, String> {
+) -> Result<Vec<Event>, Damage> {
     let called = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
-    let column = |at: usize| columns.get(at).ok_or_else(|| format!("it has no column {}", called(at)));
-    let wrong = |at: usize| move |e: String| format!("column {} {e}", called(at));
+    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(called(at)));
+    let wrong = |at: usize| move |wrong| Damage::Column { name: called(at), wrong };
     // What is null is 0, where it may be null.
     let numbers = |at: usize| {
         if at < REQUIRED.len() && column(at)?.has_nulls() {
-            return Err(format!("column {} has a null", called(at)));
+            return Err(wrong(at)(Wrong::Null));
         }
         column(at)?.numbers_or_zero(count).map_err(wrong(at))
     };
     let bytes = |at: usize| column(at)?.bytes(count).map_err(wrong(at));
-    let null = |at: usize| format!("column {} has a null", called(at));
-    let narrow = |value: u64, at: usize| {
-        u32::try_from(value).map_err(|_| format!("column {} has {value}, beyond 32 bits", called(at)))
-    };
+    let null = |at: usize| wrong(at)(Wrong::Null);
+    let narrow = |value: u64, at: usize| u32::try_from(value).map_err(|_| wrong(at)(Wrong::Wide(value)));
 
     let (time, cpu, tid) = (numbers(0)?, numbers(2)?, numbers(4)?);
     let (domain, kind) = (bytes(1)?, bytes(3)?);
@@ -132,7 +130,7 @@ pub(crate) fn from_columns(
             } else {
                 let mut give = |text: &str| names.give_within(text, room);
                 let found = texts.get(name, || give(&text::printable_bytes(name, NAME)));
-                found.ok_or("its domain's events have more names than threads and events ever have")?
+                found.ok_or(Damage::Names)?
             },
             kind: kind.unwrap_or(Kind::Other),
             domain: number,

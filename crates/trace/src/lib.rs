@@ -12,7 +12,7 @@
 //! names only when they are whole, and the manifest says `complete: false` until the end.
 //!
 //! Modules: [`manifest`] is `trace.json`, [`site`], [`row`] and [`event`] are one line of each table,
-//! [`writer`] makes a trace and [`reader`] opens one; `table` knows Parquet, with
+//! [`writer`] makes a trace and [`reader`] opens one, [`damage`] is what can be wrong with its files; `table` knows Parquet, with
 //! `pages` where the library writes too slowly, and `checked`, which holds files against what they claim.
 //!
 //! ```
@@ -39,6 +39,7 @@
 //! ```
 
 mod checked;
+pub mod damage;
 pub mod error;
 pub mod event;
 mod events;
@@ -55,6 +56,7 @@ mod table;
 mod thrift;
 pub mod writer;
 
+pub use damage::{Damage, Damaged};
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
@@ -62,7 +64,7 @@ pub use manifest::{
     SiteLoss, Unloaded,
 };
 pub use merge::Events;
-pub use reader::{Batches, Damaged, Trace};
+pub use reader::{Batches, Trace};
 pub use row::Row;
 pub use site::Site;
 pub use writer::Writer;

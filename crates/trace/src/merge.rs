@@ -6,9 +6,10 @@ use std::{
 };
 
 use crate::{
+    damage::{Damage, Damaged},
     event::{Event, Names},
     events, given,
-    reader::{Damaged, Trace},
+    reader::Trace,
     table::{Allowance, TableReader},
 };
 
@@ -58,7 +59,7 @@ impl<'a> Events<'a> {
             match sources.iter().position(|(known, _)| *known == name) {
                 Some(at) => sources[at].1.files.push_back(file),
                 None if sources.len() == SOURCES => {
-                    damaged.push(trace.damaged(1, file, "it is of one domain more than there can be"));
+                    damaged.push(trace.damaged(1, file, Damage::Domains));
                 }
                 None => {
                     let batch = Vec::new().into_iter();
@@ -109,7 +110,7 @@ impl<'a> Events<'a> {
                     source.batch = batch.into_iter();
                 }
                 Ok(None) => {}
-                Err(reason) => self.damaged.push(self.trace.damaged(1, file, &reason)),
+                Err(damage) => self.damaged.push(self.trace.damaged(1, file, damage)),
             }
         }
         if let Some(first) = source.batch.as_slice().first() {
@@ -125,7 +126,7 @@ fn read(
     allowance: &mut Allowance,
     file: &str,
     open: Option<TableReader>,
-) -> Result<Option<(TableReader, Vec<Event>)>, String> {
+) -> Result<Option<(TableReader, Vec<Event>)>, Damage> {
     let mut table = match open {
         Some(table) => table,
         None => trace.table(1, file, (&events::REQUIRED, &events::OPTIONAL), allowance)?,

@@ -2,15 +2,16 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use serde::Deserialize;
-use xweave_guard::private::{self, Dir, Trust};
+use xweave_guard::private::{Dir, Trust};
 use xweave_text as text;
 
 use crate::{
     SCHEMA,
+    damage::{Damage, Damaged},
     error::{Error, ErrorKind},
     manifest::{Domain, Manifest},
     records,
@@ -56,29 +57,6 @@ pub struct Trace {
     event_segments: Vec<String>,
 }
 
-/// A file that could not be read, or not to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
-    /// Which.
-    pub file: PathBuf,
-    /// What is wrong with it.
-    pub reason: String,
-}
-
-impl std::fmt::Display for Damaged {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Whoever made the trace chose the names of its files.
-        write!(f, "{} cannot be read: {}", text::printable(&self.file.to_string_lossy()), self.reason)
-    }
-}
-
-impl Damaged {
-    /// The file in that folder cannot be read: the reason may quote it.
-    pub(crate) fn new(folder: &Dir, name: &str, reason: &str) -> Self {
-        Self { file: folder.path_of(name), reason: text::printable_bytes(reason.as_bytes(), 1024) }
-    }
-}
-
 /// As much of a manifest as every schema has.
 #[derive(Deserialize)]
 struct Version {
@@ -111,15 +89,15 @@ impl Trace {
         let trust = if forced { Trust::Anyone } else { Trust::Owner };
         let dir = Dir::open(dir, trust).map_err(|e| match e.is_missing() {
             true => not_a_trace(dir, "is no directory"),
-            false => Error::input(&e),
+            false => Error::input(e),
         })?;
         let manifest = read_manifest(&dir)?;
         let (sites, sites_damaged) = match read_sites(&dir, forced) {
             Ok(sites) => (sites, None),
-            Err(reason) => (Vec::new(), Some(Damaged::new(&dir, SITES, &reason))),
+            Err(damage) => (Vec::new(), Some(Damaged::new(dir.path_of(SITES), damage))),
         };
         let by_number = sites.iter().enumerate().map(|(at, site)| (site.site, at)).collect();
-        let [records, events] = FOLDERS.map(|folder| dir.open_dir(folder).map_err(|e| Error::input(&e)));
+        let [records, events] = FOLDERS.map(|folder| dir.open_dir(folder).map_err(Error::input));
         let folders = [records?, events?];
         let [segments, event_segments] = folders.each_ref().map(|folder| list(folder.as_ref()));
         let (segments, event_segments) = (segments?, event_segments?);
@@ -178,22 +156,22 @@ impl Trace {
         Allowance::new(if self.forced { u64::MAX } else { ROWS })
     }
 
-    /// Opens a segment of [`FOLDERS`]`[of]`. An error's text says what is wrong.
+    /// Opens a segment of [`FOLDERS`]`[of]`.
     pub(crate) fn table(
         &self,
         of: usize,
         name: &str,
-        (required, optional): (&[&str], &[&str]),
+        (required, optional): (&[&'static str], &[&'static str]),
         allowance: &mut Allowance,
-    ) -> Result<TableReader, String> {
-        let folder = self.folders[of].as_ref().ok_or("its folder is not there")?;
-        let file = folder.open_file(name).map_err(|e| reason(&e))?;
+    ) -> Result<TableReader, Damage> {
+        let folder = self.folders[of].as_ref().ok_or(Damage::NoFolder)?;
+        let file = folder.open_file(name)?;
         TableReader::open(file, required, optional, allowance)
     }
 
     /// A segment of [`FOLDERS`]`[of]` cannot be read.
-    pub(crate) fn damaged(&self, of: usize, name: &str, reason: &str) -> Damaged {
-        Damaged::new(self.folders[of].as_ref().unwrap_or(&self.dir), name, reason)
+    pub(crate) fn damaged(&self, of: usize, name: &str, damage: Damage) -> Damaged {
+        Damaged::new(self.folders[of].as_ref().unwrap_or(&self.dir).path_of(name), damage)
     }
 
     /// All records at once, and the files that could not be read.
@@ -229,7 +207,7 @@ impl Iterator for Batches<'_> {
                     let columns = (&records::REQUIRED[..], &records::OPTIONAL[..]);
                     match self.trace.table(0, name, columns, &mut self.allowance) {
                         Ok(table) => (name, table),
-                        Err(reason) => return Some(Err(self.trace.damaged(0, name, &reason))),
+                        Err(damage) => return Some(Err(self.trace.damaged(0, name, damage))),
                     }
                 }
             };
@@ -244,7 +222,7 @@ impl Iterator for Batches<'_> {
                     return Some(Ok(rows));
                 }
                 Ok(None) => {}
-                Err(reason) => return Some(Err(self.trace.damaged(0, name, &reason))),
+                Err(damage) => return Some(Err(self.trace.damaged(0, name, damage))),
             }
         }
     }
@@ -258,11 +236,11 @@ fn not_a_trace(dir: &Path, what: &str) -> Error {
 fn read_manifest(dir: &Dir) -> Result<Manifest, Error> {
     let text = dir.read(MANIFEST, MANIFEST_SIZE).map_err(|e| match e.is_missing() {
         true => not_a_trace(dir.path(), "has no trace.json"),
-        false => Error::input(&e),
+        false => Error::input(e),
     })?;
     let damaged = |e: serde_json::Error| {
-        let (path, e) = (dir.path_of(MANIFEST), text::printable_bytes(e.to_string().as_bytes(), 1024));
-        Error::new(ErrorKind::Damaged, format!("{} is damaged: {e}", path.display()))
+        let (path, said) = (dir.path_of(MANIFEST), text::printable_bytes(e.to_string().as_bytes(), 1024));
+        Error::new(ErrorKind::Damaged, format!("{} is damaged: {said}", path.display())).by(e)
     };
     let version: Version = serde_json::from_slice(&text).map_err(damaged)?;
     match version.schema {
@@ -287,8 +265,8 @@ fn read_manifest(dir: &Dir) -> Result<Manifest, Error> {
     }
 }
 
-fn read_sites(dir: &Dir, forced: bool) -> Result<Vec<Site>, String> {
-    let file = dir.open_file(SITES).map_err(|e| reason(&e))?;
+fn read_sites(dir: &Dir, forced: bool) -> Result<Vec<Site>, Damage> {
+    let file = dir.open_file(SITES)?;
     let size = file.metadata().map_or(0, |there| there.len());
     let most = SITE_TEXTS + usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(SITE_TEXTS_PER_BYTE);
     let mut allowance = Allowance::new(if forced { u64::MAX } else { SITE_ROWS });
@@ -299,34 +277,17 @@ fn read_sites(dir: &Dir, forced: bool) -> Result<Vec<Site>, String> {
         let batch = site::from_columns(&columns, rows)?;
         bytes += batch.iter().map(Site::text_len).sum::<usize>();
         if bytes > most && !forced {
-            return Err(format!("its texts are longer than {most} bytes; --force reads them all the same"));
+            return Err(Damage::Texts { most });
         }
         sites.extend(batch);
     }
     Ok(sites)
 }
 
-/// What is wrong with a file, whose name is told besides.
-fn reason(error: &private::Error) -> String {
-    match error {
-        private::Error::Io { error, .. } => error.to_string(),
-        private::Error::Kind { found, wanted, .. } => format!("it is {found}, not a {wanted}"),
-        private::Error::Owner { owner, .. } => {
-            format!(
-                "it belongs to user {owner}, neither the current user nor root; --force reads it all the same"
-            )
-        }
-        private::Error::Writable { mode, .. } => {
-            format!("other users can write to it (mode {mode:04o}); --force reads it all the same")
-        }
-        other => other.to_string(),
-    }
-}
-
 /// Closed segments, in the order of their names. Hidden files are not closed yet.
 fn list(folder: Option<&Dir>) -> Result<Vec<String>, Error> {
     let Some(folder) = folder else { return Ok(Vec::new()) };
-    let mut names = folder.names(FILES).map_err(|e| Error::input(&e))?;
+    let mut names = folder.names(FILES).map_err(Error::input)?;
     names.retain(|name| name.ends_with(".parquet") && !name.starts_with('.'));
     Ok(names)
 }

@@ -6,6 +6,7 @@ use parquet::data_type::ByteArray;
 use xweave_wire::record::{Kind, MAX_VALUES};
 
 use crate::{
+    damage::{Damage, Wrong},
     row::Row,
     segments::{Line, domain_numbers},
     table::{Column, Values},
@@ -79,21 +80,21 @@ fn int64(rows: impl Iterator<Item = Option<u64>> + Clone) -> Column {
     Column::some(rows, |values| Values::I64(values.map(u64::cast_signed).collect()))
 }
 
-/// Rows of the columns that [`REQUIRED`] and [`OPTIONAL`] name; an error's text says what is wrong.
-/// `number` gives the number of a domain's name.
+/// Rows of the columns that [`REQUIRED`] and [`OPTIONAL`] name. `number` gives the number of a domain's name.
 pub(crate) fn from_columns(
     columns: &[Column],
     count: usize,
     number: impl Fn(&str) -> Option<u8>,
-) -> Result<Vec<Row>, String> {
+) -> Result<Vec<Row>, Damage> {
     let name = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
-    let column = |at: usize| columns.get(at).ok_or_else(|| format!("it has no column {}", name(at)));
-    let numbers = |at: usize| column(at)?.numbers(count).map_err(|e| format!("column {} {e}", name(at)));
-    let bytes = |at: usize| column(at)?.bytes(count).map_err(|e| format!("column {} {e}", name(at)));
-    let null = |at: usize| format!("column {} has a null", name(at));
+    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(name(at)));
+    let wrong = |at: usize| move |wrong| Damage::Column { name: name(at), wrong };
+    let numbers = |at: usize| column(at)?.numbers(count).map_err(wrong(at));
+    let bytes = |at: usize| column(at)?.bytes(count).map_err(wrong(at));
+    let null = |at: usize| wrong(at)(Wrong::Null);
     let narrow = |value: Option<u64>, at: usize| {
         let value = value.ok_or_else(|| null(at))?;
-        u32::try_from(value).map_err(|_| format!("column {} has {value}, beyond 32 bits", name(at)))
+        u32::try_from(value).map_err(|_| wrong(at)(Wrong::Wide(value)))
     };
 
     let (time, cpu, pid, tid, site) = (numbers(0)?, numbers(2)?, numbers(3)?, numbers(4)?, numbers(6)?);
@@ -123,7 +124,7 @@ pub(crate) fn from_columns(
             cpu: narrow(cpu[at], 2)?,
             comm: padded(comm[at].unwrap_or(b"")),
             domain: number,
-            kind: kind.ok_or("it has records of a kind that this xweave does not know")?,
+            kind: kind.ok_or(Damage::Kind)?,
             count: stored_count,
             stored,
         });

@@ -6,6 +6,7 @@ use xweave_guard::private::Dir;
 use xweave_text as text;
 
 use crate::{
+    damage::Damage,
     error::Error,
     manifest,
     table::{Column, TableWriter},
@@ -39,15 +40,14 @@ pub(crate) trait Line {
 pub(crate) fn domain_numbers<'a>(
     what: &'static str,
     number: impl Fn(&str) -> Option<u8>,
-) -> impl FnMut(&'a [u8]) -> Result<u8, String> {
+) -> impl FnMut(&'a [u8]) -> Result<u8, Damage> {
     let mut last: Option<(&[u8], u8)> = None;
     move |name| match last {
         Some((known, number)) if known == name => Ok(number),
         _ => {
             // As the manifest's names are received.
             let text = text::printable_bytes(name, manifest::NAME);
-            let number = number(&text)
-                .ok_or_else(|| format!("it has {what} of {text:?}, a domain that trace.json lacks"))?;
+            let number = number(&text).ok_or(Damage::Domain { what, domain: text })?;
             last = Some((name, number));
             Ok(number)
         }
@@ -161,7 +161,7 @@ impl<L: Line> Segments<L> {
         let folder = match &self.folder {
             Some(folder) => folder.clone(),
             None => {
-                let made = self.trace.create_dir(L::FOLDER).map_err(|e| Error::output(&e))?;
+                let made = self.trace.create_dir(L::FOLDER).map_err(Error::output)?;
                 self.folder.insert(Arc::new(made)).clone()
             }
         };
@@ -175,7 +175,7 @@ impl<L: Line> Segments<L> {
         };
         let columns = L::columns(&open.name, &open.lines, texts);
         let table = &mut segment.table;
-        table.write(&columns).map_err(|e| Error::write(&segment.folder.path_of(&segment.name), &e))?;
+        table.write(&columns).map_err(|e| Error::write(&segment.folder.path_of(&segment.name), e))?;
         segment.rows += open.lines.len() as u64;
         Ok(())
     }
@@ -210,10 +210,10 @@ impl Segment {
         let name: String = domain.chars().map(safe).take(LONGEST).collect();
         let name = format!("{name}-{number:06}.parquet");
         let temporary = format!(".{name}.tmp");
-        let file = folder.create_new(&temporary).map_err(|e| Error::output(&e))?;
+        let file = folder.create_new(&temporary).map_err(Error::output)?;
         let table = TableWriter::new(file, L::SCHEMA, L::SEQUENTIAL).map_err(|e| {
             let _ = folder.remove(&temporary);
-            Error::write(&folder.path_of(&name), &e)
+            Error::write(&folder.path_of(&name), e)
         })?;
         Ok(Self { table, folder, temporary, name, rows: 0 })
     }
@@ -221,8 +221,8 @@ impl Segment {
     fn close(self) -> Result<(), Error> {
         if let Err(error) = self.table.finish() {
             let _ = self.folder.remove(&self.temporary);
-            return Err(Error::write(&self.folder.path_of(&self.name), &error));
+            return Err(Error::write(&self.folder.path_of(&self.name), error));
         }
-        self.folder.rename(&self.temporary, &self.name).map_err(|e| Error::output(&e))
+        self.folder.rename(&self.temporary, &self.name).map_err(Error::output)
     }
 }

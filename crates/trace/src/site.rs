@@ -1,6 +1,9 @@
 //! One line of `sites.parquet`: a join point as woven.
 
-use crate::table::{Column, Values};
+use crate::{
+    damage::{Damage, Wrong},
+    table::{Column, Values},
+};
 
 /// Where records come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,14 +101,15 @@ fn maybe<'a>(texts: impl Iterator<Item = Option<&'a String>> + Clone) -> Column 
     Column::some(texts, |texts| Values::texts(texts))
 }
 
-/// Sites of the columns that [`REQUIRED`] and [`OPTIONAL`] name; an error's text says what is wrong.
-pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>, String> {
+/// Sites of the columns that [`REQUIRED`] and [`OPTIONAL`] name.
+pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>, Damage> {
     let name = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
-    let column = |at: usize| columns.get(at).ok_or_else(|| format!("it has no column {}", name(at)));
-    let numbers = |at: usize| column(at)?.numbers(count).map_err(|e| format!("column {} {e}", name(at)));
+    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(name(at)));
+    let wrong = |at: usize| move |wrong| Damage::Column { name: name(at), wrong };
+    let numbers = |at: usize| column(at)?.numbers(count).map_err(wrong(at));
     let texts = |at: usize| {
         let most = if name(at) == "file" { PATH } else { NAME };
-        column(at)?.texts(count, most).map_err(|e| format!("column {} {e}", name(at)))
+        column(at)?.texts(count, most).map_err(wrong(at))
     };
 
     let (site, offset, address, line) = (numbers(0)?, numbers(3)?, numbers(6)?, numbers(9)?);
@@ -114,11 +118,11 @@ pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>
         text.push(texts(at)?.into_iter());
     }
     let mut next = |column: usize| text[column].next().flatten();
-    let narrow = |wide: u64| u32::try_from(wide).map_err(|_| format!("the number {wide} is beyond 32 bits"));
+    let narrow = |wide: u64| u32::try_from(wide).map_err(|_| Damage::Wide(wide));
     let mut sites = Vec::with_capacity(count);
     for row in 0..count {
         sites.push(Site {
-            site: narrow(site[row].ok_or("column site has a null")?)?,
+            site: narrow(site[row].ok_or_else(|| wrong(0)(Wrong::Null))?)?,
             domain: next(0).unwrap_or_default(),
             aspect: next(1).unwrap_or_default(),
             advice: next(2).unwrap_or_default(),

@@ -24,7 +24,11 @@ use parquet::{
 
 use xweave_text as text;
 
-use crate::{checked::Checked, pages};
+use crate::{
+    checked::Checked,
+    damage::{Damage, Wrong},
+    pages,
+};
 
 /// What a column holds, without its nulls.
 #[derive(Clone, Debug)]
@@ -91,11 +95,11 @@ impl Column {
     }
 
     /// The column's numbers as their bits, one per row. 32-bit ones are not sign-extended.
-    pub(crate) fn numbers(&self, rows: usize) -> Result<Vec<Option<u64>>, String> {
+    pub(crate) fn numbers(&self, rows: usize) -> Result<Vec<Option<u64>>, Wrong> {
         match &self.values {
             Values::I32(values) => self.spread(rows, values.iter().map(|v| u64::from(v.cast_unsigned()))),
             Values::I64(values) => self.spread(rows, values.iter().map(|v| v.cast_unsigned())),
-            Values::Text(_) | Values::Picked { .. } => Err("holds text where numbers belong".to_owned()),
+            Values::Text(_) | Values::Picked { .. } => Err(Wrong::Text),
         }
     }
 
@@ -105,7 +109,7 @@ impl Column {
     }
 
     /// As [`Column::numbers`], with 0 for what is null.
-    pub(crate) fn numbers_or_zero(&self, rows: usize) -> Result<Vec<u64>, String> {
+    pub(crate) fn numbers_or_zero(&self, rows: usize) -> Result<Vec<u64>, Wrong> {
         fn spread<T: Copy>(levels: Option<&[i16]>, values: &[T], bits: impl Fn(T) -> u64) -> Vec<u64> {
             let Some(levels) = levels else { return values.iter().map(|&value| bits(value)).collect() };
             if values.is_empty() {
@@ -120,47 +124,41 @@ impl Column {
         let numbers = match &self.values {
             Values::I32(values) => spread(levels, values, |value| u64::from(value.cast_unsigned())),
             Values::I64(values) => spread(levels, values, i64::cast_unsigned),
-            Values::Text(_) | Values::Picked { .. } => {
-                return Err("holds text where numbers belong".to_owned());
-            }
+            Values::Text(_) | Values::Picked { .. } => return Err(Wrong::Text),
         };
         if numbers.len() == rows {
             Ok(numbers)
         } else {
-            Err(format!("has {} rows where others have {rows}", numbers.len()))
+            Err(Wrong::Rows { rows: numbers.len(), others: rows })
         }
     }
 
     /// The column's texts as bytes, one per row.
-    pub(crate) fn bytes(&self, rows: usize) -> Result<Vec<Option<&[u8]>>, String> {
+    pub(crate) fn bytes(&self, rows: usize) -> Result<Vec<Option<&[u8]>>, Wrong> {
         match &self.values {
             Values::Text(values) => self.spread(rows, values.iter().map(ByteArray::data)),
             // Also what stands for a column that the file lacks.
             _ if self.levels.as_ref().is_some_and(|levels| levels.iter().all(|&level| level == 0)) => {
                 Ok(vec![None; rows])
             }
-            _ => Err("holds numbers where text belongs".to_owned()),
+            _ => Err(Wrong::Numbers),
         }
     }
 
     /// The column's texts, one per row, fit to be shown and cut to `most` bytes.
-    pub(crate) fn texts(&self, rows: usize, most: usize) -> Result<Vec<Option<String>>, String> {
+    pub(crate) fn texts(&self, rows: usize, most: usize) -> Result<Vec<Option<String>>, Wrong> {
         let text = |bytes: &[u8]| text::printable_bytes(bytes, most);
         Ok(self.bytes(rows)?.into_iter().map(|bytes| bytes.map(text)).collect())
     }
 
-    fn spread<T>(&self, rows: usize, mut values: impl Iterator<Item = T>) -> Result<Vec<Option<T>>, String> {
+    fn spread<T>(&self, rows: usize, mut values: impl Iterator<Item = T>) -> Result<Vec<Option<T>>, Wrong> {
         let spread: Vec<_> = match &self.levels {
             None => values.map(Some).collect(),
             Some(levels) => {
                 levels.iter().map(|&level| if level > 0 { values.next() } else { None }).collect()
             }
         };
-        if spread.len() == rows {
-            Ok(spread)
-        } else {
-            Err(format!("has {} rows where others have {rows}", spread.len()))
-        }
+        if spread.len() == rows { Ok(spread) } else { Err(Wrong::Rows { rows: spread.len(), others: rows }) }
     }
 }
 
@@ -261,20 +259,14 @@ impl Allowance {
         Self { left: rows }
     }
 
-    fn take(&mut self, rows: u64, bytes: u64) -> Result<(), String> {
+    fn take(&mut self, rows: u64, bytes: u64) -> Result<(), Damage> {
         self.left = self.left.saturating_add(bytes);
-        self.left = self.left.checked_sub(rows).ok_or_else(|| {
-            format!(
-                "it claims {rows} rows in {bytes} bytes, more than any recording has ({} were left for it); \
-                 --force reads them all the same",
-                self.left
-            )
-        })?;
+        self.left = self.left.checked_sub(rows).ok_or(Damage::Rows { rows, bytes, left: self.left })?;
         Ok(())
     }
 }
 
-/// Reads one table in pieces of bounded size. Errors are texts: what is wrong with the file.
+/// Reads one table in pieces of bounded size.
 pub(crate) struct TableReader {
     file: Checked,
     /// Where the wanted columns are in the file; none for an optional one that it lacks.
@@ -291,10 +283,10 @@ impl TableReader {
     /// allowance.
     pub(crate) fn open(
         file: File,
-        required: &[&str],
-        optional: &[&str],
+        required: &[&'static str],
+        optional: &[&'static str],
         allowance: &mut Allowance,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Damage> {
         contained(|| {
             let file = Checked::open(file)?;
             allowance.take(file.rows, file.size)?;
@@ -302,7 +294,7 @@ impl TableReader {
         })
     }
 
-    fn try_open(file: Checked, required: &[&str], optional: &[&str]) -> Result<Self, String> {
+    fn try_open(file: Checked, required: &[&'static str], optional: &[&'static str]) -> Result<Self, Damage> {
         let schema = file.metadata.file_metadata().schema_descr_ptr();
         let find = |&name: &&str| {
             let at = schema.columns().iter().position(|column| column.path().parts() == [name])?;
@@ -310,8 +302,8 @@ impl TableReader {
             flat.then_some(at)
         };
         let mut columns = Vec::new();
-        for name in required {
-            columns.push(Some(find(name).ok_or_else(|| format!("it has no column {name}"))?));
+        for &name in required {
+            columns.push(Some(find(&name).ok_or(Damage::NoColumn(name))?));
         }
         columns.extend(optional.iter().map(find));
         Ok(Self { file, columns, group: 0, open: Vec::new(), left: 0 })
@@ -319,16 +311,16 @@ impl TableReader {
 
     /// The next rows, at most `max`, as their number and the wanted columns.
     /// After an error the reader is of no use.
-    pub(crate) fn next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, String> {
+    pub(crate) fn next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, Damage> {
         contained(|| self.try_next(max))
     }
 
-    fn try_next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, String> {
+    fn try_next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, Damage> {
         while self.left == 0 {
             let Some(group) = self.file.metadata.row_groups().get(self.group) else { return Ok(None) };
-            self.left = usize::try_from(group.num_rows()).map_err(|e| e.to_string())?;
+            self.left = usize::try_from(group.num_rows()).map_err(|_| Damage::RowCount)?;
             let open = |at: &Option<usize>| at.map(|at| self.file.column(self.group, at)).transpose();
-            self.open = self.columns.iter().map(open).collect::<Result<_, _>>()?;
+            self.open = self.columns.iter().map(open).collect::<Result<_, Damage>>()?;
             self.group += 1;
         }
         let rows = self.left.min(max);
@@ -339,7 +331,7 @@ impl TableReader {
                 Some(ColumnReader::Int32ColumnReader(reader)) => read(reader, rows, Values::I32)?,
                 Some(ColumnReader::Int64ColumnReader(reader)) => read(reader, rows, Values::I64)?,
                 Some(ColumnReader::ByteArrayColumnReader(reader)) => read(reader, rows, Values::Text)?,
-                Some(_) => return Err("a column is neither integer nor text".to_owned()),
+                Some(_) => return Err(Damage::Type),
             });
         }
         self.left -= rows;
@@ -349,11 +341,11 @@ impl TableReader {
 
 /// The library has assertions that a damaged file can fail (a negative column length, for one):
 /// that must cost this file, not the program.
-fn contained<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+fn contained<T>(read: impl FnOnce() -> Result<T, Damage>) -> Result<T, Damage> {
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(text.unwrap_or_else(|| "its content makes no sense".to_owned()))
+        Err(Damage::Panic(text))
     })
 }
 
@@ -361,15 +353,13 @@ fn read<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     rows: usize,
     wrap: impl FnOnce(Vec<T::T>) -> Values,
-) -> Result<Column, String> {
+) -> Result<Column, Damage> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     let mut done = 0;
     while done < rows {
-        let (read, _, _) = reader
-            .read_records(rows - done, Some(&mut levels), None, &mut values)
-            .map_err(|e| e.to_string())?;
+        let (read, _, _) = reader.read_records(rows - done, Some(&mut levels), None, &mut values)?;
         if read == 0 {
-            return Err(format!("a column ends after {done} of {rows} rows"));
+            return Err(Damage::Ends { done, rows });
         }
         done += read;
     }

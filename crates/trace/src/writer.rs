@@ -42,7 +42,7 @@ impl Writer {
         match Dir::open(dir, Trust::Owner) {
             Ok(dir) => vacant(&dir, replace),
             Err(error) if error.is_missing() => Ok(()),
-            Err(error) => Err(Error::output(&error)),
+            Err(error) => Err(Error::output(error)),
         }
     }
 
@@ -52,7 +52,7 @@ impl Writer {
     /// The directory holds a trace or something else already, is a link, belongs to somebody else or can be written
     /// to by others; or it cannot be made.
     pub fn create(dir: &Path, manifest: Manifest) -> Result<Self, Error> {
-        let dir = Dir::create(dir).map_err(|e| Error::output(&e))?;
+        let dir = Dir::create(dir).map_err(Error::output)?;
         vacant(&dir, false)?;
         Self::write(dir, manifest)
     }
@@ -63,10 +63,10 @@ impl Writer {
     /// # Errors
     /// As of [`Writer::create`], but for the trace; or one of the trace's names is a link.
     pub fn replace(dir: &Path, manifest: Manifest) -> Result<Self, Error> {
-        let dir = Dir::create(dir).map_err(|e| Error::output(&e))?;
+        let dir = Dir::create(dir).map_err(Error::output)?;
         vacant(&dir, true)?;
-        if dir.has(MANIFEST).map_err(|e| Error::output(&e))? {
-            remove_files(&dir).map_err(|e| Error::output(&e))?;
+        if dir.has(MANIFEST).map_err(Error::output)? {
+            remove_files(&dir).map_err(Error::output)?;
         }
         Self::write(dir, manifest)
     }
@@ -77,7 +77,7 @@ impl Writer {
         if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Error::new(ErrorKind::Misuse, "two domains of a trace have the same number"));
         }
-        dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(|e| Error::output(&e))?;
+        dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(Error::output)?;
         let dir = Arc::new(dir);
         let (rows, events) = (Segments::new(dir.clone()), Segments::new(dir.clone()));
         let mut writer = Self { dir, manifest, rows, events, given: Given::default(), appended: 0 };
@@ -123,10 +123,10 @@ impl Writer {
         self.given.tell(&mut self.manifest);
         let mut text = serde_json::to_vec_pretty(&self.manifest).map_err(|e| {
             let path = self.dir.path_of(MANIFEST);
-            Error::new(ErrorKind::Misuse, format!("cannot write {}: {e}", path.display()))
+            Error::new(ErrorKind::Misuse, format!("cannot write {}: {e}", path.display())).by(e)
         })?;
         text.push(b'\n');
-        self.dir.replace(MANIFEST, &text).map_err(|e| Error::output(&e))
+        self.dir.replace(MANIFEST, &text).map_err(Error::output)
     }
 
     /// Writes `sites.parquet`, at once or not at all; replaces what was there.
@@ -137,8 +137,8 @@ impl Writer {
                 table.write(&site::to_columns(sites))?;
                 table.finish()
             })
-            .map_err(|e| Error::write(&self.dir.path_of(SITES), &e))?;
-        self.dir.replace(SITES, &content).map_err(|e| Error::output(&e))
+            .map_err(|e| Error::write(&self.dir.path_of(SITES), e))?;
+        self.dir.replace(SITES, &content).map_err(Error::output)
     }
 
     /// Appends one record of the domain with that number, its time brought onto the common line.
@@ -201,7 +201,7 @@ fn name_of(manifest: &Manifest, domain: u8) -> Result<String, Error> {
 /// Whether a directory is one that a trace can be begun in.
 fn vacant(dir: &Dir, replace: bool) -> Result<(), Error> {
     let at = dir.path().display();
-    if dir.has(MANIFEST).map_err(|e| Error::output(&e))? {
+    if dir.has(MANIFEST).map_err(Error::output)? {
         if replace {
             return Ok(());
         }
@@ -210,7 +210,7 @@ fn vacant(dir: &Dir, replace: bool) -> Result<(), Error> {
         return Err(Error::new(ErrorKind::Exists, message));
     }
     // What else is there is nobody's business; and the directory would be closed to whoever reads it today.
-    for name in dir.names(FILES).map_err(|e| Error::output(&e))? {
+    for name in dir.names(FILES).map_err(Error::output)? {
         // A manifest without records would call them lost; records without a manifest would be mixed up.
         let message = match FOLDERS.contains(&name.as_str()) {
             true if segments(dir, &name)?.is_empty() => continue,
@@ -231,7 +231,7 @@ fn segments(dir: &Dir, folder: &str) -> Result<Vec<String>, Error> {
         Some(folder) => folder.names(FILES),
         None => Ok(Vec::new()),
     };
-    let mut names = names().map_err(|e| Error::output(&e))?;
+    let mut names = names().map_err(Error::output)?;
     names.retain(|name| is_segment(name));
     Ok(names)
 }

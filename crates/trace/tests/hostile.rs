@@ -231,7 +231,7 @@ fn a_trace_of_another_user_is_read_when_asked_only() {
     }
     set_mode(&segment, 0o602);
     let (rows, damaged) = Trace::open(&dir).unwrap().rows();
-    assert!(rows.is_empty() && damaged[0].reason.contains("--force"), "{damaged:?}");
+    assert!(rows.is_empty() && damaged[0].reason().contains("--force"), "{damaged:?}");
     set_mode(&segment, 0o600);
     // One that others may read is fine: of earlier versions.
     set_mode(&dir, 0o755);
@@ -239,7 +239,7 @@ fn a_trace_of_another_user_is_read_when_asked_only() {
     assert!(Trace::open(&dir).is_ok());
     if give_away(&segment) {
         let (rows, damaged) = Trace::open(&dir).unwrap().rows();
-        assert!(rows.is_empty() && damaged[0].reason.contains("user 65534"), "{damaged:?}");
+        assert!(rows.is_empty() && damaged[0].reason().contains("user 65534"), "{damaged:?}");
         give_away(&dir);
         let (error, message) = open_error(&dir);
         assert_eq!(error, ErrorKind::Distrusted);
@@ -259,7 +259,7 @@ fn what_is_no_file_is_refused_at_once() {
     fs::remove_file(dir.join("sites.parquet")).unwrap();
     mkfifo(&dir.join("sites.parquet"));
     let trace = Trace::open(&dir).unwrap();
-    assert!(trace.sites_damaged().unwrap().reason.contains("a named pipe, not a regular file"));
+    assert!(trace.sites_damaged().unwrap().reason().contains("a named pipe, not a regular file"));
     let (rows, damaged) = trace.rows();
     assert_eq!((rows.len(), damaged.len()), (3, 2));
     fs::remove_file(dir.join("trace.json")).unwrap();
@@ -515,7 +515,7 @@ fn bombs_cost_neither_memory_nor_time_nor_the_other_files() {
     let start = spent();
     let (rows, damaged) = Trace::open(&dir).unwrap().rows();
     assert!(rows.len() < 3 << 20 && damaged.len() > 45, "{} {}", rows.len(), damaged.len());
-    assert!(damaged.last().unwrap().reason.contains("--force"));
+    assert!(damaged.last().unwrap().reason().contains("--force"));
     assert!(spent() - start < 4.0);
 }
 

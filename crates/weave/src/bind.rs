@@ -57,6 +57,9 @@ pub(crate) fn variables<'a, 'p>(
 /// What the carriers can make a key of: `XW_SENT` of bpf/carriers/xen-net.h.
 const REQUEST: &str = "struct xen_netif_tx_request *";
 
+/// Places in code where a value is used that is not to be had, and why.
+pub(crate) type Errors = Vec<(Span, String)>;
+
 /// Finds the values that the code of an item uses. Where variables lie at an instruction goes into `places`.
 /// `variables`: names that an instruction must have as variables, since others have.
 ///
@@ -70,7 +73,7 @@ pub(crate) fn bind(
     condition: &Condition<'_>,
     variables: &BTreeSet<&str>,
     places: &mut Vec<VariablePlace>,
-) -> Result<Bound, Vec<(Span, String)>> {
+) -> Result<Bound, Errors> {
     let codes: Vec<&Code> = condition.codes().into_iter().chain(item.codes()).collect();
     let mut binder = Binder { kernel, places, bound: Bound::default() };
     let mut errors = Vec::new();

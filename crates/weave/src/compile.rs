@@ -361,8 +361,8 @@ impl Messages<'_> {
     /// What variables there are in the code at a place.
     fn parameters(&self, span: Span) -> Option<String> {
         let program = self.programs.iter().find(|program| {
-            program.woven().iter().any(|woven| {
-                let codes = woven.condition.codes().into_iter().chain(woven.item.codes());
+            program.applied().iter().any(|applied| {
+                let codes = applied.condition.codes().into_iter().chain(applied.item.codes());
                 codes.into_iter().any(|code| {
                     let last = code.tokens.last().map_or(code.span.line, |last| last.span.line);
                     code.span.file == span.file && (code.span.line..=last).contains(&span.line)

@@ -22,45 +22,34 @@ pub(crate) enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// `selects` tells whether the join point is one that an atom selects, of those that join points decide.
-    pub(crate) fn of(pointcut: &'a Pointcut, selects: &impl Fn(&Pointcut) -> bool) -> Self {
+    /// `decides` tells of an atom whether it selects the join point, as far as that decides it: as of
+    /// [`Pointcut::decide`].
+    pub(crate) fn of(pointcut: &'a Pointcut, decides: &impl Fn(&Pointcut) -> Option<bool>) -> Self {
+        if let Some(known) = pointcut.decide(&|atom| decides(atom)) {
+            return Self::Known(known);
+        }
         match pointcut {
-            Pointcut::And(parts) => {
-                Self::combine(parts.iter().map(|part| Self::of(part, selects)), false, Self::All)
-            }
-            Pointcut::Or(parts) => {
-                Self::combine(parts.iter().map(|part| Self::of(part, selects)), true, Self::Any)
-            }
-            Pointcut::Not(part) => match Self::of(part, selects) {
-                Self::Known(known) => Self::Known(!known),
-                other => Self::Not(Box::new(other)),
-            },
+            Pointcut::And(parts) => Self::open(parts, decides, Self::All),
+            Pointcut::Or(parts) => Self::open(parts, decides, Self::Any),
+            Pointcut::Not(part) => Self::Not(Box::new(Self::of(part, decides))),
             Pointcut::Xflow(test) => Self::Xflow(test),
             Pointcut::If(code) => Self::If(code),
             Pointcut::Pid(pid, _) => Self::Pid(*pid),
             Pointcut::Comm(name) => Self::Comm(name),
-            atom => Self::Known(selects(atom)),
+            // What no one decides, and no program can test, selects nothing.
+            _ => Self::Known(false),
         }
     }
 
-    /// `decides` is the known part that decides the whole.
-    fn combine(parts: impl Iterator<Item = Self>, decides: bool, of: fn(Vec<Self>) -> Self) -> Self {
-        let mut left = Vec::new();
-        for part in parts {
-            match part {
-                Self::Known(known) if known == decides => return Self::Known(decides),
-                Self::Known(_) => {}
-                part => left.push(part),
-            }
-        }
-        match left.pop() {
-            None => Self::Known(!decides),
-            Some(only) if left.is_empty() => only,
-            Some(last) => {
-                left.push(last);
-                of(left)
-            }
-        }
+    /// Of parts that together decide nothing, those that are left to be decided.
+    fn open(
+        parts: &'a [Pointcut],
+        decides: &impl Fn(&Pointcut) -> Option<bool>,
+        of: fn(Vec<Self>) -> Self,
+    ) -> Self {
+        let parts = parts.iter().map(|part| Self::of(part, decides));
+        let mut open: Vec<_> = parts.filter(|part| !matches!(part, Self::Known(_))).collect();
+        if open.len() == 1 { open.remove(0) } else { of(open) }
     }
 
     /// Calls `visit` for each test of a flow and each C expression.
@@ -125,9 +114,9 @@ mod tests {
         let at = |execution: bool, function: &str| {
             let is = |names: &[FunctionName]| names[0].pattern == function;
             let selects = |atom: &Pointcut| match atom {
-                Pointcut::Execution(names) => execution && is(names),
-                Pointcut::Returning(names) => !execution && is(names),
-                _ => false,
+                Pointcut::Execution(names) => Some(execution && is(names)),
+                Pointcut::Returning(names) => Some(!execution && is(names)),
+                _ => None,
             };
             Condition::of(&aspects.advice[0].pointcut, &selects).key()
         };

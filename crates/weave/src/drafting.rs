@@ -13,7 +13,7 @@ use crate::{compile, emit, events, prelude, resolve};
 pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[Group]) -> Draft {
     let resolved = resolve::resolve(aspects, peers, domain);
     let programs = emit::programs(resolved.points);
-    let (sites, plan) = emit::number(aspects, domain.kernel, &programs);
+    let (sites, plan) = emit::number(aspects, domain, &programs);
     let failed = has_errors(&resolved.items);
     let text = (!failed && !programs.is_empty())
         .then(|| emit::emit(aspects, domain.kernel, &programs))

@@ -20,8 +20,8 @@ use crate::condition::Condition;
 use crate::draft::{SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Carrier};
-use crate::resolve::{Point, Woven};
-use crate::safe;
+use crate::resolve::{Applied, Point};
+use crate::{Domain, safe};
 
 /// The name of the file with the programs.
 pub(crate) const ADVICE: &str = "advice.c";
@@ -39,8 +39,8 @@ pub(crate) struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    pub(crate) fn woven(&self) -> &[Woven<'a>] {
-        &self.points[0].woven
+    pub(crate) fn applied(&self) -> &[Applied<'a>] {
+        &self.points[0].applied
     }
 
     fn hook(&self) -> Hook {
@@ -53,11 +53,13 @@ impl<'a> Program<'a> {
     }
 
     fn codes(&self) -> impl Iterator<Item = &'a Code> {
-        self.woven().iter().flat_map(|woven| woven.condition.codes().into_iter().chain(woven.item.codes()))
+        self.applied()
+            .iter()
+            .flat_map(|applied| applied.condition.codes().into_iter().chain(applied.item.codes()))
     }
 
     fn attach_order(&self) -> u8 {
-        let orders = || self.woven().iter().map(|woven| woven.item.attach_order());
+        let orders = || self.applied().iter().map(|applied| applied.item.attach_order());
         orders().find(|order| *order == 3).or(orders().min()).unwrap_or(0)
     }
 }
@@ -90,9 +92,9 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
             // The program finds its cookie by its number.
             let _ = write!(key, " {:?}", point.at.place());
         }
-        for woven in &point.woven {
-            let _ = write!(key, "\n{} {}", woven.item.name(), woven.condition.key());
-            for binding in &woven.bound.bindings {
+        for applied in &point.applied {
+            let _ = write!(key, "\n{} {}", applied.item.name(), applied.condition.key());
+            for binding in &applied.bound.bindings {
                 let _ = write!(key, "\n{} = {} {:?}", binding.declaration, binding.word, binding.typed);
             }
         }
@@ -117,9 +119,10 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
 /// Numbers the sites of a domain, from 1.
 pub(crate) fn number(
     aspects: &Aspects,
-    kernel: &Kernel,
+    domain: &Domain<'_>,
     programs: &[Program<'_>],
 ) -> (Vec<SiteDraft>, Vec<PlanProgram>) {
+    let kernel = domain.kernel;
     let file = |item: &Item<'_>| aspects.sources.get(item.span().file).map_or("", |source| &source.name);
     let (mut sites, mut plan) = (Vec::new(), Vec::new());
     let mut next = 1u32;
@@ -127,15 +130,16 @@ pub(crate) fn number(
         let mut places = Vec::new();
         for point in &program.points {
             let first = next;
-            for woven in &point.woven {
+            let line = point.at.line(domain.code);
+            for applied in &point.applied {
                 sites.push(SiteDraft {
-                    item: woven.number,
+                    item: applied.number,
                     hook: point.at.hook,
                     function: point.at.name().to_owned(),
                     module: point.at.module().map(str::to_owned),
                     offset: point.at.offset(),
-                    file: point.at.line().map(|(file, _)| file.to_owned()),
-                    line: point.at.line().map(|(_, line)| line),
+                    file: line.map(|(file, _)| file.to_owned()),
+                    line: line.map(|(_, line)| line),
                 });
                 next = next.saturating_add(1);
             }
@@ -151,10 +155,9 @@ pub(crate) fn number(
                 arguments: point.at.argument_registers(kernel),
             });
         }
-        let origin = program
-            .woven()
-            .iter()
-            .map(|woven| format!("{}:{} {}", file(&woven.item), woven.item.span().line, woven.item.name()));
+        let origin = program.applied().iter().map(|applied| {
+            format!("{}:{} {}", file(&applied.item), applied.item.span().line, applied.item.name())
+        });
         plan.push(PlanProgram {
             name: program.name.clone(),
             hook: program.hook(),
@@ -178,7 +181,7 @@ pub(crate) fn source_file(aspects: &Aspects, file: usize) -> String {
 /// Writes the C of a domain.
 pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>]) -> Emitted {
     let codes: Vec<&Code> = programs.iter().flat_map(Program::codes).collect();
-    let requests = programs.iter().flat_map(Program::woven).filter_map(|woven| woven.item.request());
+    let requests = programs.iter().flat_map(Program::applied).filter_map(|applied| applied.item.request());
     let carriers =
         prelude::carriers(codes.iter().flat_map(|code| code.names()).chain(requests.map(|(_, word)| word)));
     let all = || codes.iter().copied().chain(carriers.iter().map(|carrier| &carrier.code));
@@ -188,8 +191,8 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
 
     let tags: BTreeSet<&str> = all().flat_map(Code::tags).collect();
     let mut roots: Vec<TypeRef> = tags.iter().flat_map(|tag| kernel.tagged(tag)).collect();
-    let of_points = programs.iter().flat_map(|program| &program.points).flat_map(|point| &point.woven);
-    roots.extend(of_points.flat_map(|woven| &woven.bound.types));
+    let of_points = programs.iter().flat_map(|program| &program.points).flat_map(|point| &point.applied);
+    roots.extend(of_points.flat_map(|applied| &applied.bound.types));
     let missing = tags
         .iter()
         .filter(|tag| !tag.starts_with("xw_") && kernel.tagged(tag).is_empty())
@@ -216,9 +219,9 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
 }
 
 fn uses_flow(programs: &[Program<'_>], flow: &str) -> bool {
-    programs.iter().flat_map(Program::woven).any(|woven| {
-        matches!(woven.item, Item::Clause(xflow, _) if xflow.name.text == flow)
-            || woven.condition.tests().iter().any(|test| test.flow.text == flow)
+    programs.iter().flat_map(Program::applied).any(|applied| {
+        matches!(applied.item, Item::Clause(xflow, _) if xflow.name.text == flow)
+            || applied.condition.tests().iter().any(|test| test.flow.text == flow)
     }) || programs.iter().flat_map(Program::codes).any(|code| code.names().any(|name| name == flow))
 }
 
@@ -252,10 +255,10 @@ impl<'a> Text<'a> {
         // A function of its own, which a kprobe's words and a trampoline's can be given to; and from which the
         // user's code may return without leaving the program, which has a guard to free.
         let _ = write!(self.out, "\nstatic __always_inline int {name}_body({BODY_PARAMETERS})\n{{\n");
-        self.safe = program.woven().iter().any(|woven| woven.bound.unverified_type);
-        for (nth, woven) in program.woven().iter().enumerate() {
-            let _ = write!(self.out, "\t{{ /* {} */\n\t\tXW_CLAUSE({nth});\n", woven.item.name());
-            self.woven(woven);
+        self.safe = program.applied().iter().any(|applied| applied.bound.unverified_type);
+        for (nth, applied) in program.applied().iter().enumerate() {
+            let _ = write!(self.out, "\t{{ /* {} */\n\t\tXW_CLAUSE({nth});\n", applied.item.name());
+            self.applied(applied);
             self.out += "\t}\n";
         }
         self.out += "\treturn 0;\n}\n";
@@ -287,8 +290,8 @@ impl<'a> Text<'a> {
         let _ = write!(self.out, "SEC(\"{section}\")\nint {name}(u64 *ctx)\n{{\n\t{run};\n}}\n");
     }
 
-    fn woven(&mut self, woven: &Woven<'_>) {
-        for binding in &woven.bound.bindings {
+    fn applied(&mut self, applied: &Applied<'_>) {
+        for binding in &applied.bound.bindings {
             let word = format!("xw_context[{}]", binding.word);
             // The bits beyond a value's width are undefined; only to _Bool they would matter.
             let word = if let Some(type_) = &binding.typed {
@@ -301,7 +304,7 @@ impl<'a> Text<'a> {
             };
             let _ = writeln!(self.out, "\t\t{} = {word};", binding.declaration);
         }
-        let ids: BTreeSet<_> = woven
+        let ids: BTreeSet<_> = applied
             .condition
             .tests()
             .into_iter()
@@ -311,13 +314,13 @@ impl<'a> Text<'a> {
         for id in ids {
             let _ = writeln!(self.out, "\t\tu64 {id} = 0;");
         }
-        if !matches!(woven.condition, Condition::Known(_)) {
+        if !matches!(applied.condition, Condition::Known(_)) {
             self.out += "\t\tif (";
-            self.condition(&woven.condition);
+            self.condition(&applied.condition);
             self.out += ")\n";
         }
         self.out += "\t\t{\n";
-        self.act(woven.item);
+        self.act(applied.item);
         self.out += "\n\t\t}\n";
     }
 

@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use xweave_access::{Level, Place, Site, in_file};
+use xweave_access::{Level, Place, Site};
 use xweave_aspect::code::Code;
-use xweave_aspect::syntax::{Access, How, Ident, Pointcut};
+use xweave_aspect::syntax::{Ident, Pointcut};
 use xweave_code::Kernel;
 use xweave_wire::plan::VariablePlace;
 
+use crate::condition::Condition;
 use crate::value::{Location, Value, pointer, structure};
 use crate::{CodeIndex, unhookable};
 
@@ -16,8 +17,8 @@ use crate::{CodeIndex, unhookable};
 pub(crate) struct Touch<'i> {
     pub(crate) code: &'i CodeIndex,
     pub(crate) site: Site<'i>,
-    /// What the pointcut calls the structure: the first `access` of it that selects the instruction.
-    structure: &'i Access,
+    /// What is left of the pointcut.
+    pub(crate) condition: Condition<'i>,
     /// Whether the join point is behind the instruction.
     pub(crate) after: bool,
     /// Where the kernel is told that it is, if its function's name is that of several: another function's name,
@@ -67,61 +68,32 @@ impl<'i> Touch<'i> {
         self.site.line
     }
 
-    /// Whether an atom that join points decide selects this one.
-    pub(crate) fn selects(&self, atom: &Pointcut, means: &impl Fn(Option<&Ident>) -> bool) -> bool {
-        match atom {
-            Pointcut::Access(access) => means(access.domain.as_ref()) && self.touches(access),
-            Pointcut::WithinFunction(names) => names.iter().any(|name| {
-                means(name.domain.as_ref()) && xweave_text::matches(&name.pattern, self.site.whole_function())
-            }),
-            Pointcut::WithinFile(names) => {
-                let file = self.code.index.file_of(&self.site);
-                file.is_some_and(|file| {
-                    names.iter().any(|name| means(name.domain.as_ref()) && in_file(&name.path(), file))
-                })
-            }
-            Pointcut::Target(_) => self.site.base.is_some(),
-            Pointcut::LocalVar(of) => self.code.index.variable(&self.site, &of.of.text).is_some(),
-            _ => false,
-        }
-    }
-
-    fn touches(&self, access: &Access) -> bool {
-        let wanted = match access.how {
-            None => true,
-            Some(How::Read) => self.site.reads,
-            Some(How::Write) => self.site.writes,
-        };
-        wanted && self.site.path.level(&access.structure, &access.member).is_some()
-    }
-
     /// The structure's address, to be called `name`.
     ///
     /// # Errors
     ///
     /// Why it is not to be had.
     pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Result<Value, String> {
-        let here = || format!("`{}+{:#x}`", self.site.function, self.site.offset);
-        let (Some((register, add)), Some(level)) = (self.site.base, self.level()) else {
-            return Err(format!("the address of what is touched at {} is not in a register", here()));
+        let given = self.site.bindings.iter().find(|binding| binding.name == name);
+        let given = given.and_then(|binding| match binding.place {
+            Place::Register { register, add } => Some((binding.type_.strip_suffix(" *")?, (register, add))),
+            _ => None,
+        });
+        // Which access() is meant is said by the name; without one the first is.
+        let touched =
+            || self.site.touched.and_then(|level| Some((&*level.type_, self.site.address_of(level)?)));
+        let Some((type_, (register, add))) = given.or_else(touched) else {
+            let here = format!("`{}+{:#x}`", self.site.function, self.site.offset);
+            return Err(format!("the address of what is touched at {here} is not in a register"));
         };
-        // The base is that of the outermost structure.
-        let outer = self.site.path.levels.first().map_or(0, |outer| outer.start);
-        let add = i64::from(add) + i64::from(outer) - i64::from(level.start);
-        let place = VariablePlace { register: Some(word(register).ok_or_else(here)?), add, load: false };
-        Ok(pointer(kernel, &level.type_, name, Location::Place(place)))
-    }
-
-    /// The structure that the pointcut names.
-    fn level(&self) -> Option<&'i Level> {
-        let named = self.site.path.level(&self.structure.structure, &self.structure.member);
-        named.or(self.site.path.levels.first())
+        let place = VariablePlace { register: word(register), add: add.into(), load: false };
+        Ok(pointer(kernel, type_, name, Location::Place(place)))
     }
 
     /// The argument, by its place among those in registers, that is the address of the structure, and what
     /// that is called.
     pub(crate) fn argument(&self) -> Option<(usize, &'i str)> {
-        let level = self.level()?;
+        let level: &Level = self.site.touched?;
         let outermost = self.site.path.levels.first()?;
         let same = outermost.start == level.start;
         self.site.parameter.filter(|_| same).map(|nth| (nth.into(), &*level.type_))
@@ -168,6 +140,19 @@ impl<'i> Touch<'i> {
     }
 }
 
+/// What a parameter of the function that a site is in is called, by its number from 0 or its name.
+pub(crate) fn parameter(kernel: &Kernel, code: &CodeIndex, site: &Site<'_>, of: &str) -> Option<String> {
+    let number = of.parse::<usize>().ok();
+    let module = site.module.or(code.module.as_deref());
+    let functions = kernel.functions(site.whole_function());
+    let mut all = functions.into_iter().filter(|function| function.module.as_deref() == module);
+    all.find_map(|function| match number {
+        Some(nth) => function.params.into_iter().nth(nth),
+        None => function.params.into_iter().find(|param| param.name == of),
+    })
+    .map(|param| param.name)
+}
+
 /// The word of `struct pt_regs` (arch/x86/include/asm/ptrace.h) that holds a register.
 fn word(register: &str) -> Option<u8> {
     let words = [
@@ -179,34 +164,45 @@ fn word(register: &str) -> Option<u8> {
 
 /// The source file of a function.
 pub(crate) fn file_of<'i>(code: &'i [CodeIndex], function: &str, module: Option<&str>) -> Option<&'i str> {
-    let of_module = |code: &&CodeIndex| code.module.as_deref() == module || code.module.is_none();
-    code.iter().filter(of_module).find_map(|code| code.index.file_of_function(function))
+    code.iter().find_map(|code| code.index.file_of_function(function, |of| is_module(code, of, module)))
 }
 
-/// The instructions that some `access` of the pointcut selects.
+/// The source file and line at which a function begins.
+pub(crate) fn line_of<'i>(
+    code: &'i [CodeIndex],
+    function: &str,
+    module: Option<&str>,
+) -> Option<(&'i str, u32)> {
+    code.iter().find_map(|code| code.index.line_of_function(function, |of| is_module(code, of, module)))
+}
+
+/// Whether what an index says of a function's module, or what it is an index of, is this module.
+fn is_module(code: &CodeIndex, of: Option<&str>, module: Option<&str>) -> bool {
+    code.module.as_deref().or(of) == module
+}
+
+/// The instructions that the pointcut may select by some `access` of it.
 pub(crate) fn touches<'i>(
     pointcut: &'i Pointcut,
+    kernel: &Kernel,
     code: &'i [CodeIndex],
     after: bool,
     means: &impl Fn(Option<&Ident>) -> bool,
 ) -> Vec<Touch<'i>> {
-    let mut accesses: Vec<&'i Access> = Vec::new();
-    pointcut.atoms(&mut |atom| {
-        if let Pointcut::Access(access) = atom
-            && means(access.domain.as_ref())
-        {
-            accesses.push(access);
-        }
-    });
     let mut touches = Vec::new();
     for code in code {
-        let mut seen: HashSet<u64> = HashSet::new();
-        for access in &accesses {
-            for site in code.index.touching(&access.structure, &access.member, access.how) {
-                // What the types merely allow is not woven.
-                if site.certain && seen.insert(site.address) {
-                    touches.push(Touch { code, site, structure: access, after, told: None });
+        let query = code.index.query(pointcut, means);
+        // What the types merely allow is not woven.
+        for site in query.sites().into_iter().filter(|site| site.certain && site.touched.is_some()) {
+            let condition = Condition::of(pointcut, &|atom| match atom {
+                Pointcut::Arg(of) => {
+                    let called = parameter(kernel, code, &site, &of.of.text);
+                    Some(called.is_some_and(|name| code.index.has_variable(&site, &name)))
                 }
+                atom => query.decides(atom, &site),
+            });
+            if !matches!(condition, Condition::Known(false)) {
+                touches.push(Touch { code, site, condition, after, told: None });
             }
         }
     }
@@ -217,27 +213,4 @@ pub(crate) fn touches<'i>(
 pub(crate) fn ambiguous(code: &[CodeIndex]) -> HashSet<&str> {
     let mut seen = HashSet::new();
     code.iter().flat_map(|code| code.index.function_names()).filter(|name| !seen.insert(*name)).collect()
-}
-
-/// Why an `access` can select nothing, and what there is that is like what it names.
-pub(crate) fn unknown(access: &Access, code: &[CodeIndex]) -> Option<(String, Vec<String>)> {
-    let levels = || code.iter().flat_map(|code| code.index.paths()).flat_map(|path| &path.levels);
-    if access.structure.contains('%') {
-        return None;
-    }
-    let mut of_structure = levels().filter(|level| level.name() == access.structure).peekable();
-    if of_structure.peek().is_none() {
-        let names: HashSet<&str> = levels().map(|level| level.name()).collect();
-        let near = xweave_text::nearest(&access.structure, names.into_iter(), 3);
-        return Some((format!("no instruction is known to touch a `{}`", access.structure), near));
-    }
-    let members: HashSet<&str> = of_structure
-        .flat_map(|level| &level.members)
-        .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([&**path]))
-        .collect();
-    if access.member.contains('%') || members.contains(access.member.as_str()) {
-        return None;
-    }
-    let near = xweave_text::nearest(&access.member, members.into_iter(), 3);
-    Some((format!("no instruction is known to touch `{}` of `{}`", access.member, access.structure), near))
 }

@@ -20,15 +20,17 @@
 //! Modules, in the order of the work: `item` is what is woven, a clause of a flow or a piece of advice; `anchor` are the
 //! parts of its pointcut that select places; `point` is a join point, with the `value`s of its variables, and
 //! `instruction` one that the access index found; `choose` says how many of those, `unhookable` what must not be one;
-//! `condition` evaluates the pointcut as far as a join point decides it; `resolve` puts these together; `bind` finds the
-//! values of the variables that the C code uses; `emit` writes the C program of a domain around the `prelude`; `draft`
+//! `condition` is what is left of a pointcut where a join point does not decide it; `bind` finds the values of the
+//! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and their bindings; `emit` writes the C program of a domain around the `prelude`; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
-//! `compile` has clang make an object of the C. `events` are the built-in probes, which go beside.
+//! `compile` has clang make an object of the C. `events` are the built-in probes, which go beside. `kernel_files`
+//! reads kernels that are not asked themselves, and `clauses` tells what was resolved.
 
 mod anchor;
 mod bind;
 mod cache;
 mod choose;
+mod clauses;
 mod compile;
 mod condition;
 mod draft;
@@ -37,6 +39,7 @@ mod emit;
 mod events;
 mod instruction;
 mod item;
+mod kernel_files;
 mod point;
 mod prelude;
 mod resolve;
@@ -45,10 +48,12 @@ mod unhookable;
 mod value;
 
 pub use cache::{CacheError, cache_directory};
+pub use clauses::Clause;
 pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
 pub use draft::{Draft, EventsDraft, Files, ItemDraft, SiteDraft, SkippedDraft, Text, fit};
 pub use drafting::{Objects, complaints, draft, each_once, judge};
 pub use events::{Events, Group, events, uncompiled};
+pub use kernel_files::{CodeError, KernelFiles};
 
 use std::path::PathBuf;
 
@@ -156,7 +161,7 @@ pub struct Options {
 }
 
 /// What is to be woven into all domains.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Weaving {
     /// In the order in which the domains were given.
     pub domains: Vec<Woven>,
@@ -169,7 +174,8 @@ pub struct Weaving {
 pub struct Woven {
     /// The domain's name.
     pub domain: String,
-    /// For its agent. Without programs, and with an empty object, where nothing is to be woven.
+    /// For its agent. Without programs, and with an empty object, where nothing is to be woven; of [`resolve`], which
+    /// compiles nothing, it has programs and an empty object: no agent takes that.
     pub plan: Plan,
     /// All join points, by their numbers.
     pub sites: Vec<SiteInfo>,
@@ -199,28 +205,6 @@ impl Counts {
         self.first += 1;
         self.function += 1;
     }
-}
-
-/// The join points of all domains, without the programs.
-#[derive(Clone, Debug)]
-pub struct Resolution {
-    /// In the order in which the domains were given.
-    pub domains: Vec<Resolved>,
-    /// What the user should know of.
-    pub warnings: Vec<Diagnostic>,
-}
-
-/// The join points of a domain.
-#[derive(Clone, Debug)]
-pub struct Resolved {
-    /// The domain's name.
-    pub domain: String,
-    /// All join points, by their numbers.
-    pub sites: Vec<SiteInfo>,
-    /// What patterns matched, but no hook can reach.
-    pub skipped: Vec<Skipped>,
-    /// How many join points each choice of how exact to be would have, by clause.
-    pub counts: Vec<Counts>,
 }
 
 /// One clause or piece of advice at one join point.
@@ -321,17 +305,15 @@ pub fn resolve(
     aspects: &Aspects,
     domains: &[Domain<'_>],
     first_site: u32,
-) -> Result<Resolution, Vec<Diagnostic>> {
+) -> Result<Weaving, Vec<Diagnostic>> {
     let options = Options { first_site, ..Options::default() };
     let (mut drafts, peers) = drafts(aspects, domains);
     let warnings = judge(aspects, &peers, &mut drafts)?;
     let mut next = first_site;
-    let resolved = drafts.into_iter().zip(domains).map(|(draft, domain)| {
-        let Woven { domain, sites, skipped, counts, .. } =
-            draft.woven(aspects, (&domain.name, domain.number), Objects::default(), &options, &mut next);
-        Resolved { domain, sites, skipped, counts }
+    let woven = drafts.into_iter().zip(domains).map(|(draft, domain)| {
+        draft.woven(aspects, (&domain.name, domain.number), Objects::default(), &options, &mut next)
     });
-    Ok(Resolution { domains: resolved.collect(), warnings })
+    Ok(Weaving { domains: woven.collect(), warnings })
 }
 
 /// Finds the join points of all domains, and compiles what runs there, in this process: for domains that are trusted,

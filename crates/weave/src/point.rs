@@ -3,7 +3,8 @@
 use xweave_code::{Function, Kernel, TypeRef};
 use xweave_wire::plan::Hook;
 
-use crate::instruction::Touch;
+use crate::CodeIndex;
+use crate::instruction::{self, Touch};
 use crate::value::{Location, Value, pointer};
 
 /// A place in a domain's code where something can be woven.
@@ -98,11 +99,14 @@ impl JoinPoint<'_> {
         u8::try_from(slots.min(PROBE_WORDS.len())).unwrap_or(0)
     }
 
-    /// The source file and line, where debug information tells.
-    pub(crate) fn line(&self) -> Option<(&str, u32)> {
+    /// The source file and line, where debug information tells: of a function, where it begins.
+    pub(crate) fn line<'c>(&'c self, code: &'c [CodeIndex]) -> Option<(&'c str, u32)> {
         match &self.at {
             At::Instruction(touch) => touch.line(),
-            _ => None,
+            At::Function { function, .. } => {
+                instruction::line_of(code, &function.name, function.module.as_deref())
+            }
+            At::Tracepoint(_) | At::User { .. } => None,
         }
     }
 
@@ -213,14 +217,8 @@ impl JoinPoint<'_> {
             }
             // Where it lies by then is known as of any variable.
             At::Instruction(touch) => {
-                let functions = kernel.functions(touch.whole_function());
-                let mut all =
-                    functions.iter().filter(|function| function.module.as_deref() == touch.module());
-                let called = all.find_map(|function| match number {
-                    Some(nth) => function.params.get(nth),
-                    None => function.params.iter().find(|param| param.name == of),
-                })?;
-                touch.local(kernel, &called.name, name)
+                let called = instruction::parameter(kernel, touch.code, &touch.site, of)?;
+                touch.local(kernel, &called, name)
             }
         }
     }

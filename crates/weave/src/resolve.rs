@@ -1,28 +1,29 @@
-//! Pointcuts to join points.
-//!
-//! What a pointcut's anchors select in each domain are candidates: the entries or returns of functions,
-//! tracepoints, instructions. At each the pointcut is evaluated; where it is false, nothing is woven.
+//! Pointcuts to join points, in three passes: what a pointcut's anchors name in a domain are candidates (the entries or
+//! returns of functions, tracepoints, instructions); at each the pointcut is evaluated, and where it is false nothing is
+//! woven; where it is not, the variables of the code are bound to what they are there.
 
+mod candidates;
+
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 
 use xweave_access::in_file;
 use xweave_aspect::syntax::{FunctionName, Ident, Pointcut, When};
-use xweave_aspect::{Aspects, Diagnostic, Span};
+use xweave_aspect::{Aspects, Diagnostic};
 use xweave_text::matches;
 use xweave_wire::plan::{Hook, VariablePlace};
 
 use crate::anchor::Anchor;
 use crate::bind::{self, Bound};
-use crate::choose::{choose, function_hook, tell_apart};
 use crate::condition::Condition;
 use crate::draft::{ItemDraft, SkippedDraft};
-use crate::instruction::{self, Touch};
+use crate::instruction;
 use crate::item::Item;
 use crate::point::{At, JoinPoint, Place};
-use crate::{Counts, Domain, Peer, Role};
+use crate::{Domain, Peer, Role};
+use candidates::{Candidate, Candidates};
 
 /// Join points of a domain, and what was found wrong.
-#[derive(Default)]
 pub(crate) struct Resolved<'a> {
     pub points: Vec<Point<'a>>,
     pub skipped: Vec<SkippedDraft>,
@@ -36,13 +37,13 @@ pub(crate) struct Point<'a> {
     /// Where variables lie, at an instruction: see [`xweave_wire::plan::PlanSite::places`].
     pub places: Vec<VariablePlace>,
     /// In the order in which it runs.
-    pub woven: Vec<Woven<'a>>,
+    pub applied: Vec<Applied<'a>>,
     /// Whether anything was to be woven here and nowhere else.
     pub needed: bool,
 }
 
 /// A clause or piece of advice at a join point.
-pub(crate) struct Woven<'a> {
+pub(crate) struct Applied<'a> {
     pub item: Item<'a>,
     /// Its place in [`Item::all`].
     pub number: u32,
@@ -54,17 +55,19 @@ pub(crate) struct Woven<'a> {
 /// Finds the join points of a domain, in the order of functions' names. `peers` are all domains of the recording, this
 /// one among them.
 pub(crate) fn resolve<'a>(aspects: &'a Aspects, peers: &'a [Peer], domain: &'a Domain<'a>) -> Resolved<'a> {
-    let mut resolver = Resolver { aspects, peers, diagnostics: Vec::new(), ambiguous: None };
-    let mut found = Found::default();
+    let resolver = Resolver { aspects, peers, domain, ambiguous: OnceCell::new() };
+    let mut points = BTreeMap::new();
+    let mut skipped = Vec::new();
     let mut items = Vec::new();
-    for (nth, item) in (0..).zip(Item::all(aspects)) {
-        found.item = nth;
-        let mut counts = Counts::default();
-        let selected = resolver.item(item, domain, &mut found, &mut counts) > 0;
-        let diagnostics = std::mem::take(&mut resolver.diagnostics);
-        items.push(ItemDraft { selected, diagnostics, counts });
+    for (number, item) in (0..).zip(Item::all(aspects)) {
+        let mut work = Work { number, item, draft: ItemDraft::default(), skipped: Vec::new() };
+        let candidates = resolver.candidates(&mut work);
+        let selected = resolver.select(&mut work, candidates);
+        resolver.bind(&mut work, selected, &mut points);
+        items.push(work.draft);
+        skipped.append(&mut work.skipped);
     }
-    Resolved { points: found.points.into_values().collect(), skipped: found.skipped, items }
+    Resolved { points: points.into_values().collect(), skipped, items }
 }
 
 /// Why an item that has a join point in none of the domains is woven nowhere; nothing if that is as it should be.
@@ -103,306 +106,156 @@ pub(crate) fn means(peers: &[Peer], wanted: Option<&Ident>, domain: &str, role: 
     }
 }
 
+/// What all items of a domain have in common.
 struct Resolver<'a> {
     aspects: &'a Aspects,
     peers: &'a [Peer],
-    /// Of the item at work.
-    diagnostics: Vec<Diagnostic>,
+    domain: &'a Domain<'a>,
     /// Names that several of the domain's functions have, once they were asked for.
-    ambiguous: Option<HashSet<&'a str>>,
+    ambiguous: OnceCell<HashSet<&'a str>>,
 }
 
-/// What was found in a domain.
-#[derive(Default)]
-struct Found<'a> {
-    points: BTreeMap<Place, Point<'a>>,
+/// An item being resolved, and what has become of it.
+struct Work<'a> {
+    /// Its place in [`Item::all`].
+    number: u32,
+    item: Item<'a>,
+    draft: ItemDraft,
     skipped: Vec<SkippedDraft>,
-    /// The number of the item at work.
-    item: u32,
 }
 
-/// Join points that an item may be woven at, with the anchor that each is from.
-type Candidates<'a> = BTreeMap<Place, (JoinPoint<'a>, Anchor<'a>)>;
+impl Work<'_> {
+    fn skip(&mut self, at: &JoinPoint<'_>, reason: impl Into<String>) {
+        self.skipped.push(SkippedDraft {
+            item: self.number,
+            function: at.name().to_owned(),
+            module: at.module().map(str::to_owned),
+            offset: at.offset(),
+            reason: reason.into(),
+        });
+    }
+}
+
+/// A candidate at which the pointcut is not false.
+struct Selected<'a> {
+    place: Place,
+    candidate: Candidate<'a>,
+    condition: Condition<'a>,
+}
 
 impl<'a> Resolver<'a> {
-    /// Weaves an item into a domain. Gives the number of join points, skipped ones included.
-    fn item(
-        &mut self,
-        item: Item<'a>,
-        domain: &'a Domain<'a>,
-        found: &mut Found<'a>,
-        counts: &mut Counts,
-    ) -> usize {
-        let anchors: Vec<_> =
-            Anchor::all(&item).into_iter().filter(|anchor| self.means(anchor.domain(), domain)).collect();
-        let mut candidates = Candidates::new();
-        for anchor in &anchors {
-            self.candidates(domain, *anchor, &mut candidates, found);
-        }
-        self.instructions(item, domain, &anchors, &mut candidates, found, counts);
-        let variables = bind::variables(domain.kernel, item, candidates.values().map(|(at, _)| at));
-        let mut selected = 0;
-        let mut unreadable = Vec::new();
-        for (place, (at, anchor)) in candidates {
-            let condition = Condition::of(item.pointcut(), &|atom| self.selects(atom, &item, domain, &at));
+    fn select(&self, work: &mut Work<'a>, candidates: Candidates<'a>) -> Vec<Selected<'a>> {
+        let mut selected = Vec::new();
+        for (place, candidate) in candidates {
+            let condition = match &candidate.at.at {
+                At::Instruction(touch) => touch.condition.clone(),
+                _ => {
+                    Condition::of(work.item.pointcut(), &|atom| self.decides(atom, &work.item, &candidate.at))
+                }
+            };
             if matches!(condition, Condition::Known(false)) {
                 continue;
             }
-            selected += 1;
-            if !matches!(at.at, At::Instruction(_)) && !matches!(anchor, Anchor::Access(_)) {
-                counts.add_one();
+            // What an access() selects was counted when it was chosen.
+            if !matches!(candidate.anchor, Anchor::Access(_)) {
+                work.draft.counts.add_one();
             }
-            let known = found.points.get(&place);
-            let mut places = known.map(|point| point.places.clone()).unwrap_or_default();
-            match bind::bind(domain.kernel, &at, item, &condition, &variables, &mut places) {
+            selected.push(Selected { place, candidate, condition });
+        }
+        work.draft.selected = !selected.is_empty();
+        selected
+    }
+
+    /// Whether an atom selects a join point that is no instruction; none where it does not depend on the join point.
+    fn decides(&self, atom: &Pointcut, item: &Item<'_>, at: &JoinPoint<'_>) -> Option<bool> {
+        let kernel = self.domain.kernel;
+        let returns = matches!(at.hook, Hook::Return | Hook::ProbeReturn | Hook::UserReturn);
+        let after = item.when() == When::After;
+        let any = |names: &[FunctionName], fits: &dyn Fn(&FunctionName) -> bool| {
+            names.iter().any(|name| self.means(name.domain.as_ref()) && fits(name))
+        };
+        Some(match (&at.at, atom) {
+            (_, Pointcut::Xflow(_) | Pointcut::If(_) | Pointcut::Pid(..) | Pointcut::Comm(_)) => return None,
+            (At::Function { function: of, .. }, Pointcut::Execution(names)) => {
+                returns == after && any(names, &|name| matches(&name.pattern, &of.name))
+            }
+            (At::Function { function: of, .. }, Pointcut::Returning(names)) => {
+                returns && any(names, &|name| matches(&name.pattern, &of.name))
+            }
+            (At::Function { function: of, .. }, Pointcut::WithinFunction(names)) => {
+                any(names, &|name| matches(&name.pattern, &of.name))
+            }
+            (At::Function { function: of, .. }, Pointcut::WithinFile(names)) => {
+                let file = instruction::file_of(self.domain.code, &of.name, of.module.as_deref());
+                file.is_some_and(|file| any(names, &|name| in_file(&name.path(), file)))
+            }
+            (At::Tracepoint(of), Pointcut::Tracepoint(wanted)) => {
+                self.means(wanted.domain.as_ref()) && wanted.name == of.name
+            }
+            (At::User { path, function }, Pointcut::User(wanted)) => {
+                let same = wanted.path == *path && wanted.function == *function;
+                self.means(wanted.domain.as_ref()) && same && returns == after
+            }
+            (At::Function { .. } | At::Tracepoint(_), Pointcut::LocalVar(of)) => {
+                at.local(kernel, &of.of.text, &of.of.text).is_some()
+            }
+            (_, Pointcut::Arg(of)) => at.argument(kernel, &of.of.text, &of.of.text).is_some(),
+            // What the instruction decides, for which the function stands, is decided.
+            (At::Function { target: Some(_), .. }, Pointcut::Access(_) | Pointcut::Target(_)) => true,
+            _ => false,
+        })
+    }
+
+    fn bind(
+        &self,
+        work: &mut Work<'a>,
+        selected: Vec<Selected<'a>>,
+        points: &mut BTreeMap<Place, Point<'a>>,
+    ) {
+        let (kernel, item, number) = (self.domain.kernel, work.item, work.number);
+        let all = selected.len();
+        let instructions = selected.iter().map(|selected| &selected.candidate.at);
+        let variables = bind::variables(kernel, item, instructions);
+        let mut unreadable = Vec::new();
+        for Selected { place, candidate: Candidate { at, anchor }, condition } in selected {
+            let mut places = points.get(&place).map(|point| point.places.clone()).unwrap_or_default();
+            match bind::bind(kernel, &at, item, &condition, &variables, &mut places) {
                 Ok(bound) => {
-                    let point = found.points.entry(place).or_insert(Point {
+                    let point = points.entry(place).or_insert(Point {
                         at,
                         places: Vec::new(),
-                        woven: Vec::new(),
+                        applied: Vec::new(),
                         needed: false,
                     });
                     point.needed |= !anchor.selects_many();
                     point.places = places;
-                    point.woven.push(Woven { item, number: found.item, condition, bound });
+                    point.applied.push(Applied { item, number, condition, bound });
                 }
                 Err(errors) if matches!(at.at, At::Instruction(_)) => unreadable.push((at, errors)),
-                Err(errors) => self.cannot_bind(domain, errors),
+                Err(errors) => work.draft.diagnostics.extend(self.cannot_bind(errors)),
             }
         }
         // Of many instructions some do without what the code reads, unless all do.
-        if unreadable.len() < selected {
-            let item = found.item;
-            found.skipped.extend(unreadable.into_iter().map(|(at, errors)| SkippedDraft {
-                item,
-                function: at.name().to_owned(),
-                module: at.module().map(str::to_owned),
-                offset: at.offset(),
-                reason: errors.into_iter().map(|(_, message)| message).next().unwrap_or_default(),
-            }));
+        if unreadable.len() < all {
+            for (at, errors) in unreadable {
+                work.skip(&at, errors.into_iter().map(|(_, message)| message).next().unwrap_or_default());
+            }
         } else if let Some((_, errors)) = unreadable.into_iter().next() {
-            self.cannot_bind(domain, errors);
-        }
-        selected
-    }
-
-    /// What an anchor selects, but for instructions.
-    fn candidates(
-        &mut self,
-        domain: &'a Domain<'a>,
-        anchor: Anchor<'a>,
-        candidates: &mut Candidates<'a>,
-        found: &mut Found<'a>,
-    ) {
-        let kernel = domain.kernel;
-        let mut add = |at: JoinPoint<'a>| {
-            candidates.entry(at.place()).or_insert((at, anchor));
-        };
-        match anchor {
-            Anchor::Function(name, returns) => {
-                let functions = kernel.functions(&name.pattern);
-                if functions.is_empty() && !name.optional && !name.pattern.contains('%') {
-                    return self.unknown(name, domain);
-                }
-                for function in functions {
-                    match function_hook(kernel, &function, returns) {
-                        Ok(hook) => add(JoinPoint { hook, at: At::Function { function, target: None } }),
-                        Err(reason) => self.unhookable(domain, (name, returns), function, reason, found),
-                    }
-                }
-            }
-            Anchor::Tracepoint(of) => match kernel.tracepoint(&of.name) {
-                Some(tracepoint) => add(JoinPoint { hook: Hook::Tracepoint, at: At::Tracepoint(tracepoint) }),
-                None if of.optional => {}
-                None => {
-                    let message = format!(
-                        "no tracepoint `{}` in domain `{}`, kernel {}; or is it in a module that is not loaded?",
-                        of.name,
-                        domain.name,
-                        kernel.release()
-                    );
-                    let near = kernel.nearest_tracepoints(&of.name, 3);
-                    self.diagnostics.push(self.aspects.error(of.span, message).with_help(or_write(&near)));
-                }
-            },
-            Anchor::User(of, returns) => add(JoinPoint {
-                hook: if returns { Hook::UserReturn } else { Hook::User },
-                at: At::User { path: of.path.clone(), function: of.function.clone() },
-            }),
-            Anchor::Access(_) => {}
+            work.draft.diagnostics.extend(self.cannot_bind(errors));
         }
     }
 
-    /// The instructions that the pointcut may select, as many of them as the item asks for.
-    fn instructions(
-        &mut self,
-        item: Item<'a>,
-        domain: &'a Domain<'a>,
-        anchors: &[Anchor<'a>],
-        candidates: &mut Candidates<'a>,
-        found: &mut Found<'a>,
-        counts: &mut Counts,
-    ) {
-        let meant = |anchor: &&Anchor<'a>| matches!(anchor, Anchor::Access(access) if self.means(access.domain.as_ref(), domain));
-        let Some(anchor) = anchors.iter().find(meant) else { return };
-        if domain.code.is_empty() {
-            let message = format!("the machine code of domain `{}` is not known", domain.name);
-            self.diagnostics.push(self.aspects.error(anchor.span(), message));
-            return;
-        }
-        let after = item.when() == When::After;
-        let means = |name: Option<&Ident>| self.means(name, domain);
-        let touches = instruction::touches(item.pointcut(), domain.code, after, &means);
-        let touches: Vec<Touch<'a>> = touches
-            .into_iter()
-            .filter(|touch| {
-                let at = JoinPoint { hook: Hook::Instruction, at: At::Instruction(touch.clone()) };
-                let selects = |atom: &Pointcut| self.selects(atom, &item, domain, &at);
-                !matches!(Condition::of(item.pointcut(), &selects), Condition::Known(false))
-            })
-            .collect();
-        if let Err(error) = self.plausible(anchors, domain, &touches) {
-            self.diagnostics.push(error);
-        }
-        let (touches, none): (Vec<_>, Vec<_>) =
-            touches.into_iter().partition(|touch| touch.unhookable().is_none());
-        let number = found.item;
-        found.skipped.extend(none.into_iter().map(|touch| SkippedDraft {
-            item: number,
-            function: touch.function().to_owned(),
-            module: touch.module().map(str::to_owned),
-            offset: touch.offset(),
-            reason: touch.unhookable().unwrap_or_default().to_owned(),
-        }));
-        let mut chosen = choose(domain.kernel, touches, item.exact(), counts);
-        let names = self.ambiguous.get_or_insert_with(|| instruction::ambiguous(domain.code));
-        tell_apart(&mut chosen, names);
-        for at in chosen {
-            candidates.entry(at.place()).or_insert((at, *anchor));
-        }
+    fn means(&self, wanted: Option<&Ident>) -> bool {
+        means(self.peers, wanted, &self.domain.name, self.domain.role)
     }
 
-    /// Whether an atom that join points decide selects this one.
-    fn selects(&self, atom: &Pointcut, item: &Item<'_>, domain: &Domain<'_>, at: &JoinPoint<'_>) -> bool {
-        let returns = matches!(at.hook, Hook::Return | Hook::ProbeReturn | Hook::UserReturn);
-        let after = item.when() == When::After;
-        let named = |names: &[FunctionName], name: &str| {
-            names.iter().any(|of| self.means(of.domain.as_ref(), domain) && matches(&of.pattern, name))
-        };
-        match (&at.at, atom) {
-            (At::Function { function: of, .. }, Pointcut::Execution(names)) => {
-                returns == after && named(names, &of.name)
-            }
-            (At::Function { function: of, .. }, Pointcut::Returning(names)) => {
-                returns && named(names, &of.name)
-            }
-            (At::Function { function: of, .. }, Pointcut::WithinFunction(names)) => named(names, &of.name),
-            (At::Function { function: of, .. }, Pointcut::WithinFile(names)) => {
-                instruction::file_of(domain.code, &of.name, of.module.as_deref()).is_some_and(|file| {
-                    names
-                        .iter()
-                        .any(|name| self.means(name.domain.as_ref(), domain) && in_file(&name.path(), file))
-                })
-            }
-            (At::Tracepoint(of), Pointcut::Tracepoint(wanted)) => {
-                self.means(wanted.domain.as_ref(), domain) && wanted.name == of.name
-            }
-            (At::User { path, function }, Pointcut::User(wanted)) => {
-                let same = wanted.path == *path && wanted.function == *function;
-                self.means(wanted.domain.as_ref(), domain) && same && returns == after
-            }
-            (At::Function { .. } | At::Tracepoint(_), Pointcut::LocalVar(of)) => {
-                at.local(domain.kernel, &of.of.text, &of.of.text).is_some()
-            }
-            (_, Pointcut::Arg(of)) => at.argument(domain.kernel, &of.of.text, &of.of.text).is_some(),
-            (At::Instruction(touch), atom) => touch.selects(atom, &|name| self.means(name, domain)),
-            // What the instruction decides, for which the function stands, is decided.
-            (At::Function { target: Some(_), .. }, Pointcut::Access(_) | Pointcut::Target(_)) => true,
-            _ => false,
-        }
+    /// The names that several functions of the domain have.
+    fn ambiguous(&self) -> &HashSet<&'a str> {
+        self.ambiguous.get_or_init(|| instruction::ambiguous(self.domain.code))
     }
 
-    fn means(&self, wanted: Option<&Ident>, domain: &Domain<'_>) -> bool {
-        means(self.peers, wanted, &domain.name, domain.role)
+    fn cannot_bind(&self, errors: bind::Errors) -> impl Iterator<Item = Diagnostic> {
+        let of = format!("domain `{}`, kernel {}", self.domain.name, self.domain.kernel.release());
+        errors.into_iter().map(move |(span, why)| self.aspects.error(span, format!("{why} ({of})")))
     }
-
-    fn cannot_bind(&mut self, domain: &Domain<'_>, errors: Vec<(Span, String)>) {
-        let of = format!("domain `{}`, kernel {}", domain.name, domain.kernel.release());
-        let errors = errors.into_iter().map(|(span, why)| self.aspects.error(span, format!("{why} ({of})")));
-        let errors: Vec<_> = errors.collect();
-        self.diagnostics.extend(errors);
-    }
-
-    fn unhookable(
-        &mut self,
-        domain: &Domain<'_>,
-        (name, returns): (&FunctionName, bool),
-        function: xweave_code::Function,
-        reason: String,
-        found: &mut Found<'_>,
-    ) {
-        if Anchor::Function(name, returns).selects_many() {
-            let (function, module) = (function.name, function.module);
-            found.skipped.push(SkippedDraft { item: found.item, function, module, offset: 0, reason });
-            return;
-        }
-        let message = format!(
-            "{} `{}` cannot be hooked in domain `{}` (kernel {}): {reason}",
-            if returns { "the return from" } else { "the entry of" },
-            function.name,
-            domain.name,
-            domain.kernel.release()
-        );
-        let help = "hook another function, or write `?` after the name to do without it there";
-        self.diagnostics.push(self.aspects.error(name.span, message).with_help(help));
-    }
-
-    fn unknown(&mut self, name: &FunctionName, domain: &Domain<'_>) {
-        let message = format!(
-            "no function `{}` in the type information (BTF) of domain `{}`, kernel {}; inlined or renamed, \
-             or in a module that is not loaded?",
-            name.pattern,
-            domain.name,
-            domain.kernel.release()
-        );
-        let near = domain.kernel.nearest(&name.pattern, 3);
-        self.diagnostics.push(self.aspects.error(name.span, message).with_help(or_write(&near)));
-    }
-
-    /// Structures and members that nothing is known to touch are most likely mistyped.
-    fn plausible(
-        &self,
-        anchors: &[Anchor<'_>],
-        domain: &Domain<'_>,
-        touches: &[Touch<'_>],
-    ) -> Result<(), Diagnostic> {
-        if !touches.is_empty() {
-            return Ok(());
-        }
-        for anchor in anchors {
-            let Anchor::Access(access) = anchor else { continue };
-            if !self.means(access.domain.as_ref(), domain) {
-                continue;
-            }
-            if let Some((problem, near)) = instruction::unknown(access, domain.code) {
-                let message =
-                    format!("{problem} in domain `{}`, kernel {}", domain.name, domain.kernel.release());
-                let error = self.aspects.error(access.span, message);
-                return Err(match near[..] {
-                    [] => error,
-                    _ => error.with_help(format!("there is {}", quoted(&near))),
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
-fn quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-fn or_write(near: &[String]) -> String {
-    let help = "write `?` after the name if a kernel may lack it";
-    if near.is_empty() { help.to_owned() } else { format!("{help}; there is {}", quoted(near)) }
 }

@@ -117,6 +117,21 @@ fn each_instruction_that_touches_a_member_is_a_join_point() {
 }
 
 #[test]
+fn function_hooks_have_the_source_line_at_which_the_function_begins() {
+    let source = include_str!("instruction.c");
+    let declared = source.lines().position(|line| line.contains("packet_weigh(struct packet")).unwrap();
+    // Lines are counted from 1, and gcc puts a function's beginning at its brace.
+    let begins = u32::try_from(declared + 2).unwrap();
+    let weaving =
+        woven("execution(packet_weigh) { STORE_DATA1(1); } returning(packet_weigh) { STORE_DATA1(2); }");
+    assert_eq!(weaving.domains[0].sites.len(), 2);
+    for site in &weaving.domains[0].sites {
+        assert!(site.file.as_deref().is_some_and(|file| file.ends_with("instruction.c")), "{site:?}");
+        assert_eq!(site.line, Some(begins), "{site:?}");
+    }
+}
+
+#[test]
 fn as_many_as_are_asked_for() {
     let text = |exact: &str, function: &str| {
         format!(
@@ -149,6 +164,18 @@ fn what_lies_in_a_structure_has_its_own_address() {
     let places = plan_sites(&weaving)[0].places.clone();
     // rdi holds the queue; the packet lies 16 bytes in it.
     assert_eq!(places, [VariablePlace { register: Some(14), add: 16, load: false }]);
+}
+
+/// Of two alternatives that an instruction is in, each has its own structure.
+#[test]
+fn a_target_is_the_structure_of_the_access_beside_it() {
+    let weaving = woven(
+        "(access(queue.spare) AND target(q) OR access(packet.len) AND target(p)) \
+         AND within_function(queue_reset) { STORE_DATA1((unsigned long)p - (unsigned long)q); }",
+    );
+    let places = plan_sites(&weaving)[0].places.clone();
+    let at = |add| VariablePlace { register: Some(14), add, load: false };
+    assert_eq!(places, [at(0), at(16)]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use xweave_aspect::{Aspects, Source, parse};
 use xweave_code::Kernel;
-use xweave_weave::{Domain, Options, Role, SiteInfo, Weaving, resolve, weave};
+use xweave_weave::{CodeError, Domain, KernelFiles, Options, Role, SiteInfo, Weaving, resolve, weave};
 use xweave_wire::plan::Hook;
 
 static LIVE: LazyLock<Kernel> = LazyLock::new(|| Kernel::live().unwrap());
@@ -224,4 +224,33 @@ fn the_library_is_woven() {
             }
         }
     }
+}
+
+#[test]
+fn a_kernel_is_named_by_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert_eq!(KernelFiles::named("live"), KernelFiles::Live);
+    let files = KernelFiles::named("vmlinux,a.ko,b-c.ko");
+    let expected = ["vmlinux", "a.ko", "b-c.ko"].map(Path::new);
+    assert!(files.paths().eq(expected), "{files:?}");
+    let types = KernelFiles::named(path);
+    assert_eq!(types, KernelFiles::Folder(path.into()));
+    let code = types.code(folder.path(), &|_| ());
+    assert!(matches!(code, Err(CodeError::OnlyTypes(of)) if of == path));
+    // A copy of `/sys/kernel/btf`.
+    std::fs::copy("/sys/kernel/btf/vmlinux", folder.path().join("vmlinux")).unwrap();
+    assert!(types.kernel().unwrap().function("vfs_read").is_some());
+}
+
+#[test]
+fn clauses_are_in_the_order_of_the_files() {
+    let text = "advice b execution(vfs_write@vm2) {}\nadvice a execution(vfs_read@vm1, vfs_read@vm2) {}";
+    let resolution = resolve(&aspects(text), &domains(), 1).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let told = resolution.clauses().into_iter().map(|clause| {
+        assert_eq!((clause.counts.every, clause.sites.len()), (1, 1));
+        format!("{}:{} {} {}", clause.line, clause.name, clause.domain, clause.sites[0].place())
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(told, ["1:b vm2 vfs_write", "2:a vm1 vfs_read", "2:a vm2 vfs_read"]);
 }

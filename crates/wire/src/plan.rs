@@ -85,7 +85,7 @@ pub struct PlanProgram {
 }
 
 /// Everything that one domain is to weave.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The domain's number: the top byte of the flow IDs that it makes. From 1.
     pub domain: u8,

@@ -189,9 +189,22 @@ pub(crate) fn assemble(
             let first = to_u32(site_table.len() / (SITE * 4));
             let file = lines.unit(piece.start, function.pieces[0].start, &mut texts);
             let variable = variables.count();
+            let (line_file, line) = lines.function(piece.start, &mut texts);
             push(
                 &mut function_table,
-                &[name, name_length, module, module_length, low, high, first, file, variable],
+                &[
+                    name,
+                    name_length,
+                    module,
+                    module_length,
+                    low,
+                    high,
+                    first,
+                    file,
+                    variable,
+                    line_file,
+                    line,
+                ],
             );
             while let Some(site) = sites.next_if(|site| piece.contains(&site.address)) {
                 coverage.memory_instructions += 1;
@@ -265,6 +278,7 @@ pub(crate) fn assemble(
         parts: places,
         paths: std::mem::take(&mut paths.paths),
         names: OnceLock::new(),
+        by_name: OnceLock::new(),
     }
 }
 
@@ -293,7 +307,16 @@ impl Lines<'_> {
     }
 
     fn at(&mut self, address: u64, texts: &mut Texts) -> (u32, u32) {
-        match self.debug.and_then(|debug| debug.line(address)) {
+        self.numbered(self.debug.and_then(|debug| debug.line(address)), texts)
+    }
+
+    /// Where the function, or part of one, is from that begins there.
+    fn function(&mut self, address: u64, texts: &mut Texts) -> (u32, u32) {
+        self.numbered(self.debug.and_then(|debug| debug.function_line(address)), texts)
+    }
+
+    fn numbered(&mut self, line: Option<(&str, u32)>, texts: &mut Texts) -> (u32, u32) {
+        match line {
             Some((file, line)) => (self.file(file, texts), line),
             None => (NONE, 0),
         }

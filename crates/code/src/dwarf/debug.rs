@@ -146,7 +146,7 @@ impl Debug {
         self.damaged_units += 1;
         if self.damaged.len() < TOLD {
             let unit = u64::try_from(unit).unwrap_or(u64::MAX);
-            self.damaged.push(Damage { unit, section: fault.section, reason: fault.reason.to_string() });
+            self.damaged.push(Damage { unit, section: fault.section, reason: fault.flaw });
         }
     }
 
@@ -197,6 +197,11 @@ impl Debug {
     /// reads its lines.
     pub fn line(&self, address: u64) -> Option<(&str, u32)> {
         self.lines.line(address)
+    }
+
+    /// The source file and line of the function that begins at this address.
+    pub fn function_line(&self, address: u64) -> Option<(&str, u32)> {
+        self.lines.function_line(address)
     }
 
     /// The addresses of what comes from source files that are wanted, as separate ranges in order. Files are

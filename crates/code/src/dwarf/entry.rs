@@ -2,7 +2,7 @@
 
 use gimli::AttributeValue;
 
-use super::units::{Bytes, Code, Cursor, Fault, Unit, Units, Value};
+use super::units::{Bytes, Code, Cursor, Fault, Flaw, Unit, Units, Value};
 
 /// An entry that describes code or data.
 #[derive(Default)]
@@ -186,7 +186,7 @@ impl<'d> TypeEntry<'d> {
         let first = cursor.next()?.ok_or_else(Fault::dangling)?;
         cursor.skip(first)?;
         while cursor.depth() > 0 {
-            *left = left.checked_sub(1).ok_or_else(|| Fault::new(".debug_info", "types without end"))?;
+            *left = left.checked_sub(1).ok_or(Flaw::Types)?;
             let (at, depth) = (cursor.at(), cursor.depth());
             let Some(abbreviation) = cursor.next()? else { continue };
             if depth > 1 {

@@ -68,13 +68,28 @@ impl Lines {
         (self.line, self.line_str, self.strings) = (line, line_str, strings);
     }
 
+    /// The line of the instruction there: of several rows for one address the last, as debuggers take it.
     pub(super) fn line(&self, address: u64) -> Option<(&str, u32)> {
+        self.row(address, |rows| rows.partition_point(|row| row.from <= address).checked_sub(1))
+    }
+
+    /// The line of a function that begins there: the first row for the address, where the compiler put the function
+    /// itself, and not what its first instruction may be of besides.
+    pub(super) fn function_line(&self, address: u64) -> Option<(&str, u32)> {
+        let first = |rows: &[Row]| {
+            let first = rows.partition_point(|row| row.from < address);
+            rows.get(first).is_some_and(|row| row.from == address).then_some(first)
+        };
+        self.row(address, first).or_else(|| self.line(address))
+    }
+
+    /// File and line of one of the rows of the program that an address is of.
+    fn row(&self, address: u64, nth: impl Fn(&[Row]) -> Option<usize>) -> Option<(&str, u32)> {
         let unit = self.code.partition_point(|(from, ..)| *from <= address).checked_sub(1)?;
         let (_, _, at) = self.code.get(unit).filter(|(_, to, _)| address < *to)?;
         let program = self.programs.get(at)?;
         let rows = program.rows.get_or_init(|| self.run(*at, &program.folder));
-        let row = rows.rows.partition_point(|row| row.from <= address).checked_sub(1)?;
-        let row = rows.rows.get(row).filter(|row| row.line > 0)?;
+        let row = rows.rows.get(nth(&rows.rows)?).filter(|row| row.line > 0)?;
         Some((rows.files.get(usize::try_from(row.file).ok()?)?, row.line))
     }
 

@@ -24,6 +24,7 @@ use crate::types::{ProtoId, TypeId, Types};
 use budget::Budget;
 pub use debug::Debug;
 use shapes::Shapes;
+pub use units::Flaw;
 use units::{Fault, Units};
 
 /// The name of a variable, function or type, of a [`struct@Debug`].
@@ -177,7 +178,7 @@ pub struct Damage {
     /// The section that cannot be read.
     pub section: &'static str,
     /// Why.
-    pub reason: String,
+    pub reason: Flaw,
 }
 
 /// Reads the DWARF of a file, on all processors. `section` gives its debug sections by name (`.debug_info`),
@@ -193,16 +194,15 @@ pub fn read<'d>(
     types: &mut Types,
 ) -> Result<Debug, Error> {
     let load = |name: &'static str| section(name).unwrap_or_default();
-    let error = |section, reason: &str| Error::Dwarf { what: what.into(), section, reason: reason.into() };
+    let error = |fault: Fault| Error::Dwarf { what: what.into(), section: fault.section, reason: fault.flaw };
     let mut sections: HashMap<_, _> = SECTIONS.iter().map(|id| (*id, load(id.name()))).collect();
     let bytes = |id| sections.get(&id).map_or(&[][..], |bytes| &**bytes);
     if bytes(gimli::SectionId::DebugInfo).is_empty() {
-        return Err(error(".debug_info", "there is none"));
+        return Err(error(Flaw::Missing.into()));
     }
     let units = Units::new(bytes);
     if units.headers.is_empty() {
-        let fault = units.fault.unwrap_or_else(|| Fault::new(".debug_info", "there are no units"));
-        return Err(error(fault.section, &fault.reason));
+        return Err(error(units.fault.unwrap_or(Flaw::NoUnits.into())));
     }
     let size = |ids: [gimli::SectionId; 2]| ids.into_iter().map(|id| bytes(id).len()).sum();
     let budget = Budget::new(

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::entry::TypeEntry;
 use super::shapes::{Part, Prototype, Recipe, Ref, Shapes};
-use super::units::{Fault, Unit, Units};
+use super::units::{Fault, Flaw, Unit, Units};
 use crate::spelling::{Declarator, usual};
 use crate::types::Tag;
 
@@ -115,8 +115,7 @@ impl<'s, 'd, 't> Typing<'s, 'd, 't> {
 
     pub(super) fn spend(&mut self, entries: usize) -> Result<(), Fault> {
         let left = self.left.checked_sub(entries);
-        self.left =
-            left.ok_or_else(|| Fault::new(".debug_info", "entries that refer to each other without end"))?;
+        self.left = left.ok_or(Flaw::Circles)?;
         Ok(())
     }
 

@@ -1,6 +1,5 @@
 //! The units of `.debug_info`, each with its abbreviations, and what their first entries say.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -10,32 +9,81 @@ pub(super) type Bytes<'d> = EndianSlice<'d, LittleEndian>;
 pub(super) type Value<'d> = AttributeValue<Bytes<'d>>;
 pub(super) type Header<'d> = gimli::UnitHeader<Bytes<'d>>;
 
+/// What is wrong with a debug section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// The file does not have it.
+    #[error("there is none")]
+    Missing,
+    /// It is there, and empty.
+    #[error("there are no units")]
+    NoUnits,
+    /// There are more units than any program has.
+    #[error("too many units")]
+    ManyUnits,
+    /// A unit is of another machine.
+    #[error("addresses of other than 64 bits")]
+    Addresses,
+    /// A unit is in another file.
+    #[error("split DWARF: what it describes is in a .dwo file")]
+    Split,
+    /// A reference leads to no entry.
+    #[error("a reference leads to no entry")]
+    Dangling,
+    /// Entries lead to each other in circles, or in more ways than there is time for.
+    #[error("entries that refer to each other without end")]
+    Circles,
+    /// Types have more entries than there is time for.
+    #[error("types without end")]
+    Types,
+    /// Blocks lie too deep in each other.
+    #[error("code that nests too deep")]
+    Deep,
+    /// Lists of ranges tell of more than they have bytes for.
+    #[error("more ranges than the file has room for")]
+    Ranges,
+    /// Lists of locations tell of more than they have bytes for.
+    #[error("more locations than it has room for")]
+    Locations,
+    /// It is no DWARF.
+    #[error("{0}")]
+    Malformed(#[from] gimli::Error),
+}
+
 /// Why a unit cannot be read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) section: &'static str,
-    pub(super) reason: Cow<'static, str>,
+    pub(super) flaw: Flaw,
 }
 
 impl Fault {
-    pub(super) fn new(section: &'static str, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { section, reason: reason.into() }
+    pub(super) fn new(section: &'static str, flaw: impl Into<Flaw>) -> Self {
+        Self { section, flaw: flaw.into() }
     }
 
     /// A reference leads to no entry.
     pub(super) fn dangling() -> Self {
-        Self::new(".debug_info", "a reference leads to no entry")
+        Flaw::Dangling.into()
     }
 
     /// For `map_err`.
     pub(super) fn within(section: &'static str) -> impl Fn(gimli::Error) -> Self {
-        move |error| Self::new(section, error.to_string())
+        move |error| Self::new(section, error)
+    }
+}
+
+/// Of `.debug_info`.
+impl From<Flaw> for Fault {
+    fn from(flaw: Flaw) -> Self {
+        Self::new(".debug_info", flaw)
     }
 }
 
 impl From<gimli::Error> for Fault {
     fn from(error: gimli::Error) -> Self {
-        Self::new(".debug_info", error.to_string())
+        Flaw::from(error).into()
     }
 }
 
@@ -155,7 +203,7 @@ impl<'d> Units<'d> {
                 Ok(Some(header)) if headers.len() < MAX_UNITS => headers.push(header),
                 Ok(None) => break,
                 Ok(Some(_)) => {
-                    fault = Some(Fault::new(".debug_info", "too many units"));
+                    fault = Some(Flaw::ManyUnits.into());
                     break;
                 }
                 Err(error) => {
@@ -208,9 +256,9 @@ impl<'d> Units<'d> {
     pub(super) fn open(&self, index: usize) -> Result<Unit<'d>, Fault> {
         let header = self.headers.get(index).copied().ok_or(gimli::Error::MissingUnitDie)?;
         if header.address_size() != 8 {
-            return Err(Fault::new(".debug_info", "addresses of other than 64 bits"));
+            return Err(Flaw::Addresses.into());
         }
-        let split = || Fault::new(".debug_info", "split DWARF: what it describes is in a .dwo file");
+        let split = || Flaw::Split.into();
         if matches!(header.type_(), gimli::UnitType::Skeleton(_) | gimli::UnitType::SplitCompilation(_)) {
             return Err(split());
         }
@@ -297,7 +345,7 @@ impl<'d> Units<'d> {
             let Some(mut found) = found else { return Ok(ranges) };
             while let Some(range) = found.next().map_err(Fault::within(section))? {
                 if ranges.len() == most {
-                    return Err(Fault::new(section, "more ranges than the file has room for"));
+                    return Err(Fault::new(section, Flaw::Ranges));
                 }
                 if range.begin < range.end {
                     ranges.push((range.begin, range.end));

@@ -11,7 +11,7 @@ use super::entry::Entry;
 use super::place::{self, Frame};
 use super::shapes::{Ref, Shapes};
 use super::typing::{Offsets, Typing};
-use super::units::{Bytes, Code, Cursor, Fault, Unit, Units, Value};
+use super::units::{Bytes, Code, Cursor, Fault, Flaw, Unit, Units, Value};
 use super::{Place, REASONS, Reason};
 use functions::Function;
 
@@ -219,7 +219,7 @@ impl<'d> Walk<'_, 'd, '_> {
 
     fn enter(&mut self, entry: Entry<'d>, depth: isize, function: bool) -> Result<(), Fault> {
         if self.scopes.len() == NESTING {
-            return Err(Fault::new(".debug_info", "code that nests too deep"));
+            return Err(Flaw::Deep.into());
         }
         let frame = match (function, self.scopes.last()) {
             (false, Some(around)) => around.frame,
@@ -426,7 +426,7 @@ impl<'d> Walk<'_, 'd, '_> {
         while let Some(location) = locations.next().map_err(Fault::within(section))? {
             count += 1;
             if count > most {
-                return Err(Fault::new(section, "more locations than it has room for"));
+                return Err(Fault::new(section, Flaw::Locations));
             }
             let (from, to) = (location.range.begin, location.range.end);
             match self.place(location.data, frame) {

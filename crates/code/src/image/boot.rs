@@ -2,6 +2,7 @@
 //! in it. Its setup header tells where (Documentation/arch/x86/boot.rst).
 
 use super::bytes::Bytes;
+use super::elf::malformed;
 use super::unpack::Packing;
 use crate::Error;
 
@@ -15,11 +16,7 @@ pub(super) fn is_kernel(bytes: &[u8]) -> bool {
 
 /// The kernel proper, an ELF file without symbols.
 pub(super) fn unpack(what: &str, file: &Bytes) -> Result<Bytes, Error> {
-    let wrong = |reason: &str| Error::Malformed {
-        what: what.to_owned(),
-        part: "its setup header".to_owned(),
-        reason: reason.to_owned(),
-    };
+    let wrong = |reason: &str| malformed(what, "its setup header", reason);
     let field = |at: usize| file.get(at..).and_then(<[u8]>::first_chunk).map(|at| u32::from_le_bytes(*at));
     let version = file.get(0x206..).and_then(<[u8]>::first_chunk).map(|at| u16::from_le_bytes(*at));
     if version.is_none_or(|version| version < WITH_PAYLOAD) {

@@ -93,7 +93,7 @@ impl<'a> Elf<'a> {
             return Err(wrong("its ELF header", "is for another processor than x86-64"));
         }
         let table = header.sections(ENDIAN, data);
-        let table = table.map_err(|error| wrong("its section table", &format!("is damaged: {error}")))?;
+        let table = table.map_err(|error| wrong_by(what, "its section table", "is damaged: ", error))?;
         let mut names = Names::of(data.len());
         let mut parts = Vec::with_capacity(table.len());
         for (index, section) in table.enumerate() {
@@ -138,7 +138,7 @@ impl<'a> Elf<'a> {
     pub fn segments(&self) -> Result<Vec<Section>, Error> {
         let data: &[u8] = self.file;
         let headers = self.header.program_headers(ENDIAN, data);
-        let headers = headers.map_err(|error| self.wrong("its program headers", &error.to_string()))?;
+        let headers = headers.map_err(|error| wrong_by(self.what, "its program headers", "", error))?;
         let loaded = headers.iter().enumerate().filter(|(_, header)| header.p_type(ENDIAN) == elf::PT_LOAD);
         let section = |(nth, header): (usize, &elf::ProgramHeader64<LittleEndian>)| {
             let (address, size) = (header.p_vaddr(ENDIAN), header.p_memsz(ENDIAN));
@@ -157,7 +157,7 @@ impl<'a> Elf<'a> {
     pub fn symbols(&self, kind: elf::SectionType) -> Result<Symbols<'a>, Error> {
         let data: &'a [u8] = self.file;
         let symbols = self.table.symbols(ENDIAN, data, kind);
-        symbols.map_err(|error| self.wrong("its symbol table", &format!("is damaged: {error}")))
+        symbols.map_err(|error| wrong_by(self.what, "its symbol table", "is damaged: ", error))
     }
 
     /// The number of the section that defines a symbol, if one does.
@@ -236,7 +236,13 @@ impl<'a> Elf<'a> {
 }
 
 pub(super) fn malformed(what: &str, part: &str, reason: &str) -> Error {
-    Error::Malformed { what: what.to_owned(), part: part.to_owned(), reason: reason.to_owned() }
+    Error::Malformed { what: what.to_owned(), part: part.to_owned(), reason: reason.to_owned(), source: None }
+}
+
+/// As [`malformed`], by an error that is told behind what is `said`.
+fn wrong_by(what: &str, part: &str, said: &str, source: object::Error) -> Error {
+    let reason = format!("{said}{source}");
+    Error::Malformed { what: what.to_owned(), part: part.to_owned(), reason, source: Some(source) }
 }
 
 /// The build ID among these notes.

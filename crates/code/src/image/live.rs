@@ -220,6 +220,7 @@ fn capture(places: &Places, wanted: impl Fn(Option<&str>) -> bool) -> Result<Liv
     if entries.iter().all(|entry| entry.address == 0) {
         return Err(Error::Hidden {
             reason: format!("{} shows no addresses", places.kallsyms.display()),
+            source: None,
             advice: "run this as root, and if kernel.kptr_restrict is 2, set it to 1 with sysctl",
         });
     }
@@ -340,8 +341,9 @@ struct Core {
 impl Core {
     fn open(path: &Path) -> Result<Self, Error> {
         let path_name = path.display().to_string();
-        let hidden = |reason: io::Error| Error::Hidden {
-            reason: format!("{path_name} cannot be read: {reason}"),
+        let hidden = |error: io::Error| Error::Hidden {
+            reason: format!("{path_name} cannot be read: {error}"),
+            source: Some(error),
             advice: "run this as root, with a kernel that has CONFIG_PROC_KCORE and is not locked down, \
                      or name its vmlinux or vmlinuz instead",
         };
@@ -385,8 +387,9 @@ impl Core {
         let (segment, offset) = segment.ok_or_else(|| wrong("is not there"))?;
         let mut bytes = vec![0; length];
         let at = offset.saturating_add(range.start - segment.start);
-        self.file.read_exact_at(&mut bytes, at).map_err(|reason| Error::Hidden {
-            reason: format!("{name} in {} cannot be read: {reason}", self.path),
+        self.file.read_exact_at(&mut bytes, at).map_err(|error| Error::Hidden {
+            reason: format!("{name} in {} cannot be read: {error}", self.path),
+            source: Some(error),
             advice: "name the kernel's vmlinux or vmlinuz instead",
         })?;
         Ok(bytes)

@@ -71,7 +71,7 @@ impl Packing {
         self.unpack_within(bytes, limit).map_err(|reason| Error::Packed {
             what: what.to_owned(),
             packing: self.name(),
-            reason: reason.to_string(),
+            reason,
         })
     }
 

@@ -27,7 +27,34 @@ pub(super) enum Way {
     /// With a machine that changes nothing.
     CommonTsc(Vm),
     /// With the reason why not by the TSC.
-    Exchange(String),
+    Exchange(NoTsc),
+}
+
+/// Why a domain's times do not get onto the line by its TSC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoTsc {
+    #[error("its clock jumped more than {0} times")]
+    ClockJumped(usize),
+    #[error("its TSC, or its clock, jumped {0} times")]
+    Jumped(usize),
+    #[error("its clock and its TSC do not go together")]
+    Contradicted,
+    #[error("Xen emulates its TSC")]
+    Emulated,
+    #[error("the tsc-offsets of {0} virtual machines fit")]
+    Several(usize),
+    #[error("the tsc-offset of the virtual machine of process {0} does not fit")]
+    NotOf(u32),
+    #[error("no tsc-offset fits (of {0} virtual machines)")]
+    NoneOf(usize),
+    #[error("its processors' TSCs differ")]
+    Differ,
+    #[error("the reference was not heard of")]
+    NoReference,
+    #[error("no TSC that can be used on both sides")]
+    Unusable,
+    #[error("no exchanges that tell virtual machines apart")]
+    NoSightings,
 }
 
 impl Way {

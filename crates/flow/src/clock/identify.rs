@@ -4,7 +4,7 @@ use xweave_wire::message::Vm;
 
 use super::{
     Exchange, Timeline,
-    epoch::{Epoch, Way},
+    epoch::{Epoch, NoTsc, Way},
     map::Bracket,
     timeline::{MOST_EPOCHS, State},
     vm::{self, Found, Sighting},
@@ -25,7 +25,7 @@ const ATTEMPTS_BY_TSC: u32 = 3;
 impl Timeline {
     pub(super) fn decide(&self, domain: u8) -> Way {
         let xen = [domain, self.reference].iter().all(|at| self.domains.get(at).is_some_and(|s| s.xen_pv));
-        let found = self.distrust(domain).map_or(Ok(()), Err).and_then(|()| {
+        let found = self.trust(domain).and_then(|()| {
             if xen {
                 self.common_tsc(domain).map(Way::CommonTsc)
             } else {
@@ -35,70 +35,62 @@ impl Timeline {
         found.unwrap_or_else(Way::Exchange)
     }
 
-    /// Why a domain's TSC is not even looked at.
-    fn distrust(&self, domain: u8) -> Option<String> {
-        let state = self.domains.get(&domain)?;
+    /// Whether a domain's TSC is looked at, or why not even that.
+    fn trust(&self, domain: u8) -> Result<(), NoTsc> {
+        let Some(state) = self.domains.get(&domain) else { return Ok(()) };
         let by_tsc = |epoch: &&Epoch| epoch.way.as_ref().is_some_and(|way| way.machine().is_some());
         let times = state.epochs.iter().filter(by_tsc).count();
         if state.epochs.len() > MOST_EPOCHS {
-            return Some(format!("its clock jumped more than {MOST_EPOCHS} times"));
+            return Err(NoTsc::ClockJumped(MOST_EPOCHS));
         }
         if times >= MOST_BY_TSC {
-            return Some(format!("its TSC, or its clock, jumped {times} times"));
+            return Err(NoTsc::Jumped(times));
         }
-        (state.attempts >= ATTEMPTS_BY_TSC).then(|| "its clock and its TSC do not go together".to_owned())
+        if state.attempts >= ATTEMPTS_BY_TSC { Err(NoTsc::Contradicted) } else { Ok(()) }
     }
 
     /// A machine that changes nothing, if the domain's TSC is the reference's, or why it cannot be.
-    fn common_tsc(&self, domain: u8) -> Result<Vm, String> {
+    fn common_tsc(&self, domain: u8) -> Result<Vm, NoTsc> {
         let same = vm::unchanged();
         match vm::identify(std::iter::once(&same), &self.sightings(domain)?, SLACK) {
             Found::One(_) => Ok(same),
-            _ => Err("Xen emulates its TSC".to_owned()),
+            _ => Err(NoTsc::Emulated),
         }
     }
 
     /// The virtual machine that a domain is, or why that cannot be told.
-    fn find_vm(&self, domain: u8) -> Result<Vm, String> {
+    fn find_vm(&self, domain: u8) -> Result<Vm, NoTsc> {
         let sightings = self.sightings(domain)?;
         let (state, reference) = self.both(domain)?;
         let all = reference.vms.iter().filter(|vm| state.pinned.is_none_or(|pid| pid == vm.pid));
         let vm = match vm::identify(all, &sightings, SLACK) {
             Found::One(vm) => vm.clone(),
-            Found::Several(n) => return Err(format!("the tsc-offsets of {n} virtual machines fit")),
+            Found::Several(n) => return Err(NoTsc::Several(n)),
             Found::None => {
-                let n = reference.vms.len();
-                return Err(match state.pinned {
-                    Some(pid) => {
-                        format!("the tsc-offset of the virtual machine of process {pid} does not fit")
-                    }
-                    None => format!("no tsc-offset fits (of {n} virtual machines)"),
-                });
+                let none = NoTsc::NoneOf(reference.vms.len());
+                return Err(state.pinned.map_or(none, NoTsc::NotOf));
             }
         };
         match vm::offset(&vm) {
             Some((_, spread)) if spread <= MOST_SPREAD => Ok(vm),
-            _ => Err("its processors' TSCs differ".to_owned()),
+            _ => Err(NoTsc::Differ),
         }
     }
 
-    fn both(&self, domain: u8) -> Result<(&State, &State), String> {
-        self.domains
-            .get(&domain)
-            .zip(self.domains.get(&self.reference))
-            .ok_or_else(|| "the reference was not heard of".to_owned())
+    fn both(&self, domain: u8) -> Result<(&State, &State), NoTsc> {
+        self.domains.get(&domain).zip(self.domains.get(&self.reference)).ok_or(NoTsc::NoReference)
     }
 
     /// What is known of a domain's TSC by that of the reference, or why nothing is.
-    fn sightings(&self, domain: u8) -> Result<Vec<Sighting>, String> {
+    fn sightings(&self, domain: u8) -> Result<Vec<Sighting>, NoTsc> {
         let (state, reference) = self.both(domain)?;
         let epoch = state.current();
         if epoch.own.used() == 0 || reference.current().own.used() == 0 {
-            return Err("no TSC that can be used on both sides".to_owned());
+            return Err(NoTsc::Unusable);
         }
         let sightings: Vec<_> = epoch.kept.iter().filter_map(|exchange| self.sighting(exchange)).collect();
         if sightings.is_empty() {
-            return Err("no exchanges that tell virtual machines apart".to_owned());
+            return Err(NoTsc::NoSightings);
         }
         Ok(sightings)
     }

@@ -325,7 +325,7 @@ impl Timeline {
             Way::Exchange(why) => {
                 let hubs = (self.hub(domain, epoch), self.hub(self.reference, reference));
                 let bound = || Some(hubs.0.bound()?.saturating_add(hubs.1.bound()?));
-                entry(Method::Exchange, state.worst.or_else(bound).unwrap_or(u64::MAX), why.clone())
+                entry(Method::Exchange, state.worst.or_else(bound).unwrap_or(u64::MAX), why.to_string())
             }
         })
     }

@@ -153,8 +153,10 @@ pub struct Outcome {
     pub name: &'static str,
     /// Whether by one that starts programs.
     pub programs: bool,
-    /// How it was refused; else what happened instead.
-    pub refused: Result<String, String>,
+    /// Whether it was refused.
+    pub refused: bool,
+    /// How; else what happened instead.
+    pub told: String,
 }
 
 /// Has confined processes of this program (`xweave confined attempt NAME`) try everything.
@@ -184,24 +186,22 @@ pub fn probe(keep_going: &mut dyn FnMut() -> bool) -> io::Result<Vec<Outcome>> {
             folders.push(folder);
         }
     }
-    let judged =
-        run_all(jobs, keep_going).into_iter().zip(asked).map(|(result, (attempt, programs))| Outcome {
-            name: attempt.name,
-            programs,
-            refused: match result {
-                Ok(answer) => {
-                    let answer = String::from_utf8_lossy(&answer).into_owned();
-                    match answer.strip_prefix(REFUSED) {
-                        Some(how) if attempt.told.is_empty() => Ok(how.to_owned()),
-                        _ => Err(answer),
-                    }
+    let judged = run_all(jobs, keep_going).into_iter().zip(asked).map(|(result, (attempt, programs))| {
+        let (refused, told) = match result {
+            Ok(answer) => {
+                let answer = String::from_utf8_lossy(&answer).into_owned();
+                match answer.strip_prefix(REFUSED) {
+                    Some(how) if attempt.told.is_empty() => (true, how.to_owned()),
+                    _ => (false, answer),
                 }
-                Err(Failed::Ended { how, .. }) if !attempt.told.is_empty() && how.contains(attempt.told) => {
-                    Ok(how)
-                }
-                Err(error) => Err(error.to_string()),
-            },
-        });
+            }
+            Err(Failed::Ended { how, .. }) if !attempt.told.is_empty() && how.contains(attempt.told) => {
+                (true, how)
+            }
+            Err(error) => (false, error.to_string()),
+        };
+        Outcome { name: attempt.name, programs, refused, told }
+    });
     Ok(judged.collect())
 }
 

@@ -219,7 +219,6 @@ const NAMESPACES: i32 =
 
 /// From now on no others. `programs` is whether it starts any.
 pub(super) fn restrict(programs: bool) -> Result<(), Error> {
-    let failed = |error: &dyn std::fmt::Display| Error::new("seccomp", error);
     // All of them decide, and the strictest counts: the first lets clone3 pass, which the second does not have.
     let refused = SeccompAction::Errno(errno(EPERM));
     let filters = [
@@ -229,7 +228,8 @@ pub(super) fn restrict(programs: bool) -> Result<(), Error> {
         allowed(programs).and_then(|rules| filter(rules, refused, SeccompAction::Allow)),
     ];
     for filter in filters {
-        apply_filter(&filter.map_err(|error| failed(&error))?).map_err(|error| failed(&error))?;
+        let filter = filter.map_err(|error| Error::new("seccomp", error))?;
+        apply_filter(&filter).map_err(|error| Error::new("seccomp", error))?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
 use super::{Confinement, Error};
@@ -45,13 +45,13 @@ pub(super) struct Files(RulesetCreated);
 impl Files {
     pub(super) fn open(may: &Confinement) -> Result<Self, Error> {
         let Confinement { reads, writes, emptied, programs, .. } = may;
-        let failed = |error: &dyn std::fmt::Display| Error::new("Landlock", error);
+        let failed = |error: RulesetError| Error::new("Landlock", error);
         let created = Ruleset::default()
             .handle_access(AccessFs::from_all(WANTED))
             .and_then(|rules| rules.handle_access(AccessNet::from_all(WANTED)))
             .and_then(|rules| rules.scope(Scope::from_all(WANTED)))
             .and_then(Ruleset::create)
-            .map_err(|error| failed(&error))?;
+            .map_err(failed)?;
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         // Neither devices, nor sockets, nor pipes are made.
         let made = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::RemoveFile | AccessFs::RemoveDir;
@@ -68,7 +68,7 @@ impl Files {
             // What is not there now cannot be named here; whoever opens it is told that it is not there.
             let Ok(opened) = PathFd::new(path) else { continue };
             let access = if path.is_dir() { access } else { access & of_files() };
-            files = files.add_rule(PathBeneath::new(opened, access)).map_err(|error| failed(&error))?;
+            files = files.add_rule(PathBeneath::new(opened, access)).map_err(failed)?;
         }
         Ok(Self(files))
     }

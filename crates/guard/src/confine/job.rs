@@ -56,12 +56,12 @@ pub enum Failed {
     #[error("interrupted")]
     Interrupted,
     /// It could not be started.
-    #[error("{what}: the process for it cannot be started: {error}")]
+    #[error("{what}: the process for it cannot be started: {source}")]
     Start {
         /// The job.
         what: String,
         /// Why.
-        error: io::Error,
+        source: io::Error,
     },
     /// It was ended, or ended without an answer.
     #[error("{what}: {how}")]
@@ -70,6 +70,8 @@ pub enum Failed {
         what: String,
         /// What became of the process, with its last words.
         how: String,
+        /// What failed here, if that is why.
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
 }
 
@@ -92,7 +94,7 @@ impl Job {
 
     fn start(self) -> Result<Running, Failed> {
         let what = self.what.clone();
-        self.spawn().map_err(|error| Failed::Start { what, error })
+        self.spawn().map_err(|source| Failed::Start { what, source })
     }
 
     fn spawn(mut self) -> io::Result<Running> {
@@ -221,7 +223,11 @@ impl Running {
         Some(match status {
             Ok(status) if status.success() => Ok(std::mem::take(&mut self.answer.bytes)),
             Ok(status) => Err(self.ended(self.how(status))),
-            Err(error) => Err(self.ended(error.to_string())),
+            Err(error) => Err(Failed::Ended {
+                what: self.job.what.clone(),
+                how: error.to_string(),
+                source: Some(error.into()),
+            }),
         })
     }
 
@@ -243,7 +249,7 @@ impl Running {
     }
 
     fn ended(&self, how: String) -> Failed {
-        Failed::Ended { what: self.job.what.clone(), how }
+        Failed::Ended { what: self.job.what.clone(), how, source: None }
     }
 
     /// What became of the process, as people put it.
@@ -393,10 +399,8 @@ mod tests {
         job
     }
 
-    fn one(script: &str) -> Result<String, String> {
-        let job = job(script, Duration::from_secs(20));
-        let result = run_all(vec![job], &mut || true).remove(0);
-        result.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| error.to_string())
+    fn one(script: &str) -> Result<Vec<u8>, Failed> {
+        run_all(vec![job(script, Duration::from_secs(20))], &mut || true).remove(0)
     }
 
     #[test]
@@ -439,7 +443,7 @@ mod tests {
             ("head -c 2000000 /dev/zero", "a test: it answers with more than 1 MiB"),
             ("yes | head -c 3000000 >&2; echo last >&2; exit 1", "last"),
         ] {
-            let error = one(script).unwrap_err();
+            let error = one(script).unwrap_err().to_string();
             assert!(error.contains(told), "{script}: {error}");
             assert!(error.len() < SAID + 100, "{script}");
         }
@@ -470,7 +474,7 @@ mod tests {
 
     #[test]
     fn what_a_process_leaves_behind_ends_with_it() {
-        let left = one("sleep 600 >/dev/null 2>&1 & echo $!").unwrap();
+        let left = String::from_utf8(one("sleep 600 >/dev/null 2>&1 & echo $!").unwrap()).unwrap();
         let gone = |pid: &str| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(stat) => stat.contains(") Z "),
             Err(_) => true,

@@ -48,7 +48,7 @@ pub(crate) struct Child {
 pub(crate) fn metadata(program: &str, dir: &Path) -> Result<String, Error> {
     let mut command = command(program);
     command.arg("--output-format=ctf-metadata").arg(dir);
-    let Output { status, stdout, stderr } = command.output().map_err(|error| absent(program, &error))?;
+    let Output { status, stdout, stderr } = command.output().map_err(|error| absent(program, error))?;
     if !status.success() {
         let said = said(&stderr[..]);
         return Err(damaged(said.warnings.into_iter().next().unwrap_or_else(|| status.to_string())));
@@ -67,13 +67,13 @@ fn command(program: &str) -> Command {
     command
 }
 
-fn absent(program: &str, error: &io::Error) -> Error {
+fn absent(program: &str, error: io::Error) -> Error {
     let what = if error.kind() == io::ErrorKind::NotFound {
         format!("is a CTF trace; reading it takes the program {program}: install the package babeltrace2")
     } else {
         format!("is a CTF trace; {program}, which reads it, cannot be run: {error}")
     };
-    Error::new(ErrorKind::Foreign, what)
+    Error::new(ErrorKind::Foreign, what).by(error)
 }
 
 impl Child {
@@ -82,7 +82,7 @@ impl Child {
         let mut command = command(program);
         command.arg("convert").arg(dir).args(["--component=sink.text.pretty", "--params", PRINT]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().map_err(|error| absent(program, &error))?;
+        let mut process = command.spawn().map_err(|error| absent(program, error))?;
         let piped = process.stdout.take().zip(process.stderr.take());
         let (stdout, stderr) = piped.ok_or_else(|| damaged("it has no output".to_owned()))?;
         let errors = thread::spawn(move || said(BufReader::new(stderr)));

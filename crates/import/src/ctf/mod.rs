@@ -6,6 +6,7 @@ mod line;
 mod shape;
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     collections::HashMap,
     path::{Path, PathBuf},
@@ -55,16 +56,66 @@ pub(crate) struct Replay {
     pub warnings: Vec<String>,
 }
 
+/// How deep a session's traces may lie: `HOST/SESSION/archives/CHUNK/ust/uid/0/64-bit`.
+const DEPTH: usize = 8;
+/// More directories are not looked at for traces, nor more traces told.
+const DIRECTORIES: usize = 1024;
+const TRACES: usize = 16;
+
 /// Where the trace is: LTTng's session has that of the kernel in a directory of that name.
 fn place(dir: &Path) -> Result<PathBuf, Error> {
     let kernel = dir.join("kernel");
-    let found = [dir, &kernel].into_iter().find(|dir| dir.join("metadata").is_file());
-    let found = found.ok_or_else(|| {
-        let what = "is a directory without a CTF trace: give the one that has the file `metadata` (LTTng's: …/kernel)";
-        Error::new(ErrorKind::Foreign, what)
-    })?;
+    let found = [dir, &kernel].into_iter().find(|dir| dir.join(METADATA).is_file()).map(Path::to_owned);
+    let found = found.map_or_else(|| only(dir), Ok)?;
     // The program takes it for no option, and for no address of a network.
-    found.canonicalize().map_err(|error| Error::io("open", found, &error))
+    found.canonicalize().map_err(|error| Error::io("open", &found, error))
+}
+
+/// The file that makes a directory a CTF trace.
+const METADATA: &str = "metadata";
+
+/// The one trace that lies somewhere in a directory.
+fn only(dir: &Path) -> Result<PathBuf, Error> {
+    let mut traces = Vec::new();
+    let mut looked = 0;
+    let mut level = vec![dir.to_owned()];
+    for _ in 0..DEPTH {
+        let mut below = Vec::new();
+        for dir in level {
+            looked += 1;
+            if looked > DIRECTORIES {
+                break;
+            }
+            // What cannot be read has no trace that could be.
+            let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+            // A link could lead back.
+            let entries = entries.filter(|entry| entry.file_type().is_ok_and(|of| of.is_dir()));
+            for entry in entries.map(|entry| entry.path()) {
+                if entry.join(METADATA).is_file() { traces.push(entry) } else { below.push(entry) }
+            }
+        }
+        level = below;
+    }
+    traces.sort();
+    match &traces[..] {
+        [] => {
+            let what = "is a directory without a CTF trace: give the one that has the file `metadata` \
+                        (LTTng's: …/kernel)";
+            Err(Error::new(ErrorKind::Foreign, what))
+        }
+        [only] => Ok(only.clone()),
+        several => {
+            let told = several.iter().take(TRACES);
+            let told: Vec<_> = told.map(|trace| shown(trace.as_os_str().as_encoded_bytes())).collect();
+            let more = if several.len() > TRACES { ", …" } else { "" };
+            let what = format!(
+                "has {} CTF traces: give the one that you mean, or several, each of which becomes a domain: {}{more}",
+                several.len(),
+                told.join(", ")
+            );
+            Err(Error::new(ErrorKind::Foreign, what))
+        }
+    }
 }
 
 impl Ctf {
@@ -129,6 +180,8 @@ struct Lines<'a, S: Sink> {
     out: &'a mut S,
     /// How events are told, by their names.
     shapes: HashMap<String, Shape>,
+    /// Which system call each thread is in, where its end does not tell.
+    calls: HashMap<u32, String>,
     /// Which thread each processor runs, as switches tell.
     running: HashMap<u32, u32>,
     /// Threads that were there before the recording, until it has a time.
@@ -140,6 +193,8 @@ struct Lines<'a, S: Sink> {
     strange: Option<(String, u64)>,
 }
 
+/// The most threads whose system calls are kept: as many as a kernel has (PID_MAX_LIMIT).
+const THREADS: usize = 1 << 22;
 /// The most kinds of events: records have numbers of 16 bits.
 const SHAPES: usize = u16::MAX as usize;
 
@@ -150,6 +205,7 @@ impl<'a, S: Sink> Lines<'a, S> {
             kernel,
             out,
             shapes: HashMap::new(),
+            calls: HashMap::new(),
             running: HashMap::new(),
             before: Vec::new(),
             record: Vec::new(),
@@ -245,13 +301,14 @@ impl<'a, S: Sink> Lines<'a, S> {
                 _ => {}
             }
         }
-        if !self.shapes.contains_key(line.name) && self.shapes.len() < SHAPES {
+        let name = self.name(line.name, tid);
+        if !self.shapes.contains_key(&*name) && self.shapes.len() < SHAPES {
             let id = u16::try_from(self.shapes.len()).unwrap_or(u16::MAX);
-            let shape = Shape::of(id, line.name, self.tracer.perf, line.fields);
+            let shape = Shape::of(id, &name, self.tracer.perf, line.fields);
             self.kernel.describe(&shape.format);
-            self.shapes.insert(line.name.to_owned(), shape);
+            self.shapes.insert(name.clone().into_owned(), shape);
         }
-        match self.shapes.get(line.name) {
+        match self.shapes.get(&*name) {
             Some(shape) => shape.record(tid, line.fields, &mut self.record),
             // More names than any tracer has: of no type that is described.
             None => {
@@ -261,6 +318,26 @@ impl<'a, S: Sink> Lines<'a, S> {
             }
         }
         self.kernel.record(time, line.cpu, &self.record, self.out)
+    }
+}
+
+impl<S: Sink> Lines<'_, S> {
+    /// What an event is called: the end of a system call by the call that the thread is in.
+    fn name<'n>(&mut self, name: &'n str, tid: u32) -> Cow<'n, str> {
+        if self.tracer.perf {
+            return name.into();
+        }
+        if let Some(call) = shape::call_begun(name)
+            && (self.calls.len() < THREADS || self.calls.contains_key(&tid))
+        {
+            self.calls.insert(tid, call.to_owned());
+        }
+        if name != shape::ANY_EXIT {
+            return name.into();
+        }
+        let call = self.calls.remove(&tid);
+        // What began before the recording: as newer versions call it.
+        format!("syscall_exit_{}", call.as_deref().unwrap_or("unknown")).into()
     }
 }
 
@@ -313,6 +390,64 @@ mod tests {
         assert_eq!((call.kind, call.tid, call.cpu), (Kind::SyscallEnter, 5, 1));
         assert_eq!((other.kind, other.time_ns), (Kind::Other, 1_000_000_005));
         assert_eq!([thread, call, other].map(|event| list.names.text(event.name)), ["db", "read", "early"]);
+    }
+
+    #[test]
+    fn names_of_lttng_up_to_2_3_are_known() {
+        let line = |time: u32, name: &str, fields: &str| {
+            format!(
+                "timestamp = 1.{time:09}, name = {name}, stream.packet.context = {{ cpu_id = 0 }}, \
+                 stream.event.context = {{ tid = 5 }}, event.fields = {{ {fields} }}"
+            )
+        };
+        let lines = [
+            line(1, "exit_syscall", "ret = 0"),
+            line(2, "sys_read", "fd = 3, count = 8"),
+            line(3, "softirq_entry", "vec = 1"),
+            line(4, "softirq_exit", "vec = 1"),
+            line(5, "exit_syscall", "ret = 8"),
+            line(6, "compat_sys_write", "fd = 3"),
+            line(7, "exit_syscall", "ret = -1"),
+        ];
+        let (list, strange) = events(Tracer::default(), &lines);
+        assert_eq!(strange, 0);
+        let told: Vec<_> =
+            list.events.iter().map(|event| (event.kind, list.names.text(event.name), event.bytes)).collect();
+        assert_eq!(
+            told,
+            [
+                (Kind::SyscallExit, "unknown", 0),
+                (Kind::SyscallEnter, "read", 0),
+                (Kind::SoftirqEnter, "", 0),
+                (Kind::SoftirqExit, "", 0),
+                (Kind::SyscallExit, "read", 8),
+                (Kind::SyscallEnter, "write", 0),
+                (Kind::SyscallExit, "write", u64::MAX),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_sessions_only_trace_is_found_and_of_several_all_are_told() {
+        let session = tempfile::tempdir().unwrap();
+        let trace = |path: &str| {
+            let path = session.path().join(path);
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::write(path.join(METADATA), "").unwrap();
+            path.canonicalize().unwrap()
+        };
+        let none = place(session.path()).unwrap_err().to_string();
+        assert!(none.contains("without a CTF trace"), "{none}");
+        let first = trace("box/auto-1/kernel");
+        assert_eq!(place(session.path()).unwrap(), first);
+        let second = trace("box/auto-1/ust/uid/0/64-bit");
+        let several = place(session.path()).unwrap_err().to_string();
+        assert!(several.contains("has 2 CTF traces"), "{several}");
+        for trace in [first, second] {
+            assert!(several.contains(&*trace.to_string_lossy()), "{several}");
+        }
+        // LTTng's own name for the kernel's says which is meant.
+        assert_eq!(place(&session.path().join("box/auto-1")).unwrap().file_name().unwrap(), "kernel");
     }
 
     #[test]

@@ -143,7 +143,10 @@ fn tracepoint(name: &str, perf: bool) -> (String, String) {
     if let Some(vector) = name.strip_prefix("x86_irq_vectors_") {
         return known("irq_vectors", vector);
     }
-    if let Some(call) = name.strip_prefix("syscall_entry_") {
+    // Calls of programs of 32 bits.
+    let name = name.strip_prefix("compat_").unwrap_or(name);
+    // `sys_` is how LTTng up to 2.3 called them.
+    if let Some(call) = name.strip_prefix("syscall_entry_").or_else(|| name.strip_prefix("sys_")) {
         return ("syscalls".to_owned(), format!("sys_enter_{call}"));
     }
     if let Some(call) = name.strip_prefix("syscall_exit_") {
@@ -153,8 +156,9 @@ fn tracepoint(name: &str, perf: bool) -> (String, String) {
         "sched_switch" | "sched_waking" | "sched_wakeup" | "sched_wakeup_new" | "sched_process_fork"
         | "sched_process_exec" | "sched_process_exit" => known("sched", name),
         "irq_handler_entry" | "irq_handler_exit" => known("irq", name),
-        "irq_softirq_entry" => known("irq", "softirq_entry"),
-        "irq_softirq_exit" => known("irq", "softirq_exit"),
+        // Without `irq_`, and `kvm_` without `x86_`: LTTng up to 2.3.
+        "irq_softirq_entry" | "softirq_entry" => known("irq", "softirq_entry"),
+        "irq_softirq_exit" | "softirq_exit" => known("irq", "softirq_exit"),
         "block_bio_queue"
         | "block_rq_issue"
         | "block_rq_complete"
@@ -162,11 +166,19 @@ fn tracepoint(name: &str, perf: bool) -> (String, String) {
         | "block_bio_backmerge"
         | "block_bio_frontmerge"
         | "block_bio_remap" => known("block", name),
-        "kvm_x86_entry" => known("kvm", "kvm_entry"),
-        "kvm_x86_exit" => known("kvm", "kvm_exit"),
-        "kvm_x86_inj_virq" => known("kvm", "kvm_inj_virq"),
+        "kvm_x86_entry" | "kvm_entry" => known("kvm", "kvm_entry"),
+        "kvm_x86_exit" | "kvm_exit" => known("kvm", "kvm_exit"),
+        "kvm_x86_inj_virq" | "kvm_inj_virq" => known("kvm", "kvm_inj_virq"),
         _ => known("", name),
     }
+}
+
+/// The event by which LTTng up to 2.3 told the end of any system call.
+pub(crate) const ANY_EXIT: &str = "exit_syscall";
+
+/// The name of a system call of which LTTng up to 2.3 tells the beginning.
+pub(crate) fn call_begun(name: &str) -> Option<&str> {
+    name.strip_prefix("compat_").unwrap_or(name).strip_prefix("sys_")
 }
 
 /// What a field is called in tracefs, where `pid` is a thread. LTTng calls it `tid`, and its `pid` is a process.

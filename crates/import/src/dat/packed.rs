@@ -1,6 +1,6 @@
 //! Compressed parts of a trace.dat.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use crate::{error::Error, input::Cursor};
 
@@ -51,18 +51,18 @@ impl Packing {
         out.clear();
         let most = u64::from(unpacked);
         let read = match self {
-            Self::None => packed.take(most).read_to_end(out).map_err(|e| e.to_string()),
-            Self::Zlib => {
-                flate2::read::ZlibDecoder::new(packed).take(most).read_to_end(out).map_err(|e| e.to_string())
-            }
+            Self::None => packed.take(most).read_to_end(out),
+            Self::Zlib => flate2::read::ZlibDecoder::new(packed).take(most).read_to_end(out),
             Self::Zstd => ruzstd::decoding::StreamingDecoder::new(packed)
-                .map_err(|e| e.to_string())
-                .and_then(|decoder| decoder.take(most).read_to_end(out).map_err(|e| e.to_string())),
+                .map_err(io::Error::other)
+                .and_then(|decoder| decoder.take(most).read_to_end(out)),
         };
         match read {
             Ok(read) if read as u64 == most => Ok(()),
             Ok(read) => Err(Error::damaged(at, format!("a chunk of {read} bytes that should have {most}"))),
-            Err(error) => Err(Error::damaged(at, format!("a chunk that cannot be unpacked: {error}"))),
+            Err(error) => {
+                Err(Error::damaged(at, format!("a chunk that cannot be unpacked: {error}")).by(error))
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The records in the order of their times. perf writes them as it finds them, processor by processor, in rounds: when
 //! a round is over, nothing comes any more that is older than what the round before it had.
 
-use ruzstd::decoding::FrameDecoder;
+use ruzstd::decoding::{FrameDecoder, errors::FrameDecoderError};
 use xweave_trace::{Event, event::Kind};
 
 use super::{
@@ -91,8 +91,8 @@ pub(crate) fn replay<S: Sink>(
             continue;
         }
         rounds.packed = true;
-        if let Err(what) = packed.unpack(tape.body()) {
-            rounds.replay.damage.push(Error::damaged(record.at, what));
+        if let Err(error) = packed.unpack(tape.body()) {
+            rounds.replay.damage.push(Error::damaged(record.at, &error).by(error));
             break;
         }
         rounds.take_all(&mut packed.bytes, record.at)?;
@@ -100,7 +100,7 @@ pub(crate) fn replay<S: Sink>(
     if rounds.packed {
         match packed.finish() {
             Ok(()) => rounds.take_all(&mut packed.bytes, perf.end)?,
-            Err(what) => rounds.replay.damage.push(Error::damaged(perf.end, what)),
+            Err(error) => rounds.replay.damage.push(Error::damaged(perf.end, &error).by(error)),
         }
     }
     rounds.go_on(u64::MAX)?;
@@ -234,6 +234,15 @@ impl<S: Sink> Rounds<'_, S> {
     }
 }
 
+/// What is wrong with packed records.
+#[derive(Debug, thiserror::Error)]
+enum Unpackable {
+    #[error("packed records that cannot be unpacked: {0}")]
+    Zstd(#[from] FrameDecoderError),
+    #[error("packed records of {packed} bytes that become {unpacked} and more: no records do")]
+    Bomb { packed: u64, unpacked: u64 },
+}
+
 /// Packed records: one stream of zstd goes through all of them. Of an unfinished stream, the decoder keeps what later
 /// parts may refer to: that much comes late.
 #[derive(Default)]
@@ -249,24 +258,20 @@ struct Packed {
 }
 
 impl Packed {
-    fn unpack(&mut self, content: &[u8]) -> Result<(), String> {
+    fn unpack(&mut self, content: &[u8]) -> Result<(), Unpackable> {
         self.rest.extend_from_slice(content);
         self.packed += content.len() as u64;
         let decoder = self.decoder.get_or_insert_with(FrameDecoder::new);
         let mut room = vec![0; 256 << 10];
         let mut read = 0;
         loop {
-            let unpacked = decoder.decode_from_to(&self.rest[read..], &mut room);
-            let (taken, given) =
-                unpacked.map_err(|error| format!("packed records that cannot be unpacked: {error}"))?;
+            let (taken, given) = decoder.decode_from_to(&self.rest[read..], &mut room)?;
             read += taken;
             self.bytes.extend_from_slice(&room[..given]);
             self.unpacked += given as u64;
             if self.bytes.len() > WAITING || self.unpacked > self.packed * RATIO + WAITING as u64 {
-                let (from, to) = (self.packed, self.unpacked);
-                return Err(format!(
-                    "packed records of {from} bytes that become {to} and more: no records do"
-                ));
+                let (packed, unpacked) = (self.packed, self.unpacked);
+                return Err(Unpackable::Bomb { packed, unpacked });
             }
             if taken == 0 && given == 0 {
                 break;
@@ -281,7 +286,7 @@ impl Packed {
     }
 
     /// What is left: perf does not finish its stream.
-    fn finish(&mut self) -> Result<(), String> {
+    fn finish(&mut self) -> Result<(), Unpackable> {
         /// An empty block, the last one of a stream: RFC 8878, 3.1.1.2.
         const LAST: [u8; 3] = [1, 0, 0];
         if self.decoder.as_ref().is_some_and(|decoder| !decoder.is_finished()) {

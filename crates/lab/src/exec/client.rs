@@ -25,8 +25,12 @@ pub struct Address {
 }
 
 impl Address {
-    fn error(&self, why: impl std::fmt::Display) -> Error {
-        Error::Exec { domain: self.domain.clone(), why: why.to_string() }
+    fn refused(&self, why: String) -> Error {
+        Error::Exec { domain: self.domain.clone(), why }
+    }
+
+    fn broken(&self, source: io::Error) -> Error {
+        Error::Channel { domain: self.domain.clone(), source }
     }
 
     fn open(&self, request: &Request, limit: Option<Duration>) -> io::Result<TcpStream> {
@@ -42,10 +46,10 @@ impl Address {
         let answer = self.open(request, Some(limit)).and_then(|mut stream| Frame::read(&mut stream));
         match answer {
             Ok(Some(Frame::Alive(alive))) => Ok(alive),
-            Ok(Some(Frame::Failed(why))) => Err(self.error(why)),
-            Ok(Some(other)) => Err(self.error(format_args!("it answered {other:?}"))),
-            Ok(None) => Err(self.error("it closed the channel")),
-            Err(e) => Err(self.error(e)),
+            Ok(Some(Frame::Failed(why))) => Err(self.refused(why)),
+            Ok(Some(other)) => Err(self.refused(format!("it answered {other:?}"))),
+            Ok(None) => Err(self.refused("it closed the channel".into())),
+            Err(e) => Err(self.broken(e)),
         }
     }
 
@@ -61,9 +65,9 @@ impl Address {
 
     /// Starts a command in the domain.
     pub fn run(&self, command: &Command) -> Result<ExecChild> {
-        let stream = self.open(&Request::Run(command.clone()), None).map_err(|e| self.error(e))?;
-        let mut reader = stream.try_clone().map_err(|e| self.error(e))?;
-        let writer = stream.try_clone().map_err(|e| self.error(e))?;
+        let stream = self.open(&Request::Run(command.clone()), None).map_err(|e| self.broken(e))?;
+        let mut reader = stream.try_clone().map_err(|e| self.broken(e))?;
+        let writer = stream.try_clone().map_err(|e| self.broken(e))?;
         let shared = Arc::new(Shared {
             writer: Mutex::new(writer),
             credit: Mutex::new(Some(CREDIT)),
@@ -247,7 +251,7 @@ impl ExecChild {
                 Some(Event::Stdout(data)) => stdout.extend(data),
                 Some(Event::Stderr(data)) => stderr.extend(data),
                 Some(Event::Exit(status)) => return Ok(Output { status, stdout, stderr }),
-                Some(Event::Broken(why)) => return Err(self.broken(why)),
+                Some(Event::Broken(why)) => return Err(self.ended(why)),
                 None => {}
             }
         }
@@ -286,7 +290,7 @@ impl ExecChild {
                 Some(Event::Stdout(data)) => stdout.write_all(&data).and_then(|()| stdout.flush()),
                 Some(Event::Stderr(data)) => stderr.write_all(&data).and_then(|()| stderr.flush()),
                 Some(Event::Exit(status)) => return Ok(status),
-                Some(Event::Broken(why)) => return Err(self.broken(why)),
+                Some(Event::Broken(why)) => return Err(self.ended(why)),
                 None => Ok(()),
             };
             match written {
@@ -298,8 +302,12 @@ impl ExecChild {
         }
     }
 
-    fn broken(&self, why: impl std::fmt::Display) -> Error {
-        Error::Exec { domain: self.domain.clone(), why: why.to_string() }
+    fn ended(&self, why: String) -> Error {
+        Error::Exec { domain: self.domain.clone(), why }
+    }
+
+    fn broken(&self, source: io::Error) -> Error {
+        Error::Channel { domain: self.domain.clone(), source }
     }
 }
 

@@ -83,7 +83,7 @@ pub fn enter(domain: &str, command: &Command) -> Result<ExecChild> {
         return Err(error("a KVM host reaches its guests by vsock"));
     }
     let number = guests.number(domain).ok_or_else(|| error("this host has no such guest"))?;
-    let token = token().map_err(|e| error(&e.to_string()))?;
+    let token = token().map_err(|source| Error::Channel { domain: domain.to_owned(), source })?;
     Address { at: address(number), token, domain: domain.to_owned() }.run(command)
 }
 

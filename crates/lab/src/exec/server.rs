@@ -5,7 +5,9 @@ use super::guest::{self, Guests};
 use super::link::{Link, copy};
 use super::protocol::{Alive, Command, Frame, Hello, PORT, Request};
 use super::run;
+use crate::error::{Error, Result};
 use crate::kind::Kind;
+use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -29,8 +31,26 @@ pub enum Listen {
     },
 }
 
-/// Serves commands until the domain ends. Returns only with an error.
-pub fn serve(listen: &Listen) -> io::Result<()> {
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp { address, .. } => f.write_str(address),
+            Self::Vsock { port } => write!(f, "vsock port {port}"),
+        }
+    }
+}
+
+/// Serves commands until the domain ends.
+///
+/// # Errors
+///
+/// [`Error::Serve`]: it returns only with one.
+pub fn serve(listen: &Listen) -> Result<Infallible> {
+    let Err(source) = accept(listen);
+    Err(Error::Serve { at: listen.to_string(), source })
+}
+
+fn accept(listen: &Listen) -> io::Result<Infallible> {
     match listen {
         Listen::Tcp { address, token_file } => {
             let token = std::fs::read_to_string(token_file)?;

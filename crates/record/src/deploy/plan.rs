@@ -324,8 +324,11 @@ fn on_disk(files: &[(Option<String>, Unfinished)]) -> u64 {
 
 /// The message that a job's answer is.
 fn answered<T: DeserializeOwned>(answer: Result<Vec<u8>, Failed>) -> Result<T, Failed> {
-    let ended = |how: String| Failed::Ended { what: "reading what it sent".to_owned(), how };
-    postcard::from_bytes(&answer?).map_err(|error| ended(format!("its answer cannot be understood: {error}")))
+    postcard::from_bytes(&answer?).map_err(|error| Failed::Ended {
+        what: "reading what it sent".to_owned(),
+        how: format!("its answer cannot be understood: {error}"),
+        source: Some(error.into()),
+    })
 }
 
 fn failed(input: &Input, error: Failed) -> Error {

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Records, as crates/wire/src/record.rs reads them. Part of xweave.h.
+ */
+#ifndef XW_RECORD_H
+#define XW_RECORD_H
+
+#include "lost.h"
+#include "rings.h"
+
+/* The kinds of record; crates/wire/src/record.rs. */
+enum xw_kind {
+	XW_HOP,
+	XW_START,
+	XW_MOVE,
+	XW_COPY,
+	XW_QUIT,
+	XW_XIN,
+	XW_XOUT,
+	XW_SPLIT,
+	XW_MERGE
+};
+
+/* The header of a record; the values follow. Layout as in crates/wire/src/record.rs. */
+struct xw_header {
+	u64 time_ns;
+	u64 flow;
+	u32 site;
+	u32 pid;
+	u32 tid;
+	u16 cpu;
+	u8 kind;
+	u8 n;
+	char comm[16];
+};
+
+/* What both ends of a crossing see; crates/wire/src/record.rs, CarrierKey. */
+struct xw_key {
+	u64 ring;
+	u64 index;
+	u64 check;
+	u64 peer;
+};
+
+static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow, u8 kind, u8 n)
+{
+	u64 ids = bpf_get_current_pid_tgid();
+
+	header->time_ns = bpf_ktime_get_ns();
+	header->flow = flow;
+	header->site = site;
+	header->pid = ids >> 32;
+	header->tid = (u32)ids;
+	header->cpu = bpf_get_smp_processor_id();
+	header->kind = kind;
+	header->n = n;
+	bpf_get_current_comm(header->comm, sizeof(header->comm));
+}
+
+/* A record of exactly its size. */
+#define XW_RECORD(kind, flow_id, count, ...)                                                       \
+	({                                                                                         \
+		struct {                                                                           \
+			struct xw_header header;                                                   \
+			u64 values[count];                                                         \
+		} *xw_record = xw_ring_reserve(sizeof(*xw_record));                                \
+		u64 xw_record_flow = (flow_id);                                                    \
+		if (xw_record) {                                                                   \
+			const u64 xw_values[] = { __VA_ARGS__ };                                   \
+			xw_fill(&xw_record->header, xw_site, xw_record_flow, kind, count);         \
+			_Pragma("unroll") for (int xw_i = 0; xw_i < count; xw_i++)                 \
+				xw_record->values[xw_i] = xw_values[xw_i];                         \
+			xw_ring_submit(xw_record);                                                 \
+		} else {                                                                           \
+			xw_lost_record(xw_place, xw_record_flow);                                  \
+		}                                                                                  \
+	})
+
+#define STORE_DATA1(a) XW_RECORD(XW_HOP, xw_flow, 1, (u64)(a))
+#define STORE_DATA2(a, b) XW_RECORD(XW_HOP, xw_flow, 2, (u64)(a), (u64)(b))
+#define STORE_DATA3(a, b, c) XW_RECORD(XW_HOP, xw_flow, 3, (u64)(a), (u64)(b), (u64)(c))
+#define STORE_DATA4(a, b, c, d)                                                                    \
+	XW_RECORD(XW_HOP, xw_flow, 4, (u64)(a), (u64)(b), (u64)(c), (u64)(d))
+#define STORE_DATA5(a, b, c, d, e)                                                                 \
+	XW_RECORD(XW_HOP, xw_flow, 5, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e))
+#define STORE_DATA6(a, b, c, d, e, f)                                                              \
+	XW_RECORD(XW_HOP, xw_flow, 6, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e), (u64)(f))
+#define STORE_DATA7(a, b, c, d, e, f, g)                                                           \
+	XW_RECORD(XW_HOP, xw_flow, 7, (u64)(a), (u64)(b), (u64)(c), (u64)(d), (u64)(e), (u64)(f),  \
+		  (u64)(g))
+
+#endif

@@ -1,0 +1,150 @@
+//! What an index has no answer to, found before it is asked: names that nothing has are most likely mistyped.
+
+use std::collections::HashSet;
+use std::fmt::{self, Display};
+
+use xweave_aspect::Span;
+use xweave_aspect::syntax::{Access, Ident, Pointcut};
+
+use crate::access_path::Level;
+use crate::index::Index;
+
+/// A name that nothing in an index has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownName {
+    /// What was meant to have it.
+    pub what: Named,
+    /// The name.
+    pub name: String,
+    /// Where it is in the pointcut.
+    pub span: Span,
+    /// What there is that is like it, the likest first: three at most.
+    pub near: Vec<String>,
+}
+
+/// What has names in a pointcut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// The structure, union or typedef of an access().
+    Structure,
+    /// The member of one.
+    Member {
+        /// The structure's name.
+        of: String,
+    },
+    /// The variable of a local_var().
+    Variable,
+}
+
+impl Display for UnknownName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        match &self.what {
+            Named::Structure => write!(out, "no instruction is known to touch a `{name}`"),
+            Named::Member { of } => write!(out, "no instruction is known to touch `{name}` of `{of}`"),
+            Named::Variable => write!(out, "no function has a variable `{name}` that could be read"),
+        }
+    }
+}
+
+/// Why no site of a program can be what a pointcut asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unanswerable {
+    /// Nothing has a name in it.
+    #[error("{what}: {unknown}; {}", instead(unknown))]
+    Name {
+        /// The program.
+        what: String,
+        /// The name.
+        unknown: UnknownName,
+    },
+    /// Files are asked for, and none is known.
+    #[error(
+        "within_file needs debug information, and {what} has none, or it is left aside: use within_function, or a file \
+         with DWARF"
+    )]
+    Files {
+        /// The program.
+        what: String,
+    },
+}
+
+/// What could be written instead.
+fn instead(unknown: &UnknownName) -> String {
+    match (&unknown.near[..], &unknown.what) {
+        ([], Named::Variable) => {
+            "without debug information, only parameters are known, by the names they are declared with"
+                .to_owned()
+        }
+        ([], _) => "`access(%.%)` shows all that is touched".to_owned(),
+        (near, _) => format!("did you mean {}?", near.join(", ")),
+    }
+}
+
+impl Index {
+    /// Whether a pointcut asks for what the index of a program, which messages call `what`, has.
+    ///
+    /// # Errors
+    ///
+    /// [`Unanswerable`]
+    pub fn can_answer(&self, pointcut: &Pointcut, what: &str) -> Result<(), Unanswerable> {
+        let what = what.to_owned();
+        if let Some(unknown) = unknown_names(pointcut, |_| true, [self].into_iter()).into_iter().next() {
+            return Err(Unanswerable::Name { what, unknown });
+        }
+        let mut files = false;
+        pointcut.atoms(&mut |atom| files |= matches!(atom, Pointcut::WithinFile(_)));
+        if files && !self.has_lines() { Err(Unanswerable::Files { what }) } else { Ok(()) }
+    }
+}
+
+/// How many names that are like an unknown one are told.
+const NEAR: usize = 3;
+
+/// The names in a pointcut that nothing in any of these indices has, in the order in which they are written: those with
+/// `%` stand for anything. `meant` is as of [`Index::query`].
+pub fn unknown_names<'i>(
+    pointcut: &Pointcut,
+    meant: impl Fn(Option<&Ident>) -> bool,
+    indices: impl Iterator<Item = &'i Index> + Clone,
+) -> Vec<UnknownName> {
+    let mut unknown = Vec::new();
+    pointcut.atoms(&mut |atom| match atom {
+        Pointcut::Access(access) if meant(access.domain.as_ref()) => {
+            unknown.extend(of_access(access, indices.clone()));
+        }
+        Pointcut::LocalVar(of) => {
+            let names: HashSet<&str> = indices.clone().flat_map(Index::variables).collect();
+            unknown.extend(missing(&of.of.text, of.of.span, names, Named::Variable));
+        }
+        _ => {}
+    });
+    unknown
+}
+
+fn of_access<'i>(access: &Access, indices: impl Iterator<Item = &'i Index> + Clone) -> Option<UnknownName> {
+    let levels = || indices.clone().flat_map(Index::paths).flat_map(|path| &path.levels);
+    let Access { structure, member, span, .. } = access;
+    if structure.contains('%') {
+        return None;
+    }
+    let structures: HashSet<&str> = levels().map(Level::name).collect();
+    missing(structure, *span, structures, Named::Structure).or_else(|| {
+        let members: HashSet<&str> = levels()
+            .filter(|level| level.name() == structure)
+            .flat_map(|level| &level.members)
+            .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([&**path]))
+            .collect();
+        let what = Named::Member { of: structure.clone() };
+        if member.contains('%') { None } else { missing(member, *span, members, what) }
+    })
+}
+
+fn missing(name: &str, span: Span, names: HashSet<&str>, what: Named) -> Option<UnknownName> {
+    if names.contains(name) {
+        return None;
+    }
+    let near = xweave_text::nearest(name, names.into_iter(), NEAR);
+    Some(UnknownName { what, name: name.to_owned(), span, near })
+}

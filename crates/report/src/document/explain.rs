@@ -1,0 +1,156 @@
+//! What `xweave explain --json` prints: `schema`, the kind of `transaction`, the `transactions` as they are found, and a
+//! `summary`.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use xweave_model::{
+    Explained, Objects, Outcome, Spec,
+    parts::{Part, Total, Totals, parts},
+};
+
+use super::{SCHEMA, encode};
+
+/// The document, written transaction by transaction: there may be more than memory holds.
+pub struct Stream<W> {
+    out: W,
+    first: bool,
+}
+
+impl<W: Write> Stream<W> {
+    /// Begins the document of transactions of a kind.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn begin(mut out: W, spec: &Spec) -> io::Result<Self> {
+        let spec = encode(&spec.to_string())?;
+        write!(out, "{{\"schema\":{SCHEMA},\"transaction\":{spec},\"transactions\":[")?;
+        Ok(Self { out, first: true })
+    }
+
+    /// Writes the next one.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn transaction(&mut self, transaction: &Transaction<'_>) -> io::Result<()> {
+        let comma = if std::mem::take(&mut self.first) { "" } else { "," };
+        write!(self.out, "{comma}{}", encode(transaction)?)
+    }
+
+    /// Ends the document.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn end(mut self, summary: &Summary) -> io::Result<()> {
+        writeln!(self.out, "],\"summary\":{}}}", encode(summary)?)
+    }
+}
+
+/// A transaction, broken down.
+#[derive(Clone, Debug, Serialize)]
+pub struct Transaction<'a> {
+    /// Its number in the trace, from 1; a flow's ID.
+    pub id: u64,
+    /// What tells it from others.
+    pub name: &'a str,
+    /// The domain that it ended in.
+    pub domain: &'a str,
+    /// When it began, in nanoseconds.
+    pub start_ns: i64,
+    /// How long it took: the sum of its parts.
+    pub total_ns: i64,
+    /// What its time was spent on, the most first.
+    pub parts: Vec<Part>,
+    /// Its time in order and without gaps; only where one transaction was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<Step<'a>>>,
+}
+
+/// A part of a transaction's time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step<'a> {
+    /// Its beginning, in nanoseconds.
+    pub t_ns: i64,
+    /// How long it took.
+    pub ns: i64,
+    /// The domain whose time it was.
+    pub domain: &'a str,
+    /// What took it.
+    pub object: &'a str,
+    /// What it was spent on.
+    pub state: &'static str,
+    /// For how many others, each waiting for the next, the object worked.
+    pub depth: u8,
+    /// What more is known of why, in words.
+    pub why: Option<String>,
+}
+
+impl<'a> Transaction<'a> {
+    /// Of a transaction, without its steps or with them.
+    pub fn new(transaction: &'a Explained, objects: &'a Objects, with_steps: bool) -> Self {
+        let step = |step: &'a xweave_model::Step| {
+            let named = objects.named(step.object);
+            Step {
+                t_ns: step.from,
+                ns: step.to - step.from,
+                domain: &named.domain,
+                object: &named.name,
+                state: step.spent.name(),
+                depth: step.depth,
+                why: step.cause.map(|cause| objects.why(cause)),
+            }
+        };
+        Self {
+            id: transaction.id,
+            name: &transaction.name,
+            domain: objects.domain(transaction.domain),
+            start_ns: transaction.start_ns,
+            total_ns: transaction.total_ns,
+            parts: parts(transaction, objects),
+            steps: with_steps.then(|| transaction.steps.iter().map(step).collect()),
+        }
+    }
+}
+
+/// All transactions of that kind, those that are not written too.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// How many.
+    pub transactions: u64,
+    /// Events of the trace.
+    pub events: u64,
+    /// Accesses to disks.
+    pub accesses: u64,
+    /// Those of them whose end is not in the trace: who waited for one is not known to have waited for the disk.
+    pub incomplete_ios: u64,
+    /// The time of all.
+    pub total_ns: u64,
+    /// The median; null where there is no transaction.
+    pub p50_ns: Option<u64>,
+    /// The 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// The longest.
+    pub max_ns: Option<u64>,
+    /// What all that time was spent on, the most first.
+    pub parts: Vec<Total>,
+    /// Files that could not be read, or not to their ends.
+    pub damaged: Vec<String>,
+}
+
+impl Summary {
+    /// Of what was gone through and added up.
+    pub fn new(outcome: &Outcome, totals: &Totals) -> Self {
+        Self {
+            transactions: outcome.transactions,
+            events: outcome.events,
+            accesses: outcome.accesses,
+            incomplete_ios: outcome.incomplete_ios,
+            total_ns: totals.ns(),
+            p50_ns: totals.quantile(0.5),
+            p99_ns: totals.quantile(0.99),
+            max_ns: totals.quantile(1.0),
+            parts: totals.all(),
+            damaged: outcome.damaged.iter().map(ToString::to_string).collect(),
+        }
+    }
+}

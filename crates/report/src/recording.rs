@@ -1,0 +1,84 @@
+//! How a recording went.
+
+use std::collections::BTreeMap;
+
+use xweave_record::Outcome;
+use xweave_trace::{ClockBreak, Loss, Trace};
+
+/// What was recorded of whom, and how much is missing; and what to do next.
+pub fn closing(outcome: &Outcome) -> String {
+    let manifest = &outcome.manifest;
+    let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
+    let (names, trace, lost) = (names.join(", "), outcome.trace.display(), manifest.lost);
+    let mut text = format!("{} of {names} in {trace}; {lost} lost\n", recorded(outcome));
+    if outcome.sites > 0 {
+        text.push_str(&format!("next: xweave flows {trace}\n"));
+    }
+    text
+}
+
+/// How much of what was asked for.
+fn recorded(outcome: &Outcome) -> String {
+    let (records, events) = (outcome.manifest.records, outcome.manifest.events);
+    match (outcome.sites, events) {
+        (_, 0) => format!("{records} records"),
+        (0, _) => format!("{events} events"),
+        _ => format!("{records} records and {events} events"),
+    }
+}
+
+/// What is to be known of a recording: what was not woven, what is missing of it, and when its clocks were off. The trace
+/// says which clause a site is of; without it, reads that failed are not told.
+pub fn notes(outcome: &Outcome, trace: Option<&Trace>) -> Vec<String> {
+    let skipped = outcome.skipped.iter().map(|(domain, skipped)| {
+        format!("{domain}: {} is not woven ({}): {}", skipped.function, skipped.clause, skipped.reason)
+    });
+    let manifest = &outcome.manifest;
+    let faults = trace.map(|trace| faults(&manifest.loss, trace)).unwrap_or_default();
+    let jumps = manifest.clocks.iter().flat_map(|clock| {
+        let told = |jump: &ClockBreak| {
+            format!("{}: {}; {}", clock.domain, jump.detail, when(jump, manifest.start_ns))
+        };
+        clock.breaks.iter().map(told)
+    });
+    skipped.chain(manifest.warnings.iter().cloned()).chain(faults).chain(jumps).collect()
+}
+
+/// Reads that failed: what was stored of them is 0, and looks like any other value.
+fn faults(loss: &Loss, trace: &Trace) -> Vec<String> {
+    let mut by_clause: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for site in loss.sites.iter().filter(|site| site.faults > 0) {
+        let Some(of) = trace.site(site.site) else { continue };
+        *by_clause.entry((&of.domain, &of.advice)).or_default() += site.faults;
+    }
+    let told = by_clause.into_iter().map(|((domain, clause), count)| {
+        format!("{domain}: {count} reads of {clause} met memory that is not there and gave 0")
+    });
+    told.collect()
+}
+
+/// When a clock jumped, in seconds of the recording.
+fn when(jump: &ClockBreak, start_ns: i64) -> String {
+    let second = |ns: i64| format!("{:.3} s", ns.saturating_sub(start_ns) as f64 / 1e9);
+    let place = match (jump.after_ns, jump.before_ns) {
+        (Some(after), Some(before)) => format!("from {} to {}", second(after), second(before)),
+        (None, Some(before)) => format!("up to {}", second(before)),
+        (Some(after), None) => format!("from {} on", second(after)),
+        (None, None) => "in the whole recording".to_owned(),
+    };
+    format!("{place} its times are not exact")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_break_is_told_in_seconds_of_the_recording() {
+        let jump = |after_ns, before_ns| ClockBreak { after_ns, before_ns, detail: String::new() };
+        let told = when(&jump(Some(3_500_000_000), Some(4_000_000_000)), 1_000_000_000);
+        assert_eq!(told, "from 2.500 s to 3.000 s its times are not exact");
+        assert!(when(&jump(Some(3_500_000_000), None), 1_000_000_000).starts_with("from 2.500 s on"));
+        assert!(when(&jump(None, Some(i64::MAX)), i64::MIN).starts_with("up to"));
+    }
+}
