@@ -10,7 +10,7 @@ KERNEL  ?= 6.12
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
-.PHONY: help setup build demo test unit lab-test fuzz soak case bench lint fmt clean
+.PHONY: help setup build demo test unit coverage lab-test fuzz soak case bench lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
@@ -18,6 +18,7 @@ help:
 	@echo 'make build     build target/release/xweave: one static program'
 	@echo 'make lint      formatting, clippy, circles of files, documentation: warnings are errors'
 	@echo 'make unit      the tests that need no lab'
+	@echo 'make coverage  the same, with line coverage by crate'
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
 	@echo 'make fuzz      look for inputs that parsers cannot stand (TARGET=image SECONDS=60)'
 	@echo 'make soak      weave every function of a kernel under load, and find those that harm it'
@@ -42,6 +43,9 @@ test: build
 
 unit: setup
 	$(CARGO) test --release --workspace
+
+coverage: setup
+	@CARGO=$(CARGO) scripts/coverage
 
 lab-test: build
 	@scripts/test --lab-only $(XWEAVE) $(KERNELS)
