@@ -16,7 +16,7 @@ help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
 	@echo 'make test      set up, build, and run all tests, those in the lab included'
 	@echo 'make build     build target/release/xweave: one static program'
-	@echo 'make lint      formatting, clippy, circles of files, documentation: warnings are errors'
+	@echo 'make lint      formatting, clippy, circles of files, figures without a command, documentation'
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make coverage  the same, with line coverage by crate'
 	@echo 'make lab-test  the tests in the lab (KERNELS="6.12 6.1")'
@@ -88,6 +88,7 @@ lint: setup
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	scripts/circles
+	scripts/figures
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --release --workspace --no-deps --document-private-items
 
 fmt:
