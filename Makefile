@@ -14,7 +14,7 @@ BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
-	@echo 'make test      set up, build, and run all tests, those in the lab included'
+	@echo 'make test      set up, build, and run all tests, those in the lab included (LAB=no leaves the lab out)'
 	@echo 'make build     build target/release/xweave: one static program'
 	@echo 'make lint      formatting, clippy, circles of files, figures without a command, documentation'
 	@echo 'make unit      the tests that need no lab'
