@@ -50,34 +50,52 @@ impl Line for Event {
                 u32::try_from(texts.len() - 1).unwrap_or(u32::MAX)
             }));
         }
-        let int32 = |get: fn(&Self) -> u32| {
-            Column::all(Values::I32(events.iter().map(|event| get(event).cast_signed()).collect()))
-        };
-        // What a kind does not have is 0, which is null in the file.
-        let some32 = |get: fn(&Self) -> i32| {
-            let values = events.iter().map(get).filter(|value| *value != 0).collect();
-            Column::told(events.iter().map(|event| get(event) != 0), Values::I32(values))
-        };
-        let some64 = |get: fn(&Self) -> u64| {
-            let values =
-                events.iter().map(|event| get(event).cast_signed()).filter(|value| *value != 0).collect();
-            Column::told(events.iter().map(|event| get(event) != 0), Values::I64(values))
-        };
         let is_named = |event: &Self| event.name != Name::default();
         vec![
             Column::all(Values::I64(events.iter().map(|event| event.time_ns).collect())),
             Column::all(picked(vec![ByteArray::from(domain)], vec![0; events.len()])),
-            int32(|event| event.cpu),
+            all32(events, |event| event.cpu),
             Column::all(picked(kinds, events.iter().map(|event| event.kind as u32).collect())),
-            int32(|event| event.tid),
-            some32(|event| event.other.cast_signed()),
-            some64(|event| event.object),
-            some64(|event| event.position),
-            some64(|event| event.bytes),
-            some32(|event| event.code),
+            all32(events, |event| event.tid),
+            some32(events, |event| event.other.cast_signed()),
+            some64(events, |event| event.object),
+            some64(events, |event| event.position),
+            some64(events, |event| event.bytes),
+            some32(events, |event| event.code),
             Column::told(events.iter().map(is_named), picked(texts, named)),
         ]
     }
+}
+
+// Functions, so that what gets a field is compiled into each: it is called for every event and column.
+
+fn all32(events: &[Event], get: impl Fn(&Event) -> u32) -> Column {
+    Column::all(Values::I32(events.iter().map(|event| get(event).cast_signed()).collect()))
+}
+
+fn some32(events: &[Event], get: impl Fn(&Event) -> i32) -> Column {
+    some(events, get, Values::I32)
+}
+
+fn some64(events: &[Event], get: impl Fn(&Event) -> u64) -> Column {
+    some(events, |event| get(event).cast_signed(), Values::I64)
+}
+
+/// What a kind does not have is 0, which is null in the file.
+fn some<T: Default + PartialEq>(
+    events: &[Event],
+    get: impl Fn(&Event) -> T,
+    values: fn(Vec<T>) -> Values,
+) -> Column {
+    let (mut there, mut given) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
+    for value in events.iter().map(get) {
+        let is = value != T::default();
+        there.push(is);
+        if is {
+            given.push(value);
+        }
+    }
+    Column::told(there.into_iter(), values(given))
 }
 
 /// Events of the columns that [`REQUIRED`] and [`OPTIONAL`] name. Kinds that are not known become [`Kind::Other`],
