@@ -36,7 +36,7 @@ pub(crate) enum Error {
     Program { origin: String, source: program::Error },
     #[error("weaving was broken off, nothing is woven")]
     Cancelled,
-    #[error("module {0} has no type information any more: was it unloaded?")]
+    #[error("module {0} no longer has type information: was it unloaded?")]
     Module(String),
     #[error("the plan does not fit its object: {0}")]
     Plan(String),

@@ -50,7 +50,7 @@ impl Lease {
     /// What there is to say then.
     pub(crate) fn error(&self) -> io::Error {
         let message = format!(
-            "nothing was heard of the controller for {} s: it was stopped, or the connection stands still; all that was woven is detached",
+            "no message from the controller for {} s: it was stopped, or the connection stalled; all probes are detached",
             self.length.as_secs_f64()
         );
         io::Error::new(io::ErrorKind::TimedOut, message)

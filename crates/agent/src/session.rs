@@ -103,7 +103,7 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
 /// The last resort, when the orderly end does not come: the kernel takes the probes away with their descriptors.
 fn exit() {
     tell(
-        "nothing was heard of the controller, and the session does not end: it is given up, and its probes with it",
+        "no message from the controller, and the session does not end: the agent exits, which removes its probes",
     );
     settings::abandon();
     // SAFETY: ends the process at once; what other threads hold, the kernel takes back.
@@ -360,7 +360,7 @@ mod tests {
     fn assert_lease_over(agent: JoinHandle<Result<(), Error>>) {
         match agent.join().unwrap() {
             Err(Error::Io(error)) if error.kind() == ErrorKind::TimedOut => {
-                assert!(error.to_string().contains("nothing was heard of the controller"), "{error}");
+                assert!(error.to_string().contains("no message from the controller"), "{error}");
             }
             other => panic!("{other:?}"),
         }

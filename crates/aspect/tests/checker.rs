@@ -66,11 +66,11 @@ fn pointcuts_must_be_possible() {
         ("access(a.b) AND NOT target(c) { }", "1:28: `c` cannot be had from what must not be"),
         (
             "access(a.b) AND execution(c) { }",
-            "1:27: nothing is at once an instruction and the entry of a function",
+            "1:27: nothing is both an instruction and the entry of a function",
         ),
         (
             "(access(a.b) OR if(1)) AND (tracepoint(c:d) OR if(2)) { }",
-            "1:42: nothing is at once an instruction and a tracepoint",
+            "1:42: nothing is both an instruction and a tracepoint",
         ),
         ("tracepoint(a:b) after { }", "1:14: nothing comes after a tracepoint: it is a moment"),
         ("first execution(a) { }", "1:17: `first` chooses among instructions, and there is no `access(…)`"),

@@ -35,7 +35,7 @@ Examples:
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
 
-Ctrl-C ends the recording and drains all buffers; a second Ctrl-C ends it at once.
+Ctrl-C ends the recording and drains all buffers; a second Ctrl-C stops immediately.
 
 Event groups:
   sched     context switches, wakeups, forks, execs and exits; interrupts and softirqs; futex waits
@@ -203,7 +203,7 @@ impl Progress {
                 } else {
                     format!(" {}", waiting_for.join(", "))
                 };
-                ("unweaving".to_owned(), format!("{of} (Ctrl-C again ends it at once)"))
+                ("unweaving".to_owned(), format!("{of} (press Ctrl-C again to stop immediately)"))
             }
             Phase::Said { domain, line } => {
                 match &self.bar {

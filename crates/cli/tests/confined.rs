@@ -44,7 +44,7 @@ fn what_a_confined_process_must_not_do_it_cannot() {
         ("reader    memory ", "ran out of its memory of 256 MiB"),
         ("compiler  write-tmp ", "Permission denied"),
         ("compiler  fork-bomb ", "Resource temporarily unavailable"),
-        ("compiler  time ", "more than 2 s of processor time"),
+        ("compiler  time ", "more than 2 s of CPU time"),
     ] {
         let line = lines.iter().find(|line| line.starts_with(attempt)).expect(attempt);
         assert!(line.contains(how), "{line}");

@@ -144,7 +144,7 @@ fn judge(of: Processor) -> Identified {
     let (name, certainty) = if by_model == by_features {
         (by_model, "as good as certain: model and features agree")
     } else if by_model == Name::Other {
-        (by_features, "likely: told from features alone, as the model is unknown or hidden")
+        (by_features, "likely: derived from CPU features alone, as the model is unknown or hidden")
     } else {
         (by_features, "in doubt: model and features disagree, and features are what code meets")
     };

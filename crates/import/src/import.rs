@@ -234,7 +234,7 @@ impl File {
         let file = self.path.display();
         if came.gaps > 0 {
             let times = if came.gaps == 1 { "once".to_owned() } else { format!("{} times", came.gaps) };
-            outcome.warnings.push(format!("{file}: {times} records were lost that nobody counted"));
+            outcome.warnings.push(format!("{file}: {times}, records were lost without a count"));
         }
         if came.early > 0 {
             outcome.warnings.push(format!(

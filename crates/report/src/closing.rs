@@ -49,7 +49,7 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
     for carrier in &summary.carriers {
         if carrier.unmatched_xin + carrier.unmatched_xout > 0 {
             remarks.push(format!(
-                "carrier {}: {} joined; {} put on without coming off, {} come off without being put on",
+                "carrier {}: {} joined; {} only put on (xin), {} only taken off (xout)",
                 carrier.carrier,
                 number::count(carrier.crossings),
                 number::count(carrier.unmatched_xin),

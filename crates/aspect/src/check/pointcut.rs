@@ -154,7 +154,7 @@ impl<'a> Checker<'a> {
             if one == two {
                 continue;
             }
-            let message = format!("nothing is at once {} and {}", place_of(first), place_of(other));
+            let message = format!("nothing is both {} and {}", place_of(first), place_of(other));
             let help = if matches!((one, two), ("instruction", "function") | ("function", "instruction")) {
                 "for instructions in a function, use `within_function(…)`; for both, `OR`"
             } else {

@@ -36,8 +36,8 @@ fn a_stopped_controller_loses_its_probes_and_says_so() {
     for domain in ["host", "vm1"] {
         assert!(log.contains(&format!("domain {domain} was lost")), "{log}");
     }
-    assert!(log.contains("nothing was heard of the controller for 20 s"), "{log}");
-    assert!(agent.log().contains("nothing was heard of the controller for 20 s"), "{}", agent.log());
+    assert!(log.contains("no message from the controller for 20 s"), "{log}");
+    assert!(agent.log().contains("no message from the controller for 20 s"), "{}", agent.log());
 }
 
 /// An instruction of a module that can be unloaded, and is passed by each packet to its network.

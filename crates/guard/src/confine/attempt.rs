@@ -108,7 +108,7 @@ pub const ATTEMPTS: &[Attempt] = &[
         check(unsafe { libc::kill(libc::getppid(), 0) }.into())
     }),
     refused("memory", memory).told("ran out of its memory"),
-    refused("time", time).told("of processor time"),
+    refused("time", time).told("of CPU time"),
     refused("deadline", || {
         loop {
             thread::sleep(Duration::from_secs(1));

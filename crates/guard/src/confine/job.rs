@@ -265,11 +265,11 @@ impl Running {
                  take over who reads it"
                     .to_owned()
             }
-            Some(libc::SIGXCPU) => format!("it took more than {seconds} s of processor time"),
+            Some(libc::SIGXCPU) => format!("it used more than {seconds} s of CPU time"),
             Some(libc::SIGXFSZ) => format!("it wrote more than {} MiB", mib(file)),
             _ if starved => format!("it ran out of its memory of {} MiB", mib(memory)),
             Some(libc::SIGKILL) => {
-                "it was killed, by the kernel for want of memory or by somebody".to_owned()
+                "it was killed: by the kernel, out of memory, or by another process".to_owned()
             }
             Some(signal) => format!("it died by signal {signal}{}", after(": ", &said)),
             None => format!("it failed{}", after(": ", &said)),
@@ -430,7 +430,7 @@ mod tests {
             ("echo the reason >&2; exit 3", "a test: it failed: the reason"),
             ("printf '\\033[2Jx' >&2; exit 3", "a test: it failed: \\u{1b}[2Jx"),
             ("kill -SYS $$", "a test: it was ended for a system call"),
-            ("kill -XCPU $$", "a test: it took more than 10 s of processor time"),
+            ("kill -XCPU $$", "a test: it used more than 10 s of CPU time"),
             (
                 "echo memory allocation of 9 bytes failed >&2; kill -ABRT $$",
                 "ran out of its memory of 256 MiB",

@@ -49,7 +49,7 @@ pub(super) fn drop(may: &Confinement) -> Result<bool, Error> {
     caps::set(None, CapSet::Permitted, &kept).map_err(failed)?;
     let left = caps::read(None, CapSet::Permitted).map_err(failed)?;
     if left != kept {
-        return Err(Error::new("capabilities", format!("{left:?} cannot be given up")));
+        return Err(Error::new("capabilities", format!("{left:?} cannot be dropped")));
     }
     Ok(changed)
 }
