@@ -24,6 +24,8 @@ COLUMNS = ('', 'unit', 'xweave', 'the peer', 'peer', 'ratio', 'spread', 'better 
 RIGHT = ('xweave', 'peer', 'ratio', 'spread')
 RESULTS = pathlib.Path('target/bench')
 FAILED, UNCLEAR = 'FAILED', 'unclear'
+# The most that a figure may spread, as a part of its bound, to be taken for near it.
+NOISE = 0.5
 
 # What a ratio (or, with OF='ours', the figure itself) may be at most or, where more is better, at least; and why.
 Bound = collections.namedtuple('Bound', 'limit why of', defaults=['ratio'])
@@ -83,6 +85,9 @@ def middle(values):
 
 def judge(median, spread, better, limit):
     beyond = median - limit if better == 'less' else limit - median
+    # With so much noise anything would be within it: it is to be measured again.
+    if (spread or 0) > NOISE * limit and beyond > 0:
+        return FAILED
     if abs(beyond) <= (spread or 0):
         return 'within' if beyond == 0 else UNCLEAR
     return FAILED if beyond > 0 else 'within'
@@ -179,7 +184,8 @@ def self_test():
         for key, bound in bounds.items():
             name, peer = key if isinstance(key, tuple) else (key, 'peer')
             for better, worse in (('less', 1), ('more', -1)):
-                for parts, fails in (([0, 0, 0], False), ([-0.1, 0.05, 0.2], False), ([0.1, 0.2, 0.3], True)):
+                for parts, fails in (([0, 0, 0], False), ([-0.1, 0.05, 0.2], False), ([0.1, 0.2, 0.3], True),
+                                     ([-0.9, 0.1, 2], True)):
                     assert finishes(key, bound, name, peer, better,
                                     [bound.limit * (1 + worse * part) for part in parts]) != fails, (path, key, parts)
             count += 1

@@ -51,6 +51,15 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
     /// The instructions that the pointcut selects, in the order of addresses within the image: those included of
     /// which it is not the index's to say.
     pub fn sites(&self) -> Vec<Site<'q>> {
+        self.find(false)
+    }
+
+    /// Those of [`Query::sites`] that an access() selects.
+    pub fn touched(&self) -> Vec<Site<'q>> {
+        self.find(true)
+    }
+
+    fn find(&self, only_touched: bool) -> Vec<Site<'q>> {
         let mut sites = Vec::new();
         for function in 0..self.tables.functions() {
             if self.in_function(function) == Some(false) {
@@ -63,6 +72,9 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
                     && let Some(mut site) = self.tables.site(function, &row)
                 {
                     site.touched = inside.touched(self.pointcut, &row, &site);
+                    if only_touched && site.touched.is_none() {
+                        continue;
+                    }
                     inside.bind(self.pointcut, &row, None, &mut site);
                     sites.push(site);
                 }

@@ -120,7 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return shown::only(|out| match (args.jsonl, args.json) {
             (true, _) => lines(out, unresolved.iter().map(Unresolved::from)),
             (false, true) => document::write(out, &NotKnown::new(coverage, &unresolved)),
-            (false, false) => write!(out, "{}", sites::unresolved(&unresolved, coverage)),
+            (false, false) => sites::unresolved(out, &unresolved, coverage),
         });
     }
     let mut found = query.sites();
@@ -128,7 +128,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     shown::only(|out| match (args.jsonl, args.json) {
         (true, _) => lines(out, found.iter().map(Site::from)),
         (false, true) => document::write(out, &Sites::new(coverage, &found)),
-        (false, false) => write!(out, "{}", sites::table(&found, coverage)),
+        (false, false) => sites::table(out, &found, coverage),
     })
 }
 

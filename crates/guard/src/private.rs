@@ -21,7 +21,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{self as sys, AtFlags, CWD, FileType, Mode, OFlags, Stat},
+    fs::{self as sys, Access, AtFlags, CWD, FileType, Mode, OFlags, Stat},
     io::Errno,
     process::geteuid,
 };
@@ -386,6 +386,29 @@ fn make(base: BorrowedFd<'_>, name: &Path, path: &Path) -> Result<(), Error> {
         }
         Err(error) => Err(Error::io("make", path, error)),
     }
+}
+
+/// Whether a folder that is missing could be made there, with those above it. Makes nothing.
+///
+/// # Errors
+/// What is there of its path is no folder, or not the user's to write to; as far as that can be foreseen.
+pub fn can_create(path: &Path) -> Result<(), Error> {
+    let above = path.ancestors().skip(1).map(|above| match above.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => above,
+    });
+    let there =
+        above.map(|above| (above, sys::stat(above))).find(|(_, there)| !matches!(there, Err(Errno::NOENT)));
+    let Some((above, there)) = there else { return Ok(()) };
+    let error = match there {
+        Ok(there) if !FileType::from_raw_mode(there.st_mode).is_dir() => Errno::NOTDIR,
+        Ok(_) => match sys::accessat(CWD, above, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    Err(Error::io("make", path, error))
 }
 
 /// Without slashes at its end, which would have a link followed.

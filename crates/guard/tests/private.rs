@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use xweave_guard::private::{Dir, Error, Trust, open_named, write_file};
+use xweave_guard::private::{Dir, Error, Trust, can_create, open_named, write_file};
 
 /// A folder of our own, under the umask that leaves everything to everybody.
 fn folder() -> tempfile::TempDir {
@@ -240,4 +240,19 @@ fn a_failed_replacement_leaves_what_was_there() {
     assert!(dir.open_dir("none").unwrap().is_none() && !dir.has("none").unwrap());
     dir.remove("none").unwrap();
     drop(File::open(dir.path()).unwrap());
+}
+
+#[test]
+fn where_a_folder_can_be_created_is_known_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::write(path.join("file"), "").unwrap();
+    can_create(&path.join("new")).unwrap();
+    can_create(&path.join("a/b/c")).unwrap();
+    can_create("new".as_ref()).unwrap();
+    for under_a_file in ["file/x", "file/x/y"] {
+        let error = can_create(&path.join(under_a_file)).unwrap_err();
+        assert!(error.to_string().contains("Not a directory"), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(path).unwrap().count(), 1);
 }

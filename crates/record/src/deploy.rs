@@ -69,16 +69,17 @@ pub(crate) fn deploy(
         inputs.push(Input::new(&session.spec, session.number, &session.facts, &types));
     }
     let peers: Vec<_> = inputs.iter().map(|input| input.peer.clone()).collect();
-    // Debug information that the user named has the source lines of function hooks, too.
-    let of_code = |input: &&mut Input| {
-        let named = options.symbols.iter().any(|(domain, _)| *domain == input.peer.name);
-        named || xweave_weave::needs_code(aspects, &peers, &input.peer)
-    };
-    for input in inputs.iter_mut().filter(of_code) {
-        capture.tell(Phase::Indexing { domain: &input.peer.name });
+    let weaves = !aspects.xflows.is_empty() || !aspects.advice.is_empty();
+    for input in &mut inputs {
         let named = options.symbols.iter().find(|(domain, _)| *domain == input.peer.name);
         let file = named.map(|(_, file)| file.as_path());
-        input.find_indices(file, &indices, &mut || goes_on(capture))?;
+        let of_code = xweave_weave::needs_code(aspects, &peers, &input.peer);
+        // Debug information that the user named has the source lines of function hooks, too: no module's code need be
+        // sent and analysed for them.
+        if of_code || weaves && file.is_some() {
+            capture.tell(Phase::Indexing { domain: &input.peer.name });
+            input.find_indices(file, of_code, &indices, &mut || goes_on(capture))?;
+        }
     }
     ask(capture, &mut inputs)?;
     capture.tell(Phase::Compiling);

@@ -76,7 +76,9 @@ pub(crate) fn record_by(
     let of_agents = weaving::warnings(&capture.sessions, &woven, &there);
     let sites = sites(&woven, &there);
 
-    // Where nothing can be woven, nothing is written, and an earlier trace stays.
+    // Where nothing can be woven, or the command not be started, nothing is written, and an earlier trace stays. What
+    // is recorded meanwhile waits.
+    let command = start(&mut capture, options)?;
     let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
     describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
     manifest.warnings = left_out.into_iter().chain(of_agents).collect();
@@ -85,7 +87,7 @@ pub(crate) fn record_by(
     writer.sites(&sites)?;
     capture.writer = Some(writer);
 
-    let command = run(&mut capture, options)?;
+    let command = run(&mut capture, options, command)?;
     let unweaving = stop(&mut capture)?;
     let manifest = finish(&mut capture)?;
     let skipped = woven.into_iter().flat_map(|woven| {
@@ -197,14 +199,22 @@ fn weave(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<weaving::There, E
     Ok(there)
 }
 
-/// Records until that is over. Gives how the command ended, if there was one.
-fn run(capture: &mut Capture<'_>, options: &Options) -> Result<Option<ExitStatus>, Error> {
+/// Has the domains record, and starts the command, if there is one.
+fn start(capture: &mut Capture<'_>, options: &Options) -> Result<Option<Command>, Error> {
     capture.ask_all(&Request::Start);
+    match &options.until {
+        Until::CommandEnds(words) => Command::start(words).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Records until that is over. Gives how the command ended, if there was one.
+fn run(
+    capture: &mut Capture<'_>,
+    options: &Options,
+    mut command: Option<Command>,
+) -> Result<Option<ExitStatus>, Error> {
     let begun = Instant::now();
-    let mut command = match &options.until {
-        Until::CommandEnds(words) => Some(Command::start(words)?),
-        _ => None,
-    };
     let mut next_round = begun + capture.pace.round;
     loop {
         capture.wait(SOON)?;

@@ -1,52 +1,69 @@
 //! The instructions that a pointcut selects.
 
+use std::io::{self, Write};
+
 use xweave_access::{Binding, Coverage, Place, Site, Unresolved};
 use xweave_text as text;
 
 use crate::document::sites::access_name;
 
 /// Instructions that touch members of structures, and how much of the program is understood.
-pub fn table(sites: &[Site<'_>], coverage: Coverage) -> String {
+///
+/// # Errors
+///
+/// What writing to `out` says.
+pub fn table(out: &mut impl Write, sites: &[Site<'_>], coverage: Coverage) -> io::Result<()> {
     let headings = ["Instruction", "Access", "Member", "", "Base", "Bindings", "Source"];
-    columns(&headings, &sites.iter().map(row).collect::<Vec<_>>(), coverage)
+    columns(out, &headings, sites, row, coverage)
 }
 
 /// Instructions of which it is not known what they touch, with the reason.
-pub fn unresolved(unresolved: &[Unresolved<'_>], coverage: Coverage) -> String {
+///
+/// # Errors
+///
+/// As of [`table`].
+pub fn unresolved(out: &mut impl Write, unresolved: &[Unresolved<'_>], coverage: Coverage) -> io::Result<()> {
     let row = |of: &Unresolved<'_>| [place(of.function, of.offset), of.reason.name().to_owned()];
-    let headings = ["Instruction", "Why it is not known"];
-    columns(&headings, &unresolved.iter().map(row).collect::<Vec<_>>(), coverage)
+    columns(out, &["Instruction", "Why it is not known"], unresolved, row, coverage)
 }
 
-/// Wide tables stay wide: names are looked for and cut out of lines, which must not be broken.
-fn columns<const N: usize>(headings: &[&str; N], rows: &[[String; N]], coverage: Coverage) -> String {
+/// Wide tables stay wide: names are looked for and cut out of lines, which must not be broken. A kernel has a million
+/// rows, so each is made twice, for the columns' widths and to be written, and none is kept.
+fn columns<T, const N: usize>(
+    out: &mut impl Write,
+    headings: &[&str; N],
+    of: &[T],
+    row: impl Fn(&T) -> [String; N],
+    coverage: Coverage,
+) -> io::Result<()> {
     // Names are those of functions, files and variables of a program that anybody may have made.
-    let fit = |row: &[String; N]| row.each_ref().map(|cell| text::printable(cell).into_owned());
-    let rows: Vec<[String; N]> = rows.iter().map(fit).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
-    };
-    // A column in which nothing is, is left out.
-    let filled = |column: &usize| rows.iter().any(|row| !row[*column].is_empty());
-    let columns: Vec<_> = (0..N).filter(filled).map(|column| (column, width(column))).collect();
-    let mut text = String::new();
-    let headings = headings.map(str::to_owned);
-    for row in [&headings].into_iter().chain(&rows).filter(|_| !rows.is_empty()) {
-        let cells = columns.iter().map(|(column, width)| format!("{:<width$}", row[*column]));
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
+    let rows = || of.iter().map(|of| row(of).map(|cell| text::printable(&cell).into_owned()));
+    let mut widths = [0; N];
+    for row in rows() {
+        for (width, cell) in widths.iter_mut().zip(&row) {
+            *width = cell.chars().count().max(*width);
+        }
     }
-    if !rows.is_empty() {
-        text.push('\n');
+    // A column in which nothing is, is left out.
+    let columns: Vec<_> = (0..N)
+        .filter(|column| widths[*column] > 0)
+        .map(|column| (column, widths[column].max(headings[column].chars().count())))
+        .collect();
+    let headings = headings.map(str::to_owned);
+    for row in std::iter::once(headings).chain(rows()).filter(|_| !of.is_empty()) {
+        let cells = columns.iter().map(|(column, width)| format!("{:<width$}", row[*column]));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    if !of.is_empty() {
+        writeln!(out)?;
     }
     let typed = 100.0 * coverage.typed as f64 / coverage.memory_instructions.max(1) as f64;
-    text.push_str(&format!(
-        "{} of them; of the program's {} instructions that touch memory, {typed:.1} % are typed\n",
-        rows.len(),
+    writeln!(
+        out,
+        "{} of them; of the program's {} instructions that touch memory, {typed:.1} % are typed",
+        of.len(),
         coverage.memory_instructions,
-    ));
-    text
+    )
 }
 
 fn row(site: &Site<'_>) -> [String; 7] {

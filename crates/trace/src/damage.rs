@@ -23,11 +23,6 @@ impl Damaged {
         Self { file, damage: Arc::new(damage) }
     }
 
-    /// What is wrong with it.
-    pub fn damage(&self) -> &Damage {
-        &self.damage
-    }
-
     /// The same in words that are fit to be shown: they may quote the file.
     pub fn reason(&self) -> String {
         text::printable_bytes(self.damage.to_string().as_bytes(), 1024)

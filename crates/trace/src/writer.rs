@@ -41,7 +41,7 @@ impl Writer {
     pub fn check(dir: &Path, replace: bool) -> Result<(), Error> {
         match Dir::open(dir, Trust::Owner) {
             Ok(dir) => vacant(&dir, replace),
-            Err(error) if error.is_missing() => Ok(()),
+            Err(error) if error.is_missing() => private::can_create(dir).map_err(Error::output),
             Err(error) => Err(Error::output(error)),
         }
     }

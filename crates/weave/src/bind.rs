@@ -87,6 +87,11 @@ pub(crate) fn bind(
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for (of, is_argument) in renamed {
         let name = of.given();
+        if let (At::Instruction(touch), false) = (&point.at, is_argument)
+            && !touch.gives_to_local(&name.text, &of.of.text)
+        {
+            continue;
+        }
         if !names.insert(&name.text) {
             continue;
         }

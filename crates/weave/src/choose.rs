@@ -7,7 +7,7 @@ use xweave_code::{Function, Kernel};
 use xweave_wire::plan::Hook;
 
 use crate::instruction::Touch;
-use crate::point::{At, JoinPoint};
+use crate::point::{At, JoinPoint, Target};
 use crate::{CodeIndex, Counts, unhookable};
 
 /// As many of them as are asked for; and how many each choice would be.
@@ -57,7 +57,8 @@ fn by_function<'i>(kernel: &Kernel, touches: &[Touch<'i>]) -> Vec<JoinPoint<'i>>
                 .and_then(|function| Some((function_hook(kernel, &function, touch.after).ok()?, function)));
             entered.insert(key.clone(), hook.is_some());
             points.extend(hook.map(|(hook, function)| {
-                let target = Some((argument, type_.to_owned()));
+                let names = touch.names_of_touched();
+                let target = Some(Target { argument, type_: type_.to_owned(), names });
                 JoinPoint { hook, at: At::Function { function, target } }
             }));
         }

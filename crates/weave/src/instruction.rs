@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use xweave_access::{Level, Place, Site};
+use xweave_access::{Binding, Level, Place, Site};
 use xweave_aspect::code::Code;
 use xweave_aspect::syntax::{Ident, Pointcut};
 use xweave_code::Kernel;
@@ -74,8 +74,7 @@ impl<'i> Touch<'i> {
     ///
     /// Why it is not to be had.
     pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Result<Value, String> {
-        let given = self.site.bindings.iter().find(|binding| binding.name == name);
-        let given = given.and_then(|binding| match binding.place {
+        let given = self.given(name).and_then(|binding| match binding.place {
             Place::Register { register, add } => Some((binding.type_.strip_suffix(" *")?, (register, add))),
             _ => None,
         });
@@ -88,6 +87,31 @@ impl<'i> Touch<'i> {
         };
         let place = VariablePlace { register: word(register), add: add.into(), load: false };
         Ok(pointer(kernel, type_, name, Location::Place(place)))
+    }
+
+    /// What the pointcut gives that name to here, by the alternative that selects the instruction.
+    fn given(&self, name: &str) -> Option<&Binding<'i>> {
+        self.site.bindings.iter().find(|binding| binding.name == name)
+    }
+
+    /// Whether the name that a `local_var` gives is that variable's here: another alternative may give it to something
+    /// else.
+    pub(crate) fn gives_to_local(&self, name: &str, of: &str) -> bool {
+        let local = || self.code.index.variable(&self.site, of);
+        self.given(name).is_none_or(|given| {
+            local().is_some_and(|local| (local.place, &local.type_) == (given.place, &given.type_))
+        })
+    }
+
+    /// The names of structures that lie where the one does that is touched, and what they are.
+    pub(crate) fn names_of_touched(&self) -> Vec<(String, String)> {
+        let touched = self.site.touched.and_then(|level| self.site.address_of(level));
+        let there = |binding: &&Binding<'_>| match binding.place {
+            Place::Register { register, add } => Some((register, add)) == touched,
+            _ => false,
+        };
+        let names = self.site.bindings.iter().filter(there);
+        names.filter_map(|of| Some((of.name.to_owned(), of.type_.strip_suffix(" *")?.to_owned()))).collect()
     }
 
     /// The argument, by its place among those in registers, that is the address of the structure, and what
@@ -193,7 +217,7 @@ pub(crate) fn touches<'i>(
     for code in code {
         let query = code.index.query(pointcut, means);
         // What the types merely allow is not woven.
-        for site in query.sites().into_iter().filter(|site| site.certain && site.touched.is_some()) {
+        for site in query.touched().into_iter().filter(|site| site.certain) {
             let condition = Condition::of(pointcut, &|atom| match atom {
                 Pointcut::Arg(of) => {
                     let called = parameter(kernel, code, &site, &of.of.text);

@@ -18,9 +18,8 @@ pub(crate) enum At<'i> {
     /// A function's entry or return.
     Function {
         function: Function,
-        /// The argument, by its place among those in registers, that is the address of what `access` selects,
-        /// and its type: where the function stands for an instruction of it.
-        target: Option<(usize, String)>,
+        /// Where the function stands for an instruction of it.
+        target: Option<Target>,
     },
     /// A static tracepoint, with its arguments as parameters.
     Tracepoint(Function),
@@ -32,6 +31,16 @@ pub(crate) enum At<'i> {
         path: String,
         function: String,
     },
+}
+
+/// What `access` selects at a function that stands for an instruction.
+pub(crate) struct Target {
+    /// The argument, by its place among those in registers, that is its address.
+    pub argument: usize,
+    /// Its type.
+    pub type_: String,
+    /// Names that the pointcut gives to what lies there, and their types.
+    pub names: Vec<(String, String)>,
 }
 
 /// Tells join points of a domain apart, and gives them an order: function, module, offset, hook; and an
@@ -170,7 +179,9 @@ impl JoinPoint<'_> {
     pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Option<Result<Value, String>> {
         match &self.at {
             At::Instruction(touch) => Some(touch.target(kernel, name)),
-            At::Function { function, target: Some((argument, type_)) } => {
+            At::Function { function, target: Some(Target { argument, type_, names }) } => {
+                let given = names.iter().find(|(given, _)| given == name);
+                let type_ = given.map_or(type_, |(_, type_)| type_);
                 let slots = |nth: usize| {
                     function.params[..nth]
                         .iter()

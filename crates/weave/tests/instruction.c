@@ -72,6 +72,23 @@ struct xen_netif_tx_request {
 	unsigned short size;
 };
 
+struct first {
+	int number;
+	int more;
+};
+
+struct wrapper {
+	struct first first;
+	unsigned int last;
+};
+
+/* Two structures at one address. */
+NOINLINE void wrapper_count(struct wrapper *wrapper)
+{
+	wrapper->first.number = 3;
+	note(wrapper->last);
+}
+
 NOINLINE void request_send(struct packet *packet, struct xen_netif_tx_request *tx)
 {
 	tx->flags = 1;

@@ -176,6 +176,22 @@ fn a_target_is_the_structure_of_the_access_beside_it() {
     let places = plan_sites(&weaving)[0].places.clone();
     let at = |add| VariablePlace { register: Some(14), add, load: false };
     assert_eq!(places, [at(0), at(16)]);
+
+    // What lies at the same address has its own type, also where a function stands for its instructions.
+    for exact in ["", "function "] {
+        woven(&format!(
+            "{exact}(access(wrapper.first) AND target(w)) AND (access(first.number) AND target(f)) \
+             {{ STORE_DATA2(w->last, f->number); }}"
+        ));
+    }
+}
+
+/// Of two alternatives that give one name, the one counts that the instruction is in.
+#[test]
+fn a_name_is_given_by_the_alternative_that_selects() {
+    let text = "(access(packet.len) AND target(x) OR access(packet.mark) AND local_var(fast, x)) \
+                AND within_function(packet_weigh) { STORE_DATA1(x->len); }";
+    assert!(!woven(text).domains[0].sites.is_empty());
 }
 
 #[test]

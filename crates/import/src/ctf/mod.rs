@@ -58,7 +58,7 @@ pub(crate) struct Replay {
 
 /// How deep a session's traces may lie: `HOST/SESSION/archives/CHUNK/ust/uid/0/64-bit`.
 const DEPTH: usize = 8;
-/// More directories are not looked at for traces, nor more traces told.
+/// A directory with more below it is no session's; nor are more traces told.
 const DIRECTORIES: usize = 1024;
 const TRACES: usize = 16;
 
@@ -84,7 +84,8 @@ fn only(dir: &Path) -> Result<PathBuf, Error> {
         for dir in level {
             looked += 1;
             if looked > DIRECTORIES {
-                break;
+                let what = "has very many directories: give the one that has the file `metadata`";
+                return Err(Error::new(ErrorKind::Foreign, what));
             }
             // What cannot be read has no trace that could be.
             let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
@@ -180,8 +181,10 @@ struct Lines<'a, S: Sink> {
     out: &'a mut S,
     /// How events are told, by their names.
     shapes: HashMap<String, Shape>,
-    /// Which system call each thread is in, where its end does not tell.
-    calls: HashMap<u32, String>,
+    /// Which system call each thread is in, where its end does not tell: the number of the event that began it.
+    calls: HashMap<u32, u16>,
+    /// The names of the system calls that those events begin.
+    begins: HashMap<u16, String>,
     /// Which thread each processor runs, as switches tell.
     running: HashMap<u32, u32>,
     /// Threads that were there before the recording, until it has a time.
@@ -206,6 +209,7 @@ impl<'a, S: Sink> Lines<'a, S> {
             out,
             shapes: HashMap::new(),
             calls: HashMap::new(),
+            begins: HashMap::new(),
             running: HashMap::new(),
             before: Vec::new(),
             record: Vec::new(),
@@ -308,6 +312,7 @@ impl<'a, S: Sink> Lines<'a, S> {
             self.kernel.describe(&shape.format);
             self.shapes.insert(name.clone().into_owned(), shape);
         }
+        self.begun(&name, tid);
         match self.shapes.get(&*name) {
             Some(shape) => shape.record(tid, line.fields, &mut self.record),
             // More names than any tracer has: of no type that is described.
@@ -327,17 +332,22 @@ impl<S: Sink> Lines<'_, S> {
         if self.tracer.perf {
             return name.into();
         }
-        if let Some(call) = shape::call_begun(name)
-            && (self.calls.len() < THREADS || self.calls.contains_key(&tid))
-        {
-            self.calls.insert(tid, call.to_owned());
-        }
         if name != shape::ANY_EXIT {
             return name.into();
         }
-        let call = self.calls.remove(&tid);
+        let call = self.calls.remove(&tid).and_then(|begun| self.begins.get(&begun));
         // What began before the recording: as newer versions call it.
-        format!("syscall_exit_{}", call.as_deref().unwrap_or("unknown")).into()
+        format!("syscall_exit_{}", call.map_or("unknown", String::as_str)).into()
+    }
+
+    /// Notes the system call that a thread is in, by the event that began it.
+    fn begun(&mut self, name: &str, tid: u32) {
+        let Some(call) = shape::call_begun(name).filter(|_| !self.tracer.perf) else { return };
+        let Some(id) = self.shapes.get(name).map(|shape| shape.format.id) else { return };
+        self.begins.entry(id).or_insert_with(|| call.to_owned());
+        if self.calls.len() < THREADS || self.calls.contains_key(&tid) {
+            self.calls.insert(tid, id);
+        }
     }
 }
 

@@ -86,10 +86,11 @@ impl Input {
 
     /// Finds what is known of its instructions. `file` is one of this kernel that the user named; of others on this
     /// machine one with debug information is taken. What is in none of these and was not looked into before is to be
-    /// asked of the agent.
+    /// asked of the agent: of modules only where their code is `needed`.
     pub(crate) fn find_indices(
         &mut self,
         file: Option<&Path>,
+        needed: bool,
         indices: &Indices,
         keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<(), Error> {
@@ -118,7 +119,8 @@ impl Input {
                 Some((file, path)) => {
                     self.indices.push(IndexOf { module: Some(module.name.clone()), file, path });
                 }
-                None => self.missing.modules.push(module.name.clone()),
+                None if needed => self.missing.modules.push(module.name.clone()),
+                None => {}
             }
         }
         Ok(())
@@ -274,7 +276,7 @@ mod tests {
     }
 
     fn found(input: &mut Input, indices: &Indices) -> Vec<Option<String>> {
-        input.find_indices(None, indices, &mut || true).unwrap();
+        input.find_indices(None, true, indices, &mut || true).unwrap();
         input.indices.iter().map(|index| index.module.clone()).collect()
     }
 

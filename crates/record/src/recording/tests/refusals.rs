@@ -43,6 +43,20 @@ fn a_refused_plan_names_its_domain_and_the_reason_and_leaves_nothing() {
 }
 
 #[test]
+fn a_command_that_cannot_be_started_leaves_nothing_and_an_earlier_trace_as_it_was() {
+    let missing = || Until::CommandEnds(vec!["/nonexistent/command".to_owned()]);
+    let stage = Stage::new();
+    let record = |until| stage.record(until, honest("host", 10), honest("vm1", 10));
+    let error = record(missing()).unwrap_err();
+    assert!(matches!(error, Error::Command { .. }), "{error:?}");
+    assert!(!stage.trace().exists());
+
+    let kept = record(AT_ONCE).unwrap();
+    record(missing()).unwrap_err();
+    assert_eq!(stage.read(&kept).1.len(), 20);
+}
+
+#[test]
 fn an_agent_that_fails_once_it_records_is_lost_with_its_own_words() {
     let stage = Stage::new();
     let guest = answering(|request, _| match request {
