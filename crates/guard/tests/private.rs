@@ -246,7 +246,7 @@ fn a_failed_replacement_leaves_what_was_there() {
 fn where_a_folder_can_be_created_is_known_before() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    std::fs::write(path.join("file"), "").unwrap();
+    fs::write(path.join("file"), "").unwrap();
     can_create(&path.join("new")).unwrap();
     can_create(&path.join("a/b/c")).unwrap();
     can_create("new".as_ref()).unwrap();
@@ -254,5 +254,5 @@ fn where_a_folder_can_be_created_is_known_before() {
         let error = can_create(&path.join(under_a_file)).unwrap_err();
         assert!(error.to_string().contains("Not a directory"), "{error}");
     }
-    assert_eq!(std::fs::read_dir(path).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(path).unwrap().count(), 1);
 }

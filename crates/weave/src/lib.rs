@@ -174,7 +174,7 @@ pub struct Weaving {
 pub struct Woven {
     /// The domain's name.
     pub domain: String,
-    /// For its agent. Without programs, and with an empty object, where nothing is to be woven; of [`resolve`], which
+    /// For its agent. Without programs, and with an empty object, where nothing is to be woven; of [`resolve()`], which
     /// compiles nothing, it has programs and an empty object: no agent takes that.
     pub plan: Plan,
     /// All join points, by their numbers.
