@@ -23,7 +23,7 @@
 //! a function, `ssa` numbers its values, `points_to` finds out what they point to, with what other functions tell
 //! (`function_summaries`) and the kernel's macros say (`idioms`); `classify` says what is known of each access,
 //! `access_path` puts it into words; `variables` says where variables are then, with what `entry_values` knows of
-//! the stack and of parameters; `analysis` does all of that, and `file` keeps it. A pointcut ([`question`]) is asked of
+//! the stack and of parameters; `analysis` does all of that, and `file` keeps it. A pointcut ([`question()`]) is asked of
 //! that by a [`Query`] and answered with [`Site`]s; `unknown` finds mistyped names.
 
 mod access_path;
