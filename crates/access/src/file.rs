@@ -29,13 +29,13 @@ use std::sync::OnceLock;
 
 use memmap2::Mmap;
 use rustc_hash::FxHashMap;
+use xweave_code::Register;
 use xweave_guard::private::{self, Dir};
 
 use crate::Error;
 use crate::access_path::{AccessPath, Level};
 use crate::cfg::{to_u32, to_usize};
 use crate::classify::Reason;
-use crate::registers;
 use crate::site::{Coverage, Place, Site};
 
 pub(crate) use assemble::assemble;
@@ -307,7 +307,7 @@ impl Tables {
         let at = to_usize(number).checked_mul(PLACE)?;
         let field = |nth| word(self.part(PLACES), at + nth);
         let ([kind, register, ..], low) = (field(0)?.to_le_bytes(), field(1)?);
-        let register = || registers::NAMES.get(usize::from(register)).copied();
+        let register = || Register::numbered(register);
         let add = low.cast_signed();
         match kind {
             0 => Some(Place::Register { register: register()?, add }),
@@ -348,8 +348,7 @@ impl Tables {
 
     /// A row, in words.
     pub(crate) fn site<'t>(&'t self, function: u32, row: &Row) -> Option<Site<'t>> {
-        let base =
-            row.base.and_then(|(register, add)| Some((*registers::NAMES.get(usize::from(register))?, add)));
+        let base = row.base.and_then(|(register, add)| Some((Register::numbered(register)?, add)));
         Some(Site {
             function: self.name(function),
             function_number: function,

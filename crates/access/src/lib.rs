@@ -60,6 +60,8 @@ pub use query::{Query, in_file};
 pub use question::question;
 pub use site::{Binding, Coverage, Place, Site, Unresolved};
 pub use source::{IndexCache, Keep, Source};
+pub use xweave_code::Register;
+
 pub use unknown::{Named, Unanswerable, UnknownName, unknown_names};
 
 /// Belongs into the name of a file that an index is kept in: others cannot read it.

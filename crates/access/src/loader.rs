@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
+use xweave_code::Register;
 use xweave_code::dwarf::{Debug, Place};
 use xweave_code::image::Image;
 use xweave_code::types::{KernelTypes, RecordId, Tag, Type, TypeId, Types};
@@ -14,7 +15,6 @@ use crate::function_summaries::{self, FunctionSummaries, Subject};
 use crate::idioms::{self, Laid, Overlays};
 use crate::points_to::from_cfa;
 use crate::program_facts::{Function, LiveRegister, LiveSlot, Object, PRESERVING, ProgramFacts};
-use crate::registers::NAMES;
 
 /// What a program is made of.
 #[derive(Clone, Copy)]
@@ -139,7 +139,7 @@ impl<'a> Sources<'a> {
 
     /// Assembler routines: some of their symbols are not said to be functions.
     fn thunks(&self, facts: &mut ProgramFacts<'_>) {
-        for (register, name) in (0..).zip(NAMES) {
+        for (register, name) in (0..).zip(Register::ALL) {
             if let Some(address) = self.image.symbol(&format!("__x86_indirect_thunk_{name}")) {
                 facts.thunks.insert(address, register);
             }

@@ -3,13 +3,7 @@
 use iced_x86::Register;
 
 /// How many there are of 64 bits for all purposes.
-pub(crate) const REGISTERS: usize = 16;
-
-/// Their names, by their hardware numbers.
-pub(crate) const NAMES: [&str; REGISTERS] = [
-    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
-    "r15",
-];
+pub(crate) const REGISTERS: usize = xweave_code::Register::ALL.len();
 
 pub(crate) const RAX: u8 = 0;
 pub(crate) const RSP: u8 = 4;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use xweave_code::Register;
+
 use crate::access_path::{AccessPath, Level};
 use crate::classify::Reason;
 
@@ -49,7 +51,7 @@ pub struct Site<'i> {
     pub certain: bool,
     /// A register, and what is to be added to it to get the address of the outermost structure; none where
     /// an index is part of the address.
-    pub base: Option<(&'static str, i32)>,
+    pub base: Option<(Register, i32)>,
     /// The number of the function's argument, from 0, that the outermost structure's address came in.
     pub parameter: Option<u8>,
     /// The instruction's length in bytes, where what lies behind it is executed after it and after nothing
@@ -65,7 +67,7 @@ pub struct Site<'i> {
 
 impl Site<'_> {
     /// The address of one of the structures that are touched: a register, and what is to be added to it.
-    pub fn address_of(&self, level: &Level) -> Option<(&'static str, i32)> {
+    pub fn address_of(&self, level: &Level) -> Option<(Register, i32)> {
         let (register, add) = self.base?;
         // The base is that of the outermost structure.
         let outermost = self.path.levels.first().map_or(0, |level| level.start);
@@ -101,14 +103,14 @@ pub enum Place {
     /// It is the register's and a constant.
     Register {
         /// The register of 64 bits.
-        register: &'static str,
+        register: Register,
         /// The constant.
         add: i32,
     },
     /// It lies in memory, where the register and a constant say.
     Memory {
         /// The register of 64 bits.
-        register: &'static str,
+        register: Register,
         /// The constant.
         add: i32,
     },

@@ -25,10 +25,12 @@ pub mod declare;
 pub mod dwarf;
 pub mod image;
 pub mod kernel;
+pub mod register;
 mod spelling;
 pub mod types;
 
 pub use kernel::{Function, Kernel, Param, TypeRef};
+pub use register::Register;
 
 /// Why a kernel's type information, or a file's machine code, cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use xweave_access::{Binding, Coverage, Place, Site, Unresolved};
+use xweave_access::{Binding, Coverage, Place, Register, Site, Unresolved};
 use xweave_text as text;
 
 use crate::document::sites::access_name;
@@ -90,9 +90,9 @@ fn binding(binding: &Binding<'_>) -> String {
     }
 }
 
-fn sum(register: &str, add: i32) -> String {
+fn sum(register: Register, add: i32) -> String {
     match add {
-        0 => register.to_owned(),
+        0 => register.name().to_owned(),
         add => format!("{register}{add:+}"),
     }
 }

@@ -228,8 +228,8 @@ fn sites() {
         access::Coverage { instructions: 9, memory_instructions: 4, typed: 3, ..Default::default() };
     let binding = |name, place| access::Binding { name, type_: "struct sock *".into(), place };
     let bindings = [
-        binding("sk", access::Place::Register { register: "rdi", add: 0 }),
-        binding("skb", access::Place::Memory { register: "rsp", add: -8 }),
+        binding("sk", access::Place::Register { register: access::Register::Rdi, add: 0 }),
+        binding("skb", access::Place::Memory { register: access::Register::Rsp, add: -8 }),
         binding("n", access::Place::Constant(7)),
     ];
     let site = sites::Site {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use xweave_access::{Binding, Level, Place, Site};
 use xweave_aspect::code::Code;
 use xweave_aspect::syntax::{Ident, Pointcut};
-use xweave_code::Kernel;
+use xweave_code::{Kernel, Register};
 use xweave_wire::plan::VariablePlace;
 
 use crate::condition::Condition;
@@ -85,7 +85,7 @@ impl<'i> Touch<'i> {
             let here = format!("`{}+{:#x}`", self.site.function, self.site.offset);
             return Err(format!("the address of what is touched at {here} is not in a register"));
         };
-        let place = VariablePlace { register: word(register), add: add.into(), load: false };
+        let place = VariablePlace { register: Some(word(register)), add: add.into(), load: false };
         Ok(pointer(kernel, type_, name, Location::Place(place)))
     }
 
@@ -142,10 +142,10 @@ impl<'i> Touch<'i> {
         };
         let place = match found.place {
             Place::Register { register, add } => {
-                VariablePlace { register: word(register), add: add.into(), load: false }
+                VariablePlace { register: Some(word(register)), add: add.into(), load: false }
             }
             Place::Memory { register, add } => {
-                VariablePlace { register: word(register), add: add.into(), load: true }
+                VariablePlace { register: Some(word(register)), add: add.into(), load: true }
             }
             Place::Constant(value) => VariablePlace { register: None, add: value.cast_signed(), load: false },
         };
@@ -178,12 +178,25 @@ pub(crate) fn parameter(kernel: &Kernel, code: &CodeIndex, site: &Site<'_>, of: 
 }
 
 /// The word of `struct pt_regs` (arch/x86/include/asm/ptrace.h) that holds a register.
-fn word(register: &str) -> Option<u8> {
-    let words = [
-        "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi",
-    ];
-    let found = words.iter().position(|other| *other == register);
-    found.and_then(|at| u8::try_from(at).ok()).or((register == "rsp").then_some(19))
+fn word(register: Register) -> u8 {
+    match register {
+        Register::R15 => 0,
+        Register::R14 => 1,
+        Register::R13 => 2,
+        Register::R12 => 3,
+        Register::Rbp => 4,
+        Register::Rbx => 5,
+        Register::R11 => 6,
+        Register::R10 => 7,
+        Register::R9 => 8,
+        Register::R8 => 9,
+        Register::Rax => 10,
+        Register::Rcx => 11,
+        Register::Rdx => 12,
+        Register::Rsi => 13,
+        Register::Rdi => 14,
+        Register::Rsp => 19,
+    }
 }
 
 /// The source file of a function.

@@ -182,7 +182,7 @@ impl<'a> From<&'a access::Site<'a>> for Site<'a> {
             access: access_name(of),
             certain: of.certain,
             levels: of.path.levels.iter().map(level).collect(),
-            base: of.base.map(|(register, add)| Base { register, add }),
+            base: of.base.map(|(register, add)| Base { register: register.name(), add }),
             file: of.line.map(|(file, _)| file),
             line: of.line.map(|(_, line)| line),
             bindings: of.bindings.iter().map(Binding::from).collect(),
@@ -194,9 +194,11 @@ impl<'a> From<&'a access::Binding<'a>> for Binding<'a> {
     fn from(of: &'a access::Binding<'a>) -> Self {
         let place = match of.place {
             access::Place::Register { register, add } => {
-                Place::Register { register, add, dereference: false }
+                Place::Register { register: register.name(), add, dereference: false }
             }
-            access::Place::Memory { register, add } => Place::Register { register, add, dereference: true },
+            access::Place::Memory { register, add } => {
+                Place::Register { register: register.name(), add, dereference: true }
+            }
             access::Place::Constant(constant) => Place::Constant { constant },
         };
         Self { name: of.name, type_: &of.type_, place }

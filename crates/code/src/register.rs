@@ -1,0 +1,95 @@
+//! The registers of x86-64.
+
+use std::fmt::{self, Display};
+
+/// A general-purpose register, of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the processor's own names")]
+pub enum Register {
+    Rax,
+    Rcx,
+    Rdx,
+    Rbx,
+    Rsp,
+    Rbp,
+    Rsi,
+    Rdi,
+    R8,
+    R9,
+    R10,
+    R11,
+    R12,
+    R13,
+    R14,
+    R15,
+}
+
+impl Register {
+    /// All of them, by their numbers in machine code.
+    pub const ALL: [Self; 16] = [
+        Self::Rax,
+        Self::Rcx,
+        Self::Rdx,
+        Self::Rbx,
+        Self::Rsp,
+        Self::Rbp,
+        Self::Rsi,
+        Self::Rdi,
+        Self::R8,
+        Self::R9,
+        Self::R10,
+        Self::R11,
+        Self::R12,
+        Self::R13,
+        Self::R14,
+        Self::R15,
+    ];
+
+    /// The register with this number in machine code.
+    pub fn numbered(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// As assemblers call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rax => "rax",
+            Self::Rcx => "rcx",
+            Self::Rdx => "rdx",
+            Self::Rbx => "rbx",
+            Self::Rsp => "rsp",
+            Self::Rbp => "rbp",
+            Self::Rsi => "rsi",
+            Self::Rdi => "rdi",
+            Self::R8 => "r8",
+            Self::R9 => "r9",
+            Self::R10 => "r10",
+            Self::R11 => "r11",
+            Self::R12 => "r12",
+            Self::R13 => "r13",
+            Self::R14 => "r14",
+            Self::R15 => "r15",
+        }
+    }
+}
+
+impl Display for Register {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_disassembler() {
+        for (number, register) in (0..).zip(Register::ALL) {
+            let name = format!("{:?}", iced_x86::Register::RAX + number).to_lowercase();
+            assert_eq!(register.name(), name);
+            assert_eq!(u8::try_from(number).ok().and_then(Register::numbered), Some(register));
+        }
+        assert_eq!(Register::numbered(16), None);
+    }
+}
