@@ -139,10 +139,11 @@ fn environment(one: &Measured, base: Environment) -> Value {
 }
 
 fn figure(beside: &Beside<'_>) -> Value {
-    let Figure { form, there, remark, .. } = beside.figure;
+    let Figure { form, there, .. } = beside.figure;
     json!({
         "name": form, "kind": beside.kind, "measured": rounded(beside.measured), "published": beside.published,
-        "agrees": beside.agrees, "published_name": there, "remark": remark,
+        "agrees": beside.agrees, "published_name": there,
+        "remark": beside.figure.remark_on(beside.kind),
     })
 }
 
