@@ -101,6 +101,13 @@ impl Document<'_> {
             .filter(|(_, unexpected)| **unexpected)
             .map(|(name, _)| name)
             .collect();
+        let counted =
+            self.comparison.measured.iter().map(|one| one.counted.get(&row.form).map(|one| json!(one)));
+        let contradicted: Vec<&str> = names()
+            .zip(&row.contradicted)
+            .filter(|(_, contradicted)| **contradicted)
+            .map(|(name, _)| name)
+            .collect();
         json!({
             "group": form.group,
             "name": form.name,
@@ -110,6 +117,8 @@ impl Document<'_> {
             "unexpected": unexpected,
             "note": by_environment(row.instead.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
             "hypervisor_action": by_environment(row.did.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
+            "counted": by_environment(counted.collect()),
+            "contradicted": contradicted,
             "spread": by_environment(spreads.collect()),
         })
     }

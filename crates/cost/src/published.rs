@@ -39,7 +39,9 @@ impl Figure {
         let said: Vec<&str> = parts
             .into_iter()
             .map(|part| part.strip_prefix(OWN).unwrap_or(part))
-            .filter(|part| part.starts_with(own) || !(part.starts_with(LATENCY) || part.starts_with(THROUGHPUT)))
+            .filter(|part| {
+                part.starts_with(own) || !(part.starts_with(LATENCY) || part.starts_with(THROUGHPUT))
+            })
             .map(|part| part.strip_prefix(own).unwrap_or(part))
             .collect();
         (!said.is_empty()).then(|| said.join("; "))
