@@ -42,8 +42,9 @@ ENVIRONMENTS = ['native', 'tcg', 'kvm', 'xen-pv']
 # (without DAA, which is undefined in 64-bit mode) are from 0.81 to 1.33, with a median of 1.00; nine tenths are within
 # a third. Emulation scatters more than a processor does: nine tenths are to be within a third, the median within a tenth.
 SAME_MEDIAN, SAME, SAME_SHARE = 0.1, 1 / 3, 90
-# The paper's least ratio of what Xen traps is 12; half of it is still many times.
-MANY_TIMES = 6
+# The paper's least ratio of what Xen traps is 12. In the emulated machine a write to CR3 empties the emulator's own TLB,
+# with Xen and without, and takes 6,000 cycles already: a quarter of the paper's is still many times.
+MANY_TIMES = 3
 # What Xen has no say in costs the same; groups that ask the hypervisor by nature.
 ASKING = {'system', 'privileged', 'exit', 'paging', 'kvm', 'xen'}
 
@@ -70,9 +71,10 @@ def number(value):
 
 
 def consistent(xen, real, ratio):
-    """Whether a printed ratio can be that of two printed figures, which are rounded to a hundredth."""
+    """Whether a printed ratio can be that of two printed figures, which are rounded to a hundredth, it
+    itself rounded or cut to a thousandth."""
     least, most = (xen - 0.005) / (real + 0.005), (xen + 0.005) / (real - 0.005)
-    return least - 0.0005 <= ratio <= most + 0.0005
+    return least - 0.001 <= ratio <= most + 0.001
 
 
 def papers(rows):
@@ -229,7 +231,7 @@ def main():
         odd = sorted(over, key=lambda key: abs(math.log(max(over[key], 1e-3))), reverse=True)[:8]
         page.append(table(f'Farthest from {base}: {name}', ['Instruction', '', 'ratio'],
                           [[*key, f'{over[key]:.3f}'] for key in odd]))
-    for name, *_ in PAPER[-3:]:
+    for _, name, *_ in PAPER[-3:]:
         ratio = ratios[name][1]
         claim(f'xen-pv: {name} costs many times as much as in the machine under it', round(ratio or 0, 1), MANY_TIMES,
               'times', ratio and ratio >= MANY_TIMES)
@@ -244,6 +246,12 @@ def main():
                 and row['counted'].get('xen-pv', {}).get('privileged instruction emulated', 0) >= 0.9]
     claim('Xen emulates each of them, by its own count', len(emulated), len(CONTROL), 'forms',
           len(emulated) == len(CONTROL))
+    dear = [row['name'] for row in rows if row['kind'] == 'cost'
+            and row['counted'].get('xen-pv', {}).get('privileged instruction emulated', 0) >= 0.9]
+    cheap = [row['name'] for row in rows if row['name'] in dear and row['kind'] == 'cost'
+             and (row['ratio'].get('xen-pv') or math.inf) < MANY_TIMES]
+    claim(f'of {len(dear)} forms that Xen emulates, cost less than {MANY_TIMES} times{": " if cheap else ""}'
+          f'{", ".join(cheap)}', len(cheap), 0, 'forms', dear and not cheap)
     claim(f'cost and count contradict each other{": " if contradicted else ""}{", ".join(contradicted)}',
           len(contradicted), 0, 'forms', not contradicted)
     if 'bare' not in {row['name'] for row in everything['environments']}:
