@@ -3,7 +3,7 @@
 
 enum {
     DEBUG_PORT = 0xe9,  /* of QEMU and Bochs; it reads as its own number */
-    EXIT_PORT = 0xf4,   /* of QEMU's isa-debug-exit, beside the debug port as `xweave cost` starts it */
+    EXIT_PORT = 0xf4, MARK_PORT = 0x560,   /* of QEMU's isa-debug-exit, beside the debug port as `xweave cost` starts it */
     SERIAL_PORT = 0x3f8,
     MULTIBOOT2 = 0x36d76289,
     PVH_MAGIC = 0x336ec578, /* xen/include/public/arch-x86/hvm/start_info.h */
@@ -235,11 +235,18 @@ static u32 hypervisor(void)
     return r[1] == 0x4b4d564b ? FORM_KVM : 0; /* "KVMK" */
 }
 
+/* KVM's tracepoint kvm:kvm_pio shows port and value. Nothing is at that port. */
+static void mark(u32 value)
+{
+    out32(MARK_PORT, value);
+}
+
 void machine_main(u32 magic, const u8 *information)
 {
     open_descriptors();
     open_console();
     machine_memory();
+    around.mark = mark;
     mask_interrupts();
     open_processor();
     method_options(command_line(magic, information));

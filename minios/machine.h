@@ -31,6 +31,11 @@ static inline void out8(u16 port, u8 value)
     __asm__ volatile("outb %0, %1" : : "a"(value), "Nd"(port));
 }
 
+static inline void out32(u16 port, u32 value)
+{
+    __asm__ volatile("outl %0, %1" : : "a"(value), "Nd"(port));
+}
+
 static inline u8 in8(u16 port)
 {
     u8 value;

@@ -77,6 +77,7 @@ struct method {
     u32 from, to; /* forms: the first, and the one behind the last */
     u32 skip;     /* a form that is not to be touched; form_count: none */
     u32 groups;   /* flags that a form may have */
+    u32 count;    /* nothing is measured; forms run between marks that a trace of the hypervisor shows */
 };
 
 /* What the surroundings provide: the image and the process differ here. */
@@ -86,6 +87,7 @@ struct surroundings {
     u8 *code;   /* 256 KiB, writable and executable */
     int avx;
     const char *name; /* process, bare, xen-pv */
+    void (*mark)(u32 value); /* lets the hypervisor trace a number; none in a process */
 };
 
 extern struct surroundings around;

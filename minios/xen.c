@@ -120,6 +120,12 @@ static void open_exceptions(void)
     xen_call(XEN_SET_CALLBACKS, (u64)(uintptr_t)xen_upcall, (u64)(uintptr_t)xen_failsafe, 0, 0);
 }
 
+/* Xen traces the first argument of this hypercall, and refuses what there is not. */
+static void mark(u32 value)
+{
+    xen_call(XEN_SCHED_OP, SCHED_MARK | value, 0, 0, 0);
+}
+
 void xen_main(struct start_info *start)
 {
     xen = start;
@@ -130,6 +136,7 @@ void xen_main(struct start_info *start)
     /* A write to a page table, which is read-only to the guest, is then emulated; else it faults. */
     xen_call(XEN_VM_ASSIST, ASSIST_ENABLE, ASSIST_WRITABLE_PAGETABLES, 0, 0);
     around.name = "xen-pv";
+    around.mark = mark;
     machine_memory();
     open_processor();
     method_options(xen->command_line);

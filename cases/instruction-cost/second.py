@@ -15,6 +15,8 @@ OUT, MCA = pathlib.Path(sys.argv[1]), sys.argv[2]
 MODELS = {'AMD Zen': 'znver1', 'AMD Zen 2': 'znver2', 'AMD Zen 3': 'znver3', 'AMD Zen 4': 'znver4',
           'Intel Skylake': 'skylake', 'Intel Ice Lake': 'icelake-server', 'Intel Golden Cove': 'sapphirerapids'}
 ITERATIONS = 200
+# Seconds: a form takes a tenth of one, but LLVM 19's sapphirerapids never comes to an end of some.
+PATIENCE = 10
 # What the model cannot follow: control flow, repetition, what the processor does by microcode for microseconds.
 LEFT_OUT = {'system', 'privileged', 'exit', 'paging', 'kvm', 'xen'}
 
@@ -24,9 +26,12 @@ def cycles(model, code, instructions):
     if re.search(r'\brep|\bloop|\b1:|\bcall|\.byte', code):
         return None
     text = '.intel_syntax noprefix\n' + code.replace(';', '\n') + '\n'
-    done = subprocess.run([MCA, f'-mcpu={model}', '-mtriple=x86_64', f'-iterations={ITERATIONS}',
-                           '-json', '-all-views=false', '-summary-view'],
-                          input=text, capture_output=True, text=True)
+    try:
+        done = subprocess.run([MCA, f'-mcpu={model}', '-mtriple=x86_64', f'-iterations={ITERATIONS}',
+                               '-json', '-all-views=false', '-summary-view'],
+                              input=text, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return None
     if done.returncode:
         return None
     # It prints a line or two for people before the document.

@@ -57,6 +57,9 @@ pub struct Args {
     /// Compare native figures with published ones of the same microarchitecture
     #[arg(long)]
     published: bool,
+    /// Compare with published figures of this microarchitecture, whatever the processor is
+    #[arg(long, value_name = "NAME", requires = "published")]
+    microarchitecture: Option<microarchitecture::Name>,
     /// Append the figures to this file, and report what changed since the last run
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -66,6 +69,9 @@ pub struct Args {
     /// kvm: by this machine's own KVM; xen-pv: this is a dom0
     #[arg(long, alias = "here")]
     this_host: bool,
+    /// Also count what the hypervisor does with privileged forms: KVM's exits by reason, Xen's emulations (xentrace)
+    #[arg(long)]
+    count: bool,
     /// The CPU that the native process is pinned to [default: the last]
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
@@ -139,6 +145,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         looped: args.looped,
         world: args.world.clone(),
         this_host: args.this_host,
+        count: args.count,
         timeout: Duration::from_secs(args.timeout),
     };
     // What was started is ended first.
@@ -157,7 +164,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
 
     let processor = xweave_cost::processor();
-    let identified = microarchitecture::identify();
+    let identified =
+        args.microarchitecture.map_or_else(microarchitecture::identify, microarchitecture::assume);
     let tsc_hz = xweave_cost::tsc_hz();
     let changes = args
         .history

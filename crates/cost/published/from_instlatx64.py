@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""from_instlatx64.py RESULTS NAME SOURCE: a table of published figures, from a file of results of InstLatx64
+"""from_instlatx64.py RESULTS NAME SOURCE TABLE: a table of published figures, from a file of results of InstLatx64
 
 RESULTS is such a file (https://github.com/InstLatx64/InstLatx64), NAME what the table is of, SOURCE what it is called
 there, with its commit. Which of its lines stands for which form is taken from zen4.table, which was made by hand, and so
-are the remarks on how its method differs from ours; those on the processor are zen4.table's own.
+are the remarks on how its method differs from ours; those on the processor are zen4.table's own. TABLE is written; the
+remarks on its processor, which were made by hand, begin with `here:`, and are kept.
 """
 import pathlib
 import re
@@ -14,8 +15,12 @@ BASE = pathlib.Path(__file__).parent / 'zen4.table'
 LINE = re.compile(r'^(?:Inst)?\s*(\d+)\s+\S+\s*:(.*?)\s+L:(.*?)T:(.*)$')
 CYCLES = re.compile(r'=\s*([\d.]+)c')
 # Remarks on how the two programs differ, whatever the processor. What is not here is said of Zen 4.
-METHODS = ('theirs has one', 'ours has one', 'theirs chains both registers', 'ours sets rsp anew', 'ours flushes one line',
-           'ours leaves cache lines half written', 'leaves the guest')
+METHODS = ('theirs has', 'ours has one', 'theirs chains both registers', 'ours sets rsp anew', 'ours flushes one line',
+           'ours leaves cache lines half written', 'leaves the guest', 'theirs names one register', 'theirs does not fit',
+           'theirs writes high bytes', 'theirs waits for the', 'theirs goes from', 'theirs pops another',
+           'theirs passes one value')
+# Remarks on the processor.
+OWN = 'here: '
 
 
 def plain(name):
@@ -47,14 +52,22 @@ def remark(text):
     return text.strip() if any(method in text for method in METHODS) else ''
 
 
+def kept(path):
+    """The remarks of a table on its processor, by form."""
+    if not path.exists():
+        return {}
+    columns = (line.split(' | ') for line in path.read_text().splitlines() if not line.startswith('#'))
+    return {row[0]: OWN + row[4].split(OWN, 1)[1] for row in columns if len(row) == 5 and OWN in row[4]}
+
+
 def main():
-    path, name, source = sys.argv[1:]
-    found = results(path)
+    path, name, source, table = sys.argv[1:]
+    found, own = results(path), kept(pathlib.Path(table))
     about = (f'What others measured on {name}, of the forms in minios/forms.table that they have. Made by '
              f'from_instlatx64.py. Source: InstLatx64 (https://github.com/InstLatx64/InstLatx64), {source}: AIDA64. '
              'Latency and throughput in cycles, per instruction.')
-    print('\n'.join('# ' + line for line in textwrap.wrap(about, 110)))
-    print('#\n#   form | latency | throughput | its number and name there | why ours differs, where it does\n')
+    lines = ['# ' + line for line in textwrap.wrap(about, 110)]
+    lines.append('#\n#   form | latency | throughput | its number and name there | why ours differs, where it does\n')
     for line in BASE.read_text().splitlines():
         if not line or line.startswith('#'):
             continue
@@ -64,8 +77,9 @@ def main():
         if latency is None and throughput is None:
             continue
         columns = [form, short(latency, 1), short(throughput, 2), f'{number} {of}']
-        columns += [text for text in map(remark, said) if text]
-        print(' | '.join(columns))
+        remarks = [text for text in [*map(remark, said), own.get(form, '')] if text]
+        lines.append(' | '.join(columns + ['; '.join(remarks)] * bool(remarks)))
+    pathlib.Path(table).write_text('\n'.join(lines) + '\n')
 
 
 if __name__ == '__main__':

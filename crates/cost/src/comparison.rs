@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use xweave_report::View;
 use xweave_report::table::{self, Heading};
 
+use crate::counted;
 use crate::environment::Environment;
 use crate::forms;
 use crate::line::Kind;
@@ -47,6 +48,8 @@ pub struct Row {
     pub instead: Vec<Option<String>>,
     /// By environment: what the hypervisor did, where that can be told; privileged forms only.
     pub did: Vec<Option<String>>,
+    /// By environment: whether what the hypervisor counted says other than the cost does.
+    pub contradicted: Vec<bool>,
 }
 
 /// A guest runs unprivileged instructions itself: a tenth more or less is odd.
@@ -98,7 +101,9 @@ impl Comparison {
         let ratio = (0..cycles.len()).map(ratio).collect();
         let instead = self.measured.iter().map(|one| instead(one, form, kind)).collect();
         let did = self.measured.iter().map(|one| did(one, form, kind)).collect();
-        Some(Row { form, kind, cycles, ratio, unexpected: vec![false; self.measured.len()], instead, did })
+        let contradicted = self.measured.iter().map(|one| contradicted(one, form, kind)).collect();
+        let unexpected = vec![false; self.measured.len()];
+        Some(Row { form, kind, cycles, ratio, unexpected, instead, did, contradicted })
     }
 
     fn mark(&self, rows: &mut [Row]) {
@@ -217,24 +222,46 @@ fn way_out(one: &Measured) -> Option<f64> {
     one.cycles(forms().iter().position(|form| form.name == name)?, Kind::Cost)
 }
 
-/// What the hypervisor did of a privileged form, told by what it cost beside the cheapest way out.
-fn did(one: &Measured, form: usize, kind: Kind) -> Option<String> {
-    let of = &forms()[form];
-    if !of.needs.iter().any(|need| need == "ring0") {
+/// Whether the hypervisor was involved in a privileged form, told by what it cost beside the cheapest way out.
+fn involved(one: &Measured, form: usize, kind: Kind) -> Option<bool> {
+    if !forms()[form].needs.iter().any(|need| need == "ring0") {
         return None;
     }
     let way_out = way_out(one)?;
-    let paravirtual = one.environment == Environment::XenPv;
-    let mut text = match one.outcomes.get(&(form, kind))? {
+    match one.outcomes.get(&(form, kind))? {
         // A trap costs more than a hypercall; an exit may cost a little less than one that is looked up in vain.
-        Outcome::Cost(spread) if paravirtual && spread.median >= way_out => "trapped, emulated".to_owned(),
-        Outcome::Cost(spread) if !paravirtual && spread.median >= way_out / 2.0 => {
-            "left the guest".to_owned()
+        Outcome::Cost(spread) if one.environment == Environment::XenPv => Some(spread.median >= way_out),
+        Outcome::Cost(spread) => Some(spread.median >= way_out / 2.0),
+        _ => None,
+    }
+}
+
+/// Whether what was counted of a form contradicts its cost.
+fn contradicted(one: &Measured, form: usize, kind: Kind) -> bool {
+    let by_cost = involved(one, form, kind);
+    let counted = one.counted.get(&form).map(counted::involved);
+    by_cost.zip(counted).is_some_and(|(by_cost, counted)| by_cost != counted)
+}
+
+/// What the hypervisor did of a privileged form, told by what it cost; and what it counted, where it was asked.
+fn did(one: &Measured, form: usize, kind: Kind) -> Option<String> {
+    let of = &forms()[form];
+    let paravirtual = one.environment == Environment::XenPv;
+    let mut text = match (involved(one, form, kind), one.outcomes.get(&(form, kind))?) {
+        (Some(true), _) if paravirtual => "trapped, emulated".to_owned(),
+        (Some(true), _) => "left the guest".to_owned(),
+        (Some(false), _) => "not involved".to_owned(),
+        (None, Outcome::Fault(vector)) if paravirtual && of.needs.iter().any(|need| need == "ring0") => {
+            format!("refused ({})", exception(*vector))
         }
-        Outcome::Cost(_) => "not involved".to_owned(),
-        Outcome::Fault(vector) if paravirtual => format!("refused ({})", exception(*vector)),
-        _ => return None,
+        (None, _) => return None,
     };
+    if let Some(counted) = one.counted.get(&form) {
+        text.push_str(&format!(" (counted: {})", counted::text(counted)));
+        if contradicted(one, form, kind) {
+            text.push_str(" CONTRADICTION");
+        }
+    }
     if let Some(name) = of.instead.as_ref().filter(|_| paravirtual) {
         let number = forms().iter().position(|form| form.name == *name);
         let cycles = number.and_then(|number| one.cycles(number, Kind::Cost));
@@ -281,6 +308,7 @@ mod tests {
                 .iter()
                 .map(|(form, kind, outcome)| ((*form, *kind), outcome.clone()))
                 .collect(),
+            counted: Default::default(),
         }
     }
 
@@ -331,6 +359,25 @@ mod tests {
         assert_eq!(row("mov cr4, r64").did[0].as_deref(), Some("left the guest"));
         let clts = row("clts").did[1].as_deref();
         assert_eq!(clts, Some("trapped, emulated, hypercall instead: fpu_taskswitch (350)"));
+    }
+
+    #[test]
+    fn a_form_whose_count_contradicts_its_cost_is_marked() {
+        let form = |name: &str| forms().iter().position(|form| form.name == name).unwrap();
+        let cost = |name: &str, cycles: f64| (form(name), Kind::Cost, spread(cycles));
+        let mut kvm = measured(
+            Environment::Kvm,
+            false,
+            &[cost("KVM hypercall that is not", 2000.0), cost("clts", 20.0), cost("mov cr4, r64", 2100.0)],
+        );
+        let exits = |reason: &str| [(reason.to_owned(), 1.0)].into();
+        kvm.counted = [(form("clts"), exits("write_cr0")), (form("mov cr4, r64"), exits("write_cr4"))].into();
+        let rows = Comparison { measured: vec![kvm] }.rows(Method::Sound);
+        let row = |name: &str| rows.iter().find(|row| row.form == form(name)).unwrap();
+        assert_eq!(row("mov cr4, r64").did[0].as_deref(), Some("left the guest (counted: 1.0 write_cr4)"));
+        assert_eq!((row("mov cr4, r64").contradicted[0], row("clts").contradicted[0]), (false, true));
+        let clts = row("clts").did[0].as_deref();
+        assert_eq!(clts, Some("not involved (counted: 1.0 write_cr0) CONTRADICTION"));
     }
 
     #[test]

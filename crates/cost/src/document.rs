@@ -101,6 +101,13 @@ impl Document<'_> {
             .filter(|(_, unexpected)| **unexpected)
             .map(|(name, _)| name)
             .collect();
+        let counted =
+            self.comparison.measured.iter().map(|one| one.counted.get(&row.form).map(|one| json!(one)));
+        let contradicted: Vec<&str> = names()
+            .zip(&row.contradicted)
+            .filter(|(_, contradicted)| **contradicted)
+            .map(|(name, _)| name)
+            .collect();
         json!({
             "group": form.group,
             "name": form.name,
@@ -110,6 +117,8 @@ impl Document<'_> {
             "unexpected": unexpected,
             "note": by_environment(row.instead.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
             "hypervisor_action": by_environment(row.did.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
+            "counted": by_environment(counted.collect()),
+            "contradicted": contradicted,
             "spread": by_environment(spreads.collect()),
         })
     }
@@ -139,10 +148,11 @@ fn environment(one: &Measured, base: Environment) -> Value {
 }
 
 fn figure(beside: &Beside<'_>) -> Value {
-    let Figure { form, there, remark, .. } = beside.figure;
+    let Figure { form, there, .. } = beside.figure;
     json!({
         "name": form, "kind": beside.kind, "measured": rounded(beside.measured), "published": beside.published,
-        "agrees": beside.agrees, "published_name": there, "remark": remark,
+        "agrees": beside.agrees, "published_name": there,
+        "remark": beside.figure.remark_on(beside.kind),
     })
 }
 

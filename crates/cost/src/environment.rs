@@ -50,6 +50,8 @@ pub struct Options {
     pub world: Option<String>,
     /// Not in the lab: this machine has KVM, or is a dom0, itself.
     pub this_host: bool,
+    /// Whether exits (KVM) and emulations (Xen) are counted as well, by one more start.
+    pub count: bool,
     /// How long one boot may take to report everything.
     pub timeout: Duration,
 }
@@ -62,6 +64,7 @@ impl Default for Options {
             looped: false,
             world: None,
             this_host: false,
+            count: false,
             timeout: Duration::from_secs(120),
         }
     }

@@ -38,6 +38,14 @@ pub enum Error {
         /// What it said instead, in words of our own and its own.
         said: String,
     },
+    /// The hypervisor's trace has none of the image's marks.
+    #[error(
+        "nothing was counted: it takes root, and tracefs and the tracepoint kvm:kvm_exit (KVM) or xentrace (Xen); it said: {said}"
+    )]
+    NotCounted {
+        /// What was there instead.
+        said: String,
+    },
     /// The image is of another version than the host side.
     #[error("the image was built from another table of forms; use the xweave it came with")]
     OtherTable,

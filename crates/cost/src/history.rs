@@ -150,6 +150,7 @@ mod tests {
             given_up: None,
             damaged: 0,
             outcomes: collected.outcomes(Some(1.0)),
+            counted: Default::default(),
         }
     }
 

@@ -5,7 +5,7 @@
 //! "Performance evaluation of Xen using Mini-OS" (Eto, Iwamoto, Umeno), and a sounder one beside it.
 //!
 //! Modules: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`mod@line`] reads what
-//! image and process report, [`measured`] puts it together; [`environment`] is where they run, and `measure` runs them
+//! image and process report, [`measured`] puts it together; [`counted`] reads the hypervisor's own trace; [`environment`] is where they run, and `measure` runs them
 //! there; [`comparison`] is what people look at, with a [`summary`] around it; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
 //! has others' figures, and [`microarchitecture`] tells whose; [`document`] is all of it as JSON.
 //!
@@ -21,6 +21,7 @@
 
 pub mod assembly;
 pub mod comparison;
+pub mod counted;
 pub mod document;
 pub mod environment;
 mod error;

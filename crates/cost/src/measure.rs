@@ -44,6 +44,7 @@ pub fn read(console: &Path) -> Result<Measured> {
         given_up: None,
         damaged: collected.damaged,
         outcomes: collected.outcomes(None),
+        counted: Default::default(),
     })
 }
 
@@ -60,6 +61,7 @@ pub fn measure(
     let place = Place::of(environment, options, progress)?;
     let begun = Instant::now();
     let collected = collect(&place, options);
+    let counted = if options.count { place.count(options) } else { Ok(Default::default()) };
     let (how, emulated) = (place.how(), place.emulated());
     let left = place.leave();
     let (collected, boots, given_up) = collected?;
@@ -75,6 +77,7 @@ pub fn measure(
         given_up,
         damaged: collected.damaged,
         outcomes: collected.outcomes(reference),
+        counted: counted?,
     })
 }
 

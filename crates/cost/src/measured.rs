@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::counted::Counted;
 use crate::environment::Environment;
 use crate::line::{Kind, Line, Rounds, Scanned};
 
@@ -86,6 +87,8 @@ pub struct Measured {
     pub damaged: usize,
     /// By form and kind.
     pub outcomes: BTreeMap<(usize, Kind), Outcome>,
+    /// By form: what the hypervisor counted of it ([`crate::counted`]); empty where that was not asked for.
+    pub counted: BTreeMap<usize, Counted>,
 }
 
 /// The lines of an environment's boots, while they come in.

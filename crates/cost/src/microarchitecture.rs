@@ -30,6 +30,42 @@ pub enum Name {
     Other,
 }
 
+impl Name {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Zen1,
+        Self::Zen2,
+        Self::Zen3,
+        Self::Zen4,
+        Self::Zen5,
+        Self::Skylake,
+        Self::IceLake,
+        Self::GoldenCove,
+        Self::Gracemont,
+        Self::Other,
+    ];
+}
+
+/// A name that no microarchitecture has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is none of {all}", all = Name::ALL.map(|name| name.to_string()).join(", "))]
+pub struct UnknownName(String);
+
+impl std::str::FromStr for Name {
+    type Err = UnknownName;
+
+    /// By what it is printed as, with or without the vendor, in any case: `Intel Ice Lake`, `ice lake`, `ice-lake`.
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        let key = |text: &str| text.to_lowercase().replace(['-', '_', ' '], "");
+        let wanted = key(text);
+        let is = |name: &&Self| {
+            let own = key(&name.to_string());
+            own == wanted || own.trim_start_matches("amd").trim_start_matches("intel") == wanted
+        };
+        Self::ALL.iter().find(is).copied().ok_or_else(|| UnknownName(text.to_owned()))
+    }
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -85,6 +121,13 @@ enum Vendor {
 
 /// Leaf 1Ah: Intel's small cores.
 const ATOM: u32 = 0x20;
+
+/// What is compared when the processor is taken for one of another microarchitecture: what it really is, is kept.
+pub fn assume(name: Name) -> Identified {
+    let own = identify();
+    let evidence = format!("assumed, not detected; detected: {} ({})", own.name, own.evidence);
+    Identified { name, certainty: "assumed, whatever the processor is", evidence }
+}
 
 /// Looks at the processor that this runs on.
 pub fn identify() -> Identified {
@@ -248,6 +291,25 @@ mod tests {
         assert_eq!(judge(cascade_lake).name, Name::Skylake);
         let hidden = judge(Processor { model: 0x0d, ..cascade_lake });
         assert!(hidden.name == Name::Skylake && hidden.certainty.starts_with("likely"), "{hidden:?}");
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_printed() {
+        for name in Name::ALL {
+            assert_eq!(name.to_string().parse(), Ok(name));
+        }
+        assert_eq!("ice-lake".parse(), Ok(Name::IceLake));
+        assert_eq!("zen".parse(), Ok(Name::Zen1));
+        let none = "pentium".parse::<Name>().unwrap_err().to_string();
+        assert!(none.starts_with("`pentium` is none of AMD Zen, AMD Zen 2,"), "{none}");
+    }
+
+    #[test]
+    fn what_is_assumed_is_said_to_be() {
+        let taken = assume(Name::Zen3);
+        assert_eq!(taken.name, Name::Zen3);
+        assert!(taken.certainty.starts_with("assumed"), "{taken:?}");
+        assert!(taken.evidence.contains("detected: "), "{taken:?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The places where image and process run: this machine, an emulator on it, a machine with KVM or Xen.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use xweave_interrupt as interrupt;
 use xweave_lab::{Accelerator, Command, Event, Kind as WorldKind, Options as WorldOptions, Progress, World};
 
+use crate::counted::{self, Counted};
 use crate::environment::{Environment, Options};
 use crate::error::{Error, Result};
 use crate::{IMAGE, PROCESS, process};
@@ -21,6 +23,11 @@ const PUSH: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 /// Of the image's machine, in MiB.
 const MEMORY: &str = "256";
+
+/// Of what was printed instead of a trace, as much is told.
+const SAID_MOST: usize = 600;
+/// xentrace's mask of events: TRC_PV (Xen 4.17, xen/include/public/trace.h).
+const XEN_PV_EVENTS: &str = "0x20f000";
 
 /// What QEMU is given besides the accelerator: the debug port is the console, and the image ends it.
 const QEMU: &str = "-nodefaults -no-user-config -display none -no-reboot -debugcon stdio \
@@ -128,6 +135,23 @@ impl Place {
             }
             Self::Host(host) => host.shell(&host.script(&words, options.timeout), b"", options.timeout),
         }
+    }
+
+    /// What the hypervisor counts of each form, by one start of its own.
+    pub fn count(&self, options: &Options) -> Result<BTreeMap<usize, Counted>> {
+        let Self::Host(host) = self else { return Ok(BTreeMap::new()) };
+        let words = ["count=1".to_owned()];
+        let said = host.shell(&host.counting_script(&words, options.timeout), b"", options.timeout)?;
+        let counted = match host.environment {
+            Environment::XenPv => counted::xen(&said),
+            _ => counted::kvm(&String::from_utf8_lossy(&said)),
+        };
+        if counted.is_empty() {
+            let text = String::from_utf8_lossy(&said);
+            let said: String = text.chars().take(SAID_MOST).filter(|c| !c.is_control()).collect();
+            return Err(Error::NotCounted { said });
+        }
+        Ok(counted)
     }
 
     /// The image's options.
@@ -245,6 +269,28 @@ impl Host {
              -machine pc,memory-backend=ram </dev/null\n\
              dd if={folder}/ram bs=1M skip=32 count=1 2>/dev/null | tr -d '\\000'\nrm -f {folder}/ram"
         )
+    }
+
+    /// The same with the hypervisor's trace on, which is all that is printed.
+    fn counting_script(&self, words: &[String], timeout: Duration) -> String {
+        let guest = self.script(words, timeout);
+        let folder = &self.folder;
+        match self.environment {
+            Environment::XenPv => format!(
+                "xentrace -D -e {XEN_PV_EVENTS} {folder}/trace >&2 &\ntracer=$!\nsleep 1\n\
+                 ({guest}) >/dev/null\nkill -INT $tracer; wait $tracer 2>/dev/null\n\
+                 cat {folder}/trace; rm -f {folder}/trace"
+            ),
+            // In an instance of its own, and only of what this shell starts: other guests may run.
+            _ => format!(
+                "trace=/sys/kernel/tracing/instances/$(basename {folder})\n\
+                 mkdir $trace || exit 1\necho 16384 >$trace/buffer_size_kb\n\
+                 echo 1 >$trace/options/event-fork\necho $$ >$trace/set_event_pid\n\
+                 echo 1 >$trace/events/kvm/kvm_exit/enable\necho 1 >$trace/events/kvm/kvm_pio/enable\n\
+                 ({guest}) >/dev/null\n\
+                 echo 0 >$trace/events/enable\ncat $trace/trace\nrmdir $trace"
+            ),
+        }
     }
 
     /// The guest's console is the file that xenconsoled writes; the guest ends by itself, or is ended.

@@ -31,6 +31,41 @@ impl Figure {
             Kind::Looped | Kind::Paper => None,
         }
     }
+
+    /// What the remark says of a kind: a part that begins `latency:` or `throughput:` is about that alone.
+    pub fn remark_on(&self, kind: Kind) -> Option<String> {
+        let own = if kind == Kind::Latency { LATENCY } else { THROUGHPUT };
+        let parts = parts(self.remark.as_deref()?);
+        let said: Vec<&str> = parts
+            .into_iter()
+            .map(|part| part.strip_prefix(OWN).unwrap_or(part))
+            .filter(|part| {
+                part.starts_with(own) || !(part.starts_with(LATENCY) || part.starts_with(THROUGHPUT))
+            })
+            .map(|part| part.strip_prefix(own).unwrap_or(part))
+            .collect();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+}
+
+const LATENCY: &str = "latency: ";
+const THROUGHPUT: &str = "throughput: ";
+/// A remark on the processor, which `from_instlatx64.py` keeps.
+const OWN: &str = "here: ";
+
+/// A remark's parts; a part may have semicolons of its own.
+fn parts(remark: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, _) in remark.match_indices("; ") {
+        let next = &remark[at + 2..];
+        if [LATENCY, THROUGHPUT, OWN].iter().any(|begin| next.starts_with(begin)) {
+            parts.push(&remark[start..at]);
+            start = at + 2;
+        }
+    }
+    parts.push(&remark[start..]);
+    parts
 }
 
 /// Whether a measured figure agrees with a published one: within a tenth, or half a cycle.
@@ -142,6 +177,17 @@ mod tests {
         let one = &read("add | - | 0.25 | 7 ADD | theirs waits").unwrap()[0];
         assert_eq!((one.of(Kind::Latency), one.of(Kind::Throughput)), (None, Some(0.25)));
         assert_eq!(one.remark.as_deref(), Some("theirs waits"));
+    }
+
+    #[test]
+    fn a_remark_on_latency_explains_no_throughput() {
+        let of = |remark: &str, kind| read(&format!("x | 1 | 1 | 7 X{remark}\n")).unwrap()[0].remark_on(kind);
+        let both = " | latency: a; b; throughput: c; here: throughput: d";
+        assert_eq!(of(both, Kind::Latency).as_deref(), Some("a; b"));
+        assert_eq!(of(both, Kind::Cost).as_deref(), Some("c; d"));
+        assert_eq!(of(" | latency: a", Kind::Throughput), None);
+        assert_eq!(of(" | e", Kind::Throughput).as_deref(), Some("e"));
+        assert_eq!(of("", Kind::Latency), None);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn agreement(beside: &[Beside<'_>], name: Name, view: View) -> String {
             one.kind.name().to_owned(),
             format!("{:.2}", one.measured),
             format!("{:.2}", one.published),
-            one.figure.remark.clone().unwrap_or_else(|| "not known".into()),
+            one.figure.remark_on(one.kind).unwrap_or_else(|| "not known".into()),
         ]);
     }
     let agree = beside.iter().filter(|one| one.agrees).count();
