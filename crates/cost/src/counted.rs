@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn emulations_of_the_image_and_not_of_dom0() {
         let record = |event: u32, data: &[u32]| {
-            let mut words = vec![1 << 31 | (data.len() as u32) << 28 | event, 1, 2];
+            let mut words = vec![1 << 31 | u32::try_from(data.len()).unwrap() << 28 | event, 1, 2];
             words.extend(data);
             words
         };
