@@ -264,8 +264,9 @@ def main():
     claim('forms that fault are told as such, in each environment', least, 6, 'forms', least >= 6)
     one = cut['environments'][0]
     kept = len({row['name'] for row in cut['rows'] if row['cycles']})
+    # A start that is ended before it comes to its first form loses none.
     claim('ended in the middle: the rest is kept', kept, 300, 'forms',
-          kept >= 300 and one['boots'] > 1 and one['ended'] == one['boots'] - 1)
+          kept >= 300 and 1 <= one['ended'] < one['boots'])
     print(f'\nEnded in the middle: {one["boots"]} starts, {one["ended"]} forms lost, {one["damaged_lines"]} lines cut')
 
     (OUT / 'result.json').write_text(
