@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use xweave_access::{Binding, Error, Index, Keep, Place, Reason, Site, Source, Unanswerable, question};
+use xweave_access::{
+    Binding, Error, Index, Keep, Place, Reason, Register, Site, Source, Unanswerable, question,
+};
 
 /// The program, compiled once.
 fn program() -> &'static PathBuf {
@@ -99,7 +101,7 @@ fn every_structure_around_is_told() {
     let levels: Vec<_> = site.path.levels.iter().map(|l| (&*l.type_, l.start, l.end)).collect();
     assert_eq!(levels, [("struct node", 16, 24), ("struct inner", 0, 8)]);
     assert!(site.certain);
-    assert_eq!(site.base, Some(("rdi", 0)));
+    assert_eq!(site.base, Some((Register::Rdi, 0)));
     let (file, line) = site.line.unwrap();
     assert!(file.ends_with("program.c"), "{file}");
     assert!(line > 20);
