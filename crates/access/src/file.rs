@@ -325,7 +325,7 @@ impl Tables {
         (first..end).filter_map(|number| self.row(number))
     }
 
-    pub(crate) fn row(&self, number: u32) -> Option<Row> {
+    fn row(&self, number: u32) -> Option<Row> {
         let at = to_usize(number).checked_mul(SITE)?;
         let field = |nth| word(self.part(1), at + nth);
         let (path, bits) = (field(1)?, field(2)?);

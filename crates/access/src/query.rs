@@ -48,39 +48,35 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
         Self { pointcut, tables, meant, paths, names }
     }
 
-    /// The instructions that the pointcut selects, in the order of addresses within the image: those included of
-    /// which it is not the index's to say.
+    /// The instructions that the pointcut selects, as [`Query::each`] visits them.
     pub fn sites(&self) -> Vec<Site<'q>> {
-        self.find(false)
-    }
-
-    /// Those of [`Query::sites`] that an access() selects.
-    pub fn touched(&self) -> Vec<Site<'q>> {
-        self.find(true)
-    }
-
-    fn find(&self, only_touched: bool) -> Vec<Site<'q>> {
         let mut sites = Vec::new();
+        self.each(|site, _| sites.push(site));
+        sites
+    }
+
+    /// Visits the instructions that the pointcut selects, in the order of addresses within the image: those included
+    /// of which it is not the index's to say. What is given besides tells of an atom whether it selects the
+    /// instruction; none where that is what the index does not know: what an argument is called, and what is known
+    /// only when the instruction is executed.
+    pub fn each(&self, mut visit: impl FnMut(Site<'q>, &dyn Fn(&Pointcut) -> Option<bool>)) {
         for function in 0..self.tables.functions() {
             if self.in_function(function) == Some(false) {
                 continue;
             }
             let inside = self.inside(function);
             for row in self.tables.sites_of(function) {
-                if let Some(path) = row.path
-                    && self.pointcut.decide(&|atom| inside.decides(atom, &row, path)) != Some(false)
+                let Some(path) = row.path else { continue };
+                let decides = |atom: &Pointcut| inside.decides(atom, &row, path);
+                if self.pointcut.decide(&decides) != Some(false)
                     && let Some(mut site) = self.tables.site(function, &row)
                 {
                     site.touched = inside.touched(self.pointcut, &row, &site);
-                    if only_touched && site.touched.is_none() {
-                        continue;
-                    }
                     inside.bind(self.pointcut, &row, None, &mut site);
-                    sites.push(site);
+                    visit(site, &decides);
                 }
             }
         }
-        sites
     }
 
     /// Instructions of which it is not known what they touch, in functions that the pointcut allows.
@@ -98,13 +94,6 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
             }
         }
         unresolved
-    }
-
-    /// Whether an atom of the pointcut selects an instruction; none where that is not the index's to say: what an
-    /// argument is called, and what is known only when the instruction is executed.
-    pub fn decides(&self, atom: &Pointcut, site: &Site<'_>) -> Option<bool> {
-        let row = self.tables.row(site.number)?;
-        self.inside(site.function_number).decides(atom, &row, row.path?)
     }
 
     /// Whether sites of a function are selected by their function alone; none if that depends.
@@ -150,7 +139,7 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
 }
 
 impl<'q, M: Fn(Option<&Ident>) -> bool> Inside<'_, 'q, M> {
-    /// As [`Query::decides`], of a site with this access path.
+    /// Whether an atom selects a site with this access path, as of [`Query::each`].
     fn decides(&self, atom: &Pointcut, row: &Row, path: u32) -> Option<bool> {
         match atom {
             Pointcut::Access(Access { how, .. }) => {

@@ -228,20 +228,22 @@ pub(crate) fn touches<'i>(
 ) -> Vec<Touch<'i>> {
     let mut touches = Vec::new();
     for code in code {
-        let query = code.index.query(pointcut, means);
-        // What the types merely allow is not woven.
-        for site in query.touched().into_iter().filter(|site| site.certain) {
+        code.index.query(pointcut, means).each(|site, decides| {
+            // What the types merely allow is not woven.
+            if !site.certain || site.touched.is_none() {
+                return;
+            }
             let condition = Condition::of(pointcut, &|atom| match atom {
                 Pointcut::Arg(of) => {
                     let called = parameter(kernel, code, &site, &of.of.text);
                     Some(called.is_some_and(|name| code.index.has_variable(&site, &name)))
                 }
-                atom => query.decides(atom, &site),
+                atom => decides(atom),
             });
             if !matches!(condition, Condition::Known(false)) {
                 touches.push(Touch { code, site, condition, after, told: None });
             }
-        }
+        });
     }
     touches
 }

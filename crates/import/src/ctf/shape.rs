@@ -145,8 +145,7 @@ fn tracepoint(name: &str, perf: bool) -> (String, String) {
     }
     // Calls of programs of 32 bits.
     let name = name.strip_prefix("compat_").unwrap_or(name);
-    // `sys_` is how LTTng up to 2.3 called them.
-    if let Some(call) = name.strip_prefix("syscall_entry_").or_else(|| name.strip_prefix("sys_")) {
+    if let Some(call) = name.strip_prefix("syscall_entry_").or_else(|| call_begun(name)) {
         return ("syscalls".to_owned(), format!("sys_enter_{call}"));
     }
     if let Some(call) = name.strip_prefix("syscall_exit_") {
