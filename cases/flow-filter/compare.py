@@ -12,7 +12,7 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from claims import judge  # noqa: E402
+from claims import Claims  # noqa: E402
 
 OUT, PAIRS = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 SAVED, COMPLETE = 60.0, 99.0
@@ -88,13 +88,12 @@ def main():
     stuck = sum(run.stuck for kind in KINDS for run in runs[kind])
     print(f'\n{flows} flows, {complete} complete; not so: {dict(incomplete)}; in {stuck} loads a request got stuck')
 
-    claims = [
-        ('bytes saved', saved(stored)[2], '≥', SAVED, '%'),
-        ('with what the flow itself takes', saved(everything)[2], '≥', SAVED, '%'),
-        ('records lost', lost, '≤', 0, 'records'),
-        ('flows complete', 100 * complete / flows if flows else 0.0, '≥', COMPLETE, '%'),
-    ]
-    judge('flow-filter', OUT, claims, (34, 10), bytes_stored=stored, bytes=everything)
+    claims = Claims('flow-filter', OUT)
+    claims.at_least('bytes saved', saved(stored)[2], SAVED, '%')
+    claims.at_least('with what the flow itself takes', saved(everything)[2], SAVED, '%')
+    claims.at_most('records lost', lost, 0, 'records')
+    claims.at_least('flows complete', 100 * complete / flows if flows else 0.0, COMPLETE, '%')
+    claims.judge(bytes_stored=stored, bytes=everything)
 
 
 if __name__ == '__main__':

@@ -10,6 +10,9 @@ import pathlib
 import statistics
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from claims import Claims  # noqa: E402
+
 OUT, RUNS = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 # The paper's tables: Xen 3.0.2-2 on an Intel Xeon of 2.66 GHz; clocks in Xen and on the machine itself, and their ratio as
 # it is printed there. Beside each the forms of ours that it is the mean of.
@@ -155,11 +158,7 @@ def main():
     runs = [load(f'native-{run}.json') for run in range(1, RUNS + 1)]
     environments = {one['name']: one for one in everything['environments']}
     cpu = everything['microarchitecture']
-    claims = []
-
-    def claim(name, measured, target, unit, ok):
-        claims.append({'name': name, 'measured': measured, 'target': target, 'unit': unit, 'ok': bool(ok)})
-
+    claims = Claims('instruction-cost', OUT)
     rows = everything['rows']
     text, ratios = papers(rows)
     page = [text]
@@ -169,15 +168,14 @@ def main():
     for name in ENVIRONMENTS:
         one = environments.get(name, {})
         measured = len({row['name'] for row in everything['rows'] if name in row['cycles']})
-        claim(f'{name}: boots and finishes, forms measured', measured, 300, 'forms',
-              measured >= 300 and one.get('boots') == 1)
-        claim(f'{name}: time', round(one.get('seconds', 999), 1), 60, 's', one.get('seconds', 999) < 60)
+        claims.at_least(f'{name}: boots and finishes, forms measured', measured if one.get('boots') == 1 else 0, 300, 'forms')
+        claims.at_most(f'{name}: time', one.get('seconds', 999), 60, 's')
     bare = load('bare.json')
     measured = len({row['name'] for row in bare['rows'] if 'bare' in row['cycles']})
-    claim('multiboot2: GRUB boots the image, it finishes, forms measured', measured, 300, 'forms',
-          measured >= 300 and not any(one.get('ended') for one in bare['environments']))
+    finished = not any(one.get('ended') for one in bare['environments'])
+    claims.at_least('multiboot2: GRUB boots the image, it finishes, forms measured', measured if finished else 0, 300, 'forms')
     size = (OUT / 'image').stat().st_size
-    claim('size of the image', size, 256 << 10, 'bytes', size < 256 << 10)
+    claims.at_most('size of the image', size, 256 << 10, 'bytes')
 
     # The median run: the published figures are compared once with each form's median over the runs.
     medians = {}
@@ -193,11 +191,10 @@ def main():
         text, unexplained = agreement(published, second)
         page.append(text)
         share = 100 * sum(one['agrees'] for one in published) / len(published)
-        whose = f'{cpu["name"]}, assumed: ' if assumed else ''
-        claim('forms with published figures', len({one['name'] for one in published}), 100, 'forms',
-              len({one['name'] for one in published}) >= 100)
-        claim(f'{whose}published figures met within a tenth or half a cycle', round(share, 1), 90, '%', share >= 90)
-        claim(f'{whose}differences from them for no known reason', len(unexplained), 5, 'figures', len(unexplained) <= 5)
+        whose = {'note': f'{cpu["name"]}, assumed' if assumed else cpu['name']}
+        claims.at_least('forms with published figures', len({one['name'] for one in published}), 100, 'forms')
+        claims.at_least('published figures met within a tenth or half a cycle', share, 90, '%', **whose)
+        claims.at_most('differences from them for no known reason', len(unexplained), 5, 'figures', **whose)
     else:
         print(f'\nNOT JUDGED: published figures, of which none are known for {cpu["name"]} ({cpu["evidence"]})')
     beside = [(statistics.median(values), second['forms'].get(name, {}).get(kind))
@@ -206,8 +203,8 @@ def main():
     if not second['source']:
         print(f'\nNOT JUDGED: LLVM has no model of {cpu["name"]}')
     else:
-        claim(f'second opinion ({second["source"]}): figures that agree, of {len(opinions)}',
-              round(100 * sum(opinions) / max(len(opinions), 1), 1), 66, '%', sum(opinions) >= 0.66 * len(opinions))
+        claims.at_least('second opinion: figures that agree', 100 * sum(opinions) / max(len(opinions), 1), 66, '%',
+                        note=f'{second["source"]}, of {len(opinions)}')
 
     steady = []
     for key, values in medians.items():
@@ -218,42 +215,38 @@ def main():
     page.append(table('Least steady natively', ['Instruction', '', 'least', 'most'],
                       [[*key, f'{least:.3f}', f'{most:.3f}'] for ok, key, least, most in
                        sorted(steady, key=lambda one: one[3] / max(one[2], 1e-9), reverse=True)[:12]]))
-    claim(f'{RUNS} native runs: figures whose medians stay within 3 %', round(share, 1), 95, '%', share >= 95)
+    claims.at_least(f'{RUNS} native runs: figures whose medians stay within 3 %', share, 95, '%')
 
     for name in ('kvm', 'xen-pv'):
         base = environments.get(name, {}).get('base', 'tcg')
         over = same(rows, name, base)
         middle = statistics.median(over.values()) if over else 0
-        claim(f'{name}: unprivileged instructions cost the same: median ratio to {base}, of {len(over)} figures, off 1 by',
-              round(abs(middle - 1), 3), SAME_MEDIAN, '', over and abs(middle - 1) <= SAME_MEDIAN)
+        claims.at_most(f'{name}: unprivileged instructions cost the same: median ratio to {base}, off 1 by', abs(middle - 1),
+                       SAME_MEDIAN, '', note=f'of {len(over)} figures')
         share = 100 * sum(1 / (1 + SAME) <= ratio <= 1 + SAME for ratio in over.values()) / max(len(over), 1)
-        claim(f'{name}: of them within a third', round(share, 1), SAME_SHARE, '%', share >= SAME_SHARE)
+        claims.at_least(f'{name}: of them within a third', share, SAME_SHARE, '%')
         odd = sorted(over, key=lambda key: abs(math.log(max(over[key], 1e-3))), reverse=True)[:8]
         page.append(table(f'Farthest from {base}: {name}', ['Instruction', '', 'ratio'],
                           [[*key, f'{over[key]:.3f}'] for key in odd]))
     for _, name, *_ in PAPER[-3:]:
         ratio = ratios[name][1]
-        claim(f'xen-pv: {name} costs many times as much as in the machine under it', round(ratio or 0, 1), MANY_TIMES,
-              'times', ratio and ratio >= MANY_TIMES)
+        claims.at_least(f'xen-pv: {name} costs many times as much as in the machine under it', ratio or 0, MANY_TIMES, '×')
 
     text, told, contradicted = privileged(rows)
     page.append(text)
     for name in ('kvm', 'xen-pv'):
         count = sum((form, name) in told for form in CONTROL)
-        claim(f'{name}: CR0–CR4 and CLTS: what it did is told by the cost, and counted', count, len(CONTROL), 'forms',
-              count == len(CONTROL))
+        claims.at_least(f'{name}: CR0–CR4 and CLTS: what it did is told by the cost, and counted', count, len(CONTROL), 'forms')
     emulated = [row['name'] for row in rows if row['name'] in CONTROL and row['kind'] == 'cost'
                 and row['counted'].get('xen-pv', {}).get('privileged instruction emulated', 0) >= 0.9]
-    claim('Xen emulates each of them, by its own count', len(emulated), len(CONTROL), 'forms',
-          len(emulated) == len(CONTROL))
+    claims.at_least('Xen emulates each of them, by its own count', len(emulated), len(CONTROL), 'forms')
     dear = [row['name'] for row in rows if row['kind'] == 'cost'
             and row['counted'].get('xen-pv', {}).get('privileged instruction emulated', 0) >= 0.9]
     cheap = [row['name'] for row in rows if row['name'] in dear and row['kind'] == 'cost'
              and (row['ratio'].get('xen-pv') or math.inf) < MANY_TIMES]
-    claim(f'of {len(dear)} forms that Xen emulates, cost less than {MANY_TIMES} times{": " if cheap else ""}'
-          f'{", ".join(cheap)}', len(cheap), 0, 'forms', dear and not cheap)
-    claim(f'cost and count contradict each other{": " if contradicted else ""}{", ".join(contradicted)}',
-          len(contradicted), 0, 'forms', not contradicted)
+    claims.at_most(f'forms that Xen emulates and that cost less than {MANY_TIMES} times', len(cheap), 0, 'forms',
+                   note=', '.join(cheap) or f'of {len(dear)}')
+    claims.at_most('cost and count contradict each other', len(contradicted), 0, 'forms', note=', '.join(contradicted))
     if 'bare' not in {row['name'] for row in everything['environments']}:
         print('\nNOT MEASURED: privileged forms natively, which a process may not run. Boot the image (OUT/image) on a machine of\n'
               'your own, keep what its serial port says, and give it: BARE=serial.log make case CASE=instruction-cost')
@@ -261,26 +254,21 @@ def main():
     undefined = {name: sum(row['note'].get(name, '').startswith('#') for row in everything['rows'])
                  for name in ENVIRONMENTS}
     least = min(undefined.values())
-    claim('forms that fault are told as such, in each environment', least, 6, 'forms', least >= 6)
+    claims.at_least('forms that fault are told as such, in each environment', least, 6, 'forms')
     one = cut['environments'][0]
     kept = len({row['name'] for row in cut['rows'] if row['cycles']})
     # A start that is ended before it comes to its first form loses none.
-    claim('ended in the middle: the rest is kept', kept, 300, 'forms',
-          kept >= 300 and 1 <= one['ended'] < one['boots'])
+    claims.at_least('ended in the middle: forms lost', one['ended'], 1, 'forms')
+    claims.at_least('ended in the middle: starts beyond one for each of them', one['boots'] - one['ended'], 1, 'starts')
+    claims.at_least('ended in the middle: the rest is kept', kept, 300, 'forms')
     print(f'\nEnded in the middle: {one["boots"]} starts, {one["ended"]} forms lost, {one["damaged_lines"]} lines cut')
 
-    (OUT / 'result.json').write_text(
-        json.dumps({'case': 'instruction-cost', 'claims': claims}, indent=2, ensure_ascii=False) + '\n')
-    page.append(table('What it must show', ['Claim', 'measured', 'target', '', ''],
-                      [[one['name'], one['measured'], one['target'], one['unit'], '' if one['ok'] else 'FAILED']
-                       for one in claims]))
+    page.append(f'<h2>What it must show</h2><pre>{html.escape(claims.table())}</pre>')
     style = 'body{font:14px sans-serif;margin:2em}td,th{padding:.1em .8em;text-align:left}th{border-bottom:1px solid}'
     head = f'<!doctype html><meta charset=utf-8><title>What instructions cost</title><style>{style}</style>'
     about = f'<p>{html.escape(everything["processor"])}: {cpu["name"]} ({cpu["certainty"]}; {cpu["evidence"]})</p>'
     (OUT / 'report.html').write_text(f'{head}<h1>What instructions cost</h1>{about}{"".join(page)}\n')
-    failed = [one['name'] for one in claims if not one['ok']]
-    if failed:
-        sys.exit('instruction-cost: failed: ' + '; '.join(failed))
+    claims.judge()
 
 
 if __name__ == '__main__':

@@ -8,7 +8,9 @@ import pathlib
 import sys
 from collections import defaultdict
 
-from memory import Kernel, dropped_of, slide_of
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from claims import Claims  # noqa: E402
+from memory import Kernel, dropped_of, slide_of  # noqa: E402
 
 OUT = pathlib.Path(sys.argv[1])
 SAME = 99.8
@@ -78,20 +80,10 @@ def main():
               f'running {told(live.get(address, ()))}')
 
     share = 100 * same / len(both) if both else 0.0
-    claims = [
-        {'name': 'answers in both that are the same', 'measured': round(share, 3), 'target': SAME, 'unit': '%',
-         'ok': share >= SAME},
-        {'name': 'answers that differ for no known reason', 'measured': len(unexplained), 'target': UNEXPLAINED,
-         'unit': 'instructions', 'ok': len(unexplained) <= UNEXPLAINED},
-    ]
-    (OUT / 'result.json').write_text(json.dumps({'case': 'live-index', 'claims': claims}, indent=2) + '\n')
-    print(f'\n{"claim":42}{"measured":>10}{"target":>10}')
-    for one, sign in zip(claims, '≥≤'):
-        print(f'{one["name"]:42}{one["measured"]:>10}{sign + " " + str(one["target"]):>10} {one["unit"]}'
-              f'{"" if one["ok"] else "  FAILED"}')
-    failed = [one['name'] for one in claims if not one['ok']]
-    if failed:
-        sys.exit('live-index: failed: ' + '; '.join(failed))
+    claims = Claims('live-index', OUT)
+    claims.at_least('answers in both that are the same', share, SAME, '%')
+    claims.at_most('answers that differ for no known reason', len(unexplained), UNEXPLAINED, 'instructions')
+    claims.judge()
 
 
 if __name__ == '__main__':

@@ -7,6 +7,9 @@ import json
 import pathlib
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from claims import Claims  # noqa: E402
+
 OUT, MEGABYTES = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 # Disk use time in seconds, accesses, data in KB: processes i to ix, and all.
 PAPER = {
@@ -71,34 +74,21 @@ def main():
     for finding in found:
         print(f'    {finding["explained_ns"] / 1e9:+.1f} s  {finding["text"]}')
 
-    claims = [
-        # name, measured, sign, target, unit, the paper's
-        ('time, at once ÷ one by one', runs['at-once-unmerged'].span / runs['one-by-one'].span, '≥', 5, '×',
-         569 / 55),
-        ('accesses, at once ÷ one by one', many[1] / one[1], '≥', 10, '×', 191112 / 17152),
-        ('bytes apart', 100 * abs(many[2] / one[2] - 1), '≤', 1, '%', 100 * (944484 / 944476 - 1)),
-        ('first finding is request size', float(bool(requests) and found[0] is requests), '≥', 1, '', None),
-        ('explained by it, of what it takes longer', 100 * explained, '≥', 80, '%', None),
-        ('nothing found of seeking, of which there is none', float(all(f['what'] != 'seeking' for f in found)),
-         '≥', 1, '', None),
-        ('merged: request size is not found', float('requests' not in of_merged), '≥', 1, '', None),
-        ('merged: accesses, at once ÷ one by one', merged[1] / one[1], '≤', 1.25, '×', None),
-        ('records lost', lost, '≤', 0, 'records', None),
-    ]
-    print(f'\n{"claim":50}{"measured":>10}{"target":>10}{"paper":>10}')
-    told = []
-    for name, measured, sign, target, unit, paper in claims:
-        ok = measured >= target if sign == '≥' else measured <= target
-        print(f'{name:50}{measured:>10.4g}{sign + " " + str(target):>10}{"" if paper is None else f"{paper:.4g}":>10} '
-              f'{unit}{"" if ok else "  FAILED"}')
-        told.append({'name': name, 'measured': measured, 'target': target, 'unit': unit, 'paper': paper, 'ok': ok})
+    claims = Claims('parallel-read', OUT)
+    claims.at_least('time, at once ÷ one by one', runs['at-once-unmerged'].span / runs['one-by-one'].span, 5, '×',
+                    paper=569 / 55)
+    claims.at_least('accesses, at once ÷ one by one', many[1] / one[1], 10, '×', paper=191112 / 17152)
+    claims.at_most('bytes apart', 100 * abs(many[2] / one[2] - 1), 1, '%', paper=100 * (944484 / 944476 - 1))
+    claims.at_least('first finding is request size', int(bool(requests) and found[0] is requests), 1, '')
+    claims.at_least('explained by it, of what it takes longer', 100 * explained, 80, '%')
+    claims.at_least('nothing found of seeking, of which there is none', int(all(f['what'] != 'seeking' for f in found)), 1,
+                    '')
+    claims.at_least('merged: request size is not found', int('requests' not in of_merged), 1, '')
+    claims.at_most('merged: accesses, at once ÷ one by one', merged[1] / one[1], 1.25, '×')
+    claims.at_most('records lost', lost, 0, 'records')
     figures = {name: {'span_s': run.span, 'disk_use_s, accesses, KB': [*run.readers, run.all],
                       'wait_each_ns': run.wait} for name, run in runs.items()}
-    (OUT / 'result.json').write_text(json.dumps(
-        {'case': 'parallel-read', 'claims': told, 'megabytes': MEGABYTES, 'runs': figures}, indent=2) + '\n')
-    failed = [one['name'] for one in told if not one['ok']]
-    if failed:
-        sys.exit('parallel-read: failed: ' + '; '.join(failed))
+    claims.judge(megabytes=MEGABYTES, runs=figures)
 
 
 if __name__ == '__main__':

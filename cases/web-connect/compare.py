@@ -11,7 +11,7 @@ import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from claims import judge  # noqa: E402
+from claims import Claims  # noqa: E402
 
 OUT = pathlib.Path(sys.argv[1])
 SLOW_NS = 1_000_000_000
@@ -66,7 +66,7 @@ def percent(part, whole):
 
 
 def main():
-    claims, figure = [], {}
+    claims, figure = Claims('web-connect', OUT), {}
     print(f'{"connect to accept, ms":22}' + ''.join(f'{f"{size} KiB":>30}' for size in SIZES))
     print(f'{"":22}' + f'{"number":>9}{"median":>7}{"max":>7}{"> 1 s":>7}' * len(SIZES))
     for way, reason in REASONS.items():
@@ -78,27 +78,24 @@ def main():
         late, total = slow(connects), sum(map(len, connects.values()))
         counted = sum(time > SLOW_NS for time in client)
         others = late_elsewhere(explained(way, 'request'), late)
-        claims += [
-            (f'{way}: connections explained', percent(total, len(client)), '≥', 98, '%'),
-            (f'{way}: over a second elsewhere', len(others), '≤', 0, 'requests'),
-        ]
+        claims.at_least(f'{way}: connections explained', percent(total, len(client)), 98, '%')
+        claims.at_most(f'{way}: over a second elsewhere', len(others), 0, 'requests')
         if reason is None:
-            claims += [(f'{way}: slow connections', len(late) + counted, '≤', 0, 'connections')]
+            claims.at_most(f'{way}: slow connections', len(late) + counted, 0, 'connections')
             continue
         repeats = [one for one in late if 2 * repeat(one)[0] > one['total_ns']]
         named = [one for one in repeats if reason in repeat(one)[1]]
-        claims += [
-            (f'{way}: slow connections', percent(counted, len(client)), '≥', 3, '% of all'),
-            (f'{way}: found beside counted', abs(percent(len(late), total) - percent(counted, len(client))), '≤', 3, '% of all'),
-            (f'{way}: slow by a repeated SYN', percent(len(repeats), len(late)), '≥', 98, '% of slow'),
-            (f'{way}: reason named', percent(len(named), len(late)), '≥', 98, '% of slow'),
-        ]
+        claims.at_least(f'{way}: slow connections', percent(counted, len(client)), 3, '% of all')
+        claims.at_most(f'{way}: found beside counted', abs(percent(len(late), total) - percent(counted, len(client))), 3,
+                       '% of all')
+        claims.at_least(f'{way}: slow by a repeated SYN', percent(len(repeats), len(late)), 98, '% of slow')
+        claims.at_least(f'{way}: reason named', percent(len(named), len(late)), 98, '% of slow')
         print(f'    the client counts {counted} of {len(client)} over a second; explained {len(late)} of {total}')
         for one in sorted(late, key=lambda one: -one['total_ns']):
             time, why = repeat(one)
             print(f'    {one["name"]:16}{one["total_ns"] / 1e6:>8.0f} ms, of that {time / 1e6:.0f} {why or "sent again"}')
 
-    judge('web-connect', OUT, claims, (40, 8), connect_to_accept_ns=figure)
+    claims.judge(connect_to_accept_ns=figure)
 
 
 if __name__ == '__main__':

@@ -1,8 +1,11 @@
-"""Prints one packet's way and leaves the claims: table.py FOLDER, with the flows of both traces and check.json."""
+"""Prints one packet's way and leaves the claims: compare.py FOLDER, with the flows of both traces and check.json."""
 
 import json
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from claims import Claims  # noqa: E402
 
 out = Path(sys.argv[1])
 
@@ -51,32 +54,22 @@ crossed = [flow for flow in xen["flows"] if has(flow, "xin") and has(flow, "xout
 passed, located = show("Figures 2 and 3, in a guest of KVM", moved)
 across, located_xen = show("Figures 2, 3 and 4, from a guest of Xen to its dom0", crossed)
 
-claims = [
-    ("figure 3: clauses with join points", clauses, 3, "clauses"),
-    ("figure 2: functions woven", sites.get("passing", 0), 20, "functions"),
-    ("flows followed", len(kvm["flows"]), 10, "flows"),
-    ("flows handed on at skb_clone", len(moved), 5, "flows"),
-    ("functions that one packet passes", passed, 3, "functions"),
-    ("records with source file and line", sum(1 for flow in kvm["flows"] for hop in flow["hops"] if hop["file"]), 10, "records"),
-    ("steps of the KVM packet with source file and line", located, 100, "%"),
-    ("steps of the Xen packet with source file and line", located_xen, 100, "%"),
-    ("figure 4: flows that cross to dom0", len(crossed), 5, "flows"),
-    ("functions of both domains that one packet passes", across, 3, "functions"),
-]
-claims = [{"name": name, "measured": got, "target": least, "unit": unit, "ok": got >= least} for name, got, least, unit in claims]
-
-
-def most(name, measured, target, unit):
-    claims.append({"name": name, "measured": measured, "target": target, "unit": unit, "ok": measured <= target})
-
-
+claims = Claims("figures", out)
+claims.at_least("figure 3: clauses with join points", clauses, 3, "clauses")
+claims.at_least("figure 2: functions woven", sites.get("passing", 0), 20, "functions")
+claims.at_least("flows followed", len(kvm["flows"]), 10, "flows")
+claims.at_least("flows handed on at skb_clone", len(moved), 5, "flows")
+claims.at_least("functions that one packet passes", passed, 3, "functions")
+claims.at_least("records with source file and line", sum(1 for flow in kvm["flows"] for hop in flow["hops"] if hop["file"]), 10,
+                "records")
+claims.at_least("steps of the KVM packet with source file and line", located, 100, "%")
+claims.at_least("steps of the Xen packet with source file and line", located_xen, 100, "%")
+claims.at_least("figure 4: flows that cross to dom0", len(crossed), 5, "flows")
+claims.at_least("functions of both domains that one packet passes", across, 3, "functions")
 # What is woven at instructions are kprobes, which the kernel leaves out, and counts, while another runs below.
 loss = {of: sum(site[of] for trace in (kvm, xen) for site in trace["sites"]) for of in ("dropped", "table_full", "missed")}
 records = kvm["summary"]["records"] + xen["summary"]["records"]
-most("records dropped", loss["dropped"] + loss["table_full"], 0, "records")
-most("records missed, interrupts having hit other probes", round(100 * loss["missed"] / records, 2), 1, "%")
-most("negative gaps", kvm["summary"]["negative_gaps"] + xen["summary"]["negative_gaps"], 0, "crossings")
-for claim in claims:
-    print(f"{'ok  ' if claim['ok'] else 'FAIL'}  {claim['name']}: {claim['measured']} (target {claim['target']})")
-(out / "result.json").write_text(json.dumps({"case": "figures", "claims": claims}, indent=1) + "\n")
-sys.exit(not all(claim["ok"] for claim in claims))
+claims.at_most("records dropped", loss["dropped"] + loss["table_full"], 0, "records")
+claims.at_most("records missed, interrupts having hit other probes", 100 * loss["missed"] / max(records, 1), 1, "%")
+claims.at_most("negative gaps", kvm["summary"]["negative_gaps"] + xen["summary"]["negative_gaps"], 0, "crossings")
+claims.judge()
