@@ -25,7 +25,7 @@ def scaled(key, factor):
 
 
 def sooner(comparison):
-    comparison['span_ns'][1] = comparison['span_ns'][0]
+    comparison['span_ns'][1] = 2 * comparison['span_ns'][0]
 
 
 def little(comparison):
@@ -45,7 +45,7 @@ def lost(summary):
 
 
 MUTATIONS = [
-    Mutation('at once takes as long as one by one', 'compare-at-once-unmerged.json', in_json(sooner),
+    Mutation('at once takes twice as long as one by one', 'compare-at-once-unmerged.json', in_json(sooner),
              ['time, at once ÷ one by one']),
     Mutation('half of the accesses are merged', 'compare-at-once-unmerged.json', scaled('count', 0.5),
              ['accesses, at once ÷ one by one']),
