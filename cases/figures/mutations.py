@@ -35,10 +35,11 @@ def one_function(trace):
 
 
 def unlocated(trace):
-    """The last step of each flow has no line."""
+    """One step of each flow in the kernel proper has no line."""
     for flow in trace["flows"]:
-        if flow["hops"]:
-            flow["hops"][-1]["line"] = None
+        own = [hop for hop in flow["hops"] if hop["module"] is None]
+        if own:
+            own[-1]["line"] = None
 
 
 def no_files(trace):
