@@ -11,11 +11,11 @@ use xweave_trace::{
 use crate::{
     disk::{DiskId, DiskNames, Disks},
     explanation::guests,
+    interrupt::{self, Interrupts},
     lock::Waits,
-    machine::NESTED,
     thread::{ThreadId, between},
     usage::{Figures, Key, Usage, kind},
-    vcpu::{CpuId, Guest},
+    vcpu::{CpuId, Guest, exit_reason},
 };
 
 /// Events after which accesses that are over are forgotten.
@@ -45,8 +45,7 @@ struct Live {
 struct Cpu {
     tid: u32,
     since: i64,
-    /// Interrupts under way: their figures' place, since when, and how long others were above.
-    frames: Vec<(bool, usize, i64, u64)>,
+    interrupts: Interrupts,
 }
 
 /// The one pass over the events.
@@ -182,11 +181,8 @@ impl Accounting {
                 let place = self.interrupt(domain, soft, event.object);
                 let since = self.times[&domain].0;
                 let here = self.cpus.entry(CpuId { domain, cpu });
-                let here = here.or_insert(Cpu { tid, since, frames: Vec::new() });
-                if here.frames.len() >= NESTED {
-                    here.frames.remove(0);
-                }
-                here.frames.push((soft, place, time, 0));
+                let here = here.or_insert(Cpu { tid, since, interrupts: Interrupts::default() });
+                here.interrupts.begin(soft, place, time);
             }
             Kind::IrqExit | Kind::SoftirqExit => {
                 self.interrupt_over(CpuId { domain, cpu }, event.kind == Kind::SoftirqExit, time);
@@ -220,10 +216,13 @@ impl Accounting {
     fn switch(&mut self, event: &Event, names: &Names) {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let first = self.times[&domain].0;
-        let here =
-            self.cpus.entry(CpuId { domain, cpu }).or_insert(Cpu { tid, since: first, frames: Vec::new() });
+        let here = self.cpus.entry(CpuId { domain, cpu }).or_insert(Cpu {
+            tid,
+            since: first,
+            interrupts: Interrupts::default(),
+        });
         // Interrupts do not switch: an end was lost.
-        here.frames.clear();
+        here.interrupts.clear();
         let (had, since) = (here.tid, here.since);
         (here.tid, here.since) = (other, time);
         if tid != 0 {
@@ -313,38 +312,16 @@ impl Accounting {
         if let Some(place) = self.interrupts.get(&(domain, soft, number)) {
             return *place;
         }
-        // include/linux/interrupt.h
-        const SOFT: [&str; 10] =
-            ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
-        // Those that no device's handler is called for: docs/trace-format.md; arch/x86/include/asm/irq_vectors.h.
-        const VECTORS: u64 = 0x10000;
-        let known = usize::try_from(number).ok().and_then(|number| SOFT.get(number));
-        let object = match (soft, known, number.wrapping_sub(VECTORS)) {
-            (true, Some(name), _) => format!("softirq {name}"),
-            (true, None, _) => format!("softirq {number}"),
-            (false, _, 236) => "timer interrupt".to_owned(),
-            (false, _, 251 | 252) => "function call interrupt".to_owned(),
-            (false, _, 253) => "rescheduling interrupt".to_owned(),
-            (false, _, vector @ ..256) => format!("interrupt vector {vector}"),
-            (false, ..) => format!("interrupt {number}"),
-        };
-        let place = self.place(kind::INTERRUPT, domain, object);
+        let place = self.place(kind::INTERRUPT, domain, interrupt::name(soft, number));
         self.interrupts.insert((domain, soft, number), place);
         place
     }
 
     fn interrupt_over(&mut self, cpu: CpuId, soft: bool, time: i64) {
         let Some(here) = self.cpus.get_mut(&cpu) else { return };
-        // An end whose beginning was not seen ends nothing.
-        let Some(at) = here.frames.iter().rposition(|frame| frame.0 == soft) else { return };
-        let (_, place, since, above) = here.frames[at];
-        here.frames.truncate(at);
-        let took = between(since, time);
-        if let Some(below) = here.frames.last_mut() {
-            below.3 += took;
-        }
+        let Some((place, own)) = here.interrupts.end(soft, time) else { return };
         let figures = &mut self.figures[place];
-        (figures.time_ns, figures.count) = (figures.time_ns + took.saturating_sub(above), figures.count + 1);
+        (figures.time_ns, figures.count) = (figures.time_ns + own, figures.count + 1);
     }
 
     fn lock(&mut self, domain: u8, group: usize, waited: u64) {
@@ -400,7 +377,7 @@ impl Accounting {
             None => {
                 let vcpu = &*self.keys[place].object;
                 let of = vcpu.split_once(" of ").map_or(vcpu, |(_, of)| of);
-                let object = format!("exits {} of {of}", reason(event.code));
+                let object = format!("exits {} of {of}", exit_reason(event.code));
                 let out = self.place(kind::EXIT, id.domain, object);
                 self.exits.insert((place, event.code), out);
                 out
@@ -456,30 +433,6 @@ impl Accounting {
             damaged: Vec::new(),
         }
     }
-}
-
-/// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common.
-fn reason(code: i32) -> String {
-    // arch/x86/include/uapi/asm/svm.h and vmx.h
-    let name = match code {
-        0x60 | 1 => "interrupt",
-        0x64 | 7 => "interrupt window",
-        0x72 | 10 => "cpuid",
-        0x78 | 12 => "hlt",
-        0x7b | 30 => "io",
-        0x7c => "msr",
-        31 => "rdmsr",
-        32 => "wrmsr",
-        0x77 | 40 => "pause",
-        0x81 | 18 => "hypercall",
-        0x400 => "npf",
-        48 => "ept violation",
-        49 => "ept misconfig",
-        52 => "preemption timer",
-        0x401 => "avic incomplete ipi",
-        _ => return format!("{code:#x}"),
-    };
-    name.to_owned()
 }
 
 impl Usage {

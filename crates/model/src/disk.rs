@@ -15,18 +15,14 @@ use xweave_trace::{
     event::{Access as What, Event},
 };
 
-use crate::thread::{ThreadId, between};
-
-/// Bytes of a sector, as the kernel counts them.
-const SECTOR: u64 = 512;
+use crate::{
+    sectors::{Sectors, common, end},
+    thread::{ThreadId, between},
+};
 
 /// As many accesses as a disk may have under way: of more than those, the end of the oldest was not recorded. The
 /// kernel gives a disk hundreds (`nr_requests` of each of its queues).
 const MOST: usize = 1 << 12;
-
-/// A request is made of no more accesses: of those that lie where it does, the latest and nearest. The kernel makes
-/// none of more than 1,280 KiB unless told so (`BLK_DEF_MAX_SECTORS_CAP`, include/linux/blkdev.h), which are 320 pages.
-const TOGETHER: usize = 1 << 9;
 
 /// What a domain may have on all of its disks, so that memory is bounded whatever it tells: disks, of which no more are
 /// followed;
@@ -105,21 +101,6 @@ impl Access {
     }
 }
 
-/// The sector behind the last one.
-fn end(position: u64, bytes: u64) -> u64 {
-    position.saturating_add(bytes / SECTOR)
-}
-
-/// How many bytes of an access lie in an event's sectors. One without sectors, a flush, lies in itself.
-fn common(position: u64, bytes: u64, event: &Event) -> Option<u64> {
-    if bytes == 0 || event.bytes == 0 {
-        return (bytes == event.bytes && position == event.position).then_some(0);
-    }
-    let to = end(position, bytes).min(end(event.position, event.bytes));
-    let sectors = to.saturating_sub(position.max(event.position));
-    (sectors > 0).then_some(sectors * SECTOR)
-}
-
 /// What a disk has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
@@ -185,47 +166,6 @@ struct Share {
     latest: VecDeque<u64>,
     /// The weight of all requests.
     given: usize,
-}
-
-/// Where accesses lie on a disk.
-#[derive(Clone, Debug, Default)]
-struct Sectors {
-    /// By size, first sector and number: how many bytes. A long one reaches sectors far behind its first; apart from
-    /// those, what must be looked through for some sectors is what lies there.
-    accesses: BTreeMap<(u32, u64, u64), u64>,
-    /// A bit for each size that there ever was.
-    sizes: u64,
-}
-
-/// The number of bits that it takes to write down how many sectors.
-fn size(bytes: u64) -> u32 {
-    u64::BITS - (bytes / SECTOR).leading_zeros()
-}
-
-impl Sectors {
-    fn insert(&mut self, position: u64, number: u64, bytes: u64) {
-        self.sizes |= 1 << size(bytes);
-        self.accesses.insert((size(bytes), position, number), bytes);
-    }
-
-    fn remove(&mut self, position: u64, number: u64, bytes: u64) {
-        self.accesses.remove(&(size(bytes), position, number));
-    }
-
-    /// The numbers of the accesses that have sectors of an event's, in the order of their first sectors. Few lie near and
-    /// have none of them, unless somebody makes them up: no more are looked at than there may be.
-    fn within(&self, event: &Event) -> Vec<u64> {
-        let (from, to) = (event.position, end(event.position, event.bytes));
-        let (mut found, mut left) = (Vec::new(), TOGETHER);
-        for size in (0..u64::BITS).filter(|size| self.sizes >> size & 1 == 1) {
-            let range = (size, from.saturating_sub(1 << size), 0)..(size, to.max(from.saturating_add(1)), 0);
-            let these = self.accesses.range(range).rev().take(left).inspect(|_| left -= 1);
-            let these = these.filter(|((_, position, _), bytes)| common(*position, **bytes, event).is_some());
-            found.extend(these.map(|((_, position, number), _)| (*position, *number)));
-        }
-        found.sort_unstable();
-        found.into_iter().map(|(_, number)| number).collect()
-    }
 }
 
 impl Share {
@@ -428,6 +368,7 @@ mod tests {
     use xweave_trace::event::Kind;
 
     use super::*;
+    use crate::sectors::TOGETHER;
 
     fn event(kind: Kind, time: i64, position: u64, bytes: u64) -> Event {
         Event { object: 8, position, bytes, ..Event::new(kind, 1, time, 0, 42) }
@@ -538,7 +479,7 @@ mod tests {
         }
         assert!(disks.accesses.len() < 2 * MOST + 1000, "{}", disks.accesses.len());
         let disk = &disks.all[&DiskId { domain: 1, device: 8 }];
-        assert!(disk.queued.accesses.len() <= 2 * MOST && disk.requests.len() <= MOST);
+        assert!(disk.queued.len() <= 2 * MOST && disk.requests.len() <= MOST);
         assert!(disk.latest.len() < 2 * MOST);
         assert_eq!(disks.done(&event(Kind::DiskComplete, i64::MAX, 1 << 40, 4096)).ended.len(), 1);
         assert_eq!(disks.endless(), (20 * MOST as u64 + 1, 10 * MOST as u64));

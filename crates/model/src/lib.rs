@@ -5,13 +5,13 @@
 //! thread.
 //!
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
-//! under way, `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
+//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
 //! processors were really theirs; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, [`explanation`] does it
 //! for a whole trace with the names of [`objects`], [`parts`] adds up, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
-//! [`usage`] is what each object did in a whole trace, which `accounting` counts, and [`comparison`] holds two traces
+//! [`usage`] is what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
 //! side by side.
 
 mod accounting;
@@ -21,10 +21,12 @@ pub mod connection;
 pub mod disk;
 pub mod explanation;
 pub mod format;
+mod interrupt;
 mod lock;
 pub mod machine;
 pub mod objects;
 pub mod parts;
+mod sectors;
 pub mod sequence;
 pub mod slowest;
 pub mod thread;

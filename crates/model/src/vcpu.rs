@@ -111,3 +111,27 @@ impl Vcpus {
         }
     }
 }
+
+/// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common.
+pub(crate) fn exit_reason(code: i32) -> String {
+    // arch/x86/include/uapi/asm/svm.h and vmx.h
+    let name = match code {
+        0x60 | 1 => "interrupt",
+        0x64 | 7 => "interrupt window",
+        0x72 | 10 => "cpuid",
+        0x78 | 12 => "hlt",
+        0x7b | 30 => "io",
+        0x7c => "msr",
+        31 => "rdmsr",
+        32 => "wrmsr",
+        0x77 | 40 => "pause",
+        0x81 | 18 => "hypercall",
+        0x400 => "npf",
+        48 => "ept violation",
+        49 => "ept misconfig",
+        52 => "preemption timer",
+        0x401 => "avic incomplete ipi",
+        _ => return format!("{code:#x}"),
+    };
+    name.to_owned()
+}
