@@ -39,9 +39,9 @@ class Claims:
     def table(self):
         paper = any(one.get('paper') is not None for one in self.claims)
         width = max(len(one['name']) for one in self.claims)
-        lines = [f'{"claim":{width}}{"measured":>11}{"target":>11}' + (f'{"paper":>10}' if paper else '')]
+        lines = [f'{"claim":{width}}{"measured":>12}{"target":>11}' + (f'{"paper":>10}' if paper else '')]
         for one in self.claims:
-            line = f'{one["name"]:{width}}{one["measured"]:>11.6g}{one["sign"] + " " + format(one["target"], ".6g"):>11}'
+            line = f'{one["name"]:{width}}{one["measured"]:>12.6g}{one["sign"] + " " + format(one["target"], ".6g"):>11}'
             if paper:
                 line += f'{"" if one.get("paper") is None else format(one["paper"], ".4g"):>10}'
             note = f' ({one["note"]})' if one.get('note') else ''

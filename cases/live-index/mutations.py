@@ -17,9 +17,10 @@ def other_members(lines):
 
 MUTATIONS = [
     Mutation('one answer in a hundred of the running kernel is wrong', 'live.jsonl', in_lines(other_members),
-             ['answers in both that are the same', 'answers that differ for no known reason']),
-    Mutation('a thousand instructions of the running kernel are not seen', 'live.jsonl',
-             in_lines(lambda lines: lines[2000:]), ['answers that differ for no known reason']),
+             ['answers in both that are the same', 'certain answers that differ for no known reason',
+              'possible answers that differ for no known reason']),
+    Mutation('two thousand answers of the running kernel are missing', 'live.jsonl', in_lines(lambda lines: lines[2000:]),
+             ['certain answers that differ for no known reason']),
 ]
 
 if __name__ == '__main__':
