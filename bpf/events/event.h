@@ -45,6 +45,7 @@ enum xw_kind {
 	XW_VM_EXIT,
 	XW_VM_HALT,
 	XW_VM_INJECT,
+	XW_MIGRATE,
 	XW_KINDS
 };
 
@@ -58,6 +59,7 @@ struct xw_event {
 	u64 words[];
 };
 
+#include "percpu.h"
 #include "rings.h"
 
 /* Whether events are recorded: set by the agent. */
@@ -107,6 +109,12 @@ static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, 
 			xw_ring_submit(xw_event);                                                  \
 		}                                                                                  \
 	})
+
+/* Context of crates/wire/src/event.rs; 0 if it cannot be found. */
+static __always_inline s8 xw_context(void)
+{
+	return xw_preempt_count() < 0 ? 0 : 1 + xw_level();
+}
 
 /* Two fields of four bytes. */
 #define XW_PAIR(low, high) ((u64)(u32)(low) | (u64)(u32)(high) << 32)

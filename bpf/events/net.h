@@ -51,32 +51,124 @@ static __always_inline s64 xw_moved(u64 *ctx)
 	return (s32)result;
 }
 
-static __always_inline void xw_transfer(enum xw_kind kind, u64 *ctx, struct sock *sk)
+/* The number of a socket's network namespace. */
+static __always_inline u32 xw_netns(struct sock_common *common)
+{
+	return common->skc_net.net->ns.inum;
+}
+
+/*
+ * When the calls under way began. A thread is in one at a time; of two with the same place the later one stays, and
+ * the other's beginning is not known. A number holds the thread's (24 bits, so that another one is recognised) and the
+ * time (40 bits, 18 minutes), so that it is written at once.
+ */
+#define XW_CALLS 4096
+#define XW_CALL_TIME ((1ull << 40) - 1)
+u64 xw_calls[XW_CALLS];
+
+static __always_inline void xw_call_begins(void)
+{
+	u32 tid = XW_TID;
+
+	xw_calls[tid & (XW_CALLS - 1)] = (u64)tid << 40 | (bpf_ktime_get_ns() & XW_CALL_TIME);
+}
+
+/* How long ago, in nanoseconds, as far as it fits; 0 if that is not known. */
+static __always_inline u32 xw_call_lasted(void)
+{
+	u32 tid = XW_TID;
+	u64 call = xw_calls[tid & (XW_CALLS - 1)], lasted = 0;
+
+	xw_calls[tid & (XW_CALLS - 1)] = 0;
+	if (!call || call >> 40 != (tid & 0xffffff))
+		return 0;
+	lasted = (bpf_ktime_get_ns() - call) & XW_CALL_TIME;
+	return lasted > 0x7fffffff ? 0x7fffffff : lasted;
+}
+
+/* Sending of crates/trace/src/event.rs. */
+#define XW_BEGINS 1
+#define XW_SHORTENS 2
+#define XW_CANCELS 3
+
+/* What is sent is told when the call begins, with all that it is given: it may arrive, and be answered, before the call
+ * is over. */
+static __always_inline void xw_sends(struct sock *sk, u32 size)
+{
+	if (size)
+		XW_EVENT(XW_SEND, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
+			 XW_PAIR(size, XW_BEGINS), xw_netns(&sk->__sk_common));
+}
+
+#define XW_UNSENT(size, bytes)                                                                     \
+	((bytes) > 0 ? XW_PAIR((size) - (bytes), XW_SHORTENS) : XW_PAIR(size, XW_CANCELS))
+
+/* Mostly all of it was sent. Only if not is that told. */
+static __always_inline void xw_sent(u64 *ctx, struct sock *sk, u32 size)
 {
 	s64 bytes = xw_moved(ctx);
 
+	if (size && bytes != size)
+		XW_EVENT(XW_SEND, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
+			 XW_UNSENT(size, bytes), xw_netns(&sk->__sk_common));
+}
+
+static __always_inline void xw_received(u64 *ctx, struct sock *sk)
+{
+	s64 bytes = xw_moved(ctx);
+	u32 lasted = xw_call_lasted();
+
 	if (bytes > 0)
-		XW_EVENT(kind, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common), bytes);
+		XW_EVENT(XW_RECEIVE, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
+			 XW_PAIR(bytes, lasted), xw_netns(&sk->__sk_common));
 }
 
 #ifdef XW_HAS_tcp_sendmsg
-XW_PROGRAM("fexit", tcp_sendmsg)
+XW_PROGRAM("fentry", tcp_sendmsg)
 {
-	xw_transfer(XW_SEND, ctx, (void *)ctx[0]);
+	xw_sends((void *)ctx[0], ctx[2]);
+}
+#endif
+
+#ifdef XW_HAS_tcp_sendmsg_end
+XW_PROGRAM("fexit", tcp_sendmsg_end)
+{
+	xw_sent(ctx, (void *)ctx[0], ctx[2]);
 }
 #endif
 
 #ifdef XW_HAS_tcp_sendpage
-XW_PROGRAM("fexit", tcp_sendpage)
+XW_PROGRAM("fentry", tcp_sendpage)
 {
-	xw_transfer(XW_SEND, ctx, (void *)ctx[0]);
+	xw_sends((void *)ctx[0], ctx[3]);
+}
+#endif
+
+#ifdef XW_HAS_tcp_sendpage_end
+XW_PROGRAM("fexit", tcp_sendpage_end)
+{
+	xw_sent(ctx, (void *)ctx[0], ctx[3]);
+}
+#endif
+
+#ifdef XW_HAS_tcp_recvmsg_begin
+XW_PROGRAM("fentry", tcp_recvmsg_begin)
+{
+	xw_call_begins();
 }
 #endif
 
 #ifdef XW_HAS_tcp_recvmsg
 XW_PROGRAM("fexit", tcp_recvmsg)
 {
-	xw_transfer(XW_RECEIVE, ctx, (void *)ctx[0]);
+	xw_received(ctx, (void *)ctx[0]);
+}
+#endif
+
+#ifdef XW_HAS_tcp_splice_read_begin
+XW_PROGRAM("fentry", tcp_splice_read_begin)
+{
+	xw_call_begins();
 }
 #endif
 
@@ -85,7 +177,7 @@ XW_PROGRAM("fexit", tcp_splice_read)
 {
 	struct socket *socket = (void *)ctx[0];
 
-	xw_transfer(XW_RECEIVE, ctx, socket->sk);
+	xw_received(ctx, socket->sk);
 }
 #endif
 
@@ -104,7 +196,8 @@ static __always_inline void xw_datagram_sent(struct sk_buff *skb, u32 protocol_a
 	bpf_probe_read_kernel(&length, sizeof(length), head + skb->transport_header + 4);
 	length = __builtin_bswap16(length);
 	if (length > 8)
-		XW_EVENT(XW_SEND, XW_TID, 0, (u64)skb->sk, xw_packet(skb, true), length - 8);
+		XW_EVENT(XW_SEND, XW_TID, 0, (u64)skb->sk, xw_packet(skb, true),
+			 XW_PAIR(length - 8, XW_BEGINS), xw_netns(&skb->sk->__sk_common));
 }
 
 #ifdef XW_HAS_ip_send_skb
@@ -128,7 +221,8 @@ XW_PROGRAM("fentry", skb_consume_udp)
 	s32 bytes = ctx[2];
 
 	if (bytes > 0)
-		XW_EVENT(XW_RECEIVE, XW_TID, 0, ctx[0], xw_packet((void *)ctx[1], false), bytes);
+		XW_EVENT(XW_RECEIVE, XW_TID, 0, ctx[0], xw_packet((void *)ctx[1], false), bytes,
+			 xw_netns((void *)ctx[0]));
 }
 #endif
 
@@ -138,46 +232,95 @@ XW_PROGRAM("fentry", skb_consume_udp)
  * There are no addresses and ports; the two sockets stand for them. A socket is larger than a KiB, so
  * neighbours differ in the bits above.
  */
-static __always_inline void xw_unix_transfer(enum xw_kind kind, u64 *ctx)
+static __always_inline void xw_unix(enum xw_kind kind, u64 *ctx, u64 pair)
 {
 	struct socket *socket = (void *)ctx[0];
-	s64 bytes = xw_moved(ctx);
 	u64 own, other;
 
-	if (bytes <= 0)
-		return;
 	/* Read so that they are numbers: the verifier lets nobody reckon with pointers. */
 	own = (u64)BPF_CORE_READ(socket, sk);
 	other = (u64)BPF_CORE_READ((struct unix_sock *)own, peer);
-	XW_EVENT(kind, XW_TID, 0, own, XW_CONNECTION(own ^ other, own >> 10, other >> 10), bytes);
+	XW_EVENT(kind, XW_TID, 0, own, XW_CONNECTION(own ^ other, own >> 10, other >> 10),
+		 pair, 0);
+}
+
+static __always_inline void xw_unix_sends(u64 *ctx, u32 size)
+{
+	if (size)
+		xw_unix(XW_SEND, ctx, XW_PAIR(size, XW_BEGINS));
+}
+
+static __always_inline void xw_unix_sent(u64 *ctx, u32 size)
+{
+	s64 bytes = xw_moved(ctx);
+
+	if (size && bytes != size)
+		xw_unix(XW_SEND, ctx, XW_UNSENT(size, bytes));
+}
+
+static __always_inline void xw_unix_received(u64 *ctx)
+{
+	s64 bytes = xw_moved(ctx);
+	u32 lasted = xw_call_lasted();
+
+	if (bytes > 0)
+		xw_unix(XW_RECEIVE, ctx, XW_PAIR(bytes, lasted));
 }
 #endif
 
 #ifdef XW_HAS_unix_stream_sendmsg
-XW_PROGRAM("fexit", unix_stream_sendmsg)
+XW_PROGRAM("fentry", unix_stream_sendmsg)
 {
-	xw_unix_transfer(XW_SEND, ctx);
+	xw_unix_sends(ctx, ctx[2]);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_sendmsg_end
+XW_PROGRAM("fexit", unix_stream_sendmsg_end)
+{
+	xw_unix_sent(ctx, ctx[2]);
 }
 #endif
 
 #ifdef XW_HAS_unix_stream_sendpage
-XW_PROGRAM("fexit", unix_stream_sendpage)
+XW_PROGRAM("fentry", unix_stream_sendpage)
 {
-	xw_unix_transfer(XW_SEND, ctx);
+	xw_unix_sends(ctx, ctx[3]);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_sendpage_end
+XW_PROGRAM("fexit", unix_stream_sendpage_end)
+{
+	xw_unix_sent(ctx, ctx[3]);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_recvmsg_begin
+XW_PROGRAM("fentry", unix_stream_recvmsg_begin)
+{
+	xw_call_begins();
 }
 #endif
 
 #ifdef XW_HAS_unix_stream_recvmsg
 XW_PROGRAM("fexit", unix_stream_recvmsg)
 {
-	xw_unix_transfer(XW_RECEIVE, ctx);
+	xw_unix_received(ctx);
+}
+#endif
+
+#ifdef XW_HAS_unix_stream_splice_read_begin
+XW_PROGRAM("fentry", unix_stream_splice_read_begin)
+{
+	xw_call_begins();
 }
 #endif
 
 #ifdef XW_HAS_unix_stream_splice_read
 XW_PROGRAM("fexit", unix_stream_splice_read)
 {
-	xw_unix_transfer(XW_RECEIVE, ctx);
+	xw_unix_received(ctx);
 }
 #endif
 
@@ -196,7 +339,8 @@ XW_PROGRAM("tp_btf", inet_sock_set_state)
 	if (ctx[2] == XW_SYN_SENT)
 		return;
 #endif
-	XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection(&sk->__sk_common));
+	XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection(&sk->__sk_common),
+		 xw_netns(&sk->__sk_common));
 }
 #endif
 
@@ -206,7 +350,8 @@ XW_PROGRAM("fentry", tcp_connect)
 {
 	struct sock *sk = (void *)ctx[0];
 
-	XW_EVENT(XW_SOCKET, XW_TID, XW_SYN_SENT, (u64)sk, xw_connection(&sk->__sk_common));
+	XW_EVENT(XW_SOCKET, XW_TID, XW_SYN_SENT, (u64)sk, xw_connection(&sk->__sk_common),
+		 xw_netns(&sk->__sk_common));
 }
 #endif
 
@@ -219,7 +364,8 @@ XW_PROGRAM("fentry", security_sock_graft)
 	u16 family = sk->__sk_common.skc_family;
 
 	if (sk->sk_protocol == 6 && (family == XW_AF_INET || family == XW_AF_INET6))
-		XW_EVENT(XW_ACCEPT, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common));
+		XW_EVENT(XW_ACCEPT, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
+			 xw_netns(&sk->__sk_common));
 }
 #endif
 
@@ -231,7 +377,7 @@ XW_PROGRAM("fexit", inet_csk_accept)
 
 	bpf_get_func_ret(ctx, &result);
 	if (result && !bpf_probe_read_kernel(&common, sizeof(common), (void *)result))
-		XW_EVENT(XW_ACCEPT, XW_TID, 0, result, xw_connection(&common));
+		XW_EVENT(XW_ACCEPT, XW_TID, 0, result, xw_connection(&common), BPF_CORE_READ(common.skc_net.net, ns.inum));
 }
 #endif
 
@@ -241,7 +387,7 @@ XW_PROGRAM("tp_btf", tcp_retransmit_skb)
 	struct sock *sk = (void *)ctx[0];
 
 	XW_EVENT(XW_RETRANSMIT, XW_TID, sk->__sk_common.skc_state, (u64)sk,
-		 xw_connection(&sk->__sk_common));
+		 xw_connection(&sk->__sk_common), xw_netns(&sk->__sk_common));
 }
 #endif
 
@@ -251,7 +397,7 @@ XW_PROGRAM("tp_btf", tcp_retransmit_synack)
 	struct request_sock *request = (void *)ctx[1];
 
 	XW_EVENT(XW_RETRANSMIT, XW_TID, request->__req_common.skc_state, ctx[0],
-		 xw_connection(&request->__req_common));
+		 xw_connection(&request->__req_common), xw_netns(&request->__req_common));
 }
 #endif
 
@@ -286,7 +432,8 @@ XW_PROGRAM("fentry", tcp_conn_request)
 
 	if (xw_full(listener))
 		XW_EVENT(XW_SYN_DROP, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
-			 xw_packet((void *)ctx[3], false), listener->sk_ack_backlog);
+			 xw_packet((void *)ctx[3], false),
+			 XW_PAIR(listener->sk_ack_backlog, xw_netns(&listener->__sk_common)));
 }
 #endif
 
@@ -301,7 +448,8 @@ XW_PROGRAM("fentry", tcp_check_req)
 
 	if (xw_full(listener) && (xw_flags(skb->head + skb->transport_header) & XW_FLAGS) == XW_ACK)
 		XW_EVENT(XW_SYN_DROP, XW_TID, XW_ACCEPT_QUEUE, (u64)listener,
-			 xw_connection(&request->__req_common), listener->sk_ack_backlog);
+			 xw_connection(&request->__req_common),
+			 XW_PAIR(listener->sk_ack_backlog, xw_netns(&listener->__sk_common)));
 }
 #endif
 
@@ -315,6 +463,7 @@ XW_PROGRAM("fexit", tcp_timewait_state_process)
 
 	bpf_get_func_ret(ctx, &result);
 	if ((xw_flags((void *)ctx[2]) & XW_FLAGS) == XW_SYN && (u32)result != 3)
-		XW_EVENT(XW_SYN_DROP, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left), 0);
+		XW_EVENT(XW_SYN_DROP, XW_TID, XW_TIME_WAIT, (u64)left, xw_connection(left),
+			 XW_PAIR(0, xw_netns(left)));
 }
 #endif

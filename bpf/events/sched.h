@@ -2,12 +2,41 @@
 /* Probes of events: who runs. */
 
 #ifdef XW_HAS_sched_switch
+/* Kernels without CONFIG_CFS_BANDWIDTH have no quotas. */
+struct cfs_rq___xweave {
+	int throttle_count;
+} __attribute__((preserve_access_index));
+struct sched_entity___xweave {
+	struct cfs_rq___xweave *cfs_rq;
+} __attribute__((preserve_access_index));
+struct task_struct___xweave {
+	struct sched_entity___xweave se;
+} __attribute__((preserve_access_index));
+
+/* Whether a quota of processor time is used up that the thread would run on: kernel/sched/fair.c counts the groups
+ * above it of which that is so, when it takes it off its processor. Real-time threads have none. */
+static __always_inline bool xw_throttled(struct task_struct *task)
+{
+	struct task_struct___xweave *one = (void *)task;
+	struct cfs_rq___xweave *queue = NULL;
+	int count = 0;
+
+	/* MAX_RT_PRIO of include/linux/sched/prio.h */
+	if (task->prio < 100 || !bpf_core_field_exists(one->se.cfs_rq) ||
+	    !bpf_core_field_exists(queue->throttle_count))
+		return false;
+	if (bpf_core_read(&queue, sizeof(queue), &one->se.cfs_rq) ||
+	    bpf_core_read(&count, sizeof(count), &queue->throttle_count))
+		return false;
+	return count > 0;
+}
+
 /* State of crates/trace/src/event.rs, of task_struct.__state (include/linux/sched.h): 0x402 is
  * TASK_IDLE, 2 TASK_UNINTERRUPTIBLE, 4 __TASK_STOPPED, 8 __TASK_TRACED, 0x80 TASK_DEAD. */
-static __always_inline s8 xw_left_in(bool preempted, u32 state)
+static __always_inline s8 xw_left_in(struct task_struct *task, bool preempted, u32 state)
 {
 	if (!state || preempted)
-		return 0;
+		return task->pid && xw_throttled(task) ? 5 : 0;
 	if ((state & 0x402) == 0x402)
 		return 1;
 	if (state & 0x2)
@@ -21,7 +50,7 @@ XW_PROGRAM("tp_btf", sched_switch)
 {
 	struct task_struct *before = (void *)ctx[1], *next = (void *)ctx[2];
 
-	XW_EVENT(XW_SWITCH, before->pid, xw_left_in(ctx[0] & 1, ctx[3]), (u32)next->pid);
+	XW_EVENT(XW_SWITCH, before->pid, xw_left_in(before, ctx[0] & 1, ctx[3]), (u32)next->pid);
 }
 #endif
 
@@ -30,7 +59,18 @@ XW_PROGRAM("tp_btf", sched_waking)
 {
 	struct task_struct *task = (void *)ctx[0];
 
-	XW_EVENT(XW_WAKE, XW_TID, 0, (u32)task->pid);
+	/* The CPU that it ran on last: if it is given to another one, that is told before it is able to run. */
+	XW_EVENT(XW_WAKE, XW_TID, xw_context(), XW_PAIR(task->pid, task->thread_info.cpu + 1));
+}
+#endif
+
+#ifdef XW_HAS_sched_migrate_task
+XW_PROGRAM("tp_btf", sched_migrate_task)
+{
+	struct task_struct *task = (void *)ctx[0];
+
+	XW_EVENT(XW_MIGRATE, XW_TID, 0, XW_PAIR(task->pid, (u32)ctx[1]),
+		 task->thread_info.cpu);
 }
 #endif
 
@@ -80,10 +120,37 @@ XW_PROGRAM("tp_btf", irq_handler_exit)
 }
 #endif
 
+#if defined(XW_HAS_softirq_raise) || defined(XW_HAS_softirq_entry)
+/* NR_SOFTIRQS of include/linux/interrupt.h is 10. */
+#define XW_SOFTIRQS 16
+
+/* By CPU, as far as there is room: the context in which each softirq was raised that has not begun since. */
+#define XW_RAISING_CPUS 1024
+s8 xw_raised[XW_RAISING_CPUS][XW_SOFTIRQS];
+#endif
+
+#ifdef XW_HAS_softirq_raise
+/* No event: who raised a softirq is told by its beginning. */
+XW_PROGRAM("tp_btf", softirq_raise)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	if (cpu < XW_RAISING_CPUS)
+		xw_raised[cpu][ctx[0] & (XW_SOFTIRQS - 1)] = xw_context();
+}
+#endif
+
 #ifdef XW_HAS_softirq_entry
 XW_PROGRAM("tp_btf", softirq_entry)
 {
-	XW_EVENT(XW_SOFTIRQ_ENTER, XW_TID, 0, (u32)ctx[0]);
+	u32 cpu = bpf_get_smp_processor_id();
+	s8 raised = 0;
+
+	if (cpu < XW_RAISING_CPUS) {
+		raised = xw_raised[cpu][ctx[0] & (XW_SOFTIRQS - 1)];
+		xw_raised[cpu][ctx[0] & (XW_SOFTIRQS - 1)] = 0;
+	}
+	XW_EVENT(XW_SOFTIRQ_ENTER, XW_TID, raised, (u32)ctx[0]);
 }
 #endif
 

@@ -66,6 +66,11 @@ impl Events {
         std::mem::take(&mut self.rings)
     }
 
+    /// Whether they are of that kind too.
+    pub(crate) fn record(&self, kind: Kind) -> bool {
+        self.hooked.iter().any(|hooked| hooked.kind == kind)
+    }
+
     /// Turns recording on and off.
     pub(crate) fn set_on(&mut self, on: bool) -> Result<(), Error> {
         if on {

@@ -33,6 +33,7 @@ mod kernel_btf;
 mod kvm;
 mod lease;
 mod listen;
+mod listeners;
 mod load;
 mod modules;
 mod output;

@@ -12,6 +12,7 @@ use std::{
 use xweave_code::image::LiveCode;
 use xweave_wire::{
     LEASE,
+    event::Kind,
     frame::{self, Error},
     message::{self, CodeParts, Event, Failure, FailureKind, FromAgent, Reply, Request},
     plan::Plan,
@@ -27,6 +28,7 @@ use crate::{
     facts::{BTF_DIR, facts},
     kvm,
     lease::{Heard, Lease, STANDSTILL, descriptors},
+    listeners::listeners,
     modules::ModuleWatch,
     output::{Output, tell},
     quiesce::wait_for_running_programs,
@@ -244,9 +246,10 @@ impl Session {
     }
 
     fn start(&mut self) -> Result<Reply, Failure> {
-        if self.recording.as_ref().is_none_or(|recording| recording.events.is_none()) {
+        let Some(events) = self.recording.as_ref().and_then(|recording| recording.events.as_ref()) else {
             return self.set_state(State::On);
-        }
+        };
+        let sockets = events.record(Kind::Socket);
         // Nothing that was recorded after this time is sent before the threads that there were then.
         let output = Arc::clone(&self.output);
         let mut turn = output.turn();
@@ -254,6 +257,9 @@ impl Session {
         let reply = self.set_state(State::On)?;
         // That nobody listens any more is seen by whoever reads.
         let _ = threads(begins, |batch| turn.send(&FromAgent::Event(Event::Events(batch))));
+        if sockets {
+            let _ = turn.send(&FromAgent::Event(Event::Events(listeners(begins))));
+        }
         Ok(reply)
     }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use xweave_trace::{
     Trace,
-    event::{Connection, Event, Kind, Name, Names, State},
+    event::{Connection, Event, Kind, Name, Names, Sending, State},
 };
 
 use crate::{
+    connection::{LISTEN, LISTENING},
     disk::{DiskId, DiskNames, Disks},
     explanation::guests,
     interrupt::{self, Interrupts},
@@ -66,6 +67,8 @@ pub(crate) struct Accounting {
     last_done: FxHashMap<DiskId, i64>,
     uses: FxHashMap<(DiskId, usize), usize>,
     ports: FxHashMap<(u8, bool, u16), usize>,
+    /// Ports at which connections are accepted, by domain and network namespace.
+    listening: FxHashSet<(u8, u32, u16)>,
     interrupts: FxHashMap<(u8, bool, u64), usize>,
     exits: FxHashMap<(usize, i32), usize>,
     locks: FxHashMap<usize, usize>,
@@ -91,6 +94,7 @@ impl Accounting {
             last_done: FxHashMap::default(),
             uses: FxHashMap::default(),
             ports: FxHashMap::default(),
+            listening: FxHashSet::default(),
             interrupts: FxHashMap::default(),
             exits: FxHashMap::default(),
             locks: FxHashMap::default(),
@@ -176,6 +180,10 @@ impl Accounting {
             Kind::DiskIssue => self.disks.issue(event),
             Kind::DiskComplete => self.disk_done(event),
             Kind::Send | Kind::Receive => self.message(event, id),
+            Kind::Socket if event.code == LISTEN && self.listening.len() < LISTENING => {
+                let port = Connection(event.position).local_port();
+                self.listening.insert((domain, event.other, port));
+            }
             Kind::IrqEnter | Kind::SoftirqEnter => {
                 let soft = event.kind == Kind::SoftirqEnter;
                 let place = self.interrupt(domain, soft, event.object);
@@ -284,8 +292,10 @@ impl Accounting {
     fn message(&mut self, event: &Event, id: ThreadId) {
         let connection = Connection(event.position);
         let (local, remote) = (connection.local_port(), connection.remote_port());
-        // A service has the lower port. A listener's socket may know no other one.
-        let serves = remote == 0 || (local != 0 && local < remote);
+        let listens = |port| self.listening.contains(&(id.domain, event.other, port));
+        // A service listens, or was seen to do so before; else it has the lower port. A listener's socket may know no
+        // other one.
+        let serves = remote == 0 || listens(local) || (local != 0 && local < remote && !listens(remote));
         let port = if serves { local } else { remote };
         let place = match self.ports.get(&(id.domain, serves, port)) {
             Some(place) => *place,
@@ -299,7 +309,22 @@ impl Accounting {
             }
         };
         let figures = &mut self.figures[place];
-        (figures.count, figures.bytes) = (figures.count + 1, figures.bytes + event.bytes);
+        if event.kind == Kind::Send {
+            match Sending::of(event.code) {
+                Sending::Over | Sending::Begins => {}
+                // What was told at the beginning, and not done.
+                Sending::Shortens => {
+                    figures.bytes = figures.bytes.saturating_sub(event.bytes);
+                    return;
+                }
+                Sending::Cancels => {
+                    figures.bytes = figures.bytes.saturating_sub(event.bytes);
+                    figures.count = figures.count.saturating_sub(1);
+                    return;
+                }
+            }
+        }
+        (figures.count, figures.bytes) = (figures.count + 1, figures.bytes.saturating_add(event.bytes));
         // What a thread was blocked for before it sent is not for this.
         let waited = self.threads.get_mut(&id).map_or(0, |live| std::mem::take(&mut live.waited));
         if !serves && event.kind == Kind::Receive {

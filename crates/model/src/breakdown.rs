@@ -8,15 +8,17 @@
 //! sent it first. What a guest's processor does is told of the time only in which its vCPU was inside
 //! the guest: the rest is the host's. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
 
+mod exchange;
+
 use std::fmt;
 
-use xweave_trace::event::{Connection, State};
+use xweave_trace::event::State;
 
 use crate::{
-    connection::Refused,
+    connection::{EndId, Refused, Sent},
     disk::DiskId,
     machine::Machine,
-    thread::{Ended, Thread, ThreadId, ThreadState},
+    thread::{Ended, Since, Source, ThreadId, ThreadState},
     vcpu::{CpuId, Vcpu},
 };
 
@@ -68,6 +70,9 @@ pub enum TimeState {
     Ready,
     /// It could have run, and its processor was idle: it was still waking up.
     Waking,
+    /// It could have run, and its processor went idle without it: the scheduler withheld it, as where a CPU quota
+    /// (`cpu.max`) is used up.
+    Throttled,
     /// An access waited for the disk.
     Queue,
     /// The disk did it.
@@ -101,6 +106,7 @@ impl TimeState {
             Self::Running => "running",
             Self::Ready => "ready",
             Self::Waking => "waking",
+            Self::Throttled => "throttled",
             Self::Queue => "queue",
             Self::Device => "device",
             Self::Completion => "completion",
@@ -132,6 +138,8 @@ pub enum Cause {
     Repeated(usize),
     /// The same, because it was not answered.
     Refused(usize, Refused),
+    /// A thread waited for the futex at this address meanwhile.
+    Futex(u64),
 }
 
 /// A piece of the time.
@@ -153,38 +161,104 @@ pub struct Piece {
 
 /// The pieces of a thread's time between two moments, in their order and without gaps.
 pub fn breakdown(machine: &Machine, thread: ThreadId, from: i64, to: i64) -> Vec<Piece> {
-    let mut walk = BackwardWalk { machine, on: Vec::new(), back: Vec::new() };
+    let mut walk = BackwardWalk::new(machine);
+    walk.follow(thread, from, to);
+    walk.pieces()
+}
+
+/// The pieces of a request's time, from when it was sent on a connection, of which `end` is the end that asks, until
+/// `thread` received the answer: not all that this thread, or the one that answered, did meanwhile was for it. Until the
+/// answer was sent it is told of who sent that; only then of who received it.
+pub fn breakdown_of_request(
+    machine: &Machine,
+    thread: ThreadId,
+    end: EndId,
+    from: i64,
+    to: i64,
+) -> Vec<Piece> {
+    let mut walk = BackwardWalk::new(machine);
+    let connections = &machine.connections;
+    let peer = connections.peer(end);
+    let sent = peer.and_then(|peer| Some((peer, connections.sent(peer, from, to)?)));
+    walk.exchange = Some(Exchange { asks: Some(end), answers: None });
+    match sent.filter(|(_, sent)| sent.time >= from) {
+        Some((peer, sent)) => {
+            let sent = Sent { time: sent.time.min(to), ..sent };
+            walk.follow(thread, sent.time, to);
+            walk.on.push(thread);
+            walk.answer(end, peer, sent, from, sent.time);
+        }
+        None => walk.follow(thread, from, to),
+    }
+    walk.pieces()
+}
+
+/// The pieces of an answer's time, from when the request was received at `end` until `thread` sent it.
+pub fn breakdown_of_answer(
+    machine: &Machine,
+    thread: ThreadId,
+    end: EndId,
+    from: i64,
+    to: i64,
+) -> Vec<Piece> {
+    let mut walk = BackwardWalk::new(machine);
+    walk.exchange = Some(Exchange { asks: None, answers: Some(Answer { end, sent: to }) });
     walk.follow(thread, from, to);
     walk.pieces()
 }
 
 /// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does.
 pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Vec<Piece> {
-    let mut walk = BackwardWalk { machine, on: Vec::new(), back: Vec::new() };
+    let mut walk = BackwardWalk::new(machine);
     walk.on_cpu(cpu, from, to, Object::Interrupts(cpu), TimeState::Waiting);
     walk.pieces()
 }
 
-/// The pieces of a connection's coming about between two moments, `connection` being the end that asked: what was asked
+/// The pieces of a connection's coming about between two moments, `asks` being the end that asked: what was asked
 /// was on its way, or was sent again as nobody had answered.
-pub fn breakdown_of_handshake(machine: &Machine, connection: Connection, from: i64, to: i64) -> Vec<Piece> {
-    let ends = [connection, connection.peer()].map(|end| machine.connections.end(end));
-    let [Some(asks), Some(answers)] = ends else { return Vec::new() };
-    let link = Object::Link { from: asks.domain, to: answers.domain, service: asks.service };
-    let mut walk = BackwardWalk { machine, on: Vec::new(), back: Vec::new() };
-    walk.repeat(connection, from, from, to, link, TimeState::Network);
+pub fn breakdown_of_handshake(machine: &Machine, asks: EndId, from: i64, to: i64) -> Vec<Piece> {
+    let Some(answers) = machine.connections.peer(asks) else { return Vec::new() };
+    let service = machine.connections.service(asks);
+    let link = Object::Link { from: asks.domain, to: answers.domain, service };
+    let mut walk = BackwardWalk::new(machine);
+    walk.repeat(asks, from, from, to, link, TimeState::Network);
     walk.pieces()
+}
+
+/// A request and its answer.
+#[derive(Clone, Copy)]
+struct Exchange {
+    /// The end that asks, if something was seen of it.
+    asks: Option<EndId>,
+    /// While it is told of who answers.
+    answers: Option<Answer>,
+}
+
+/// How a request is answered.
+#[derive(Clone, Copy)]
+struct Answer {
+    end: EndId,
+    /// When.
+    sent: i64,
 }
 
 struct BackwardWalk<'m> {
     machine: &'m Machine,
     /// The threads whose waits have led here.
     on: Vec<ThreadId>,
+    /// The request and answer whose time is told; none if it is a thread's.
+    exchange: Option<Exchange>,
+    /// The futex that a thread on the way here waited for.
+    futex: Option<u64>,
     /// From the last to the first.
     back: Vec<Piece>,
 }
 
-impl BackwardWalk<'_> {
+impl<'m> BackwardWalk<'m> {
+    fn new(machine: &'m Machine) -> Self {
+        Self { machine, on: Vec::new(), exchange: None, futex: None, back: Vec::new() }
+    }
+
     /// In their order; neighbours that are the same are one.
     fn pieces(mut self) -> Vec<Piece> {
         self.back.reverse();
@@ -206,6 +280,7 @@ impl BackwardWalk<'_> {
 
     fn because(&mut self, from: i64, to: i64, object: Object, spent: TimeState, cause: Option<Cause>) {
         if from < to {
+            let cause = cause.or(self.futex.map(Cause::Futex));
             let depth = u8::try_from(self.on.len().saturating_sub(1)).unwrap_or(u8::MAX);
             self.back.push(Piece { from, to, object, spent, cause, depth });
         }
@@ -226,7 +301,9 @@ impl BackwardWalk<'_> {
                             Some(maker) if !self.far(maker) => self.follow(maker, a, b),
                             _ => self.add(a, b, me, TimeState::Unknown),
                         },
-                        Some(ThreadState::Ready) => self.ready(id, thread, a, b),
+                        Some(ThreadState::Ready { cpu, since }) => {
+                            self.ready(id, cpu.or_else(|| thread.next_cpu(b)), since, a, b);
+                        }
                         Some(ThreadState::Running { cpu }) => {
                             self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, TimeState::Running);
                         }
@@ -301,13 +378,14 @@ impl BackwardWalk<'_> {
                 None => self.add(a, b, object, TimeState::Unknown),
                 Some(ThreadState::Running { .. }) => self.add(a, b, object, TimeState::Exit),
                 Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
-                Some(ThreadState::Ready) => {
-                    for (a, b, had) in self.had_the_cpu(vcpu.thread, thread, a, b) {
-                        let cause = had.filter(|had| had.tid != 0).map(Cause::Had);
-                        let spent = if cause.is_none() && had.is_some() {
-                            TimeState::Halted
-                        } else {
-                            TimeState::Preempted
+                Some(ThreadState::Ready { cpu, since }) => {
+                    let cpu = cpu.or_else(|| thread.next_cpu(b));
+                    for (a, b, why) in self.why_ready(vcpu.thread, cpu, since, a, b) {
+                        let (spent, cause) = match why {
+                            WhyReady::Had(had) => (TimeState::Preempted, Some(Cause::Had(had))),
+                            WhyReady::Unknown => (TimeState::Preempted, None),
+                            WhyReady::Waking => (TimeState::Waking, None),
+                            WhyReady::Withheld => (TimeState::Throttled, None),
                         };
                         self.because(a, b, object, spent, cause);
                     }
@@ -316,44 +394,63 @@ impl BackwardWalk<'_> {
         }
     }
 
-    /// Who had the processor that a thread was waiting for, from the last to the first; none where that is not
-    /// known.
-    fn had_the_cpu(
+    /// Why a thread that could have run did not, from the last to the first.
+    fn why_ready(
         &self,
         id: ThreadId,
-        thread: &Thread,
+        cpu: Option<u32>,
+        since: Since,
         from: i64,
         to: i64,
-    ) -> Vec<(i64, i64, Option<ThreadId>)> {
-        let cpu = thread.next_cpu(to).and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
-        let mut had = Vec::new();
-        let mut at = from;
+    ) -> Vec<(i64, i64, WhyReady)> {
+        if since == Since::Throttled {
+            return vec![(from, to, WhyReady::Withheld)];
+        }
+        let cpu = cpu.and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
+        let mut why = Vec::new();
+        let (mut at, mut withheld) = (from, from);
         for stretch in cpu.into_iter().flat_map(|cpu| cpu.threads(from, to)) {
             if at < stretch.from {
-                had.push((at, stretch.from, None));
+                why.push((at, stretch.from, WhyReady::Unknown));
             }
-            had.push((stretch.from, stretch.to, Some(ThreadId { domain: id.domain, tid: stretch.tid })));
+            let had = ThreadId { domain: id.domain, tid: stretch.tid };
+            let reason = match stretch.tid {
+                // Idle already when the thread came: it was on the way out of that.
+                0 if stretch.from == from && since == Since::Woken => WhyReady::Waking,
+                0 => {
+                    withheld = stretch.to;
+                    WhyReady::Withheld
+                }
+                // Itself: it was seen to be ready before the processor had left it.
+                _ if had == id => WhyReady::Unknown,
+                _ => WhyReady::Had(had),
+            };
+            why.push((stretch.from, stretch.to, reason));
             at = stretch.to;
         }
         if at < to {
-            had.push((at, to, None));
+            why.push((at, to, WhyReady::Unknown));
         }
-        had.reverse();
-        had
+        // Who may not run does not wait for others that do meanwhile.
+        if withheld > from {
+            why.retain(|(from, ..)| *from >= withheld);
+            why.insert(0, (from, withheld, WhyReady::Withheld));
+        }
+        why.reverse();
+        why
     }
 
-    fn ready(&mut self, id: ThreadId, thread: &Thread, from: i64, to: i64) {
+    fn ready(&mut self, id: ThreadId, cpu: Option<u32>, since: Since, from: i64, to: i64) {
         let me = Object::Thread(id);
-        let cpu = thread.next_cpu(to).map(|cpu| CpuId { domain: id.domain, cpu });
-        for (a, b, had) in self.had_the_cpu(id, thread, from, to) {
-            let (spent, cause) = match had {
-                // Itself: it was seen to be ready before the processor had left it.
-                Some(had) if had.tid != 0 && had != id => (TimeState::Ready, Some(Cause::Had(had))),
-                Some(had) if had.tid == 0 => (TimeState::Waking, None),
-                _ => (TimeState::Ready, None),
+        for (a, b, why) in self.why_ready(id, cpu, since, from, to) {
+            let (spent, cause) = match why {
+                WhyReady::Had(had) => (TimeState::Ready, Some(Cause::Had(had))),
+                WhyReady::Unknown => (TimeState::Ready, None),
+                WhyReady::Waking => (TimeState::Waking, None),
+                WhyReady::Withheld => (TimeState::Throttled, None),
             };
             match cpu {
-                Some(cpu) => self.in_guest(cpu, a, b, me, spent, cause),
+                Some(cpu) => self.in_guest(CpuId { domain: id.domain, cpu }, a, b, me, spent, cause),
                 None => self.because(a, b, me, spent, cause),
             }
         }
@@ -376,7 +473,7 @@ impl BackwardWalk<'_> {
             self.add(from, to, me, TimeState::Stopped);
             return false;
         }
-        if let Some(Ended::Interrupt { access: Some(number) }) = over
+        if let Some(Ended::Interrupt { access: Some(number), .. }) = over
             && let Some(access) = self.machine.disks.access(number)
         {
             let disk = Object::Disk(access.disk);
@@ -391,21 +488,51 @@ impl BackwardWalk<'_> {
             return false;
         }
         if over.is_some()
-            && let Some(connection) = self.machine.connections.waited_for(id, to)
-            && let Some(left) = self.peer(id, connection, over, begin, from, to)
+            && let Some(awaited) = self.machine.connections.waited_for(id, to)
+            && let Some(left) = self.peer(id, awaited, over, begin, from, to)
         {
             return left;
         }
-        match over {
-            Some(Ended::Thread(waker)) if waker != id => {
-                if let Some(address) = self.machine.lock(id, to) {
-                    self.add(from, to, Object::Lock { address, holder: waker }, TimeState::Lock);
-                } else if self.far(waker) {
-                    self.add(from, to, me, TimeState::Waiting);
-                } else {
-                    self.follow(waker, from, to);
+        if let Some(over) = over
+            && self.had_no_request(id, to)
+        {
+            // What it does next tells that it did not wait for a lock, say, for somebody else's request.
+            let takes =
+                self.machine.connections.waited_for(id, to).is_some_and(|awaited| self.serves(awaited.end));
+            match over {
+                // It had nothing to do, until another thread handed the request on.
+                Ended::Thread { by, softirq: false } if takes && !self.far(by) => {
+                    self.follow(by, begin, to);
+                    return true;
                 }
+                // It had nothing to do, until something came, which another thread received.
+                Ended::Thread { softirq: true, .. } | Ended::Interrupt { source: Source::Network, .. } => {
+                    if let Some(asks) = self.exchange.and_then(|exchange| exchange.asks) {
+                        self.request_on_its_way(id, asks, begin, to);
+                        return true;
+                    }
+                }
+                _ => {}
             }
+        }
+        match over {
+            Some(Ended::Thread { by: waker, .. }) if waker != id => match self.machine.lock(id, to) {
+                // A lock of the kernel's is given by who held it. A futex may be anything that threads wait for: it is
+                // told what who ended the wait did meanwhile.
+                Some(address) if !is_futex(address) => {
+                    self.add(from, to, Object::Lock { address, holder: waker }, TimeState::Lock);
+                }
+                lock => {
+                    let outer = self.futex;
+                    self.futex = outer.or(lock);
+                    if self.far(waker) {
+                        self.add(from, to, me, TimeState::Waiting);
+                    } else {
+                        self.follow(waker, from, to);
+                    }
+                    self.futex = outer;
+                }
+            },
             _ => self.add(from, to, me, TimeState::Waiting),
         }
         false
@@ -415,87 +542,22 @@ impl BackwardWalk<'_> {
     fn far(&self, thread: ThreadId) -> bool {
         self.on.contains(&thread) || self.on.len() >= DEPTH
     }
+}
 
-    /// A wait for the other end of a connection; none if what woke the thread is the better account.
-    fn peer(
-        &mut self,
-        id: ThreadId,
-        connection: Connection,
-        over: Option<Ended>,
-        begin: i64,
-        from: i64,
-        to: i64,
-    ) -> Option<bool> {
-        let connections = &self.machine.connections;
-        // What the thread itself had sent, and is answered.
-        let asked = connections.sent_to(connection.peer(), from, from).map_or(from, |sent| sent.time);
-        let Some(peer) = connections.end(connection.peer()) else {
-            if let Some(Ended::Thread(_)) = over {
-                return None;
-            }
-            let service = connections.end(connection)?.service;
-            let remote = Object::Remote { domain: id.domain, service };
-            let spent = TimeState::Waiting;
-            self.repeat(connection, asked, from, to, remote, spent);
-            return Some(false);
-        };
-        // In one kernel the sender itself wakes who waits.
-        let sent = connections.sent_to(connection, from, to);
-        if let (Some(Ended::Thread(waker)), Some(sent)) = (over, sent)
-            && waker == sent.thread
-        {
-            return None;
-        }
-        let link = Object::Link { from: peer.domain, to: id.domain, service: peer.service };
-        let Some(sent) = sent else {
-            // The kernel at the other end answered.
-            self.repeat(connection, asked, from, to, link, TimeState::Network);
-            return Some(false);
-        };
-        // What had to be sent again was on its way since it was sent first: what the thread did before it
-        // waited delayed nothing.
-        let first = sent.time.min(to);
-        if first < from && connections.repeated(connection, first, to).is_some() {
-            let first = first.max(begin);
-            self.repeat(connection, sent.time, first, to, link, TimeState::Network);
-            if !self.far(sent.thread) {
-                self.follow(sent.thread, begin, first);
-            } else {
-                self.add(begin, first, Object::Thread(id), TimeState::Waiting);
-            }
-            return Some(true);
-        }
-        let first = first.max(from);
-        self.repeat(connection, sent.time, first, to, link, TimeState::Network);
-        if self.far(sent.thread) {
-            self.add(from, first, Object::Thread(id), TimeState::Waiting);
-        } else {
-            self.follow(sent.thread, from, first);
-        }
-        Some(false)
-    }
+/// Why a thread that could run did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WhyReady {
+    /// This thread had the processor.
+    Had(ThreadId),
+    /// The processor was on its way out of idling.
+    Waking,
+    /// The processor went idle without it.
+    Withheld,
+    /// Who had the processor is not known.
+    Unknown,
+}
 
-    /// Something that was sent at `since` was on its way, of which the time between two moments is told: until it
-    /// was last sent again it did not arrive.
-    fn repeat(
-        &mut self,
-        connection: Connection,
-        since: i64,
-        from: i64,
-        to: i64,
-        object: Object,
-        spent: TimeState,
-    ) {
-        let connections = &self.machine.connections;
-        let Some((last, count)) = connections.repeated(connection, since.min(from), to) else {
-            return self.add(from, to, object, spent);
-        };
-        let last = last.clamp(from, to);
-        let cause = match connections.refused(connection, since.min(from), last) {
-            Some(refused) => Cause::Refused(count, refused),
-            None => Cause::Repeated(count),
-        };
-        self.add(last, to, object, spent);
-        self.because(from, last, object, TimeState::Retransmit, Some(cause));
-    }
+/// Whether a lock's address is one of user space: a futex's.
+fn is_futex(address: u64) -> bool {
+    address >> 63 == 0
 }

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
-use xweave_trace::event::{Connection, Event, Refusal};
+use rustc_hash::{FxHashMap, FxHashSet};
+use xweave_trace::event::{Connection, Event, Refusal, Sending};
 
 use crate::thread::ThreadId;
 
@@ -21,6 +21,38 @@ pub(crate) const FIN_WAIT1: i32 = 4;
 pub(crate) const CLOSE: i32 = 7;
 /// See [`ESTABLISHED`].
 pub(crate) const LAST_ACK: i32 = 9;
+/// See [`ESTABLISHED`].
+pub(crate) const LISTEN: i32 = 10;
+
+/// From here on, ports are given to who asks for any (the kernel's default of `ip_local_port_range`), so that the lower
+/// of two does not tell which is the server's.
+const EPHEMERAL: u16 = 32_768;
+
+/// Ports at which connections are accepted are no more, in all domains and their network namespaces.
+pub(crate) const LISTENING: usize = 1 << 16;
+
+/// Ends of connections of the same addresses and ports are no more, each in a domain or network namespace of its own.
+const ALIKE: usize = 64;
+
+/// An end of a connection. Addresses and ports alone do not tell it: every machine has a 127.0.0.1, and most that run
+/// containers have the same private networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndId {
+    /// The domain that it is in.
+    pub domain: u8,
+    /// The network namespace there; 0 if that was not recorded.
+    pub netns: u32,
+    /// The connection, as this end calls it.
+    pub connection: Connection,
+}
+
+impl EndId {
+    /// The end that an event is of; none if it tells no connection.
+    pub fn of(event: &Event) -> Option<Self> {
+        let Event { domain, other: netns, position, .. } = *event;
+        (position != 0).then_some(Self { domain, netns, connection: Connection(position) })
+    }
+}
 
 /// Something that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +61,8 @@ pub struct Sent {
     pub time: i64,
     /// By whom.
     pub thread: ThreadId,
+    /// The time is that at which the call was over: it may have arrived, and been answered, before.
+    pub over: bool,
 }
 
 /// A request for a connection that was not answered.
@@ -40,60 +74,133 @@ pub struct Refused {
     pub waiting: u64,
 }
 
-/// One end of a connection.
-#[derive(Clone, Debug)]
-pub struct End {
-    /// The domain that it is in.
-    pub domain: u8,
-    /// The port of the end that accepted: what the service is known by.
-    pub service: u16,
+/// What was seen of one end of a connection.
+#[derive(Clone, Debug, Default)]
+struct End {
+    /// The port of the end that accepts, if it was seen to.
+    service: Option<u16>,
     sent: VecDeque<Sent>,
+    received: VecDeque<i64>,
     repeats: VecDeque<i64>,
     refused: VecDeque<(i64, Refused)>,
     closed: Option<i64>,
 }
 
+/// A wait that is over and of which the reason is not known yet.
+#[derive(Clone, Copy, Debug)]
+struct Woken {
+    since: i64,
+    over: i64,
+    timer: bool,
+}
+
 /// The connections of all domains.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
-    ends: FxHashMap<Connection, End>,
+    ends: FxHashMap<EndId, End>,
+    /// Of the same addresses and ports.
+    alike: FxHashMap<Connection, Vec<EndId>>,
+    /// Ports at which connections are accepted, by domain and network namespace.
+    listening: FxHashSet<(u8, u32, u16)>,
+    /// Where such are known.
+    listened: FxHashSet<(u8, u32)>,
     /// Threads that have opened a connection and not gone on since, and whether it was answered.
-    opening: FxHashMap<ThreadId, (Connection, bool)>,
+    opening: FxHashMap<ThreadId, (EndId, bool)>,
     /// Who opened it, by the end that did.
-    openers: FxHashMap<Connection, ThreadId>,
-    /// Waits whose reason is not known yet: when each was over.
-    unexplained: FxHashMap<ThreadId, i64>,
+    openers: FxHashMap<EndId, ThreadId>,
+    unexplained: FxHashMap<ThreadId, Woken>,
     /// Waits that were for a connection, by who waited and when it was over.
-    explained: FxHashMap<(ThreadId, i64), Connection>,
+    explained: FxHashMap<(ThreadId, i64), Awaited>,
+}
+
+/// What a thread got after it had waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// On this connection, by its end.
+    pub end: EndId,
+    /// It had waited for this one only, and not for whatever came, as an event loop does.
+    pub only: bool,
 }
 
 impl Connections {
-    /// The connection that a wait was for, by its end.
-    pub fn waited_for(&self, thread: ThreadId, over: i64) -> Option<Connection> {
+    /// The connection that a wait was for.
+    pub fn waited_for(&self, thread: ThreadId, over: i64) -> Option<Awaited> {
         self.explained.get(&(thread, over)).copied()
     }
 
-    /// An end, if something was seen of it.
-    pub fn end(&self, connection: Connection) -> Option<&End> {
-        self.ends.get(&connection)
+    /// Whether something was seen of an end.
+    pub fn knows(&self, end: EndId) -> bool {
+        self.ends.contains_key(&end)
     }
 
-    /// What the other end had sent when it was received at `by`: the last before. A send is recorded when the call
-    /// ends, at which it may have arrived already: then it is the next, if there was none between `since` and `by`.
-    pub fn sent_to(&self, connection: Connection, since: i64, by: i64) -> Option<Sent> {
-        let sent = &self.ends.get(&connection.peer())?.sent;
+    /// The other end of a connection, if something was seen of it, and only one can be it. Over the loopback device it is in
+    /// the same kernel and network namespace; otherwise one in the same kernel is nearer than others, and one whose other
+    /// end is in its own kernel is not another's.
+    pub fn peer(&self, end: EndId) -> Option<EndId> {
+        let others = || self.candidates(end.connection.peer()).filter(move |other| *other != end);
+        let namespaces = |other: &EndId| other.netns == end.netns || other.netns == 0 || end.netns == 0;
+        if end.connection.is_loopback() {
+            return only(others().filter(|other| other.domain == end.domain).filter(namespaces));
+        }
+        let own = |of: EndId| {
+            let all = self.candidates(of.connection.peer());
+            all.filter(move |other| other.domain == of.domain && *other != of)
+        };
+        if own(end).next().is_some() {
+            return only(own(end));
+        }
+        only(others().filter(|other| other.domain != end.domain && own(*other).next().is_none()))
+    }
+
+    fn candidates(&self, connection: Connection) -> impl Iterator<Item = EndId> + '_ {
+        self.alike.get(&connection).into_iter().flatten().copied()
+    }
+
+    /// The port by which the service at one of the two ends is known. Where nobody was seen to ask for the connection or
+    /// to accept it, it is the one at which connections are accepted; else mostly the lower one.
+    pub fn service(&self, end: EndId) -> u16 {
+        let peer = self.peer(end);
+        let seen = |end: EndId| self.ends.get(&end).and_then(|end| end.service);
+        if let Some(service) = seen(end).or_else(|| peer.and_then(seen)) {
+            return service;
+        }
+        let listens =
+            |end: EndId| self.listening.contains(&(end.domain, end.netns, end.connection.local_port()));
+        let (local, remote) = (end.connection.local_port(), end.connection.remote_port());
+        match peer {
+            _ if listens(end) => local,
+            Some(peer) if listens(peer) => remote,
+            // It is known what listens here, and this does not.
+            None if local.min(remote) >= EPHEMERAL && self.listened.contains(&(end.domain, end.netns)) => {
+                remote
+            }
+            _ => local.min(remote),
+        }
+    }
+
+    /// What the other end, `sender`, had sent when it was received at `by`: the last before. Where calls are told when
+    /// they are over, at which it may have arrived already, it is the next, if there was none between `since` and `by`.
+    pub fn sent(&self, sender: EndId, since: i64, by: i64) -> Option<Sent> {
+        let sent = &self.ends.get(&sender)?.sent;
         let next = sent.partition_point(|sent| sent.time <= by);
         let before = next.checked_sub(1).and_then(|at| sent.get(at)).copied();
         match (before, sent.get(next)) {
             (Some(before), _) if before.time >= since => Some(before),
-            (_, Some(next)) => Some(Sent { time: by, ..*next }),
-            (before, None) => before,
+            (_, Some(next)) if next.over => Some(Sent { time: by, ..*next }),
+            (before, _) => before,
         }
     }
 
+    /// When an end last received something, until that time.
+    pub fn received(&self, end: EndId, by: i64) -> Option<i64> {
+        let received = &self.ends.get(&end)?.received;
+        let next = received.partition_point(|time| *time <= by);
+        next.checked_sub(1).map(|at| received[at])
+    }
+
     /// When either end last sent something again between two times, and how often they did.
-    pub fn repeated(&self, connection: Connection, from: i64, to: i64) -> Option<(i64, usize)> {
-        let ends = [connection, connection.peer()].into_iter().filter_map(|end| self.ends.get(&end));
+    pub fn repeated(&self, end: EndId, from: i64, to: i64) -> Option<(i64, usize)> {
+        let ends = [Some(end), self.peer(end)].into_iter().flatten().filter_map(|end| self.ends.get(&end));
         ends.fold(None, |found, end| {
             let before = end.repeats.partition_point(|time| *time < from);
             let until = end.repeats.partition_point(|time| *time <= to);
@@ -104,8 +211,9 @@ impl Connections {
     }
 
     /// The last request for the connection that was not answered between two times.
-    pub fn refused(&self, connection: Connection, from: i64, to: i64) -> Option<Refused> {
-        let mut ends = [connection.peer(), connection].into_iter().filter_map(|end| self.ends.get(&end));
+    pub fn refused(&self, end: EndId, from: i64, to: i64) -> Option<Refused> {
+        let mut ends =
+            [self.peer(end), Some(end)].into_iter().flatten().filter_map(|end| self.ends.get(&end));
         ends.find_map(|end| {
             let until = end.refused.partition_point(|(time, _)| *time <= to);
             let last = until.checked_sub(1).map(|at| end.refused[at]);
@@ -113,127 +221,178 @@ impl Connections {
         })
     }
 
-    fn touch(&mut self, event: &Event) -> &mut End {
-        let connection = Connection(event.position);
-        self.ends.entry(connection).or_insert_with(|| End {
-            domain: event.domain,
-            // Who is asked mostly has the lower port.
-            service: connection.local_port().min(connection.remote_port()),
-            sent: VecDeque::new(),
-            repeats: VecDeque::new(),
-            refused: VecDeque::new(),
-            closed: None,
+    fn touch(&mut self, id: EndId) -> &mut End {
+        let alike = &mut self.alike;
+        self.ends.entry(id).or_insert_with(|| {
+            let alike = alike.entry(id.connection).or_default();
+            if alike.len() >= ALIKE {
+                alike.remove(0);
+            }
+            alike.push(id);
+            End::default()
         })
+    }
+
+    fn remove(&mut self, id: EndId) {
+        self.ends.remove(&id);
+        if let Some(alike) = self.alike.get_mut(&id.connection) {
+            alike.retain(|other| *other != id);
+            if alike.is_empty() {
+                self.alike.remove(&id.connection);
+            }
+        }
     }
 
     /// A thread sent something.
     pub(crate) fn send(&mut self, event: &Event, thread: ThreadId) {
         // It went on for something else than what it might receive later.
         self.unexplained.remove(&thread);
-        if event.position != 0 {
-            self.touch(event).sent.push_back(Sent { time: event.time_ns, thread });
+        let Some(id) = EndId::of(event) else { return };
+        let sent = &mut self.touch(id).sent;
+        match Sending::of(event.code) {
+            // What it began with was not sent at all.
+            Sending::Cancels => {
+                if let Some(at) = sent.iter().rposition(|sent| sent.thread == thread) {
+                    sent.remove(at);
+                }
+            }
+            Sending::Shortens => {}
+            sending => {
+                sent.push_back(Sent { time: event.time_ns, thread, over: sending == Sending::Over });
+            }
         }
     }
 
-    /// A thread received something, or was given a connection.
+    /// A thread received something.
     pub(crate) fn receive(&mut self, event: &Event, thread: ThreadId) {
-        let over = self.unexplained.remove(&thread);
-        if event.position == 0 {
-            return;
+        let Some(id) = self.given(event, thread) else { return };
+        self.touch(id).received.push_back(event.time_ns);
+    }
+
+    /// A thread was given something: that may be what it waited for.
+    fn given(&mut self, event: &Event, thread: ThreadId) -> Option<EndId> {
+        let woken = self.unexplained.remove(&thread);
+        let id = EndId::of(event)?;
+        if let Some(woken) = woken {
+            // Its time was over, and what was there was taken afterwards; unless it waited within the call.
+            let only = event.code > 0 && event.time_ns - i64::from(event.code) <= woken.since;
+            if only || !woken.timer {
+                self.explained.insert((thread, woken.over), Awaited { end: id, only });
+            }
         }
-        self.touch(event);
-        if let Some(over) = over {
-            self.explained.insert((thread, over), Connection(event.position));
-        }
+        Some(id)
     }
 
     /// A connection was accepted: its service is known.
     pub(crate) fn accept(&mut self, event: &Event, thread: ThreadId) {
-        self.receive(event, thread);
-        if event.position != 0 {
-            self.touch(event).service = Connection(event.position).local_port();
+        if let Some(id) = self.given(event, thread) {
+            self.touch(id).service = Some(id.connection.local_port());
         }
     }
 
     /// TCP's state changed, while `thread` ran or below an interrupt.
     pub(crate) fn state(&mut self, event: &Event, thread: Option<ThreadId>) {
-        let connection = Connection(event.position);
-        if event.position == 0 {
-            return;
-        }
+        let Some(id) = EndId::of(event) else { return };
         match (event.code, thread) {
+            (LISTEN, _) => {
+                if self.listening.len() < LISTENING {
+                    self.listening.insert((id.domain, id.netns, id.connection.local_port()));
+                    self.listened.insert((id.domain, id.netns));
+                }
+            }
             (SYN_SENT, Some(thread)) => {
                 // Ports are used again: it is another connection from now on.
-                self.ends.remove(&connection);
-                let end = self.touch(event);
-                end.service = connection.remote_port();
-                end.sent.push_back(Sent { time: event.time_ns, thread });
-                self.opening.insert(thread, (connection, false));
-                self.openers.insert(connection, thread);
+                self.remove(id);
+                let end = self.touch(id);
+                end.service = Some(id.connection.remote_port());
+                end.sent.push_back(Sent { time: event.time_ns, thread, over: false });
+                self.opening.insert(thread, (id, false));
+                self.openers.insert(id, thread);
             }
             (ESTABLISHED | CLOSE, _) => {
-                if let Some(opener) = self.openers.remove(&connection)
+                if let Some(opener) = self.openers.remove(&id)
                     && let Some((_, answered)) =
-                        self.opening.get_mut(&opener).filter(|(other, _)| *other == connection)
+                        self.opening.get_mut(&opener).filter(|(other, _)| *other == id)
                 {
                     *answered = true;
                 }
-                let end = self.touch(event);
-                end.closed = (event.code == CLOSE).then_some(event.time_ns);
+                // What listened is closed without having been a connection.
+                if event.code == CLOSE && id.connection.remote_port() == 0 {
+                    self.listening.remove(&(id.domain, id.netns, id.connection.local_port()));
+                    return;
+                }
+                self.touch(id).closed = (event.code == CLOSE).then_some(event.time_ns);
             }
             _ => {
-                self.touch(event);
+                self.touch(id);
             }
         }
     }
 
     /// TCP sent something again.
     pub(crate) fn repeat(&mut self, event: &Event) {
-        if event.position != 0 {
-            self.touch(event).repeats.push_back(event.time_ns);
+        if let Some(id) = EndId::of(event) {
+            self.touch(id).repeats.push_back(event.time_ns);
         }
     }
 
     /// TCP did not answer.
     pub(crate) fn refuse(&mut self, event: &Event) {
-        if event.position != 0 {
+        if let Some(id) = EndId::of(event) {
             let refused = Refused { why: Refusal::of(event.code), waiting: event.bytes };
-            self.touch(event).refused.push_back((event.time_ns, refused));
+            self.touch(id).refused.push_back((event.time_ns, refused));
         }
     }
 
-    /// A wait of a thread is over.
-    pub(crate) fn woken(&mut self, thread: ThreadId, time: i64) {
-        if let Some((connection, true)) = self.opening.get(&thread).copied() {
+    /// A wait of a thread is over, by a `timer` or otherwise.
+    pub(crate) fn woken(&mut self, thread: ThreadId, since: i64, over: i64, timer: bool) {
+        if let Some((end, true)) = self.opening.get(&thread).copied() {
             self.opening.remove(&thread);
-            self.explained.insert((thread, time), connection);
+            self.explained.insert((thread, over), Awaited { end, only: true });
         } else {
-            self.unexplained.insert(thread, time);
+            self.unexplained.insert(thread, Woken { since, over, timer });
         }
     }
 
     /// How many ends and waits are remembered.
     pub(crate) fn remembered(&self) -> usize {
-        self.ends.len() + self.openers.len() + self.explained.len() + self.unexplained.len()
+        self.ends.len()
+            + self.openers.len()
+            + self.explained.len()
+            + self.unexplained.len()
+            + self.listening.len()
     }
 
     /// Forgets what was over before this time.
     pub(crate) fn forget_before(&mut self, time: i64) {
         self.explained.retain(|(_, over), _| *over >= time);
-        self.unexplained.retain(|_, over| *over >= time);
+        self.unexplained.retain(|_, woken| woken.over >= time);
         self.ends.retain(|_, end| {
             // The last that was sent may be what somebody receives later.
             while end.sent.len() > 1 && end.sent[1].time < time {
                 end.sent.pop_front();
             }
-            while end.repeats.front().is_some_and(|repeat| *repeat < time) {
-                end.repeats.pop_front();
+            for past in [&mut end.received, &mut end.repeats] {
+                while past.front().is_some_and(|past| *past < time) {
+                    past.pop_front();
+                }
             }
             while end.refused.front().is_some_and(|(refused, _)| *refused < time) {
                 end.refused.pop_front();
             }
             end.closed.is_none_or(|closed| closed >= time)
         });
-        self.openers.retain(|connection, _| self.ends.contains_key(connection));
+        let ends = &self.ends;
+        self.alike.retain(|_, alike| {
+            alike.retain(|id| ends.contains_key(id));
+            !alike.is_empty()
+        });
+        self.openers.retain(|id, _| ends.contains_key(id));
     }
+}
+
+/// The only one of several; none of more.
+fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
 }

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Event, Kind, State};
+use xweave_trace::event::{Context, Event, Kind, State};
 
 use crate::{
     connection::Connections,
     disk::Disks,
     lock::Waits,
-    thread::{Ended, ThreadId, Threads},
+    thread::{Ended, Source, ThreadId, Threads},
     vcpu::{CpuId, Guest, Vcpus},
 };
 
@@ -36,9 +36,21 @@ pub struct Interval {
 struct Frame {
     from: i64,
     soft: bool,
-    /// A softirq that no hard one raised just before: the thread below raised it, by what it did.
+    /// A softirq that the thread below raised, by what it did.
     by_thread: bool,
+    source: Source,
 }
+
+/// Softirqs, as `include/linux/interrupt.h` numbers them.
+mod softirq {
+    pub(super) const TIMER: u64 = 1;
+    pub(super) const NET_TX: u64 = 2;
+    pub(super) const NET_RX: u64 = 3;
+    pub(super) const HRTIMER: u64 = 8;
+}
+
+/// `LOCAL_TIMER_VECTOR` of arch/x86/include/asm/irq_vectors.h, as `bpf/events/sched.h` numbers vectors.
+const LOCAL_TIMER: u64 = 0x1_00ec;
 
 /// An access that an interrupt has ended.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +71,8 @@ pub struct Cpu {
     frames: Vec<Frame>,
     /// Since a hard interrupt ended, nothing but interrupts has happened.
     after_irq: bool,
+    /// The last that happened: this thread was woken.
+    waking: Option<ThreadId>,
     /// Accesses that interrupts under way have ended, in the order of how many of those there were.
     ended: Vec<Over>,
     threads: VecDeque<Interval>,
@@ -81,17 +95,28 @@ impl Cpu {
             .chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
-    fn enter(&mut self, time: i64, soft: bool, number: u64) {
-        // NET_TX_SOFTIRQ, NET_RX_SOFTIRQ of include/linux/interrupt.h: others are raised by interrupts.
-        let network = matches!(number, 2 | 3);
-        let by_thread = soft && network && self.frames.is_empty() && !self.after_irq;
+    fn enter(&mut self, event: &Event, soft: bool) {
+        let (time, number) = (event.time_ns, event.object);
+        let by_thread = match Context::of(event.code).filter(|_| soft) {
+            Some(raised) => raised == Context::Task,
+            // Softirqs come at once after hard ones that raised them. Others than the network's are theirs anyway.
+            None => {
+                let network = matches!(number, softirq::NET_TX | softirq::NET_RX);
+                soft && network && self.frames.is_empty() && !self.after_irq
+            }
+        };
+        let source = match (soft, number) {
+            (true, softirq::TIMER | softirq::HRTIMER) | (false, LOCAL_TIMER) => Source::Timer,
+            (true, softirq::NET_TX | softirq::NET_RX) => Source::Network,
+            _ => Source::Other,
+        };
         if self.frames.is_empty() {
             self.ended.clear();
         } else if self.frames.len() >= NESTED {
             self.frames.remove(0);
             self.ended.clear();
         }
-        self.frames.push(Frame { from: time, soft, by_thread });
+        self.frames.push(Frame { from: time, soft, by_thread, source });
     }
 
     fn leave(&mut self, time: i64, soft: bool) {
@@ -163,6 +188,7 @@ impl Machine {
         let interrupts =
             matches!(event.kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit);
         here.after_irq &= interrupts || !here.frames.is_empty();
+        let waking = here.waking.take();
         match event.kind {
             Kind::Switch => {
                 // Who is seen to leave it first has had it since before the trace.
@@ -179,21 +205,46 @@ impl Machine {
                 self.threads.switch(domain, time, cpu, tid, State::of(event.code), other);
             }
             Kind::Wake => {
-                let waker = if here.frames.iter().all(|frame| frame.by_thread) && tid != 0 {
-                    Ended::Thread(id(tid))
+                let thread = tid != 0
+                    && match Context::of(event.code) {
+                        Some(Context::Task) => true,
+                        // Without its beginning, nobody knows who raised it.
+                        Some(Context::Softirq) => {
+                            !here.frames.is_empty() && here.frames.iter().all(|frame| frame.by_thread)
+                        }
+                        Some(Context::Hard) => false,
+                        None => here.frames.iter().all(|frame| frame.by_thread),
+                    };
+                let waker = if thread {
+                    let softirq = Context::of(event.code) != Some(Context::Task) && !here.frames.is_empty();
+                    Ended::Thread { by: id(tid), softirq }
                 } else {
                     // Not those of an interrupt below: a timer may come above a disk's.
                     let depth = here.frames.len();
                     let ended = &here.ended[here.ended.partition_point(|over| over.depth < depth)..];
                     let asked = ended.iter().find(|over| over.by == Some(id(other)));
                     let access = asked.or(ended.first()).map(|over| over.number);
-                    Ended::Interrupt { access }
+                    Ended::Interrupt {
+                        access,
+                        source: here.frames.last().map_or(Source::Other, |frame| frame.source),
+                    }
                 };
-                if let Some(lock) = self.locks.get(&id(other)).and_then(Waits::innermost) {
-                    self.given.insert((id(other), time), lock);
+                here.waking = Some(id(other));
+                let cpu = event.object.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok());
+                if let Some(since) = self.threads.wake(id(other), time, waker, cpu) {
+                    if let Some(lock) = self.locks.get(&id(other)).and_then(Waits::innermost) {
+                        self.given.insert((id(other), time), lock);
+                    }
+                    let timer = matches!(waker, Ended::Interrupt { source: Source::Timer, .. });
+                    self.connections.woken(id(other), since, time, timer);
                 }
-                self.threads.wake(id(other), time, waker);
-                self.connections.woken(id(other), time);
+            }
+            Kind::Migrate => {
+                let [from, to] = [event.position, event.object].map(u32::try_from);
+                if let (Ok(from), Ok(to)) = (from, to) {
+                    let thread = id(other);
+                    self.threads.migrate(thread, time, from, to, waking == Some(thread));
+                }
             }
             Kind::Fork => {
                 self.threads.fork(id(other), id(tid), time);
@@ -216,9 +267,9 @@ impl Machine {
                     Over { depth, number, by }
                 }));
             }
-            Kind::IrqEnter => here.enter(time, false, event.object),
+            Kind::IrqEnter => here.enter(event, false),
             Kind::IrqExit => here.leave(time, false),
-            Kind::SoftirqEnter => here.enter(time, true, event.object),
+            Kind::SoftirqEnter => here.enter(event, true),
             Kind::SoftirqExit => here.leave(time, true),
             Kind::LockWait => {
                 self.locks.entry(id(tid)).or_default().begin(event.object, time);

@@ -39,6 +39,8 @@ pub enum Cause {
     Repeated(usize),
     /// The same, because it was not answered.
     Refused(usize, Refused),
+    /// A thread waited for the futex at this address meanwhile.
+    Futex(u64),
 }
 
 /// All objects that were met, each told once.
@@ -100,6 +102,7 @@ impl Objects {
                     Refusal::Other => format!("sent again {times}: TCP did not answer"),
                 }
             }
+            Cause::Futex(address) => format!("futex {address:#x} was waited for"),
         }
     }
 
@@ -125,6 +128,7 @@ impl Objects {
             breakdown::Cause::Had(thread) => Cause::Had(self.number(Object::Thread(thread), machine, names)),
             breakdown::Cause::Repeated(times) => Cause::Repeated(times),
             breakdown::Cause::Refused(times, refused) => Cause::Refused(times, refused),
+            breakdown::Cause::Futex(address) => Cause::Futex(address),
         }
     }
 

@@ -57,6 +57,7 @@ fn idle(spent: TimeState) -> bool {
         spent,
         TimeState::Ready
             | TimeState::Waking
+            | TimeState::Throttled
             | TimeState::Queue
             | TimeState::Preempted
             | TimeState::Halted

@@ -13,8 +13,10 @@
 //! ```
 //!
 //! Oddities of real traces, and what is made of them:
-//! - A wake-up is recorded before the thread has left its processor: it is woken while it runs. It stays
-//!   `Running`, and if the next switch leaves it in a waiting state all the same, that was overtaken: it is `Ready`.
+//! - A wake-up is recorded while the thread runs. Either it had set its state and did not come to wait: then that is all,
+//!   and what it waits for later has nothing to do with it. Or it was leaving its processor already: then the next that
+//!   is seen of it is that it goes on, without another wake-up, and it was `Ready` all the time. So what a wait was shows
+//!   when it is over.
 //! - The first that is seen of a thread may be any of the three events: before it, it was in a state that is not
 //!   known, and its line begins there.
 //! - A switch from a thread that was not known to run (events were lost): the line has said something else up to
@@ -52,7 +54,12 @@ pub enum ThreadState {
         cpu: u32,
     },
     /// It could run, and has no processor.
-    Ready,
+    Ready {
+        /// Whose turn it waits for, if that was recorded.
+        cpu: Option<u32>,
+        /// How it came to that.
+        since: Since,
+    },
     /// It waits.
     Waiting {
         /// How it was left.
@@ -62,15 +69,44 @@ pub enum ThreadState {
     },
 }
 
+/// How a thread came to be ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// It was woken, begun, or given to another processor.
+    Woken,
+    /// It had the processor and was made to leave it.
+    Preempted,
+    /// The same, because a quota of processor time was used up.
+    Throttled,
+}
+
+/// Whose an interrupt is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A timer's: a time was over.
+    Timer,
+    /// The network's: something came.
+    Network,
+    /// Another one's, or it is not known.
+    Other,
+}
+
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A thread woke it.
-    Thread(ThreadId),
+    Thread {
+        /// Which.
+        by: ThreadId,
+        /// In a softirq that it had raised, as by sending to its own machine.
+        softirq: bool,
+    },
     /// An interrupt's handler woke it, of a device or of a timer.
     Interrupt {
         /// The access to a disk that this interrupt had ended, by its number.
         access: Option<u64>,
+        /// Whose it was.
+        source: Source,
     },
     /// It was seen to go on, and no wake-up was.
     Unseen,
@@ -101,8 +137,8 @@ pub struct Thread {
     guessed: bool,
     /// When it began, and who made it: that is known of those that began in the trace.
     born: Option<(i64, ThreadId)>,
-    /// It was woken while it ran.
-    woken: Option<(i64, Ended)>,
+    /// It was woken while it ran; that may be why it does not wait after all.
+    woken: bool,
     past: VecDeque<Segment>,
 }
 
@@ -115,7 +151,7 @@ impl Thread {
             since,
             guessed: false,
             born: None,
-            woken: None,
+            woken: false,
             past: VecDeque::new(),
         }
     }
@@ -193,7 +229,8 @@ impl Threads {
     /// A thread was made by another.
     pub fn fork(&mut self, id: ThreadId, by: ThreadId, time: i64) {
         // Its number may have been another's.
-        let new = Thread { born: Some((time, by)), ..Thread::new(ThreadState::Ready, time) };
+        let ready = ThreadState::Ready { cpu: None, since: Since::Woken };
+        let new = Thread { born: Some((time, by)), ..Thread::new(ready, time) };
         self.all.insert(id, new);
     }
 
@@ -213,32 +250,33 @@ impl Threads {
             let thread =
                 self.all.entry(id).or_insert_with(|| Thread::new(ThreadState::Running { cpu }, time));
             thread.turns_out(ThreadState::Running { cpu });
-            let overtaken = thread.woken.take();
-            match (state, overtaken) {
+            let ready = |since| ThreadState::Ready { cpu: Some(cpu), since };
+            let next = match state {
+                State::Runnable => ready(Since::Preempted),
+                State::Throttled => ready(Since::Throttled),
                 // Who waited for its end may ask what it did before.
-                (State::Dead, _) => thread.go(time, ThreadState::Waiting { state, over: None }),
-                (State::Runnable, _) => thread.go(time, ThreadState::Ready),
-                (state, Some((_, by))) => {
-                    // It would have waited, and did not have to.
-                    thread.go(time, ThreadState::Waiting { state, over: Some(by) });
-                    thread.go(time, ThreadState::Ready);
-                }
-                (state, None) => thread.go(time, ThreadState::Waiting { state, over: None }),
-            }
+                _ => ThreadState::Waiting { state, over: None },
+            };
+            // What has ended is woken no more.
+            thread.woken &= matches!(next, ThreadState::Waiting { .. }) && state != State::Dead;
+            thread.go(time, next);
         }
         if to != 0 {
             let next = ThreadState::Running { cpu };
             let id = ThreadId { domain, tid: to };
             let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time));
-            thread.turns_out(ThreadState::Ready);
+            thread.turns_out(ThreadState::Ready { cpu: None, since: Since::Woken });
+            if std::mem::take(&mut thread.woken) && matches!(thread.now, ThreadState::Waiting { .. }) {
+                // It would have waited, and did not have to.
+                thread.now = ThreadState::Ready { cpu: Some(cpu), since: Since::Woken };
+            }
             thread.end_wait(Ended::Unseen);
-            thread.woken = None;
             thread.go(time, next);
         }
     }
 
-    /// A thread was made able to run.
-    pub fn wake(&mut self, id: ThreadId, time: i64, by: Ended) {
+    /// A thread was made able to run, on that processor if it is known. If that ended a wait, since when it waited.
+    pub fn wake(&mut self, id: ThreadId, time: i64, by: Ended, cpu: Option<u32>) -> Option<i64> {
         let thread = self.all.entry(id).or_insert_with(|| {
             // It was waiting when the trace began, for what is not known.
             Thread::new(ThreadState::Waiting { state: State::Sleeping, over: None }, time)
@@ -246,11 +284,30 @@ impl Threads {
         thread.guessed = false;
         match thread.now {
             ThreadState::Waiting { .. } => {
+                // What woke it before it waited has not kept it from that.
+                thread.woken = false;
                 thread.end_wait(by);
-                thread.go(time, ThreadState::Ready);
+                let since = thread.since;
+                thread.go(time, ThreadState::Ready { cpu, since: Since::Woken });
+                return Some(since);
             }
-            ThreadState::Running { .. } => thread.woken = Some((time, by)),
-            ThreadState::Ready => {}
+            ThreadState::Running { .. } => thread.woken = true,
+            ThreadState::Ready { .. } => {}
+        }
+        None
+    }
+
+    /// A thread is given from one processor to another. If it waits for one it waits for that one from now on; from the beginning
+    /// if it is `being_woken`, since who wakes it chooses the processor only then.
+    pub fn migrate(&mut self, id: ThreadId, time: i64, from: u32, to: u32, being_woken: bool) {
+        let Some(thread) = self.all.get_mut(&id) else { return };
+        match &mut thread.now {
+            ThreadState::Ready { cpu, .. } if being_woken => *cpu = Some(to),
+            ThreadState::Ready { cpu, .. } => {
+                cpu.get_or_insert(from);
+                thread.go(time, ThreadState::Ready { cpu: Some(to), since: Since::Woken });
+            }
+            ThreadState::Running { .. } | ThreadState::Waiting { .. } => {}
         }
     }
 

@@ -3,11 +3,11 @@
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Connection, Event, Kind, Names};
+use xweave_trace::event::{Connection, Event, Kind, Names, Sending};
 
 use crate::{
-    breakdown::{Piece, breakdown, breakdown_of_handshake},
-    connection::{CLOSE, ESTABLISHED, FIN_WAIT1, LAST_ACK, SYN_SENT},
+    breakdown::{Piece, breakdown, breakdown_of_answer, breakdown_of_handshake, breakdown_of_request},
+    connection::{CLOSE, ESTABLISHED, EndId, FIN_WAIT1, LAST_ACK, SYN_SENT},
     machine::Machine,
     thread::ThreadId,
 };
@@ -198,9 +198,9 @@ impl Finder {
 pub struct Connects {
     port: Option<u16>,
     /// By the end that asks.
-    open: FxHashMap<Connection, Asked>,
+    open: FxHashMap<EndId, Asked>,
     /// Those who have been answered and do not run yet.
-    answered: FxHashMap<ThreadId, Connection>,
+    answered: FxHashMap<ThreadId, EndId>,
 }
 
 #[derive(Debug)]
@@ -215,23 +215,33 @@ struct Asked {
 }
 
 impl Asked {
-    fn over(self, end: Connection) -> Option<Transaction> {
+    fn over(self, end: EndId) -> Option<Transaction> {
         Some(Transaction { name: named(end), thread: self.thread, pieces: self.seen? })
     }
 }
 
 /// `40000 → 80`, as the one who asks calls it.
-fn named(end: Connection) -> String {
-    format!("{} → {}", end.local_port(), end.remote_port())
+fn named(end: EndId) -> String {
+    format!("{} → {}", end.connection.local_port(), end.connection.remote_port())
 }
 
 impl Connects {
     fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
         let thread = ThreadId { domain: event.domain, tid: event.tid };
-        let end = Connection(event.position);
+        if event.kind == Kind::Switch {
+            // The client goes on.
+            let thread = ThreadId { domain: event.domain, tid: event.other };
+            let asked = self.open.get_mut(&self.answered.remove(&thread)?)?;
+            asked.seen = Some(breakdown(machine, thread, asked.from, event.time_ns));
+            return None;
+        }
+        if !matches!(event.kind, Kind::Socket | Kind::Accept) {
+            return None;
+        }
+        let end = EndId::of(event)?;
         match event.kind {
             Kind::Socket if event.code == SYN_SENT => {
-                if self.port.is_none_or(|port| port == end.remote_port()) {
+                if self.port.is_none_or(|port| port == end.connection.remote_port()) {
                     let new =
                         Asked { from: event.time_ns, thread, established: None, arrived: None, seen: None };
                     return self.open.insert(end, new).and_then(|before| before.over(end));
@@ -239,7 +249,8 @@ impl Connects {
                 None
             }
             Kind::Socket if event.code == ESTABLISHED => {
-                if let Some(asked) = self.open.get_mut(&end.peer()) {
+                let asks = machine.connections.peer(end);
+                if let Some(asked) = asks.and_then(|asks| self.open.get_mut(&asks)) {
                     asked.arrived = Some(event.time_ns);
                 }
                 let asked = self.open.get_mut(&end)?;
@@ -248,15 +259,8 @@ impl Connects {
                 None
             }
             Kind::Socket if event.code == CLOSE => self.open.remove(&end)?.over(end),
-            Kind::Switch => {
-                // The client goes on.
-                let thread = ThreadId { domain: event.domain, tid: event.other };
-                let asked = self.open.get_mut(&self.answered.remove(&thread)?)?;
-                asked.seen = Some(breakdown(machine, thread, asked.from, event.time_ns));
-                None
-            }
             Kind::Accept => {
-                let end = end.peer();
+                let end = machine.connections.peer(end)?;
                 let asked = self.open.remove(&end)?;
                 let mut pieces = Vec::new();
                 if let Some(arrived) = asked.arrived {
@@ -276,7 +280,7 @@ impl Connects {
             (Some(_), None) => false,
             (None, _) => true,
         };
-        let over: Vec<Connection> =
+        let over: Vec<EndId> =
             self.open.iter().filter(|(_, asked)| late(asked)).map(|(end, _)| *end).collect();
         let mut over: Vec<_> = over
             .into_iter()
@@ -292,9 +296,9 @@ impl Connects {
 pub struct Requests {
     port: Option<u16>,
     /// By the end that the transaction is told of.
-    open: FxHashMap<Connection, Exchange>,
+    open: FxHashMap<EndId, Exchange>,
     /// The threads of these, so that the end of one finds what it has open.
-    of: BTreeSet<(ThreadId, Connection)>,
+    of: BTreeSet<(ThreadId, EndId)>,
 }
 
 #[derive(Debug)]
@@ -308,8 +312,9 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn over(self, end: Connection) -> Option<Transaction> {
-        let name = if self.server { named(end.peer()) } else { named(end) };
+    fn over(self, end: EndId) -> Option<Transaction> {
+        let connection = if self.server { end.connection.peer() } else { end.connection };
+        let name = named(EndId { connection, ..end });
         (!self.pieces.is_empty()).then_some(Transaction { name, thread: self.thread, pieces: self.pieces })
     }
 }
@@ -319,7 +324,7 @@ impl Requests {
         Self { port, open: FxHashMap::default(), of: BTreeSet::new() }
     }
 
-    fn begin(&mut self, end: Connection, new: Exchange) -> Option<Exchange> {
+    fn begin(&mut self, end: EndId, new: Exchange) -> Option<Exchange> {
         let thread = new.thread;
         let before = self.open.insert(end, new);
         if let Some(before) = before.as_ref().filter(|before| before.thread != thread) {
@@ -329,42 +334,58 @@ impl Requests {
         before
     }
 
-    fn close(&mut self, end: Connection) -> Option<Exchange> {
+    fn close(&mut self, end: EndId) -> Option<Exchange> {
         let open = self.open.remove(&end)?;
         self.of.remove(&(open.thread, end));
         Some(open)
     }
 
     fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
-        let end = Connection(event.position);
-        match event.kind {
-            // A socket that is not connected, as of UDP servers, has no requests of its own.
-            Kind::Send | Kind::Receive if end.remote_port() != 0 && end.local_port() != 0 => {}
-            Kind::Socket => {
-                // It is closed from this end: what was sent before the other end closed may still be received.
-                let over = [FIN_WAIT1, CLOSE, LAST_ACK].contains(&event.code);
-                return if over { self.close(end)?.over(end) } else { None };
-            }
-            Kind::Exit => {
-                let thread = ThreadId { domain: event.domain, tid: event.tid };
-                let (_, end) =
-                    *self.of.range((thread, Connection(0))..).next().filter(|(of, _)| *of == thread)?;
-                return self.close(end)?.over(end);
-            }
-            _ => return None,
+        if event.kind == Kind::Exit {
+            let thread = ThreadId { domain: event.domain, tid: event.tid };
+            let first = EndId { domain: 0, netns: 0, connection: Connection(0) };
+            let (_, end) = *self.of.range((thread, first)..).next().filter(|(of, _)| *of == thread)?;
+            return self.close(end)?.over(end);
         }
-        let service = machine.connections.end(end)?.service;
+        if !matches!(event.kind, Kind::Send | Kind::Receive | Kind::Socket) {
+            return None;
+        }
+        let end = EndId::of(event)?;
+        let (local, remote) = (end.connection.local_port(), end.connection.remote_port());
+        if event.kind == Kind::Socket {
+            // It is closed from this end: what was sent before the other end closed may still be received.
+            let over = [FIN_WAIT1, CLOSE, LAST_ACK].contains(&event.code);
+            return if over { self.close(end)?.over(end) } else { None };
+        }
+        // A socket that is not connected, as of UDP servers, has no requests of its own.
+        if remote == 0 || local == 0 {
+            return None;
+        }
+        let service = machine.connections.service(end);
         if self.port.is_some_and(|port| port != service) {
             return None;
         }
-        let server = end.local_port() == service;
-        if server && end.remote_port() != service && machine.connections.end(end.peer()).is_some() {
+        let server = local == service;
+        if server && remote != service && machine.connections.peer(end).is_some() {
             // It is told as the client's. What was begun before the client was seen is not whole.
             self.close(end);
             return None;
         }
         let thread = ThreadId { domain: event.domain, tid: event.tid };
         let begins = (event.kind == Kind::Receive) == server;
+        if event.kind == Kind::Send {
+            match Sending::of(event.code) {
+                Sending::Over | Sending::Begins => {}
+                Sending::Shortens => return None,
+                Sending::Cancels => {
+                    // It was no request.
+                    if !server && self.open.get(&end).is_some_and(|open| open.pieces.is_empty()) {
+                        self.close(end);
+                    }
+                    return None;
+                }
+            }
+        }
         let new = || Exchange { told: event.time_ns, thread, server, pieces: Vec::new() };
         match (begins, self.open.get_mut(&end)) {
             (true, Some(open)) if open.pieces.is_empty() => None,
@@ -374,7 +395,8 @@ impl Requests {
                 None
             }
             (false, Some(open)) => {
-                open.pieces.extend(breakdown(machine, thread, open.told, event.time_ns));
+                let told = if server { breakdown_of_answer } else { breakdown_of_request };
+                open.pieces.extend(told(machine, thread, end, open.told, event.time_ns));
                 let before = std::mem::replace(&mut open.thread, thread);
                 open.told = event.time_ns;
                 if before != thread {

@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use proptest::prelude::*;
-use xweave_model::{Cause, Guest, Machine, Object, Piece, ThreadId, TimeState, breakdown};
-use xweave_trace::event::{Connection, Event, Kind, Refusal, State};
+use xweave_model::{
+    Cause, Guest, Machine, Object, Piece, ThreadId, TimeState,
+    breakdown::{breakdown, breakdown_of_request},
+    connection::EndId,
+};
+use xweave_trace::event::{Connection, Context, Event, Kind, Refusal, Sending, State};
 
 fn thread(tid: u32) -> ThreadId {
     ThreadId { domain: 1, tid }
@@ -43,6 +47,7 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
     let cause = |cause: Option<Cause>| match cause {
         None => String::new(),
         Some(Cause::Had(had)) => format!(" by {}", had.tid),
+        Some(Cause::Futex(address)) => format!(" for futex {address:#x}"),
         Some(Cause::Repeated(times)) => format!(" {times} times"),
         Some(Cause::Refused(times, refused)) => format!(" {times} times, {:?}", refused.why),
     };
@@ -132,18 +137,25 @@ fn a_wait_for_a_thread_is_what_that_thread_did() {
 
 #[test]
 fn a_wait_for_a_lock_names_who_held_it() {
-    let lock = |kind, time, tid| Event { object: 0x1000, ..Event::new(kind, 1, time, 0, tid) };
-    let events = [
-        switch(0, 0, 0, State::Runnable, 7),
-        lock(Kind::LockWait, 5, 7),
-        switch(6, 0, 7, State::Sleeping, 8),
-        wake(50, 0, 8, 7),
-        switch(55, 0, 8, State::Runnable, 7),
-        lock(Kind::LockAcquired, 56, 7),
-    ];
+    let events = |address| {
+        let lock = |kind, time, tid| Event { object: address, ..Event::new(kind, 1, time, 0, tid) };
+        [
+            switch(0, 0, 0, State::Runnable, 7),
+            lock(Kind::LockWait, 5, 7),
+            switch(6, 0, 7, State::Sleeping, 8),
+            wake(50, 0, 8, 7),
+            switch(55, 0, 8, State::Runnable, 7),
+            lock(Kind::LockAcquired, 56, 7),
+        ]
+    };
     assert_eq!(
-        told(&events, 7, 0, 60),
+        told(&events(0xffff_8880_0000_1000), 7, 0, 60),
         ["7:running=6", "lock of 8:lock=44", "7:ready=5 by 8", "7:running=5"]
+    );
+    // Nobody need have had a futex: a condition variable is one, and a queue's.
+    assert_eq!(
+        told(&events(0x7f00_0000_1000), 7, 0, 60),
+        ["7:running=6", "8:running=44 for futex 0x7f0000001000", "7:ready=5 by 8", "7:running=5"]
     );
 }
 
@@ -329,7 +341,8 @@ fn what_a_guest_s_processor_does_outside_the_guest_is_the_host_s() {
             "vcpu 0:exit=3",
             "7:running=7",
             "7:waiting=10",
-            "vcpu 0:halted=6",
+            "vcpu 0:halted=4",
+            "vcpu 0:waking=2",
             "vcpu 0:exit=2",
             "7:waking=2",
             "7:running=10"
@@ -411,4 +424,165 @@ proptest! {
         let stranger = breakdown(&machine, thread(99), from, from + length);
         prop_assert!(stranger.len() == 1 && stranger[0].spent == TimeState::Unknown);
     }
+}
+
+/// A connection of a client (domain 1) to the server's thread 9 (domain 2), by the client's port, as either end has it.
+fn pair(port: u64) -> [Connection; 2] {
+    let client = Connection(3 << 32 | port << 16 | 80);
+    [client, client.peer()]
+}
+
+fn of_end(kind: Kind, time: i64, connection: Connection) -> Event {
+    let (domain, tid) = if connection.remote_port() == 80 { (1, 7) } else { (2, 9) };
+    let code = if kind == Kind::Send { Sending::Begins.code() } else { 1 };
+    Event { position: connection.0, other: 1, code, ..Event::new(kind, domain, time, 0, tid) }
+}
+
+fn came(domain: u8, time: i64, tid: u32) -> [Event; 4] {
+    let at =
+        |kind, time| Event { object: 3, code: Context::Hard.code(), ..Event::new(kind, domain, time, 0, 0) };
+    let wake =
+        Event { other: tid, code: Context::Softirq.code(), ..Event::new(Kind::Wake, domain, time + 1, 0, 0) };
+    let goes = Event { other: tid, ..Event::new(Kind::Switch, domain, time + 3, 0, 0) };
+    [at(Kind::SoftirqEnter, time), wake, at(Kind::SoftirqExit, time + 2), goes]
+}
+
+/// Both ends serve many connections from one thread: a request's time is not what they did for others.
+#[test]
+fn a_request_of_an_event_loop_is_told_by_who_answered_it() {
+    let ([one, one_s], [two, two_s]) = (pair(40_001), pair(40_002));
+    let waits = |domain, time, tid| Event {
+        code: State::Sleeping.code(),
+        ..Event::new(Kind::Switch, domain, time, 0, tid)
+    };
+    let mut events = vec![
+        waits(2, 0, 9),
+        Event { other: 7, ..Event::new(Kind::Switch, 1, 1, 0, 0) },
+        of_end(Kind::Send, 100, one),
+        of_end(Kind::Send, 110, two),
+        waits(1, 120, 7),
+    ];
+    // The server takes the first, asks somebody who is not seen, and waits; the second comes meanwhile.
+    events.extend(came(2, 200, 9));
+    events.extend([of_end(Kind::Receive, 210, one_s), waits(2, 250, 9)]);
+    events.extend(came(2, 400, 9));
+    events.extend([of_end(Kind::Receive, 410, two_s), of_end(Kind::Send, 500, two_s)]);
+    // The answer to the second wakes the client, while the server goes on with the first.
+    events.extend(came(1, 550, 7));
+    events.push(of_end(Kind::Receive, 560, two));
+    events.push(of_end(Kind::Send, 700, one_s));
+    events.push(waits(1, 720, 7));
+    events.extend(came(1, 750, 7));
+    events.push(of_end(Kind::Receive, 760, one));
+    events.sort_by_key(|event| event.time_ns);
+
+    let mut machine = Machine::default();
+    events.iter().for_each(|event| machine.feed(event));
+    let told = |end: Connection, from, to| {
+        let end = EndId { domain: 1, netns: 1, connection: end };
+        let pieces = breakdown_of_request(&machine, ThreadId { domain: 1, tid: 7 }, end, from, to);
+        assert_eq!(pieces.iter().map(|piece| piece.to - piece.from).sum::<i64>(), to - from);
+        let object = |object| match object {
+            Object::Thread(thread) => thread.tid.to_string(),
+            Object::Link { .. } => "link".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let piece = |p: &Piece| format!("{}:{}={}", object(p.object), p.spent, p.to - p.from);
+        pieces.iter().map(piece).collect::<Vec<_>>()
+    };
+    // Not one nanosecond of the 160 in which the server waited is the way of the second client's request.
+    assert_eq!(
+        told(one, 100, 760),
+        [
+            "7:running=20",
+            "link:network=81",
+            "9:waking=2",
+            "9:running=47",
+            "9:waiting=151",
+            "9:waking=2",
+            "9:running=297",
+            "7:running=20",
+            "link:network=31",
+            "7:waking=2",
+            "7:running=7",
+        ]
+    );
+    assert_eq!(
+        told(two, 110, 560),
+        [
+            "7:running=10",
+            "link:network=281",
+            "9:waking=2",
+            "9:running=97",
+            "link:network=51",
+            "7:waking=2",
+            "7:running=7"
+        ]
+    );
+}
+
+/// It slept, and then took what had come long before.
+#[test]
+fn a_sleep_is_no_wait_for_what_is_received_next() {
+    let [client, server] = pair(40_001);
+    let timer = |kind, time| Event { object: 0x1_00ec, ..Event::new(kind, 1, time, 0, 0) };
+    let events = [
+        switch(0, 0, 0, State::Runnable, 7),
+        of_end(Kind::Send, 5, client),
+        switch(10, 0, 7, State::Sleeping, 0),
+        Event { domain: 2, tid: 9, ..of_end(Kind::Send, 20, server) },
+        timer(Kind::IrqEnter, 99),
+        Event { code: Context::Hard.code(), ..wake(100, 0, 0, 7) },
+        timer(Kind::IrqExit, 101),
+        switch(102, 0, 0, State::Runnable, 7),
+        Event { code: 5, ..of_end(Kind::Receive, 110, client) },
+    ];
+    assert_eq!(told(&events, 7, 0, 110), ["7:running=10", "7:waiting=90", "7:waking=2", "7:running=8"]);
+    // Within the call it did wait for that.
+    let mut within = events;
+    within[8].code = 101;
+    assert_eq!(
+        told(&within, 7, 0, 110),
+        ["7:running=10", "9:unknown=10", "2–1:80:network=80", "7:waking=2", "7:running=8"]
+    );
+}
+
+/// It had set its state, was woken, and did not come to wait; what it waits for later is another matter.
+#[test]
+fn a_wake_up_that_came_before_the_wait_ends_another() {
+    let mut events = vec![
+        switch(0, 0, 0, State::Runnable, 7),
+        wake(5, 1, 8, 7),
+        disk(Kind::DiskQueue, 20, 0, 7, 4),
+        disk(Kind::DiskIssue, 20, 0, 7, 4),
+        switch(30, 0, 7, State::Blocked, 0),
+        Event { object: 30, ..Event::new(Kind::IrqEnter, 1, 500, 0, 0) },
+        disk(Kind::DiskComplete, 510, 0, 0, 4),
+        wake(520, 0, 0, 7),
+        Event { object: 30, ..Event::new(Kind::IrqExit, 1, 521, 0, 0) },
+        switch(525, 0, 0, State::Runnable, 7),
+    ];
+    let expected = ["7:running=30", "disk:device=480", "disk:completion=10", "7:waking=5", "7:running=5"];
+    assert_eq!(told(&events, 7, 0, 530), expected);
+    // Without another one it was leaving its processor, and able to run all the time.
+    events.remove(7);
+    assert_eq!(told(&events, 7, 0, 530), ["7:running=30", "7:waking=495", "7:running=5"]);
+}
+
+/// A quota, or whatever keeps a thread from a processor that has nothing else to do.
+#[test]
+fn who_may_not_run_is_not_told_to_wait_for_others_nor_to_be_halted() {
+    let mut events = vec![
+        switch(0, 0, 0, State::Runnable, 7),
+        switch(10, 0, 7, State::Runnable, 8),
+        switch(30, 0, 8, State::Sleeping, 0),
+        switch(50, 0, 0, State::Runnable, 9),
+        switch(60, 0, 9, State::Sleeping, 7),
+    ];
+    assert_eq!(
+        told(&events, 7, 0, 70),
+        ["7:running=10", "7:throttled=40", "7:ready=10 by 9", "7:running=10"]
+    );
+    events[1].code = State::Throttled.code();
+    assert_eq!(told(&events, 7, 0, 70), ["7:running=10", "7:throttled=50", "7:running=10"]);
 }

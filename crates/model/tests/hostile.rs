@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_model::{Machine, Spec, ThreadId, Usage, breakdown, transaction::Finder, usage::kind};
+use xweave_model::{
+    Machine, Spec, ThreadId, Usage, breakdown, connection::EndId, transaction::Finder, usage::kind,
+};
 use xweave_trace::{
     Domain, Manifest, Trace, Writer,
     event::{Connection, Event, Kind, Names, State},
@@ -125,8 +127,9 @@ fn what_was_sent_again_without_end_is_counted_at_once() {
         let connections = &machine.connections;
         let (from, to) = (1, i64::from(MANY) - 11);
         timed(|| {
-            let all = (0..MANY).map(|_| connections.repeated(connection, from, to));
-            let refused = (0..MANY).filter_map(|_| connections.refused(connection, from, to)).count();
+            let end = EndId { domain: 1, netns: 0, connection };
+            let all = (0..MANY).map(|_| connections.repeated(end, from, to));
+            let refused = (0..MANY).filter_map(|_| connections.refused(end, from, to)).count();
             (all.fold(None, |_, repeated| repeated), refused)
         })
     };

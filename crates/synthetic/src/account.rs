@@ -13,6 +13,9 @@ impl Simulation {
         let cpu = self.threads[thread].cpu;
         match self.threads[thread].now {
             Now::Running => self.outside(cpu).unwrap_or_else(|| self.running(who, cpu)),
+            Now::Ready if self.threads[thread].quota.is_some_and(|quota| quota.used_up) => {
+                Part::Throttled(who)
+            }
             Now::Ready => self.outside(cpu).unwrap_or_else(|| Part::Ready { who, had: self.has(cpu) }),
             Now::Waiting(wait) => self.waiting(thread, wait),
             // Nobody waits for what has ended.
@@ -39,6 +42,7 @@ impl Simulation {
         let vcpu = self.cpus[cpu].vcpu.as_ref().filter(|_| !self.live(cpu))?;
         let thread = &self.threads[vcpu.thread];
         let outside = match thread.now {
+            Now::Ready if thread.quota.is_some_and(|quota| quota.used_up) => Outside::Throttled,
             Now::Ready => Outside::Ready(self.has(thread.cpu)),
             Now::Waiting(_) | Now::Dead => Outside::Halted,
             Now::Running if self.cpus[thread.cpu].frames.is_empty() => Outside::Working,
@@ -72,6 +76,11 @@ impl Simulation {
             }
             Wait::Lock(lock) => {
                 let lock = &self.locks[lock];
+                if lock.futex {
+                    // Where nobody has it, who is to have it does not run yet.
+                    let next = lock.next.filter(|next| *next != thread).unwrap_or(lock.last);
+                    return self.part(state.giver.or(lock.owner).unwrap_or(next));
+                }
                 let holder = self.who(lock.owner.unwrap_or(lock.last));
                 Part::Lock { address: lock.address, holder }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use xweave_trace::event::{Kind, State};
+use xweave_trace::event::{Context, Kind, State};
 
 use crate::{
     id::{Cpu, Thread},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Interrupts by their numbers, as `object` tells them.
-const TIMER: u64 = 236;
+const TIMER: u64 = 0x1_0000 | 236;
 const DISK: u64 = 30;
 const NETWORK: u64 = 40;
 const OTHER: u64 = 50;
@@ -63,6 +63,9 @@ impl Simulation {
 
     pub(crate) fn noise_irq(&mut self) -> Irq {
         let long = self.random.between(2_000, 30_000);
+        if self.random.percent(20) {
+            return hard(OTHER, long, Some(Act::WakeRunning), 400);
+        }
         if self.random.percent(50) {
             return soft(OTHER, SOFT_NETWORK, vec![Phase::Work(long)]);
         }
@@ -72,7 +75,7 @@ impl Simulation {
     /// A softirq that the thread on this processor raises by sending to one of its own domain.
     pub(crate) fn loopback(&mut self, cpu: Cpu, from: Thread, to: Thread, answer: bool) {
         let phases = [
-            Phase::Enter(true, SOFT_NETWORK),
+            Phase::Raised(SOFT_NETWORK),
             Phase::Work(700),
             Phase::Do(Act::Deliver(from, to, answer)),
             Phase::Work(300),
@@ -123,16 +126,25 @@ impl Simulation {
         while self.live(cpu) && self.settle_frames(cpu) {
             let here = &mut self.cpus[cpu];
             let Some(current) = here.current else {
-                if let Some(next) = here.queue.pop_front() {
+                if let Some(next) = here.queue.pop_front().or_else(|| self.pull(cpu)) {
                     self.switch(cpu, State::Runnable, Some(next));
                     continue;
                 }
-                if here.vcpu.is_some() {
+                if self.cpus[cpu].vcpu.is_some() {
                     self.halt(cpu);
                 }
                 return;
             };
-            if here.leave {
+            let used_up = self.threads[current].quota.is_some_and(|quota| quota.left <= 0);
+            if here.leave && used_up {
+                here.leave = false;
+                if let Some(quota) = &mut self.threads[current].quota {
+                    (quota.used_up, quota.withheld) = (true, true);
+                }
+                self.threads[current].now = Now::Ready;
+                let next = here.queue.pop_front();
+                self.switch(cpu, State::Throttled, next);
+            } else if here.leave {
                 here.leave = false;
                 here.slice = SLICE;
                 if let Some(next) = here.queue.pop_front() {
@@ -140,7 +152,7 @@ impl Simulation {
                     self.threads[current].now = Now::Ready;
                     self.switch(cpu, State::Runnable, Some(next));
                 }
-            } else if here.slice <= 0 && !here.queue.is_empty() {
+            } else if used_up || here.slice <= 0 && !here.queue.is_empty() {
                 let irq = hard(TIMER, 600, Some(Act::Leave), 300);
                 if here.vcpu.is_some() { here.pending.push_back(irq) } else { self.raise(cpu, irq) }
             } else if let Some(guest) = self.threads[current].backs {
@@ -176,7 +188,13 @@ impl Simulation {
                 Some(Phase::Enter(soft, object)) => {
                     *(if soft { &mut here.soft } else { &mut here.hard }) = true;
                     let kind = if soft { Kind::SoftirqEnter } else { Kind::IrqEnter };
-                    self.tell(kind, cpu, |event| event.object = object);
+                    let code = if soft { Context::Hard.code() } else { 0 };
+                    self.tell(kind, cpu, |event| (event.object, event.code) = (object, code));
+                }
+                Some(Phase::Raised(object)) => {
+                    here.soft = true;
+                    let code = Context::Task.code();
+                    self.tell(Kind::SoftirqEnter, cpu, |event| (event.object, event.code) = (object, code));
                 }
                 Some(Phase::Exit(soft, object)) => {
                     *(if soft { &mut here.soft } else { &mut here.hard }) = false;
@@ -208,9 +226,10 @@ impl Simulation {
                     }
                 }
             }
-            Act::Deliver(from, to, answer) => self.deliver(from, to, answer, cpu),
+            Act::Deliver(from, to, answer) => self.deliver(from, to, to, answer, cpu),
             Act::Kick(guest, irq) => self.kick(cpu, guest, *irq),
             Act::Leave => self.cpus[cpu].leave = true,
+            Act::WakeRunning => self.wake_running(cpu),
         }
     }
 
@@ -222,7 +241,53 @@ impl Simulation {
         (here.current, here.slice, here.leave) = (next, SLICE, false);
         if let Some(next) = next {
             (self.threads[next].now, self.threads[next].cpu) = (Now::Running, cpu);
+            if let Some(quota) = &mut self.threads[next].quota {
+                quota.used_up = false;
+            }
         }
+    }
+
+    /// A processor that has nothing to do takes a thread that waits for another one.
+    fn pull(&mut self, cpu: Cpu) -> Option<Thread> {
+        let domain = self.cpus[cpu].domain;
+        let from = self.domains[domain].cpus.iter().copied().find(|from| {
+            *from != cpu && self.cpus[*from].current.is_some() && !self.cpus[*from].queue.is_empty()
+        })?;
+        let thread = self.cpus[from].queue.pop_back()?;
+        self.migrate(thread, cpu, cpu);
+        Some(thread)
+    }
+
+    /// What runs on `by` gives a thread to another processor.
+    fn migrate(&mut self, thread: Thread, to: Cpu, by: Cpu) {
+        let [from, to_number] = [self.threads[thread].cpu, to].map(|cpu| u64::from(self.cpus[cpu].number));
+        let tid = self.threads[thread].tid;
+        self.threads[thread].cpu = to;
+        self.tell(Kind::Migrate, by, |event| {
+            (event.other, event.object, event.position) = (tid, to_number, from);
+        });
+    }
+
+    /// Wakes a thread that had set its state to wait, and has not left its processor.
+    fn wake_running(&mut self, cpu: Cpu) {
+        let domain = &self.domains[self.cpus[cpu].domain];
+        let others = domain.cpus.iter().copied().filter(|other| *other != cpu);
+        let Some(thread) = others.filter_map(|other| self.cpus[other].current).next() else { return };
+        self.tell_wake(thread, cpu);
+    }
+
+    fn tell_wake(&mut self, thread: Thread, cpu: Cpu) {
+        let other = self.threads[thread].tid;
+        let object = u64::from(self.cpus[self.threads[thread].cpu].number) + 1;
+        let here = &self.cpus[cpu];
+        let context = match (here.hard, here.soft) {
+            (true, _) => Context::Hard,
+            (false, true) => Context::Softirq,
+            (false, false) => Context::Task,
+        };
+        self.tell(Kind::Wake, cpu, |event| {
+            (event.other, event.object, event.code) = (other, object, context.code());
+        });
     }
 
     /// The thread on this processor begins to wait.
@@ -236,8 +301,7 @@ impl Simulation {
     /// Wakes a thread if it waits for this.
     pub(crate) fn wake_from(&mut self, thread: Thread, wait: Wait, cpu: Cpu) {
         if self.threads[thread].now == Now::Waiting(wait) {
-            let other = self.threads[thread].tid;
-            self.tell(Kind::Wake, cpu, |event| event.other = other);
+            self.tell_wake(thread, cpu);
             self.ready(thread, Some(cpu));
         }
     }
@@ -253,7 +317,14 @@ impl Simulation {
         let idle = near.find(idles).or_else(|| all.iter().copied().find(idles));
         let least = || all.iter().copied().min_by_key(|cpu| (self.cpus[*cpu].queue.len(), *cpu != last));
         let cpu = idle.or_else(least).unwrap_or(last);
-        self.threads[thread].cpu = cpu;
+        match from {
+            Some(from) if cpu != last => self.migrate(thread, cpu, from),
+            _ => self.threads[thread].cpu = cpu,
+        }
+        // A quota that was used up by the last that it did has a little left, as the kernel's has.
+        if let Some(quota) = &mut self.threads[thread].quota {
+            quota.left = quota.left.max(100_000);
+        }
         self.cpus[cpu].queue.push_back(thread);
         self.changed.push(cpu);
         let Some(from) = from.filter(|from| *from != cpu && idle.is_some()) else { return };

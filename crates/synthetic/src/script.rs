@@ -2,7 +2,7 @@
 
 use crate::{
     id::Thread,
-    state::{Role, Simulation, Step},
+    state::{DISPATCHER, POOL, Role, SERVER, STORE, Simulation, Step},
 };
 
 impl Simulation {
@@ -40,10 +40,10 @@ impl Simulation {
         match self.random.between(0, 6) {
             0 => self.read(server, &mut steps),
             1 => self.lock(server, &mut steps),
-            2 | 3 if self.threads[server].role == Role::Server(0) => {
-                let stores = &self.domains[domain].servers[1];
+            2 | 3 if self.threads[server].role == Role::Server(SERVER) => {
+                let stores = &self.domains[domain].servers[STORE];
                 let store = stores[self.random.place(stores.len())];
-                steps.push(Step::Ask(store));
+                steps.push(Step::Ask(store, 0));
             }
             _ => {}
         }
@@ -65,18 +65,27 @@ impl Simulation {
             30..50 => self.lock(thread, steps),
             50..72 => self.read(thread, steps),
             72..92 => {
-                let servers = &self.domains[self.threads[thread].domain].servers[0];
-                let server = servers[self.random.place(servers.len())];
-                steps.push(Step::Ask(server));
+                let level = [SERVER, SERVER, POOL, DISPATCHER][self.random.place(4)];
+                self.ask(self.threads[thread].domain, level, steps);
             }
             92..97 => {
-                let other = self.random.place(self.domains.len());
-                let servers = &self.domains[other].servers[0];
-                let server = servers[self.random.place(servers.len())];
-                steps.push(Step::Ask(server));
+                let own = self.threads[thread].domain;
+                let other = if self.abroad { self.random.place(self.domains.len()) } else { own };
+                let level = [SERVER, DISPATCHER][self.random.place(2)];
+                self.ask(other, level, steps);
             }
             _ => steps.push(Step::Fork),
         }
+    }
+
+    fn ask(&mut self, domain: usize, level: usize, steps: &mut Vec<Step>) {
+        let servers = &self.domains[domain].servers[level];
+        if servers.is_empty() {
+            return;
+        }
+        let server = servers[self.random.place(servers.len())];
+        let sleep = if self.random.percent(15) { self.random.between(200_000, 3_000_000) } else { 0 };
+        steps.push(Step::Ask(server, sleep));
     }
 
     fn lock(&mut self, thread: Thread, steps: &mut Vec<Step>) {

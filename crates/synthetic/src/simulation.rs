@@ -12,8 +12,8 @@ use crate::{
     id::{Cpu, Thread},
     random::Random,
     state::{
-        Alarm, Call, Config, CpuState, Domain, Lock, Mode, Now, Phase, Role, Simulation, Stage, ThreadState,
-        Vcpu,
+        Alarm, Call, Config, CpuState, DISPATCHER, Domain, Lock, Mode, Now, PERIOD, POOL, Phase, QUOTA,
+        Quota, Role, SERVER, STORE, Simulation, Stage, ThreadState, Vcpu, WORKER,
     },
     truth::{Part, Transaction, Who},
 };
@@ -35,6 +35,7 @@ impl Simulation {
             open: Vec::new(),
             made: Vec::new(),
             left: config.transactions,
+            abroad: config.abroad,
             told: VecDeque::new(),
             changed: Vec::new(),
         };
@@ -80,7 +81,7 @@ impl Simulation {
             cpus: mine.clone(),
             disks: Vec::new(),
             locks: Vec::new(),
-            servers: [Vec::new(), Vec::new()],
+            servers: Default::default(),
             threads: 0,
         });
         for number in 0..cpus {
@@ -90,6 +91,9 @@ impl Simulation {
             for &cpu in &mine {
                 let thread = self.spawn(0, Role::Vcpu, None);
                 self.threads[thread].backs = Some(cpu);
+                if config.quotas && domain == 1 {
+                    self.limit(thread);
+                }
                 self.cpus[cpu].vcpu = Some(Vcpu::new(thread));
                 self.ready(thread, None);
             }
@@ -99,18 +103,33 @@ impl Simulation {
             let device = (254 << 20) | (at as u64 * 16);
             self.disks.push(Disk::new(domain, device, mine[at % mine.len()], 1 + at));
             self.domains[domain].locks.push(self.locks.len());
-            let address = 0x7f00_0000_1000 + at as u64 * 64;
-            self.locks.push(Lock { address, owner: None, last: 0, waiters: VecDeque::new() });
+            // One is a lock of the kernel's, the other one of user space.
+            let futex = at == 0;
+            let address = if futex { 0x7f00_0000_1000 } else { 0xffff_8880_0000_1000 };
+            self.locks.push(Lock {
+                address,
+                futex,
+                owner: None,
+                last: 0,
+                next: None,
+                waiters: VecDeque::new(),
+            });
         }
         let kinds = [
-            (Role::Server(1), config.servers),
-            (Role::Server(0), config.servers),
+            (Role::Server(STORE), config.servers),
+            (Role::Server(SERVER), config.servers),
+            (Role::Server(POOL), config.pool),
+            (Role::Server(WORKER), config.workers),
+            (Role::Server(DISPATCHER), config.workers.min(1)),
             (Role::Client, config.clients),
             (Role::Other, if domain == 0 { config.others } else { 0 }),
         ];
         for (role, count) in kinds {
-            for _ in 0..count {
+            for at in 0..count {
                 let thread = self.spawn(domain, role, None);
+                if config.quotas && domain == 0 && role == Role::Client && at % 3 == 0 {
+                    self.limit(thread);
+                }
                 if let Role::Server(level) = role {
                     self.domains[domain].servers[level].push(thread);
                 }
@@ -146,6 +165,9 @@ impl Simulation {
             parts: 0,
             call: Call::Back,
             calls: VecDeque::new(),
+            receiving: None,
+            giver: None,
+            quota: None,
             parent,
             open: None,
             backs: None,
@@ -166,6 +188,24 @@ impl Simulation {
         let mut event = Event::new(kind, domain, self.now, here.number, tid);
         fill(&mut event);
         self.told.push_back(event);
+    }
+
+    fn limit(&mut self, thread: Thread) {
+        self.threads[thread].quota = Some(Quota { left: QUOTA, used_up: false, withheld: false });
+        let first = self.random.between(1, PERIOD);
+        self.alarm(first, Alarm::Refill(thread));
+    }
+
+    /// A period of a thread's quota begins.
+    fn refill(&mut self, thread: Thread) {
+        self.alarm(PERIOD, Alarm::Refill(thread));
+        let Some(quota) = &mut self.threads[thread].quota else { return };
+        quota.left = QUOTA;
+        if std::mem::take(&mut quota.withheld) {
+            let cpu = self.threads[thread].cpu;
+            self.cpus[cpu].queue.push_back(thread);
+            self.changed.push(cpu);
+        }
     }
 
     pub(crate) fn who(&self, thread: Thread) -> Who {
@@ -249,6 +289,7 @@ impl Simulation {
                 let cpu = self.domains[self.threads[to].domain].cpus[0];
                 self.interrupt(cpu, irq);
             }
+            Alarm::Refill(thread) => self.refill(thread),
             Alarm::Noise(cpu) => {
                 self.noise(cpu);
                 let irq = self.noise_irq();
@@ -270,7 +311,8 @@ impl Simulation {
             Some((guest, Mode::Guest)) => self.until_change(guest),
         };
         let slice = (!here.queue.is_empty()).then_some(here.slice.max(0));
-        inner.into_iter().chain(slice).min()
+        let quota = self.threads[current].quota.map(|quota| quota.left.max(0));
+        inner.into_iter().chain(slice).chain(quota).min()
     }
 
     /// Time passes on a processor.
@@ -281,6 +323,9 @@ impl Simulation {
         }
         let Some(current) = here.current else { return };
         here.slice -= step;
+        if let Some(quota) = &mut self.threads[current].quota {
+            quota.left -= step;
+        }
         match self.threads[current].backs.map(|guest| (guest, self.mode(guest))) {
             None => self.threads[current].work -= step,
             Some((guest, Mode::Out { .. })) => self.out(guest, step),

@@ -35,8 +35,17 @@ pub struct Config {
     pub clients: usize,
     /// Threads of each domain that answer, at each of two levels.
     pub servers: usize,
+    /// Threads of each domain that clients of it hand jobs to, by a queue with a condition variable.
+    pub pool: usize,
+    /// Of each domain: one that takes calls and hands them on to so many workers, which answer. 0: there is none.
+    pub workers: usize,
     /// Threads of the host that take processor time and belong to no transaction.
     pub others: usize,
+    /// Whether clients ask servers of other domains too.
+    pub abroad: bool,
+    /// Whether every third client of the host and all vCPUs of the first guest may run for a part of the time only, as
+    /// `cpu.max` has it.
+    pub quotas: bool,
     /// So many transactions are made; those that are under way then are not told.
     pub transactions: usize,
 }
@@ -44,12 +53,25 @@ pub struct Config {
 impl Config {
     /// One domain.
     pub fn single(random: u64) -> Self {
-        Self { random, cpus: 3, guests: 0, vcpus: 0, clients: 6, servers: 2, others: 2, transactions: 10_000 }
+        Self {
+            random,
+            cpus: 3,
+            guests: 0,
+            vcpus: 0,
+            clients: 6,
+            servers: 2,
+            pool: 2,
+            workers: 2,
+            others: 2,
+            abroad: true,
+            quotas: true,
+            transactions: 10_000,
+        }
     }
 
     /// A host and two guests, that ask each other.
     pub fn virtualized(random: u64) -> Self {
-        Self { guests: 2, vcpus: 2, clients: 3, servers: 1, others: 2, ..Self::single(random) }
+        Self { guests: 2, vcpus: 2, clients: 3, servers: 1, pool: 1, ..Self::single(random) }
     }
 }
 
@@ -114,14 +136,37 @@ pub(crate) struct ThreadState {
     /// Requests of that access that are not done.
     pub(crate) parts: u64,
     pub(crate) call: Call,
-    /// Who calls it, in their order.
-    pub(crate) calls: VecDeque<Thread>,
+    /// Who calls it, in their order, and whose socket the call came on.
+    pub(crate) calls: VecDeque<(Thread, Thread)>,
+    /// Since when it waits in a call that receives.
+    pub(crate) receiving: Option<i64>,
+    /// Who is about to give it the futex that it waits for.
+    pub(crate) giver: Option<Thread>,
+    /// How much it may run, if that is limited.
+    pub(crate) quota: Option<Quota>,
     pub(crate) parent: Option<Thread>,
     /// Its transaction under way.
     pub(crate) open: Option<usize>,
     /// The guest's processor that it is.
     pub(crate) backs: Option<Cpu>,
 }
+
+/// A part of the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quota {
+    /// Left of this period.
+    pub(crate) left: i64,
+    /// It has been used up while it ran, and it has not run since.
+    pub(crate) used_up: bool,
+    /// It is not among those that may run.
+    pub(crate) withheld: bool,
+}
+
+/// What a quota gives in each [`PERIOD`].
+pub(crate) const QUOTA: i64 = 4_000_000;
+
+/// How often it does.
+pub(crate) const PERIOD: i64 = 9_000_000;
 
 #[derive(Default)]
 pub(crate) struct CpuState {
@@ -152,15 +197,28 @@ pub(crate) struct Domain {
     pub(crate) disks: Vec<usize>,
     pub(crate) locks: Vec<usize>,
     /// Threads that answer, by level.
-    pub(crate) servers: [Vec<Thread>; 2],
+    pub(crate) servers: [Vec<Thread>; LEVELS],
     pub(crate) threads: u32,
 }
 
+/// What servers there are: those that clients ask, those that these ask, those that get jobs from clients of their process,
+/// those that hand calls on, and those that get them from these.
+pub(crate) const LEVELS: usize = 5;
+pub(crate) const SERVER: usize = 0;
+pub(crate) const STORE: usize = 1;
+pub(crate) const POOL: usize = 2;
+pub(crate) const DISPATCHER: usize = 3;
+pub(crate) const WORKER: usize = 4;
+
 pub(crate) struct Lock {
     pub(crate) address: u64,
+    /// It is a futex: who waits for it waits for what its owner does.
+    pub(crate) futex: bool,
     pub(crate) owner: Option<Thread>,
     /// The last that had it.
     pub(crate) last: Thread,
+    /// The last that was to have it next.
+    pub(crate) next: Option<Thread>,
     pub(crate) waiters: VecDeque<Thread>,
 }
 
@@ -175,6 +233,8 @@ pub(crate) enum Alarm {
     Arrive(Thread, Thread, bool),
     /// A processor gets an interrupt that is nobody's.
     Noise(Cpu),
+    /// A thread's quota begins anew.
+    Refill(Thread),
 }
 
 /// The machine. It is an iterator of events, which ends when all transactions are made.
@@ -193,6 +253,7 @@ pub struct Simulation {
     pub(crate) open: Vec<Option<(Thread, Transaction)>>,
     pub(crate) made: Vec<Transaction>,
     pub(crate) left: usize,
+    pub(crate) abroad: bool,
     pub(crate) told: VecDeque<Event>,
     /// Processors that may have something else to do now.
     pub(crate) changed: Vec<Cpu>,
@@ -203,7 +264,7 @@ pub struct Simulation {
 pub(crate) enum Role {
     /// It makes transactions.
     Client,
-    /// It answers; the second level (1) is asked by the first.
+    /// It answers, at one of the [`LEVELS`].
     Server(usize),
     /// It takes processor time.
     Other,
@@ -217,8 +278,11 @@ impl Role {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
-            Self::Server(0) => "server",
-            Self::Server(_) => "store",
+            Self::Server(SERVER) => "server",
+            Self::Server(STORE) => "store",
+            Self::Server(POOL) => "pool",
+            Self::Server(DISPATCHER) => "dispatcher",
+            Self::Server(_) => "worker",
             Self::Other => "other",
             Self::Child => "child",
             Self::Vcpu => "CPU/KVM",
@@ -239,6 +303,10 @@ pub(crate) enum Step {
     Sleep(i64),
     /// Waits, unless that is over already.
     Block(Wait),
+    /// The same, in a call for a futex at this address.
+    Futex(u64, Wait),
+    /// That call is over.
+    FutexOver(u64),
     /// Takes a lock.
     Take(usize),
     /// Tries again, having been woken.
@@ -249,14 +317,16 @@ pub(crate) enum Step {
     Wake(Thread, usize),
     /// Asks a disk for bytes at a sector; `true`: and waits for them.
     Read(usize, u64, u64, bool),
-    /// Asks a thread.
-    Ask(Thread),
+    /// Asks a thread, and waits for its answer; before, it sleeps for so long.
+    Ask(Thread, i64),
     /// Takes the answer.
     Answered(Thread),
     /// Takes a call.
     Serve,
-    /// Answers it.
-    Answer(Thread),
+    /// Hands the call of this thread on.
+    HandOver(Thread),
+    /// Answers it, on this one's socket.
+    Answer(Thread, Thread),
     /// Makes a child, and waits for its end.
     Fork,
     /// Tells its parent.
@@ -279,6 +349,8 @@ pub(crate) enum Phase {
     Work(i64),
     /// The handler begins; whether it is soft, and its number.
     Enter(bool, u64),
+    /// The handler of a softirq that a thread has raised begins.
+    Raised(u64),
     /// It ends.
     Exit(bool, u64),
     /// It does something.
@@ -300,6 +372,8 @@ pub(crate) enum Act {
     Kick(Cpu, Box<Irq>),
     /// The thread's time slice is over.
     Leave,
+    /// Wakes a thread that runs, and may have been about to wait: it does not.
+    WakeRunning,
 }
 
 impl Phase {

@@ -1,11 +1,11 @@
 //! What the steps of a script do.
 
-use xweave_trace::event::{Connection, Kind, State};
+use xweave_trace::event::{Connection, Kind, Sending, State};
 
 use crate::{
     disk::{LARGEST, Request, SECTOR},
     id::{Cpu, Thread},
-    state::{Alarm, Call, Now, Role, Simulation, Stage, Step, Wait},
+    state::{Alarm, Call, DISPATCHER, Now, POOL, Role, Simulation, Stage, Step, WORKER, Wait},
 };
 
 impl Simulation {
@@ -24,7 +24,19 @@ impl Simulation {
                 self.alarm(long, Alarm::Awake(thread));
                 self.block(thread, cpu, Wait::Sleep);
             }
-            Step::Block(wait) => self.wait(thread, cpu, wait),
+            Step::Block(wait) => {
+                if matches!(wait, Wait::Answer | Wait::Calls) {
+                    self.threads[thread].receiving = Some(self.now);
+                }
+                self.wait(thread, cpu, wait);
+            }
+            Step::Futex(address, wait) => {
+                self.tell(Kind::LockWait, cpu, |event| event.object = address);
+                self.first(thread, [Step::Work(600), Step::Block(wait), Step::FutexOver(address)]);
+            }
+            Step::FutexOver(address) => {
+                self.tell(Kind::LockAcquired, cpu, |event| event.object = address);
+            }
             Step::Take(lock) => self.take(thread, cpu, lock),
             Step::Retake(lock) => {
                 let address = self.locks[lock].address;
@@ -35,6 +47,8 @@ impl Simulation {
                 let address = self.locks[lock].address;
                 self.locks[lock].owner = None;
                 if let Some(waiter) = self.locks[lock].waiters.pop_front() {
+                    self.threads[waiter].giver = Some(thread);
+                    self.locks[lock].next = Some(waiter);
                     self.tell(Kind::LockWake, cpu, |event| event.object = address);
                     self.first(thread, [Step::Work(300), Step::Wake(waiter, lock)]);
                 }
@@ -43,24 +57,50 @@ impl Simulation {
             Step::Read(disk, position, bytes, waits) => {
                 self.read_disk(thread, cpu, disk, position, bytes, waits)
             }
-            Step::Ask(server) => {
+            Step::Ask(server, sleep) => {
                 self.threads[thread].call = Call::Going(server);
-                self.first(thread, [Step::Work(900), Step::Block(Wait::Answer), Step::Answered(server)]);
-                self.send(thread, server, false, cpu);
+                if self.level(server) == Some(POOL) {
+                    self.first(thread, [Step::Work(900), Step::Futex(self.futex(thread), Wait::Answer)]);
+                    self.deliver(thread, server, thread, false, cpu);
+                    return;
+                }
+                self.first(thread, [Step::Block(Wait::Answer), Step::Answered(server)]);
+                if sleep > 0 {
+                    self.first(thread, [Step::Sleep(sleep), Step::Work(400)]);
+                }
+                self.first(thread, [Step::Work(900)]);
+                self.send(thread, server, thread, false, cpu);
             }
-            Step::Answered(server) => self.receive(thread, server, cpu),
+            Step::Answered(server) => self.receive(thread, thread, server, cpu),
             Step::Serve => match self.threads[thread].calls.pop_front() {
+                None if matches!(self.level(thread), Some(POOL | WORKER)) => {
+                    self.first(thread, [Step::Futex(self.futex(thread), Wait::Calls), Step::Serve]);
+                }
                 None => self.first(thread, [Step::Block(Wait::Calls), Step::Serve]),
-                Some(client) => {
-                    self.receive(thread, client, cpu);
+                Some((client, _)) if self.level(thread) == Some(DISPATCHER) => {
+                    let before = self.random.between(2_000, 40_000);
+                    self.threads[thread].steps.extend([Step::Work(before), Step::HandOver(client)]);
+                }
+                Some((client, owner)) => {
+                    if self.level(thread) != Some(POOL) {
+                        self.receive(thread, owner, client, cpu);
+                    }
                     let mut steps = self.service(thread);
-                    steps.push(Step::Answer(client));
+                    steps.push(Step::Answer(client, owner));
                     self.threads[thread].steps.extend(steps);
                 }
             },
-            Step::Answer(client) => {
+            Step::HandOver(client) => {
+                let workers = &self.domains[self.threads[thread].domain].servers[WORKER];
+                let worker = workers[self.random.place(workers.len())];
+                self.deliver(client, worker, thread, false, cpu);
+            }
+            Step::Answer(client, _) if self.level(thread) == Some(POOL) => {
+                self.deliver(thread, client, thread, true, cpu);
+            }
+            Step::Answer(client, owner) => {
                 self.threads[client].call = Call::Coming(thread);
-                self.send(thread, client, true, cpu);
+                self.send(thread, client, owner, true, cpu);
             }
             Step::Fork => {
                 let child = self.spawn(self.threads[thread].domain, Role::Child, Some(thread));
@@ -88,6 +128,19 @@ impl Simulation {
         }
     }
 
+    /// Which server it is; none if it is no server.
+    pub(crate) fn level(&self, thread: Thread) -> Option<usize> {
+        match self.threads[thread].role {
+            Role::Server(level) => Some(level),
+            _ => None,
+        }
+    }
+
+    /// Where a thread waits for what others of its process have for it.
+    fn futex(&self, thread: Thread) -> u64 {
+        0x7f00_0001_0000 + u64::from(self.threads[thread].tid) * 64
+    }
+
     /// Steps to be done before those that are left.
     fn first<const COUNT: usize>(&mut self, thread: Thread, steps: [Step; COUNT]) {
         for step in steps.into_iter().rev() {
@@ -109,6 +162,7 @@ impl Simulation {
             return;
         }
         if let Wait::Lock(lock) = wait {
+            self.threads[thread].giver = None;
             self.locks[lock].waiters.push_back(thread);
         }
         self.block(thread, cpu, wait);
@@ -189,9 +243,15 @@ impl Simulation {
     /// clients have one port each.
     fn socket(&self, thread: Thread, other: Thread) -> (u64, u64) {
         let address = |at: Thread| 0x0a4d_0000 | self.threads[at].domain as u64;
-        let port = |at: Thread| match self.threads[at].role {
-            Role::Server(_) => 5_000 + at as u64,
-            _ => 40_000 + at as u64 % 20_000,
+        // In each domain the same: over its loopback device it has them for itself.
+        let apart = self.threads[thread].domain != self.threads[other].domain;
+        let port = |at: Thread| {
+            let domain = if apart { self.threads[at].domain as u64 } else { 0 };
+            let number = u64::from(self.threads[at].tid) + domain * 5_000;
+            match self.threads[at].role {
+                Role::Server(_) => 4_000 + number,
+                _ => 33_000 + number % 20_000,
+            }
         };
         // A server that asks another one does so from a port of its own.
         let local = if self.asks(thread, other) { port(thread) | 0x8000 } else { port(thread) };
@@ -201,19 +261,18 @@ impl Simulation {
     }
 
     fn asks(&self, thread: Thread, other: Thread) -> bool {
-        let level = |at: Thread| match self.threads[at].role {
-            Role::Server(level) => level + 1,
-            _ => 0,
-        };
+        let level = |at: Thread| self.level(at).map_or(0, |level| level + 1);
         level(thread) < level(other)
     }
 
-    fn send(&mut self, from: Thread, to: Thread, answer: bool, cpu: Cpu) {
-        let (object, position) = self.socket(from, to);
+    /// From `from` to `to`, on a socket of `owner`.
+    fn send(&mut self, from: Thread, to: Thread, owner: Thread, answer: bool, cpu: Cpu) {
+        let (object, position) = self.socket(owner, to);
         let bytes = if answer { 4_000 } else { 200 };
-        debug_assert_eq!(Connection(position).peer().0, self.socket(to, from).1);
+        debug_assert_eq!(Connection(position).peer().0, self.socket(to, owner).1);
         self.tell(Kind::Send, cpu, |event| {
             (event.object, event.position, event.bytes) = (object, position, bytes);
+            (event.code, event.other) = (Sending::Begins.code(), NETNS);
         });
         if self.threads[from].domain != self.threads[to].domain {
             let way = self.random.between(20_000, 90_000);
@@ -221,27 +280,35 @@ impl Simulation {
         } else if self.random.percent(50) {
             self.loopback(cpu, from, to, answer);
         } else {
-            self.deliver(from, to, answer, cpu);
+            self.deliver(from, to, to, answer, cpu);
         }
     }
 
-    fn receive(&mut self, thread: Thread, other: Thread, cpu: Cpu) {
-        let (object, position) = self.socket(thread, other);
+    fn receive(&mut self, thread: Thread, owner: Thread, other: Thread, cpu: Cpu) {
+        let (object, position) = self.socket(owner, other);
         let bytes = if self.asks(thread, other) { 4_000 } else { 200 };
+        // It waited within the call, or to be told when to make it.
+        let since = self.threads[thread].receiving.take().filter(|_| self.level(thread) != Some(WORKER));
+        let within = self.random.percent(50);
+        let lasted = since.filter(|_| within).map_or(200, |since| self.now - since + 100);
         self.tell(Kind::Receive, cpu, |event| {
             (event.object, event.position, event.bytes) = (object, position, bytes);
+            (event.code, event.other) = (i32::try_from(lasted).unwrap_or(i32::MAX), NETNS);
         });
     }
 
-    /// A message is at its receiver.
-    pub(crate) fn deliver(&mut self, from: Thread, to: Thread, answer: bool, cpu: Cpu) {
+    /// A message is at its receiver; a call came on a socket of `owner`.
+    pub(crate) fn deliver(&mut self, from: Thread, to: Thread, owner: Thread, answer: bool, cpu: Cpu) {
         if answer {
             self.threads[to].call = Call::Back;
             self.wake_from(to, Wait::Answer, cpu);
         } else {
             self.threads[from].call = Call::There(to);
-            self.threads[to].calls.push_back(from);
+            self.threads[to].calls.push_back((from, owner));
             self.wake_from(to, Wait::Calls, cpu);
         }
     }
 }
+
+/// The number of each domain's only network namespace.
+const NETNS: u32 = 0xf000_0000;

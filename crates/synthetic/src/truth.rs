@@ -28,7 +28,7 @@ pub struct Processor {
 
 /// What a moment of a transaction was spent on.
 ///
-/// While its thread waits for an answer or for a child, the moment is spent on what the one that it waits for does,
+/// While its thread waits for an answer, for a child, or for who has a futex, the moment is spent on what the one that it waits for does,
 /// which may wait for others in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
@@ -50,7 +50,9 @@ pub enum Part {
     /// The disk had done it, and the interrupt that says so had not yet woken the thread. `true`: the interrupt's
     /// handler had not yet begun, so that no event of the thread's domain tells of it.
     DiskCompletion(u8, u64, bool),
-    /// The lock at this address was held.
+    /// It could have run, but had used up its quota the last time that it ran.
+    Throttled(Who),
+    /// The lock of the kernel's at this address was held.
     Lock {
         /// The address.
         address: u64,
@@ -80,6 +82,8 @@ pub enum Outside {
     Halted,
     /// Its thread was ready in the host, and this one had the processor; thread 0 if it was on the way out of idling.
     Ready(Who),
+    /// Its thread had used up its quota.
+    Throttled,
     /// The host worked for it.
     Working,
     /// An interrupt of the host was above it.

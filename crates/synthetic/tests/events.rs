@@ -55,11 +55,13 @@ fn check(config: &Config) {
             Part::DiskQueue(..) => "disk queue",
             Part::DiskDevice(..) => "disk",
             Part::DiskCompletion(..) => "completion",
+            Part::Throttled(_) => "throttled",
             Part::Lock { .. } => "lock",
             Part::Sleep(_) => "sleep",
             Part::Late(_) => "late",
             Part::Flight { .. } => "flight",
             Part::Outside(_, Outside::Ready(_)) => "preempted",
+            Part::Outside(_, Outside::Throttled) => "vCPU throttled",
             Part::Outside(_, Outside::Halted) => "halted",
             Part::Outside(_, Outside::Working) => "exit",
             Part::Outside(_, Outside::Interrupted) => "host interrupt",
@@ -69,10 +71,20 @@ fn check(config: &Config) {
     }
     println!("{} transactions, {spent:?}", made.len());
     // Everything that there is to find happens.
-    let guests = ["flight", "preempted", "halted", "exit", "host interrupt"];
-    let all =
-        ["running", "interrupted", "ready", "disk queue", "disk", "completion", "lock", "sleep", "late"];
-    let wanted = all.iter().chain(guests.iter().take(if config.guests > 0 { 5 } else { 0 }));
+    let guests = ["flight", "preempted", "halted", "exit", "host interrupt", "vCPU throttled"];
+    let all = [
+        "running",
+        "interrupted",
+        "ready",
+        "disk queue",
+        "disk",
+        "completion",
+        "lock",
+        "sleep",
+        "late",
+        "throttled",
+    ];
+    let wanted = all.iter().chain(guests.iter().take(if config.guests > 0 { guests.len() } else { 0 }));
     for part in wanted {
         assert!(spent.get(part).is_some_and(|(ns, _)| *ns > 0), "no {part}");
     }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-pub use xweave_wire::event::Kind;
+pub use xweave_wire::event::{Context, Kind};
 
 /// The state that a thread is left in, as an event's `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +21,8 @@ pub enum State {
     Stopped,
     /// It has ended.
     Dead,
+    /// It could go on, but a quota of processor time (`cpu.max`) is used up.
+    Throttled,
 }
 
 impl State {
@@ -32,6 +34,7 @@ impl State {
             Self::Blocked => 2,
             Self::Stopped => 3,
             Self::Dead => 4,
+            Self::Throttled => 5,
         }
     }
 
@@ -42,6 +45,7 @@ impl State {
             2 => Self::Blocked,
             3 => Self::Stopped,
             4 => Self::Dead,
+            5 => Self::Throttled,
             _ => Self::Sleeping,
         }
     }
@@ -92,6 +96,41 @@ impl Access {
     }
 }
 
+/// When it is told that something is sent, as an event's `code`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sending {
+    /// When the call is over, and with what was sent.
+    Over,
+    /// When it begins, and with all that is to be sent.
+    Begins,
+    /// When it is over: so much was not sent of what it was told to begin with.
+    Shortens,
+    /// When it is over: nothing was sent of that.
+    Cancels,
+}
+
+impl Sending {
+    /// As an event's `code`.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Over => 0,
+            Self::Begins => 1,
+            Self::Shortens => 2,
+            Self::Cancels => 3,
+        }
+    }
+
+    /// Of an event's `code`.
+    pub fn of(code: i32) -> Self {
+        match code {
+            1 => Self::Begins,
+            2 => Self::Shortens,
+            3 => Self::Cancels,
+            _ => Self::Over,
+        }
+    }
+}
+
 /// Why TCP did not answer a request for a connection, as an event's `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
@@ -134,6 +173,11 @@ impl Connection {
     pub fn peer(self) -> Self {
         let (addresses, local, remote) = (self.0 >> 32, self.local_port(), self.remote_port());
         Self(addresses << 32 | u64::from(remote) << 16 | u64::from(local))
+    }
+
+    /// Whether both ends have the same address, as over the loopback device.
+    pub fn is_loopback(self) -> bool {
+        self.0 >> 32 == 0
     }
 
     /// The port at this end.

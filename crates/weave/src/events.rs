@@ -89,7 +89,8 @@ struct Probe {
     hook: Hook,
     /// The function's or tracepoint's name, if it is not the program's.
     place: Option<&'static str>,
-    /// Whether nothing is missing where a kernel lacks it: the same is done, or seen, elsewhere.
+    /// Whether nothing is missing where a kernel lacks it: the same is done, or seen, elsewhere, or what it belongs to is
+    /// missing as well.
     replaced: bool,
     /// The function in the place of which it is hooked where a kernel lacks that one.
     unless: Option<&'static str>,
@@ -123,17 +124,19 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 54] = {
+const PROBES: [Probe; 64] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
         probe(Sched, Tracepoint, Kind::Switch, "sched_switch"),
         probe(Sched, Tracepoint, Kind::Wake, "sched_waking"),
+        probe(Sched, Tracepoint, Kind::Migrate, "sched_migrate_task"),
         probe(Sched, Tracepoint, Kind::Fork, "sched_process_fork"),
         probe(Sched, Tracepoint, Kind::Thread, "task_rename"),
         probe(Sched, Tracepoint, Kind::Exit, "sched_process_exit"),
         probe(Sched, Tracepoint, Kind::IrqEnter, "irq_handler_entry"),
         probe(Sched, Tracepoint, Kind::IrqExit, "irq_handler_exit"),
+        probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_raise"),
         probe(Sched, Tracepoint, Kind::SoftirqEnter, "softirq_entry"),
         probe(Sched, Tracepoint, Kind::SoftirqExit, "softirq_exit"),
         probe(Sched, Tracepoint, Kind::IrqEnter, "local_timer_entry"),
@@ -155,18 +158,28 @@ const PROBES: [Probe; 54] = {
         probe(Block, Tracepoint, Kind::DiskMerge, "block_rq_merge"),
         probe(Block, Tracepoint, Kind::DiskIssue, "block_rq_issue"),
         probe(Block, Tracepoint, Kind::DiskComplete, "block_rq_complete"),
-        probe(Net, Return, Kind::Send, "tcp_sendmsg"),
+        probe(Net, Entry, Kind::Send, "tcp_sendmsg"),
+        probe(Net, Return, Kind::Send, "tcp_sendmsg_end").at("tcp_sendmsg").replaced(),
         // From 6.5 on, tcp_sendmsg sends pages too.
-        probe(Net, Return, Kind::Send, "tcp_sendpage").replaced(),
+        probe(Net, Entry, Kind::Send, "tcp_sendpage").replaced(),
+        probe(Net, Return, Kind::Send, "tcp_sendpage_end").at("tcp_sendpage").replaced(),
+        probe(Net, Entry, Kind::Receive, "tcp_recvmsg_begin").at("tcp_recvmsg").replaced(),
         probe(Net, Return, Kind::Receive, "tcp_recvmsg"),
+        probe(Net, Entry, Kind::Receive, "tcp_splice_read_begin").at("tcp_splice_read").replaced(),
         probe(Net, Return, Kind::Receive, "tcp_splice_read"),
         probe(Net, Entry, Kind::Send, "ip_send_skb"),
         probe(Net, Entry, Kind::Send, "ip6_send_skb"),
         probe(Net, Entry, Kind::Receive, "skb_consume_udp"),
-        probe(Net, Return, Kind::Send, "unix_stream_sendmsg"),
+        probe(Net, Entry, Kind::Send, "unix_stream_sendmsg"),
+        probe(Net, Return, Kind::Send, "unix_stream_sendmsg_end").at("unix_stream_sendmsg").replaced(),
         // From 6.5 on, unix_stream_sendmsg sends pages too.
-        probe(Net, Return, Kind::Send, "unix_stream_sendpage").replaced(),
+        probe(Net, Entry, Kind::Send, "unix_stream_sendpage").replaced(),
+        probe(Net, Return, Kind::Send, "unix_stream_sendpage_end").at("unix_stream_sendpage").replaced(),
+        probe(Net, Entry, Kind::Receive, "unix_stream_recvmsg_begin").at("unix_stream_recvmsg").replaced(),
         probe(Net, Return, Kind::Receive, "unix_stream_recvmsg"),
+        probe(Net, Entry, Kind::Receive, "unix_stream_splice_read_begin")
+            .at("unix_stream_splice_read")
+            .replaced(),
         probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
         probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
         probe(Net, Entry, Kind::Socket, "tcp_connect"),

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub const HEADER: usize = 16;
 
 /// The most bytes that an event has.
-pub const LONGEST: usize = 40;
+pub const LONGEST: usize = 48;
 
 /// What happened. The comments say what an event's members hold; one that is not named holds 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -30,7 +30,8 @@ pub enum Kind {
     /// A processor went from `tid` to `other`. `code`: the state that `tid` is left in (`State` of
     /// `xweave_trace::event`).
     Switch,
-    /// `tid` (or an interrupt above it) made `other` able to run.
+    /// `tid` (or an interrupt above it) made `other` able to run. `code`: [`Context`] of the one who did; `object`: the
+    /// CPU whose turn it has to wait for, and 1; 0 if that is not known.
     Wake,
     /// `tid` made the thread `other`, of process `object`, called `name`.
     Fork,
@@ -47,25 +48,28 @@ pub enum Kind {
     DiskMerge,
     /// The disk has done it.
     DiskComplete,
-    /// `tid` sent `bytes` on the socket `object`. `position`: the connection (`Connection` of `xweave_trace::event`).
+    /// `tid` sent `bytes` on the socket `object`. `position`: the connection (`Connection` of `xweave_trace::event`);
+    /// `code`: `Sending` of `xweave_trace::event`; `other`: the number of the network namespace, 0 if it is not known.
     Send,
-    /// `tid` received `bytes` on the socket `object`. `position`: the connection.
+    /// `tid` received `bytes` on the socket `object`. `position` and `other` as of [`Kind::Send`]; `code`: how long ago
+    /// the call began, in nanoseconds, at most what fits; 0 if that is not known.
     Receive,
-    /// The socket `object` went into TCP's state `code`. `position`: the connection.
+    /// The socket `object` went into TCP's state `code`. `position`: the connection; `other`: the network namespace.
     Socket,
-    /// `tid` was given the socket `object`, of a connection that it accepts. `position`: the connection.
+    /// `tid` was given the socket `object`, of a connection that it accepts. `position`: the connection; `other`: the
+    /// network namespace.
     Accept,
-    /// TCP sent something again, in its state `code`. `position`: the connection.
+    /// TCP sent something again, in its state `code`. `position`: the connection; `other`: the network namespace.
     Retransmit,
     /// TCP did not answer a request for a connection that came to the socket `object`. `code`: `Refusal` of
     /// `xweave_trace::event`.
-    /// `position`: the connection. `bytes`: how many connections waited to be accepted.
+    /// `position`: the connection. `bytes`: how many connections waited to be accepted; `other`: the network namespace.
     SynDrop,
     /// Interrupt `object` began above whatever ran.
     IrqEnter,
     /// It ended.
     IrqExit,
-    /// Softirq `object` began.
+    /// Softirq `object` began. `code`: [`Context`] of what raised it.
     SoftirqEnter,
     /// It ended.
     SoftirqExit,
@@ -87,13 +91,15 @@ pub enum Kind {
     VmHalt,
     /// Interrupt `position` was put into the vCPU `object`.
     VmInject,
+    /// The thread `other`, which may be waiting for CPU `position`, has to wait for CPU `object` from now on.
+    Migrate,
     /// An event of another kind, called `name`.
     Other,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -122,6 +128,7 @@ impl Kind {
         Self::VmExit,
         Self::VmHalt,
         Self::VmInject,
+        Self::Migrate,
         Self::Other,
     ];
 
@@ -161,7 +168,41 @@ impl Kind {
             Self::VmExit => "vm_exit",
             Self::VmHalt => "vm_halt",
             Self::VmInject => "vm_inject",
+            Self::Migrate => "migrate",
             Self::Other => "other",
+        }
+    }
+}
+
+/// What a CPU was doing when it did something else: as the `code` of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Context {
+    /// It ran the thread.
+    Task,
+    /// It served a softirq.
+    Softirq,
+    /// It served a hard interrupt or an NMI.
+    Hard,
+}
+
+impl Context {
+    /// As an event's `code`.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Task => 1,
+            Self::Softirq => 2,
+            Self::Hard => 3,
+        }
+    }
+
+    /// Of an event's `code`; none where that was not recorded.
+    pub fn of(code: i32) -> Option<Self> {
+        match code {
+            1 => Some(Self::Task),
+            2 => Some(Self::Softirq),
+            // An NMI's handler wakes nobody itself.
+            3 | 4 => Some(Self::Hard),
+            _ => None,
         }
     }
 }
@@ -216,14 +257,17 @@ impl Kind {
     fn fields(self) -> Option<&'static [Field]> {
         use Field::{Bytes, Bytes32, Code, Name, Object, Object32, Other, Pad, Position, Position32};
         Some(match self {
-            Self::Switch | Self::Wake => &[Other, Pad],
+            Self::Switch => &[Other, Pad],
+            Self::Wake => &[Other, Object32],
+            Self::Migrate => &[Other, Object32, Position32, Pad],
             Self::Fork | Self::Thread => &[Other, Object32, Name],
             Self::Exit => &[],
             Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete => {
                 &[Position, Bytes32, Object32]
             }
-            Self::Send | Self::Receive | Self::SynDrop => &[Object, Position, Bytes],
-            Self::Socket | Self::Accept | Self::Retransmit => &[Object, Position],
+            Self::Send | Self::Receive => &[Object, Position, Bytes32, Code, Other, Pad],
+            Self::SynDrop => &[Object, Position, Bytes32, Other],
+            Self::Socket | Self::Accept | Self::Retransmit => &[Object, Position, Other, Pad],
             Self::IrqEnter
             | Self::IrqExit
             | Self::SoftirqEnter

@@ -1,0 +1,199 @@
+//! Waits for the other end of a connection: what is on its way, and what who answers does.
+//!
+//! A thread that serves many clients, and one that asks many servers, waits for whatever comes. So a wait is not told by what
+//! ended it alone, but by what was asked: before the request was received, nobody had anything to do for it; after that, what
+//! other clients sent did not end a wait for it.
+
+use super::{Answer, BackwardWalk, Cause, Exchange, Object, TimeState};
+use crate::{
+    connection::{Awaited, EndId, Sent},
+    thread::{Ended, ThreadId, ThreadState},
+    vcpu::CpuId,
+};
+
+impl BackwardWalk<'_> {
+    /// A wait for the other end of a connection; none if what woke the thread is the better account.
+    pub(super) fn peer(
+        &mut self,
+        id: ThreadId,
+        awaited: Awaited,
+        over: Option<Ended>,
+        begin: i64,
+        from: i64,
+        to: i64,
+    ) -> Option<bool> {
+        let direct = matches!(over, Some(Ended::Thread { softirq: false, .. }));
+        if !direct
+            && let Some(exchange) = self.exchange
+            && let Some(left) = self.of_exchange(id, exchange, awaited, begin, from, to)
+        {
+            return Some(left);
+        }
+        let end = awaited.end;
+        let connections = &self.machine.connections;
+        // What the thread itself had sent, and is answered.
+        let asked = connections.sent(end, from, from).map_or(from, |sent| sent.time);
+        let service = connections.service(end);
+        let Some(peer) = connections.peer(end) else {
+            if let Some(Ended::Thread { .. }) = over {
+                return None;
+            }
+            let remote = Object::Remote { domain: id.domain, service };
+            self.repeat(end, asked, from, to, remote, TimeState::Waiting);
+            return Some(false);
+        };
+        // In one kernel the sender itself wakes who waits.
+        let sent = connections.sent(peer, from, to);
+        if let (Some(Ended::Thread { by: waker, .. }), Some(sent)) = (over, sent)
+            && waker == sent.thread
+        {
+            self.answer(end, peer, sent, from, to);
+            return Some(false);
+        }
+        // Another thread gave it what it had received, or the right to receive it.
+        if direct {
+            return None;
+        }
+        let link = Object::Link { from: peer.domain, to: id.domain, service };
+        let Some(sent) = sent else {
+            // The kernel at the other end answered.
+            self.repeat(end, asked, from, to, link, TimeState::Network);
+            return Some(false);
+        };
+        // What had to be sent again was on its way since it was sent first: what the thread did before it
+        // waited delayed nothing.
+        let first = sent.time.min(to);
+        if first < from && connections.repeated(end, first, to).is_some() {
+            let first = first.max(begin);
+            self.repeat(end, sent.time, first, to, link, TimeState::Network);
+            self.answer(end, peer, sent, begin, first);
+            return Some(true);
+        }
+        let first = first.max(from);
+        self.repeat(end, sent.time, first, to, link, TimeState::Network);
+        self.answer(end, peer, sent, from, first);
+        Some(false)
+    }
+
+    /// What was done for an answer, by whom sent it from end `answers`, between two times.
+    pub(super) fn answer(&mut self, asks: EndId, answers: EndId, sent: Sent, from: i64, to: i64) {
+        if self.far(sent.thread) {
+            let who = self.on.last().copied().unwrap_or(sent.thread);
+            return self.add(from, to, Object::Thread(who), TimeState::Waiting);
+        }
+        let answer = Answer { end: answers, sent: to };
+        let outer = self.exchange.replace(Exchange { asks: Some(asks), answers: Some(answer) });
+        self.follow(sent.thread, from, to);
+        self.exchange = outer;
+    }
+
+    /// A wait that ended with something on a connection, while an exchange is told: perhaps of another one, as those who ask
+    /// and those who answer may do so for many at once. None if it is a wait like others.
+    fn of_exchange(
+        &mut self,
+        id: ThreadId,
+        exchange: Exchange,
+        awaited: Awaited,
+        begin: i64,
+        from: i64,
+        to: i64,
+    ) -> Option<bool> {
+        let connections = &self.machine.connections;
+        let Some(answer) = exchange.answers else {
+            let asks = exchange.asks?;
+            if awaited.only && awaited.end != asks {
+                return None;
+            }
+            // Who waits for whatever comes has not got it yet.
+            let service = connections.service(asks);
+            return Some(match connections.peer(asks) {
+                None => {
+                    let remote = Object::Remote { domain: id.domain, service };
+                    self.repeat(asks, begin, begin, to, remote, TimeState::Waiting);
+                    true
+                }
+                Some(peer) => {
+                    let link = Object::Link { from: peer.domain, to: id.domain, service };
+                    self.repeat(asks, from, from, to, link, TimeState::Network);
+                    false
+                }
+            });
+        };
+        if !self.serves(awaited.end) || id.domain != answer.end.domain {
+            return None;
+        }
+        if let Some(asks) = exchange.asks
+            && self.had_no_request(id, to)
+        {
+            self.request_on_its_way(id, asks, begin, to);
+            return Some(true);
+        }
+        // Somebody else's request came: this one had not waited for that.
+        self.add(from, to, Object::Thread(id), TimeState::Waiting);
+        Some(false)
+    }
+
+    /// Whether an end of a connection is the one that is asked.
+    pub(super) fn serves(&self, end: EndId) -> bool {
+        self.machine.connections.service(end) == end.connection.local_port()
+    }
+
+    /// Whether a thread is one of those who answer, and nobody had received the request at that time.
+    pub(super) fn had_no_request(&self, id: ThreadId, time: i64) -> bool {
+        let answer = self.exchange.and_then(|exchange| exchange.answers);
+        answer.filter(|answer| answer.end.domain == id.domain).is_some_and(|answer| {
+            let received = self.machine.connections.received(answer.end, answer.sent);
+            received.is_none_or(|received| time <= received)
+        })
+    }
+
+    /// Until `to`, who answers had nothing to do. While who asks still ran, it was sending; then it was on its way.
+    pub(super) fn request_on_its_way(&mut self, id: ThreadId, asks: EndId, begin: i64, to: i64) {
+        let machine = self.machine;
+        let service = machine.connections.service(asks);
+        let link = Object::Link { from: asks.domain, to: id.domain, service };
+        let sent = machine.connections.sent(asks, begin, begin);
+        let asker = sent.and_then(|sent| Some((sent.thread, machine.threads.get(sent.thread)?)));
+        let mut sending = Vec::new();
+        if let Some((_, thread)) = asker {
+            let line = thread.between(begin, to);
+            sending.extend(line.map_while(|(a, b, doing)| match doing {
+                Some(ThreadState::Running { cpu }) => Some((a, b, cpu)),
+                _ => None,
+            }));
+        }
+        let since = sending.last().map_or(begin, |(_, until, _)| *until);
+        self.repeat(asks, begin, since, to, link, TimeState::Network);
+        if let Some((who, _)) = asker {
+            let depth = std::mem::replace(&mut self.on, vec![who]);
+            for (a, b, cpu) in sending.into_iter().rev() {
+                self.on_cpu(CpuId { domain: who.domain, cpu }, a, b, Object::Thread(who), TimeState::Running);
+            }
+            self.on = depth;
+        }
+    }
+
+    /// Something that was sent at `since` was on its way, of which the time between two moments is told: until it
+    /// was last sent again it did not arrive.
+    pub(super) fn repeat(
+        &mut self,
+        end: EndId,
+        since: i64,
+        from: i64,
+        to: i64,
+        object: Object,
+        spent: TimeState,
+    ) {
+        let connections = &self.machine.connections;
+        let Some((last, count)) = connections.repeated(end, since.min(from), to) else {
+            return self.add(from, to, object, spent);
+        };
+        let last = last.clamp(from, to);
+        let cause = match connections.refused(end, since.min(from), last) {
+            Some(refused) => Cause::Refused(count, refused),
+            None => Cause::Repeated(count),
+        };
+        self.add(last, to, object, spent);
+        self.because(from, last, object, TimeState::Retransmit, Some(cause));
+    }
+}
