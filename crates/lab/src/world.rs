@@ -38,7 +38,7 @@ const MOST_PROCESSORS: u32 = 16;
 pub struct Options {
     /// Its kind.
     pub kind: Kind,
-    /// Its name: small letters, digits, `-`.
+    /// Its name: lowercase letters, digits, `-`.
     pub name: String,
     /// Guests, 0 to 16.
     pub guests: u32,
