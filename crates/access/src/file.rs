@@ -366,6 +366,7 @@ impl Tables {
             line: self.file_name(row.file).map(|file| (file, row.line)),
             touched: None,
             bindings: Vec::new(),
+            unreadable: Vec::new(),
         })
     }
 

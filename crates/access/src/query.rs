@@ -1,9 +1,10 @@
 //! A pointcut as it is asked of the tables: what an index knows of each atom, in a function and at an instruction.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use rustc_hash::FxHashMap;
-use xweave_aspect::syntax::{Access, FunctionName, How, Ident, Pointcut};
+use xweave_aspect::syntax::{Access, FunctionName, How, Ident, Pointcut, Renamed};
 
 use crate::access_path::Level;
 use crate::cfg::to_usize;
@@ -20,20 +21,52 @@ pub struct Query<'q, M> {
     paths: FxHashMap<*const Pointcut, Vec<bool>>,
     /// For each local_var() with a name that some variable has: that name's number.
     names: FxHashMap<*const Pointcut, u32>,
+    /// Each arg().
+    arguments: Vec<(*const Pointcut, &'q Renamed)>,
+    parameter: Option<Box<Parameter<'q>>>,
+    /// The numbers of the names of further variables.
+    variables: Vec<u32>,
 }
+
+/// What a parameter is called: see [`Query::with_parameters`].
+type Parameter<'q> = dyn Fn(&str, Option<&str>, &str) -> Option<String> + 'q;
 
 /// A pointcut in one function.
 struct Inside<'a, 'q, M> {
     query: &'a Query<'q, M>,
     function: u32,
-    /// For each local_var(): where the variable is.
-    located: FxHashMap<*const Pointcut, Vec<Located<'q>>>,
+    /// For each local_var() and arg() that is a variable of the function: that variable.
+    named: FxHashMap<*const Pointcut, Variable<'q>>,
+    /// Those of [`Query::with_variables`], by their names.
+    others: OnceCell<Vec<(&'q str, Variable<'q>)>>,
+}
+
+/// Where a function's variables with one name are, in the order of sites.
+struct Variable<'q>(Vec<Located<'q>>);
+
+impl<'q> Variable<'q> {
+    /// None if the function has none with a name of this number.
+    fn new(tables: &'q Tables, function: u32, name: u32) -> Option<Self> {
+        tables.has_variable(function, name).then(|| Self(tables.located(function, name)))
+    }
+
+    /// What can be read at a site.
+    fn at(&self, site: u32) -> Option<&Located<'q>> {
+        let nth = self.0.partition_point(|located| located.first <= site).checked_sub(1)?;
+        self.0.get(nth).filter(|located| site < located.end)
+    }
+
+    /// The same, called `name`.
+    fn binding(&self, name: &'q str, row: &Row) -> Option<Binding<'q>> {
+        let &Located { type_, place, .. } = self.at(row.number)?;
+        Some(Binding { name, target: false, type_: Cow::Borrowed(type_), place })
+    }
 }
 
 impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
     /// `meant` tells whether what is written after `@` (or nothing) means the domain that is asked.
     pub(crate) fn new(pointcut: &'q Pointcut, tables: &'q Tables, meant: M) -> Self {
-        let (mut paths, mut names) = (FxHashMap::default(), FxHashMap::default());
+        let (mut paths, mut names, mut arguments) = (FxHashMap::default(), FxHashMap::default(), Vec::new());
         pointcut.atoms(&mut |atom| match atom {
             Pointcut::Access(Access { structure, member, domain, .. }) if meant(domain.as_ref()) => {
                 let matching = tables.paths().iter().map(|path| path.touches(structure, member)).collect();
@@ -43,9 +76,29 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
                 names
                     .extend(tables.name_number(&of.of.text).map(|number| (std::ptr::from_ref(atom), number)));
             }
+            Pointcut::Arg(of) => arguments.push((std::ptr::from_ref(atom), of)),
             _ => {}
         });
-        Self { pointcut, tables, meant, paths, names }
+        let (parameter, variables) = (None, Vec::new());
+        Self { pointcut, tables, meant, paths, names, arguments, parameter, variables }
+    }
+
+    /// Binds variables with these names as well, by their own names, where the pointcut gives those to nothing else.
+    #[must_use]
+    pub fn with_variables(mut self, names: impl IntoIterator<Item = &'q str>) -> Self {
+        self.variables.extend(names.into_iter().filter_map(|name| self.tables.name_number(name)));
+        self
+    }
+
+    /// Answers arg(), which is not the index's to say otherwise: `parameter` tells by a function's name, its module (as
+    /// of [`Site::module`]) and a parameter's name, or number from 0, what that parameter is called.
+    #[must_use]
+    pub fn with_parameters(
+        mut self,
+        parameter: impl Fn(&str, Option<&str>, &str) -> Option<String> + 'q,
+    ) -> Self {
+        self.parameter = Some(Box::new(parameter));
+        self
     }
 
     /// The instructions that the pointcut selects, as [`Query::each`] visits them.
@@ -57,8 +110,8 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
 
     /// Visits the instructions that the pointcut selects, in the order of addresses within the image: those included
     /// of which it is not the index's to say. What is given besides tells of an atom whether it selects the
-    /// instruction; none where that is what the index does not know: what an argument is called, and what is known
-    /// only when the instruction is executed.
+    /// instruction; none where that is not known before the instruction is executed, and of arg() without
+    /// [`Query::with_parameters`].
     pub fn each(&self, mut visit: impl FnMut(Site<'q>, &dyn Fn(&Pointcut) -> Option<bool>)) {
         for function in 0..self.tables.functions() {
             if self.in_function(function) == Some(false) {
@@ -73,6 +126,7 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
                 {
                     site.touched = inside.touched(self.pointcut, &row, &site);
                     inside.bind(self.pointcut, &row, None, &mut site);
+                    inside.bind_others(&row, &mut site);
                     visit(site, &decides);
                 }
             }
@@ -133,8 +187,19 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
     }
 
     fn inside(&self, function: u32) -> Inside<'_, 'q, M> {
-        let located = self.names.iter().map(|(atom, name)| (*atom, self.tables.located(function, *name)));
-        Inside { query: self, function, located: located.collect() }
+        let variable = |name| Variable::new(self.tables, function, name);
+        let local = self.names.iter().filter_map(|(atom, name)| Some((*atom, variable(*name)?)));
+        let argument = |(atom, of): &(*const Pointcut, &Renamed)| {
+            let called = self.parameter(function, &of.of.text)?;
+            Some((*atom, variable(self.tables.name_number(&called)?)?))
+        };
+        let named = local.chain(self.arguments.iter().filter_map(argument)).collect();
+        Inside { query: self, function, named, others: OnceCell::new() }
+    }
+
+    fn parameter(&self, function: u32, of: &str) -> Option<String> {
+        let parameter = self.parameter.as_ref()?;
+        parameter(whole(self.tables.name(function)), self.tables.module(function), of)
     }
 }
 
@@ -152,15 +217,15 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Inside<'_, 'q, M> {
                 Some(wanted && paths.and_then(|paths| paths.get(to_usize(path))).copied().unwrap_or(false))
             }
             Pointcut::Target(_) => Some(row.base.is_some()),
-            Pointcut::LocalVar(_) => Some(self.variable(atom, row).is_some()),
+            Pointcut::LocalVar(_) => Some(self.named(atom).is_some_and(|of| of.at(row.number).is_some())),
+            Pointcut::Arg(_) if self.query.parameter.is_some() => Some(self.named(atom).is_some()),
             other => self.query.function_decides(other, self.function),
         }
     }
 
-    fn variable(&self, atom: &Pointcut, row: &Row) -> Option<&Located<'q>> {
-        let located = self.located.get(&std::ptr::from_ref(atom))?;
-        let nth = located.partition_point(|located| located.first <= row.number).checked_sub(1)?;
-        located.get(nth).filter(|located| row.number < located.end)
+    /// The variable that a local_var() or arg() names.
+    fn named(&self, atom: &Pointcut) -> Option<&Variable<'q>> {
+        self.named.get(&std::ptr::from_ref(atom))
     }
 
     /// Whether a part may select the site.
@@ -170,31 +235,41 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Inside<'_, 'q, M> {
 
     /// Gives the site what a part gives names to. `touched` is what an access() beside it is about.
     fn bind(&self, of: &'q Pointcut, row: &Row, touched: Option<&'q Level>, site: &mut Site<'q>) {
-        let (name, type_, place) = match of {
+        match of {
             Pointcut::And(parts) => {
                 let touched = self.touched(of, row, site).or(touched);
-                return parts.iter().for_each(|part| self.bind(part, row, touched, site));
+                parts.iter().for_each(|part| self.bind(part, row, touched, site));
             }
             Pointcut::Or(parts) => {
                 let parts = parts.iter().filter(|part| self.selects(part, row));
-                return parts.for_each(|part| self.bind(part, row, touched, site));
+                parts.for_each(|part| self.bind(part, row, touched, site));
             }
             Pointcut::Target(name) => {
                 let Some((level, (register, add))) = touched.and_then(|of| Some((of, site.address_of(of)?)))
                 else {
                     return;
                 };
-                (name, Cow::Owned(format!("{} *", level.type_)), Place::Register { register, add })
+                let (type_, place) = (format!("{} *", level.type_).into(), Place::Register { register, add });
+                give(site, &name.text, |name| Some(Binding { name, target: true, type_, place }));
             }
-            Pointcut::LocalVar(renamed) => {
-                let Some(located) = self.variable(of, row) else { return };
-                (renamed.given(), Cow::Borrowed(located.type_), located.place)
+            Pointcut::LocalVar(renamed) | Pointcut::Arg(renamed) => {
+                let Some(variable) = self.named(of) else { return };
+                give(site, &renamed.given().text, |name| variable.binding(name, row));
             }
-            _ => return,
-        };
-        // Two alternatives that a site matches may give the same name.
-        if !site.bindings.iter().any(|binding| binding.name == name.text) {
-            site.bindings.push(Binding { name: &name.text, type_, place });
+            _ => {}
+        }
+    }
+
+    /// The same for the variables of [`Query::with_variables`].
+    fn bind_others(&self, row: &Row, site: &mut Site<'q>) {
+        let Query { tables, variables, .. } = self.query;
+        let others = self.others.get_or_init(|| {
+            let other =
+                |name: &u32| Some((tables.name_of(*name)?, Variable::new(tables, self.function, *name)?));
+            variables.iter().filter_map(other).collect()
+        });
+        for (name, variable) in others {
+            give(site, name, |name| variable.binding(name, row));
         }
     }
 
@@ -209,6 +284,18 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Inside<'_, 'q, M> {
             }
             _ => None,
         }
+    }
+}
+
+/// Gives a name at a site to what `binding` finds. Two alternatives that the site matches may give the same name: the
+/// first does.
+fn give<'q>(site: &mut Site<'q>, name: &'q str, binding: impl FnOnce(&'q str) -> Option<Binding<'q>>) {
+    if site.bindings.iter().any(|binding| binding.name == name) || site.unreadable.contains(&name) {
+        return;
+    }
+    match binding(name) {
+        Some(binding) => site.bindings.push(binding),
+        None => site.unreadable.push(name),
     }
 }
 

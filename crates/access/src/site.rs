@@ -61,8 +61,12 @@ pub struct Site<'i> {
     pub line: Option<(&'i str, u32)>,
     /// The structure that the first access() of the pointcut is about which selects the instruction.
     pub touched: Option<&'i Level>,
-    /// What the pointcut gives names to here.
+    /// What the pointcut gives names to here, and the variables that [`Query::with_variables`] asks for.
+    ///
+    /// [`Query::with_variables`]: crate::Query::with_variables
     pub bindings: Vec<Binding<'i>>,
+    /// The names of those variables that the function has, but of which it is not known where they are here.
+    pub unreadable: Vec<&'i str>,
 }
 
 impl Site<'_> {
@@ -86,11 +90,13 @@ pub(crate) fn whole(name: &str) -> &str {
     name.split(".cold").next().unwrap_or(name)
 }
 
-/// Something that a pointcut gives a name to.
+/// Something that has a name at an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding<'i> {
     /// The name.
     pub name: &'i str,
+    /// Whether it is the address of the structure that access() selects; else it is a variable.
+    pub target: bool,
     /// Its type as C spells it, without qualifiers.
     pub type_: Cow<'i, str>,
     /// Where its value is before the instruction.

@@ -1,7 +1,7 @@
 //! What weaving asks of an index besides the join points of pointcuts.
 
 use crate::index::Index;
-use crate::site::{Binding, Site};
+use crate::site::Site;
 
 impl Index {
     /// The numbers of the instructions that have always touched the same structure (by the same pointer)
@@ -10,21 +10,6 @@ impl Index {
         // Each comes before the other: in a damaged file they may not.
         let next = |number: &u32| self.tables.earlier(*number).filter(|earlier| earlier != number);
         std::iter::successors(next(&site.number), next).take(MOST)
-    }
-
-    /// A local variable, or parameter, of the function that a site is in, if it can be read there.
-    pub fn variable(&self, site: &Site<'_>, name: &str) -> Option<Binding<'_>> {
-        let number = self.tables.name_number(name)?;
-        let located = self.tables.located(site.function_number, number);
-        let nth = located.partition_point(|located| located.first <= site.number).checked_sub(1)?;
-        let found = located.get(nth).filter(|located| site.number < located.end)?;
-        Some(Binding { name: self.tables.name_of(number)?, type_: found.type_.into(), place: found.place })
-    }
-
-    /// Whether the function that a site is in has a variable with this name, wherever it can be read.
-    pub fn has_variable(&self, site: &Site<'_>, name: &str) -> bool {
-        let number = self.tables.name_number(name);
-        number.is_some_and(|number| self.tables.has_variable(site.function_number, number))
     }
 
     /// The names of all functions, those of parts and those that several have included.

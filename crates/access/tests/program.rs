@@ -214,6 +214,26 @@ fn bindings_are_those_of_the_alternatives_that_match() {
     assert_eq!(bound(index(), "reads", either), ["inner.a: node = rdi+0, struct node *"]);
 }
 
+/// Whoever asks knows what parameters are called, and which other variables it wants.
+#[test]
+fn arguments_and_further_variables_are_bound_where_they_are_asked_for() {
+    let text = "access(inner.a, write) AND arg(1, v)".to_owned();
+    let pointcut = xweave_aspect::pointcut(&xweave_aspect::Source { name: "x".to_owned(), text }).unwrap();
+    let query = || index().query(&pointcut, |_| true);
+    let undecided = query().sites();
+    assert!(undecided.iter().any(|site| site.function == "writes") && undecided.len() > 1);
+    assert!(undecided.iter().all(|site| site.bindings.is_empty()));
+
+    let called = |function: &str, _: Option<&str>, of: &str| {
+        (function == "writes").then(|| if of == "1" { "value".to_owned() } else { of.to_owned() })
+    };
+    let sites = query().with_parameters(called).with_variables(["node", "v", "nothing"]).sites();
+    assert_eq!(sites.iter().map(|site| site.function).collect::<Vec<_>>(), ["writes"]);
+    let bound: Vec<_> = sites[0].bindings.iter().map(|of| (of.name, &*of.type_, of.target)).collect();
+    assert_eq!(bound, [("v", "long", false), ("node", "struct node *", false)]);
+    assert!(sites[0].unreadable.is_empty());
+}
+
 /// From BTF alone.
 fn of_btf() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();

@@ -5,10 +5,14 @@
 //! around the calls. The first run of each round is not counted: it fetches into the processor's cache what
 //! the other maps have put out of it.
 
+mod common;
+
 use std::{arch::x86_64::__cpuid, collections::HashMap, process::ExitCode};
 
 use libbpf_rs::{MapCore, MapFlags, MapType, Object, ObjectBuilder, ProgramInput};
 use serde_json::{Value, json};
+
+use common::Error;
 
 const CALLS: f64 = 2000.0;
 const ROUNDS: usize = 25;
@@ -47,16 +51,10 @@ const PROGRAM: [Operation; 1] = [("a program that does nothing", "program_guarde
 const IN_ARENA: [Operation; 1] = [("finding a bucket", "bucket_array", "bucket_arena")];
 
 fn main() -> ExitCode {
-    match measure() {
-        Ok(measured) => {
-            println!("{measured}");
-            ExitCode::SUCCESS
-        }
-        Err(what) => {
-            eprintln!("flow-table: {what}");
-            ExitCode::FAILURE
-        }
-    }
+    common::main("flow-table", |_| {
+        println!("{}", measure()?);
+        Ok(())
+    })
 }
 
 /// A kind of map, what is compared with it, and what that took.
@@ -76,10 +74,10 @@ impl Compared {
     }
 }
 
-fn measure() -> Result<Value, String> {
+fn measure() -> Result<Value, Error> {
     let symbols = if has_symbols()? { "" } else { "#define XW_WITHOUT_SYMBOLS\n" };
     let text = format!("{symbols}{}", include_str!("flow_table.c"));
-    let cache = xweave_weave::cache_directory().map_err(|error| error.to_string())?;
+    let cache = xweave_weave::cache_directory()?;
     let object = xweave_weave::compile_c(&text, &cache)?;
     // A new ID takes less than the loop around it: the difference is found in more runs only.
     let few = load(&object, MapType::Hash, 0, false)?;
@@ -129,21 +127,20 @@ fn hypervisor() -> String {
     String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
 }
 
-fn has_arena() -> Result<bool, String> {
-    MapType::from(libbpf_sys::BPF_MAP_TYPE_ARENA)
-        .is_supported()
-        .map_err(|error| format!("the kernel does not tell whether it has arenas: {error}"))
+fn has_arena() -> Result<bool, Error> {
+    let supported = MapType::from(libbpf_sys::BPF_MAP_TYPE_ARENA).is_supported();
+    Ok(supported.map_err(|error| format!("the kernel does not tell whether it has arenas: {error}"))?)
 }
 
 /// Whether this kernel has symbols of its per-CPU data: `bpf/percpu.h`. Without, a call is missing in what a
 /// program's guard costs.
-fn has_symbols() -> Result<bool, String> {
-    let symbols = std::fs::read_to_string("/proc/kallsyms").map_err(|error| error.to_string())?;
+fn has_symbols() -> Result<bool, Error> {
+    let symbols = std::fs::read_to_string("/proc/kallsyms")?;
     Ok(symbols.lines().any(|line| line.split_whitespace().nth(2) == Some("this_cpu_off")))
 }
 
 /// Loads the programs, with this kind of map as the kernel's.
-fn load(object: &[u8], kind: MapType, flags: u32, arena: bool) -> Result<Object, String> {
+fn load(object: &[u8], kind: MapType, flags: u32, arena: bool) -> Result<Object, Error> {
     let failed = |error| format!("the kernel does not load the programs, which needs root and BPF: {error}");
     let mut open = ObjectBuilder::default().open_memory(object).map_err(failed)?;
     for mut map in open.maps_mut() {
@@ -186,7 +183,7 @@ struct Timings {
 }
 
 impl Timings {
-    fn add(&mut self, object: &mut Object, operations: &[Operation], ours_first: bool) -> Result<(), String> {
+    fn add(&mut self, object: &mut Object, operations: &[Operation], ours_first: bool) -> Result<(), Error> {
         self.nothing.push(run(object, "nothing")?);
         for (nth, (_, ours, kernels)) in operations.iter().enumerate() {
             let mut sides = [(0, ours), (1, kernels)];
@@ -213,13 +210,13 @@ fn median(values: &[u32]) -> f64 {
     sorted.get(sorted.len() / 2).copied().map_or(0.0, f64::from)
 }
 
-fn run(object: &mut Object, name: &str) -> Result<u32, String> {
+fn run(object: &mut Object, name: &str) -> Result<u32, Error> {
     let program = object.progs_mut().find(|program| program.name() == name).ok_or("a program is missing")?;
     let ran = program
         .test_run(ProgramInput::default())
         .map_err(|error| format!("the kernel does not run {name} by BPF_PROG_TEST_RUN: {error}"))?;
     match ran.return_value {
-        0 => Err(format!("{name} did not do what it is for: a key was lost, or found where none is")),
+        0 => Err(format!("{name} did not do what it is for: a key was lost, or found where none is").into()),
         nanoseconds => Ok(nanoseconds),
     }
 }

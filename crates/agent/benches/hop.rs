@@ -12,10 +12,12 @@
 //!
 //! Few but its own threads pass these places: nobody else writes to /dev/full, and others' threads are seldom renamed.
 
+mod common;
+
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
-    io::{self, BufRead, Read, Seek, SeekFrom, Write},
+    io::{self, Seek, SeekFrom, Write},
     os::fd::{FromRawFd, OwnedFd},
     process::ExitCode,
     sync::mpsc::{self, Receiver, Sender},
@@ -28,36 +30,20 @@ use libbpf_rs::{
     query::{ProgInfoIter, ProgramInfo},
 };
 
+use common::Error;
+
 const EMPTY: &str = "#include \"types.h\"\n#include <bpf/bpf_helpers.h>\n\
     char _license[] SEC(\"license\") = \"GPL\";\n\
     SEC(\"fentry\") int empty_entry(u64 *ctx) { return 0; }\n\
     SEC(\"tp_btf\") int empty_tracepoint(u64 *ctx) { return 0; }\n";
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let done = match words[..] {
+    common::main("hop", |words| match *words {
         ["load"] => load(),
         ["empty", hook, count] => empty(hook, count),
         ["stats", count] => stats(count),
-        _ => Err("which of `load`, `empty HOOK COUNT` and `stats COUNT`?".to_owned()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(what) => {
-            eprintln!("hop: {what}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-/// One who waits reads until the input ends.
-fn wait() -> Result<(), String> {
-    io::stdin().lock().read_to_end(&mut Vec::new()).map(drop).map_err(text)
+        _ => Err("which of `load`, `empty HOOK COUNT` and `stats COUNT`?".into()),
+    })
 }
 
 type Passes = (bool, u32);
@@ -65,14 +51,14 @@ type Passes = (bool, u32);
 /// A thread, which lives until it is dropped.
 struct Worker {
     passes: Sender<Passes>,
-    took: Receiver<Result<f64, String>>,
+    took: Receiver<Result<f64, Error>>,
 }
 
 impl Worker {
-    fn new() -> Result<Self, String> {
-        let mut full = OpenOptions::new().write(true).open("/dev/full").map_err(text)?;
+    fn new() -> Result<Self, Error> {
+        let mut full = OpenOptions::new().write(true).open("/dev/full")?;
         // A place where nobody else passes with this file: a flow can begin here.
-        full.seek(SeekFrom::Start(0)).map_err(text)?;
+        full.seek(SeekFrom::Start(0))?;
         let (passes, asked) = mpsc::channel::<Passes>();
         let (answer, took) = mpsc::channel();
         thread::spawn(move || {
@@ -85,14 +71,14 @@ impl Worker {
         Ok(Self { passes, took })
     }
 
-    fn pass(&self, renames: bool, count: u32) -> Result<f64, String> {
-        self.passes.send((renames, count)).map_err(text)?;
-        self.took.recv().map_err(text)?
+    fn pass(&self, renames: bool, count: u32) -> Result<f64, Error> {
+        self.passes.send((renames, count))?;
+        self.took.recv()?
     }
 }
 
 /// Nanoseconds of one.
-fn pass(full: &mut File, (renames, count): Passes) -> Result<f64, String> {
+fn pass(full: &mut File, (renames, count): Passes) -> Result<f64, Error> {
     let begun = Instant::now();
     for _ in 0..count {
         let as_expected = if renames {
@@ -102,52 +88,40 @@ fn pass(full: &mut File, (renames, count): Passes) -> Result<f64, String> {
             full.write(b"x").is_err_and(|error| error.raw_os_error() == Some(libc::ENOSPC))
         };
         if !as_expected {
-            return Err("the place was not passed".to_owned());
+            return Err("the place was not passed".into());
         }
     }
     Ok(begun.elapsed().as_secs_f64() * 1e9 / f64::from(count))
 }
 
-fn load() -> Result<(), String> {
-    // SAFETY: all bits of a set may be 0; the set lives in this frame.
-    unsafe {
-        let mut first: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(0, &mut first);
-        libc::sched_setaffinity(0, size_of_val(&first), &raw const first);
-    }
+fn load() -> Result<(), Error> {
+    common::stay_on_one_cpu();
     let (mut worker, mut others) = (Worker::new()?, Vec::new());
-    for line in io::stdin().lock().lines() {
-        let line = line.map_err(text)?;
-        let (what, count) = line.split_once(' ').ok_or("a line is a word and a number")?;
-        let count = count.parse().map_err(text)?;
+    common::answer(|what, count| {
         match what {
             "worker" => worker = Worker::new()?,
             "others" => others = (0..count).map(|_| Worker::new()).collect::<Result<Vec<_>, _>>()?,
-            _ => {
-                println!("{}", worker.pass(what == "renames", count)?);
-                continue;
-            }
+            _ => return Ok(worker.pass(what == "renames", count)?.to_string()),
         }
-        println!("{} threads", 1 + others.len());
-    }
-    Ok(())
+        Ok(format!("{} threads", 1 + others.len()))
+    })
 }
 
-fn empty(hook: &str, count: &str) -> Result<(), String> {
+fn empty(hook: &str, count: &str) -> Result<(), Error> {
     let target = match hook {
         "entry" => "write_full",
         "tracepoint" => "task_rename",
-        _ => return Err(format!("{hook} is no hook")),
+        _ => return Err(format!("{hook} is no hook").into()),
     };
-    let cache = xweave_weave::cache_directory().map_err(text)?;
+    let cache = xweave_weave::cache_directory()?;
     let compiled = xweave_weave::compile_c(EMPTY, &cache)?;
-    let count = count.parse().map_err(text)?;
+    let count = count.parse()?;
     let attached = (0..count)
         .map(|_| attach(&compiled, &format!("empty_{hook}"), target))
         .collect::<Result<Vec<_>, _>>();
     let attached = attached.map_err(|error| format!("the kernel takes no program at {target}: {error}"))?;
     println!("ready");
-    wait()?;
+    common::input_ends()?;
     drop(attached);
     Ok(())
 }
@@ -167,18 +141,18 @@ fn attach(compiled: &[u8], name: &str, target: &str) -> Result<(Object, Vec<Link
     Ok((object, links))
 }
 
-fn stats(count: &str) -> Result<(), String> {
-    let count: u64 = count.parse().map_err(text)?;
+fn stats(count: &str) -> Result<(), Error> {
+    let count: u64 = count.parse()?;
     // SAFETY: takes and returns integers.
     let counting = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     if counting < 0 {
-        return Err(format!("the kernel does not count: {}", io::Error::from_raw_os_error(-counting)));
+        return Err(format!("the kernel does not count: {}", io::Error::from_raw_os_error(-counting)).into());
     }
     // SAFETY: a descriptor that was just opened and belongs to nobody else. The kernel counts while it is open.
     let counting = unsafe { OwnedFd::from_raw_fd(counting) };
     let before: HashMap<_, _> = programs().map(|program| (program.id, program)).collect();
     println!("ready");
-    wait()?;
+    common::input_ends()?;
     for program in programs() {
         let (time, runs) = before.get(&program.id).map_or((0, 0), |then| (then.run_time_ns, then.run_cnt));
         let (time, runs) = (program.run_time_ns - time, program.run_cnt - runs);

@@ -9,10 +9,12 @@
 //!                           `ready`, and at the end how many there were and how many were lost
 //! ```
 
+mod common;
+
 use std::{
     cell::{Cell, RefCell},
     fs::File,
-    io::{self, BufRead, Read, Write},
+    io::{self, Read, Write},
     os::fd::{AsFd, AsRawFd, FromRawFd},
     process::ExitCode,
     thread,
@@ -22,6 +24,8 @@ use std::{
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, RingBufferBuilder};
 use xweave_wire::plan::{EventPlan, Hook};
 
+use common::Error;
+
 /// As the agent's: `crates/agent/src/drain.rs`.
 const TICK: Duration = Duration::from_millis(10);
 const BATCH: usize = 256 << 10;
@@ -30,45 +34,20 @@ const BATCH: usize = 256 << 10;
 const RING: u32 = 8 << 20;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let done = match words[..] {
+    common::main("recording", |words| match *words {
         ["load"] => load(),
         [process, groups, programs] => record(process, groups, programs),
-        _ => Err("which of `load` and `PID GROUPS PROGRAMS`?".to_owned()),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(what) => {
-            eprintln!("recording: {what}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
+        _ => Err("which of `load` and `PID GROUPS PROGRAMS`?".into()),
+    })
 }
 
 /// Makes what is asked for, on one processor.
-fn load() -> Result<(), String> {
-    // SAFETY: all bits of a set may be 0; the set lives in this frame.
-    unsafe {
-        let mut first: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(0, &mut first);
-        libc::sched_setaffinity(0, size_of_val(&first), &raw const first);
-    }
-    for line in io::stdin().lock().lines() {
-        let line = line.map_err(text)?;
-        let (what, count) = line.split_once(' ').ok_or("a line is a word and a number")?;
-        let count: u32 = count.parse().map_err(text)?;
-        let took = match what {
-            "switches" => switches(count).map_err(text)?,
-            _ => syscalls(count),
-        };
-        println!("{}", took.as_secs_f64() * 1e9 / f64::from(count));
-    }
-    Ok(())
+fn load() -> Result<(), Error> {
+    common::stay_on_one_cpu();
+    common::answer(|what, count| {
+        let took = if what == "switches" { switches(count)? } else { syscalls(count) };
+        Ok(took.as_secs_f64() * 1e9 / f64::from(count))
+    })
 }
 
 fn syscalls(count: u32) -> Duration {
@@ -112,44 +91,44 @@ fn pipe() -> io::Result<(File, File)> {
     Ok(ends.map(|end| unsafe { File::from_raw_fd(end) }).into())
 }
 
-fn record(process: &str, groups: &str, programs: &str) -> Result<(), String> {
-    let process: u32 = process.parse().map_err(text)?;
-    let kernel = xweave_code::Kernel::live().map_err(text)?;
-    let cache = xweave_weave::cache_directory().map_err(|error| error.to_string())?;
+fn record(process: &str, groups: &str, programs: &str) -> Result<(), Error> {
+    let process: u32 = process.parse()?;
+    let kernel = xweave_code::Kernel::live()?;
+    let cache = xweave_weave::cache_directory()?;
     let plan = xweave_weave::events(&kernel, &xweave_weave::Group::list(groups)?, RING, &cache)?.plan;
     let mut plan = plan.ok_or("the kernel has no place for any of them")?;
     plan.programs.retain(|program| programs.split(',').any(|name| name == program.name));
-    let object = open(&plan, process).map_err(text)?;
+    let object = open(&plan, process)?;
     let map = |name: &str| object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
         ..Default::default()
     };
-    let cpus = u32::try_from(libbpf_rs::num_possible_cpus().map_err(text)?).map_err(text)?;
+    let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?)?;
     let mut rings = Vec::new();
     for cpu in 0..cpus {
-        let ring = MapHandle::create(MapType::RingBuf, Some("ring"), 0, 0, RING, &options).map_err(text)?;
+        let ring = MapHandle::create(MapType::RingBuf, Some("ring"), 0, 0, RING, &options)?;
         let descriptor = ring.as_fd().as_raw_fd().to_le_bytes();
         let table = map("xw_rings").ok_or("no xw_rings")?;
-        table.update(&cpu.to_le_bytes(), &descriptor, MapFlags::ANY).map_err(text)?;
+        table.update(&cpu.to_le_bytes(), &descriptor, MapFlags::ANY)?;
         rings.push(ring);
     }
     let mut links = Vec::new();
     for program in
         object.progs_mut().filter(|found| plan.programs.iter().any(|p| found.name() == p.name.as_str()))
     {
-        links.push(program.attach().map_err(text)?);
+        links.push(program.attach()?);
     }
     let one = 1u32.to_le_bytes();
-    map(".data.state").ok_or("no state")?.update(&[0; 4], &one, MapFlags::ANY).map_err(text)?;
+    map(".data.state").ok_or("no state")?.update(&[0; 4], &one, MapFlags::ANY)?;
     println!("ready");
-    let taken = drain(&rings, &thread::spawn(|| io::stdin().lock().read_to_end(&mut Vec::new())));
+    let taken = drain(&rings, &thread::spawn(common::input_ends));
     drop(links);
-    let counters = map(".bss").ok_or("no counters")?.lookup(&[0; 4], MapFlags::ANY).map_err(text)?;
+    let counters = map(".bss").ok_or("no counters")?.lookup(&[0; 4], MapFlags::ANY)?;
     let counters = counters.unwrap_or_default();
     let lost: u64 =
         counters.chunks_exact(8).filter_map(|b| Some(u64::from_le_bytes(b.try_into().ok()?))).sum();
-    println!("{} {lost}", taken.map_err(text)?);
+    println!("{} {lost}", taken?);
     Ok(())
 }
 

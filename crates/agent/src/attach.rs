@@ -214,14 +214,16 @@ pub(crate) fn why_skipped(error: &io::Error) -> String {
     }
     match error.raw_os_error() {
         Some(libc::EILSEQ) => {
-            "no instruction begins there in the running kernel, which patches itself".to_owned()
+            "in the running kernel, no instruction begins there: the kernel has patched its code".to_owned()
         }
         Some(libc::EINVAL) => "the kernel allows no probe there".to_owned(),
         // kernel/bpf/trampoline.c: register_fentry, bpf_arch_text_poke.
-        Some(libc::EBUSY) => "the kernel has no room for a hook at its beginning, or it is taken".to_owned(),
+        Some(libc::EBUSY) => {
+            "the function has no patchable entry (ftrace), or another program uses it".to_owned()
+        }
         Some(libc::ENOENT) => "the running kernel has no such function".to_owned(),
         Some(libc::EADDRNOTAVAIL) => "the kernel has several functions of that name".to_owned(),
-        _ => format!("the kernel cannot probe it: {error}"),
+        _ => format!("the kernel cannot attach to it: {error}"),
     }
 }
 

@@ -34,13 +34,13 @@ pub(crate) enum Error {
     Nowhere { origin: String, place: String, reason: String },
     #[error("could not hook a program for {origin}: {source}")]
     Program { origin: String, source: program::Error },
-    #[error("weaving was broken off, nothing is woven")]
+    #[error("weaving was cancelled, nothing is woven")]
     Cancelled,
     #[error("module {0} no longer has type information: was it unloaded?")]
     Module(String),
-    #[error("the plan does not fit its object: {0}")]
+    #[error("the plan does not match its BPF object: {0}")]
     Plan(String),
-    #[error("the plan does not fit its object: {0}")]
+    #[error("the plan does not match its BPF object: {0}")]
     Copy(#[source] io::Error),
     #[error("the kernel's list of BPF programs cannot be read: {0}")]
     Running(#[source] io::Error),

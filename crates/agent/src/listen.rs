@@ -115,7 +115,7 @@ enum Stranger {
     #[error("refused a connection from CID {0}: only the host (CID 2) may connect")]
     Cid(u32),
     #[error(
-        "refused a connection from the host's port {0}: only ports up to {LAST_RESERVED_PORT}, which are root's, may connect"
+        "refused a connection from the host's port {0}: only privileged ports (up to {LAST_RESERVED_PORT}) may connect"
     )]
     Port(u32),
 }
@@ -149,7 +149,7 @@ impl Door {
                 self.admit(stream, address.cid(), address.port());
             }
             Err(error) => {
-                self.tell(Trouble::Accept, &format!("could not take a connection: {error}"));
+                self.tell(Trouble::Accept, &format!("could not accept a connection: {error}"));
                 thread::sleep(*delay);
                 *delay = (2 * *delay).min(BACK_OFF.1);
             }
@@ -169,7 +169,10 @@ impl Door {
         let served = thread::Builder::new().spawn(move || door.serve(stream, number));
         if let Err(error) = served {
             self.greeted(number);
-            self.tell(Trouble::Start, &format!("closed a connection: no thread for it: {error}"));
+            self.tell(
+                Trouble::Start,
+                &format!("closed a connection: could not start a thread for it: {error}"),
+            );
         }
     }
 
@@ -185,7 +188,7 @@ impl Door {
         if let Some((_, oldest)) = oldest {
             // Wakes whoever reads from it. It fails if the peer has gone.
             let _ = oldest.shutdown(Shutdown::Both);
-            self.tell(Trouble::Silent, "closed a connection that had said nothing, for another");
+            self.tell(Trouble::Silent, "closed a connection that had sent nothing, to make room for another");
         }
         Ok(number)
     }
@@ -203,8 +206,10 @@ impl Door {
         }
         if !self.begin_session() {
             let most = self.limits.sessions;
-            return self
-                .tell(Trouble::Full, &format!("refused a connection: there are {most} sessions already"));
+            return self.tell(
+                Trouble::Full,
+                &format!("refused a connection: the limit of {most} sessions is reached"),
+            );
         }
         match (self.start)(stream) {
             Ok(mut child) => {
@@ -238,7 +243,7 @@ impl Door {
         };
         match kept_back {
             0 => tell(line),
-            more => tell(&format!("{line} ({more} more like this before)")),
+            more => tell(&format!("{line} ({more} similar messages were suppressed)")),
         }
     }
 }
@@ -263,7 +268,7 @@ struct Until<'s> {
 
 impl Read for Until<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "it did not say in time what it speaks");
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "no protocol version was received in time");
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(late());

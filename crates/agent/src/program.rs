@@ -12,17 +12,17 @@ const SUGGESTIONS: usize = 3;
 pub(crate) enum Error {
     #[error("program {path} cannot be opened: {source}")]
     Open { path: String, source: io::Error },
-    #[error("{function} is no place in program {path}: write 0x and hexadecimal digits")]
+    #[error("{function} is not an offset in program {path}: write 0x and hexadecimal digits")]
     Place { path: String, function: String },
     #[error("program {path} cannot be read as an ELF file: {source}")]
     Elf { path: String, source: object::Error },
     #[error(
-        "program {path} has no symbols: write the function's place in the file, 0x and hexadecimal digits"
+        "program {path} has no symbols: write the function's offset in the file, 0x and hexadecimal digits"
     )]
     NoSymbols { path: String },
     #[error("program {path} has no function {function}{}", suggestion(.near))]
     NoFunction { path: String, function: String, near: Vec<String> },
-    #[error("function {function} of program {path} lies in no part of its file")]
+    #[error("function {function} of program {path} is in none of its segments")]
     Outside { path: String, function: String },
 }
 

@@ -105,7 +105,7 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
 /// The last resort, when the orderly end does not come: the kernel takes the probes away with their descriptors.
 fn exit() {
     tell(
-        "no message from the controller, and the session does not end: the agent exits, which removes its probes",
+        "no message from the controller, and the session does not end: the agent exits, which detaches its probes",
     );
     settings::abandon();
     // SAFETY: ends the process at once; what other threads hold, the kernel takes back.
@@ -281,10 +281,10 @@ impl Session {
             woven.unweave();
         }
         let drained = drain.finish();
-        drained.map_err(|error| unsupported(format!("the ring buffer could not be emptied: {error}")))?;
+        drained.map_err(|error| unsupported(format!("the ring buffer could not be drained: {error}")))?;
         waited.map_err(|error| {
             unsupported(format!(
-                "the last records may be missing: running BPF programs could not be waited for: {error}"
+                "the last records may be missing: waiting for running BPF programs failed: {error}"
             ))
         })?;
         Ok(Reply::Stopped(loss?))
@@ -294,7 +294,7 @@ impl Session {
 fn btf(module: Option<&str>) -> Result<Vec<u8>, Failure> {
     let name = module.unwrap_or("vmlinux");
     if name.contains('/') {
-        return Err(misuse("a module's name has no slash"));
+        return Err(misuse("a module's name must not contain a slash"));
     }
     let path = format!("{BTF_DIR}/{name}");
     fs::read(&path).map_err(|error| {
@@ -311,9 +311,8 @@ fn code(parts: &CodeParts) -> Result<Vec<u8>, Failure> {
 }
 
 fn unloaded(module: &str) -> Failure {
-    let message = format!(
-        "module {module} was unloaded while it was woven into, and its addresses with it: nothing is woven; load it, record again"
-    );
+    let message =
+        format!("module {module} was unloaded during weaving: nothing is woven; load it and record again");
     Failure { kind: FailureKind::Attach, message }
 }
 

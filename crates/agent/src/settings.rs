@@ -94,7 +94,7 @@ fn is_root() -> bool {
 fn tell_failed(stale: &[StaleSettings]) {
     for StaleSettings { path, value, failed } in stale {
         if let Some(reason) = failed {
-            tell(&format!("{} is not set to `{}` again: {reason}", printable(path), printable(value)));
+            tell(&format!("{} is not restored to `{}`: {reason}", printable(path), printable(value)));
         }
     }
 }
@@ -111,7 +111,9 @@ impl FastAttach {
         let begun = Self::begin_in(Book::of_this_machine(), &SETTINGS);
         begun
             .inspect_err(|error| {
-                tell(&format!("attaching and detaching is slower, as the kernel's settings stay: {error}"));
+                tell(&format!(
+                    "attaching and detaching is slower, because kernel settings could not be changed: {error}"
+                ));
             })
             .ok()
     }
@@ -260,9 +262,9 @@ impl Book {
 
     fn restore_one(&self, path: String, value: String) -> StaleSettings {
         let failed = if !self.is_setting(&path) {
-            Some("it is no setting that xweave changes".to_owned())
+            Some("xweave does not change this setting".to_owned())
         } else if !is_value(&value) {
-            Some("that is no value of it".to_owned())
+            Some("the setting does not take this value".to_owned())
         } else {
             set(&self.path(&path), &value).err().map(|error| error.to_string())
         };
@@ -483,13 +485,13 @@ mod tests {
         let machine = Machine::new();
         machine.set("other", "kept");
         machine.killed(&[("/sys/other", "1"), ("/sys/../sys/speed", "1"), (SPEED.0, "1; reboot")]);
-        let none = Some("it is no setting that xweave changes");
+        let none = Some("xweave does not change this setting");
         assert_eq!(
             machine.book("b").restore().unwrap(),
             [
                 stale("/sys/other", "1", none),
                 stale("/sys/../sys/speed", "1", none),
-                stale(SPEED.0, "1; reboot", Some("that is no value of it")),
+                stale(SPEED.0, "1; reboot", Some("the setting does not take this value")),
             ]
         );
         assert_eq!((machine.value("other").as_str(), machine.value("speed").as_str()), ("kept", "7"));

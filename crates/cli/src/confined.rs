@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use xweave_guard::confine::attempt;
+use xweave_interrupt as interrupt;
 
 use crate::failure::Failure;
 
@@ -63,7 +64,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn probe() -> Result<ExitCode, Failure> {
-    let outcomes = attempt::probe(&mut || true).map_err(fell_short)?;
+    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
+    let outcomes = attempt::probe(&mut || !interrupt::pending()).map_err(fell_short)?;
+    if interrupt::take().is_some() {
+        return Err(Failure::Interrupted("interrupted".to_owned()));
+    }
     let mut succeeded = 0;
     for outcome in &outcomes {
         let by = if outcome.programs { "compiler" } else { "reader" };

@@ -102,7 +102,7 @@ mod tests {
         let of = |error: Lab| Failure::from(error);
         assert!(matches!(of(Lab::Interrupted), Failure::Interrupted(_)));
         assert!(
-            matches!(of(Lab::LoadAddress("x".into())), Failure::Usage(said) if said.starts_with("`x` is no address"))
+            matches!(of(Lab::LoadAddress("x".into())), Failure::Usage(said) if said.starts_with("`x` is not an address"))
         );
         assert!(matches!(of(Lab::NoWorld { name: "x".into() }), Failure::Failed(_)));
         let name = Lab::Name { what: "world", name: "X".into(), rule: "small letters" };

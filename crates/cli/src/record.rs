@@ -9,7 +9,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, Until};
+use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, UnknownGroup, Until};
 use xweave_report::{
     document::{self, record::Record},
     recording,
@@ -94,7 +94,7 @@ pub struct Args {
 struct Groups(Vec<Group>);
 
 impl Groups {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, UnknownGroup> {
         Group::list(text).map(Self)
     }
 }

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Exit status, what it printed, and what it complained about.
@@ -29,10 +29,35 @@ fn unpacked(names: &[&str]) -> tempfile::TempDir {
     folder
 }
 
+/// What tries everything, with its files in this folder.
+fn probe_in(folder: &Path) -> Command {
+    let mut probe = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    probe.args(["confined", "probe"]).env("TMPDIR", folder);
+    probe
+}
+
+fn left_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
 #[test]
 fn what_a_confined_process_must_not_do_it_cannot() {
-    let (status, printed, said) = xweave(Path::new("/"), &["confined", "probe"]);
-    assert_eq!(status, Some(0), "{printed}{said}");
+    let folder = tempfile::tempdir().expect("a folder");
+    // Of a probe that was killed long ago, and one that may still run.
+    let [abandoned, fresh] = ["xweave-probe-1", "xweave-probe-2"].map(|name| folder.path().join(name));
+    fs::create_dir_all(abandoned.join("0")).expect("a folder");
+    fs::write(abandoned.join("0/own-program"), "x").expect("a file");
+    let long_ago = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
+    File::open(&abandoned).and_then(|of| of.set_modified(long_ago)).expect("its time is set");
+    fs::create_dir(&fresh).expect("a folder");
+
+    let probe = probe_in(folder.path()).output().expect("xweave runs");
+    let [printed, said] =
+        [probe.stdout, probe.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!(probe.status.code(), Some(0), "{printed}{said}");
+    fs::remove_dir(&fresh).expect("it is left alone");
+    assert_eq!(left_in(folder.path()), [""; 0]);
     let lines: Vec<_> = printed.lines().collect();
     assert!(lines.len() > 70, "{printed}");
     assert!(lines.iter().all(|line| line.contains(" refused  ")), "{printed}");
@@ -114,8 +139,8 @@ fn a_command_that_takes_too_much_memory_says_so() {
 
 #[test]
 fn confined_processes_end_with_the_one_that_started_them() {
-    let mut probe = Command::new(env!("CARGO_BIN_EXE_xweave"));
-    let mut probe = probe.args(["confined", "probe"]).stdout(Stdio::null()).spawn().expect("xweave runs");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut probe = probe_in(folder.path()).stdout(Stdio::null()).spawn().expect("xweave runs");
     let children = |of: u32| -> Vec<u32> {
         let all = fs::read_dir("/proc").expect("/proc").flatten();
         let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -149,6 +174,21 @@ fn confined_processes_end_with_the_one_that_started_them() {
             assert!(Instant::now() < until, "process {pid} goes on");
         }
     }
+}
+
+#[test]
+fn a_probe_that_is_interrupted_leaves_no_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut probe = probe_in(folder.path()).stdout(Stdio::null()).spawn().expect("xweave runs");
+    let until = Instant::now() + Duration::from_secs(60);
+    while left_in(folder.path()).is_empty() {
+        assert!(Instant::now() < until, "nothing is tried");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let terminated = Command::new("kill").arg(probe.id().to_string()).status().expect("kill runs");
+    assert!(terminated.success());
+    assert_eq!(probe.wait().expect("it ends").code(), Some(130));
+    assert_eq!(left_in(folder.path()), [""; 0]);
 }
 
 #[test]

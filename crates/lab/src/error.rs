@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// apt knows no kernel of the wanted series.
     #[error(
-        "apt knows no package linux-image-{series}.*{flavour}: run `apt-get update`; if it stays unknown, \
+        "apt has no package linux-image-{series}.*{flavour}: run `apt-get update`; if that does not help, \
          enable Debian's bookworm-backports (and bookworm-security) in the apt sources"
     )]
     NoKernel {
@@ -77,7 +77,7 @@ pub enum Error {
         detail: String,
     },
     /// A name that the user chose is not usable.
-    #[error("{what} `{name}` is not usable: {rule}")]
+    #[error("invalid {what} `{name}`: {rule}")]
     Name {
         /// What the name is for.
         what: &'static str,
@@ -98,7 +98,7 @@ pub enum Error {
     },
     /// A world of that name exists, but its domains cannot be used.
     #[error(
-        "the world `{name}` is {state}: `xweave lab console {name} {host}` shows its host's last words, \
+        "the world `{name}` is {state}: `xweave lab console {name} {host}` shows the end of its host's console, \
          `xweave lab down {name}` ends it"
     )]
     NotUp {
@@ -193,10 +193,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A test load is to go to what is no address.
-    #[error("`{0}` is no address: give ADDRESS:PORT")]
+    #[error("`{0}` is not an address: write ADDRESS:PORT")]
     LoadAddress(String),
     /// A test load that cannot be made.
-    #[error("a load of this kind needs {0}")]
+    #[error("this load needs {0}")]
     LoadOptions(String),
 }
 

@@ -1,4 +1,4 @@
-//! The images that worlds boot from: a kernel with its modules, the initial file systems, the host's root.
+//! The images that worlds boot from: a kernel with its modules, the initramfs images, the host's root.
 
 use crate::cache::{Cache, Recipe};
 use crate::error::{At, Error, Result};
@@ -66,7 +66,7 @@ impl Images {
 
         let recipe = Recipe::default().with("kernel", &key).with("init", initrd::ingredients(spec));
         let boot = cache.entry("boot", &recipe.key(), waiting, |work| {
-            step(progress, "initial file systems", || {
+            step(progress, "initramfs images", || {
                 let tree = Tree::open(&kernel_folder.join("lib/modules").join(kernel.release()), &package)?;
                 let archives = initrd::build(&vmlinuz, &tree, spec)?;
                 initrd::write(&work.join("host.cpio"), &[&archives.host])?;
@@ -160,7 +160,7 @@ fn build_kernel(kernel: &Kernel, work: &Path) -> Result<()> {
         }
     }
     // Debian runs depmod when a package is installed; this one never is.
-    run(Command::new("depmod").arg("-b").arg(work).arg(release), "listing the modules' dependencies")?;
+    run(Command::new("depmod").arg("-b").arg(work).arg(release), "generating modules.dep")?;
     let image = work.join("modules.ext4");
     let modules = work.join("lib/modules");
     let mut command = Command::new("mke2fs");

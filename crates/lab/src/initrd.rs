@@ -1,4 +1,4 @@
-//! The initial file systems of the emulated host, of its guests and of the acceleration probe.
+//! The initramfs images of the emulated host, of its guests and of the acceleration probe.
 
 use crate::error::{At, Error, Result};
 use crate::kind::{Kind, Spec};
@@ -22,7 +22,7 @@ const PROBE_INIT: &str = include_str!("../init/probe-init.sh");
 const HOST_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net", "crc32c_generic", "ext4"];
 const PROBE_MODULES: &[&str] = &["kvm_amd", "kvm_intel"];
 
-/// Everything of the initial file systems that is the lab's own, for the cache key.
+/// Everything of the initramfs images that is the lab's own, for the cache key.
 pub fn ingredients(spec: &Spec) -> String {
     [
         HOST_INIT,

@@ -115,7 +115,7 @@ fn pin(thread: usize) {
 pub fn udp_send(options: &UdpSend) -> Result<Sent> {
     let to = resolve(&options.to)?;
     if options.senders == 0 || options.size < HEADER || options.size > 65_507 {
-        return Err(Error::LoadOptions(format!("1 sender or more, and a size from {HEADER} to 65507")));
+        return Err(Error::LoadOptions(format!("at least 1 sender, and a size from {HEADER} to 65507")));
     }
     let mut sockets = Vec::new();
     for sender in 0..options.senders {
@@ -224,7 +224,7 @@ fn grow_buffer(socket: &UdpSocket) {
 pub fn tcp_serve(port: u16, connections: Option<u64>, ready: impl FnOnce(SocketAddr)) -> Result<()> {
     let listener =
         TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(load_error("bind the TCP port"))?;
-    ready(listener.local_addr().map_err(load_error("ask for the port"))?);
+    ready(listener.local_addr().map_err(load_error("get the port's number"))?);
     std::thread::scope(|scope| {
         let mut served = 0;
         while connections.is_none_or(|limit| served < limit) {
@@ -270,7 +270,7 @@ pub fn tcp_get(options: &TcpGet) -> Result<Answered> {
     let to = resolve(&options.to)?;
     if options.concurrency == 0 || options.request_size < 8 || options.answer_size == 0 {
         return Err(Error::LoadOptions(
-            "a connection or more, requests of 8 bytes or more, answers of 1 or more".into(),
+            "at least 1 connection, requests of at least 8 bytes and responses of at least 1".into(),
         ));
     }
     let next = AtomicU64::new(0);
@@ -290,7 +290,7 @@ pub fn tcp_get(options: &TcpGet) -> Result<Answered> {
         }
         io::Result::Ok(all)
     })
-    .map_err(load_error("exchange with the server"))?;
+    .map_err(load_error("exchange data with the server"))?;
     times.sort_unstable();
     let rank = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
     let at = |percent| rank(percent).copied().unwrap_or(0);
@@ -346,7 +346,7 @@ pub fn vsock_connect(cid: u32, port: u32, from: Option<u32>, wait: Duration) -> 
     // SAFETY: takes integers only.
     let socket = unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
-        return Err(load_error("make a vsock socket")(io::Error::last_os_error()));
+        return Err(load_error("create a vsock socket")(io::Error::last_os_error()));
     }
     // SAFETY: a descriptor that was just opened and belongs to nobody else.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };

@@ -80,10 +80,10 @@ impl Kernel {
 pub fn version(package: &str) -> Result<String> {
     let shown = run(
         Command::new("apt-cache").args(["show", "--no-all-versions", package]),
-        "asking for a package's version (if apt's lists are old, run `apt-get update`)",
+        "looking up a package's version (if apt's lists are old, run `apt-get update`)",
     )?;
     field(&String::from_utf8_lossy(&shown), "Version: ")
-        .ok_or_else(|| Error::Package { package: package.into(), missing: "version that can be had".into() })
+        .ok_or_else(|| Error::Package { package: package.into(), missing: "version to install".into() })
 }
 
 /// Downloads a package and unpacks it into `folder`.
@@ -148,7 +148,7 @@ impl Sources {
         let suite = std::fs::read_to_string("/etc/os-release")
             .ok()
             .and_then(|text| field(&text, "VERSION_CODENAME="))
-            .ok_or_else(|| Error::NotDebian { detail: "/etc/os-release names no release".into() })?;
+            .ok_or_else(|| Error::NotDebian { detail: "/etc/os-release has no VERSION_CODENAME".into() })?;
         let format = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)|$(ORIGIN)";
         let listed = run(
             Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]),
@@ -157,7 +157,7 @@ impl Sources {
         let lines = source_lines(&String::from_utf8_lossy(&listed), &suite);
         if lines.is_empty() {
             return Err(Error::NotDebian {
-                detail: format!("apt offers nothing of Debian's release `{suite}`; run `apt-get update`"),
+                detail: format!("apt has no packages of Debian `{suite}`; run `apt-get update`"),
             });
         }
         let dump = run(Command::new("apt-config").arg("dump"), "reading apt's options")?;

@@ -162,7 +162,7 @@ impl Identity {
                 return Ok(());
             }
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "it stays after SIGKILL")).at("end", path)
+        Err(io::Error::new(io::ErrorKind::TimedOut, "still there after SIGKILL")).at("end", path)
     }
 }
 

@@ -179,7 +179,7 @@ fn private(path: &Path, user: u32) -> Result<()> {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             // In /tmp anyone may have put anything of that name: a link would lead elsewhere.
-            let data = fs::symlink_metadata(path).at("look at", path)?;
+            let data = fs::symlink_metadata(path).at("stat", path)?;
             let good = data.is_dir() && data.uid() == user && data.mode() & 0o077 == 0;
             if good { Ok(()) } else { Err(Error::Runtime { path: path.to_owned() }) }
         }
@@ -197,7 +197,7 @@ pub fn folder(name: &str) -> Result<Folder> {
         return Err(Error::Name {
             what: "world",
             name: name.to_owned(),
-            rule: "1 to 32 small letters, digits and `-`, not starting with `-`",
+            rule: "1 to 32 lowercase letters, digits and `-`, not starting with `-`",
         });
     }
     Ok(Folder(root()?.join(name)))

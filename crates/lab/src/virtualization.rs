@@ -22,7 +22,7 @@ impl Accelerator {
     /// That a machine has `/dev/kvm` proves nothing: some can open it and cannot run a stock kernel.
     /// The answer is kept until the machine is rebooted or kernel or QEMU change.
     pub fn detect(cache: &Cache, images: &Images, progress: Progress<'_>) -> Result<Self> {
-        let version = run(Command::new(QEMU).arg("--version"), "asking for QEMU's version")?;
+        let version = run(Command::new(QEMU).arg("--version"), "looking up QEMU's version")?;
         if !Path::new("/dev/kvm").exists() {
             return Ok(Self::Tcg);
         }
@@ -41,9 +41,10 @@ impl Accelerator {
             &key,
             || (),
             |work| {
-                let answer = step(progress, "does hardware virtualization run a stock kernel?", || {
-                    probe(images, work)
-                })?;
+                let answer =
+                    step(progress, "checking whether hardware virtualization runs a stock kernel", || {
+                        probe(images, work)
+                    })?;
                 let path = work.join("answer.json");
                 let text = serde_json::to_vec(&answer).unwrap_or_default();
                 std::fs::write(&path, text).at("write", path)

@@ -38,7 +38,7 @@ const MOST_PROCESSORS: u32 = 16;
 pub struct Options {
     /// Its kind.
     pub kind: Kind,
-    /// Its name: small letters, digits, `-`.
+    /// Its name: lowercase letters, digits, `-`.
     pub name: String,
     /// Guests, 0 to 16.
     pub guests: u32,
@@ -249,7 +249,7 @@ impl World {
                 std::thread::sleep(POLL);
             }
         }
-        Err(self.not_up(self.host(), "no port of 127.0.0.1 could be had in five tries".into()))
+        Err(self.not_up(self.host(), "no free port on 127.0.0.1 was found in five attempts".into()))
     }
 
     /// Whether QEMU's port is open; the server behind it may not be.
@@ -304,7 +304,7 @@ impl World {
             let limit = ANSWER.min(deadline.saturating_duration_since(Instant::now()).max(POLL));
             let last = match self.address(domain).ping(limit) {
                 Ok(alive) if accept(&alive) => return Ok(()),
-                Ok(_) => "the old boot still answers".to_owned(),
+                Ok(_) => "it has not rebooted yet".to_owned(),
                 Err(error) => error.to_string(),
             };
             if xweave_interrupt::pending() {
@@ -312,7 +312,7 @@ impl World {
             }
             if !machine.alive() {
                 // Whichever domain was waited for, the host's console tells why.
-                return Err(self.not_up(self.host(), "the emulated machine ended".into()));
+                return Err(self.not_up(self.host(), "QEMU exited".into()));
             }
             if Instant::now() >= deadline {
                 let why = format!("no answer after {} s ({last})", begun.elapsed().as_secs());
@@ -329,11 +329,11 @@ impl World {
         let said: Vec<_> =
             said.lines().filter(|l| !l.contains("doesn't support requested feature")).collect();
         if !said.is_empty() {
-            console = format!("{console}\nQEMU said: {}", said.join("\n"));
+            console = format!("{console}\nQEMU: {}", said.join("\n"));
         }
         let resets = fs::read_to_string(self.folder.reset_log()).unwrap_or_default();
         if resets.contains("Triple fault") {
-            console.push_str("\nQEMU said: triple fault of the emulated host");
+            console.push_str("\nQEMU: triple fault in the emulated host");
         }
         Error::Boot { world: self.name.clone(), domain: domain.to_owned(), why, console }
     }

@@ -259,7 +259,7 @@ fn a_boot_that_hangs_shows_its_console() {
     let output = lab.run(&["up", "kvm", "--append", "rdinit=/nothing"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("the emulated machine ended") && said.contains("Kernel panic"), "{said}");
+    assert!(said.contains("QEMU exited") && said.contains("Kernel panic"), "{said}");
     lab.assert_nothing_left();
 }
 

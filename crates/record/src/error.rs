@@ -21,7 +21,8 @@ pub enum Error {
         /// Its name.
         domain: String,
         /// Why, and what to do.
-        reason: String,
+        #[source]
+        reason: xweave_weave::Error,
     },
     /// No domain has a place for any of the probes, and there are no aspects.
     #[error("there is nothing to record: {0}")]

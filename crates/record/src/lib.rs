@@ -47,4 +47,4 @@ pub use options::{Options, Until};
 pub use progress::{Outcome, Phase};
 pub use recording::record;
 pub use transport::Transport;
-pub use xweave_weave::Group;
+pub use xweave_weave::{Group, UnknownGroup};

@@ -2,6 +2,7 @@
 
 use comfy_table::{Attribute, Cell, Color};
 use xweave_flow::{Flow, Flows, Hop, Incomplete};
+use xweave_text::location;
 
 use crate::{
     View, number,
@@ -20,7 +21,7 @@ pub fn table(flows: &Flows, flow: &Flow, view: View) -> String {
         columns.push((Heading("Place", false), place));
         columns.push((Heading("Function", false), |hop| hop.function.to_owned()));
     } else {
-        columns.push((Heading("Function", false), address));
+        columns.push((Heading("Function", false), |hop| location(hop.function, hop.offset)));
     }
     columns.push((Heading("Kind", false), |hop| hop.kind.to_owned()));
     columns.push((Heading("CPU", true), |hop| hop.cpu.to_string()));
@@ -86,14 +87,6 @@ pub fn place(hop: &Hop<'_>) -> String {
     match (hop.file, hop.line) {
         (Some(file), Some(line)) => format!("{file}:{line}"),
         (Some(file), None) => file.to_owned(),
-        (None, _) => address(hop),
-    }
-}
-
-/// Function and offset.
-fn address(hop: &Hop<'_>) -> String {
-    match hop.offset {
-        0 => hop.function.to_owned(),
-        offset => format!("{}+{offset:#x}", hop.function),
+        (None, _) => location(hop.function, hop.offset),
     }
 }

@@ -226,7 +226,7 @@ fn lab() {
 fn sites() {
     let coverage =
         access::Coverage { instructions: 9, memory_instructions: 4, typed: 3, ..Default::default() };
-    let binding = |name, place| access::Binding { name, type_: "struct sock *".into(), place };
+    let binding = |name, place| access::Binding { name, target: false, type_: "struct sock *".into(), place };
     let bindings = [
         binding("sk", access::Place::Register { register: access::Register::Rdi, add: 0 }),
         binding("skb", access::Place::Memory { register: access::Register::Rsp, add: -8 }),

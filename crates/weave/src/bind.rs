@@ -41,17 +41,15 @@ pub(crate) const RETURN: &str = "xw_return";
 /// The name of the variable for what `access` selects, where a clause uses it unnamed.
 pub(crate) const TARGET: &str = "xw_target";
 
-/// The names in the code of an item that are variables at one of these instructions.
+/// The names in an item's code that something has at one of these instructions.
 pub(crate) fn variables<'a, 'p>(
     kernel: &Kernel,
     item: Item<'a>,
     points: impl Iterator<Item = &'p JoinPoint<'p>> + Clone,
 ) -> BTreeSet<&'a str> {
     let points = points.filter(|point| matches!(point.at, At::Instruction(_)));
-    let names: BTreeSet<&str> =
-        item.codes().into_iter().flat_map(Code::variables).map(|used| used.text.as_str()).collect();
     let somewhere = |name: &&str| points.clone().any(|point| point.local(kernel, name, name).is_some());
-    names.into_iter().filter(somewhere).collect()
+    item.names().into_iter().filter(somewhere).collect()
 }
 
 /// What the carriers can make a key of: `XW_SENT` of bpf/carriers/xen-net.h.
@@ -87,32 +85,29 @@ pub(crate) fn bind(
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for (of, is_argument) in renamed {
         let name = of.given();
-        if let (At::Instruction(touch), false) = (&point.at, is_argument)
-            && !touch.gives_to_local(&name.text, &of.of.text)
-        {
-            continue;
-        }
-        if !names.insert(&name.text) {
+        if names.contains(name.text.as_str()) {
             continue;
         }
         let value = match is_argument {
             true => point.argument(kernel, &of.of.text, &name.text),
             false => point.local(kernel, &of.of.text, &name.text),
         };
-        // What a join point lacks, the condition has ruled out.
+        // What a join point lacks, an alternative names that does not select it.
         if let Some(value) = value {
+            names.insert(&name.text);
             add(of.of.span, value.map_err(|why| format!("`{}` of {} {why}", of.of.text, point.described())));
         }
     }
     for target in targets {
-        if names.insert(&target.text)
+        if !names.contains(target.text.as_str())
             && let Some(value) = point.target(kernel, &target.text)
         {
+            names.insert(&target.text);
             add(target.span, value);
         }
     }
     if uses_target(&item)
-        && let Some(value) = point.target(kernel, TARGET)
+        && let Some(value) = point.touched(kernel, TARGET)
     {
         add(item.span(), value);
     }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use xweave_guard::private::{self, Dir};
 
+use crate::error::Error;
+
 /// Bytes of an object and of what clang said of it.
 const ENTRY: u64 = 256 << 20;
 
@@ -46,14 +48,14 @@ impl Entry {
     ///
     /// # Errors
     /// Why what is there is not used: somebody else may have written it, or it is not what was kept.
-    pub(crate) fn read(dir: &Dir, name: &str) -> Result<Option<Self>, String> {
+    pub(crate) fn read(dir: &Dir, name: &str) -> Result<Option<Self>, Error> {
         match dir.read(name, ENTRY) {
             Ok(bytes) => match Self::decode(&bytes) {
                 Some(entry) => Ok(Some(entry)),
-                None => Err(format!("{} is damaged", dir.path_of(name).display())),
+                None => Err(Error::Damaged { path: dir.path_of(name) }),
             },
             Err(error) if error.is_missing() => Ok(None),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -94,39 +96,43 @@ mod tests {
         Entry { object: vec![0x7f, b'E', b'L', b'F'], log: "warning: ü".to_owned() }
     }
 
+    fn refused(dir: &Dir) -> String {
+        Entry::read(dir, "x.advice").unwrap_err().to_string()
+    }
+
     #[test]
     fn what_is_kept_comes_back_or_is_refused_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let dir = open(&folder.path().join("cache")).unwrap();
-        assert_eq!(Entry::read(&dir, "x.advice"), Ok(None));
+        assert_eq!(Entry::read(&dir, "x.advice").unwrap(), None);
         entry().keep(&dir, "x.advice").unwrap();
-        assert_eq!(Entry::read(&dir, "x.advice"), Ok(Some(entry())));
+        assert_eq!(Entry::read(&dir, "x.advice").unwrap(), Some(entry()));
         let path = dir.path_of("x.advice");
         let whole = fs::read(&path).unwrap();
         for nth in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[nth] ^= 1;
             fs::write(&path, &bytes).unwrap();
-            assert!(Entry::read(&dir, "x.advice").unwrap_err().contains("damaged"));
+            assert!(refused(&dir).contains("damaged"));
             fs::write(&path, &whole[..nth]).unwrap();
             assert!(Entry::read(&dir, "x.advice").is_err());
         }
         // Somebody else's, in whatever way.
         fs::write(&path, &whole).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o602)).unwrap();
-        assert!(Entry::read(&dir, "x.advice").unwrap_err().contains("written to by other users"));
+        assert!(refused(&dir).contains("written to by other users"));
         let elsewhere = folder.path().join("elsewhere");
         fs::rename(&path, &elsewhere).unwrap();
         symlink(&elsewhere, &path).unwrap();
-        assert!(Entry::read(&dir, "x.advice").unwrap_err().contains("is a symbolic link"));
+        assert!(refused(&dir).contains("is a symbolic link"));
         entry().keep(&dir, "x.advice").unwrap();
         assert_eq!(
-            Entry::read(&dir, "x.advice"),
-            Ok(Some(entry())),
+            Entry::read(&dir, "x.advice").unwrap(),
+            Some(entry()),
             "it is made anew, beside the link's target"
         );
         if chown(&path, Some(65534), None).is_ok() {
-            assert!(Entry::read(&dir, "x.advice").unwrap_err().contains("belongs to user 65534"));
+            assert!(refused(&dir).contains("belongs to user 65534"));
         } else {
             eprintln!("SKIPPED: only root can give a file away");
         }

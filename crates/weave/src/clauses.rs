@@ -62,9 +62,6 @@ impl SiteInfo {
 
     /// `tcp_sendmsg`, or `tcp_sendmsg+0x1f` where it is an instruction.
     pub fn place(&self) -> String {
-        match self.offset {
-            0 => self.function.clone(),
-            offset => format!("{}+{offset:#x}", self.function),
-        }
+        xweave_text::location(&self.function, self.offset.into())
     }
 }

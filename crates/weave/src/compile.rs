@@ -4,7 +4,6 @@
 //! temporary; only the object is moved into the cache, at once.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +17,7 @@ use crate::Domain;
 use crate::cache::{self, Entry};
 use crate::draft::Files;
 use crate::emit::{self, Emitted, Program};
+use crate::error::Error;
 use crate::prelude;
 
 const OBJECT: &str = "advice.o";
@@ -79,10 +79,9 @@ impl Compiler {
     ///
     /// # Errors
     ///
-    /// That there is none, or that it cannot be run, for people.
-    pub fn find() -> Result<Self, String> {
-        let clang =
-            find_clang().ok_or("there is no clang in the path, which compiles advice: apt install clang")?;
+    /// [`Error::NoCompiler`] and [`Error::Run`].
+    pub fn find() -> Result<Self, Error> {
+        let clang = find_clang().ok_or(Error::NoCompiler)?;
         let version = run(Command::new(&clang).arg("--version"))?.stdout;
         Ok(Self { clang, version })
     }
@@ -107,7 +106,7 @@ impl Compiler {
         files: &Files<'_>,
         cache: &Path,
         warnings: &mut Vec<Diagnostic>,
-    ) -> Result<Compiled, String> {
+    ) -> Result<Compiled, Error> {
         let key = self.key(files);
         match Compiled::kept(&key, cache) {
             Ok(Some(kept)) => return Ok(kept),
@@ -127,8 +126,8 @@ impl Compiled {
     /// # Errors
     ///
     /// Why what is kept is not used: somebody else may have written it, or it is not what was kept.
-    pub fn kept(key: &str, cache: &Path) -> Result<Option<Self>, String> {
-        let dir = cache::open(cache).map_err(|error| error.to_string())?;
+    pub fn kept(key: &str, cache: &Path) -> Result<Option<Self>, Error> {
+        let dir = cache::open(cache)?;
         let entry = Entry::read(&dir, &entry_name(key))?;
         Ok(entry.map(|Entry { object, log }| Self { object: Some(object), log }))
     }
@@ -138,16 +137,16 @@ impl Compiled {
     /// # Errors
     ///
     /// That it cannot be written.
-    pub fn keep(&self, key: &str, cache: &Path) -> Result<(), String> {
+    pub fn keep(&self, key: &str, cache: &Path) -> Result<(), Error> {
         let Some(object) = &self.object else { return Ok(()) };
         let entry = Entry { object: object.clone(), log: self.log.clone() };
-        let kept = cache::open(cache).and_then(|dir| entry.keep(&dir, &entry_name(key)));
-        kept.map_err(|error| error.to_string())
+        entry.keep(&cache::open(cache)?, &entry_name(key))?;
+        Ok(())
     }
 }
 
 /// That what is kept is not used, but made anew: for people.
-pub fn unused(reason: &str) -> Diagnostic {
+pub fn unused(reason: &Error) -> Diagnostic {
     Diagnostic::general(format!("what was kept of an earlier compilation is not used: {reason}")).as_warning()
 }
 
@@ -160,34 +159,36 @@ fn entry_name(key: &str) -> String {
 /// # Errors
 ///
 /// That the compiler cannot be run, or the files not be written.
-pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Compiled, String> {
+pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Compiled, Error> {
     let (made, log) = make(clang, files, folder)?;
     if !made {
         return Ok(Compiled { object: None, log });
     }
-    let object = folder.join(OBJECT);
-    let bytes = fs::read(&object).map_err(|error| unreadable(&object, &error))?;
-    Ok(Compiled { object: Some(bytes), log })
+    let path = folder.join(OBJECT);
+    match fs::read(&path) {
+        Ok(bytes) => Ok(Compiled { object: Some(bytes), log }),
+        Err(source) => Err(Error::Read { path, source }),
+    }
 }
 
 /// The object of a C file with programs of its own, which includes the prelude and is compiled as advice is:
 /// so that the prelude can be tested and measured.
-pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, String> {
+pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, Error> {
     let mut files: Files<'_> = prelude::files();
     files.push((emit::ADVICE.to_owned(), text));
     let folder = WorkFolder::new(cache)?;
     let compiled = compile_in(Compiler::find()?.path(), &files, &folder.0)?;
-    compiled.object.ok_or(compiled.log)
+    compiled.object.ok_or(Error::C(compiled.log))
 }
 
 /// Has clang make an object of these files. Gives whether it could, and what it said.
-fn make(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<(bool, String), String> {
+fn make(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<(bool, String), Error> {
     for (name, text) in files {
         let path = folder.join(name);
         path.parent()
             .map_or(Ok(()), fs::create_dir_all)
             .and_then(|()| fs::write(&path, text))
-            .map_err(|error| unwritable(&path, &error))?;
+            .map_err(|source| Error::Write { path, source })?;
     }
     let mut command = Command::new(clang);
     // Whatever the user's language is, its messages are to be understood here.
@@ -199,14 +200,6 @@ fn make(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<(bool, String)
         let _ = Command::new(strip).arg("-g").arg(OBJECT).current_dir(folder).output();
     }
     Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
-}
-
-fn unreadable(what: &Path, error: &io::Error) -> String {
-    format!("{} cannot be read: {error}", what.display())
-}
-
-fn unwritable(what: &Path, error: &io::Error) -> String {
-    format!("{} cannot be written: {error}", what.display())
 }
 
 fn key(files: &Files<'_>, version: &[u8]) -> String {
@@ -224,9 +217,9 @@ fn key(files: &Files<'_>, version: &[u8]) -> String {
     xweave_text::hex(&hash.finalize())
 }
 
-fn run(command: &mut Command) -> Result<Output, String> {
+fn run(command: &mut Command) -> Result<Output, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
-    command.output().map_err(|error| format!("{program} cannot be run: {error}; is XWEAVE_CLANG right?"))
+    command.output().map_err(|source| Error::Run { program, source })
 }
 
 /// The tool beside a compiler: `llvm-strip-14` beside `clang-14`.
@@ -246,15 +239,15 @@ impl WorkFolder {
     /// # Errors
     ///
     /// When it cannot be made.
-    pub fn new(cache: &Path) -> Result<Self, String> {
+    pub fn new(cache: &Path) -> Result<Self, Error> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let dir = cache::open(cache).map_err(|error| error.to_string())?;
+        let dir = cache::open(cache)?;
         let nth = COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("tmp-{}-{nth}", std::process::id());
         let folder = dir.path_of(&name);
         // One of a process that was killed, and had the same number.
         let _ = fs::remove_dir_all(&folder);
-        dir.create_dir(&name).map_err(|error| error.to_string())?;
+        dir.create_dir(&name)?;
         Ok(Self(folder))
     }
 

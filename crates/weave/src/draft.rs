@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use xweave_aspect::{Diagnostic, Severity};
 use xweave_wire::plan::{EventProgram, Hook, PlanProgram};
 
-pub use bounds::fit;
+pub use bounds::{DraftError, fit};
 
 use crate::Counts;
 

@@ -4,6 +4,7 @@ use xweave_aspect::{Aspects, Diagnostic, Severity};
 use xweave_wire::plan::{EventPlan, Plan};
 
 use crate::draft::{Draft, Files, SiteDraft, Text, has_errors};
+use crate::error::Error;
 use crate::item::Item;
 use crate::{Counts, Domain, Group, Options, Peer, SiteInfo, Skipped, Woven};
 use crate::{compile, emit, events, prelude, resolve};
@@ -160,11 +161,11 @@ impl Text {
     ///
     /// # Errors
     ///
-    /// The name of a carrier that there is not.
-    pub fn files<'a>(&'a self, aspects: &'a Aspects) -> Result<Files<'a>, String> {
+    /// [`Error::NoCarrier`]
+    pub fn files<'a>(&'a self, aspects: &'a Aspects) -> Result<Files<'a>, Error> {
         let mut files = self.own();
         for name in &self.carriers {
-            let text = prelude::carrier(name).ok_or_else(|| format!("there is no carrier {name:?}"))?;
+            let text = prelude::carrier(name).ok_or_else(|| Error::NoCarrier(name.clone()))?;
             files.push((format!("carriers/{name}"), text));
         }
         for (file, source) in aspects.sources.iter().enumerate() {

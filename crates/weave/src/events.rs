@@ -12,6 +12,7 @@ use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
 use crate::compile::Compiler;
 use crate::draft::{EventsDraft, Text};
+use crate::error::Error;
 use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
@@ -58,20 +59,14 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, for people.
-    pub fn list(text: &str) -> Result<Vec<Self>, String> {
+    /// [`UnknownGroup`]
+    pub fn list(text: &str) -> Result<Vec<Self>, UnknownGroup> {
         let mut groups = Vec::new();
         for word in text.split(',').map(str::trim) {
             match (word, Self::ALL.into_iter().find(|group| group.name() == word)) {
                 ("all", _) => groups.extend(Self::ALL),
                 (_, Some(group)) => groups.push(group),
-                (_, None) => {
-                    let names: Vec<_> = Self::ALL.map(Self::name).to_vec();
-                    return Err(format!(
-                        "there is no group of events `{word}`: write some of {}, or all",
-                        names.join(",")
-                    ));
-                }
+                (_, None) => return Err(UnknownGroup(word.to_owned())),
             }
         }
         groups.sort();
@@ -79,6 +74,11 @@ impl Group {
         Ok(groups)
     }
 }
+
+/// A name that is no group's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no group of events `{0}`: write some of {names}, or all", names = Group::ALL.map(Group::name).join(","))]
+pub struct UnknownGroup(String);
 
 /// A probe.
 struct Probe {
@@ -213,21 +213,17 @@ pub struct Events {
 ///
 /// # Errors
 ///
-/// That there is no compiler, or what it says, for people.
-pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> Result<Events, String> {
+/// That there is no compiler, or what it says.
+pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> Result<Events, Error> {
     let EventsDraft { programs, text, left_out } = draft(kernel, groups);
     let mut found = Events { plan: None, left_out };
     if let Some(text) = text {
         let compiled = Compiler::find()?.compile(&text.files_of_events(), cache, &mut Vec::new())?;
-        let object = compiled.object.ok_or_else(|| uncompiled(kernel.release(), &compiled.log))?;
+        let failed = || Error::Events { release: kernel.release().to_owned(), log: compiled.log };
+        let object = compiled.object.ok_or_else(failed)?;
         found.plan = Some(EventPlan { object, programs, buffer });
     }
     Ok(found)
-}
-
-/// What is said where the probes of events do not compile.
-pub fn uncompiled(release: &str, log: &str) -> String {
-    format!("the probes of events do not compile for kernel {release}:\n{log}")
 }
 
 /// Finds the places of the groups' probes in a kernel, and writes their C.
@@ -305,7 +301,7 @@ mod tests {
         assert_eq!(Group::list("block, sched,block"), Ok(vec![Group::Sched, Group::Block]));
         assert_eq!(Group::list("all"), Ok(Group::ALL.to_vec()));
         for wrong in ["", "sched,", "scheduler"] {
-            let said = Group::list(wrong).unwrap_err();
+            let said = Group::list(wrong).unwrap_err().to_string();
             assert!(said.contains("sched,block,net,vm,syscalls"), "{said}");
         }
     }

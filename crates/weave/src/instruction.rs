@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use xweave_access::{Binding, Level, Place, Site};
 use xweave_aspect::code::Code;
-use xweave_aspect::syntax::{Ident, Pointcut};
+use xweave_aspect::syntax::{Ident, When};
 use xweave_code::{Kernel, Register};
 use xweave_wire::plan::VariablePlace;
 
 use crate::condition::Condition;
+use crate::item::Item;
 use crate::value::{Location, Value, pointer, structure};
 use crate::{CodeIndex, unhookable};
 
@@ -68,46 +69,25 @@ impl<'i> Touch<'i> {
         self.site.line
     }
 
-    /// The structure's address, to be called `name`.
+    /// The address of the structure that is touched, to be called `name`.
     ///
     /// # Errors
     ///
     /// Why it is not to be had.
     pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Result<Value, String> {
-        let given = self.given(name).and_then(|binding| match binding.place {
-            Place::Register { register, add } => Some((binding.type_.strip_suffix(" *")?, (register, add))),
-            _ => None,
-        });
-        // Which access() is meant is said by the name; without one the first is.
-        let touched =
-            || self.site.touched.and_then(|level| Some((&*level.type_, self.site.address_of(level)?)));
-        let Some((type_, (register, add))) = given.or_else(touched) else {
+        let touched = self.site.touched.and_then(|level| Some((&*level.type_, self.site.address_of(level)?)));
+        let Some((type_, (register, add))) = touched else {
             let here = format!("`{}+{:#x}`", self.site.function, self.site.offset);
             return Err(format!("the address of what is touched at {here} is not in a register"));
         };
-        let place = VariablePlace { register: Some(word(register)), add: add.into(), load: false };
-        Ok(pointer(kernel, type_, name, Location::Place(place)))
-    }
-
-    /// What the pointcut gives that name to here, by the alternative that selects the instruction.
-    fn given(&self, name: &str) -> Option<&Binding<'i>> {
-        self.site.bindings.iter().find(|binding| binding.name == name)
-    }
-
-    /// Whether the name that a `local_var` gives is that variable's here: another alternative may give it to something
-    /// else.
-    pub(crate) fn gives_to_local(&self, name: &str, of: &str) -> bool {
-        let local = || self.code.index.variable(&self.site, of);
-        self.given(name).is_none_or(|given| {
-            local().is_some_and(|local| (local.place, &local.type_) == (given.place, &given.type_))
-        })
+        Ok(pointer(kernel, type_, name, location(Place::Register { register, add })))
     }
 
     /// The names of structures that lie where the one does that is touched, and what they are.
     pub(crate) fn names_of_touched(&self) -> Vec<(String, String)> {
         let touched = self.site.touched.and_then(|level| self.site.address_of(level));
         let there = |binding: &&Binding<'_>| match binding.place {
-            Place::Register { register, add } => Some((register, add)) == touched,
+            Place::Register { register, add } => binding.target && Some((register, add)) == touched,
             _ => false,
         };
         let names = self.site.bindings.iter().filter(there);
@@ -123,33 +103,28 @@ impl<'i> Touch<'i> {
         self.site.parameter.filter(|_| same).map(|nth| (nth.into(), &*level.type_))
     }
 
-    /// A local variable, to be called `name`.
+    /// What has this name here, given by the pointcut or as a variable of the function; none if nothing has.
     ///
     /// # Errors
     ///
     /// Why it cannot be read.
-    pub(crate) fn local(&self, kernel: &Kernel, of: &str, name: &str) -> Option<Result<Value, String>> {
-        if self.after && self.code.index.has_variable(&self.site, of) {
+    pub(crate) fn named(&self, kernel: &Kernel, name: &str) -> Option<Result<Value, String>> {
+        let binding = self.site.bindings.iter().find(|binding| binding.name == name);
+        if binding.is_none() && !self.site.unreadable.contains(&name) {
+            // What no variable of the function is called may be a macro, a constant, a function.
+            return None;
+        }
+        if self.after && binding.is_none_or(|binding| !binding.target) {
             return Some(Err("is known before the instruction only: leave out `after`".into()));
         }
-        let Some(found) = self.code.index.variable(&self.site, of) else {
-            // What no variable of the function is called may be a macro, a constant, a function.
-            return self
-                .code
-                .index
-                .has_variable(&self.site, of)
-                .then(|| Err(format!("has no place at {:#x} where it can be read", self.site.offset)));
+        let Some(binding) = binding else {
+            return Some(Err(format!("has no place at {:#x} where it can be read", self.site.offset)));
         };
-        let place = match found.place {
-            Place::Register { register, add } => {
-                VariablePlace { register: Some(word(register)), add: add.into(), load: false }
-            }
-            Place::Memory { register, add } => {
-                VariablePlace { register: Some(word(register)), add: add.into(), load: true }
-            }
-            Place::Constant(value) => VariablePlace { register: None, add: value.cast_signed(), load: false },
-        };
-        let type_ = found.type_.trim();
+        if binding.target {
+            let of = binding.type_.strip_suffix(" *").unwrap_or(&binding.type_);
+            return Some(Ok(pointer(kernel, of, name, location(binding.place))));
+        }
+        let type_ = binding.type_.trim();
         let pointee = type_.strip_suffix('*').map(str::trim_end);
         let of = pointee.and_then(|pointee| structure(kernel, pointee));
         let tags = Code::lex(type_);
@@ -160,15 +135,24 @@ impl<'i> Touch<'i> {
             _ if type_.ends_with('*') => format!("{type_}{name}"),
             _ => format!("{type_} {name}"),
         };
-        Some(Ok(Value { declaration, types, location: Location::Place(place), unverified_type: of }))
+        Some(Ok(Value { declaration, types, location: location(binding.place), unverified_type: of }))
     }
 }
 
-/// What a parameter of the function that a site is in is called, by its number from 0 or its name.
-pub(crate) fn parameter(kernel: &Kernel, code: &CodeIndex, site: &Site<'_>, of: &str) -> Option<String> {
+/// For the kernel.
+fn location(place: Place) -> Location {
+    let (register, add, load) = match place {
+        Place::Register { register, add } => (Some(word(register)), add.into(), false),
+        Place::Memory { register, add } => (Some(word(register)), add.into(), true),
+        Place::Constant(value) => (None, value.cast_signed(), false),
+    };
+    Location::Place(VariablePlace { register, add, load })
+}
+
+/// What a function's parameter is called, by its number from 0 or its name.
+fn parameter(kernel: &Kernel, function: &str, module: Option<&str>, of: &str) -> Option<String> {
     let number = of.parse::<usize>().ok();
-    let module = site.module.or(code.module.as_deref());
-    let functions = kernel.functions(site.whole_function());
+    let functions = kernel.functions(function);
     let mut all = functions.into_iter().filter(|function| function.module.as_deref() == module);
     all.find_map(|function| match number {
         Some(nth) => function.params.into_iter().nth(nth),
@@ -218,28 +202,26 @@ fn is_module(code: &CodeIndex, of: Option<&str>, module: Option<&str>) -> bool {
     code.module.as_deref().or(of) == module
 }
 
-/// The instructions that the pointcut may select by some `access` of it.
+/// The instructions that the item's pointcut may select by some `access` of it.
 pub(crate) fn touches<'i>(
-    pointcut: &'i Pointcut,
-    kernel: &Kernel,
+    item: Item<'i>,
+    kernel: &'i Kernel,
     code: &'i [CodeIndex],
-    after: bool,
     means: &impl Fn(Option<&Ident>) -> bool,
 ) -> Vec<Touch<'i>> {
+    let (pointcut, after, names) = (item.pointcut(), item.when() == When::After, item.names());
     let mut touches = Vec::new();
     for code in code {
-        code.index.query(pointcut, means).each(|site, decides| {
+        let query = code.index.query(pointcut, means).with_variables(names.iter().copied());
+        let query = query.with_parameters(|function, module, of| {
+            parameter(kernel, function, module.or(code.module.as_deref()), of)
+        });
+        query.each(|site, decides| {
             // What the types merely allow is not woven.
             if !site.certain || site.touched.is_none() {
                 return;
             }
-            let condition = Condition::of(pointcut, &|atom| match atom {
-                Pointcut::Arg(of) => {
-                    let called = parameter(kernel, code, &site, &of.of.text);
-                    Some(called.is_some_and(|name| code.index.has_variable(&site, &name)))
-                }
-                atom => decides(atom),
-            });
+            let condition = Condition::of(pointcut, &|atom| decides(atom));
             if !matches!(condition, Condition::Known(false)) {
                 touches.push(Touch { code, site, condition, after, told: None });
             }

@@ -1,5 +1,7 @@
 //! What is woven: the clauses of flows and the advice, seen alike.
 
+use std::collections::BTreeSet;
+
 use xweave_aspect::syntax::{Act, Advice, Clause, ClauseKind, Exact, Pointcut, When, Xflow};
 use xweave_aspect::{Aspects, Code, Span};
 
@@ -94,6 +96,12 @@ impl<'a> Item<'a> {
             Self::Clause(_, clause) => clause.act.codes(),
             Self::Advice(advice) => vec![&advice.body],
         }
+    }
+
+    /// The names in all of its C fragments that may be variables.
+    pub(crate) fn names(&self) -> BTreeSet<&'a str> {
+        let codes = self.pointcut().codes().into_iter().chain(self.codes());
+        codes.flat_map(Code::variables).map(|used| used.text.as_str()).collect()
     }
 
     /// The variable with a request of a ring, if the aspect gives that instead of a carrier's key, as the paper

@@ -23,7 +23,7 @@
 //! `condition` is what is left of a pointcut where a join point does not decide it; `bind` finds the values of the
 //! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and their bindings; `emit` writes the C program of a domain around the `prelude`; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
-//! `compile` has clang make an object of the C. `events` are the built-in probes, which go beside. `kernel_files`
+//! `compile` has clang make an object of the C, or says why not (`error`). `events` are the built-in probes, which go beside. `kernel_files`
 //! reads kernels that are not asked themselves, and `clauses` tells what was resolved.
 
 mod anchor;
@@ -36,6 +36,7 @@ mod condition;
 mod draft;
 mod drafting;
 mod emit;
+mod error;
 mod events;
 mod instruction;
 mod item;
@@ -50,9 +51,10 @@ mod value;
 pub use cache::{CacheError, cache_directory};
 pub use clauses::Clause;
 pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
-pub use draft::{Draft, EventsDraft, Files, ItemDraft, SiteDraft, SkippedDraft, Text, fit};
+pub use draft::{Draft, DraftError, EventsDraft, Files, ItemDraft, SiteDraft, SkippedDraft, Text, fit};
 pub use drafting::{Objects, complaints, draft, each_once, judge};
-pub use events::{Events, Group, events, uncompiled};
+pub use error::Error;
+pub use events::{Events, Group, UnknownGroup, events};
 pub use kernel_files::{CodeError, KernelFiles};
 
 use std::path::PathBuf;
@@ -335,7 +337,7 @@ pub fn weave(
     for (draft, domain) in drafts.into_iter().zip(domains) {
         let mut objects = Objects::default();
         if let Some(text) = &draft.text {
-            let general = |message: String| vec![Diagnostic::general(message)];
+            let general = |error: Error| vec![Diagnostic::general(error.to_string())];
             let compiled = text.files(aspects).and_then(|files| Ok((Compiler::find()?, files)));
             let compiled = compiled
                 .and_then(|(compiler, files)| compiler.compile(&files, &options.cache, &mut warnings));

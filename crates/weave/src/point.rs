@@ -166,7 +166,7 @@ impl JoinPoint<'_> {
                 let nth = function.params.iter().position(|param| param.name == of)?;
                 Some(self.parameter(kernel, function, nth, name))
             }
-            At::Instruction(touch) => touch.local(kernel, of, name),
+            At::Instruction(touch) => touch.named(kernel, name),
             At::User { .. } => None,
         }
     }
@@ -176,9 +176,24 @@ impl JoinPoint<'_> {
     /// # Errors
     ///
     /// Why it is not to be had.
-    pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Option<Result<Value, String>> {
+    pub(crate) fn touched(&self, kernel: &Kernel, name: &str) -> Option<Result<Value, String>> {
         match &self.at {
             At::Instruction(touch) => Some(touch.target(kernel, name)),
+            _ => self.target(kernel, name),
+        }
+    }
+
+    /// The address of the structure that the pointcut calls `name`.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not to be had.
+    pub(crate) fn target(&self, kernel: &Kernel, name: &str) -> Option<Result<Value, String>> {
+        match &self.at {
+            At::Instruction(touch) => {
+                let value = touch.named(kernel, name)?;
+                Some(value.map_err(|why| format!("`{name}` of {} {why}", self.described())))
+            }
             At::Function { function, target: Some(Target { argument, type_, names }) } => {
                 let given = names.iter().find(|(given, _)| given == name);
                 let type_ = given.map_or(type_, |(_, type_)| type_);
@@ -226,11 +241,7 @@ impl JoinPoint<'_> {
                     false => Err("is gone where the function returns".into()),
                 })
             }
-            // Where it lies by then is known as of any variable.
-            At::Instruction(touch) => {
-                let called = instruction::parameter(kernel, touch.code, &touch.site, of)?;
-                touch.local(kernel, &called, name)
-            }
+            At::Instruction(touch) => touch.named(kernel, name),
         }
     }
 

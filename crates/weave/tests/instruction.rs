@@ -194,6 +194,42 @@ fn a_name_is_given_by_the_alternative_that_selects() {
     assert!(!woven(text).domains[0].sites.is_empty());
 }
 
+/// An instruction that another alternative selects has no such name, and it is not taken for something else.
+#[test]
+fn a_name_of_another_alternative_is_not_there() {
+    let text = "(access(packet.len) AND target(p) OR access(queue.count) AND local_var(queue, q)) \
+                AND within_function(queue_drain) { STORE_DATA1((unsigned long)q); }";
+    let weaving = woven(text);
+    let domain = &weaving.domains[0];
+    let missing = |reason: &str| reason.contains("has no variable `q`");
+    assert!(!domain.sites.is_empty() && !domain.skipped.is_empty());
+    assert!(domain.skipped.iter().all(|one| missing(&one.reason)), "{:?}", domain.skipped);
+}
+
+#[test]
+fn what_is_to_be_absent_need_not_be_readable() {
+    let of = |text: &str| {
+        let text = format!("access(packet.%) AND within_function(packet_weigh) {text} {{ STORE_DATA1(1); }}");
+        let weaving = woven(&text);
+        let domain = &weaving.domains[0];
+        assert!(domain.skipped.is_empty(), "{:?}", domain.skipped);
+        domain.sites.len()
+    };
+    let (all, with) = (of(""), of("AND local_var(fast)"));
+    assert!(0 < with && with < all, "{with} of {all}");
+    assert_eq!(of("AND NOT local_var(fast)"), all - with);
+}
+
+/// What only the pointcut reads counts like what the body does.
+#[test]
+fn a_variable_that_only_a_condition_reads_leaves_out_functions_without_it() {
+    let weaving = woven(
+        "access(packet.len) AND within_function(packet_weigh, queue_drain) AND if(queue->count > 1) { STORE_DATA1(1); }",
+    );
+    let functions: Vec<_> = weaving.domains[0].sites.iter().map(|site| site.function.as_str()).collect();
+    assert!(!functions.is_empty() && functions.iter().all(|name| *name == "queue_drain"), "{functions:?}");
+}
+
 #[test]
 fn local_variables_are_there_by_their_names() {
     let weaving =

@@ -22,7 +22,7 @@ fn tracepoints_and_programs_are_recorded() {
     }
 }
 
-/// Compilers leave no room for a hook at the beginning of some functions.
+/// Compilers leave no room for ftrace at the beginning of some functions.
 #[test]
 fn of_many_functions_those_that_the_kernel_cannot_hook_are_left_out() {
     let Some(world) = World::find("functions without room for a hook") else { return };
@@ -43,7 +43,7 @@ fn of_many_functions_those_that_the_kernel_cannot_hook_are_left_out() {
     let (status, said) = record(&format!("execution({name})"));
     assert!(status == Some(1) && said.contains(&format!("could not hook {name}")), "{status:?} {said}");
     let (status, said) = record(&format!("execution({name}%, tcp_v4_rcv)"));
-    assert!(status == Some(0) && said.contains("no room for a hook"), "{status:?} {said}");
+    assert!(status == Some(0) && said.contains("no patchable entry"), "{status:?} {said}");
     let (status, said) = record(&format!("execution({name}?)"));
     assert!(status == Some(1) && said.contains("none of the places"), "{status:?} {said}");
 }

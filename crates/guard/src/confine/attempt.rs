@@ -3,7 +3,10 @@
 use std::{
     env, fs, io,
     net::{TcpListener, UdpSocket},
-    os::{fd::AsRawFd, unix::net::UnixDatagram},
+    os::{
+        fd::AsRawFd,
+        unix::{fs::MetadataExt, net::UnixDatagram},
+    },
     path::{Path, PathBuf},
     process::{Command, id},
     thread,
@@ -165,12 +168,13 @@ pub struct Outcome {
 ///
 /// When there is no folder for them to work in.
 pub fn probe(keep_going: &mut dyn FnMut() -> bool) -> io::Result<Vec<Outcome>> {
+    let folder = Folder::new(&env::temp_dir())?;
     let mut asked = Vec::new();
     let mut jobs = Vec::new();
-    let mut folders = Vec::new();
     for programs in [false, true] {
         for attempt in ATTEMPTS.iter().filter(|attempt| attempt.of_programs || !programs) {
-            let folder = Folder::new(jobs.len())?;
+            let own = folder.0.join(jobs.len().to_string());
+            fs::create_dir(&own)?;
             let arguments: &[&str] = match programs {
                 true => &["confined", "attempt", attempt.name, "--programs"],
                 false => &["confined", "attempt", attempt.name],
@@ -179,11 +183,10 @@ pub fn probe(keep_going: &mut dyn FnMut() -> bool) -> io::Result<Vec<Outcome>> {
             let seconds = if attempt.name == "deadline" { 3 } else { 60 };
             let limits = if attempt.name == "time" { SHORT } else { LIMITS };
             let mut job = Job::new("an attempt", arguments, limits, Duration::from_secs(seconds));
-            job.folder.clone_from(&folder.0);
+            job.folder = own;
             job.most = 1 << 20;
             jobs.push(job);
             asked.push((attempt, programs));
-            folders.push(folder);
         }
     }
     let judged = run_all(jobs, keep_going).into_iter().zip(asked).map(|(result, (attempt, programs))| {
@@ -217,12 +220,19 @@ pub fn tell(name: &str) -> String {
     }
 }
 
-/// A folder to work in, removed when it is dropped.
+/// How the folders of probes are called.
+const FOLDER: &str = "xweave-probe-";
+
+/// Far longer than a probe takes, also where machines are emulated.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A folder for those that try, removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new(nth: usize) -> io::Result<Self> {
-        let folder = env::temp_dir().join(format!("xweave-probe-{}-{nth}", id()));
+    fn new(within: &Path) -> io::Result<Self> {
+        remove_abandoned(within);
+        let folder = within.join(format!("{FOLDER}{}", id()));
         fs::create_dir(&folder)?;
         Ok(Self(folder))
     }
@@ -230,8 +240,24 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind does no harm.
+        // With what was written there by those that were killed.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes the folders of probes that were killed themselves.
+fn remove_abandoned(within: &Path) {
+    // SAFETY: takes nothing.
+    let own = unsafe { libc::geteuid() };
+    for entry in fs::read_dir(within).into_iter().flatten().flatten() {
+        // Of the entry itself: a link that others made leads to what is none of ours.
+        let Ok(about) = entry.metadata() else { continue };
+        let ours = about.is_dir() && about.uid() == own;
+        let old =
+            about.modified().ok().and_then(|then| then.elapsed().ok()).is_some_and(|age| age > ABANDONED);
+        if ours && old && entry.file_name().to_string_lossy().starts_with(FOLDER) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub fn connect(number: u32) -> io::Result<TcpStream> {
 pub fn enter(domain: &str, command: &Command) -> Result<ExecChild> {
     let error = |why: &str| Error::Exec { domain: domain.to_owned(), why: why.to_owned() };
     let guests = Guests::of_this_host()
-        .ok_or_else(|| error("this is no emulated host: outside of it, use `xweave lab exec`"))?;
+        .ok_or_else(|| error("this is not an emulated host: outside of one, use `xweave lab exec`"))?;
     if guests.kind == Kind::Kvm {
         return Err(error("a KVM host reaches its guests by vsock"));
     }
@@ -134,7 +134,7 @@ fn answer(answers: &mut impl BufRead, command: &str) -> io::Result<()> {
         if answers.read_line(&mut line)? == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                format!("QEMU closed its monitor at {command}"),
+                format!("QEMU closed its monitor after {command}"),
             ));
         }
         let value: serde_json::Value = serde_json::from_str(&line)?;
@@ -159,7 +159,7 @@ fn start(number: u32) -> io::Result<()> {
         return Ok(());
     }
     let said = std::fs::read_to_string(format!("/run/lab/vm{number}/start.err")).unwrap_or_default();
-    Err(io::Error::other(format!("it does not start: {}", crate::process::tail(&said, 5))))
+    Err(io::Error::other(format!("it did not start: {}", crate::process::tail(&said, 5))))
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn json<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
 }
 
 fn invalid(what: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("not a frame of the exec channel: {what}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("invalid frame on the exec channel: {what}"))
 }
 
 impl Frame {

@@ -58,7 +58,7 @@ fn accept(listen: &Listen) -> io::Result<Infallible> {
                 && let Err(error) = guest::hold_static_keys()
             {
                 // Commands and guests work without; only resets are less sure.
-                eprintln!("xweave lab serve: cannot keep KVM's code as it is: {error}");
+                eprintln!("xweave lab serve: cannot keep KVM from patching its code: {error}");
             }
             let listener = TcpListener::bind(address)?;
             loop {
@@ -178,7 +178,7 @@ fn requests<L: Link>(mut link: L) -> io::Result<()> {
             }
         }
         Some(Frame::Request(Request::Run(command))) => run_command(link, &command),
-        Some(other) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{other:?} is no request"))),
+        Some(other) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{other:?} is not a request"))),
         None => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use xweave_aspect::Aspects;
 use xweave_guard::confine::{Job, Limits, job::Failed, run_all};
 use xweave_text as text;
 use xweave_weave::{
-    Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, uncompiled, unused,
+    Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, unused,
 };
 
 use super::{
@@ -78,7 +78,8 @@ pub(crate) fn plans(
         left_out.extend(said.into_iter().map(|what| format!("{domain}: {what}")));
         let object = |compiled: Option<Compiled>| compiled.and_then(|of| of.object).unwrap_or_default();
         if let Some(Compiled { object: None, log }) = &compiled.events {
-            let reason = uncompiled(&input.release, &text::lines(log));
+            let (release, log) = (input.release.clone(), text::lines(log).into_owned());
+            let reason = xweave_weave::Error::Events { release, log };
             return Err(Error::Events { domain: domain.clone(), reason });
         }
         let objects = Objects { advice: object(compiled.advice), events: object(compiled.events) };

@@ -59,17 +59,58 @@ pub(super) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST
     deserializer.deserialize_seq(AtMost::<T, MOST>(PhantomData))
 }
 
+/// What cannot be of a draft that another process made.
+#[derive(Debug, thiserror::Error)]
+pub enum DraftError {
+    /// It is of other aspects.
+    #[error("a draft is of {drafted} items, and the aspects have {items}")]
+    Items {
+        /// How many it is of.
+        drafted: usize,
+        /// How many there are.
+        items: usize,
+    },
+    /// It has a site of an item that there is not.
+    #[error("a draft has a site of item {item}, and the aspects have {items}")]
+    NoItem {
+        /// The item's number.
+        item: u32,
+        /// How many there are.
+        items: usize,
+    },
+    /// A probe's name is longer than names are.
+    #[error("a draft has a probe with a name that is too long")]
+    LongName,
+    /// It has programs, and nothing to make them from.
+    #[error("a draft has programs, and no C of them")]
+    ProgramsWithoutC,
+    /// Only one of these is there.
+    #[error("a draft has probes without C, or C without probes")]
+    ProbesWithoutC,
+    /// Places are not numbered as its sites are.
+    #[error("a draft has places that are not its own sites'")]
+    ForeignPlaces,
+    /// There are more sites than places, or fewer.
+    #[error("a draft has {sites} sites, and places for {places}")]
+    SitesWithoutPlaces {
+        /// How many sites.
+        sites: usize,
+        /// How many of them have places.
+        places: u32,
+    },
+}
+
 impl Draft {
     /// Bounds what it says, and makes its texts fit to be shown. Its sites are its own: numbered from 1, each in one
     /// place.
     ///
     /// # Errors
     ///
-    /// What cannot be.
-    pub fn checked(mut self, aspects: &Aspects) -> Result<Self, String> {
+    /// [`DraftError`]
+    pub fn checked(mut self, aspects: &Aspects) -> Result<Self, DraftError> {
         let items = Item::all(aspects).len();
         if self.items.len() != items {
-            return Err(format!("a draft is of {} items, and the aspects have {items}", self.items.len()));
+            return Err(DraftError::Items { drafted: self.items.len(), items });
         }
         let is_item = |item: u32| usize::try_from(item).is_ok_and(|item| item < items);
         for item in &mut self.items {
@@ -90,26 +131,26 @@ impl Draft {
         let numbers = self.sites.iter().map(|site| site.item).chain(self.skipped.iter().map(|of| of.item));
         let mut numbers = numbers;
         if let Some(item) = numbers.find(|item| !is_item(*item)) {
-            return Err(format!("a draft has a site of item {item}, and the aspects have {items}"));
+            return Err(DraftError::NoItem { item, items });
         }
         self.check_places()?;
         for probe in &self.events.programs {
             if probe.name.len() > limits::FUNCTION || probe.function.len() > limits::FUNCTION {
-                return Err("a draft has a probe with a name that is too long".to_owned());
+                return Err(DraftError::LongName);
             }
         }
         self.events.left_out.iter_mut().for_each(|left| line(left, limits::REASON));
         if self.text.is_none() && !self.programs.is_empty() && !super::has_errors(&self.items) {
-            return Err("a draft has programs, and no C of them".to_owned());
+            return Err(DraftError::ProgramsWithoutC);
         }
         if self.events.text.is_none() != self.events.programs.is_empty() {
-            return Err("a draft has probes without C, or C without probes".to_owned());
+            return Err(DraftError::ProbesWithoutC);
         }
         Ok(self)
     }
 
     /// Places have the sites' numbers, each once and in order.
-    fn check_places(&mut self) -> Result<(), String> {
+    fn check_places(&mut self) -> Result<(), DraftError> {
         let mut next = 1u32;
         for program in &mut self.programs {
             line(&mut program.origin, limits::MESSAGE);
@@ -117,7 +158,7 @@ impl Draft {
             program.saver.iter_mut().for_each(|saver| line(saver, limits::FUNCTION + limits::NAME));
             for place in &mut program.sites {
                 if place.site != next || place.clauses == 0 || place.places.len() > MAX_VARIABLES {
-                    return Err("a draft has places that are not its own sites'".to_owned());
+                    return Err(DraftError::ForeignPlaces);
                 }
                 next = next.saturating_add(place.clauses);
                 line(&mut place.function, limits::FUNCTION);
@@ -127,7 +168,7 @@ impl Draft {
         if u32::try_from(self.sites.len()) == Ok(next - 1) {
             Ok(())
         } else {
-            Err(format!("a draft has {} sites, and places for {}", self.sites.len(), next - 1))
+            Err(DraftError::SitesWithoutPlaces { sites: self.sites.len(), places: next - 1 })
         }
     }
 }
@@ -179,7 +220,7 @@ mod tests {
     fn received(draft: &Draft) -> Result<Draft, String> {
         let bytes = postcard::to_stdvec(draft).unwrap();
         let draft: Draft = postcard::from_bytes(&bytes).map_err(|error| error.to_string())?;
-        draft.checked(&aspects())
+        draft.checked(&aspects()).map_err(|error| error.to_string())
     }
 
     #[test]

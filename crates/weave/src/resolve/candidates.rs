@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xweave_access::{Named, unknown_names};
 use xweave_aspect::Diagnostic;
-use xweave_aspect::syntax::{FunctionName, When};
+use xweave_aspect::syntax::FunctionName;
 use xweave_code::Function;
 use xweave_wire::plan::Hook;
 
@@ -93,8 +93,7 @@ impl<'a> Resolver<'a> {
             return Vec::new();
         }
         let means = |name: Option<&_>| self.means(name);
-        let after = item.when() == When::After;
-        let touches = instruction::touches(item.pointcut(), domain.kernel, domain.code, after, &means);
+        let touches = instruction::touches(item, domain.kernel, domain.code, &means);
         if touches.is_empty() {
             work.draft.diagnostics.extend(self.mistyped(work));
         }
