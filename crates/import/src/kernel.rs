@@ -9,8 +9,11 @@ use crate::{
     input::{shown, trimmed},
     partition::Partitions,
     sink::Sink,
-    tracepoint::{Meaning, Range},
+    tracepoint::{Meaning, Range, context},
 };
+
+/// Softirqs that were raised and have not begun are no more.
+const RAISED: usize = 1 << 16;
 
 /// A thread's name, filled with zeros.
 type Comm = [u8; 16];
@@ -44,6 +47,8 @@ pub(crate) struct Kernel {
     /// Thread → the address that it waits at.
     futexes: FxHashMap<u32, u64>,
     partitions: Partitions,
+    /// By processor and number: what raised a softirq that has not begun.
+    raised: FxHashMap<(u32, u32), i32>,
     /// What tells the same twice is taken once: which way was seen first.
     waking: bool,
     forks: bool,
@@ -77,6 +82,7 @@ impl Kernel {
             connections: FxHashMap::default(),
             futexes: FxHashMap::default(),
             partitions: Partitions::default(),
+            raised: FxHashMap::default(),
             waking: false,
             forks: false,
             calls: None,
@@ -210,11 +216,19 @@ impl Kernel {
                 self.called(time, next, next_comm.of(record), out)?;
                 Event { tid, other: next, code, ..Event::new(Kind::Switch, self.domain, time, cpu, tid) }
             }
-            Meaning::Waking { tid } => {
+            Meaning::Waking { tid, cpu, flags } => {
                 self.waking = true;
-                Event { other: tid.low(record), ..new(Kind::Wake) }
+                wake(new(Kind::Wake), tid, cpu, flags, record)
             }
-            Meaning::Wakeup { tid } if !self.waking => Event { other: tid.low(record), ..new(Kind::Wake) },
+            Meaning::Wakeup { tid, cpu, flags } if !self.waking => {
+                wake(new(Kind::Wake), tid, cpu, flags, record)
+            }
+            Meaning::Migrate { tid, from, to } => Event {
+                other: tid.low(record),
+                object: to.low(record).into(),
+                position: from.low(record).into(),
+                ..new(Kind::Migrate)
+            },
             Meaning::WakeupNew { tid, comm } if !self.forks => {
                 let event = Event { other: tid.low(record), ..new(Kind::Fork) };
                 return self.fork(event, Some(comm.of(record)), out);
@@ -242,7 +256,20 @@ impl Kernel {
             }
             Meaning::IrqEnter(number) => Event { object: number.of(record), ..new(Kind::IrqEnter) },
             Meaning::IrqExit(number) => Event { object: number.of(record), ..new(Kind::IrqExit) },
-            Meaning::SoftirqEnter(number) => Event { object: number.of(record), ..new(Kind::SoftirqEnter) },
+            Meaning::VectorEnter(number) => Event { object: vector(number, record), ..new(Kind::IrqEnter) },
+            Meaning::VectorExit(number) => Event { object: vector(number, record), ..new(Kind::IrqExit) },
+            Meaning::SoftirqRaise { number, flags } => {
+                // Who raised it is told by its beginning.
+                if self.raised.len() >= RAISED {
+                    self.raised.clear();
+                }
+                self.raised.insert((cpu, number.low(record)), context(flags, record));
+                return Ok(());
+            }
+            Meaning::SoftirqEnter(number) => {
+                let code = self.raised.remove(&(cpu, number.low(record))).unwrap_or(0);
+                Event { object: number.of(record), code, ..new(Kind::SoftirqEnter) }
+            }
             Meaning::SoftirqExit(number) => Event { object: number.of(record), ..new(Kind::SoftirqExit) },
             Meaning::DiskQueue(range) => disk(new(Kind::DiskQueue), &range, record),
             Meaning::DiskIssue(range) => disk(new(Kind::DiskIssue), &range, record),
@@ -454,6 +481,16 @@ impl Kernel {
         }
         self.emit(event, out)
     }
+}
+
+fn wake(event: Event, tid: Number, cpu: Option<Number>, flags: Option<Number>, record: &[u8]) -> Event {
+    let object = cpu.map_or(0, |cpu| u64::from(cpu.low(record)) + 1);
+    Event { other: tid.low(record), object, code: context(flags, record), ..event }
+}
+
+/// As `bpf/events/sched.h` numbers the vectors of interrupts, so that they are no device's.
+fn vector(number: Number, record: &[u8]) -> u64 {
+    0x1_0000 | u64::from(number.low(record))
 }
 
 fn disk(event: Event, range: &Range, record: &[u8]) -> Event {

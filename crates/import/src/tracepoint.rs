@@ -1,5 +1,7 @@
 //! What the kernel's tracepoints mean, and where in a record the parts of the meaning are.
 
+use xweave_trace::event::Context;
+
 use crate::format::{Format, Number, Run};
 
 /// A connection in a record.
@@ -34,9 +36,18 @@ pub(crate) enum Meaning {
     },
     Waking {
         tid: Number,
+        cpu: Option<Number>,
+        flags: Option<Number>,
     },
     Wakeup {
         tid: Number,
+        cpu: Option<Number>,
+        flags: Option<Number>,
+    },
+    Migrate {
+        tid: Number,
+        from: Number,
+        to: Number,
     },
     WakeupNew {
         tid: Number,
@@ -60,6 +71,13 @@ pub(crate) enum Meaning {
     },
     IrqEnter(Number),
     IrqExit(Number),
+    /// Of interrupts that no device's handler is called for.
+    VectorEnter(Number),
+    VectorExit(Number),
+    SoftirqRaise {
+        number: Number,
+        flags: Option<Number>,
+    },
     SoftirqEnter(Number),
     SoftirqExit(Number),
     DiskQueue(Range),
@@ -151,8 +169,15 @@ impl Meaning {
                 next: number("next_pid")?,
                 next_comm: run("next_comm")?,
             },
-            ("sched", "sched_waking") => Self::Waking { tid: number("pid")? },
-            ("sched", "sched_wakeup") => Self::Wakeup { tid: number("pid")? },
+            ("sched", "sched_waking") => {
+                Self::Waking { tid: number("pid")?, cpu: number("target_cpu"), flags: number("common_flags") }
+            }
+            ("sched", "sched_wakeup") => {
+                Self::Wakeup { tid: number("pid")?, cpu: number("target_cpu"), flags: number("common_flags") }
+            }
+            ("sched", "sched_migrate_task") => {
+                Self::Migrate { tid: number("pid")?, from: number("orig_cpu")?, to: number("dest_cpu")? }
+            }
             ("sched", "sched_wakeup_new") => Self::WakeupNew { tid: number("pid")?, comm: run("comm")? },
             ("sched", "sched_process_fork") => Self::Fork {
                 parent: number("parent_pid")?,
@@ -164,10 +189,13 @@ impl Meaning {
             ("task", "task_rename") => Self::Rename { tid: number("pid")?, comm: run("newcomm")? },
             ("irq", "irq_handler_entry") => Self::IrqEnter(number("irq")?),
             ("irq", "irq_handler_exit") => Self::IrqExit(number("irq")?),
+            ("irq", "softirq_raise") => {
+                Self::SoftirqRaise { number: number("vec")?, flags: number("common_flags") }
+            }
             ("irq", "softirq_entry") => Self::SoftirqEnter(number("vec")?),
             ("irq", "softirq_exit") => Self::SoftirqExit(number("vec")?),
-            ("irq_vectors", name) if name.ends_with("_entry") => Self::IrqEnter(number("vector")?),
-            ("irq_vectors", name) if name.ends_with("_exit") => Self::IrqExit(number("vector")?),
+            ("irq_vectors", name) if name.ends_with("_entry") => Self::VectorEnter(number("vector")?),
+            ("irq_vectors", name) if name.ends_with("_exit") => Self::VectorExit(number("vector")?),
             ("block", "block_bio_queue") => Self::DiskQueue(range()?),
             ("block", "block_rq_issue") => Self::DiskIssue(range()?),
             ("block", "block_bio_backmerge" | "block_bio_frontmerge" | "block_rq_merge") => {
@@ -211,6 +239,20 @@ impl Meaning {
             ("kvm", "kvm_inj_virq") => Self::VmInject { vector: number("vector").or(number("irq"))? },
             _ => return None,
         })
+    }
+}
+
+/// What a processor was doing, as an event's `code`: `trace_flag_type` of include/linux/trace_events.h. 0 if records do
+/// not have it.
+pub(crate) fn context(flags: Option<Number>, record: &[u8]) -> i32 {
+    const HARDIRQ: u32 = 0x08;
+    const SOFTIRQ: u32 = 0x10;
+    const NMI: u32 = 0x40;
+    match flags.map(|flags| flags.low(record)) {
+        None => 0,
+        Some(flags) if flags & (HARDIRQ | NMI) != 0 => Context::Hard.code(),
+        Some(flags) if flags & SOFTIRQ != 0 => Context::Softirq.code(),
+        Some(_) => Context::Task.code(),
     }
 }
 

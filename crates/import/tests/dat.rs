@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use xweave_import::{ErrorKind, Options};
 use xweave_trace::{
     Event, Method, Role,
-    event::{Connection, Kind},
+    event::{Connection, Context, Kind},
 };
 
 /// Events of one kind.
@@ -107,7 +107,13 @@ fn a_program_with_sockets_disks_and_system_calls() {
     let called = |tid: u32| all.iter().find(|event| event.kind == Kind::Thread && event.other == tid);
     let asked = all.iter().find(|event| event.kind == Kind::Send).unwrap().tid;
     assert_eq!(names.text(called(asked).unwrap().name), "bash");
-    assert_eq!(outcome.unknown.get("irq:softirq_raise"), Some(&90));
+    // What raised a softirq is told by its beginning, and where a thread was woken by the wake-up.
+    assert_eq!(outcome.unknown.get("irq:softirq_raise"), None);
+    let raised: Vec<_> = of(&all, Kind::SoftirqEnter).iter().map(|event| Context::of(event.code)).collect();
+    assert!(raised.contains(&Some(Context::Task)) && raised.contains(&Some(Context::Hard)), "{raised:?}");
+    let woken: Vec<_> = of(&all, Kind::Wake).iter().map(|event| Context::of(event.code)).collect();
+    assert!(woken.iter().all(Option::is_some) && woken.contains(&Some(Context::Hard)), "{woken:?}");
+    assert!(of(&all, Kind::Wake).iter().all(|event| event.object > 0));
 }
 
 #[test]

@@ -271,6 +271,10 @@ impl Threads {
                 thread.now = ThreadState::Ready { cpu: Some(cpu), since: Since::Woken };
             }
             thread.end_wait(Ended::Unseen);
+            if let ThreadState::Ready { cpu: queued @ Some(_), since: Since::Woken } = &mut thread.now {
+                // It was given to another one, and that was not recorded.
+                *queued = Some(cpu);
+            }
             thread.go(time, next);
         }
     }
