@@ -316,3 +316,38 @@ fn a_connection_for_which_the_queue_has_no_room_is_told() {
     let again = recorded.of("vm1", &[Kind::Retransmit]).count();
     assert!(again > 0, "who is not answered asks again");
 }
+
+/// What the kernel itself counts (cpu.stat) and what is told of the process.
+#[test]
+fn what_a_quota_takes_is_told_as_throttled() {
+    const GROUP: &str = "/sys/fs/cgroup/xweave-quota";
+    let Some(world) = World::find("quota") else { return };
+    world.run(
+        "host",
+        &format!(
+            "[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup
+             echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+             mkdir -p {GROUP} && echo '20000 100000' >{GROUP}/cpu.max"
+        ),
+    );
+    let recording = world.record("--events sched -o /tmp/events-quota");
+    world.run(
+        "host",
+        &format!(
+            "sh -c 'echo $$ >{GROUP}/cgroup.procs; i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'; true"
+        ),
+    );
+    recording.finish_well();
+    let counted = world.run("host", &format!("grep throttled_usec {GROUP}/cpu.stat | cut -d' ' -f2"));
+    let counted = 1000 * counted.trim().parse::<u64>().unwrap();
+    world.run("host", &format!("rmdir {GROUP}"));
+    let document = world.run("host", "xweave explain /tmp/events-quota --transaction process:sh --json");
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let throttled = |transaction: &Value| -> u64 {
+        let parts = transaction["parts"].as_array().unwrap().iter();
+        parts.filter(|part| part["state"] == "throttled").map(|part| part["ns"].as_u64().unwrap()).sum()
+    };
+    let told = document["transactions"].as_array().unwrap().iter().map(throttled).max().unwrap();
+    assert!(counted > 500_000_000, "the quota has to be used up: {counted} ns");
+    assert!(told.abs_diff(counted) * 10 < counted, "{told} told, {counted} counted: {document}");
+}
