@@ -15,7 +15,7 @@ use crate::{
     error::{Error, ErrorKind, UNDERSTOOD},
     input::Input,
     kernel::Kernel,
-    merge::{Stream, merge},
+    merge::{Item, Stream, merge},
     perf::{self, Perf},
     sink::Sink,
 };
@@ -59,6 +59,8 @@ pub struct Imported {
     pub events: u64,
     /// Records that are missing.
     pub lost: u64,
+    /// How often some are missing of which it is known when.
+    pub gaps: u64,
     /// Processors that had events, counted up to the last one.
     pub cpus: u32,
 }
@@ -113,7 +115,7 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
     let (mut outcome, span) = events(&opened, &parts, &mut writer)?;
     outcome.warnings.splice(0..0, warnings);
     let manifest = writer.manifest_mut();
-    let lossy = outcome.domains.iter().filter(|domain| domain.lost > 0);
+    let lossy = outcome.domains.iter().filter(|domain| domain.lost > 0 || domain.gaps > 0);
     let loss = |domain: &Imported| EventLoss {
         domain: domain.name.clone(),
         dropped: domain.lost,
@@ -246,7 +248,9 @@ impl File {
         let (name, lost) = (part.domain.name.clone(), came.lost);
         let events = kernel.counts().iter().sum();
         outcome.lost = outcome.lost.saturating_add(lost);
-        outcome.domains.push(Imported { name, file: self.path.clone(), events, lost, cpus: kernel.cpus });
+        let gaps = kernel.counts()[Kind::Lost as usize];
+        let (file, cpus) = (self.path.clone(), kernel.cpus);
+        outcome.domains.push(Imported { name, file, events, lost, gaps, cpus });
         for (kind, &count) in Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0) {
             *outcome.kinds.entry(kind.name()).or_default() += count;
         }
@@ -291,7 +295,10 @@ impl File {
                 }
             }
         }
-        let early = merge(&mut cpus, |time, cpu, record| kernel.record(time, cpu, record, out))?;
+        let early = merge(&mut cpus, |time, cpu, item| match item {
+            Item::Record(record) => kernel.record(time, cpu, record, out),
+            Item::Missing(count, since) => kernel.lost(time, cpu, since, count, out),
+        })?;
         for (error, pages) in cpus.iter().filter_map(|cpu| cpu.damage.as_ref()) {
             let what = self.wrong(error);
             damage.push(if *pages > 1 {

@@ -12,18 +12,42 @@ pub(crate) trait Stream {
     /// Its processor and its bytes.
     fn record(&self) -> (u32, &[u8]);
 
+    /// What is missing before it, if anything; told once.
+    fn missing(&mut self) -> Option<Missing> {
+        None
+    }
+
     /// Goes on to the one behind it.
     fn advance(&mut self);
+}
+
+/// Records of a processor that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// How many; 0 if nobody knows.
+    pub count: u64,
+    /// The time of the last one before them; none if there was none.
+    pub since: Option<i64>,
+}
+
+/// What there is of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    /// A record.
+    Record(&'a [u8]),
+    /// Some are missing: how many, and since when.
+    Missing(u64, i64),
 }
 
 /// Gives `take` all records in the order of their times. The number that is returned is of those whose time was
 /// before that of the one before them on the same processor: they got its time.
 pub(crate) fn merge<S: Stream>(
     streams: &mut [S],
-    mut take: impl FnMut(i64, u32, &[u8]) -> Result<(), Error>,
+    mut take: impl FnMut(i64, u32, Item<'_>) -> Result<(), Error>,
 ) -> Result<u64, Error> {
     let begins = streams.iter().enumerate().filter_map(|(at, stream)| Some(Reverse((stream.time()?, at))));
     let mut line: BinaryHeap<_> = begins.collect();
+    let begin = line.peek().map_or(0, |Reverse((time, _))| *time);
     let (mut last, mut early) = (i64::MIN, 0);
     while let Some(Reverse((mut time, at))) = line.pop() {
         let next = line.peek().map_or((i64::MAX, usize::MAX), |Reverse(next)| *next);
@@ -34,8 +58,12 @@ pub(crate) fn merge<S: Stream>(
                 early += 1;
             }
             last = last.max(time);
+            let missing = stream.missing();
             let (cpu, record) = stream.record();
-            take(last, cpu, record)?;
+            if let Some(Missing { count, since }) = missing {
+                take(last, cpu, Item::Missing(count, since.unwrap_or(begin)))?;
+            }
+            take(last, cpu, Item::Record(record))?;
             stream.advance();
             match stream.time() {
                 Some(later) if (later, at) <= next => time = later,

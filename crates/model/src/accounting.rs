@@ -12,6 +12,7 @@ use crate::{
     disk::{DiskId, DiskNames, Disks},
     explanation::guests,
     lock::Waits,
+    loss::Loss,
     machine::NESTED,
     thread::{ThreadId, between},
     usage::{Figures, Key, Usage, kind},
@@ -197,6 +198,17 @@ impl Accounting {
                 if let Some(since) = since {
                     let group = self.group(id, names);
                     self.lock(domain, group, between(since, time));
+                }
+            }
+            Kind::Lost => {
+                let Loss { cpu, from, to } = Loss::new(event);
+                if let Some(here) = self.cpus.get_mut(&cpu) {
+                    if let Some(live) = self.threads.get_mut(&ThreadId { domain, tid: here.tid }) {
+                        live.done.time_ns += between(here.since, from);
+                    }
+                    // Who is told to run now has since what was lost.
+                    (here.tid, here.since) = (tid, to);
+                    here.frames.clear();
                 }
             }
             Kind::VmEnter => self.enter(event, id, names),

@@ -161,7 +161,15 @@ pub fn breakdown(machine: &Machine, thread: ThreadId, from: i64, to: i64) -> Vec
 /// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does.
 pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Vec<Piece> {
     let mut walk = BackwardWalk { machine, on: Vec::new(), back: Vec::new() };
-    walk.on_cpu(cpu, from, to, Object::Interrupts(cpu), TimeState::Waiting);
+    let interrupts = Object::Interrupts(cpu);
+    let gaps: Vec<_> = machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.gaps(from, to)).collect();
+    let mut end = to;
+    for (lost, known) in gaps.into_iter().rev() {
+        walk.on_cpu(cpu, known, end, interrupts, TimeState::Waiting);
+        walk.add(lost, known, interrupts, TimeState::Unknown);
+        end = lost;
+    }
+    walk.on_cpu(cpu, from, end, interrupts, TimeState::Waiting);
     walk.pieces()
 }
 
@@ -218,9 +226,9 @@ impl BackwardWalk<'_> {
         match machine.threads.get(id) {
             None => self.add(from, to, me, TimeState::Unknown),
             Some(thread) => {
-                let line: Vec<_> = thread.between(from, to).collect();
-                for (a, b, doing) in line.into_iter().rev() {
+                for (a, b, doing) in machine.threads.line(id, from, to).into_iter().rev() {
                     match doing {
+                        Some(ThreadState::Unknown) => self.add(a, b, me, TimeState::Unknown),
                         None => match thread.born_of(b) {
                             // Before it began, whoever made it was on the way to that.
                             Some(maker) if !self.far(maker) => self.follow(maker, a, b),
@@ -295,14 +303,19 @@ impl BackwardWalk<'_> {
         let Some(thread) = self.machine.threads.get(vcpu.thread) else {
             return self.add(from, to, object, TimeState::Unknown);
         };
-        let line: Vec<_> = thread.between(from, to).collect();
-        for (a, b, doing) in line.into_iter().rev() {
+        for (a, b, doing) in self.machine.threads.line(vcpu.thread, from, to).into_iter().rev() {
             match doing {
-                None => self.add(a, b, object, TimeState::Unknown),
+                None | Some(ThreadState::Unknown) => self.add(a, b, object, TimeState::Unknown),
                 Some(ThreadState::Running { .. }) => self.add(a, b, object, TimeState::Exit),
                 Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
                 Some(ThreadState::Ready) => {
+                    // Who had the processor may be among what was lost, and which it was.
+                    let lost = self.machine.threads.lost(vcpu.thread.domain, b, b + 1);
                     for (a, b, had) in self.had_the_cpu(vcpu.thread, thread, a, b) {
+                        if had.is_none() && lost {
+                            self.add(a, b, object, TimeState::Unknown);
+                            continue;
+                        }
                         let cause = had.filter(|had| had.tid != 0).map(Cause::Had);
                         let spent = if cause.is_none() && had.is_some() {
                             TimeState::Halted
@@ -354,6 +367,10 @@ impl BackwardWalk<'_> {
             };
             match cpu {
                 Some(cpu) => self.in_guest(cpu, a, b, me, spent, cause),
+                // Whether the processor that it waited for was there is not known.
+                None if self.machine.threads.lost(id.domain, to, to + 1) => {
+                    self.add(a, b, me, TimeState::Unknown);
+                }
                 None => self.because(a, b, me, spent, cause),
             }
         }
@@ -376,6 +393,10 @@ impl BackwardWalk<'_> {
             self.add(from, to, me, TimeState::Stopped);
             return false;
         }
+        if over == Some(Ended::Lost) {
+            self.add(from, to, me, TimeState::Unknown);
+            return false;
+        }
         if let Some(Ended::Interrupt { access: Some(number) }) = over
             && let Some(access) = self.machine.disks.access(number)
         {
@@ -384,9 +405,12 @@ impl BackwardWalk<'_> {
             let done = access.done.unwrap_or(to).clamp(issued, to);
             // It waited before the access was asked for only if somebody else did that.
             let queued = access.queued.clamp(from, issued);
+            // When it was issued, or that this was another, may be among what was lost.
+            let lost = self.machine.threads.lost(id.domain, access.queued, done);
+            let state = |state| if lost { TimeState::Unknown } else { state };
             self.add(done, to, disk, TimeState::Completion);
-            self.add(issued, done, disk, TimeState::Device);
-            self.add(queued, issued, disk, TimeState::Queue);
+            self.add(issued, done, disk, state(TimeState::Device));
+            self.add(queued, issued, disk, state(TimeState::Queue));
             self.add(from, queued, me, TimeState::Waiting);
             return false;
         }
@@ -447,9 +471,13 @@ impl BackwardWalk<'_> {
             return None;
         }
         let link = Object::Link { from: peer.domain, to: id.domain, service: peer.service };
+        // That something was sent, or was sent later, may be among what was lost.
+        let since = sent.map_or(asked, |sent| sent.time);
+        let lost = self.machine.threads.lost(peer.domain, since.min(to), to);
+        let spent = if lost { TimeState::Unknown } else { TimeState::Network };
         let Some(sent) = sent else {
             // The kernel at the other end answered.
-            self.repeat(connection, asked, from, to, link, TimeState::Network);
+            self.repeat(connection, asked, from, to, link, spent);
             return Some(false);
         };
         // What had to be sent again was on its way since it was sent first: what the thread did before it
@@ -457,7 +485,7 @@ impl BackwardWalk<'_> {
         let first = sent.time.min(to);
         if first < from && connections.repeated(connection, first, to).is_some() {
             let first = first.max(begin);
-            self.repeat(connection, sent.time, first, to, link, TimeState::Network);
+            self.repeat(connection, sent.time, first, to, link, spent);
             if !self.far(sent.thread) {
                 self.follow(sent.thread, begin, first);
             } else {
@@ -466,7 +494,7 @@ impl BackwardWalk<'_> {
             return Some(true);
         }
         let first = first.max(from);
-        self.repeat(connection, sent.time, first, to, link, TimeState::Network);
+        self.repeat(connection, sent.time, first, to, link, spent);
         if self.far(sent.thread) {
             self.add(from, first, Object::Thread(id), TimeState::Waiting);
         } else {

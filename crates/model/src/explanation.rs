@@ -12,6 +12,7 @@ use xweave_trace::{
 
 use crate::{
     breakdown::{Piece, breakdown, breakdown_of_cpu},
+    loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     thread::ThreadId,
@@ -70,6 +71,10 @@ pub struct Outcome {
     pub accesses: u64,
     /// Those of them whose end is not in the trace: who waited for one is not known to have waited for the disk.
     pub incomplete_ios: u64,
+    /// What was lost of events: where that is known, nothing is said of what it affects.
+    pub lost: Vec<LossOfDomain>,
+    /// Records and events that arrived and could not be stored.
+    pub unwritten: u64,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -100,8 +105,9 @@ pub fn guests(trace: &Trace) -> Vec<Guest> {
 /// Breaks down the transactions of a trace, in the order of their ends. Each is given to `each`, with the names of
 /// the objects so far.
 pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Objects)) -> Outcome {
+    let mut losses = Losses::of(trace);
     let mut all = Explanation {
-        machine: Machine::new(guests(trace)),
+        machine: Machine::lossy(guests(trace), losses.all()),
         objects: Objects::of(trace),
         marks: marks(trace, spec),
         flows: if matches!(spec, Spec::Flow(_)) { flows(trace, spec) } else { VecDeque::new() },
@@ -112,6 +118,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut events = trace.events();
     let mut round = ROUND;
     while let Some(event) = events.next() {
+        all.machine.until(event.time_ns);
         all.before(event.time_ns, finder.as_mut(), events.names());
         all.machine.feed(&event);
         if let Some(found) =
@@ -134,13 +141,16 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
             round = all.outcome.events + ROUND.max(remembered as u64);
         }
     }
+    all.machine.until(i64::MAX);
     all.before(i64::MAX, finder.as_mut(), events.names());
     for found in finder.as_mut().map(|finder| finder.settle(None)).unwrap_or_default() {
         all.tell(found, None, events.names());
     }
     let (accesses, incomplete_ios) = all.machine.disks.endless();
     let damaged = events.damaged().to_vec();
-    Outcome { accesses, incomplete_ios, damaged, objects: all.objects, ..all.outcome }
+    let lost = losses.of_domains(trace.manifest());
+    let unwritten = trace.manifest().loss.unwritten;
+    Outcome { accesses, incomplete_ios, lost, unwritten, damaged, objects: all.objects, ..all.outcome }
 }
 
 struct Explanation<'a> {

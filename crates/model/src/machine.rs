@@ -8,7 +8,9 @@ use xweave_trace::event::{Event, Kind, State};
 use crate::{
     connection::Connections,
     disk::Disks,
+    gaps::Gaps,
     lock::Waits,
+    loss::Loss,
     thread::{Ended, ThreadId, Threads},
     vcpu::{CpuId, Guest, Vcpus},
 };
@@ -64,6 +66,12 @@ pub struct Cpu {
     threads: VecDeque<Interval>,
     /// Interrupts, the outermost only.
     interrupts: VecDeque<Interval>,
+    /// When its events were lost.
+    gaps: Gaps,
+    /// Since the last of these times nothing has shown who runs.
+    lost: Option<i64>,
+    /// Nor whether an interrupt is under way.
+    unsure: Option<i64>,
 }
 
 impl Cpu {
@@ -81,6 +89,23 @@ impl Cpu {
             .chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
     }
 
+    /// When its events were lost between two times.
+    pub(crate) fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.gaps.between(from, to)
+    }
+
+    /// Its events were lost between two times.
+    fn lose(&mut self, from: i64, to: i64) {
+        let until = |since: i64, tid| (since < from).then_some(Interval { from: since, to: from, tid });
+        self.threads.extend(self.since.take().and_then(|since| until(since, self.tid)));
+        self.interrupts.extend(self.frames.first().and_then(|frame| until(frame.from, self.tid)));
+        self.frames.clear();
+        self.ended.clear();
+        self.after_irq = false;
+        self.gaps.add(from, to);
+        (self.lost, self.unsure) = (Some(to), Some(to));
+    }
+
     fn enter(&mut self, time: i64, soft: bool, number: u64) {
         // NET_TX_SOFTIRQ, NET_RX_SOFTIRQ of include/linux/interrupt.h: others are raised by interrupts.
         let network = matches!(number, 2 | 3);
@@ -95,8 +120,12 @@ impl Cpu {
     }
 
     fn leave(&mut self, time: i64, soft: bool) {
-        // An end whose beginning was not seen ends nothing.
-        let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else { return };
+        // An end whose beginning was not seen ends nothing, unless that was lost.
+        let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else {
+            let begun = self.unsure.take().filter(|lost| self.frames.is_empty() && *lost < time);
+            self.interrupts.extend(begun.map(|lost| Interval { from: lost, to: time, tid: self.tid }));
+            return;
+        };
         let outermost = self.frames[0];
         self.frames.truncate(at);
         let over = self.ended.iter().rev().take_while(|over| over.depth > at).count();
@@ -136,6 +165,8 @@ pub struct Machine {
     locks: FxHashMap<ThreadId, Waits>,
     /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
     given: FxHashMap<(ThreadId, i64), u64>,
+    /// What will have been lost, in the order of the times.
+    losses: VecDeque<Loss>,
 }
 
 impl Machine {
@@ -154,8 +185,43 @@ impl Machine {
         self.given.get(&(thread, woken)).copied()
     }
 
+    /// Kernels of whose events some were lost.
+    pub fn lossy(guests: Vec<Guest>, losses: Vec<Loss>) -> Self {
+        let mut losses = VecDeque::from(losses);
+        losses.make_contiguous().sort_unstable_by_key(|loss| loss.from);
+        Self { losses, ..Self::new(guests) }
+    }
+
     /// Takes in an event. A domain's events come in the order of their times.
     pub fn feed(&mut self, event: &Event) {
+        self.until(event.time_ns);
+        self.take(event);
+        // What is seen amid a loss is true of that moment only.
+        let id = CpuId { domain: event.domain, cpu: event.cpu };
+        let lost = self.cpus.get(&id).and_then(|cpu| cpu.gaps.end()).filter(|to| *to > event.time_ns);
+        if let Some(to) = lost {
+            self.lose(Loss { cpu: id, from: event.time_ns, to });
+        }
+    }
+
+    /// Time goes on until then: something may have been lost.
+    pub fn until(&mut self, time: i64) {
+        while let Some(&loss) = self.losses.front().filter(|loss| loss.from <= time) {
+            self.losses.pop_front();
+            self.lose(loss);
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        let Loss { cpu: id, from, to } = loss;
+        let here = self.cpus.entry(id).or_default();
+        let had = ThreadId { domain: id.domain, tid: here.tid };
+        here.lose(from, to);
+        self.threads.lose(had, id.cpu, from, to);
+        self.vcpus.lose(from, had);
+    }
+
+    fn take(&mut self, event: &Event) {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let id = |tid| ThreadId { domain, tid };
         let here = self.cpus.entry(CpuId { domain, cpu }).or_default();
@@ -163,6 +229,14 @@ impl Machine {
         let interrupts =
             matches!(event.kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit);
         here.after_irq &= interrupts || !here.frames.is_empty();
+        // What the thread is that an event is of shows who has run since events were lost. Names are told of any.
+        if !matches!(event.kind, Kind::Thread | Kind::Lost)
+            && let Some(since) = here.lost.take()
+        {
+            let since = since.min(time);
+            (here.tid, here.since) = (tid, Some(since));
+            self.threads.runs(id(tid), time, cpu, since);
+        }
         match event.kind {
             Kind::Switch => {
                 // Who is seen to leave it first has had it since before the trace.
@@ -176,10 +250,13 @@ impl Machine {
                 here.frames.clear();
                 here.ended.clear();
                 here.after_irq = false;
+                here.unsure = None;
                 self.threads.switch(domain, time, cpu, tid, State::of(event.code), other);
             }
             Kind::Wake => {
-                let waker = if here.frames.iter().all(|frame| frame.by_thread) && tid != 0 {
+                let waker = if here.unsure.is_some() && here.frames.is_empty() {
+                    Ended::Lost
+                } else if here.frames.iter().all(|frame| frame.by_thread) && tid != 0 {
                     Ended::Thread(id(tid))
                 } else {
                     // Not those of an interrupt below: a timer may come above a disk's.
@@ -189,7 +266,9 @@ impl Machine {
                     let access = asked.or(ended.first()).map(|over| over.number);
                     Ended::Interrupt { access }
                 };
-                if let Some(lock) = self.locks.get(&id(other)).and_then(Waits::innermost) {
+                let lost = self.threads.last_loss(domain);
+                let waits = self.locks.get(&id(other)).filter(|waits| waits.since() >= lost);
+                if let Some(lock) = waits.and_then(Waits::innermost) {
                     self.given.insert((id(other), time), lock);
                 }
                 self.threads.wake(id(other), time, waker);
@@ -244,7 +323,7 @@ impl Machine {
                 let process = self.threads.get(id(tid)).map_or(0, |thread| thread.process);
                 self.vcpus.enter(event, id(tid), process);
             }
-            Kind::VmExit => self.vcpus.exit(time, id(tid)),
+            Kind::VmExit => self.vcpus.exit(time, id(tid), self.threads.last_loss(domain)),
             // A thread's end is told by the switch from it.
             Kind::Exit
             | Kind::DiskMerge
@@ -253,6 +332,7 @@ impl Machine {
             | Kind::SyscallExit
             | Kind::VmHalt
             | Kind::VmInject
+            | Kind::Lost
             | Kind::Other => {}
         }
     }
@@ -274,6 +354,7 @@ impl Machine {
                 let over = past.partition_point(|stretch| stretch.to <= time);
                 past.drain(..over);
             }
+            cpu.gaps.forget_before(time);
         }
     }
 }

@@ -92,10 +92,16 @@ impl Vcpus {
         self.all.entry(cpu).or_insert_with(new).entered = Some(event.time_ns);
     }
 
-    /// It came out.
-    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId) {
+    /// Events of the processor that it ran on were lost from that time on: whether it is inside is not known any more.
+    pub(crate) fn lose(&mut self, from: i64, thread: ThreadId) {
+        self.exit(from, thread, None);
+    }
+
+    /// It came out. If that it went in is among what was lost, it has been inside since that was over.
+    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, lost: Option<i64>) {
         let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) else { return };
-        if let Some(entered) = vcpu.entered.take()
+        let behind = |lost: &i64| vcpu.inside.back().is_some_and(|(_, left)| left <= lost);
+        if let Some(entered) = vcpu.entered.take().or(lost.filter(behind))
             && entered < time
         {
             vcpu.inside.push_back((entered, time));

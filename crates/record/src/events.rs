@@ -10,9 +10,10 @@ use crate::{violation::Violation, waiting};
 pub(crate) struct Kinds(u64);
 
 impl Kinds {
-    /// Those of the plan's probes, and the threads that there are at the beginning, which the agent tells by itself.
+    /// Those of the plan's probes; the threads that there are at the beginning, which the agent tells by itself; and what
+    /// was lost of any.
     pub(crate) fn of(plan: &EventPlan) -> Self {
-        let kinds = plan.programs.iter().map(|program| program.kind).chain([Kind::Thread]);
+        let kinds = plan.programs.iter().map(|program| program.kind).chain([Kind::Thread, Kind::Lost]);
         Self(kinds.fold(0, |kinds, kind| kinds | 1 << kind as u8))
     }
 

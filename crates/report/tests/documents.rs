@@ -145,7 +145,7 @@ vm1        reads                    skipped vfs_write: inlined
 
 #[test]
 fn import() {
-    let file = Imported { name: "vm1".into(), file: "vm1.dat".into(), events: 9, lost: 1, cpus: 2 };
+    let file = Imported { name: "vm1".into(), file: "vm1.dat".into(), events: 9, lost: 1, gaps: 0, cpus: 2 };
     let outcome = xweave_import::Outcome {
         events: 9,
         lost: 1,

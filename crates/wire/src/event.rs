@@ -87,13 +87,16 @@ pub enum Kind {
     VmHalt,
     /// Interrupt `position` was put into the vCPU `object`.
     VmInject,
+    /// `bytes` events of this processor were lost, or an unknown number (0): the first of them `position` nanoseconds
+    /// before this one, the last `object` nanoseconds before it.
+    Lost,
     /// An event of another kind, called `name`.
     Other,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -122,6 +125,7 @@ impl Kind {
         Self::VmExit,
         Self::VmHalt,
         Self::VmInject,
+        Self::Lost,
         Self::Other,
     ];
 
@@ -161,6 +165,7 @@ impl Kind {
             Self::VmExit => "vm_exit",
             Self::VmHalt => "vm_halt",
             Self::VmInject => "vm_inject",
+            Self::Lost => "lost",
             Self::Other => "other",
         }
     }
@@ -235,6 +240,7 @@ impl Kind {
             Self::SyscallExit | Self::VmHalt => &[Bytes, Object32, Pad],
             Self::VmExit => &[Object32, Code],
             Self::VmInject => &[Object32, Position32],
+            Self::Lost => &[Object, Position, Bytes],
             Self::Other => return None,
         })
     }
