@@ -17,7 +17,7 @@ use crate::{
     objects::{Cause, ObjectNumber, Objects},
     thread::ThreadId,
     transaction::{Finder, Spec, Transaction},
-    vcpu::{CpuId, Guest},
+    vcpu::{Check, CpuId, Guest, Vcpus},
 };
 
 /// Events after which what is over is forgotten; more, where more is remembered.
@@ -75,6 +75,8 @@ pub struct Outcome {
     pub lost: Vec<LossOfDomain>,
     /// Records and events that arrived and could not be stored.
     pub unwritten: u64,
+    /// Guests of which events say that their processors are not the vCPUs that they are taken for, by their names.
+    pub outside: Vec<(String, Check)>,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -102,6 +104,22 @@ pub fn guests(trace: &Trace) -> Vec<Guest> {
     domains.iter().filter_map(guest).collect()
 }
 
+/// Which processors of guests their vCPUs are, and how far the clocks may be off.
+fn know(vcpus: &mut Vcpus, trace: &Trace) {
+    let manifest = trace.manifest();
+    let error = |name: &str| {
+        let clock = manifest.clocks.iter().find(|clock| clock.domain == name);
+        clock.map_or(i64::MAX, |clock| i64::try_from(clock.error_ns).unwrap_or(i64::MAX))
+    };
+    for guest in &manifest.domains {
+        let Some(vm) = &guest.vm else { continue };
+        guest.processors.iter().for_each(|processor| {
+            vcpus.name(guest.number, processor.apic_id, processor.cpu);
+        });
+        vcpus.clocks_err(guest.number, error(&guest.name).saturating_add(error(&vm.host)));
+    }
+}
+
 /// Breaks down the transactions of a trace, in the order of their ends. Each is given to `each`, with the names of
 /// the objects so far.
 pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Objects)) -> Outcome {
@@ -114,6 +132,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         outcome: Outcome::default(),
         each,
     };
+    know(&mut all.machine.vcpus, trace);
     let mut finder = Finder::new(spec);
     let mut events = trace.events();
     let mut round = ROUND;
@@ -150,7 +169,20 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let damaged = events.damaged().to_vec();
     let lost = losses.of_domains(trace.manifest());
     let unwritten = trace.manifest().loss.unwritten;
-    Outcome { accesses, incomplete_ios, lost, unwritten, damaged, objects: all.objects, ..all.outcome }
+    let wrong = all.machine.vcpus.checks().filter(|(_, check)| check.outside > 0);
+    let mut outside: Vec<_> =
+        wrong.map(|(guest, check)| (all.objects.domain(guest).to_owned(), check)).collect();
+    outside.sort_by(|one, other| one.0.cmp(&other.0));
+    Outcome {
+        accesses,
+        incomplete_ios,
+        lost,
+        unwritten,
+        outside,
+        damaged,
+        objects: all.objects,
+        ..all.outcome
+    }
 }
 
 struct Explanation<'a> {

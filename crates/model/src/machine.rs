@@ -195,6 +195,9 @@ impl Machine {
     /// Takes in an event. A domain's events come in the order of their times.
     pub fn feed(&mut self, event: &Event) {
         self.until(event.time_ns);
+        if !matches!(event.kind, Kind::Thread | Kind::Lost) {
+            self.vcpus.seen(CpuId { domain: event.domain, cpu: event.cpu }, event.time_ns);
+        }
         self.take(event);
         // What is seen amid a loss is true of that moment only.
         let id = CpuId { domain: event.domain, cpu: event.cpu };

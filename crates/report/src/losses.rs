@@ -15,6 +15,14 @@ pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
         let count = number::counted(outcome.unwritten, "record or event", "records and events");
         remarks.push(format!("{count} arrived and could not be stored: anything may lack them"));
     }
+    for (guest, check) in &outcome.outside {
+        remarks.push(format!(
+            "{guest}: {} of {} happened while the vCPU was outside the guest: its CPUs are not the vCPUs that they are \
+             taken for, or its clock is wrong; what is said of its vCPUs is not to be trusted",
+            number::count(check.outside),
+            number::counted(check.events, "event", "events"),
+        ));
+    }
     remarks
 }
 

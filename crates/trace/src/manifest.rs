@@ -100,6 +100,11 @@ pub struct Domain {
     pub boot_id: String,
     /// Processors on line.
     pub cpus: u32,
+    /// Of a guest, the same with their APIC IDs: the numbers of its vCPUs. Empty if they are not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub processors: Vec<message::Processor>,
+    /// Their vendor, as CPUID says; empty if it is not known.
+    pub vendor: String,
     /// Rate of its TSC, in Hz; 0 if unknown or unusable.
     pub tsc_hz: u64,
     /// Which virtual machine it is, where that is known.
@@ -125,6 +130,8 @@ impl Domain {
             build_id: facts.build_id.clone(),
             boot_id: facts.boot_id.clone(),
             cpus: facts.cpus,
+            processors: if role == Role::Guest { facts.processors.clone() } else { Vec::new() },
+            vendor: facts.vendor.clone(),
             tsc_hz: facts.tsc_hz,
             vm: None,
             disks: facts.disks.clone(),

@@ -139,8 +139,21 @@ pub struct Summary {
     pub losses: Vec<Loss>,
     /// Records and events that arrived and could not be stored.
     pub unwritten: u64,
+    /// Guests with events while the vCPU was outside the guest: their CPUs are not the vCPUs that they are taken for.
+    pub outside: Vec<Outside>,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<String>,
+}
+
+/// Events of a guest that contradict its host's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outside {
+    /// The guest's name.
+    pub domain: String,
+    /// Events while the vCPU was outside the guest.
+    pub outside: u64,
+    /// Of so many.
+    pub events: u64,
 }
 
 /// What a domain lost.
@@ -195,6 +208,11 @@ impl Loss {
 impl Summary {
     /// Of what was gone through and added up.
     pub fn new(outcome: &Outcome, totals: &Totals) -> Self {
+        let outside = |(domain, check): &(String, xweave_model::vcpu::Check)| Outside {
+            domain: domain.clone(),
+            outside: check.outside,
+            events: check.events,
+        };
         Self {
             transactions: outcome.transactions,
             events: outcome.events,
@@ -208,6 +226,7 @@ impl Summary {
             lost: outcome.lost.iter().map(|loss| loss.events).fold(0, u64::saturating_add),
             losses: outcome.lost.iter().map(Loss::new).collect(),
             unwritten: outcome.unwritten,
+            outside: outcome.outside.iter().map(outside).collect(),
             damaged: outcome.damaged.iter().map(ToString::to_string).collect(),
         }
     }

@@ -70,6 +70,7 @@ impl Manifest {
                 &mut domain.kernel,
                 &mut domain.build_id,
                 &mut domain.boot_id,
+                &mut domain.vendor,
             ];
             texts.into_iter().for_each(name);
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
