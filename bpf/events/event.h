@@ -101,19 +101,20 @@ static __always_inline void xw_lose(struct xw_gap *gap, enum xw_kind kind)
 	__sync_fetch_and_add(&gap->lost, 1);
 }
 
-/* Tells of the loss before the event that comes next, as soon as there is room again. Out of line: it is rare. */
-static __noinline int xw_tell_loss(u32 cpu)
+/* Tells of the loss before the event that comes next, as soon as there is room again. Gives whether there was. Out of
+ * line: it is rare. */
+static __noinline bool xw_tell_loss(u32 cpu)
 {
 	struct xw_gap *gap = &xw_gaps[cpu & (XW_CPUS - 1)];
 	struct xw_event *event = xw_ring_reserve(sizeof(struct xw_event) + 3 * sizeof(u64));
 	u64 from, until, now;
 
 	if (!event)
-		return 0;
+		return false;
 	from = __sync_lock_test_and_set(&gap->from, 0);
 	if (!from) {
 		bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
-		return 0;
+		return true;
 	}
 	until = gap->until;
 	now = bpf_ktime_get_ns();
@@ -126,7 +127,7 @@ static __noinline int xw_tell_loss(u32 cpu)
 	event->words[1] = now - from;
 	event->words[2] = __sync_lock_test_and_set(&gap->lost, 0);
 	xw_ring_submit(event);
-	return 0;
+	return true;
 }
 
 /* The time is read when the event has its place: so the order of a ring is that of times, but for
@@ -137,9 +138,8 @@ static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, 
 	struct xw_gap *gap = &xw_gaps[cpu & (XW_CPUS - 1)];
 	struct xw_event *event;
 
-	if (gap->from)
-		xw_tell_loss(cpu);
-	event = xw_ring_reserve(size);
+	/* A short one that still fits would be amid what is lost. */
+	event = !gap->from || xw_tell_loss(cpu) ? xw_ring_reserve(size) : NULL;
 	if (!event) {
 		xw_lose(gap, kind);
 		return NULL;
