@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use xweave_flow::Flows;
 use xweave_trace::{
-    Damaged, Trace,
+    Damaged, Late, Trace,
     event::{Event, Kind, Names},
 };
 
@@ -75,6 +75,8 @@ pub struct Outcome {
     pub lost: Vec<LossOfDomain>,
     /// Records and events that arrived and could not be stored.
     pub unwritten: u64,
+    /// Events whose times are later than their own.
+    pub late: Vec<Late>,
     /// Guests of which events say that their processors are not the vCPUs that they are taken for, by their names.
     pub outside: Vec<(String, Check)>,
     /// Files that could not be read, or not to their ends.
@@ -178,6 +180,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         incomplete_ios,
         lost,
         unwritten,
+        late: trace.manifest().loss.late.clone(),
         outside,
         damaged,
         objects: all.objects,

@@ -15,6 +15,14 @@ pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
         let count = number::counted(outcome.unwritten, "record or event", "records and events");
         remarks.push(format!("{count} arrived and could not be stored: anything may lack them"));
     }
+    for late in &outcome.late {
+        remarks.push(format!(
+            "{}: {} came late and have a later time than their own, by up to {}: what is said of that time may be wrong",
+            late.domain,
+            number::counted(late.events, "event", "events"),
+            number::span(late.most_ns),
+        ));
+    }
     for (guest, check) in &outcome.outside {
         remarks.push(format!(
             "{guest}: {} of {} happened while the vCPU was outside the guest: its CPUs are not the vCPUs that they are \

@@ -60,8 +60,8 @@ pub use damage::{Damage, Damaged};
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
-    Aspect, Clock, ClockBreak, Domain, DomainVm, EventLoss, Exit, FlowLoss, Loss, Manifest, Method, Role,
-    SiteLoss, Unloaded,
+    Aspect, Clock, ClockBreak, Domain, DomainVm, EventLoss, Exit, FlowLoss, Late, Loss, Manifest, Method,
+    Role, SiteLoss, Uncounted, Unloaded,
 };
 pub use merge::Events;
 pub use reader::{Batches, Trace};

@@ -293,6 +293,34 @@ pub struct Loss {
     /// Modules that went while something was woven into them, and their probes with them.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub unloaded: Vec<Unloaded>,
+    /// Domains whose kernels skip probes without counting how often: what their sites missed is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::DOMAINS }, _, _>")]
+    pub uncounted: Vec<Uncounted>,
+    /// Domains of which events came too late to have their places, and have later times than their own.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::DOMAINS }, _, _>")]
+    pub late: Vec<Late>,
+}
+
+/// Events that came when later ones of their domain had been written: they have the time of the last of those.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Late {
+    /// The domain's name.
+    pub domain: String,
+    /// How many.
+    pub events: u64,
+    /// How much later than their own their times are at most, in nanoseconds.
+    pub most_ns: u64,
+}
+
+/// Sites of a domain at which hits that the kernel skips cannot be counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Uncounted {
+    /// The domain's name.
+    pub domain: String,
+    /// How many sites.
+    pub sites: u32,
 }
 
 /// A module that was unloaded, or unloaded and loaded again, while something was woven into it.

@@ -10,7 +10,7 @@ use super::{
     layout::{Layout, half, word},
     tape::{Tape, header},
 };
-use crate::{dat::RATIO, error::Error, input::Input, kernel::Kernel, sink::Sink};
+use crate::{dat::RATIO, error::Error, input::Input, kernel::Kernel, merge::Early, sink::Sink};
 
 /// The most bytes of records that wait for their turn. A round has as much as the kernel's buffers.
 const WAITING: usize = 256 << 20;
@@ -21,7 +21,7 @@ pub(crate) struct Replay {
     /// Records that the kernel had no room for.
     pub lost: u64,
     /// Records whose time was before that of one that had gone on already: they got its time.
-    pub early: u64,
+    pub early: Early,
     pub damage: Vec<Error>,
 }
 
@@ -199,8 +199,9 @@ impl<S: Sink> Rounds<'_, S> {
         for at in 0..count {
             let Some(&waiting) = self.waiting.get(at) else { break };
             // What was there before the recording has no time.
-            if waiting.time < self.last && waiting.time != 0 {
-                self.replay.early += 1;
+            if waiting.time != 0 {
+                let signed = |time| i64::try_from(time).unwrap_or(i64::MAX);
+                self.replay.early.take(signed(waiting.time), signed(self.last));
             }
             self.last = self.last.max(waiting.time);
             self.give(waiting)?;

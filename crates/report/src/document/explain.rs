@@ -9,6 +9,8 @@ use xweave_model::{
     parts::{Part, Total, Totals, parts},
 };
 
+use xweave_trace::Late;
+
 use super::{SCHEMA, encode};
 
 /// The document, written transaction by transaction: there may be more than memory holds.
@@ -139,6 +141,8 @@ pub struct Summary {
     pub losses: Vec<Loss>,
     /// Records and events that arrived and could not be stored.
     pub unwritten: u64,
+    /// Domains of which events have a later time than their own.
+    pub late: Vec<Late>,
     /// Guests with events while the vCPU was outside the guest: their CPUs are not the vCPUs that they are taken for.
     pub outside: Vec<Outside>,
     /// Files that could not be read, or not to their ends.
@@ -226,6 +230,7 @@ impl Summary {
             lost: outcome.lost.iter().map(|loss| loss.events).fold(0, u64::saturating_add),
             losses: outcome.lost.iter().map(Loss::new).collect(),
             unwritten: outcome.unwritten,
+            late: outcome.late.clone(),
             outside: outcome.outside.iter().map(outside).collect(),
             damaged: outcome.damaged.iter().map(ToString::to_string).collect(),
         }
