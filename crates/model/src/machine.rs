@@ -298,9 +298,15 @@ impl Machine {
                     Over { depth, number, by }
                 }));
             }
-            Kind::IrqEnter => here.enter(time, false, event.object),
+            Kind::IrqEnter => {
+                here.enter(time, false, event.object);
+                self.vcpus.interrupted(time, id(tid));
+            }
             Kind::IrqExit => here.leave(time, false),
-            Kind::SoftirqEnter => here.enter(time, true, event.object),
+            Kind::SoftirqEnter => {
+                here.enter(time, true, event.object);
+                self.vcpus.interrupted(time, id(tid));
+            }
             Kind::SoftirqExit => here.leave(time, true),
             Kind::LockWait => {
                 self.locks.entry(id(tid)).or_default().begin(event.object, time);

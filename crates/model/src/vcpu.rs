@@ -179,6 +179,14 @@ impl Vcpus {
         }
     }
 
+    /// The host handles an interrupt on its processor: it has come out, even if that is told later. KVM on AMD before 6.5
+    /// tells of it when interrupts are enabled again, and handled.
+    pub(crate) fn interrupted(&mut self, time: i64, thread: ThreadId) {
+        if !self.of.is_empty() {
+            self.exit(time, thread, None);
+        }
+    }
+
     /// It came out. If that it went in is among what was lost, it has been inside since that was over.
     pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, lost: Option<i64>) {
         let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) else { return };

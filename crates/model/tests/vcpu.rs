@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use xweave_model::{Outcome, Spec, explain};
+use xweave_model::{Guest, Machine, Outcome, Spec, ThreadId, TimeState, breakdown, explain};
 use xweave_trace::{
     Clock, Domain, DomainVm, Manifest, Processor, Trace, Writer,
     event::{Event, Kind, State},
@@ -75,4 +75,29 @@ fn events_of_a_guest_whose_vcpu_is_outside_are_counted() {
     assert_eq!((guest.as_str(), check.outside, check.events), ("vm1", 2, 3));
     // Clocks that may be as far off as that say nothing.
     assert_eq!(explained(Vec::new(), 60_000).0.outside, []);
+}
+
+#[test]
+fn an_interrupt_of_the_host_ends_the_time_inside_before_the_exit_is_told() {
+    // AMD's KVM before 6.5 tells of the exit when interrupts are handled already.
+    let mut machine = Machine::new(vec![Guest { domain: 2, host: 1, process: 50 }]);
+    let host = |kind, time| Event::new(kind, 1, time, 3, 50);
+    let interrupt = |kind, time| Event { object: 30, ..host(kind, time) };
+    let events = [
+        Event { other: 50, object: 50, ..Event::new(Kind::Thread, 1, 0, 0, 0) },
+        Event { other: 50, ..Event::new(Kind::Switch, 1, 0, 3, 0) },
+        host(Kind::VmEnter, 10),
+        Event { other: 7, ..Event::new(Kind::Switch, 2, 20, 0, 0) },
+        interrupt(Kind::IrqEnter, 100),
+        interrupt(Kind::IrqExit, 400),
+        interrupt(Kind::SoftirqEnter, 401),
+        interrupt(Kind::SoftirqExit, 500),
+        host(Kind::VmExit, 505),
+        host(Kind::VmEnter, 600),
+        host(Kind::VmExit, 700),
+    ];
+    events.iter().for_each(|event| machine.feed(event));
+    let pieces = breakdown(&machine, ThreadId { domain: 2, tid: 7 }, 20, 700);
+    let told: Vec<_> = pieces.iter().map(|piece| (piece.spent, piece.to - piece.from)).collect();
+    assert_eq!(told, [(TimeState::Running, 80), (TimeState::Exit, 500), (TimeState::Running, 100)]);
 }
