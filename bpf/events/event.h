@@ -46,6 +46,7 @@ enum xw_kind {
 	XW_VM_HALT,
 	XW_VM_INJECT,
 	XW_MIGRATE,
+	XW_LOST,
 	XW_KINDS
 };
 
@@ -79,19 +80,75 @@ u64 xw_dropped[XW_KINDS];
 
 #define XW_TID ((u32)bpf_get_current_pid_tgid())
 
+/* As many CPUs as a kernel for x86 can have: NR_CPUS_RANGE_END of arch/x86/Kconfig. A power of two. */
+#define XW_CPUS 8192
+
+/* What a CPU's ring had no room for since the last event that it took. */
+struct xw_gap {
+	u64 from; /* when the first was lost; 0: none was */
+	u64 until; /* when the last was */
+	u64 lost;
+};
+
+/* By CPU. What no later event told of, the agent tells at the end. */
+struct xw_gap xw_gaps[XW_CPUS] SEC(".bss.gaps");
+
+/* Interrupts come between any two of these steps, and lose and tell as well. So each number is set or taken out in
+ * one step: a loss may be told with the time of another next to it, and none is told twice or not at all. */
+static __always_inline void xw_lose(struct xw_gap *gap, enum xw_kind kind)
+{
+	__sync_fetch_and_add(&xw_dropped[kind], 1);
+	__sync_val_compare_and_swap(&gap->from, 0, bpf_ktime_get_ns());
+	gap->until = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&gap->lost, 1);
+}
+
+/* Tells of the loss before the event that comes next, as soon as there is room again. Gives whether there was. Out of
+ * line: it is rare. */
+static __noinline bool xw_tell_loss(u32 cpu)
+{
+	struct xw_gap *gap = &xw_gaps[cpu & (XW_CPUS - 1)];
+	struct xw_event *event = xw_ring_reserve(sizeof(struct xw_event) + 3 * sizeof(u64));
+	u64 from, until, now;
+
+	if (!event)
+		return false;
+	from = __sync_lock_test_and_set(&gap->from, 0);
+	if (!from) {
+		bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
+		return true;
+	}
+	until = gap->until;
+	now = bpf_ktime_get_ns();
+	event->time_ns = now;
+	event->tid = XW_TID;
+	event->cpu = cpu;
+	event->kind = XW_LOST;
+	event->code = 0;
+	event->words[0] = now - until;
+	event->words[1] = now - from;
+	event->words[2] = __sync_lock_test_and_set(&gap->lost, 0);
+	xw_ring_submit(event);
+	return true;
+}
+
 /* The time is read when the event has its place: so the order of a ring is that of times, but for
  * an interrupt in between. */
 static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, u32 tid, s8 code)
 {
-	struct xw_event *event = xw_ring_reserve(size);
+	u32 cpu = bpf_get_smp_processor_id();
+	struct xw_gap *gap = &xw_gaps[cpu & (XW_CPUS - 1)];
+	struct xw_event *event;
 
+	/* A short one that still fits would be amid what is lost. */
+	event = !gap->from || xw_tell_loss(cpu) ? xw_ring_reserve(size) : NULL;
 	if (!event) {
-		__sync_fetch_and_add(&xw_dropped[kind], 1);
+		xw_lose(gap, kind);
 		return NULL;
 	}
 	event->time_ns = bpf_ktime_get_ns();
 	event->tid = tid;
-	event->cpu = bpf_get_smp_processor_id();
+	event->cpu = cpu;
 	event->kind = kind;
 	event->code = code;
 	return event;

@@ -71,7 +71,7 @@ claims.at_least("figure 4: flows that cross to dom0", len(crossed), 5, "flows")
 claims.at_least("functions of both domains that one packet passes", across, 3, "functions")
 # What is woven at instructions are kprobes, which the kernel leaves out, and counts, while another runs below: the more
 # often, the longer an emulated probe takes.
-loss = {of: sum(site[of] for trace in (kvm, xen) for site in trace["sites"]) for of in ("dropped", "table_full", "missed")}
+loss = {of: sum(site[of] or 0 for trace in (kvm, xen) for site in trace["sites"]) for of in ("dropped", "table_full", "missed")}
 records = kvm["summary"]["records"] + xen["summary"]["records"]
 claims.at_most("records dropped", loss["dropped"] + loss["table_full"], 0, "records")
 claims.at_most("records missed, interrupts having hit other probes", 100 * loss["missed"] / max(records, 1), 3, "%")

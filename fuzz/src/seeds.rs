@@ -9,7 +9,7 @@ use xweave_code::image::Image;
 use xweave_trace::{Domain, DomainVm, Exit, Loss, Manifest, Site, SiteLoss, Writer};
 use xweave_wire::event;
 use xweave_wire::message::{
-    self, ClockSample, CodeParts, Disk, DomainInfo, Event, EventLoss, FromAgent, LeftOut, ModuleInfo, Reply,
+    self, ClockSample, CodeParts, Disk, DomainInfo, Event, EventLoss, FromAgent, LeftOut, ModuleInfo, Processor, Reply,
     Request, SkippedSite, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
@@ -332,6 +332,8 @@ pub fn wire() -> Vec<Vec<u8>> {
         build_id: "00ff".into(),
         boot_id: "1".into(),
         cpus: 2,
+        processors: vec![Processor { cpu: 1, apic_id: 4 }],
+        vendor: "GenuineIntel".into(),
         privileged: true,
         btf: true,
         btf_sha256: "02".into(),

@@ -12,7 +12,7 @@ use std::{
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use xweave_wire::{
-    event::Kind,
+    event::{self, Kind},
     message::{EventLoss, LeftOut},
     plan::{EventPlan, EventProgram},
 };
@@ -97,6 +97,27 @@ impl Events {
         };
         let losses = Kind::ALL.map(|kind| EventLoss { kind, dropped: dropped(kind), missed: missed(kind) });
         Ok(losses.into_iter().filter(|loss| loss.dropped + loss.missed > 0).collect())
+    }
+
+    /// What was lost and no event came after that would tell of it: told now, encoded. To be called when no probe runs
+    /// any more.
+    pub(crate) fn last_losses(&self, now_ns: u64) -> Result<Vec<u8>, Error> {
+        let gaps = map(&self.object, ".bss.gaps")?.lookup(&0u32.to_le_bytes(), MapFlags::ANY)?;
+        let mut events = Vec::new();
+        for (cpu, gap) in (0..).zip(gaps.unwrap_or_default().chunks_exact(24)) {
+            let word = |at: usize| u64::from_le_bytes(gap[at..at + 8].try_into().unwrap_or_default());
+            let (from, until, lost) = (word(0), word(8), word(16));
+            if from == 0 && lost == 0 {
+                continue;
+            }
+            let mut event = event::Event::new(Kind::Lost, now_ns, cpu, 0);
+            // Told meanwhile by an interrupt, but for its last: that was a moment ago.
+            event.object = now_ns.saturating_sub(until);
+            event.position = if from == 0 { event.object } else { now_ns.saturating_sub(from) };
+            event.bytes = lost;
+            event.encode(&mut events);
+        }
+        Ok(events)
     }
 }
 
@@ -197,6 +218,71 @@ mod tests {
         let log = format!("-- BEGIN\nR1 invalid mem access\nprocessed 7 insns\n-- END\n{libbpf}");
         assert_eq!(why_refused(&log), Some("R1 invalid mem access"));
         assert_eq!(why_refused(""), None);
+    }
+
+    /// The built-in probes of tracepoints, with rings of so many bytes together; none where that is not allowed.
+    fn woven(buffer: u32, groups: &[xweave_weave::Group]) -> Option<Events> {
+        let kernel = xweave_code::Kernel::live().unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let mut plan = xweave_weave::events(&kernel, groups, buffer, cache.path()).unwrap().plan.unwrap();
+        plan.programs.retain(|program| program.hook == Hook::Tracepoint);
+        match Events::weave(&plan) {
+            Err(Error::Load { error, .. }) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+                eprintln!("SKIPPED: loading BPF programs needs root; losses of events were not tested");
+                None
+            }
+            woven => Some(woven.unwrap()),
+        }
+    }
+
+    /// Empties the rings.
+    fn taken(rings: &[MapHandle]) -> Vec<event::Event> {
+        let bytes = std::cell::RefCell::new(Vec::new());
+        let mut builder = libbpf_rs::RingBufferBuilder::new();
+        for ring in rings {
+            let take = |event: &[u8]| {
+                bytes.borrow_mut().extend_from_slice(event);
+                0
+            };
+            builder.add(ring, take).unwrap();
+        }
+        builder.build().unwrap().consume().unwrap();
+        let (events, left) = event::decode_events(&bytes.borrow());
+        assert_eq!(left, 0);
+        events
+    }
+
+    #[test]
+    fn all_that_a_ring_had_no_room_for_is_told_once_with_its_time() {
+        let Some(mut events) = woven(4096, &[xweave_weave::Group::Sched]) else { return };
+        let rings = events.take_rings();
+        let begun = crate::clock::sample().mono_ns;
+        events.set_on(true).unwrap();
+        let mut told = Vec::new();
+        // A page has room for less than two hundred switches. The last are lost with nothing behind them.
+        for _ in 0..3 {
+            (0..500).for_each(|_| std::thread::sleep(std::time::Duration::from_micros(10)));
+            told.extend(taken(&rings));
+        }
+        (0..500).for_each(|_| std::thread::sleep(std::time::Duration::from_micros(10)));
+        events.set_on(false).unwrap();
+        crate::quiesce::wait_for_running_programs().unwrap();
+        told.extend(taken(&rings));
+        let ended = crate::clock::sample().mono_ns;
+        let (last, left) = event::decode_events(&events.last_losses(ended).unwrap());
+        assert_eq!((last.is_empty(), left), (false, 0));
+        told.extend(last);
+        let mut lost = 0;
+        for loss in told.iter().filter(|event| event.kind == Kind::Lost) {
+            let (from, until) = (loss.time_ns - loss.position, loss.time_ns - loss.object);
+            let in_order = begun <= from && from <= until && until <= loss.time_ns && loss.time_ns <= ended;
+            assert!(in_order && loss.bytes > 0, "{loss:?}");
+            let within = |event: &&event::Event| event.cpu == loss.cpu && event.kind != Kind::Lost;
+            let times = told.iter().filter(within).map(|event| event.time_ns);
+            assert_eq!(times.filter(|time| (from + 1..until).contains(time)).count(), 0, "{loss:?}");
+            lost += loss.bytes;
+        }
+        assert_eq!(lost, events.loss().unwrap().iter().map(|loss| loss.dropped).sum::<u64>());
     }
 
     /// Loads, and attaches nothing: the verifier's word on the programs.

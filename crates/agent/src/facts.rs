@@ -3,7 +3,7 @@
 use std::fs::{self, DirEntry};
 
 use sha2::{Digest, Sha256};
-use xweave_wire::message::{Disk, DomainInfo, ModuleInfo};
+use xweave_wire::message::{Disk, DomainInfo, ModuleInfo, Processor};
 
 use crate::{clock, kvm};
 
@@ -18,6 +18,7 @@ const CAP_BPF: u64 = 1 << 39;
 /// Looks at the machine. Missing files make empty answers: what they mean is the controller's to say.
 pub fn facts() -> DomainInfo {
     let btf = fs::read(format!("{BTF_DIR}/vmlinux")).ok();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     DomainInfo {
         agent: env!("CARGO_PKG_VERSION").to_owned(),
         hostname: line("/proc/sys/kernel/hostname"),
@@ -25,6 +26,8 @@ pub fn facts() -> DomainInfo {
         build_id: build_id(&fs::read("/sys/kernel/notes").unwrap_or_default()).unwrap_or_default(),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
         cpus: std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)),
+        processors: processors(&cpuinfo),
+        vendor: field(&cpuinfo, "vendor_id").unwrap_or_default().to_owned(),
         privileged: privileged(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
         btf: btf.is_some(),
         btf_sha256: btf.map(|btf| xweave_text::hex(&Sha256::digest(btf))).unwrap_or_default(),
@@ -38,6 +41,22 @@ pub fn facts() -> DomainInfo {
 
 fn line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// A field of a part of /proc/cpuinfo (arch/x86/kernel/cpu/proc.c).
+fn field<'t>(part: &'t str, name: &str) -> Option<&'t str> {
+    let mut fields = part.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(called, _)| called.trim() == name).map(|(_, value)| value.trim())
+}
+
+/// Processors and their APIC IDs: the initial ones, which their hypervisor gave them, whatever the guest made of them.
+fn processors(cpuinfo: &str) -> Vec<Processor> {
+    let processor = |part: &str| {
+        let number = |name| field(part, name)?.parse().ok();
+        let apic_id = number("initial apicid").or_else(|| number("apicid"))?;
+        Some(Processor { cpu: number("processor")?, apic_id })
+    };
+    cpuinfo.split("\n\n").filter_map(processor).collect()
 }
 
 /// Whole disks only, as events name them (Documentation/ABI/stable/sysfs-block).
@@ -121,6 +140,23 @@ mod tests {
         notes.extend(note(b"GNU\0", 3, &[0xab, 0x01]));
         assert_eq!(build_id(&notes).as_deref(), Some("ab01"));
         assert_eq!(build_id(&notes[..notes.len() - 4]), None);
+    }
+
+    #[test]
+    fn processors_are_told_with_their_apic_ids() {
+        // Two sockets of three cores: the number of the socket begins at a bit of its own.
+        let part = |cpu: u32, apic: u32| {
+            format!(
+                "processor\t: {cpu}\nvendor_id\t: AuthenticAMD\ncpu cores\t: 3\napicid\t\t: 99\n\
+                 initial apicid\t: {apic}\nflags\t\t: fpu\n"
+            )
+        };
+        let ids = [(0, 0), (1, 1), (2, 2), (3, 4), (4, 5), (5, 6)];
+        let text = ids.map(|(cpu, apic)| part(cpu, apic)).join("\n");
+        let told = processors(&text).into_iter().map(|processor| (processor.cpu, processor.apic_id));
+        assert_eq!(told.collect::<Vec<_>>(), ids);
+        assert_eq!(field(&text, "vendor_id"), Some("AuthenticAMD"));
+        assert_eq!(processors("processor : 0\nBogoMIPS : 48.00\n"), [], "none has an APIC");
     }
 
     #[test]

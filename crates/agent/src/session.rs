@@ -274,19 +274,28 @@ impl Session {
         recording.set_state(State::Off)?;
         let waited = wait_for_running_programs();
         let loss = recording.loss();
+        let last_losses = recording.events.as_ref().map(|events| events.last_losses(clock::sample().mono_ns));
         let Recording { woven, events, drain, .. } = recording;
         // Before what is left is sent: however long that takes, nothing is woven any more.
         drop(events);
         if let Some(mut woven) = woven {
             woven.unweave();
         }
-        let drained = drain.finish();
+        // Before the drain ends, which reads the clocks behind all that is told.
+        let told = match &last_losses {
+            Some(Ok(batch)) if !batch.is_empty() => {
+                self.output.send(&FromAgent::Event(Event::Events(batch.clone())))
+            }
+            _ => Ok(()),
+        };
+        let drained = told.and(drain.finish());
         drained.map_err(|error| unsupported(format!("the ring buffer could not be drained: {error}")))?;
         waited.map_err(|error| {
             unsupported(format!(
                 "the last records may be missing: waiting for running BPF programs failed: {error}"
             ))
         })?;
+        last_losses.transpose()?;
         Ok(Reply::Stopped(loss?))
     }
 }

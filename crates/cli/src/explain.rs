@@ -10,7 +10,7 @@ use xweave_model::{Outcome, Slowest, Spec, explain, explanation::usual, parts::T
 use xweave_report::{
     View,
     document::explain::{Stream, Summary, Transaction},
-    mermaid, transactions,
+    losses, mermaid, transactions,
 };
 use xweave_trace::Trace;
 
@@ -120,6 +120,7 @@ fn tables(trace: &Trace, spec: &Spec, limit: usize, out: &mut impl Write) -> io:
         slowest.add(transaction);
     });
     if outcome.transactions > 0 {
+        write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?;
         writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
         let slowest = slowest.into_vec();
         if !slowest.is_empty() {
@@ -147,6 +148,13 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, diagram: bool, out: &mut impl Wr
         }
     });
     if let Some(text) = &text {
+        match diagram {
+            // What reads a diagram reads nothing else.
+            true => losses::remarks(&outcome, trace.manifest().start_ns)
+                .iter()
+                .for_each(|remark| eprintln!("xweave: {remark}")),
+            false => write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?,
+        }
         write!(out, "{text}")?;
     }
     Ok(Printed { outcome, found: text.is_some() })

@@ -31,8 +31,8 @@ pub struct SiteCounts {
     pub records: u64,
     /// Records for which the buffer had no room.
     pub dropped: u64,
-    /// Times the kernel skipped the program.
-    pub missed: u64,
+    /// Times the kernel skipped the program; none where it does not count that.
+    pub missed: Option<u64>,
     /// Flows that could not be begun or moved for want of room in the flow table.
     pub table_full: u64,
 }
@@ -42,6 +42,7 @@ pub struct SiteCounts {
 pub(crate) fn of(trace: &Trace, records: &HashMap<u32, u64>) -> Vec<SiteCounts> {
     let loss: HashMap<u32, SiteLoss> =
         trace.manifest().loss.sites.iter().map(|loss| (loss.site, *loss)).collect();
+    let uncounted = |site: &Site| is_uncounted(trace, site);
     let told: BTreeSet<u32> = records.keys().chain(loss.keys()).copied().collect();
     let unknown = told.into_iter().filter(|&number| trace.site(number).is_none()).map(unknown);
     trace
@@ -54,7 +55,7 @@ pub(crate) fn of(trace: &Trace, records: &HashMap<u32, u64>) -> Vec<SiteCounts> 
             SiteCounts {
                 records: records.get(&site.site).copied().unwrap_or(0),
                 dropped: loss.dropped,
-                missed: loss.missed,
+                missed: (!uncounted(&site)).then_some(loss.missed),
                 table_full: loss.table_full,
                 site: site.site,
                 domain: site.domain,
@@ -68,6 +69,12 @@ pub(crate) fn of(trace: &Trace, records: &HashMap<u32, u64>) -> Vec<SiteCounts> 
             }
         })
         .collect()
+}
+
+/// Whether what the kernel skips there cannot be counted.
+pub(crate) fn is_uncounted(trace: &Trace, site: &Site) -> bool {
+    let domains = &trace.manifest().loss.uncounted;
+    site.is_probe() && domains.iter().any(|uncounted| uncounted.domain == site.domain)
 }
 
 /// A site that the trace lacks.

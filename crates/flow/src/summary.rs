@@ -32,6 +32,8 @@ pub struct Summary {
     pub recording_complete: bool,
     /// Lost records whose flow is not known: any flow may miss one.
     pub lost_unattributed: u64,
+    /// Sites at which the kernel skips hits without counting them: what is lost there is not among [`Summary::lost`].
+    pub uncounted_sites: u64,
     /// Records that the manifest tells of and that could not be read.
     pub unreadable: u64,
     /// Files that could not be read, and why.
@@ -69,6 +71,7 @@ impl Summary {
             clock_breaks: manifest.clocks.iter().map(|clock| clock.breaks.len() as u64).sum(),
             recording_complete: manifest.complete,
             lost_unattributed: manifest.loss.unattributed,
+            uncounted_sites: manifest.loss.uncounted.iter().map(|domain| u64::from(domain.sites)).sum(),
             unreadable: manifest.records.saturating_sub(locals.records),
             damaged: locals.damaged.iter().map(ToString::to_string).collect(),
             carriers: crossings.carriers,

@@ -408,6 +408,25 @@ proptest! {
     }
 
     #[test]
+    fn two_small_steps_soon_after_each_other_are_within_the_bound(
+        mut world in world(), at in 8e9..12e9f64, back in any::<bool>(),
+        steps in proptest::collection::vec((3e7..3e8f64, 0.0..20.0f64), 1..3)
+    ) {
+        // All one way: of a clock that steps there and back between two readings, nothing is seen. Nor are more steps in
+        // a row: they look like a rate.
+        let back = if back { -1.0 } else { 1.0 };
+        world.guest.ppm.fill(3.0);
+        let mut at = at;
+        let jump = |&(after, micros): &(f64, f64)| {
+            at += after;
+            Jump { at, mono: back * micros * 1e3, tsc: 0, paused: 0.0 }
+        };
+        world.jumps = steps.iter().map(jump).collect();
+        let mut timeline = world.begin();
+        world.check(&mut timeline)?;
+    }
+
+    #[test]
     fn the_times_of_a_busy_guest_are_less_exact_and_not_late(
         mut world in world(), later in 1e2..5e3f64, unknown in any::<bool>()
     ) {
@@ -504,7 +523,7 @@ fn good_readings_give_good_bounds() {
     let mut timeline = world.begin();
     world.check(&mut timeline).unwrap();
     let clock = timeline.clock(GUEST, "vm1").unwrap();
-    assert!(clock.error_ns < 400, "{clock:?}");
+    assert!(clock.error_ns < 600, "{clock:?}");
     assert!(clock.detail.contains("process 100"), "{clock:?}");
 
     let mut world = plain();
@@ -513,7 +532,7 @@ fn good_readings_give_good_bounds() {
     world.check(&mut timeline).unwrap();
     let clock = timeline.clock(GUEST, "vm1").unwrap();
     assert_eq!(clock.detail, "the tsc-offsets of 2 virtual machines fit");
-    assert!(clock.error_ns < 400_000, "{clock:?}");
+    assert!(clock.error_ns < 500_000, "{clock:?}");
 }
 
 #[test]
@@ -555,7 +574,7 @@ fn paravirtual_domains_of_xen_have_one_tsc() {
         assert!(timeline.vm(GUEST).is_none());
         let clock = timeline.clock(GUEST, "vm1").unwrap();
         assert_eq!(clock.method, method, "{clock:?}");
-        assert_eq!(clock.error_ns < 400, method == Method::CommonTsc, "{clock:?}");
+        assert_eq!(clock.error_ns < 600, method == Method::CommonTsc, "{clock:?}");
     }
 }
 

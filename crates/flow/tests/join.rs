@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use xweave_flow::Flows;
-use xweave_trace::{Clock, Domain, DomainVm, FlowLoss, Manifest, Role, Site, SiteLoss, Trace, Writer};
+use xweave_trace::{
+    Clock, Domain, DomainVm, FlowLoss, Manifest, Role, Site, SiteLoss, Trace, Uncounted, Writer,
+};
 use xweave_wire::record::{Kind, Record};
 
 const HOST: u8 = 1;
@@ -208,6 +210,7 @@ fn make(world: &World) -> Made {
             function: format!("function_{}", site % 10),
             xflow: Some("send".into()),
             carrier: (site % 10 >= 5).then(|| "virtqueue".into()),
+            hook: Some(if site % 10 == 3 { "kprobe" } else { "fentry" }.into()),
             ..Site::default()
         })
         .collect();
@@ -395,6 +398,7 @@ fn sites_are_counted_over_the_whole_trace() {
     }
     let loss = |site| SiteLoss { site, dropped: 3, missed: 2, table_full: 1, faults: 0 };
     writer.manifest_mut().loss.sites = vec![loss(21), loss(77)];
+    writer.manifest_mut().loss.uncounted = vec![Uncounted { domain: "vm1".into(), sites: 1 }];
     writer.finish().unwrap();
 
     let mut flows = Flows::of(&Trace::open(parent.path()).unwrap());
@@ -404,10 +408,16 @@ fn sites_are_counted_over_the_whole_trace() {
         let site = counts(number);
         (site.records, site.dropped, site.missed, site.table_full)
     };
-    assert_eq!(of(20), (3, 0, 0, 0), "of other flows and of none, too");
-    assert_eq!(of(21), (0, 3, 2, 1));
-    assert_eq!(of(22), (0, 0, 0, 0), "a site with nothing to show is shown");
-    assert_eq!((of(99), of(77)), ((1, 0, 0, 0), (0, 3, 2, 1)));
+    assert_eq!(of(20), (3, 0, Some(0), 0), "of other flows and of none, too");
+    assert_eq!(of(21), (0, 3, Some(2), 1));
+    assert_eq!(of(22), (0, 0, Some(0), 0), "a site with nothing to show is shown");
+    assert_eq!((of(99), of(77)), ((1, 0, Some(0), 0), (0, 3, Some(2), 1)));
+    assert_eq!(
+        (of(23), of(13)),
+        ((0, 0, None, 0), (0, 0, Some(0), 0)),
+        "vm1 counts no probes, the host does"
+    );
+    assert_eq!(flows.summary().uncounted_sites, 1);
     assert_eq!((counts(77).function.as_str(), counts(77).domain.as_str()), ("site 77", ""));
     assert_eq!((counts(20).domain.as_str(), counts(20).xflow.as_deref()), ("vm1", Some("send")));
     assert_eq!(flows.sites().iter().map(|site| site.records).sum::<u64>(), flows.summary().records);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use xweave_trace::{EventLoss, Manifest, Writer, event::Kind};
+use xweave_trace::{EventLoss, Late, Manifest, Writer, event::Kind};
 
 use crate::{
     clocks::{self, Part},
@@ -15,7 +15,7 @@ use crate::{
     error::{Error, ErrorKind, UNDERSTOOD},
     input::Input,
     kernel::Kernel,
-    merge::{Stream, merge},
+    merge::{Early, Item, Stream, merge},
     perf::{self, Perf},
     sink::Sink,
 };
@@ -59,6 +59,10 @@ pub struct Imported {
     pub events: u64,
     /// Records that are missing.
     pub lost: u64,
+    /// How often some are missing of which it is known when.
+    pub gaps: u64,
+    /// Events that have a later time than their own: how many, and by how many nanoseconds at most.
+    pub late: (u64, u64),
     /// Processors that had events, counted up to the last one.
     pub cpus: u32,
 }
@@ -85,7 +89,7 @@ enum Content {
 struct DecodeStats {
     lost: u64,
     /// Records that had to get a later time than theirs.
-    early: u64,
+    early: Early,
     /// How often records were lost that nobody counted.
     gaps: u64,
     damage: Vec<String>,
@@ -113,13 +117,20 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
     let (mut outcome, span) = events(&opened, &parts, &mut writer)?;
     outcome.warnings.splice(0..0, warnings);
     let manifest = writer.manifest_mut();
-    let lossy = outcome.domains.iter().filter(|domain| domain.lost > 0);
+    let lossy = outcome.domains.iter().filter(|domain| domain.lost > 0 || domain.gaps > 0);
     let loss = |domain: &Imported| EventLoss {
         domain: domain.name.clone(),
         dropped: domain.lost,
         ..EventLoss::default()
     };
     manifest.loss.events = lossy.map(loss).collect();
+    let late = outcome.domains.iter().filter(|domain| domain.late.0 > 0);
+    let late = late.map(|domain| Late {
+        domain: domain.name.clone(),
+        events: domain.late.0,
+        most_ns: domain.late.1,
+    });
+    manifest.loss.late = late.collect();
     // Of those that no file counts.
     for (domain, imported) in manifest.domains.iter_mut().zip(&outcome.domains).filter(|(to, _)| to.cpus == 0)
     {
@@ -236,17 +247,21 @@ impl File {
             let times = if came.gaps == 1 { "once".to_owned() } else { format!("{} times", came.gaps) };
             outcome.warnings.push(format!("{file}: {times}, records were lost without a count"));
         }
-        if came.early > 0 {
+        if came.early.count > 0 {
             outcome.warnings.push(format!(
-                "{file}: {} records had an earlier time than the one before them, and got that one's",
-                came.early
+                "{file}: {} records had an earlier time than the one before them, and got that one's: later by {} ns \
+                 at most",
+                came.early.count, came.early.most_ns
             ));
         }
         outcome.warnings.extend(came.warnings);
         let (name, lost) = (part.domain.name.clone(), came.lost);
         let events = kernel.counts().iter().sum();
         outcome.lost = outcome.lost.saturating_add(lost);
-        outcome.domains.push(Imported { name, file: self.path.clone(), events, lost, cpus: kernel.cpus });
+        let gaps = kernel.counts()[Kind::Lost as usize];
+        let (file, cpus) = (self.path.clone(), kernel.cpus);
+        let late = (came.early.count, came.early.most_ns);
+        outcome.domains.push(Imported { name, file, events, lost, gaps, late, cpus });
         for (kind, &count) in Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0) {
             *outcome.kinds.entry(kind.name()).or_default() += count;
         }
@@ -291,7 +306,10 @@ impl File {
                 }
             }
         }
-        let early = merge(&mut cpus, |time, cpu, record| kernel.record(time, cpu, record, out))?;
+        let early = merge(&mut cpus, |time, cpu, item| match item {
+            Item::Record(record) => kernel.record(time, cpu, record, out),
+            Item::Missing(count, since) => kernel.lost(time, cpu, since, count, out),
+        })?;
         for (error, pages) in cpus.iter().filter_map(|cpu| cpu.damage.as_ref()) {
             let what = self.wrong(error);
             damage.push(if *pages > 1 {

@@ -178,6 +178,21 @@ impl Kernel {
         self.partitions.flush(out)
     }
 
+    /// Events of a processor are missing: `count`, or an unknown number (0), after `since` and before `time`.
+    pub(crate) fn lost(
+        &mut self,
+        time: i64,
+        cpu: u32,
+        since: i64,
+        count: u64,
+        out: &mut impl Sink,
+    ) -> Result<(), Error> {
+        let event = Event::new(Kind::Lost, self.domain, time, cpu, 0);
+        // What comes next is seen: the last that is missing came before it.
+        let position = u64::try_from(time.saturating_sub(since)).unwrap_or(0).max(1);
+        self.emit(Event { object: 1, position, bytes: count, ..event }, out)
+    }
+
     /// An event as it is.
     #[inline]
     pub(crate) fn emit(&mut self, event: Event, out: &mut impl Sink) -> Result<(), Error> {

@@ -146,6 +146,16 @@ fn what_the_kernel_lost_is_counted() {
     let (outcome, trace) = scratch.import(&[scratch.file("lost.dat")]);
     // The file was cut: its pages tell of 83 records; trace-cmd counted 242 in the end.
     assert_eq!((outcome.lost, trace.manifest().lost, outcome.domains[0].lost), (242, 242, 242));
+    // What the pages tell of has its time: after the last event of that processor, and before the next.
+    let all: Vec<Event> = trace.events().collect();
+    let lost = of(&all, Kind::Lost);
+    assert_eq!(lost.iter().map(|loss| loss.bytes).sum::<u64>(), 83);
+    for loss in &lost {
+        let (from, to) = (loss.time_ns.saturating_sub_unsigned(loss.position), loss.time_ns);
+        let of_cpu = all.iter().filter(|event| event.cpu == loss.cpu && event.kind != Kind::Thread);
+        assert!(of_cpu.clone().all(|event| event.time_ns <= from || event.time_ns >= to), "{loss:?}");
+        assert!(from < to && of_cpu.clone().any(|event| event.time_ns == from), "{loss:?}");
+    }
 }
 
 #[test]

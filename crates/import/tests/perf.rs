@@ -75,6 +75,35 @@ fn what_went_through_a_pipe_is_the_same() {
 }
 
 #[test]
+fn what_the_kernel_had_no_room_for_has_its_time() {
+    let scratch = Scratch::new();
+    let mut content = unpacked("plain.data");
+    let word = |content: &[u8], at: usize| u64::from_le_bytes(content[at..at + 8].try_into().unwrap());
+    let (mut at, size) = (word(&content, 40) as usize, word(&content, 48) as usize);
+    let end = at + size;
+    // A name that a program took becomes a loss: PERF_RECORD_COMM, and PERF_RECORD_LOST. Both end with time and CPU.
+    const COMM: [u8; 4] = [3, 0, 0, 0];
+    let mut found = None;
+    while at < end {
+        if content[at..at + 4] == COMM && content[at + 16..].starts_with(b"python3\0") {
+            found = Some(at);
+        }
+        at += usize::from(u16::from_le_bytes([content[at + 6], content[at + 7]]));
+    }
+    let at = found.unwrap();
+    content[at] = 2;
+    content[at + 16..at + 24].copy_from_slice(&77u64.to_le_bytes());
+    let (outcome, trace) = scratch.import(&[scratch.write("lost.data", &content)]);
+    assert_eq!((outcome.lost, outcome.domains[0].gaps), (77, 1));
+    let all: Vec<Event> = trace.events().collect();
+    let loss = all.iter().find(|event| event.kind == Kind::Lost).unwrap();
+    let from = loss.time_ns.saturating_sub_unsigned(loss.position);
+    let of_cpu = all.iter().filter(|event| event.cpu == loss.cpu && event.time_ns < loss.time_ns);
+    let sampled = of_cpu.filter(|event| ![Kind::Thread, Kind::Fork, Kind::Exit].contains(&event.kind));
+    assert_eq!((loss.bytes, sampled.map(|event| event.time_ns).max()), (77, Some(from)));
+}
+
+#[test]
 fn what_is_before_the_damage_is_read() {
     let scratch = Scratch::new();
     let whole = unpacked("plain.data");

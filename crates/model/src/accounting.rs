@@ -14,6 +14,7 @@ use crate::{
     explanation::guests,
     interrupt::{self, Interrupts},
     lock::Waits,
+    loss::Loss,
     thread::{ThreadId, between},
     usage::{Figures, Key, Usage, kind},
     vcpu::{CpuId, Guest, exit_reason},
@@ -201,6 +202,17 @@ impl Accounting {
                 if let Some(since) = since {
                     let group = self.group(id, names);
                     self.lock(domain, group, between(since, time));
+                }
+            }
+            Kind::Lost => {
+                let Loss { cpu, from, to } = Loss::new(event);
+                if let Some(here) = self.cpus.get_mut(&cpu) {
+                    if let Some(live) = self.threads.get_mut(&ThreadId { domain, tid: here.tid }) {
+                        live.done.time_ns += between(here.since, from);
+                    }
+                    // Who is told to run now has since what was lost.
+                    (here.tid, here.since) = (tid, to);
+                    here.interrupts.clear();
                 }
             }
             Kind::VmEnter => self.enter(event, id, names),

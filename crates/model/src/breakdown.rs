@@ -210,7 +210,15 @@ pub fn breakdown_of_answer(
 /// The pieces of a processor's time between two moments: for what goes on above no thread, as a packet does.
 pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Vec<Piece> {
     let mut walk = BackwardWalk::new(machine);
-    walk.on_cpu(cpu, from, to, Object::Interrupts(cpu), TimeState::Waiting);
+    let interrupts = Object::Interrupts(cpu);
+    let gaps: Vec<_> = machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.gaps(from, to)).collect();
+    let mut end = to;
+    for (lost, known) in gaps.into_iter().rev() {
+        walk.on_cpu(cpu, known, end, interrupts, TimeState::Waiting);
+        walk.add(lost, known, interrupts, TimeState::Unknown);
+        end = lost;
+    }
+    walk.on_cpu(cpu, from, end, interrupts, TimeState::Waiting);
     walk.pieces()
 }
 
@@ -293,9 +301,9 @@ impl<'m> BackwardWalk<'m> {
         match machine.threads.get(id) {
             None => self.add(from, to, me, TimeState::Unknown),
             Some(thread) => {
-                let line: Vec<_> = thread.between(from, to).collect();
-                for (a, b, doing) in line.into_iter().rev() {
+                for (a, b, doing) in machine.threads.line(id, from, to).into_iter().rev() {
                     match doing {
+                        Some(ThreadState::Unknown) => self.add(a, b, me, TimeState::Unknown),
                         None => match thread.born_of(b) {
                             // Before it began, whoever made it was on the way to that.
                             Some(maker) if !self.far(maker) => self.follow(maker, a, b),
@@ -372,17 +380,19 @@ impl<'m> BackwardWalk<'m> {
         let Some(thread) = self.machine.threads.get(vcpu.thread) else {
             return self.add(from, to, object, TimeState::Unknown);
         };
-        let line: Vec<_> = thread.between(from, to).collect();
-        for (a, b, doing) in line.into_iter().rev() {
+        for (a, b, doing) in self.machine.threads.line(vcpu.thread, from, to).into_iter().rev() {
             match doing {
-                None => self.add(a, b, object, TimeState::Unknown),
+                None | Some(ThreadState::Unknown) => self.add(a, b, object, TimeState::Unknown),
                 Some(ThreadState::Running { .. }) => self.add(a, b, object, TimeState::Exit),
                 Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
                 Some(ThreadState::Ready { cpu, since }) => {
                     let cpu = cpu.or_else(|| thread.next_cpu(b));
+                    // Who had the processor may be among what was lost, and which it was.
+                    let lost = self.machine.threads.lost(vcpu.thread.domain, b, b + 1);
                     for (a, b, why) in self.why_ready(vcpu.thread, cpu, since, a, b) {
                         let (spent, cause) = match why {
                             WhyReady::Had(had) => (TimeState::Preempted, Some(Cause::Had(had))),
+                            WhyReady::Unknown if lost => (TimeState::Unknown, None),
                             WhyReady::Unknown => (TimeState::Preempted, None),
                             WhyReady::Waking => (TimeState::Waking, None),
                             WhyReady::Withheld => (TimeState::Throttled, None),
@@ -445,12 +455,18 @@ impl<'m> BackwardWalk<'m> {
         for (a, b, why) in self.why_ready(id, cpu, since, from, to) {
             let (spent, cause) = match why {
                 WhyReady::Had(had) => (TimeState::Ready, Some(Cause::Had(had))),
+                // Who had the processor, or that it was another one's turn, may be among what was lost.
+                WhyReady::Unknown if self.machine.threads.lost(id.domain, a, b) => (TimeState::Unknown, None),
                 WhyReady::Unknown => (TimeState::Ready, None),
                 WhyReady::Waking => (TimeState::Waking, None),
                 WhyReady::Withheld => (TimeState::Throttled, None),
             };
             match cpu {
                 Some(cpu) => self.in_guest(CpuId { domain: id.domain, cpu }, a, b, me, spent, cause),
+                // Whether the processor that it waited for was there is not known.
+                None if self.machine.threads.lost(id.domain, to, to + 1) => {
+                    self.add(a, b, me, TimeState::Unknown);
+                }
                 None => self.because(a, b, me, spent, cause),
             }
         }
@@ -473,6 +489,10 @@ impl<'m> BackwardWalk<'m> {
             self.add(from, to, me, TimeState::Stopped);
             return false;
         }
+        if over == Some(Ended::Lost) {
+            self.add(from, to, me, TimeState::Unknown);
+            return false;
+        }
         if let Some(Ended::Interrupt { access: Some(number), .. }) = over
             && let Some(access) = self.machine.disks.access(number)
         {
@@ -481,9 +501,12 @@ impl<'m> BackwardWalk<'m> {
             let done = access.done.unwrap_or(to).clamp(issued, to);
             // It waited before the access was asked for only if somebody else did that.
             let queued = access.queued.clamp(from, issued);
+            // When it was issued, or that this was another, may be among what was lost.
+            let lost = self.machine.threads.lost(id.domain, access.queued, done);
+            let state = |state| if lost { TimeState::Unknown } else { state };
             self.add(done, to, disk, TimeState::Completion);
-            self.add(issued, done, disk, TimeState::Device);
-            self.add(queued, issued, disk, TimeState::Queue);
+            self.add(issued, done, disk, state(TimeState::Device));
+            self.add(queued, issued, disk, state(TimeState::Queue));
             self.add(from, queued, me, TimeState::Waiting);
             return false;
         }

@@ -6,17 +6,18 @@ use std::collections::VecDeque;
 
 use xweave_flow::Flows;
 use xweave_trace::{
-    Damaged, Trace,
+    Damaged, Late, Trace,
     event::{Event, Kind, Names},
 };
 
 use crate::{
     breakdown::{Piece, breakdown, breakdown_of_cpu},
+    loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     thread::ThreadId,
     transaction::{Finder, Spec, Transaction},
-    vcpu::{CpuId, Guest},
+    vcpu::{Check, CpuId, Guest, Vcpus},
 };
 
 /// Events after which what is over is forgotten; more, where more is remembered.
@@ -70,6 +71,14 @@ pub struct Outcome {
     pub accesses: u64,
     /// Those of them whose end is not in the trace: who waited for one is not known to have waited for the disk.
     pub incomplete_ios: u64,
+    /// What was lost of events: where that is known, nothing is said of what it affects.
+    pub lost: Vec<LossOfDomain>,
+    /// Records and events that arrived and could not be stored.
+    pub unwritten: u64,
+    /// Events whose times are later than their own.
+    pub late: Vec<Late>,
+    /// Guests of which events say that their processors are not the vCPUs that they are taken for, by their names.
+    pub outside: Vec<(String, Check)>,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -97,21 +106,40 @@ pub fn guests(trace: &Trace) -> Vec<Guest> {
     domains.iter().filter_map(guest).collect()
 }
 
+/// Which processors of guests their vCPUs are, and how far the clocks may be off.
+fn know(vcpus: &mut Vcpus, trace: &Trace) {
+    let manifest = trace.manifest();
+    let error = |name: &str| {
+        let clock = manifest.clocks.iter().find(|clock| clock.domain == name);
+        clock.map_or(i64::MAX, |clock| i64::try_from(clock.error_ns).unwrap_or(i64::MAX))
+    };
+    for guest in &manifest.domains {
+        let Some(vm) = &guest.vm else { continue };
+        guest.processors.iter().for_each(|processor| {
+            vcpus.name(guest.number, processor.apic_id, processor.cpu);
+        });
+        vcpus.clocks_err(guest.number, error(&guest.name).saturating_add(error(&vm.host)));
+    }
+}
+
 /// Breaks down the transactions of a trace, in the order of their ends. Each is given to `each`, with the names of
 /// the objects so far.
 pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Objects)) -> Outcome {
+    let mut losses = Losses::of(trace);
     let mut all = Explanation {
-        machine: Machine::new(guests(trace)),
+        machine: Machine::lossy(guests(trace), losses.all()),
         objects: Objects::of(trace),
         marks: marks(trace, spec),
         flows: if matches!(spec, Spec::Flow(_)) { flows(trace, spec) } else { VecDeque::new() },
         outcome: Outcome::default(),
         each,
     };
+    know(&mut all.machine.vcpus, trace);
     let mut finder = Finder::new(spec);
     let mut events = trace.events();
     let mut round = ROUND;
     while let Some(event) = events.next() {
+        all.machine.until(event.time_ns);
         all.before(event.time_ns, finder.as_mut(), events.names());
         all.machine.feed(&event);
         if let Some(found) =
@@ -134,13 +162,30 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
             round = all.outcome.events + ROUND.max(remembered as u64);
         }
     }
+    all.machine.until(i64::MAX);
     all.before(i64::MAX, finder.as_mut(), events.names());
     for found in finder.as_mut().map(|finder| finder.settle(None)).unwrap_or_default() {
         all.tell(found, None, events.names());
     }
     let (accesses, incomplete_ios) = all.machine.disks.endless();
     let damaged = events.damaged().to_vec();
-    Outcome { accesses, incomplete_ios, damaged, objects: all.objects, ..all.outcome }
+    let lost = losses.of_domains(trace.manifest());
+    let unwritten = trace.manifest().loss.unwritten;
+    let wrong = all.machine.vcpus.checks().filter(|(_, check)| check.outside > 0);
+    let mut outside: Vec<_> =
+        wrong.map(|(guest, check)| (all.objects.domain(guest).to_owned(), check)).collect();
+    outside.sort_by(|one, other| one.0.cmp(&other.0));
+    Outcome {
+        accesses,
+        incomplete_ios,
+        lost,
+        unwritten,
+        late: trace.manifest().loss.late.clone(),
+        outside,
+        damaged,
+        objects: all.objects,
+        ..all.outcome
+    }
 }
 
 struct Explanation<'a> {

@@ -6,7 +6,7 @@
 //!
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
-//! processors were really theirs; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
+//! processors were really theirs, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, [`explanation`] does it
 //! for a whole trace with the names of [`objects`], [`parts`] adds up, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
@@ -21,8 +21,10 @@ pub mod connection;
 pub mod disk;
 pub mod explanation;
 pub mod format;
+mod gaps;
 mod interrupt;
 mod lock;
+pub mod loss;
 pub mod machine;
 pub mod objects;
 pub mod parts;
@@ -37,6 +39,7 @@ pub mod vcpu;
 pub use breakdown::{Cause, Object, Piece, TimeState, breakdown};
 pub use comparison::Comparison;
 pub use explanation::{Explained, Outcome, Step, explain};
+pub use loss::{Loss, LossOfCpu, LossOfDomain};
 pub use machine::Machine;
 pub use objects::Objects;
 pub use slowest::Slowest;

@@ -29,6 +29,11 @@ impl Waits {
         self.0.last().map(|(address, _)| *address)
     }
 
+    /// Since when it has waited for that one.
+    pub(crate) fn since(&self) -> Option<i64> {
+        self.0.last().map(|(_, since)| *since)
+    }
+
     /// Whether it waits for none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

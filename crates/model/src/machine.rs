@@ -8,7 +8,9 @@ use xweave_trace::event::{Context, Event, Kind, State};
 use crate::{
     connection::Connections,
     disk::Disks,
+    gaps::Gaps,
     lock::Waits,
+    loss::Loss,
     thread::{Ended, Source, ThreadId, Threads},
     vcpu::{CpuId, Guest, Vcpus},
 };
@@ -78,6 +80,12 @@ pub struct Cpu {
     threads: VecDeque<Interval>,
     /// Interrupts, the outermost only.
     interrupts: VecDeque<Interval>,
+    /// When its events were lost.
+    gaps: Gaps,
+    /// Since the last of these times nothing has shown who runs.
+    lost: Option<i64>,
+    /// Nor whether an interrupt is under way.
+    unsure: Option<i64>,
 }
 
 impl Cpu {
@@ -93,6 +101,23 @@ impl Cpu {
             self.frames.first().map(|frame| Interval { from: frame.from, to: i64::MAX, tid: self.tid });
         overlapping(&self.interrupts, from, to)
             .chain(open.into_iter().flat_map(move |s| clipped(s, from, to)))
+    }
+
+    /// When its events were lost between two times.
+    pub(crate) fn gaps(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.gaps.between(from, to)
+    }
+
+    /// Its events were lost between two times.
+    fn lose(&mut self, from: i64, to: i64) {
+        let until = |since: i64, tid| (since < from).then_some(Interval { from: since, to: from, tid });
+        self.threads.extend(self.since.take().and_then(|since| until(since, self.tid)));
+        self.interrupts.extend(self.frames.first().and_then(|frame| until(frame.from, self.tid)));
+        self.frames.clear();
+        self.ended.clear();
+        self.after_irq = false;
+        self.gaps.add(from, to);
+        (self.lost, self.unsure) = (Some(to), Some(to));
     }
 
     fn enter(&mut self, event: &Event, soft: bool) {
@@ -120,8 +145,12 @@ impl Cpu {
     }
 
     fn leave(&mut self, time: i64, soft: bool) {
-        // An end whose beginning was not seen ends nothing.
-        let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else { return };
+        // An end whose beginning was not seen ends nothing, unless that was lost.
+        let Some(at) = self.frames.iter().rposition(|frame| frame.soft == soft) else {
+            let begun = self.unsure.take().filter(|lost| self.frames.is_empty() && *lost < time);
+            self.interrupts.extend(begun.map(|lost| Interval { from: lost, to: time, tid: self.tid }));
+            return;
+        };
         let outermost = self.frames[0];
         self.frames.truncate(at);
         let over = self.ended.iter().rev().take_while(|over| over.depth > at).count();
@@ -161,6 +190,8 @@ pub struct Machine {
     locks: FxHashMap<ThreadId, Waits>,
     /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
     given: FxHashMap<(ThreadId, i64), u64>,
+    /// What will have been lost, in the order of the times.
+    losses: VecDeque<Loss>,
 }
 
 impl Machine {
@@ -179,8 +210,46 @@ impl Machine {
         self.given.get(&(thread, woken)).copied()
     }
 
+    /// Kernels of whose events some were lost.
+    pub fn lossy(guests: Vec<Guest>, losses: Vec<Loss>) -> Self {
+        let mut losses = VecDeque::from(losses);
+        losses.make_contiguous().sort_unstable_by_key(|loss| loss.from);
+        Self { losses, ..Self::new(guests) }
+    }
+
     /// Takes in an event. A domain's events come in the order of their times.
     pub fn feed(&mut self, event: &Event) {
+        self.until(event.time_ns);
+        if !matches!(event.kind, Kind::Thread | Kind::Lost) {
+            self.vcpus.seen(CpuId { domain: event.domain, cpu: event.cpu }, event.time_ns);
+        }
+        self.take(event);
+        // What is seen amid a loss is true of that moment only.
+        let id = CpuId { domain: event.domain, cpu: event.cpu };
+        let lost = self.cpus.get(&id).and_then(|cpu| cpu.gaps.end()).filter(|to| *to > event.time_ns);
+        if let Some(to) = lost {
+            self.lose(Loss { cpu: id, from: event.time_ns, to });
+        }
+    }
+
+    /// Time goes on until then: something may have been lost.
+    pub fn until(&mut self, time: i64) {
+        while let Some(&loss) = self.losses.front().filter(|loss| loss.from <= time) {
+            self.losses.pop_front();
+            self.lose(loss);
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        let Loss { cpu: id, from, to } = loss;
+        let here = self.cpus.entry(id).or_default();
+        let had = ThreadId { domain: id.domain, tid: here.tid };
+        here.lose(from, to);
+        self.threads.lose(had, id.cpu, from, to);
+        self.vcpus.lose(from, had);
+    }
+
+    fn take(&mut self, event: &Event) {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let id = |tid| ThreadId { domain, tid };
         let here = self.cpus.entry(CpuId { domain, cpu }).or_default();
@@ -189,6 +258,14 @@ impl Machine {
             matches!(event.kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit);
         here.after_irq &= interrupts || !here.frames.is_empty();
         let waking = here.waking.take();
+        // What the thread is that an event is of shows who has run since events were lost. Names are told of any.
+        if !matches!(event.kind, Kind::Thread | Kind::Lost)
+            && let Some(since) = here.lost.take()
+        {
+            let since = since.min(time);
+            (here.tid, here.since) = (tid, Some(since));
+            self.threads.runs(id(tid), time, cpu, since);
+        }
         match event.kind {
             Kind::Switch => {
                 // Who is seen to leave it first has had it since before the trace.
@@ -202,6 +279,7 @@ impl Machine {
                 here.frames.clear();
                 here.ended.clear();
                 here.after_irq = false;
+                here.unsure = None;
                 self.threads.switch(domain, time, cpu, tid, State::of(event.code), other);
             }
             Kind::Wake => {
@@ -215,7 +293,9 @@ impl Machine {
                         Some(Context::Hard) => false,
                         None => here.frames.iter().all(|frame| frame.by_thread),
                     };
-                let waker = if thread {
+                let waker = if here.unsure.is_some() && here.frames.is_empty() {
+                    Ended::Lost
+                } else if thread {
                     let softirq = Context::of(event.code) != Some(Context::Task) && !here.frames.is_empty();
                     Ended::Thread { by: id(tid), softirq }
                 } else {
@@ -232,7 +312,9 @@ impl Machine {
                 here.waking = Some(id(other));
                 let cpu = event.object.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok());
                 if let Some(since) = self.threads.wake(id(other), time, waker, cpu) {
-                    if let Some(lock) = self.locks.get(&id(other)).and_then(Waits::innermost) {
+                    let lost = self.threads.last_loss(domain);
+                    let waits = self.locks.get(&id(other)).filter(|waits| waits.since() >= lost);
+                    if let Some(lock) = waits.and_then(Waits::innermost) {
                         self.given.insert((id(other), time), lock);
                     }
                     let timer = matches!(waker, Ended::Interrupt { source: Source::Timer, .. });
@@ -267,9 +349,15 @@ impl Machine {
                     Over { depth, number, by }
                 }));
             }
-            Kind::IrqEnter => here.enter(event, false),
+            Kind::IrqEnter => {
+                here.enter(event, false);
+                self.vcpus.interrupted(time, id(tid));
+            }
             Kind::IrqExit => here.leave(time, false),
-            Kind::SoftirqEnter => here.enter(event, true),
+            Kind::SoftirqEnter => {
+                here.enter(event, true);
+                self.vcpus.interrupted(time, id(tid));
+            }
             Kind::SoftirqExit => here.leave(time, true),
             Kind::LockWait => {
                 self.locks.entry(id(tid)).or_default().begin(event.object, time);
@@ -295,7 +383,7 @@ impl Machine {
                 let process = self.threads.get(id(tid)).map_or(0, |thread| thread.process);
                 self.vcpus.enter(event, id(tid), process);
             }
-            Kind::VmExit => self.vcpus.exit(time, id(tid)),
+            Kind::VmExit => self.vcpus.exit(time, id(tid), self.threads.last_loss(domain)),
             // A thread's end is told by the switch from it.
             Kind::Exit
             | Kind::DiskMerge
@@ -304,6 +392,7 @@ impl Machine {
             | Kind::SyscallExit
             | Kind::VmHalt
             | Kind::VmInject
+            | Kind::Lost
             | Kind::Other => {}
         }
     }
@@ -325,6 +414,7 @@ impl Machine {
                 let over = past.partition_point(|stretch| stretch.to <= time);
                 past.drain(..over);
             }
+            cpu.gaps.forget_before(time);
         }
     }
 }

@@ -19,6 +19,9 @@
 //!   when it is over.
 //! - The first that is seen of a thread may be any of the three events: before it, it was in a state that is not
 //!   known, and its line begins there.
+//! - Events were lost on a processor: what the thread did that ran there is not known from then on, nor of those that
+//!   did not run elsewhere, for they may have been woken and run there. What a thread has done since the loss shows
+//!   from the next event of it, and until then is not known either.
 //! - A switch from a thread that was not known to run (events were lost): the line has said something else up to
 //!   now, and goes on with what the switch says.
 
@@ -26,6 +29,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Name, State};
+
+use crate::gaps::Gaps;
 
 /// So many segments behind a moment are looked at for the next processor: who is ready runs next, unless events were
 /// lost.
@@ -67,6 +72,8 @@ pub enum ThreadState {
         /// What ended the wait; `None` while it lasts.
         over: Option<Ended>,
     },
+    /// Events were lost: it is not known.
+    Unknown,
 }
 
 /// How a thread came to be ready.
@@ -110,6 +117,8 @@ pub enum Ended {
     },
     /// It was seen to go on, and no wake-up was.
     Unseen,
+    /// Events were lost, its end or its beginning perhaps among them: for what it waited is not known.
+    Lost,
 }
 
 /// A part of a thread's line.
@@ -171,8 +180,36 @@ impl Thread {
     }
 
     fn end_wait(&mut self, by: Ended) {
-        if let ThreadState::Waiting { over: over @ None, .. } = &mut self.now {
-            *over = Some(by);
+        match &mut self.now {
+            ThreadState::Waiting { over: over @ None, .. } => *over = Some(by),
+            // Its beginning was lost, and with it what it was for, unless that shows from who ended it.
+            ThreadState::Waiting { over: over @ Some(Ended::Lost), .. }
+                if !matches!(by, Ended::Unseen | Ended::Interrupt { access: None, .. }) =>
+            {
+                *over = Some(by);
+            }
+            _ => {}
+        }
+    }
+
+    /// It is heard of. If events were lost in these times since it last was, it may have done anything then if it did
+    /// not run elsewhere; since their end it has been `doing` this.
+    fn lose(&mut self, time: i64, gaps: &Gaps, doing: ThreadState) {
+        let (None, Some(to)) = (self.runs(), gaps.end()) else { return };
+        let Some((from, _)) = gaps.after(self.since).next() else { return };
+        if std::mem::take(&mut self.guessed) {
+            self.now = ThreadState::Unknown;
+        }
+        self.woken = false;
+        self.end_wait(Ended::Lost);
+        self.go(from.max(self.since), ThreadState::Unknown);
+        self.go(to.min(time).max(self.since), doing);
+    }
+
+    fn runs(&self) -> Option<u32> {
+        match self.now {
+            ThreadState::Running { cpu } => Some(cpu),
+            _ => None,
         }
     }
 
@@ -185,15 +222,17 @@ impl Thread {
     pub fn next_cpu(&self, time: i64) -> Option<u32> {
         let first = self.past.partition_point(|segment| segment.to <= time);
         let past = self.past.range(first..).map(|segment| segment.doing);
-        past.chain([self.now]).take(AHEAD).find_map(|doing| match doing {
+        // Where events were lost, it may have had another.
+        let mut known = past.chain([self.now]).take(AHEAD).take_while(|doing| *doing != ThreadState::Unknown);
+        known.find_map(|doing| match doing {
             ThreadState::Running { cpu } => Some(cpu),
             _ => None,
         })
     }
 
     /// What it did between two times, as segments that leave no gap; `None` for what is not known, before its
-    /// line begins. What lasts is told up to `to`.
-    pub fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Option<ThreadState>)> + '_ {
+    /// line begins. What lasts is told up to `to`. What was lost on other processors is not looked at.
+    fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64, Option<ThreadState>)> + '_ {
         let begun = self.past.front().map_or(self.since, |first| first.from);
         let unknown = (from < begun).then(|| (from, begun.min(to), None));
         let first = self.past.partition_point(|segment| segment.to <= from);
@@ -208,12 +247,45 @@ impl Thread {
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
     all: FxHashMap<ThreadId, Thread>,
+    /// When events were lost, by domain.
+    lost: FxHashMap<u8, Gaps>,
 }
 
 impl Threads {
     /// A thread's line, if it was seen.
     pub fn get(&self, id: ThreadId) -> Option<&Thread> {
         self.all.get(&id)
+    }
+
+    /// What a thread did between two times, as segments that leave no gap; `None` before its line begins. Where events
+    /// were lost, only of one that ran elsewhere is it known.
+    pub fn line(&self, id: ThreadId, from: i64, to: i64) -> Vec<(i64, i64, Option<ThreadState>)> {
+        let Some(thread) = self.get(id) else { return vec![(from, to, None)] };
+        let Some(gaps) = self.lost.get(&id.domain) else { return thread.between(from, to).collect() };
+        let mut line: Vec<_> = thread.between(from, to).collect();
+        // What it did before it was last heard of is settled. Since then, after a loss it may be doing anything.
+        if let Some((lost, _)) = gaps.after(thread.since).next().filter(|_| thread.runs().is_none())
+            && let Some((a, b, doing)) = line.pop_if(|(a, b, _)| *a >= thread.since && *b > lost)
+        {
+            let doing = doing.map(|doing| match doing {
+                ThreadState::Waiting { state, .. } => ThreadState::Waiting { state, over: Some(Ended::Lost) },
+                other => other,
+            });
+            let lost = lost.max(a);
+            line.extend((a < lost).then_some((a, lost, doing)));
+            line.push((lost, b, Some(ThreadState::Unknown)));
+        }
+        line
+    }
+
+    /// Whether events of a domain were lost between two times.
+    pub fn lost(&self, domain: u8, from: i64, to: i64) -> bool {
+        self.lost.get(&domain).is_some_and(|gaps| gaps.between(from, to).next().is_some())
+    }
+
+    /// When the last loss of a domain's events was over.
+    pub(crate) fn last_loss(&self, domain: u8) -> Option<i64> {
+        self.lost.get(&domain)?.end()
     }
 
     /// How many are remembered.
@@ -242,11 +314,42 @@ impl Threads {
         (thread.process, thread.name) = (process, name);
     }
 
+    /// Events of a processor, on which that thread had run, were lost between two times.
+    pub(crate) fn lose(&mut self, had: ThreadId, cpu: u32, from: i64, to: i64) {
+        self.lost.entry(had.domain).or_default().add(from, to);
+        if let Some(thread) = self.all.get_mut(&had).filter(|thread| thread.runs() == Some(cpu)) {
+            thread.go(from.max(thread.since), ThreadState::Unknown);
+        }
+    }
+
+    /// A thread does something of which it shows what it has done since events were lost.
+    fn heard_of(&mut self, id: ThreadId, time: i64, doing: ThreadState) {
+        if let Some(gaps) = self.lost.get(&id.domain)
+            && let Some(thread) = self.all.get_mut(&id)
+        {
+            thread.lose(time, gaps, doing);
+        }
+    }
+
+    /// A thread is seen to run on a processor, and has done so since events of that were lost.
+    pub(crate) fn runs(&mut self, id: ThreadId, time: i64, cpu: u32, since: i64) {
+        if id.tid != 0 {
+            let running = ThreadState::Running { cpu };
+            self.heard_of(id, time, running);
+            let thread = self.all.entry(id).or_insert_with(|| Thread::new(running, since));
+            // It was woken since then, and ran already.
+            if thread.since >= since && matches!(thread.now, ThreadState::Ready { .. }) {
+                thread.now = running;
+            }
+        }
+    }
+
     /// A processor went from one thread to another. The idle thread has the number 0 on each processor, and no
     /// line.
     pub fn switch(&mut self, domain: u8, time: i64, cpu: u32, from: u32, state: State, to: u32) {
         if from != 0 {
             let id = ThreadId { domain, tid: from };
+            self.heard_of(id, time, ThreadState::Running { cpu });
             let thread =
                 self.all.entry(id).or_insert_with(|| Thread::new(ThreadState::Running { cpu }, time));
             thread.turns_out(ThreadState::Running { cpu });
@@ -264,6 +367,8 @@ impl Threads {
         if to != 0 {
             let next = ThreadState::Running { cpu };
             let id = ThreadId { domain, tid: to };
+            self.heard_of(id, time, ThreadState::Ready { cpu: None, since: Since::Woken });
+            let gaps = self.lost.get(&domain);
             let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time));
             thread.turns_out(ThreadState::Ready { cpu: None, since: Since::Woken });
             if std::mem::take(&mut thread.woken) && matches!(thread.now, ThreadState::Waiting { .. }) {
@@ -271,9 +376,14 @@ impl Threads {
                 thread.now = ThreadState::Ready { cpu: Some(cpu), since: Since::Woken };
             }
             thread.end_wait(Ended::Unseen);
-            if let ThreadState::Ready { cpu: queued @ Some(_), since: Since::Woken } = &mut thread.now {
-                // It was given to another one, and that was not recorded.
+            if let ThreadState::Ready { cpu: queued @ Some(_), since: Since::Woken } = &mut thread.now
+                && *queued != Some(cpu)
+            {
+                // It was given to another one, and that was not recorded; or lost, and when is not known.
                 *queued = Some(cpu);
+                if gaps.is_some_and(|gaps| gaps.between(thread.since, time).next().is_some()) {
+                    thread.now = ThreadState::Unknown;
+                }
             }
             thread.go(time, next);
         }
@@ -281,6 +391,7 @@ impl Threads {
 
     /// A thread was made able to run, on that processor if it is known. If that ended a wait, since when it waited.
     pub fn wake(&mut self, id: ThreadId, time: i64, by: Ended, cpu: Option<u32>) -> Option<i64> {
+        self.heard_of(id, time, ThreadState::Waiting { state: State::Sleeping, over: Some(Ended::Lost) });
         let thread = self.all.entry(id).or_insert_with(|| {
             // It was waiting when the trace began, for what is not known.
             Thread::new(ThreadState::Waiting { state: State::Sleeping, over: None }, time)
@@ -296,7 +407,7 @@ impl Threads {
                 return Some(since);
             }
             ThreadState::Running { .. } => thread.woken = true,
-            ThreadState::Ready { .. } => {}
+            ThreadState::Ready { .. } | ThreadState::Unknown => {}
         }
         None
     }
@@ -311,7 +422,7 @@ impl Threads {
                 cpu.get_or_insert(from);
                 thread.go(time, ThreadState::Ready { cpu: Some(to), since: Since::Woken });
             }
-            ThreadState::Running { .. } | ThreadState::Waiting { .. } => {}
+            ThreadState::Running { .. } | ThreadState::Waiting { .. } | ThreadState::Unknown => {}
         }
     }
 
@@ -319,9 +430,18 @@ impl Threads {
     pub fn forget_before(&mut self, time: i64) {
         let ended = |thread: &Thread| matches!(thread.now, ThreadState::Waiting { state: State::Dead, .. });
         self.all.retain(|_, thread| !ended(thread) || thread.since > time);
-        for thread in self.all.values_mut() {
+        for (id, thread) in &mut self.all {
+            // That it has not been heard of since then is all that is remembered of a loss.
+            if thread.runs().is_none()
+                && let Some(gaps) = self.lost.get(&id.domain)
+                && let Some((from, _)) = gaps.after(thread.since).next().filter(|(_, to)| *to <= time)
+            {
+                thread.end_wait(Ended::Lost);
+                thread.go(from.max(thread.since), ThreadState::Unknown);
+            }
             let over = thread.past.partition_point(|segment| segment.to <= time);
             thread.past.drain(..over);
         }
+        self.lost.values_mut().for_each(|gaps| gaps.forget_before(time));
     }
 }

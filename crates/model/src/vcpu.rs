@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use xweave_trace::event::Event;
 
 use crate::thread::ThreadId;
@@ -33,6 +33,10 @@ pub struct Vcpu {
     /// The thread of the host that is it.
     pub thread: ThreadId,
     entered: Option<i64>,
+    /// Events of the host that may have told were lost.
+    unsure: bool,
+    /// Events of the guest while it was outside, that it may be inside for when the clocks' error is considered.
+    outside: VecDeque<i64>,
     /// Beginnings and ends of its being inside the guest.
     inside: VecDeque<(i64, i64)>,
 }
@@ -55,11 +59,31 @@ impl Vcpu {
     }
 }
 
+/// What a guest's events say of which of its processors is which vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Check {
+    /// How far times of the guest and of its host may be apart, in nanoseconds.
+    pub error_ns: i64,
+    /// Events of processors whose vCPUs are known.
+    pub events: u64,
+    /// Those of them while the vCPU was outside its guest: that cannot be.
+    pub outside: u64,
+}
+
+/// With more than this error, nothing can be said.
+const COARSE: i64 = 1_000_000;
+
 /// All vCPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Vcpus {
     guests: Vec<Guest>,
-    /// By the guest's processor: logical CPU and vCPU have one number on x86 unless somebody hot-plugs.
+    /// Of guests that tell their processors' APIC IDs, which are their vCPUs' numbers: the logical CPUs.
+    processors: FxHashMap<CpuId, u32>,
+    /// Which guests these are.
+    named: FxHashSet<u8>,
+    /// How far guests' clocks may be off, and what has been seen of those.
+    checks: FxHashMap<u8, Check>,
+    /// By the guest's processor.
     all: FxHashMap<CpuId, Vcpu>,
     /// By the thread, so that an event finds it at once.
     of: FxHashMap<ThreadId, CpuId>,
@@ -68,6 +92,51 @@ pub struct Vcpus {
 impl Vcpus {
     pub(crate) fn new(guests: Vec<Guest>) -> Self {
         Self { guests, ..Self::default() }
+    }
+
+    /// Logical CPU `cpu` of a guest is the vCPU of that number.
+    pub(crate) fn name(&mut self, guest: u8, number: u32, cpu: u32) {
+        self.processors.insert(CpuId { domain: guest, cpu: number }, cpu);
+        self.named.insert(guest);
+    }
+
+    /// Times of a guest and its host may be so far apart.
+    pub(crate) fn clocks_err(&mut self, guest: u8, error_ns: i64) {
+        self.checks.entry(guest).or_default().error_ns = error_ns;
+    }
+
+    /// Which vCPU has this number. Without APIC IDs they have those of the logical CPUs, on x86 mostly.
+    fn cpu(&self, guest: u8, number: u64) -> Option<CpuId> {
+        let id = CpuId { domain: guest, cpu: u32::try_from(number).ok()? };
+        if !self.named.contains(&guest) {
+            return Some(id);
+        }
+        self.processors.get(&id).map(|cpu| CpuId { domain: guest, cpu: *cpu })
+    }
+
+    /// Something happened on a processor.
+    pub(crate) fn seen(&mut self, cpu: CpuId, time: i64) {
+        let (Some(vcpu), Some(check)) = (self.all.get_mut(&cpu), self.checks.get_mut(&cpu.domain)) else {
+            return;
+        };
+        if vcpu.unsure || vcpu.known_since() > time || check.error_ns > COARSE {
+            return;
+        }
+        check.events += 1;
+        let left = vcpu.inside.back().map_or(i64::MIN, |(_, left)| *left);
+        if vcpu.entered.is_none() && time.saturating_sub(left) > check.error_ns {
+            vcpu.outside.push_back(time);
+        }
+        // Those that no entry can explain any more.
+        while vcpu.outside.front().is_some_and(|seen| seen.saturating_add(check.error_ns) < time) {
+            vcpu.outside.pop_front();
+            check.outside += 1;
+        }
+    }
+
+    /// What the guests' events say, by their numbers.
+    pub(crate) fn checks(&self) -> impl Iterator<Item = (u8, Check)> + '_ {
+        self.checks.iter().map(|(guest, check)| (*guest, *check))
     }
 
     /// The vCPU that a guest's processor is, if events of the host tell of it at that time.
@@ -82,20 +151,48 @@ impl Vcpus {
             None => {
                 let runs = |guest: &&Guest| guest.host == thread.domain && guest.process == process;
                 let Some(guest) = self.guests.iter().find(runs) else { return };
-                let Ok(cpu) = u32::try_from(event.object) else { return };
-                let cpu = CpuId { domain: guest.domain, cpu };
+                let Some(cpu) = self.cpu(guest.domain, event.object) else { return };
                 self.of.insert(thread, cpu);
                 cpu
             }
         };
-        let new = || Vcpu { thread, entered: None, inside: VecDeque::new() };
-        self.all.entry(cpu).or_insert_with(new).entered = Some(event.time_ns);
+        let new = || Vcpu {
+            thread,
+            entered: None,
+            unsure: false,
+            outside: VecDeque::new(),
+            inside: VecDeque::new(),
+        };
+        let vcpu = self.all.entry(cpu).or_insert_with(new);
+        (vcpu.entered, vcpu.unsure) = (Some(event.time_ns), false);
+        if let Some(check) = self.checks.get_mut(&cpu.domain) {
+            let explained = event.time_ns.saturating_sub(check.error_ns);
+            check.outside += vcpu.outside.drain(..).filter(|seen| *seen < explained).count() as u64;
+        }
     }
 
-    /// It came out.
-    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId) {
+    /// Events of the processor that it ran on were lost from that time on: whether it is inside is not known any more.
+    pub(crate) fn lose(&mut self, from: i64, thread: ThreadId) {
+        self.exit(from, thread, None);
+        if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) {
+            vcpu.unsure = true;
+        }
+    }
+
+    /// The host handles an interrupt on its processor: it has come out, even if that is told later. KVM on AMD before 6.5
+    /// tells of it when interrupts are enabled again, and handled.
+    pub(crate) fn interrupted(&mut self, time: i64, thread: ThreadId) {
+        if !self.of.is_empty() {
+            self.exit(time, thread, None);
+        }
+    }
+
+    /// It came out. If that it went in is among what was lost, it has been inside since that was over.
+    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, lost: Option<i64>) {
         let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) else { return };
-        if let Some(entered) = vcpu.entered.take()
+        vcpu.unsure = false;
+        let behind = |lost: &i64| vcpu.inside.back().is_some_and(|(_, left)| left <= lost);
+        if let Some(entered) = vcpu.entered.take().or(lost.filter(behind))
             && entered < time
         {
             vcpu.inside.push_back((entered, time));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use xweave_model::{
-    Machine, Spec, ThreadId, Usage, breakdown, connection::EndId, transaction::Finder, usage::kind,
+    Loss, Machine, Spec, ThreadId, Usage, breakdown, connection::EndId, transaction::Finder, usage::kind,
 };
 use xweave_trace::{
     Domain, Manifest, Trace, Writer,
@@ -39,6 +39,33 @@ fn no_longer(hostile: Duration, honest: Duration) {
 fn taken_in(events: impl Iterator<Item = Event>) -> Duration {
     let mut machine = Machine::default();
     timed(|| events.for_each(|event| machine.feed(&event))).0
+}
+
+#[test]
+fn losses_of_many_threads_and_processors_take_no_longer_than_other_events() {
+    // Each thread comes to run and waits; a domain loses events of another processor between any two of them, or not.
+    let told = |lossy: bool| {
+        let events = (1..=MANY).flat_map(|time| {
+            let switch = |from, to| Event { other: to, code: 1, ..event(Kind::Switch, 4 * time, from) };
+            let lost = Event { cpu: time % 4096, ..event(Kind::Lost, 4 * time + 2, 0) };
+            // All of the time up to then.
+            let lost = Event { position: 4 * u64::from(time), object: 1, ..lost };
+            [switch(0, time), switch(time, 0), if lossy { lost } else { Event { kind: Kind::Other, ..lost } }]
+        });
+        let events: Vec<_> = events.collect();
+        timed(|| {
+            let losses = events.iter().filter(|event| event.kind == Kind::Lost).map(Loss::new);
+            let mut machine = Machine::lossy(Vec::new(), losses.collect());
+            events.iter().for_each(|event| machine.feed(event));
+            let thread = |tid| ThreadId { domain: 1, tid };
+            (1..=MANY)
+                .map(|tid| breakdown(&machine, thread(tid), 0, i64::from(4 * MANY)).len())
+                .sum::<usize>()
+        })
+    };
+    let ((hostile, pieces), (honest, _)) = (told(true), told(false));
+    assert!(pieces >= MANY as usize);
+    no_longer(hostile, honest);
 }
 
 /// What objects did, of events through a trace's folder.

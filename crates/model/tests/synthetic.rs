@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use xweave_model::{
-    Cause, Guest, Machine, Object, Piece, ThreadId, TimeState, breakdown, disk::DiskId, vcpu::CpuId,
+    Cause, Guest, Loss, Machine, Object, Piece, ThreadId, TimeState, breakdown, disk::DiskId, vcpu::CpuId,
 };
 use xweave_synthetic::{Config, Outside, Part, Processor, Simulation, Transaction, Who};
 use xweave_trace::{Event, event::Kind};
@@ -154,6 +154,102 @@ fn another_guest_changes_nothing() {
 #[test]
 fn every_part_is_told_where_guests_are_but_what_no_event_tells() {
     hold(&Config::virtualized(random()), 100);
+}
+
+/// Loses stretches of events of single processors, and tells of them as agents do.
+struct Lossy {
+    random: u64,
+    /// By domain and processor: until when it loses; the first and the last that it has lost, and how many.
+    cpus: BTreeMap<(u8, u32), (i64, Option<(i64, i64)>, u64)>,
+}
+
+impl Lossy {
+    fn random(&mut self, below: u64) -> u64 {
+        // Knuth's multiplicative generator; its high bits are the better ones.
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % below
+    }
+
+    /// What is told of an event: it, the loss before it, or nothing.
+    fn told(&mut self, event: Event) -> Vec<Event> {
+        let Event { time_ns, domain, cpu, .. } = event;
+        let (begins, length) = (self.random(2_000) == 0, self.random(2_000_000).cast_signed());
+        let (until, since, count) = self.cpus.entry((domain, cpu)).or_insert((i64::MIN, None, 0));
+        if begins && since.is_none() {
+            *until = time_ns + length;
+        }
+        if time_ns < *until {
+            since.get_or_insert((time_ns, time_ns)).1 = time_ns;
+            *count += 1;
+            return Vec::new();
+        }
+        let Some((since, until)) = since.take() else { return vec![event] };
+        let lost = Event {
+            position: time_ns.abs_diff(since),
+            object: time_ns.abs_diff(until),
+            bytes: std::mem::take(count),
+            ..Event::new(Kind::Lost, domain, time_ns, cpu, event.tid)
+        };
+        vec![lost, event]
+    }
+}
+
+#[test]
+fn what_is_told_where_events_were_lost_is_true_or_unknown() {
+    // As many as without losses, and those whose lock was not seen to be waited for: then it is what its holder did.
+    for (config, allowed) in [(Config::single(random()), 30), (Config::virtualized(random()), 100)] {
+        // The same once more, for what will have been lost.
+        let lossy = || Lossy { random: random(), cpus: BTreeMap::new() };
+        let (mut world, mut loses) = (Simulation::new(&config), lossy());
+        let told_of_losses = std::iter::from_fn(|| world.next()).flat_map(|event| loses.told(event));
+        let losses = told_of_losses.filter(|event| event.kind == Kind::Lost).map(|event| Loss::new(&event));
+        let losses = losses.collect();
+        let mut world = Simulation::new(&config);
+        let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
+        let mut machine = Machine::lossy(guests.collect(), losses);
+        let mut lossy = lossy();
+        let (mut transactions, mut affected, mut fed) = (0, 0, 0);
+        let mut bad = BTreeMap::<_, usize>::new();
+        let mut kept: Vec<Event> = Vec::new();
+        let mut smallest: Option<(usize, String)> = None;
+        while let Some(event) = world.next() {
+            for event in lossy.told(event) {
+                machine.feed(&event);
+                kept.push(event);
+            }
+            for transaction in world.take_transactions() {
+                let Transaction { who, from, to, .. } = transaction;
+                machine.until(to);
+                let pieces = breakdown(&machine, id(who), from, to);
+                let told = told(&pieces);
+                let truth = truth(&transaction);
+                let mut wrong = wrong(&truth, &told);
+                wrong.retain(|((_, spent, _), is, says)| says > is && *spent != TimeState::Unknown);
+                transactions += 1;
+                affected += usize::from(told.keys().any(|(_, spent, _)| *spent == TimeState::Unknown));
+                if let Some(((_, spent, _), ..)) = wrong.first() {
+                    *bad.entry(*spent).or_default() += 1;
+                    let events = told_of(&kept, &transaction);
+                    let size = events.lines().count();
+                    if smallest.as_ref().is_none_or(|(least, _)| size < *least) {
+                        let text = format!("of {who}, {} ns:\n{wrong:#?}\n{pieces:#?}\n{events}", to - from);
+                        smallest = Some((size, text));
+                    }
+                }
+            }
+            fed += 1;
+            if fed % 20_000 == 0 {
+                let oldest = world.oldest();
+                machine.forget_before(oldest);
+                kept.retain(|event| event.time_ns >= oldest);
+            }
+        }
+        println!("{transactions} transactions, {affected} with what is unknown; wrong: {bad:?}");
+        let count: usize = bad.values().sum();
+        assert!(affected > 500);
+        assert!(count <= allowed, "{bad:?} are wrong; the smallest {}", smallest.unwrap_or_default().1);
+    }
 }
 
 /// Breaks down each transaction when it is over; so many of them may have a wrong part.

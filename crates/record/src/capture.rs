@@ -203,7 +203,8 @@ impl<'p> Capture<'p> {
                 unplaced += 1;
                 continue;
             };
-            let event = events::normal(&event, number, stamp.ns, writer);
+            let mut event = events::normal(&event, number, stamp.ns, writer);
+            session.order.keep(&mut event);
             writer.event(event)?;
             self.events += 1;
         }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
-use xweave_trace::{Aspect, Domain, DomainVm, Manifest};
+use xweave_trace::{Aspect, Domain, DomainVm, Late, Manifest};
 use xweave_weave::Role;
 
 use crate::{Options, session::Session};
@@ -47,6 +47,12 @@ pub(crate) fn domains(manifest: &mut Manifest, sessions: &[Session], timeline: &
     manifest.clocks = sessions.iter().filter_map(clock).collect();
     let losses: Vec<_> = sessions.iter().map(|session| (session.name(), &session.loss)).collect();
     manifest.loss.set(&losses);
+    let late = sessions.iter().filter(|session| session.order.late > 0).map(|session| Late {
+        domain: session.name().to_owned(),
+        events: session.order.late,
+        most_ns: session.order.most_ns,
+    });
+    manifest.loss.late = late.collect();
 }
 
 fn role(session: &Session) -> xweave_trace::Role {

@@ -10,9 +10,10 @@ use crate::{violation::Violation, waiting};
 pub(crate) struct Kinds(u64);
 
 impl Kinds {
-    /// Those of the plan's probes, and the threads that there are at the beginning, which the agent tells by itself.
+    /// Those of the plan's probes; the threads that there are at the beginning, which the agent tells by itself; and what
+    /// was lost of any.
     pub(crate) fn of(plan: &EventPlan) -> Self {
-        let kinds = plan.programs.iter().map(|program| program.kind).chain([Kind::Thread]);
+        let kinds = plan.programs.iter().map(|program| program.kind).chain([Kind::Thread, Kind::Lost]);
         Self(kinds.fold(0, |kinds, kind| kinds | 1 << kind as u8))
     }
 
@@ -67,6 +68,37 @@ impl Waiting {
     }
 }
 
+/// Keeps a domain's events in the order of their times, as readers rely on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    last: Option<i64>,
+    /// Events that came when later ones had been written.
+    pub(crate) late: u64,
+    /// How much later their times were made, at most.
+    pub(crate) most_ns: u64,
+}
+
+impl Order {
+    /// Gives an event that comes late the time of the last one.
+    pub(crate) fn keep(&mut self, event: &mut Event) {
+        let last = self.last.get_or_insert(event.time_ns);
+        let Some(late) = u64::try_from(last.saturating_sub(event.time_ns)).ok().filter(|late| *late > 0)
+        else {
+            *last = event.time_ns;
+            return;
+        };
+        event.time_ns = *last;
+        if event.kind == Kind::Lost {
+            // It says when by how long before it that was.
+            event.object = event.object.saturating_add(late);
+            event.position = event.position.saturating_add(late);
+            return;
+        }
+        self.late += 1;
+        self.most_ns = self.most_ns.max(late);
+    }
+}
+
 /// Puts an event of the domain with that number into a trace's form.
 pub(crate) fn normal(recorded: &Recorded, domain: u8, time_ns: i64, writer: &mut Writer) -> Event {
     let named = matches!(recorded.kind, Kind::Fork | Kind::Thread);
@@ -118,6 +150,21 @@ mod tests {
         assert_eq!((waiting.settled(8), waiting.settled(u64::MAX)), (8, 10));
         let next = waiting.next_until(10).map(|event| event.time_ns);
         assert_eq!((next, waiting.next_until(10), waiting.len()), (Some(5), None, 1));
+    }
+
+    #[test]
+    fn what_comes_late_is_counted_and_has_the_last_time() {
+        let mut order = Order::default();
+        let mut keep = |kind, time_ns| {
+            let told = Event::new(kind, 1, time_ns, 0, 1);
+            let mut event = Event { position: 30, object: 10, ..told };
+            order.keep(&mut event);
+            (event.time_ns, event.position, event.object)
+        };
+        let switch = [50, 40, 70, 70, 45].map(|time| keep(Kind::Switch, time).0);
+        assert_eq!(switch, [50, 50, 70, 70, 70]);
+        assert_eq!(keep(Kind::Lost, 60), (70, 40, 20), "what was lost from 30 to 50 was lost then");
+        assert_eq!((order.late, order.most_ns), (2, 25));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use xweave_wire::{
     event,
     message::{
         ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, LeftOut, Loss,
-        ModuleInfo, Reply, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
+        ModuleInfo, Processor, Reply, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
     },
     record::Kind,
 };
@@ -239,6 +239,8 @@ fn facts(chance: &mut Chance) -> DomainInfo {
         hostname: chance.text(),
         modules: chance.list(module),
         vms: chance.list(vm),
+        vendor: chance.text(),
+        processors: chance.list(|chance| Processor { cpu: chance.small(), apic_id: chance.small() }),
         tsc_hz: chance.number(),
         ..agent::facts("6.12.0")
     }

@@ -74,6 +74,7 @@ pub(crate) fn record_by(
     let there = weave(&mut capture, &woven)?;
     let weaving = begun.elapsed();
     let of_agents = weaving::warnings(&capture.sessions, &woven, &there);
+    let uncounted = weaving::uncounted(&capture.sessions, &woven);
     let sites = sites(&woven, &there);
 
     // Where nothing can be woven, or the command not be started, nothing is written, and an earlier trace stays. What
@@ -82,6 +83,7 @@ pub(crate) fn record_by(
     let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
     describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
     manifest.warnings = left_out.into_iter().chain(of_agents).collect();
+    manifest.loss.uncounted = uncounted;
     let writer = if options.replace { Writer::replace } else { Writer::create };
     let mut writer = writer(&options.output, manifest)?;
     writer.sites(&sites)?;

@@ -73,6 +73,8 @@ pub(crate) struct Session {
     /// Decoded, and waiting for the clocks to have been read after them.
     pub(crate) records: Waiting<Record>,
     pub(crate) events: events::Waiting,
+    /// That of the events which have been written.
+    pub(crate) order: events::Order,
     pub(crate) loss: Loss,
     pub(crate) exit: Option<Exit>,
     /// Until when it has been written, in its own nanoseconds.
@@ -102,6 +104,7 @@ impl Session {
             facts: DomainInfo::default(),
             records: Waiting::default(),
             events: events::Waiting::default(),
+            order: events::Order::default(),
             loss: Loss::default(),
             exit: None,
             written_until: 0,

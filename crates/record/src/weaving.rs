@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
 };
 
-use xweave_trace::Site;
+use xweave_trace::{Site, Uncounted};
 use xweave_weave::{SiteInfo, Woven};
 use xweave_wire::{message, plan::Hook};
 
@@ -42,14 +42,8 @@ pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> 
     let mut warnings = there.left_out.clone();
     for (session, woven) in sessions.iter().zip(woven) {
         let domain = &woven.domain;
-        let probes = |hook| {
-            matches!(
-                hook,
-                Hook::Instruction | Hook::Probe | Hook::ProbeReturn | Hook::User | Hook::UserReturn
-            )
-        };
-        let probed = woven.sites.iter().filter(|info| probes(info.hook)).count();
-        if probed > 0 && !kernels::is_at_least(&session.facts.kernel, COUNTS_PROBES) {
+        let probed = uncounted_sites(session, woven);
+        if probed > 0 {
             warnings.push(format!(
                 "{domain}: kernel {} does not count how often it leaves out a probe because another runs on \
                  that processor: what is lost at {probed} sites is not known",
@@ -91,6 +85,38 @@ pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> 
     warnings
 }
 
+/// Domains whose kernels leave out probes without counting it.
+pub(crate) fn uncounted(sessions: &[Session], woven: &[Woven]) -> Vec<Uncounted> {
+    let of_domain = |(session, woven): (&Session, &Woven)| {
+        let sites = u32::try_from(uncounted_sites(session, woven)).unwrap_or(u32::MAX);
+        (sites > 0).then(|| Uncounted { domain: woven.domain.clone(), sites })
+    };
+    sessions.iter().zip(woven).filter_map(of_domain).collect()
+}
+
+fn uncounted_sites(session: &Session, woven: &Woven) -> usize {
+    if kernels::is_at_least(&session.facts.kernel, COUNTS_PROBES) {
+        return 0;
+    }
+    let probes = |hook| {
+        matches!(hook, Hook::Instruction | Hook::Probe | Hook::ProbeReturn | Hook::User | Hook::UserReturn)
+    };
+    woven.sites.iter().filter(|info| probes(info.hook)).count()
+}
+
+/// As the table of sites calls it.
+fn called(hook: Hook) -> &'static str {
+    match hook {
+        Hook::Entry => "fentry",
+        Hook::Return => "fexit",
+        Hook::Tracepoint => "tracepoint",
+        Hook::Probe | Hook::Instruction => "kprobe",
+        Hook::ProbeReturn => "kretprobe",
+        Hook::User => "uprobe",
+        Hook::UserReturn => "uretprobe",
+    }
+}
+
 /// What is woven, for the trace.
 pub(crate) fn sites(woven: &[Woven], there: &There) -> Vec<Site> {
     let addresses: HashMap<u32, u64> =
@@ -114,6 +140,7 @@ pub(crate) fn sites(woven: &[Woven], there: &There) -> Vec<Site> {
                 action: info.action.name().to_owned(),
                 xflow: info.xflow.clone(),
                 carrier: info.carrier.clone(),
+                hook: Some(called(info.hook).to_owned()),
             })
             .collect::<Vec<_>>()
     };

@@ -7,11 +7,12 @@ use crate::{View, number};
 /// The closing line; more lines where something is missing or wrong.
 pub fn line(summary: &Summary, view: View) -> String {
     let mut text = format!(
-        "{} followed, {} complete, {} crossed; {} ({} lost); {}; clocks within {}\n",
+        "{} followed, {} complete, {} crossed; {} ({}{} lost); {}; clocks within {}\n",
         number::counted(summary.flows, "flow", "flows"),
         number::count(summary.complete),
         number::count(summary.crossed),
         number::counted(summary.records, "record", "records"),
+        if summary.uncounted_sites > 0 { "at least " } else { "" },
         number::count(summary.lost),
         number::counted(summary.negative_gaps, "negative gap", "negative gaps"),
         match summary.clock_error_ns {
@@ -79,6 +80,12 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
     if summary.lost_unattributed > 0 {
         let n = number::counted(summary.lost_unattributed, "lost record", "lost records");
         remarks.push(format!("{n} of unknown flows: any flow may miss one"));
+    }
+    if summary.uncounted_sites > 0 {
+        let sites = number::counted(summary.uncounted_sites, "site", "sites");
+        remarks.push(format!(
+            "what the kernel skipped at {sites} cannot be counted (before 6.8): flows may lack steps there"
+        ));
     }
     if !summary.recording_complete {
         remarks.push("the recording did not come to its end; what was stored until then is shown".to_owned());

@@ -5,7 +5,7 @@
 //!
 //! Modules: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
 //! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
-//! transactions goes, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side;
+//! transactions goes, [`losses`] what is not known of it, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side;
 //! [`recording`] is how a recording went, [`mod@import`] what came of an import, [`check`] what would be woven where,
 //! [`sites`] which instructions a pointcut selects, [`doctor`] what a machine can do; [`number`] writes times and
 //! counts; [`document`] has the JSON documents.
@@ -34,6 +34,7 @@ pub mod document;
 pub mod hops;
 pub mod html;
 pub mod import;
+pub mod losses;
 pub mod mermaid;
 pub mod number;
 pub mod recording;

@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use xweave_record::Outcome;
 use xweave_trace::{ClockBreak, Loss, Trace};
 
+use crate::number;
+
 /// What was recorded of whom, and how much is missing; and what to do next.
 pub fn closing(outcome: &Outcome) -> String {
     let manifest = &outcome.manifest;
     let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
     let (names, trace, lost) = (names.join(", "), outcome.trace.display(), manifest.lost);
-    let mut text = format!("{} of {names} in {trace}; {lost} lost\n", recorded(outcome));
+    let least = if manifest.loss.uncounted.is_empty() { "" } else { "at least " };
+    let mut text = format!("{} of {names} in {trace}; {least}{lost} lost\n", recorded(outcome));
     if outcome.sites > 0 {
         text.push_str(&format!("next: xweave flows {trace}\n"));
     }
@@ -41,6 +44,11 @@ pub fn notes(outcome: &Outcome, trace: Option<&Trace>) -> Vec<String> {
         };
         clock.breaks.iter().map(told)
     });
+    let late = manifest.loss.late.iter().map(|late| {
+        let (count, by) = (number::counted(late.events, "event", "events"), number::span(late.most_ns));
+        format!("{}: {count} came late and have a later time than their own, by up to {by}", late.domain)
+    });
+    let skipped = skipped.chain(late);
     skipped.chain(manifest.warnings.iter().cloned()).chain(faults).chain(jumps).collect()
 }
 

@@ -145,7 +145,15 @@ vm1        reads                    skipped vfs_write: inlined
 
 #[test]
 fn import() {
-    let file = Imported { name: "vm1".into(), file: "vm1.dat".into(), events: 9, lost: 1, cpus: 2 };
+    let file = Imported {
+        name: "vm1".into(),
+        file: "vm1.dat".into(),
+        events: 9,
+        lost: 1,
+        gaps: 0,
+        late: (0, 0),
+        cpus: 2,
+    };
     let outcome = xweave_import::Outcome {
         events: 9,
         lost: 1,
@@ -205,7 +213,8 @@ fn record() {
             r#"{"attach_ns":2000000,"clocks":[{"detail":"","domain":"vm1","error_ns":90,"exchanges":0,
                "method":"tsc-offset","samples":0}],"command_status":3,"detach_ns":5000,
                "domains":[{"boot_id":"","build_id":"","cpus":0,"exit":{"reason":"it was reset",
-               "status":"lost"},"hostname":"","kernel":"","name":"vm1","number":1,"role":"host","tsc_hz":0}],
+               "status":"lost"},"hostname":"","kernel":"","name":"vm1","number":1,"role":"host","tsc_hz":0,
+               "vendor":""}],
                "events":1,"loss":{"events":[],"flows":[],"sites":[],"unattributed":0,"unwritten":0},"lost":2,
                "records":7,"schema":2,"sites":4,"trace":"trace","warnings":[]}"#
         )
@@ -283,7 +292,7 @@ fn flows() {
     let beginnings = [
         r#"{"schema":2,"summary":{"flows":1,"complete":1,"crossed":1,"records":13,"lost":0,
            "negative_gaps":0,"clock_error_ns":210,"clock_breaks":0,"recording_complete":true,
-           "lost_unattributed":0,"unreadable":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
+           "lost_unattributed":0,"uncounted_sites":0,"unreadable":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
            "unmatched":0,"no_end":0},"carriers":[{"carrier":"virtqueue","crossings":2,"unmatched_xin":0,
            "unmatched_xout":0,"superseded":0,"negative_gaps":0}],"found":[]}"#,
         r#""segments":[{"from":"vm1:__alloc_skb","to":"vm1:tcp_sendmsg_locked","count":1,"min_ns":3400,
@@ -372,11 +381,12 @@ fn explain_is_written_as_it_goes() {
         (format!(r#"{head},"start_ns":{start_ns}"#), r#""total_ns":25000}"#)
     };
     let summary = joined(
-        r#"{"accesses":0,"damaged":[],"events":11,"incomplete_ios":0,"max_ns":25000,"p50_ns":25000,
+        r#"{"accesses":0,"damaged":[],"events":11,"incomplete_ios":0,"late":[],"losses":[],"lost":0,
+           "max_ns":25000,"outside":[],"p50_ns":25000,
            "p99_ns":25000,"parts":[{"domain":"vm1","kind":"thread","ns":32000,"object":"client",
            "state":"ready","transactions":2,"why":"hog had the processor"},{"domain":"vm1","kind":"thread",
            "ns":18000,"object":"client","state":"running","transactions":2,"why":null}],"total_ns":50000,
-           "transactions":2}}"#,
+           "transactions":2,"unwritten":0}}"#,
     );
     let summary = format!(r#"],"summary":{summary}"#);
     let [(one, end), (two, _)] = [transaction(1, 10_000), transaction(2, 50_000)];

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use xweave_model::{Spec, explain, parts::Totals};
-use xweave_report::{View, mermaid, transactions};
+use xweave_report::{View, document::explain::Summary, losses, mermaid, transactions};
 use xweave_trace::{
-    Domain, Manifest, Trace, Writer,
+    Domain, EventLoss, Manifest, Trace, Writer,
     event::{Event, Kind, State},
 };
 
@@ -65,6 +65,47 @@ fn tables_say_who_took_the_time() {
     let text = transactions::steps(&all[0], &outcome.objects, VIEW);
     assert!(text.starts_with("1 ask .. answered: 1.21 ms\n"), "{text}");
     assert!(text.contains("  server/8"), "who works for others is moved in: {text}");
+}
+
+#[test]
+fn what_was_lost_is_said_with_its_times() {
+    let dir = asked();
+    let trace = Trace::open(dir.path()).unwrap();
+    let outcome = explain(&trace, &"process".parse::<Spec>().unwrap(), &mut |_, _| ());
+    assert_eq!(losses::text(&outcome, 0, VIEW), "");
+
+    let dir = tempfile::tempdir().unwrap();
+    let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
+    let domains = vec![domain("host", 1), domain("vm1", 2), domain("vm2", 3)];
+    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+    let mut lose = |domain, time_ms: i64, cpu, ms: u64, events| {
+        let told = Event::new(Kind::Lost, domain, time_ms * 1_000_000, cpu, 0);
+        writer.event(Event { position: ms * 1_000_000 - 1, bytes: events, ..told }).unwrap();
+    };
+    lose(1, 100, 3, 20, 1200);
+    lose(1, 300, 3, 10, 34);
+    (0..10).for_each(|cpu| lose(2, 500, cpu, 1, 5));
+    let loss = |domain: &str, dropped| EventLoss { domain: domain.into(), dropped, ..EventLoss::default() };
+    let losses = vec![loss("host", 1240), loss("vm1", 50), loss("vm2", 1)];
+    writer.manifest_mut().loss.events = losses;
+    writer.manifest_mut().loss.unwritten = 2;
+    writer.finish().unwrap();
+    let trace = Trace::open(dir.path()).unwrap();
+    let outcome = explain(&trace, &"process".parse::<Spec>().unwrap(), &mut |_, _| ());
+    let text = losses::text(&outcome, 0, VIEW);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "! host: 1 240 events were lost (CPU 3: 1 234 in 2 gaps of 30.00 ms together, between 0.080000 s and \
+         0.300000 s; 6 at unknown times): what the former may have told of is unknown, and anything may lack the latter"
+    );
+    assert!(lines[1].starts_with("! vm1: 50 events were lost (CPU 0: 5 in 1 gap of 1.00 ms"), "{text}");
+    assert!(lines[1].ends_with("; 10 on 2 other CPUs): what they may have told of is unknown"), "{text}");
+    assert_eq!(lines[2], "! vm2: 1 event was lost (1 at unknown times): anything may lack them");
+    assert!(lines[3].starts_with("! 2 records and events arrived"), "{text}");
+    let summary = serde_json::to_value(Summary::new(&outcome, &Totals::default())).unwrap();
+    assert_eq!((&summary["lost"], &summary["losses"][0]["untimed"]), (&1291.into(), &6.into()));
+    assert_eq!(summary["losses"][0]["cpus"][0]["ns"], 30_000_000);
 }
 
 #[test]

@@ -60,15 +60,15 @@ pub use damage::{Damage, Damaged};
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
-    Aspect, Clock, ClockBreak, Domain, DomainVm, EventLoss, Exit, FlowLoss, Loss, Manifest, Method, Role,
-    SiteLoss, Unloaded,
+    Aspect, Clock, ClockBreak, Domain, DomainVm, EventLoss, Exit, FlowLoss, Late, Loss, Manifest, Method,
+    Role, SiteLoss, Uncounted, Unloaded,
 };
 pub use merge::Events;
 pub use reader::{Batches, Trace};
 pub use row::Row;
 pub use site::Site;
 pub use writer::Writer;
-pub use xweave_wire::message::Disk;
+pub use xweave_wire::message::{Disk, Processor};
 
 /// The version of the trace directory's schema. Raised when a reader of the older one would misread.
 pub const SCHEMA: u32 = 2;

@@ -100,6 +100,11 @@ pub struct Domain {
     pub boot_id: String,
     /// Processors on line.
     pub cpus: u32,
+    /// Of a guest, the same with their APIC IDs: the numbers of its vCPUs. Empty if they are not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub processors: Vec<message::Processor>,
+    /// Their vendor, as CPUID says; empty if it is not known.
+    pub vendor: String,
     /// Rate of its TSC, in Hz; 0 if unknown or unusable.
     pub tsc_hz: u64,
     /// Which virtual machine it is, where that is known.
@@ -125,6 +130,8 @@ impl Domain {
             build_id: facts.build_id.clone(),
             boot_id: facts.boot_id.clone(),
             cpus: facts.cpus,
+            processors: if role == Role::Guest { facts.processors.clone() } else { Vec::new() },
+            vendor: facts.vendor.clone(),
             tsc_hz: facts.tsc_hz,
             vm: None,
             disks: facts.disks.clone(),
@@ -286,6 +293,34 @@ pub struct Loss {
     /// Modules that went while something was woven into them, and their probes with them.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub unloaded: Vec<Unloaded>,
+    /// Domains whose kernels skip probes without counting how often: what their sites missed is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::DOMAINS }, _, _>")]
+    pub uncounted: Vec<Uncounted>,
+    /// Domains of which events came too late to have their places, and have later times than their own.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::DOMAINS }, _, _>")]
+    pub late: Vec<Late>,
+}
+
+/// Events that came when later ones of their domain had been written: they have the time of the last of those.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Late {
+    /// The domain's name.
+    pub domain: String,
+    /// How many.
+    pub events: u64,
+    /// How much later than their own their times are at most, in nanoseconds.
+    pub most_ns: u64,
+}
+
+/// Sites of a domain at which hits that the kernel skips cannot be counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Uncounted {
+    /// The domain's name.
+    pub domain: String,
+    /// How many sites.
+    pub sites: u32,
 }
 
 /// A module that was unloaded, or unloaded and loaded again, while something was woven into it.

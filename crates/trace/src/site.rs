@@ -34,6 +34,9 @@ pub struct Site {
     pub xflow: Option<String>,
     /// The carrier that it puts flows on or takes them off.
     pub carrier: Option<String>,
+    /// How it is hooked: `fentry`, `fexit`, `tracepoint`, `kprobe`, `kretprobe`, `uprobe`, `uretprobe`; none if the trace
+    /// does not tell.
+    pub hook: Option<String>,
 }
 
 /// Bytes of a name: a function's is the longest (`KSYM_NAME_LEN` in `include/linux/kallsyms.h`, 6.12).
@@ -43,10 +46,16 @@ const NAME: usize = 512;
 const PATH: usize = 4096;
 
 impl Site {
+    /// Whether it is hooked by a probe that older kernels skip without counting: below another one on the same processor.
+    pub fn is_probe(&self) -> bool {
+        let probes = ["kprobe", "kretprobe", "uprobe", "uretprobe"];
+        self.hook.as_deref().is_some_and(|hook| probes.contains(&hook))
+    }
+
     /// Bytes of all its texts.
     pub(crate) fn text_len(&self) -> usize {
         let texts = [&self.domain, &self.aspect, &self.advice, &self.function, &self.action];
-        let maybe = [&self.module, &self.file, &self.xflow, &self.carrier];
+        let maybe = [&self.module, &self.file, &self.xflow, &self.carrier, &self.hook];
         texts.into_iter().chain(maybe.into_iter().flatten()).map(String::len).sum()
     }
 }
@@ -66,14 +75,15 @@ pub(crate) const SCHEMA: &str = "message site {
     required binary action (STRING);
     optional binary xflow (STRING);
     optional binary carrier (STRING);
+    optional binary hook (STRING);
 }";
 
 /// Columns that any table of sites has, in the order in which [`from_columns`] takes them.
 pub(crate) const REQUIRED: [&str; 4] = ["site", "domain", "function", "offset"];
 
 /// Columns that follow them, which a table that another program made may lack.
-pub(crate) const OPTIONAL: [&str; 9] =
-    ["aspect", "advice", "address", "module", "file", "line", "action", "xflow", "carrier"];
+pub(crate) const OPTIONAL: [&str; 10] =
+    ["aspect", "advice", "address", "module", "file", "line", "action", "xflow", "carrier", "hook"];
 
 /// The columns of all sites, in the schema's order.
 pub(crate) fn to_columns(sites: &[Site]) -> Vec<Column> {
@@ -94,6 +104,7 @@ pub(crate) fn to_columns(sites: &[Site]) -> Vec<Column> {
         text(|s| &s.action),
         maybe(sites.iter().map(|s| s.xflow.as_ref())),
         maybe(sites.iter().map(|s| s.carrier.as_ref())),
+        maybe(sites.iter().map(|s| s.hook.as_ref())),
     ]
 }
 
@@ -114,7 +125,7 @@ pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>
 
     let (site, offset, address, line) = (numbers(0)?, numbers(3)?, numbers(6)?, numbers(9)?);
     let mut text: Vec<_> = Vec::new();
-    for at in [1, 4, 5, 2, 7, 8, 10, 11, 12] {
+    for at in [1, 4, 5, 2, 7, 8, 10, 11, 12, 13] {
         text.push(texts(at)?.into_iter());
     }
     let mut next = |column: usize| text[column].next().flatten();
@@ -135,6 +146,7 @@ pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>
             action: next(6).unwrap_or_default(),
             xflow: next(7),
             carrier: next(8),
+            hook: next(9),
         });
     }
     Ok(sites)

@@ -149,6 +149,7 @@ fn sites_survive_with_and_without_debug_information() {
         action: "xin".into(),
         xflow: Some("virtio_tx".into()),
         carrier: Some("virtqueue".into()),
+        hook: Some("kprobe".into()),
     };
     let bare = Site { site: 8, domain: "host".into(), function: "netif_rx".into(), ..Site::default() };
     let mut writer = Writer::create(dir, manifest()).unwrap();

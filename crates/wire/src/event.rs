@@ -93,13 +93,16 @@ pub enum Kind {
     VmInject,
     /// The thread `other`, which may be waiting for CPU `position`, has to wait for CPU `object` from now on.
     Migrate,
+    /// `bytes` events of this processor were lost, or an unknown number (0): the first of them `position` nanoseconds
+    /// before this one, the last `object` nanoseconds before it.
+    Lost,
     /// An event of another kind, called `name`.
     Other,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -129,6 +132,7 @@ impl Kind {
         Self::VmHalt,
         Self::VmInject,
         Self::Migrate,
+        Self::Lost,
         Self::Other,
     ];
 
@@ -169,6 +173,7 @@ impl Kind {
             Self::VmHalt => "vm_halt",
             Self::VmInject => "vm_inject",
             Self::Migrate => "migrate",
+            Self::Lost => "lost",
             Self::Other => "other",
         }
     }
@@ -279,6 +284,7 @@ impl Kind {
             Self::SyscallExit | Self::VmHalt => &[Bytes, Object32, Pad],
             Self::VmExit => &[Object32, Code],
             Self::VmInject => &[Object32, Position32],
+            Self::Lost => &[Object, Position, Bytes],
             Self::Other => return None,
         })
     }

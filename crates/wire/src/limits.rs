@@ -86,9 +86,14 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
 }
 
 fn check_facts(facts: &mut DomainInfo) -> Result<(), Violation> {
-    for name in [&mut facts.agent, &mut facts.hostname, &mut facts.kernel, &mut facts.boot_id] {
+    for name in
+        [&mut facts.agent, &mut facts.hostname, &mut facts.kernel, &mut facts.boot_id, &mut facts.vendor]
+    {
         bound(name, NAME);
     }
+    at_most("processors", facts.processors.len(), CPUS)?;
+    once("processor", facts.processors.iter().map(|processor| processor.cpu))?;
+    once("APIC ID", facts.processors.iter().map(|processor| processor.apic_id))?;
     identity("its kernel's build ID", &facts.build_id)?;
     identity("the hash of its kernel's types", &facts.btf_sha256)?;
     at_most("modules", facts.modules.len(), ITEMS)?;
@@ -181,7 +186,7 @@ fn bound(name: &mut String, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Failure, FailureKind, SiteAddress, SiteLoss, SkippedSite};
+    use crate::message::{Failure, FailureKind, Processor, SiteAddress, SiteLoss, SkippedSite};
 
     fn facts(change: impl FnOnce(&mut DomainInfo)) -> Result<FromAgent, Violation> {
         let mut facts = DomainInfo::default();
@@ -231,6 +236,13 @@ mod tests {
         };
         assert!(facts(|facts| facts.vms = vec![vm(2, 48)]).is_ok());
         assert!(facts(|facts| facts.vms = vec![vm(CPUS + 1, 0)]).is_err());
+        let processors = |ids: &[(u32, u32)]| {
+            let processors: Vec<_> = ids.iter().map(|&(cpu, apic_id)| Processor { cpu, apic_id }).collect();
+            facts(|facts| facts.processors = processors)
+        };
+        assert!(processors(&[(0, 0), (3, 4)]).is_ok());
+        assert!(processors(&[(0, 0), (0, 4)]).is_err() && processors(&[(0, 4), (1, 4)]).is_err());
+        assert!(facts(|facts| facts.processors = vec![Processor::default(); CPUS + 1]).is_err());
         assert!(facts(|facts| facts.vms = vec![vm(1, 64)]).is_err());
         let told = |vms| FromAgent::Reply(Reply::Vms(vms)).checked();
         assert!(told(vec![vm(2, 48)]).is_ok());

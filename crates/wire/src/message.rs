@@ -102,6 +102,10 @@ pub struct DomainInfo {
     pub boot_id: String,
     /// Processors on line.
     pub cpus: u32,
+    /// The same, with their APIC IDs, as far as the kernel shows them.
+    pub processors: Vec<Processor>,
+    /// Their vendor, as CPUID says: `AuthenticAMD`, `GenuineIntel`; empty if the kernel does not show it.
+    pub vendor: String,
     /// Whether the agent may load BPF programs (CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN).
     pub privileged: bool,
     /// Whether `/sys/kernel/btf/vmlinux` is there.
@@ -118,6 +122,16 @@ pub struct DomainInfo {
     pub disks: Vec<Disk>,
     /// Whether this is a paravirtual domain of Xen, dom0 or another: all of them read one TSC.
     pub xen_pv: bool,
+}
+
+/// A processor. Its hypervisor knows it by its APIC ID: the number of KVM's vCPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Processor {
+    /// Logical CPU.
+    pub cpu: u32,
+    /// Its initial APIC ID.
+    pub apic_id: u32,
 }
 
 /// A disk, as a whole.

@@ -307,22 +307,20 @@ impl Map {
         let least = known.clone().map(|slope| slope.ns_per_tick).fold(f64::INFINITY, f64::min);
         let most = known.clone().map(|slope| slope.ns_per_tick).fold(0.0, f64::max);
         let unsure = known.map(|slope| slope.unsure).fold(0.0, f64::max);
-        // How much the rate may have changed within this piece, in parts of one.
+        // How much the rate may have changed within this piece, in parts of one. Steps look so too: what it makes over the
+        // whole piece may be one, at either end. (A slew in the middle would bend the clock by a quarter of that.)
         let change = (most - least) / least + 2.0 * unsure;
-        // A change in the middle bends the clock away from the line by a quarter of what it makes
-        // over the whole piece. Without a neighbour on each side it is not seen whole; and where both neighbours are
-        // slower, or both faster, it was no change of the rate but a small step: that may lie at an end of the piece.
-        let share = match around {
-            [Some(before), _, Some(after)] if here.is_between(&before, &after) => 0.25,
-            _ => 1.0,
+        // What the readings leave unsure is in that already; without a neighbour on each side it is not seen whole.
+        let reading = match around {
+            [Some(_), _, Some(_)] => 0.0,
+            _ => from.half.max(to.half) as f64 * here.ns_per_tick,
         };
-        let reading = from.half.max(to.half) as f64 * here.ns_per_tick;
         Some(Piece {
             mono: from.mono,
             tick: from.tick,
             ns,
             ticks,
-            error: reading + share * change * ns as f64 + 2.0,
+            error: reading + change * ns as f64 + 2.0,
             growth: MAX_RATE_CHANGE + change,
         })
     }
@@ -343,16 +341,6 @@ struct Slope {
     ns_per_tick: f64,
     /// How inexact it is because the knots are, in parts of one.
     unsure: f64,
-}
-
-impl Slope {
-    /// Whether it may be a mixture of the two.
-    fn is_between(&self, before: &Self, after: &Self) -> bool {
-        let least = before.ns_per_tick.min(after.ns_per_tick);
-        let most = before.ns_per_tick.max(after.ns_per_tick);
-        let unsure = self.unsure + before.unsure.max(after.unsure);
-        self.ns_per_tick >= least * (1.0 - unsure) && self.ns_per_tick <= most * (1.0 + unsure)
-    }
 }
 
 /// The line through (`x0`, `y0`) with slope `dy`/`dx` at `x`, rounded down; exact, as the products
@@ -469,6 +457,21 @@ mod tests {
         let (tick, error) = map.tick(2_499_999_999).unwrap();
         let off = tick.abs_diff(7 + 2 * 2_499_999_999) / 2;
         assert!(off > 9_000 && off <= error && error < 12_000, "{off} {error}");
+    }
+
+    #[test]
+    fn small_steps_in_neighbouring_gaps_are_within_the_bound() {
+        // Both gaps have one rate, as if it had changed between two others: what was between them stepped all the same.
+        let mut map = Map::new(SPACING);
+        let stepped = |i: u64| 7 + 20_000 * i.clamp(9, 11);
+        (1..20).for_each(|i| map.add(bracket(stepped(i), i * 250_000_000, 20)));
+        for (mono, origin) in
+            [(2_499_999_999, stepped(9)), (2_500_000_001, stepped(10)), (2_749_999_999, stepped(10))]
+        {
+            let (tick, error) = map.tick(mono).unwrap();
+            let off = tick.abs_diff(origin + 2 * mono.cast_unsigned()) / 2;
+            assert!(off <= error && error < 25_000, "{mono}: {off} {error}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::{
     error::{Error, ErrorKind},
     input::shown,
     kernel::Kernel,
+    merge::Early,
     sink::Sink,
 };
 
@@ -51,7 +52,7 @@ pub(crate) struct Replay {
     /// How often records were lost that nobody counted.
     pub gaps: u64,
     /// Records that had to get a later time than theirs.
-    pub early: u64,
+    pub early: Early,
     pub damage: Vec<Error>,
     pub warnings: Vec<String>,
 }
@@ -191,7 +192,7 @@ struct Lines<'a, S: Sink> {
     before: Vec<(u32, u32, Vec<u8>)>,
     record: Vec<u8>,
     last: Option<i64>,
-    early: u64,
+    early: Early,
     /// The first line that was no event, and how many.
     strange: Option<(String, u64)>,
 }
@@ -214,7 +215,7 @@ impl<'a, S: Sink> Lines<'a, S> {
             before: Vec::new(),
             record: Vec::new(),
             last: None,
-            early: 0,
+            early: Early::default(),
             strange: None,
         }
     }
@@ -235,9 +236,7 @@ impl<'a, S: Sink> Lines<'a, S> {
             return Ok(());
         }
         let last = self.last.unwrap_or(event.time);
-        if event.time < last {
-            self.early += 1;
-        }
+        self.early.take(event.time, last);
         let time = event.time.max(last);
         self.last = Some(time);
         for (tid, process, name) in std::mem::take(&mut self.before) {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     error::Error,
     input::{Cursor, Input},
-    merge::Stream,
+    merge::{Missing, Stream},
     ring::{self, Layout, Missed, Records},
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct Cpu<'a> {
     records: Option<Records>,
     /// The next record: its time and its place in the page.
     next: Option<(i64, usize, usize)>,
+    /// What is missing before it.
+    missing: Option<Missing>,
     /// Records that the kernel could not store, as far as it counted.
     pub lost: u64,
     /// How often it did not count.
@@ -73,6 +75,7 @@ impl<'a> Cpu<'a> {
             begin: 0,
             records: None,
             next: None,
+            missing: None,
             lost: 0,
             gaps: 0,
             damage: None,
@@ -99,7 +102,15 @@ impl<'a> Cpu<'a> {
         cpu
     }
 
+    /// Records are missing before the next one.
+    fn miss(&mut self, count: u64) {
+        let since = self.next.map(|(time, _, _)| time);
+        let missing = self.missing.get_or_insert(Missing { count: 0, since });
+        missing.count = missing.count.saturating_add(count);
+    }
+
     fn damaged(&mut self, error: Error) {
+        self.miss(0);
         match &mut self.damage {
             Some((_, count)) => *count += 1,
             none => *none = Some((error, 1)),
@@ -121,12 +132,18 @@ impl<'a> Cpu<'a> {
         let page = &self.window[self.begin..last];
         match Records::begin(page, self.layout) {
             Ok((records, missed)) => {
+                self.records = Some(records);
                 match missed {
                     Missed::Nothing => {}
-                    Missed::Some(records) => self.lost = self.lost.saturating_add(records),
-                    Missed::Unknown => self.gaps += 1,
+                    Missed::Some(records) => {
+                        self.lost = self.lost.saturating_add(records);
+                        self.miss(records);
+                    }
+                    Missed::Unknown => {
+                        self.gaps += 1;
+                        self.miss(0);
+                    }
                 }
-                self.records = Some(records);
             }
             Err(wrong) => {
                 self.damaged(self.wrong(wrong));
@@ -197,6 +214,11 @@ impl Stream for Cpu<'_> {
     fn record(&self) -> (u32, &[u8]) {
         let place = self.next.and_then(|(_, from, to)| self.window.get(self.begin + from..self.begin + to));
         (self.cpu, place.unwrap_or_default())
+    }
+
+    #[inline]
+    fn missing(&mut self) -> Option<Missing> {
+        self.missing.take()
     }
 
     #[inline]

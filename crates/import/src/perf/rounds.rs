@@ -1,6 +1,7 @@
 //! The records in the order of their times. perf writes them as it finds them, processor by processor, in rounds: when
 //! a round is over, nothing comes any more that is older than what the round before it had.
 
+use rustc_hash::FxHashMap;
 use ruzstd::decoding::{FrameDecoder, errors::FrameDecoderError};
 use xweave_trace::{Event, event::Kind};
 
@@ -9,7 +10,7 @@ use super::{
     layout::{Layout, half, word},
     tape::{Tape, header},
 };
-use crate::{dat::RATIO, error::Error, input::Input, kernel::Kernel, sink::Sink};
+use crate::{dat::RATIO, error::Error, input::Input, kernel::Kernel, merge::Early, sink::Sink};
 
 /// The most bytes of records that wait for their turn. A round has as much as the kernel's buffers.
 const WAITING: usize = 256 << 20;
@@ -20,7 +21,7 @@ pub(crate) struct Replay {
     /// Records that the kernel had no room for.
     pub lost: u64,
     /// Records whose time was before that of one that had gone on already: they got its time.
-    pub early: u64,
+    pub early: Early,
     pub damage: Vec<Error>,
 }
 
@@ -50,6 +51,9 @@ struct Rounds<'a, S> {
     over: u64,
     latest: u64,
     last: u64,
+    /// The time of the first record, and that of each processor's last.
+    first: Option<u64>,
+    seen: FxHashMap<u32, u64>,
     replay: Replay,
 }
 
@@ -73,6 +77,8 @@ pub(crate) fn replay<S: Sink>(
         over: 0,
         latest: 0,
         last: 0,
+        first: None,
+        seen: FxHashMap::default(),
         replay: Replay::default(),
     };
     let mut tape = Tape::new(input, perf.begin, perf.end);
@@ -150,7 +156,14 @@ impl<S: Sink> Rounds<'_, S> {
                 let (_, cpu) = self.layout.trailer(body);
                 self.wait(kind, word(body, 16).unwrap_or(0), cpu, body);
             }
-            kind::LOST => self.replay.lost = self.replay.lost.saturating_add(word(body, 8).unwrap_or(0)),
+            kind::LOST => {
+                self.replay.lost = self.replay.lost.saturating_add(word(body, 8).unwrap_or(0));
+                // The kernel tells of them before the next record for which there is room.
+                let (time, cpu) = self.layout.trailer(body);
+                if time != 0 {
+                    self.wait(kind, time, cpu, body);
+                }
+            }
             kind::LOST_SAMPLES => {
                 self.replay.lost = self.replay.lost.saturating_add(word(body, 0).unwrap_or(0))
             }
@@ -186,8 +199,9 @@ impl<S: Sink> Rounds<'_, S> {
         for at in 0..count {
             let Some(&waiting) = self.waiting.get(at) else { break };
             // What was there before the recording has no time.
-            if waiting.time < self.last && waiting.time != 0 {
-                self.replay.early += 1;
+            if waiting.time != 0 {
+                let signed = |time| i64::try_from(time).unwrap_or(i64::MAX);
+                self.replay.early.take(signed(waiting.time), signed(self.last));
             }
             self.last = self.last.max(waiting.time);
             self.give(waiting)?;
@@ -210,7 +224,16 @@ impl<S: Sink> Rounds<'_, S> {
         let time = i64::try_from(self.last).unwrap_or(i64::MAX);
         let number = |at| half(content, at).unwrap_or(0);
         match record.kind {
-            kind::SAMPLE => self.kernel.record(time, record.cpu, content, self.out),
+            kind::SAMPLE => {
+                self.first.get_or_insert(self.last);
+                self.seen.insert(record.cpu, self.last);
+                self.kernel.record(time, record.cpu, content, self.out)
+            }
+            kind::LOST => {
+                let since = self.seen.get(&record.cpu).copied().or(self.first).unwrap_or(self.last);
+                let (since, count) = (i64::try_from(since).unwrap_or(i64::MAX), word(content, 8));
+                self.kernel.lost(time, record.cpu, since, count.unwrap_or(0), self.out)
+            }
             kind::COMM => {
                 let (pid, tid) = (number(0), number(4));
                 self.kernel.thread(time, tid, pid, content.get(8..).unwrap_or_default(), self.out)

@@ -55,9 +55,11 @@ impl BackwardWalk<'_> {
             return None;
         }
         let link = Object::Link { from: peer.domain, to: id.domain, service };
+        let since = sent.map_or(asked, |sent| sent.time);
+        let spent = self.on_its_way(peer.domain, since, to);
         let Some(sent) = sent else {
             // The kernel at the other end answered.
-            self.repeat(end, asked, from, to, link, TimeState::Network);
+            self.repeat(end, asked, from, to, link, spent);
             return Some(false);
         };
         // What had to be sent again was on its way since it was sent first: what the thread did before it
@@ -65,12 +67,12 @@ impl BackwardWalk<'_> {
         let first = sent.time.min(to);
         if first < from && connections.repeated(end, first, to).is_some() {
             let first = first.max(begin);
-            self.repeat(end, sent.time, first, to, link, TimeState::Network);
+            self.repeat(end, sent.time, first, to, link, spent);
             self.answer(end, peer, sent, begin, first);
             return Some(true);
         }
         let first = first.max(from);
-        self.repeat(end, sent.time, first, to, link, TimeState::Network);
+        self.repeat(end, sent.time, first, to, link, spent);
         self.answer(end, peer, sent, from, first);
         Some(false)
     }
@@ -114,7 +116,8 @@ impl BackwardWalk<'_> {
                 }
                 Some(peer) => {
                     let link = Object::Link { from: peer.domain, to: id.domain, service };
-                    self.repeat(asks, from, from, to, link, TimeState::Network);
+                    let spent = self.on_its_way(peer.domain, from, to);
+                    self.repeat(asks, from, from, to, link, spent);
                     false
                 }
             });
@@ -153,24 +156,31 @@ impl BackwardWalk<'_> {
         let service = machine.connections.service(asks);
         let link = Object::Link { from: asks.domain, to: id.domain, service };
         let sent = machine.connections.sent(asks, begin, begin);
-        let asker = sent.and_then(|sent| Some((sent.thread, machine.threads.get(sent.thread)?)));
         let mut sending = Vec::new();
-        if let Some((_, thread)) = asker {
-            let line = thread.between(begin, to);
-            sending.extend(line.map_while(|(a, b, doing)| match doing {
+        if let Some(sent) = sent {
+            let line = machine.threads.line(sent.thread, begin, to);
+            sending.extend(line.into_iter().map_while(|(a, b, doing)| match doing {
                 Some(ThreadState::Running { cpu }) => Some((a, b, cpu)),
                 _ => None,
             }));
         }
         let since = sending.last().map_or(begin, |(_, until, _)| *until);
-        self.repeat(asks, begin, since, to, link, TimeState::Network);
-        if let Some((who, _)) = asker {
+        let spent = self.on_its_way(id.domain, since, to);
+        self.repeat(asks, begin, since, to, link, spent);
+        if let Some(Sent { thread: who, .. }) = sent {
             let depth = std::mem::replace(&mut self.on, vec![who]);
             for (a, b, cpu) in sending.into_iter().rev() {
                 self.on_cpu(CpuId { domain: who.domain, cpu }, a, b, Object::Thread(who), TimeState::Running);
             }
             self.on = depth;
         }
+    }
+
+    /// What the time is spent on in which something is on its way to or from a domain: that it was received, or something
+    /// sent later, may be among what was lost there.
+    fn on_its_way(&self, domain: u8, since: i64, to: i64) -> TimeState {
+        let lost = self.machine.threads.lost(domain, since.min(to), to);
+        if lost { TimeState::Unknown } else { TimeState::Network }
     }
 
     /// Something that was sent at `since` was on its way, of which the time between two moments is told: until it

@@ -15,7 +15,7 @@ use std::{
 };
 
 use xweave_synthetic::agent::{Done, Honest, Moment, Script, Voice, answering, by, clock};
-use xweave_trace::{EventLoss, Exit, FlowLoss, Manifest, Row, SiteLoss, Trace, Unloaded};
+use xweave_trace::{EventLoss, Exit, FlowLoss, Late, Manifest, Row, SiteLoss, Trace, Unloaded};
 use xweave_wire::{
     VERSION, event,
     message::{self, Event, Failure, FailureKind, Loss, Reply, Request, Woven},

@@ -5,9 +5,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use xweave_model::{
-    Explained, Objects, Outcome, Spec,
+    Explained, LossOfDomain, Objects, Outcome, Spec,
     parts::{Part, Total, Totals, parts},
 };
+
+use xweave_trace::Late;
 
 use super::{SCHEMA, encode};
 
@@ -133,13 +135,88 @@ pub struct Summary {
     pub max_ns: Option<u64>,
     /// What all that time was spent on, the most first.
     pub parts: Vec<Total>,
+    /// Events that were lost, in all domains.
+    pub lost: u64,
+    /// The same by domain; those that lost none are not there.
+    pub losses: Vec<Loss>,
+    /// Records and events that arrived and could not be stored.
+    pub unwritten: u64,
+    /// Domains of which events have a later time than their own.
+    pub late: Vec<Late>,
+    /// Guests with events while the vCPU was outside the guest: their CPUs are not the vCPUs that they are taken for.
+    pub outside: Vec<Outside>,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<String>,
+}
+
+/// Events of a guest that contradict its host's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outside {
+    /// The guest's name.
+    pub domain: String,
+    /// Events while the vCPU was outside the guest.
+    pub outside: u64,
+    /// Of so many.
+    pub events: u64,
+}
+
+/// What a domain lost.
+#[derive(Clone, Debug, Serialize)]
+pub struct Loss {
+    /// Its name.
+    pub domain: String,
+    /// How many events.
+    pub events: u64,
+    /// Those of them of which it is not known when.
+    pub untimed: u64,
+    /// Its processors that lost some at times that are known.
+    pub cpus: Vec<LossOfCpu>,
+}
+
+/// What a processor lost.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LossOfCpu {
+    /// Logical CPU.
+    pub cpu: u32,
+    /// How many events, as far as they were counted.
+    pub events: u64,
+    /// How often some were lost one after the other.
+    pub gaps: u64,
+    /// When the first gap began, in nanoseconds.
+    pub from_ns: i64,
+    /// When the last one ended.
+    pub to_ns: i64,
+    /// How long all gaps were.
+    pub ns: u64,
+}
+
+impl Loss {
+    fn new(loss: &LossOfDomain) -> Self {
+        let of_cpu = |(cpu, loss): &(u32, xweave_model::LossOfCpu)| LossOfCpu {
+            cpu: *cpu,
+            events: loss.events,
+            gaps: loss.gaps,
+            from_ns: loss.from_ns,
+            to_ns: loss.to_ns,
+            ns: loss.ns,
+        };
+        Self {
+            domain: loss.domain.clone(),
+            events: loss.events,
+            untimed: loss.untimed,
+            cpus: loss.cpus.iter().map(of_cpu).collect(),
+        }
+    }
 }
 
 impl Summary {
     /// Of what was gone through and added up.
     pub fn new(outcome: &Outcome, totals: &Totals) -> Self {
+        let outside = |(domain, check): &(String, xweave_model::vcpu::Check)| Outside {
+            domain: domain.clone(),
+            outside: check.outside,
+            events: check.events,
+        };
         Self {
             transactions: outcome.transactions,
             events: outcome.events,
@@ -150,6 +227,11 @@ impl Summary {
             p99_ns: totals.quantile(0.99),
             max_ns: totals.quantile(1.0),
             parts: totals.all(),
+            lost: outcome.lost.iter().map(|loss| loss.events).fold(0, u64::saturating_add),
+            losses: outcome.lost.iter().map(Loss::new).collect(),
+            unwritten: outcome.unwritten,
+            late: outcome.late.clone(),
+            outside: outcome.outside.iter().map(outside).collect(),
             damaged: outcome.damaged.iter().map(ToString::to_string).collect(),
         }
     }

@@ -70,6 +70,7 @@ impl Manifest {
                 &mut domain.kernel,
                 &mut domain.build_id,
                 &mut domain.boot_id,
+                &mut domain.vendor,
             ];
             texts.into_iter().for_each(name);
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
@@ -92,6 +93,8 @@ impl Manifest {
             name(&mut loss.domain);
             name(&mut loss.kind);
         }
+        self.loss.late.iter_mut().for_each(|late| name(&mut late.domain));
+        self.loss.uncounted.iter_mut().for_each(|uncounted| name(&mut uncounted.domain));
         for unloaded in &mut self.loss.unloaded {
             name(&mut unloaded.domain);
             name(&mut unloaded.module);

@@ -113,3 +113,33 @@ fn records_that_have_no_place_on_the_time_line_are_counted_as_lost() {
     assert_eq!((rows.len(), manifest.events), (0, 0));
     assert_eq!((manifest.loss.unwritten, manifest.lost), (4, 4));
 }
+
+#[test]
+fn events_that_come_when_later_ones_are_written_are_counted() {
+    let stage = Stage::new();
+    let (over, mut told) = (stage.over(), false);
+    let late = by(move |moment, voice: &mut Voice| {
+        if matches!(moment, Moment::Tick) && voice.recording && !told {
+            told = true;
+            let now = clock().mono_ns;
+            let switch = |time_ns| {
+                let mut bytes = Vec::new();
+                event::Event::new(event::Kind::Switch, time_ns, 0, 1).encode(&mut bytes);
+                Event::Events(bytes)
+            };
+            voice.event(switch(now))?;
+            // Twice read, the clocks settle what was before.
+            for _ in 0..3 {
+                voice.event(Event::Clock(clock()))?;
+            }
+            voice.event(switch(now - 1_000_000))?;
+            fs::write(&over, "")?;
+        }
+        Ok(Done::Nothing)
+    });
+    let outcome = stage.record(stage.until_over(), scripted("host", late), honest("vm1", 0)).unwrap();
+    let (manifest, _) = stage.read(&outcome);
+    assert_eq!(manifest.loss.late, [Late { domain: "host".into(), events: 1, most_ns: 1_000_000 }]);
+    let times: Vec<_> = Trace::open(&stage.trace()).unwrap().events().map(|event| event.time_ns).collect();
+    assert_eq!((times.len(), times[0]), (2, times[1]));
+}

@@ -1,0 +1,66 @@
+//! When events were lost.
+
+use std::collections::VecDeque;
+
+/// Times in which something was lost, in order: none touches another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gaps(VecDeque<(i64, i64)>);
+
+impl Gaps {
+    /// Adds one. Those before begin no later.
+    pub(crate) fn add(&mut self, mut from: i64, mut to: i64) {
+        while let Some(&(before, until)) = self.0.back()
+            && until >= from
+        {
+            self.0.pop_back();
+            (from, to) = (from.min(before), to.max(until));
+        }
+        self.0.push_back((from, to));
+    }
+
+    /// Those that end after a moment.
+    pub(crate) fn after(&self, time: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+        let first = self.0.partition_point(|(_, until)| *until <= time);
+        self.0.range(first..).copied()
+    }
+
+    /// What of them lies between two times.
+    pub(crate) fn between(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.after(from).take_while(move |(a, _)| *a < to).map(move |(a, b)| (a.max(from), b.min(to)))
+    }
+
+    /// The end of the last.
+    pub(crate) fn end(&self) -> Option<i64> {
+        self.0.back().map(|(_, until)| *until)
+    }
+
+    /// Forgets those that were over before this time, but for the last.
+    pub(crate) fn forget_before(&mut self, time: i64) {
+        while self.0.len() > 1 && self.0[0].1 <= time {
+            self.0.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn gaps_cover_what_was_added_and_nothing_else(mut added in prop::collection::vec((0i64..100, 0i64..20), 0..20)) {
+
+            let mut gaps = Gaps::default();
+            added.sort_unstable();
+            added.iter().for_each(|(from, length)| gaps.add(*from, from + length));
+            for time in 0..120 {
+                let covered = added.iter().any(|(from, length)| (*from..from + length).contains(&time));
+                prop_assert_eq!(gaps.between(time, time + 1).any(|(a, b)| a < b), covered);
+            }
+            let apart = gaps.0.iter().zip(gaps.0.iter().skip(1)).all(|(one, next)| one.1 < next.0);
+            prop_assert!(apart, "{gaps:?}");
+        }
+    }
+}

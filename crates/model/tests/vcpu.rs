@@ -1,0 +1,103 @@
+//! Guests' processors and the vCPUs that they are.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use xweave_model::{Guest, Machine, Outcome, Spec, ThreadId, TimeState, breakdown, explain};
+use xweave_trace::{
+    Clock, Domain, DomainVm, Manifest, Processor, Trace, Writer,
+    event::{Event, Kind, State},
+};
+
+/// CPU 3 of a guest of two sockets with three cores each. A thread there runs throughout; its vCPU, which is number 4 as
+/// its APIC ID is, is out of the guest for half of the time.
+fn explained(processors: Vec<Processor>, error_ns: u64) -> (Outcome, Vec<(String, i64)>) {
+    let dir = tempfile::tempdir().unwrap();
+    let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
+    let vm = Some(DomainVm { host: "host".into(), pid: 50, cid: None });
+    let domains = vec![domain("host", 1), Domain { vm, processors, ..domain("vm1", 2) }];
+    let clock = |name: &str, error_ns| Clock { domain: name.into(), error_ns, ..Clock::default() };
+    let clocks = vec![clock("host", 0), clock("vm1", error_ns)];
+    let mut writer = Writer::create(dir.path(), Manifest { domains, clocks, ..Manifest::default() }).unwrap();
+    let mut tell = |time, kind, domain, cpu, tid, with: &dyn Fn(&mut Event)| {
+        let mut event = Event::new(kind, domain, time, cpu, tid);
+        with(&mut event);
+        writer.event(event).unwrap();
+    };
+    // vCPU 3, of CPU 2's neighbour or of none, does nothing; thread 53 is it, and 54 is vCPU 4.
+    for (tid, vcpu) in [(53, 3), (54, 4)] {
+        tell(0, Kind::Thread, 1, 0, 0, &|event| (event.other, event.object) = (tid, 50));
+        tell(1, Kind::Switch, 1, tid, 0, &|event| event.other = tid);
+        tell(2, Kind::VmEnter, 1, tid, tid, &|event| event.object = vcpu);
+    }
+    tell(10, Kind::VmExit, 1, 53, 53, &|event| event.object = 3);
+    tell(11, Kind::Switch, 1, 53, 53, &|event| event.code = State::Sleeping.code());
+    let begin = writer.name("begin");
+    let end = writer.name("end");
+    let mut tell = |time, kind, domain, cpu, tid, with: &dyn Fn(&mut Event)| {
+        let mut event = Event::new(kind, domain, time, cpu, tid);
+        with(&mut event);
+        writer.event(event).unwrap();
+    };
+    tell(20_000, Kind::Switch, 2, 3, 0, &|event| event.other = 7);
+    tell(20_001, Kind::Other, 2, 3, 7, &|event| event.name = begin);
+    tell(30_001, Kind::VmExit, 1, 54, 54, &|event| event.object = 4);
+    tell(40_001, Kind::VmEnter, 1, 54, 54, &|event| event.object = 4);
+    tell(50_001, Kind::Other, 2, 3, 7, &|event| event.name = end);
+    writer.finish().unwrap();
+    let trace = Trace::open(dir.path()).unwrap();
+    let mut parts = Vec::new();
+    let outcome = explain(&trace, &"between:begin..end".parse::<Spec>().unwrap(), &mut |found, objects| {
+        for step in found.steps {
+            let what = format!("{} {}", objects.named(step.object).kind, step.spent);
+            parts.push((what, step.to - step.from));
+        }
+    });
+    (outcome, parts)
+}
+
+fn processors(ids: &[(u32, u32)]) -> Vec<Processor> {
+    ids.iter().map(|&(cpu, apic_id)| Processor { cpu, apic_id }).collect()
+}
+
+#[test]
+fn a_guests_processor_is_the_vcpu_of_its_apic_id() {
+    let (outcome, parts) = explained(processors(&[(0, 0), (1, 1), (2, 2), (3, 4), (4, 5), (5, 6)]), 100);
+    let expected = [("thread running", 10_000), ("vcpu exit", 10_000), ("thread running", 10_000)];
+    assert_eq!(parts, expected.map(|(what, ns)| (what.to_owned(), ns)));
+    assert_eq!(outcome.outside, []);
+}
+
+#[test]
+fn events_of_a_guest_whose_vcpu_is_outside_are_counted() {
+    // Without APIC IDs, vCPU 3 is taken for it.
+    let (outcome, _) = explained(Vec::new(), 100);
+    let [(guest, check)] = &outcome.outside[..] else { panic!("{:?}", outcome.outside) };
+    assert_eq!((guest.as_str(), check.outside, check.events), ("vm1", 2, 3));
+    // Clocks that may be as far off as that say nothing.
+    assert_eq!(explained(Vec::new(), 60_000).0.outside, []);
+}
+
+#[test]
+fn an_interrupt_of_the_host_ends_the_time_inside_before_the_exit_is_told() {
+    // AMD's KVM before 6.5 tells of the exit when interrupts are handled already.
+    let mut machine = Machine::new(vec![Guest { domain: 2, host: 1, process: 50 }]);
+    let host = |kind, time| Event::new(kind, 1, time, 3, 50);
+    let interrupt = |kind, time| Event { object: 30, ..host(kind, time) };
+    let events = [
+        Event { other: 50, object: 50, ..Event::new(Kind::Thread, 1, 0, 0, 0) },
+        Event { other: 50, ..Event::new(Kind::Switch, 1, 0, 3, 0) },
+        host(Kind::VmEnter, 10),
+        Event { other: 7, ..Event::new(Kind::Switch, 2, 20, 0, 0) },
+        interrupt(Kind::IrqEnter, 100),
+        interrupt(Kind::IrqExit, 400),
+        interrupt(Kind::SoftirqEnter, 401),
+        interrupt(Kind::SoftirqExit, 500),
+        host(Kind::VmExit, 505),
+        host(Kind::VmEnter, 600),
+        host(Kind::VmExit, 700),
+    ];
+    events.iter().for_each(|event| machine.feed(event));
+    let pieces = breakdown(&machine, ThreadId { domain: 2, tid: 7 }, 20, 700);
+    let told: Vec<_> = pieces.iter().map(|piece| (piece.spent, piece.to - piece.from)).collect();
+    assert_eq!(told, [(TimeState::Running, 80), (TimeState::Exit, 500), (TimeState::Running, 100)]);
+}

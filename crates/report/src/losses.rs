@@ -1,0 +1,71 @@
+//! What a trace lacks, and what cannot be known because of that: said before anything that is.
+
+use xweave_model::{LossOfCpu, LossOfDomain, Outcome};
+
+use crate::{View, number};
+
+/// Of more processors, the sum is told.
+const CPUS: usize = 8;
+
+/// What a reader must know before trusting the breakdown, a line each; times are told since `start_ns`. Empty if there
+/// is nothing.
+pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
+    let mut remarks: Vec<String> = outcome.lost.iter().map(|loss| lost(loss, start_ns)).collect();
+    if outcome.unwritten > 0 {
+        let count = number::counted(outcome.unwritten, "record or event", "records and events");
+        remarks.push(format!("{count} arrived and could not be stored: anything may lack them"));
+    }
+    for late in &outcome.late {
+        remarks.push(format!(
+            "{}: {} came late and have a later time than their own, by up to {}: what is said of that time may be wrong",
+            late.domain,
+            number::counted(late.events, "event", "events"),
+            number::span(late.most_ns),
+        ));
+    }
+    for (guest, check) in &outcome.outside {
+        remarks.push(format!(
+            "{guest}: {} of {} happened while the vCPU was outside the guest: its CPUs are not the vCPUs that they are \
+             taken for, or its clock is wrong; what is said of its vCPUs is not to be trusted",
+            number::count(check.outside),
+            number::counted(check.events, "event", "events"),
+        ));
+    }
+    remarks
+}
+
+/// The same as text.
+pub fn text(outcome: &Outcome, start_ns: i64, view: View) -> String {
+    let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
+    remarks(outcome, start_ns).into_iter().map(|remark| format!("{on}! {remark}{off}\n")).collect()
+}
+
+fn lost(loss: &LossOfDomain, start_ns: i64) -> String {
+    let mut parts: Vec<String> =
+        loss.cpus.iter().take(CPUS).map(|(cpu, of_cpu)| on_cpu(*cpu, of_cpu, start_ns)).collect();
+    if let Some(others) = loss.cpus.get(CPUS..).filter(|others| !others.is_empty()) {
+        let events = others.iter().map(|(_, of_cpu)| of_cpu.events).fold(0, u64::saturating_add);
+        parts.push(format!("{} on {} other CPUs", number::count(events), others.len()));
+    }
+    if loss.untimed > 0 {
+        parts.push(format!("{} at unknown times", number::count(loss.untimed)));
+    }
+    let consequence = match (loss.cpus.is_empty(), loss.untimed > 0) {
+        (false, false) => "what they may have told of is unknown",
+        (false, true) => "what the former may have told of is unknown, and anything may lack the latter",
+        (true, _) => "anything may lack them",
+    };
+    let events = number::counted(loss.events, "event was lost", "events were lost");
+    format!("{}: {events} ({}): {consequence}", loss.domain, parts.join("; "))
+}
+
+fn on_cpu(cpu: u32, loss: &LossOfCpu, start_ns: i64) -> String {
+    let second = |ns: i64| format!("{:.6}", ns.saturating_sub(start_ns) as f64 / 1e9);
+    let events = match loss.events {
+        0 => "not counted".to_owned(),
+        events => number::count(events),
+    };
+    let gaps = number::counted(loss.gaps, "gap", "gaps");
+    let (from, to, all) = (second(loss.from_ns), second(loss.to_ns), number::span(loss.ns));
+    format!("CPU {cpu}: {events} in {gaps} of {all} together, between {from} s and {to} s")
+}
