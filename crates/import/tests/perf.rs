@@ -78,8 +78,10 @@ fn what_went_through_a_pipe_is_the_same() {
 fn what_the_kernel_had_no_room_for_has_its_time() {
     let scratch = Scratch::new();
     let mut content = unpacked("plain.data");
-    let word = |content: &[u8], at: usize| u64::from_le_bytes(content[at..at + 8].try_into().unwrap());
-    let (mut at, size) = (word(&content, 40) as usize, word(&content, 48) as usize);
+    let word = |content: &[u8], at: usize| {
+        usize::try_from(u64::from_le_bytes(content[at..at + 8].try_into().unwrap())).unwrap()
+    };
+    let (mut at, size) = (word(&content, 40), word(&content, 48));
     let end = at + size;
     // A name that a program took becomes a loss: PERF_RECORD_COMM, and PERF_RECORD_LOST. Both end with time and CPU.
     const COMM: [u8; 4] = [3, 0, 0, 0];

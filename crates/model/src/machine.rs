@@ -211,10 +211,9 @@ impl Machine {
     }
 
     /// Kernels of whose events some were lost.
-    pub fn lossy(guests: Vec<Guest>, losses: Vec<Loss>) -> Self {
-        let mut losses = VecDeque::from(losses);
-        losses.make_contiguous().sort_unstable_by_key(|loss| loss.from);
-        Self { losses, ..Self::new(guests) }
+    pub fn lossy(guests: Vec<Guest>, mut losses: Vec<Loss>) -> Self {
+        losses.sort_unstable_by_key(|loss| loss.from);
+        Self { losses: losses.into(), ..Self::new(guests) }
     }
 
     /// Takes in an event. A domain's events come in the order of their times.

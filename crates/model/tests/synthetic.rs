@@ -159,8 +159,18 @@ fn every_part_is_told_where_guests_are_but_what_no_event_tells() {
 /// Loses stretches of events of single processors, and tells of them as agents do.
 struct Lossy {
     random: u64,
-    /// By domain and processor: until when it loses; the first and the last that it has lost, and how many.
-    cpus: BTreeMap<(u8, u32), (i64, Option<(i64, i64)>, u64)>,
+    /// By domain and processor.
+    cpus: BTreeMap<(u8, u32), Losing>,
+}
+
+/// A processor that loses events.
+#[derive(Default)]
+struct Losing {
+    /// Until then.
+    until: i64,
+    /// The first and the last that it has lost and not told of.
+    lost: Option<(i64, i64)>,
+    count: u64,
 }
 
 impl Lossy {
@@ -175,20 +185,20 @@ impl Lossy {
     fn told(&mut self, event: Event) -> Vec<Event> {
         let Event { time_ns, domain, cpu, .. } = event;
         let (begins, length) = (self.random(2_000) == 0, self.random(2_000_000).cast_signed());
-        let (until, since, count) = self.cpus.entry((domain, cpu)).or_insert((i64::MIN, None, 0));
-        if begins && since.is_none() {
-            *until = time_ns + length;
+        let here = self.cpus.entry((domain, cpu)).or_default();
+        if begins && here.lost.is_none() {
+            here.until = time_ns + length;
         }
-        if time_ns < *until {
-            since.get_or_insert((time_ns, time_ns)).1 = time_ns;
-            *count += 1;
+        if time_ns < here.until {
+            here.lost.get_or_insert((time_ns, time_ns)).1 = time_ns;
+            here.count += 1;
             return Vec::new();
         }
-        let Some((since, until)) = since.take() else { return vec![event] };
+        let Some((first, last)) = here.lost.take() else { return vec![event] };
         let lost = Event {
-            position: time_ns.abs_diff(since),
-            object: time_ns.abs_diff(until),
-            bytes: std::mem::take(count),
+            position: time_ns.abs_diff(first),
+            object: time_ns.abs_diff(last),
+            bytes: std::mem::take(&mut here.count),
             ..Event::new(Kind::Lost, domain, time_ns, cpu, event.tid)
         };
         vec![lost, event]
