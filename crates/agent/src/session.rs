@@ -31,6 +31,7 @@ use crate::{
     output::{Output, tell},
     quiesce::wait_for_running_programs,
     settings,
+    symbols::symbols,
     threads::threads,
     weaving::{State, Woven},
 };
@@ -190,6 +191,7 @@ impl Session {
             Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
             Request::Clock => Ok(Reply::Clock(clock::sample())),
             Request::Vms => Ok(Reply::Vms(kvm::vms())),
+            Request::Symbols(addresses) => Ok(Reply::Symbols(symbols(&addresses))),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
             Request::Start => self.start(),

@@ -7,6 +7,7 @@ use xweave_trace::Trace;
 
 use crate::{
     crossing::{Crossing, Crossings},
+    dropped::{self, Dropped, Words},
     local::Locals,
 };
 
@@ -25,6 +26,10 @@ pub struct Flow {
     pub end_ns: i64,
     /// Why it is not known from its beginning to its end; none if it is.
     pub incomplete: Option<Incomplete>,
+    /// Where and why it was dropped, if it was: where its path ends.
+    pub dropped: Option<Dropped>,
+    /// How many copies of it were dropped, on its path and beside it.
+    pub drops: u32,
     /// Records of it that are known to be missing.
     pub lost: u64,
     /// Crossings on its path.
@@ -53,6 +58,8 @@ pub enum Incomplete {
     NoStart,
     /// It was put on a carrier and not seen to come off, though the other side was traced.
     Unmatched,
+    /// It was dropped: [`Flow::dropped`].
+    Dropped,
     /// It was still under way when the recording ended, or went where no site is.
     NoEnd,
 }
@@ -83,6 +90,7 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
     let mut builder = Builder {
         trace,
         locals,
+        words: Words::of(trace),
         incoming,
         outgoing,
         seen: vec![false; locals.flows.len()],
@@ -120,6 +128,7 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
 struct Builder<'a> {
     trace: &'a Trace,
     locals: &'a Locals,
+    words: Words<'a>,
     /// Per local flow, what it came off.
     incoming: Vec<Option<&'a Crossing>>,
     /// Per local flow, what it was put on.
@@ -143,6 +152,9 @@ impl Builder<'_> {
             self.trace.site(self.locals.rows[step.row].site).and_then(|site| site.xflow.clone())
         });
         let lost = members.iter().map(|&local| self.locals.flows[local].lost).sum();
+        let row = |row: usize| &self.locals.rows[row];
+        let last = path.last().and_then(|&local| self.locals.flows[local].dropped);
+        let drops = steps.iter().filter(|step| dropped::is_drop(row(step.row))).count();
         // The path first, then what branched off it.
         let mut ordered = path.clone();
         ordered.extend(members.iter().filter(|&&local| !self.on_path[local]));
@@ -153,6 +165,8 @@ impl Builder<'_> {
             start_ns,
             end_ns,
             incomplete: self.incomplete(root, &path, lost),
+            dropped: last.map(|at| self.words.dropped(row(at))),
+            drops: u32::try_from(drops).unwrap_or(u32::MAX),
             lost,
             crossings: u32::try_from(path.len() - 1).unwrap_or(u32::MAX),
             locals: ordered.iter().map(|&local| self.locals.flows[local].id).collect(),
@@ -239,6 +253,8 @@ impl Builder<'_> {
             Some(Incomplete::NoStart)
         } else if last.rows.clone().any(|row| self.unmatched.contains(&row)) {
             Some(Incomplete::Unmatched)
+        } else if last.dropped.is_some() {
+            Some(Incomplete::Dropped)
         } else if !last.quit {
             Some(Incomplete::NoEnd)
         } else {

@@ -1,5 +1,7 @@
 //! What was found, counted.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use serde::Serialize;
 use xweave_trace::{Manifest, Trace};
 
@@ -38,6 +40,8 @@ pub struct Summary {
     pub damaged: Vec<String>,
     /// Why flows are incomplete.
     pub incomplete: IncompleteCounts,
+    /// Why flows were dropped, the commonest reason first.
+    pub dropped: Vec<DropCount>,
     /// What happened on each carrier.
     pub carriers: Vec<CarrierCounts>,
     /// Guests whose process was found by their rings' keys, no clock having told.
@@ -53,8 +57,19 @@ pub struct IncompleteCounts {
     pub no_start: u64,
     /// [`Incomplete::Unmatched`].
     pub unmatched: u64,
+    /// [`Incomplete::Dropped`].
+    pub dropped: u64,
     /// [`Incomplete::NoEnd`].
     pub no_end: u64,
+}
+
+/// Flows that were dropped for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DropCount {
+    /// The reason: [`crate::Dropped::reason`].
+    pub reason: String,
+    /// How many flows.
+    pub flows: u64,
 }
 
 impl Summary {
@@ -87,8 +102,16 @@ impl Summary {
             lost: reason(Incomplete::Lost),
             no_start: reason(Incomplete::NoStart),
             unmatched: reason(Incomplete::Unmatched),
+            dropped: reason(Incomplete::Dropped),
             no_end: reason(Incomplete::NoEnd),
         };
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for dropped in flows.iter().filter_map(|flow| flow.dropped.as_ref()) {
+            *reasons.entry(&dropped.reason).or_default() += 1;
+        }
+        let count = |(reason, flows): (&str, u64)| DropCount { reason: reason.to_owned(), flows };
+        self.dropped = reasons.into_iter().map(count).collect();
+        self.dropped.sort_by_key(|count| Reverse(count.flows));
     }
 
     /// Records put on carriers that were not seen to come off.

@@ -21,6 +21,7 @@ use xweave_wire::{
 use crate::{
     budget::Budget,
     domain::DomainSpec,
+    drops::Drops,
     events,
     link::{Incoming, Link},
     pace::Pace,
@@ -75,6 +76,7 @@ pub(crate) struct Session {
     pub(crate) events: events::Waiting,
     pub(crate) loss: Loss,
     pub(crate) exit: Option<Exit>,
+    pub(crate) drops: Drops,
     /// Until when it has been written, in its own nanoseconds.
     pub(crate) written_until: u64,
     /// Answers that nobody has looked at.
@@ -104,6 +106,7 @@ impl Session {
             events: events::Waiting::default(),
             loss: Loss::default(),
             exit: None,
+            drops: Drops::default(),
             written_until: 0,
             answers: VecDeque::new(),
             link,
@@ -251,6 +254,7 @@ impl Session {
                 return Ok(Taken::Exchange(Exchange { sent_tsc, sample, received_tsc }));
             }
             Reply::Vms(vms) => return Ok(Taken::Vms(vms)),
+            Reply::Symbols(symbols) => self.drops.answered(symbols),
             Reply::Loss(loss) => self.take_loss(loss)?,
             Reply::Stopped(loss) => {
                 self.take_loss(loss)?;
@@ -290,9 +294,12 @@ impl Session {
 
     fn take_records(&mut self, bytes: Vec<u8>) -> Result<(), Violation> {
         // Out of the way while the session says whose they are.
-        let mut records = std::mem::take(&mut self.records);
-        let taken = records.take(bytes, |record| self.foreign(record).map_or(Ok(()), Err));
-        self.records = records;
+        let (mut records, mut drops) = (std::mem::take(&mut self.records), std::mem::take(&mut self.drops));
+        let taken = records.take(bytes, |record| {
+            drops.see(record);
+            self.foreign(record).map_or(Ok(()), Err)
+        });
+        (self.records, self.drops) = (records, drops);
         taken?;
         self.check_waiting()
     }

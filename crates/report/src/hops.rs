@@ -77,6 +77,15 @@ pub fn title(flow: &Flow) -> String {
         Some(Incomplete::NoStart) => title.push_str("; INCOMPLETE: its sender was not traced"),
         Some(Incomplete::Unmatched) => title.push_str("; INCOMPLETE: it was not seen to arrive"),
         Some(Incomplete::NoEnd) => title.push_str("; INCOMPLETE: its end was not seen"),
+        // Said below, whatever else is wrong.
+        Some(Incomplete::Dropped) => {}
+    }
+    if let Some(dropped) = &flow.dropped {
+        title.push_str(&format!("; DROPPED: {} at {}", dropped.reason, dropped.place()));
+    }
+    let others = u64::from(flow.drops).saturating_sub(u64::from(flow.dropped.is_some()));
+    if others > 0 {
+        title.push_str(&format!("; {} dropped", number::counted(others, "other copy", "other copies")));
     }
     title
 }

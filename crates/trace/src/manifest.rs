@@ -108,6 +108,12 @@ pub struct Domain {
     /// Its disks, where they are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub disks: Vec<message::Disk>,
+    /// Why its kernel drops packets: names of the numbers that records of dropped flows have.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub drop_reasons: Vec<message::DropReason>,
+    /// Which functions dropped them, by the addresses that these records have.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub symbols: Vec<message::Symbol>,
     /// How its part of the recording ended; absent while it goes on.
     #[serde(skip_serializing_if = "Option::is_none", alias = "ended")]
     pub exit: Option<Exit>,
@@ -128,6 +134,8 @@ impl Domain {
             tsc_hz: facts.tsc_hz,
             vm: None,
             disks: facts.disks.clone(),
+            drop_reasons: Vec::new(),
+            symbols: Vec::new(),
             exit: None,
         }
     }

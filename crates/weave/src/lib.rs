@@ -62,6 +62,7 @@ use xweave_access::Index;
 use xweave_aspect::syntax::Pointcut;
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
+use xweave_wire::message::DropReason;
 use xweave_wire::plan::{Hook, Plan};
 
 /// A kernel to weave into.
@@ -179,6 +180,8 @@ pub struct Woven {
     pub plan: Plan,
     /// All join points, by their numbers.
     pub sites: Vec<SiteInfo>,
+    /// Why the kernel drops packets, where a flow's end asks it (`flow_drop`).
+    pub drop_reasons: Vec<DropReason>,
     /// What patterns matched, but no hook can reach.
     pub skipped: Vec<Skipped>,
     /// How many join points each choice of how exact to be would have, by clause.

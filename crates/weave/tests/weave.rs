@@ -133,6 +133,23 @@ fn a_program_holds_all_that_is_woven_at_its_join_points() {
 }
 
 #[test]
+fn why_packets_are_dropped_is_known_in_the_kernels_words_where_a_flow_asks() {
+    let xflow = |end: &str| {
+        format!(
+            "xflow f {{ start execution(ip_rcv@box) select skb; quit tracepoint(skb:kfree_skb)@box {end} }}"
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let asked = weave_text(&xflow("action { flow_drop(f, skb, reason, location); }"), folder.path()).unwrap();
+    let reasons = &asked.domains[0].drop_reasons;
+    assert!(reasons.iter().any(|reason| reason.name == "NO_SOCKET"), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| !reason.name.starts_with("SKB_DROP")), "{reasons:?}");
+    assert!(!asked.domains[0].plan.object.is_empty() && asked.domains[1].drop_reasons.is_empty());
+    let plain = weave_text(&xflow("select skb;"), folder.path()).unwrap();
+    assert!(plain.domains[0].drop_reasons.is_empty());
+}
+
+#[test]
 fn mistakes_are_told_at_the_users_own_place() {
     assert_eq!(
         mistakes("execution(vfs_read@box)\n{\n    u64 n = file->f_mode;\n    n += nmae + 1;\n}"),

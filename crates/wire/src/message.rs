@@ -17,6 +17,8 @@ pub enum Request {
     Clock,
     /// Which virtual machines does your KVM run now? Their TSCs' offsets may have changed. → [`Reply::Vms`]
     Vms,
+    /// Which functions are at these addresses of your kernel's code? → [`Reply::Symbols`]
+    Symbols(Vec<u64>),
     /// Load and attach, recording nothing yet. [`Event::Weaving`] may come before the answer. A
     /// [`Request::Stop`] that arrives while it goes on, or the end of the connection, breaks it off. →
     /// [`Reply::Woven`]
@@ -47,6 +49,8 @@ pub enum Reply {
     Clock(ClockSample),
     /// To [`Request::Vms`].
     Vms(Vec<Vm>),
+    /// To [`Request::Symbols`]: of those that are known.
+    Symbols(Vec<Symbol>),
     /// To [`Request::Weave`].
     Woven(Woven),
     /// To [`Request::Start`] and [`Request::Drain`].
@@ -130,6 +134,30 @@ pub struct Disk {
     pub major: u32,
     /// See `major`.
     pub minor: u32,
+}
+
+/// What lies at an address of a kernel's code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Symbol {
+    /// The address.
+    pub address: u64,
+    /// The function that it lies in.
+    pub function: String,
+    /// Its distance from the function's beginning, in bytes.
+    pub offset: u64,
+    /// The function's module; none for the kernel's image.
+    pub module: Option<String>,
+}
+
+/// Why a kernel drops packets: an enumerator of its `enum skb_drop_reason`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DropReason {
+    /// The number, which differs between kernels.
+    pub value: u64,
+    /// Its name, without the prefix `SKB_DROP_REASON_`.
+    pub name: String,
 }
 
 /// A loaded module.

@@ -34,7 +34,8 @@ pub enum Kind {
     Move = 2,
     /// A second key now carries the flow. Values: from, to.
     Copy = 3,
-    /// A key stopped carrying the flow. Values: the key.
+    /// A key stopped carrying the flow. Values: the key; and, where what it carried was dropped, why (a number of the
+    /// domain's kernel), and the address of the code that dropped it.
     Quit = 4,
     /// The flow was put on a carrier. Values: ring, index, check, peer (see [`CarrierKey`]).
     Xin = 5,
