@@ -70,6 +70,11 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
             ));
         }
     }
+    let refused: u64 = summary.carriers.iter().map(|carrier| carrier.refused).sum();
+    if refused > 0 {
+        let keys = number::counted(refused, "pair of equal keys was", "pairs of equal keys were");
+        remarks.push(format!("{keys} not joined: the ring's index had come round between them"));
+    }
     if summary.negative_gaps > 0 {
         let gaps = number::counted(summary.negative_gaps, "crossing contradicts", "crossings contradict");
         remarks.push(format!("{gaps} causality: the clocks err by more than they say"));

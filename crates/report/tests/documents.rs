@@ -286,7 +286,7 @@ fn flows() {
            "negative_gaps":0,"clock_error_ns":210,"clock_breaks":0,"recording_complete":true,
            "lost_unattributed":0,"unreadable":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
            "unmatched":0,"dropped":0,"no_end":0},"dropped":[],"carriers":[{"carrier":"virtqueue","crossings":2,"unmatched_xin":0,
-           "unmatched_xout":0,"superseded":0,"negative_gaps":0}],"found":[]}"#,
+           "unmatched_xout":0,"superseded":0,"refused":0,"negative_gaps":0}],"found":[]}"#,
         r#""segments":[{"from":"vm1:__alloc_skb","to":"vm1:tcp_sendmsg_locked","count":1,"min_ns":3400,
            "p50_ns":3400,"p99_ns":3400,"max_ns":3400,"main":true}"#,
         r#""sites":[{"site":1,"domain":"vm1","aspect":"virtio-net","advice":"","function":"__alloc_skb",

@@ -89,7 +89,8 @@ impl Kind {
 /// The key that both sides of a crossing record: `struct xw_key` of the prelude, as the first four values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CarrierKey {
-    /// Where the ring lies in the guest's physical memory: the same number on both sides.
+    /// Where the ring lies in the guest's physical memory: the same number on both sides. 0 where the index is no
+    /// place on a ring.
     pub ring: u64,
     /// The ring's running index, as wide as the kernel keeps it (16 bits for virtio).
     pub index: u64,
