@@ -77,10 +77,21 @@ static __always_inline u64 xw_thread(void)
 	return bpf_get_current_task() | 1;
 }
 
+/* What begins here is no stranger's continuation: a flow that the key still carries has ended where nobody saw it. */
+#define XW_FLOW_FRESH(name, key)                                                                   \
+	({                                                                                         \
+		u64 xw_fresh = (u64)(key);                                                         \
+		if (XW_FLOW_OF(name, xw_fresh)) {                                                  \
+			XW_FLOW_TAKE(name, xw_fresh);                                              \
+			xw_overwritten(xw_place);                                                  \
+		}                                                                                  \
+	})
+
 /* While draining, flows under way go on and none begins. */
 #define XW_FLOW_START(name, key)                                                                   \
 	({                                                                                         \
 		u64 xw_key = (u64)(key);                                                           \
+		XW_FLOW_FRESH(name, xw_key);                                                       \
 		if (xw_config_now->state == XW_ON) {                                               \
 			xw_flow = xw_new_flow();                                                   \
 			if (XW_FLOW_PUT(name, xw_key, xw_flow, xw_place))               \
@@ -175,6 +186,7 @@ static __always_inline u64 xw_thread(void)
 	})
 
 /* For action blocks. */
+#define flow_fresh(name, key) XW_FLOW_FRESH(name, key)
 #define flow_start(name, key) XW_FLOW_START(name, key)
 #define flow_move(name, from, to) XW_FLOW_MOVE(name, from, to)
 #define flow_copy(name, from, to) XW_FLOW_COPY(name, from, to)

@@ -32,6 +32,9 @@ pub struct Summary {
     pub clock_breaks: u64,
     /// Whether the recording came to its end.
     pub recording_complete: bool,
+    /// Flows that ended where nobody saw it: something began under a key that still carried them, so that they did not
+    /// take in a stranger.
+    pub overwritten: u64,
     /// Lost records whose flow is not known: any flow may miss one.
     pub lost_unattributed: u64,
     /// Records that the manifest tells of and that could not be read.
@@ -83,6 +86,7 @@ impl Summary {
             clock_error_ns: manifest.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
             clock_breaks: manifest.clocks.iter().map(|clock| clock.breaks.len() as u64).sum(),
             recording_complete: manifest.complete,
+            overwritten: manifest.loss.sites.iter().fold(0, |sum, site| sum.saturating_add(site.overwritten)),
             lost_unattributed: manifest.loss.unattributed,
             unreadable: manifest.records.saturating_sub(locals.records),
             damaged: locals.damaged.iter().map(ToString::to_string).collect(),

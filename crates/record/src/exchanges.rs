@@ -264,6 +264,7 @@ fn loss(chance: &mut Chance) -> Loss {
             missed: chance.number(),
             table_full: chance.number(),
             faults: chance.number(),
+            overwritten: chance.number(),
         }),
         flows: chance.list(|chance| (chance.number(), chance.number())),
         unattributed: chance.number(),

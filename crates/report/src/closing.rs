@@ -94,6 +94,10 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
             number::count(found.next_best),
         ));
     }
+    if summary.overwritten > 0 {
+        let n = number::counted(summary.overwritten, "flow", "flows");
+        remarks.push(format!("{n} ended where no site is: their memory was used again, for other data"));
+    }
     if summary.lost_unattributed > 0 {
         let n = number::counted(summary.lost_unattributed, "lost record", "lost records");
         remarks.push(format!("{n} of unknown flows: any flow may miss one"));

@@ -322,6 +322,8 @@ pub struct SiteLoss {
     pub table_full: u64,
     /// Reads of the advice's C code that met memory that is not there, and gave 0 (what was stored is not right then).
     pub faults: u64,
+    /// Flows that ended where nobody saw it: something began under a key that still carried them.
+    pub overwritten: u64,
 }
 
 /// What was lost of one kind of events in one domain.
@@ -366,6 +368,7 @@ impl Loss {
             missed: s.missed,
             table_full: s.table_full,
             faults: s.faults,
+            overwritten: s.overwritten,
         };
         let flow = |&(flow, records): &(u64, u64)| FlowLoss { flow, records };
         let event = |domain: &str, loss: &message::EventLoss| EventLoss {
@@ -408,6 +411,7 @@ fn listed(mut sites: Vec<SiteLoss>) -> Vec<SiteLoss> {
                 missed: sum.missed.saturating_add(site.missed),
                 table_full: sum.table_full.saturating_add(site.table_full),
                 faults: sum.faults.saturating_add(site.faults),
+                overwritten: sum.overwritten.saturating_add(site.overwritten),
             });
         sites.push(others);
         sites.sort_by_key(|site| site.site);

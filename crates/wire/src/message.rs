@@ -299,6 +299,8 @@ pub struct SiteLoss {
     pub table_full: u64,
     /// Reads of the advice's C code that met memory that is not there, and gave 0.
     pub faults: u64,
+    /// Flows that ended where nobody saw it: something began under a key that still carried them.
+    pub overwritten: u64,
 }
 
 /// A request that failed.
