@@ -209,6 +209,7 @@ struct FlowDocument<'a> {
     drops: u32,
     lost: u64,
     crossings: u32,
+    copies: u32,
     locals: &'a [u64],
     hops: Vec<Hop<'a>>,
 }
@@ -232,6 +233,7 @@ impl Serialize for FlowDocuments<'_> {
                 drops: flow.drops,
                 lost: flow.lost,
                 crossings: flow.crossings,
+                copies: flow.copies,
                 locals: &flow.locals,
                 hops: self.0.hops(flow).collect(),
             })?;

@@ -1,6 +1,9 @@
 //! Local flows connected by crossings, and the path through them.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use serde::Serialize;
 use xweave_trace::Trace;
@@ -34,6 +37,8 @@ pub struct Flow {
     pub lost: u64,
     /// Crossings on its path.
     pub crossings: u32,
+    /// How many copies of it went different ways: the path is that of one.
+    pub copies: u32,
     /// All local IDs that it had, the path's first.
     pub locals: Vec<u64>,
     /// Its records: those of the path in the path's order, the others among them by time.
@@ -94,6 +99,7 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
         incoming,
         outgoing,
         seen: vec![false; locals.flows.len()],
+        depth: vec![0; locals.flows.len()],
         on_path: vec![false; locals.flows.len()],
         unmatched: crossings.unmatched_rows.iter().copied().collect(),
     };
@@ -134,6 +140,8 @@ struct Builder<'a> {
     /// Per local flow, what it was put on.
     outgoing: HashMap<usize, Vec<&'a Crossing>>,
     seen: Vec<bool>,
+    /// Per local flow, how many crossings lead to it.
+    depth: Vec<u32>,
     /// Per local flow, whether it is on the path of the flow that it is a part of.
     on_path: Vec<bool>,
     /// Rows put on a carrier and not taken off.
@@ -169,6 +177,8 @@ impl Builder<'_> {
             drops: u32::try_from(drops).unwrap_or(u32::MAX),
             lost,
             crossings: u32::try_from(path.len() - 1).unwrap_or(u32::MAX),
+            copies: u32::try_from(members.iter().filter(|local| self.is_leaf(root, **local)).count())
+                .unwrap_or(u32::MAX),
             locals: ordered.iter().map(|&local| self.locals.flows[local].id).collect(),
             steps,
         }
@@ -183,6 +193,7 @@ impl Builder<'_> {
             for crossing in self.outgoing.get(&local).into_iter().flatten() {
                 if !self.seen[crossing.to.0] {
                     self.seen[crossing.to.0] = true;
+                    self.depth[crossing.to.0] = self.depth[local] + 1;
                     members.push(crossing.to.0);
                 }
             }
@@ -191,14 +202,21 @@ impl Builder<'_> {
         members
     }
 
-    /// From the root to the leaf that ended last; marked as such.
+    /// Whether it was put on no carrier that leads on.
+    fn is_leaf(&self, root: usize, local: usize) -> bool {
+        let mut outgoing = self.outgoing.get(&local).into_iter().flatten();
+        !outgoing.any(|crossing| crossing.to.0 != root)
+    }
+
+    /// From the root to the leaf that got farthest; marked as such. A copy that was dropped got nowhere. What crossed
+    /// more got farther, then what was used up; of several that were, the first: what came after it had come already.
     fn path(&mut self, root: usize, members: &[usize]) -> Vec<usize> {
-        let leaf = |local: &usize| {
-            let outgoing = self.outgoing.get(local).into_iter().flatten();
-            !outgoing.into_iter().any(|crossing| crossing.to.0 != root)
+        let got = |local: &usize| {
+            let of = &self.locals.flows[*local];
+            (of.dropped.is_none(), self.depth[*local], of.quit, Reverse(self.locals.end(of)))
         };
-        let end = |local: &usize| self.locals.end(&self.locals.flows[*local]);
-        let last = members.iter().copied().filter(leaf).max_by_key(end).unwrap_or(root);
+        let leaves = members.iter().copied().filter(|local| self.is_leaf(root, *local));
+        let last = leaves.max_by_key(got).unwrap_or(root);
         let mut path = vec![last];
         let mut at = last;
         while at != root

@@ -294,7 +294,7 @@ fn flows() {
            "missed":0,"table_full":0,"overwritten":0}"#,
         r#""flows":[{"id":144115188075855873,"name":"virtio_tx","parents":[],"start_ns":1000000000,
            "end_ns":1000640000,"complete":true,"incomplete":null,"dropped":null,"drops":0,"lost":0,
-           "crossings":2,"locals":[144115188075855873,72057594037927937,216172782113783809],"hops":[{"t_ns":1000000000,
+           "crossings":2,"copies":1,"locals":[144115188075855873,72057594037927937,216172782113783809],"hops":[{"t_ns":1000000000,
            "domain":"vm1","function":"__alloc_skb","offset":0,"module":null,"file":"net/core/skbuff.c",
            "line":661,"cpu":1,"pid":200,"tid":200,"comm":"iperf3","kind":"start","site":1,"on_path":true,
            "values":[18446612686364999680]}"#,
