@@ -236,6 +236,7 @@ impl Session {
                 return Err(unloaded(&gone.module));
             }
             told.sites = addresses.sites(plan);
+            told.clones = addresses.clones(plan);
             let rings = of_plan.take_rings().into_iter();
             sources.extend(rings.map(|ring| Source { ring, tells: Event::Records }));
             woven = Some(of_plan);

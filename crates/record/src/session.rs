@@ -268,6 +268,7 @@ impl Session {
             Reply::Woven(woven) => {
                 let own = |site: u32| self.sites.contains(&site);
                 let sites = woven.sites.iter().map(|site| site.site);
+                let sites = sites.chain(woven.clones.iter().map(|clone| clone.site));
                 if let Some(other) =
                     sites.chain(woven.skipped.iter().map(|skipped| skipped.site)).find(|s| !own(*s))
                 {

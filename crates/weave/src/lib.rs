@@ -24,13 +24,14 @@
 //! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and their bindings; `emit` writes the C program of a domain around the `prelude`; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
 //! `compile` has clang make an object of the C. `events` are the built-in probes, which go beside. `kernel_files`
-//! reads kernels that are not asked themselves, and `clauses` tells what was resolved.
+//! reads kernels that are not asked themselves, `clauses` tells what was resolved, and [`clones`] what of it is not seen.
 
 mod anchor;
 mod bind;
 mod cache;
 mod choose;
 mod clauses;
+pub mod clones;
 mod compile;
 mod condition;
 mod draft;

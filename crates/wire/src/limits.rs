@@ -135,6 +135,8 @@ fn check_woven(woven: &mut Woven) -> Result<(), Violation> {
     once("site", woven.sites.iter().map(|site| site.site))?;
     once("skipped site", woven.skipped.iter().map(|skipped| skipped.site))?;
     woven.skipped.iter_mut().for_each(|skipped| bound(&mut skipped.reason, REASON));
+    at_most("clones of functions", woven.clones.len(), SITES)?;
+    woven.clones.iter_mut().for_each(|clone| bound(&mut clone.name, FUNCTION));
     for left in &mut woven.left_out {
         bound(&mut left.function, FUNCTION);
         bound(&mut left.reason, REASON);
@@ -275,7 +277,7 @@ mod tests {
             let site = |site| SiteAddress { site, address: 1 };
             let skip = |site| SkippedSite { site, reason: site.to_string() };
             let (sites, skipped) = (sites.iter().copied().map(site), skipped.iter().copied().map(skip));
-            let woven = Woven { sites: sites.collect(), skipped: skipped.collect(), left_out: Vec::new() };
+            let woven = Woven { sites: sites.collect(), skipped: skipped.collect(), ..Woven::default() };
             FromAgent::Reply(Reply::Woven(woven)).checked()
         };
         assert!(woven(&[1, 2], &[2, 3]).is_ok());

@@ -217,6 +217,17 @@ pub struct Woven {
     pub skipped: Vec<SkippedSite>,
     /// Probes of events that this kernel does not let us run.
     pub left_out: Vec<LeftOut>,
+    /// Functions that do not take all of their calls.
+    pub clones: Vec<FunctionClone>,
+}
+
+/// What the compiler made of a hooked function besides: some of its calls go there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionClone {
+    /// The site where the function is hooked.
+    pub site: u32,
+    /// What kallsyms calls the other: `f.part.0`.
+    pub name: String,
 }
 
 /// A probe of events that could not be loaded or hooked.
