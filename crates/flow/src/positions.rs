@@ -16,6 +16,8 @@ const HALF_ROUND: i64 = 50 * LARGEST;
 #[derive(Default)]
 struct Side {
     points: Vec<Point>,
+    /// Whether its index is ever another one: what is found by its address alone has the same for ever.
+    moves: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -53,10 +55,11 @@ impl Positions {
             self.next_side();
         }
         let side = self.sides.len() - 1;
-        let points = &mut self.sides[side].points;
+        let Side { points, moves } = &mut self.sides[side];
         let mut point = Point { time, index, position: 0, hole: (i64::MIN, time) };
         if let Some(last) = points.last() {
             // What is put back, or tried again, is a step back.
+            *moves |= index != last.index;
             let step = index.wrapping_sub(last.index).to_le_bytes();
             point.position = last.position + i64::from(i16::from_le_bytes([step[0], step[1]]));
             let long = time.saturating_sub(last.time) >= HALF_ROUND;
@@ -69,6 +72,7 @@ impl Positions {
     /// Whether what was put on may be what came off: the times between domains may be wrong by that much. `lossy`:
     /// whether so many records of what came off are missing that the index may have come round without one.
     pub(crate) fn may_be_one(&self, put: Place, off: Place, error: u64, lossy: bool) -> bool {
+        let lossy = lossy && self.sides[off.side].moves;
         let (puts, offs) = (&self.sides[put.side].points, &self.sides[off.side].points);
         let (put, off) = (puts[put.nth], offs[off.nth]);
         // What was certainly put on before the one came off, and came off after the other was put on.

@@ -48,7 +48,7 @@ impl Traffic {
         let host = Domain { name: "host".into(), number: 1, ..Domain::default() };
         let vm = Some(DomainVm { host: "host".into(), pid: 4002, cid: None });
         let vm1 = Domain { name: "vm1".into(), number: 2, role: Role::Guest, vm, ..Domain::default() };
-        let clock = |domain: &str| Clock { domain: domain.into(), error_ns: 100, ..Clock::default() };
+        let clock = |domain: &str| Clock { domain: domain.into(), error_ns: 20, ..Clock::default() };
         let manifest = Manifest {
             domains: vec![host, vm1],
             clocks: ["host", "vm1"].map(clock).to_vec(),
@@ -152,4 +152,13 @@ fn numbers_of_requests_that_are_no_places_on_a_ring_may_come_in_any_order() {
         Traffic { packets: 2_000, ring: 0, waits: (1_000, 131_000_000), index, ..Traffic::default() };
     let flows = traffic.flows();
     assert_eq!((flows.summary().complete, flows.summary().carriers[0].refused), (2_000, 0));
+}
+
+#[test]
+fn what_is_found_by_an_address_alone_does_not_come_round() {
+    // As a disk's requests: each takes milliseconds, and the index is always the same.
+    let index = |_| 0;
+    let traffic = Traffic { packets: 2, waits: (1, 8_000_000), lost: WRAP, index, ..Traffic::default() };
+    let flows = traffic.flows();
+    assert_eq!((flows.summary().carriers[0].crossings, flows.summary().carriers[0].refused), (2, 0));
 }
