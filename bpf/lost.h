@@ -65,4 +65,12 @@ static __noinline void xw_lost_flow(u32 place)
 		xw_count(&tally->table_full);
 }
 
+static __noinline void xw_overwritten(u32 place)
+{
+	struct xw_tally *tally = bpf_map_lookup_elem(&xw_tallies, &place);
+
+	if (tally)
+		xw_count(&tally->overwritten);
+}
+
 #endif

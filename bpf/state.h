@@ -14,6 +14,7 @@ struct xw_tally {
 	u64 spare_runs;	  /* runs of the spare; this and the next: counted by a program's first site */
 	u64 nested;	  /* times that the program was reached from within another, and did not run */
 	u64 faults;	  /* reads of memory that is not there */
+	u64 overwritten;  /* keys that something began under while they still carried a flow */
 };
 
 enum xw_state { XW_OFF, XW_ON, XW_DRAINING };

@@ -77,10 +77,21 @@ static __always_inline u64 xw_thread(void)
 	return bpf_get_current_task() | 1;
 }
 
+/* What begins here is no stranger's continuation: a flow that the key still carries has ended where nobody saw it. */
+#define XW_FLOW_FRESH(name, key)                                                                   \
+	({                                                                                         \
+		u64 xw_fresh = (u64)(key);                                                         \
+		if (XW_FLOW_OF(name, xw_fresh)) {                                                  \
+			XW_FLOW_TAKE(name, xw_fresh);                                              \
+			xw_overwritten(xw_place);                                                  \
+		}                                                                                  \
+	})
+
 /* While draining, flows under way go on and none begins. */
 #define XW_FLOW_START(name, key)                                                                   \
 	({                                                                                         \
 		u64 xw_key = (u64)(key);                                                           \
+		XW_FLOW_FRESH(name, xw_key);                                                       \
 		if (xw_config_now->state == XW_ON) {                                               \
 			xw_flow = xw_new_flow();                                                   \
 			if (XW_FLOW_PUT(name, xw_key, xw_flow, xw_place))               \
@@ -102,13 +113,17 @@ static __always_inline u64 xw_thread(void)
 #define XW_FLOW_MOVE(name, from, to) XW_TRANSIT(name, from, to, XW_MOVE, 1)
 #define XW_FLOW_COPY(name, from, to) XW_TRANSIT(name, from, to, XW_COPY, 0)
 
-#define XW_FLOW_QUIT(name, key)                                                                    \
+/* An end; of data that was dropped, the kernel's number for why, and the address of the code that did it, follow the key. */
+#define XW_FLOW_QUIT(name, key) XW_FLOW_END(name, key, 1)
+#define XW_FLOW_DROP(name, key, reason, where) XW_FLOW_END(name, key, 3, (u64)(reason), (u64)(where))
+
+#define XW_FLOW_END(name, key, count, ...)                                                         \
 	({                                                                                         \
 		u64 xw_key = (u64)(key);                                                           \
 		xw_flow = XW_FLOW_OF(name, xw_key);                                     \
 		if (xw_flow) {                                                                     \
 			XW_FLOW_TAKE(name, xw_key);                                        \
-			XW_RECORD(XW_QUIT, xw_flow, 1, xw_key);                                    \
+			XW_RECORD(XW_QUIT, xw_flow, count, xw_key, ##__VA_ARGS__);                 \
 		}                                                                                  \
 	})
 
@@ -171,10 +186,12 @@ static __always_inline u64 xw_thread(void)
 	})
 
 /* For action blocks. */
+#define flow_fresh(name, key) XW_FLOW_FRESH(name, key)
 #define flow_start(name, key) XW_FLOW_START(name, key)
 #define flow_move(name, from, to) XW_FLOW_MOVE(name, from, to)
 #define flow_copy(name, from, to) XW_FLOW_COPY(name, from, to)
 #define flow_quit(name, key) XW_FLOW_QUIT(name, key)
+#define flow_drop(name, key, reason, where) XW_FLOW_DROP(name, key, reason, where)
 #define flow_split(name, from, to) XW_FLOW_SPLIT(name, from, to)
 #define flow_merge(name, from, to) XW_FLOW_MERGE(name, from, to)
 #define flow_of(name, key) XW_FLOW_OF(name, key)

@@ -9,13 +9,23 @@ use xweave_code::image::Image;
 use xweave_trace::{Domain, DomainVm, Exit, Loss, Manifest, Site, SiteLoss, Writer};
 use xweave_wire::event;
 use xweave_wire::message::{
-    self, ClockSample, CodeParts, Disk, DomainInfo, Event, EventLoss, FromAgent, LeftOut, ModuleInfo, Processor, Reply,
-    Request, SkippedSite, Vm, Woven,
+    self, ClockSample, CodeParts, Disk, DomainInfo, DropReason, Event, EventLoss, FromAgent, FunctionClone,
+    LeftOut, ModuleInfo, Processor, Reply, Request, SkippedSite, Symbol, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
 
 use crate::{joined, scratch};
+
+/// A function of a kernel.
+fn symbol() -> Symbol {
+    Symbol {
+        address: 0xffff_ffff_8100_0042,
+        function: "tcp_drop".into(),
+        offset: 0x42,
+        module: Some("tun".into()),
+    }
+}
 
 /// Writes seeds to the folder that `XWEAVE_SEEDS` names, if it does. Called before libFuzzer reads that folder.
 pub fn write(make: impl FnOnce() -> Vec<Vec<u8>>) {
@@ -369,7 +379,9 @@ pub fn wire() -> Vec<Vec<u8>> {
             sites: Vec::new(),
             skipped: vec![skipped],
             left_out: vec![left_out],
+            clones: vec![FunctionClone { site: 7, name: "f.part.0".into() }],
         })),
+        FromAgent::Reply(Reply::Symbols(vec![symbol()])),
         FromAgent::Reply(Reply::Loss(message::Loss { events: vec![lost], ..message::Loss::default() })),
         FromAgent::Event(Event::Events(events.clone())),
         FromAgent::Event(Event::Records(batch.clone())),
@@ -394,6 +406,8 @@ pub fn trace() -> Vec<Vec<u8>> {
         name: "host".into(),
         number: 1,
         vm: Some(vm),
+        drop_reasons: vec![DropReason { value: 3, name: "NO_SOCKET".into() }],
+        symbols: vec![symbol()],
         exit: Some(Exit::Lost { reason: "went".into() }),
         ..Domain::default()
     };

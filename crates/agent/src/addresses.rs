@@ -2,8 +2,9 @@
 
 use std::{collections::HashMap, fs};
 
+use xweave_code::clone_of;
 use xweave_wire::{
-    message::SiteAddress,
+    message::{FunctionClone, SiteAddress},
     plan::{Hook, Plan, PlanProgram, PlanSite},
 };
 
@@ -14,6 +15,8 @@ pub(crate) struct Addresses<'p> {
     found: HashMap<(&'p str, Option<&'p str>), Option<u64>>,
     /// By name, in whatever module.
     named: HashMap<&'p str, Vec<u64>>,
+    /// What the compiler made of them besides, by name and module.
+    clones: HashMap<(&'p str, Option<&'p str>), Vec<String>>,
 }
 
 impl<'p> Addresses<'p> {
@@ -36,6 +39,7 @@ impl<'p> Addresses<'p> {
         let mut named: HashMap<&str, Vec<u64>> = wanted.iter().map(|(name, _)| (*name, Vec::new())).collect();
         let places: HashMap<_, usize> = wanted.iter().copied().zip(0..).collect();
         let mut known = vec![Vec::new(); wanted.len()];
+        let mut clones: HashMap<_, Vec<String>> = HashMap::new();
         for line in symbols.lines() {
             let mut words = line.split_ascii_whitespace();
             let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
@@ -44,6 +48,9 @@ impl<'p> Addresses<'p> {
             let module = words.next().map(|module| module.trim_matches(['[', ']']));
             if !matches!(kind, "t" | "T" | "w" | "W") {
                 continue;
+            }
+            if let Some(&place) = clone_of(name).and_then(|of| places.get(&(of, module))) {
+                clones.entry(wanted[place]).or_default().push(name.to_owned());
             }
             let Some(all) = named.get_mut(name) else { continue };
             let address = u64::from_str_radix(address, 16).unwrap_or(0);
@@ -56,7 +63,7 @@ impl<'p> Addresses<'p> {
             [address] => Some(address).filter(|address| *address != 0),
             _ => None,
         };
-        Self { found: wanted.iter().map(|symbol| (*symbol, alone(symbol))).collect(), named }
+        Self { found: wanted.iter().map(|symbol| (*symbol, alone(symbol))).collect(), named, clones }
     }
 
     /// Those of all functions with that name, in the kernel's image and in modules.
@@ -68,6 +75,17 @@ impl<'p> Addresses<'p> {
     pub(crate) fn site(&self, program: &PlanProgram, site: &PlanSite) -> Option<u64> {
         let function = symbol(program, site).and_then(|symbol| self.found.get(&symbol).copied().flatten());
         function.map(|function| function + u64::from(site.offset))
+    }
+
+    /// What the compiler made besides of the functions that the plan hooks: calls that go there are not seen.
+    pub(crate) fn clones(&self, plan: &Plan) -> Vec<FunctionClone> {
+        let functions = sites(plan).filter(|(program, _)| program.hook != Hook::Instruction);
+        functions
+            .filter_map(|(program, site)| Some((site.site, self.clones.get(&symbol(program, site)?)?)))
+            .flat_map(|(site, names)| {
+                names.iter().map(move |name| FunctionClone { site, name: name.clone() })
+            })
+            .collect()
     }
 
     /// Those of all sites of the plan; 0 for those that are not known.
@@ -138,6 +156,13 @@ mod tests {
             sites.iter().map(|site| (site.site, site.address)).collect()
         };
         assert_eq!(told(symbols), [(1, 0xffff_ffff_8100_0000), (2, 0xffff_ffff_8100_0005), (3, 0), (4, 0)]);
+        let with_clones = format!("{symbols}ffffffff81000200 t f.part.0\nffffffff81000300 t f.isra.0\t[m]\n");
+        let clones = Addresses::among(&plan, &with_clones).clones(&plan);
+        assert_eq!(
+            clones,
+            [FunctionClone { site: 1, name: "f.part.0".into() }],
+            "of entries, not of instructions"
+        );
         let another = format!("{symbols}ffffffff81000090 t f\n");
         assert_eq!(told(&another), [(1, 0), (2, 0), (3, 0), (4, 0)]);
     }

@@ -45,6 +45,7 @@ mod rings;
 mod running;
 mod session;
 mod settings;
+mod symbols;
 mod threads;
 mod weaving;
 

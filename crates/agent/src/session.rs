@@ -33,6 +33,7 @@ use crate::{
     output::{Output, tell},
     quiesce::wait_for_running_programs,
     settings,
+    symbols::symbols,
     threads::threads,
     weaving::{State, Woven},
 };
@@ -192,6 +193,7 @@ impl Session {
             Request::Btf(module) => btf(module.as_deref()).map(Reply::Btf),
             Request::Clock => Ok(Reply::Clock(clock::sample())),
             Request::Vms => Ok(Reply::Vms(kvm::vms())),
+            Request::Symbols(addresses) => Ok(Reply::Symbols(symbols(&addresses))),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
             Request::Start => self.start(),
@@ -236,6 +238,7 @@ impl Session {
                 return Err(unloaded(&gone.module));
             }
             told.sites = addresses.sites(plan);
+            told.clones = addresses.clones(plan);
             let rings = of_plan.take_rings().into_iter();
             sources.extend(rings.map(|ring| Source { ring, tells: Event::Records }));
             woven = Some(of_plan);

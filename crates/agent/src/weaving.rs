@@ -137,6 +137,7 @@ impl Woven {
                 *spare_runs.entry(place).or_default() += word(&cpu, 24);
                 entry.missed += word(&cpu, 32);
                 entry.faults += word(&cpu, 40);
+                entry.overwritten += word(&cpu, 48);
                 dropped += word(&cpu, 0);
             }
         }
@@ -147,8 +148,7 @@ impl Woven {
             by_site.entry(counted.site).or_insert(empty).missed += left_out.saturating_sub(spare_runs);
         }
         let flows = if dropped > 0 { self.lossy_flows()? } else { Vec::new() };
-        let lost =
-            |site: &SiteLoss| (site.dropped, site.missed, site.table_full, site.faults) != Default::default();
+        let lost = |site: &SiteLoss| *site != SiteLoss { site: site.site, ..SiteLoss::default() };
         let mut sites: Vec<_> = by_site.into_values().filter(lost).collect();
         sites.sort_by_key(|site| site.site);
         Ok(Loss { sites, flows, unattributed, ..Loss::default() })

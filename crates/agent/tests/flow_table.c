@@ -21,6 +21,36 @@ SEC("raw_tp") int remove_flow(u64 *ctx)
 	return 0;
 }
 
+/* What clauses do at a start, and where memory is given out; gives what the key carries then. */
+SEC("raw_tp") int start_flow(u64 *ctx)
+{
+	u32 zero = 0, xw_place = 0, xw_site = 1;
+	u64 xw_flow = 0;
+	struct xw_config *xw_config_now = bpf_map_lookup_elem(&xw_config, &zero);
+
+	if (!xw_config_now)
+		return 0;
+	flow_start(test, ctx[0]);
+	return XW_FLOW_OF(test, ctx[0]);
+}
+
+SEC("raw_tp") int fresh(u64 *ctx)
+{
+	u32 xw_place = 0;
+
+	flow_fresh(test, ctx[0]);
+	return XW_FLOW_OF(test, ctx[0]);
+}
+
+SEC("raw_tp") int drop_flow(u64 *ctx)
+{
+	u32 xw_place = 0, xw_site = 1;
+	u64 xw_flow = 0;
+
+	flow_drop(test, ctx[0], 3, 0xabc);
+	return xw_flow;
+}
+
 /* Loaded and never run: keys are pointers that the verifier knows. */
 SEC("tp_btf/sched_switch") int typed(u64 *ctx)
 {

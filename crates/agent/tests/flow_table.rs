@@ -72,6 +72,31 @@ fn it_holds_what_is_registered_and_not_removed() {
     assert_eq!(keys, expected);
 }
 
+/// The word of a tally that counts keys that still carried a flow: `struct xw_tally`.
+const OVERWRITTEN: usize = 6;
+
+#[test]
+fn what_begins_under_a_key_that_still_carries_a_flow_is_no_part_of_it() {
+    let Some(table) = Table::new(8) else { return };
+    let started = table.run("start_flow", [77, 0]);
+    assert_eq!((table.flow_of(77), table.programs.tally(0, OVERWRITTEN)), (started, 0), "nothing was there");
+    let again = table.run("start_flow", [77, 0]);
+    assert!(again != started && table.flow_of(77) == again);
+    assert_eq!(table.programs.tally(0, OVERWRITTEN), 1);
+    // Memory that is given out anew carries nothing; what carried nothing before is not counted.
+    assert_eq!((table.run("fresh", [77, 0]), table.flow_of(77)), (0, 0));
+    assert_eq!((table.run("fresh", [77, 0]), table.run("fresh", [78, 0])), (0, 0));
+    assert_eq!(table.programs.tally(0, OVERWRITTEN), 2);
+}
+
+#[test]
+fn what_is_dropped_is_followed_no_further() {
+    let Some(table) = Table::new(8) else { return };
+    assert!(table.register(77, 5));
+    assert_eq!((table.run("drop_flow", [77, 0]), table.flow_of(77)), (5, 0));
+    assert_eq!(table.run("drop_flow", [77, 0]), 0, "once");
+}
+
 #[test]
 fn what_finds_no_room_is_counted_and_room_is_used_again() {
     let Some(table) = Table::new(4) else { return };

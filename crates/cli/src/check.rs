@@ -8,7 +8,7 @@ use xweave_report::{
     check,
     document::{self, check::Check},
 };
-use xweave_weave::{CodeIndex, Domain, KernelFiles, Options, Peer, Role, Weaving};
+use xweave_weave::{CodeIndex, Domain, KernelFiles, Options, Peer, Role, Weaving, clones};
 
 use crate::{confinement::Only, failure::Failure, shown};
 
@@ -97,7 +97,13 @@ fn find(
         xweave_weave::weave(aspects, &domains, &options)
     };
     let (mut found, errors) = match found {
-        Ok(found) => (found, Vec::new()),
+        Ok(mut found) => {
+            for (woven, of) in found.domains.iter().zip(named) {
+                let symbols = of.files.symbols();
+                found.warnings.extend(clones::diagnostics(woven, symbols.iter().map(String::as_str)));
+            }
+            (found, Vec::new())
+        }
         Err(errors) => (Weaving::default(), errors),
     };
     found.warnings.splice(0..0, aspects.warnings.iter().cloned());

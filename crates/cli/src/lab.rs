@@ -229,6 +229,9 @@ enum Load {
         /// Seconds without a datagram after which to end.
         #[arg(long, default_value_t = 10.0)]
         idle_timeout: f64,
+        /// Bytes of memory for datagrams that wait to be read.
+        #[arg(long, default_value_t = 8 << 20)]
+        buffer: i32,
     },
     /// Answer the requests of tcp-get.
     TcpServe {
@@ -401,10 +404,10 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
             let sent = load::udp_send(&load::UdpSend { to, count, rate, senders, size, bind_base })?;
             told(&sent, sent.sent == count)
         }
-        Load::UdpRecv { port, count, idle_timeout } => {
+        Load::UdpRecv { port, count, idle_timeout, buffer } => {
             let idle = Duration::try_from_secs_f64(idle_timeout)
                 .map_err(|_| Failure::Usage("--idle-timeout is a number of seconds above 0".into()))?;
-            let received = load::udp_receive(port, count, idle, || eprintln!("ready"))?;
+            let received = load::udp_receive(port, count, idle, buffer, || eprintln!("ready"))?;
             told(&received, received.distinct == count)
         }
         Load::TcpServe { port, connections } => {

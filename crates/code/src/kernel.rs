@@ -240,6 +240,13 @@ impl Kernel {
         records.into_iter().chain([self.enums.get(name).copied()]).flatten().collect()
     }
 
+    /// The enumerators of `enum name`, and their values.
+    pub fn enumerators(&self, name: &str) -> impl Iterator<Item = (&str, u64)> {
+        let found = self.enums.get(name).map(|of| self.get(*of));
+        let of = found.and_then(|found| if let Type::Enum(of) = found { Some(of) } else { None });
+        of.into_iter().flat_map(|of| of.enumerators())
+    }
+
     /// The type behind typedefs and qualifiers.
     pub fn resolve(&self, mut of: TypeRef) -> TypeRef {
         for _ in 0..MAX_DEPTH {

@@ -17,10 +17,12 @@
 //! Modules: [`btf`] reads the type information of one image or module, [`kernel`] holds those of a
 //! kernel together and finds functions in them, [`declare`] writes types as C, [`types`] has them as
 //! tables that tell what lies at an offset, [`dwarf`] reads where variables of these types are.
-//! [`image`] loads machine code with its symbols, and knows nothing of the others.
+//! [`image`] loads machine code with its symbols, and knows nothing of the others; `clones` knows which symbols are
+//! functions that no type information tells of.
 
 pub mod abi;
 pub mod btf;
+mod clones;
 pub mod declare;
 pub mod dwarf;
 pub mod image;
@@ -29,6 +31,7 @@ pub mod register;
 mod spelling;
 pub mod types;
 
+pub use clones::clone_of;
 pub use kernel::{Function, Kernel, Param, TypeRef};
 pub use register::Register;
 

@@ -5,7 +5,7 @@
 //! tried again with the same index. So times decide between equal keys, as follows.
 //!
 //! A slot that is put on again has been taken off before: an `xout` belongs to the latest `xin`
-//! before it. Where the clocks' error leaves that open, the nearest of the neighbours is taken. Only
+//! before it, unless the ring has come round between them ([`crate::positions`]). Where the clocks' error leaves that open, the nearest of the neighbours is taken. Only
 //! where more find a partner so, or much nearer ones, is one taken against causality (a *negative
 //! gap*).
 
@@ -15,7 +15,10 @@ use serde::Serialize;
 use xweave_trace::{Clock, ClockBreak, Row, Trace};
 use xweave_wire::record::Kind;
 
-use crate::local::Locals;
+use crate::{
+    local::Locals,
+    positions::{self, Place, Positions},
+};
 
 /// How much nearer an `xin` after an `xout` must be than one before it, to be taken for its pair.
 const AGAINST_CAUSALITY: u64 = 4;
@@ -34,6 +37,8 @@ struct Event {
     domain: u8,
     /// Counts up each time when the ring's index is another one than before.
     run: u32,
+    /// How far the ring has come, where the index is a place on one.
+    place: Option<Place>,
 }
 
 impl Event {
@@ -94,6 +99,9 @@ pub struct CarrierCounts {
     pub unmatched_xout: u64,
     /// Records that a later one for the same slot replaced: the operation had been tried again.
     pub superseded: u64,
+    /// Records of equal keys that were not joined, as the ring's index had come round between them: their partners'
+    /// records are missing. Both sides are among those unmatched.
+    pub refused: u64,
     /// Pairs that contradict causality: an error of the clocks.
     pub negative_gaps: u64,
     /// How many records each side made: (xin, xout).
@@ -133,12 +141,12 @@ impl Crossings {
         let mut events = events(trace, locals, &mut carriers);
         let errors = Errors::of(trace);
         let found = adopt(trace, &mut events, &errors);
-        number_runs(&mut events);
+        let rings = Rings { positions: number_runs(&mut events), lossy: lossy_sites(trace) };
         events.sort_unstable_by_key(|e| (e.key(), e.time, e.row));
 
         let mut crossings = Self { pairs: Vec::new(), carriers, found, unmatched_rows: Vec::new() };
         for group in events.chunk_by(|a, b| a.key() == b.key()) {
-            crossings.pair(group, locals, &errors);
+            crossings.pair(group, locals, &errors, &rings);
         }
         // A side that nobody recorded leaves its partners without a pair: that is no failure of theirs.
         let taken = crossings.carriers.iter().filter(|counts| counts.sides.1 > 0);
@@ -153,7 +161,7 @@ impl Crossings {
     }
 
     /// Pairs the events of one key, in the order of their times.
-    fn pair(&mut self, group: &[Event], locals: &Locals, errors: &Errors) {
+    fn pair(&mut self, group: &[Event], locals: &Locals, errors: &Errors, rings: &Rings) {
         let mut ins: Vec<&Event> = Vec::new();
         for event in group.iter().filter(|e| e.put) {
             match ins.last_mut() {
@@ -167,7 +175,16 @@ impl Crossings {
             }
         }
         let outs: Vec<&Event> = group.iter().filter(|e| !e.put).collect();
-        let all = candidates(&ins, &outs, errors);
+        let mut all = candidates(&ins, &outs, errors);
+        let may_be_one = |put: &Event, off: &Event| rings.may_be_one(put, off, locals, errors);
+        let mut refused = Vec::new();
+        all.retain(|candidate| {
+            let may = may_be_one(ins[candidate.put], outs[candidate.off]);
+            if !may {
+                refused.push((candidate.put, candidate.off));
+            }
+            may
+        });
         let causal = matched(ins.len(), outs.len(), all.iter().filter(|candidate| !candidate.against));
         // Clocks that are wrong by more than they say leave both ends of a row of pairs alone.
         let any = matched(ins.len(), outs.len(), all.iter());
@@ -183,6 +200,7 @@ impl Crossings {
                 && before.run == after.run
                 && !dead.quit
                 && locals.end(dead) <= after.time
+                && may_be_one(ins[i], after)
             {
                 (partner_of_out[o - 1], partner_of_out[o]) = (None, Some(i));
                 partner_of_in[i] = Some(o);
@@ -190,6 +208,12 @@ impl Crossings {
             }
         }
 
+        refused.retain(|(i, o)| partner_of_in[*i].is_none() && partner_of_out[*o].is_none());
+        refused.sort_unstable_by_key(|(_, o)| *o);
+        refused.dedup_by_key(|(_, o)| *o);
+        if let Some(event) = group.first() {
+            self.carriers[event.channel.carrier].refused += refused.len() as u64;
+        }
         for (i, event) in ins.iter().enumerate() {
             let counts = &mut self.carriers[event.channel.carrier];
             counts.sides.0 += 1;
@@ -392,6 +416,7 @@ fn events(trace: &Trace, locals: &Locals, carriers: &mut Vec<CarrierCounts>) -> 
                 local,
                 domain: row.domain,
                 run: 0,
+                place: None,
             });
         }
     }
@@ -514,14 +539,44 @@ fn adopt(trace: &Trace, events: &mut [Event], errors: &Errors) -> Vec<FoundPeer>
     found
 }
 
-/// Numbers the runs of equal indexes on each side of each ring.
-fn number_runs(events: &mut [Event]) {
-    events.sort_unstable_by_key(|e| (e.channel, e.put, e.time, e.row));
-    let mut run = 0;
-    for at in 1..events.len() {
-        let (before, event) = (events[at - 1], &mut events[at]);
-        let same = (before.channel, before.put) == (event.channel, event.put) && before.index == event.index;
-        run += u32::from(!same);
-        event.run = run;
+/// How far rings have come, and where so many records are missing that they may have come round unseen.
+struct Rings {
+    positions: Positions,
+    lossy: HashSet<u32>,
+}
+
+impl Rings {
+    fn may_be_one(&self, put: &Event, off: &Event, locals: &Locals, errors: &Errors) -> bool {
+        let (Some(put_at), Some(off_at)) = (put.place, off.place) else { return true };
+        let lossy = self.lossy.contains(&locals.rows[off.row].site);
+        self.positions.may_be_one(put_at, off_at, errors.between(put, off), lossy)
     }
+}
+
+/// Sites that lost so many records that a ring may have come round without one.
+fn lossy_sites(trace: &Trace) -> HashSet<u32> {
+    let losses = trace.manifest().loss.sites.iter();
+    let lossy =
+        losses.filter(|loss| loss.dropped.saturating_add(loss.missed) >= positions::LARGEST.unsigned_abs());
+    lossy.map(|loss| loss.site).collect()
+}
+
+/// Numbers the runs of equal indexes on each side of each ring, and finds out how far it had come at each.
+fn number_runs(events: &mut [Event]) -> Positions {
+    events.sort_unstable_by_key(|e| (e.channel, e.put, e.time, e.row));
+    let mut positions = Positions::default();
+    let mut run = 0;
+    for at in 0..events.len() {
+        let before = at.checked_sub(1).map(|before| events[before]);
+        let event = &mut events[at];
+        let same_side = before.is_some_and(|e| (e.channel, e.put) == (event.channel, event.put));
+        if !same_side {
+            positions.next_side();
+        }
+        run += u32::from(!same_side || before.is_some_and(|before| before.index != event.index));
+        event.run = run;
+        // A carrier without a ring has numbers that say nothing of each other.
+        event.place = (event.channel.ring != 0).then(|| positions.add(event.time, event.index));
+    }
+    positions
 }

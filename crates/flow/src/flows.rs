@@ -10,6 +10,7 @@ use xweave_trace::{Row, Site, Trace};
 
 use crate::{
     crossing::Crossings,
+    dropped::Dropped,
     graph::{self, Flow, Incomplete},
     local::Locals,
     segments::{self, Place, Segment},
@@ -204,8 +205,11 @@ struct FlowDocument<'a> {
     end_ns: i64,
     complete: bool,
     incomplete: Option<Incomplete>,
+    dropped: Option<&'a Dropped>,
+    drops: u32,
     lost: u64,
     crossings: u32,
+    copies: u32,
     locals: &'a [u64],
     hops: Vec<Hop<'a>>,
 }
@@ -225,8 +229,11 @@ impl Serialize for FlowDocuments<'_> {
                 end_ns: flow.end_ns,
                 complete: flow.complete(),
                 incomplete: flow.incomplete,
+                dropped: flow.dropped.as_ref(),
+                drops: flow.drops,
                 lost: flow.lost,
                 crossings: flow.crossings,
+                copies: flow.copies,
                 locals: &flow.locals,
                 hops: self.0.hops(flow).collect(),
             })?;

@@ -1,12 +1,16 @@
 //! Local flows connected by crossings, and the path through them.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use serde::Serialize;
 use xweave_trace::Trace;
 
 use crate::{
     crossing::{Crossing, Crossings},
+    dropped::{self, Dropped, Words},
     local::Locals,
 };
 
@@ -25,10 +29,16 @@ pub struct Flow {
     pub end_ns: i64,
     /// Why it is not known from its beginning to its end; none if it is.
     pub incomplete: Option<Incomplete>,
+    /// Where and why it was dropped, if it was: where its path ends.
+    pub dropped: Option<Dropped>,
+    /// How many copies of it were dropped, on its path and beside it.
+    pub drops: u32,
     /// Records of it that are known to be missing.
     pub lost: u64,
     /// Crossings on its path.
     pub crossings: u32,
+    /// How many copies of it went different ways: the path is that of one.
+    pub copies: u32,
     /// All local IDs that it had, the path's first.
     pub locals: Vec<u64>,
     /// Its records: those of the path in the path's order, the others among them by time.
@@ -53,6 +63,8 @@ pub enum Incomplete {
     NoStart,
     /// It was put on a carrier and not seen to come off, though the other side was traced.
     Unmatched,
+    /// It was dropped: [`Flow::dropped`].
+    Dropped,
     /// It was still under way when the recording ended, or went where no site is.
     NoEnd,
 }
@@ -83,9 +95,11 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
     let mut builder = Builder {
         trace,
         locals,
+        words: Words::of(trace),
         incoming,
         outgoing,
         seen: vec![false; locals.flows.len()],
+        depth: vec![0; locals.flows.len()],
         on_path: vec![false; locals.flows.len()],
         unmatched: crossings.unmatched_rows.iter().copied().collect(),
     };
@@ -120,11 +134,14 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
 struct Builder<'a> {
     trace: &'a Trace,
     locals: &'a Locals,
+    words: Words<'a>,
     /// Per local flow, what it came off.
     incoming: Vec<Option<&'a Crossing>>,
     /// Per local flow, what it was put on.
     outgoing: HashMap<usize, Vec<&'a Crossing>>,
     seen: Vec<bool>,
+    /// Per local flow, how many crossings lead to it.
+    depth: Vec<u32>,
     /// Per local flow, whether it is on the path of the flow that it is a part of.
     on_path: Vec<bool>,
     /// Rows put on a carrier and not taken off.
@@ -143,6 +160,9 @@ impl Builder<'_> {
             self.trace.site(self.locals.rows[step.row].site).and_then(|site| site.xflow.clone())
         });
         let lost = members.iter().map(|&local| self.locals.flows[local].lost).sum();
+        let row = |row: usize| &self.locals.rows[row];
+        let last = path.last().and_then(|&local| self.locals.flows[local].dropped);
+        let drops = steps.iter().filter(|step| dropped::is_drop(row(step.row))).count();
         // The path first, then what branched off it.
         let mut ordered = path.clone();
         ordered.extend(members.iter().filter(|&&local| !self.on_path[local]));
@@ -153,8 +173,12 @@ impl Builder<'_> {
             start_ns,
             end_ns,
             incomplete: self.incomplete(root, &path, lost),
+            dropped: last.map(|at| self.words.dropped(row(at))),
+            drops: u32::try_from(drops).unwrap_or(u32::MAX),
             lost,
             crossings: u32::try_from(path.len() - 1).unwrap_or(u32::MAX),
+            copies: u32::try_from(members.iter().filter(|local| self.is_leaf(root, **local)).count())
+                .unwrap_or(u32::MAX),
             locals: ordered.iter().map(|&local| self.locals.flows[local].id).collect(),
             steps,
         }
@@ -169,6 +193,7 @@ impl Builder<'_> {
             for crossing in self.outgoing.get(&local).into_iter().flatten() {
                 if !self.seen[crossing.to.0] {
                     self.seen[crossing.to.0] = true;
+                    self.depth[crossing.to.0] = self.depth[local] + 1;
                     members.push(crossing.to.0);
                 }
             }
@@ -177,14 +202,21 @@ impl Builder<'_> {
         members
     }
 
-    /// From the root to the leaf that ended last; marked as such.
+    /// Whether it was put on no carrier that leads on.
+    fn is_leaf(&self, root: usize, local: usize) -> bool {
+        let mut outgoing = self.outgoing.get(&local).into_iter().flatten();
+        !outgoing.any(|crossing| crossing.to.0 != root)
+    }
+
+    /// From the root to the leaf that got farthest; marked as such. A copy that was dropped got nowhere. What crossed
+    /// more got farther, then what was used up; of several that were, the first: what came after it had come already.
     fn path(&mut self, root: usize, members: &[usize]) -> Vec<usize> {
-        let leaf = |local: &usize| {
-            let outgoing = self.outgoing.get(local).into_iter().flatten();
-            !outgoing.into_iter().any(|crossing| crossing.to.0 != root)
+        let got = |local: &usize| {
+            let of = &self.locals.flows[*local];
+            (of.dropped.is_none(), self.depth[*local], of.quit, Reverse(self.locals.end(of)))
         };
-        let end = |local: &usize| self.locals.end(&self.locals.flows[*local]);
-        let last = members.iter().copied().filter(leaf).max_by_key(end).unwrap_or(root);
+        let leaves = members.iter().copied().filter(|local| self.is_leaf(root, *local));
+        let last = leaves.max_by_key(got).unwrap_or(root);
         let mut path = vec![last];
         let mut at = last;
         while at != root
@@ -239,6 +271,8 @@ impl Builder<'_> {
             Some(Incomplete::NoStart)
         } else if last.rows.clone().any(|row| self.unmatched.contains(&row)) {
             Some(Incomplete::Unmatched)
+        } else if last.dropped.is_some() {
+            Some(Incomplete::Dropped)
         } else if !last.quit {
             Some(Incomplete::NoEnd)
         } else {

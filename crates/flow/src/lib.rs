@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Modules: [`clock`] brings times onto one line while recording; [`local`] groups rows by local ID;
-//! [`crossing`] pairs the two sides of carriers; [`graph`] connects local flows and finds each
+//! [`crossing`] pairs the two sides of carriers, with `positions`, which knows how far their rings have come; [`dropped`] is what the kernel threw away; [`graph`] connects local flows and finds each
 //! flow's path; [`segments`] adds up the times between hops; [`sites`] and [`summary`] count;
 //! [`flows`] is the whole result, which serializes to what `xweave flows --json` prints.
 //!
@@ -43,13 +43,16 @@
 
 pub mod clock;
 pub mod crossing;
+pub mod dropped;
 pub mod flows;
 pub mod graph;
 pub mod local;
+mod positions;
 pub mod segments;
 pub mod sites;
 pub mod summary;
 
+pub use dropped::Dropped;
 pub use flows::{Flows, Hop};
 pub use graph::{Flow, Incomplete};
 pub use segments::Segment;

@@ -8,6 +8,8 @@ use std::{
 use xweave_trace::{Damage, Damaged, Row, Trace};
 use xweave_wire::record::Kind;
 
+use crate::dropped;
+
 /// The most records of flows that are taken into memory unasked: with what is made of them, some 8 GB.
 const MOST: usize = 32 << 20;
 
@@ -38,6 +40,8 @@ pub struct Local {
     pub started: bool,
     /// Whether a record says that a key stopped carrying it, or that it became part of another.
     pub quit: bool,
+    /// Place of the record that says that it was dropped, if it was.
+    pub dropped: Option<usize>,
     /// The local flows that it is a part of, or that are parts of it.
     pub parents: Vec<u64>,
 }
@@ -88,6 +92,7 @@ impl Locals {
                 lost: lost.get(&id).copied().unwrap_or(0),
                 started: group.iter().any(|row| row.kind == Kind::Start || parent(row).is_some()),
                 quit: merged.contains(&id) || group.iter().any(|row| row.kind == Kind::Quit),
+                dropped: dropped::decisive(group).map(|row| start + row),
                 parents: group.iter().filter_map(parent).collect(),
             });
             start += group.len();

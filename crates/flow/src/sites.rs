@@ -35,6 +35,8 @@ pub struct SiteCounts {
     pub missed: Option<u64>,
     /// Flows that could not be begun or moved for want of room in the flow table.
     pub table_full: u64,
+    /// Flows that ended where nobody saw it: something began under a key that still carried them.
+    pub overwritten: u64,
 }
 
 /// The sites of a trace in its own order, those with nothing to show included; then those that only
@@ -57,6 +59,7 @@ pub(crate) fn of(trace: &Trace, records: &HashMap<u32, u64>) -> Vec<SiteCounts> 
                 dropped: loss.dropped,
                 missed: (!uncounted(&site)).then_some(loss.missed),
                 table_full: loss.table_full,
+                overwritten: loss.overwritten,
                 site: site.site,
                 domain: site.domain,
                 aspect: site.aspect,

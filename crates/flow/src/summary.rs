@@ -1,5 +1,7 @@
 //! What was found, counted.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use serde::Serialize;
 use xweave_trace::{Manifest, Trace};
 
@@ -30,6 +32,9 @@ pub struct Summary {
     pub clock_breaks: u64,
     /// Whether the recording came to its end.
     pub recording_complete: bool,
+    /// Flows that ended where nobody saw it: something began under a key that still carried them, so that they did not
+    /// take in a stranger.
+    pub overwritten: u64,
     /// Lost records whose flow is not known: any flow may miss one.
     pub lost_unattributed: u64,
     /// Sites at which the kernel skips hits without counting them: what is lost there is not among [`Summary::lost`].
@@ -40,6 +45,8 @@ pub struct Summary {
     pub damaged: Vec<String>,
     /// Why flows are incomplete.
     pub incomplete: IncompleteCounts,
+    /// Why flows were dropped, the commonest reason first.
+    pub dropped: Vec<DropCount>,
     /// What happened on each carrier.
     pub carriers: Vec<CarrierCounts>,
     /// Guests whose process was found by their rings' keys, no clock having told.
@@ -55,8 +62,19 @@ pub struct IncompleteCounts {
     pub no_start: u64,
     /// [`Incomplete::Unmatched`].
     pub unmatched: u64,
+    /// [`Incomplete::Dropped`].
+    pub dropped: u64,
     /// [`Incomplete::NoEnd`].
     pub no_end: u64,
+}
+
+/// Flows that were dropped for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DropCount {
+    /// The reason: [`crate::Dropped::reason`].
+    pub reason: String,
+    /// How many flows.
+    pub flows: u64,
 }
 
 impl Summary {
@@ -70,6 +88,7 @@ impl Summary {
             clock_error_ns: manifest.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
             clock_breaks: manifest.clocks.iter().map(|clock| clock.breaks.len() as u64).sum(),
             recording_complete: manifest.complete,
+            overwritten: manifest.loss.sites.iter().fold(0, |sum, site| sum.saturating_add(site.overwritten)),
             lost_unattributed: manifest.loss.unattributed,
             uncounted_sites: manifest.loss.uncounted.iter().map(|domain| u64::from(domain.sites)).sum(),
             unreadable: manifest.records.saturating_sub(locals.records),
@@ -90,8 +109,16 @@ impl Summary {
             lost: reason(Incomplete::Lost),
             no_start: reason(Incomplete::NoStart),
             unmatched: reason(Incomplete::Unmatched),
+            dropped: reason(Incomplete::Dropped),
             no_end: reason(Incomplete::NoEnd),
         };
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for dropped in flows.iter().filter_map(|flow| flow.dropped.as_ref()) {
+            *reasons.entry(&dropped.reason).or_default() += 1;
+        }
+        let count = |(reason, flows): (&str, u64)| DropCount { reason: reason.to_owned(), flows };
+        self.dropped = reasons.into_iter().map(count).collect();
+        self.dropped.sort_by_key(|count| Reverse(count.flows));
     }
 
     /// Records put on carriers that were not seen to come off.

@@ -396,7 +396,7 @@ fn sites_are_counted_over_the_whole_trace() {
     for (site, flow) in [(20, 2 << 56 | 1), (20, 2 << 56 | 2), (20, 0), (99, 0)] {
         writer.append(2, 1, &record(site, flow)).unwrap();
     }
-    let loss = |site| SiteLoss { site, dropped: 3, missed: 2, table_full: 1, faults: 0 };
+    let loss = |site| SiteLoss { site, dropped: 3, missed: 2, table_full: 1, faults: 0, overwritten: 4 };
     writer.manifest_mut().loss.sites = vec![loss(21), loss(77)];
     writer.manifest_mut().loss.uncounted = vec![Uncounted { domain: "vm1".into(), sites: 1 }];
     writer.finish().unwrap();
@@ -406,15 +406,15 @@ fn sites_are_counted_over_the_whole_trace() {
     let counts = |number: u32| flows.sites().iter().find(|site| site.site == number).unwrap();
     let of = |number| {
         let site = counts(number);
-        (site.records, site.dropped, site.missed, site.table_full)
+        (site.records, site.dropped, site.missed, site.table_full, site.overwritten)
     };
-    assert_eq!(of(20), (3, 0, Some(0), 0), "of other flows and of none, too");
-    assert_eq!(of(21), (0, 3, Some(2), 1));
-    assert_eq!(of(22), (0, 0, Some(0), 0), "a site with nothing to show is shown");
-    assert_eq!((of(99), of(77)), ((1, 0, Some(0), 0), (0, 3, Some(2), 1)));
+    assert_eq!(of(20), (3, 0, Some(0), 0, 0), "of other flows and of none, too");
+    assert_eq!(of(21), (0, 3, Some(2), 1, 4));
+    assert_eq!(of(22), (0, 0, Some(0), 0, 0), "a site with nothing to show is shown");
+    assert_eq!((of(99), of(77)), ((1, 0, Some(0), 0, 0), (0, 3, Some(2), 1, 4)));
     assert_eq!(
         (of(23), of(13)),
-        ((0, 0, None, 0), (0, 0, Some(0), 0)),
+        ((0, 0, None, 0, 0), (0, 0, Some(0), 0, 0)),
         "vm1 counts no probes, the host does"
     );
     assert_eq!(flows.summary().uncounted_sites, 1);
@@ -422,6 +422,7 @@ fn sites_are_counted_over_the_whole_trace() {
     assert_eq!((counts(20).domain.as_str(), counts(20).xflow.as_deref()), ("vm1", Some("send")));
     assert_eq!(flows.sites().iter().map(|site| site.records).sum::<u64>(), flows.summary().records);
     assert_eq!(flows.sites().len(), made.trace.sites().len() + 2);
+    assert_eq!(flows.summary().overwritten, 8, "wherever that was");
 }
 
 #[test]

@@ -176,10 +176,17 @@ fn send(socket: &UdpSocket, data: &[u8]) -> io::Result<()> {
 
 /// Receives datagrams until `count` different ones are there, or none came for `idle`.
 ///
+/// The socket has room for so many bytes of memory: the kernel counts what it takes for a datagram, not its payload.
 /// `ready` is called when the port is open.
-pub fn udp_receive(port: u16, count: u64, idle: Duration, ready: impl FnOnce()) -> Result<Received> {
+pub fn udp_receive(
+    port: u16,
+    count: u64,
+    idle: Duration,
+    room: i32,
+    ready: impl FnOnce(),
+) -> Result<Received> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(load_error("bind the UDP port"))?;
-    grow_buffer(&socket);
+    set_buffer(&socket, room);
     socket.set_read_timeout(Some(idle)).map_err(load_error("set a time limit (it must not be 0)"))?;
     ready();
     let mut seen = HashSet::new();
@@ -207,8 +214,7 @@ pub fn udp_receive(port: u16, count: u64, idle: Duration, ready: impl FnOnce()) 
 }
 
 /// As root, makes room for bursts: what the test measures is the network, not this socket's buffer.
-fn grow_buffer(socket: &UdpSocket) {
-    let size: libc::c_int = 8 << 20;
+fn set_buffer(socket: &UdpSocket, size: libc::c_int) {
     // SAFETY: the option's value is one int, and the length says so. Failing leaves the default.
     unsafe {
         let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
@@ -405,7 +411,7 @@ mod tests {
         let port = probe.local_addr().unwrap().port();
         drop(probe);
         let receiver = std::thread::spawn(move || {
-            udp_receive(port, 101, Duration::from_secs(5), || sender.send(()).unwrap()).unwrap()
+            udp_receive(port, 101, Duration::from_secs(5), 8 << 20, || sender.send(()).unwrap()).unwrap()
         });
         ready.recv().unwrap();
         let options = UdpSend {

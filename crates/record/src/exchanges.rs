@@ -18,8 +18,8 @@ use xweave_trace::Trace;
 use xweave_wire::{
     event,
     message::{
-        ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, LeftOut, Loss,
-        ModuleInfo, Processor, Reply, SiteAddress, SiteLoss, SkippedSite, Unloaded, Vm,
+        ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, FunctionClone, LeftOut,
+        Loss, ModuleInfo, Processor, Reply, SiteAddress, SiteLoss, SkippedSite, Symbol, Unloaded, Vm,
     },
     record::Kind,
 };
@@ -147,7 +147,7 @@ impl Script for Any {
 impl Any {
     fn message(&mut self, voice: &Voice) -> FromAgent {
         let chance = &mut self.chance;
-        match chance.below(16) {
+        match chance.below(17) {
             0 => FromAgent::Event(Event::Weaving { done: chance.small(), total: chance.small() }),
             1 => FromAgent::Event(Event::Records(records(chance, voice))),
             2 => match chance.below(2) {
@@ -166,6 +166,7 @@ impl Any {
             12 => FromAgent::Event(Event::Records(chance.bytes())),
             13 => FromAgent::Reply(Reply::Stopped(Loss::default())),
             14 => FromAgent::Reply(Reply::Vms(chance.list(vm))),
+            15 => FromAgent::Reply(Reply::Symbols(chance.list(symbol))),
             _ => FromAgent::Reply(Reply::Failed(Failure {
                 kind: FailureKind::Unsupported,
                 message: chance.text(),
@@ -255,7 +256,13 @@ fn woven(chance: &mut Chance) -> xweave_wire::message::Woven {
             kind: event::Kind::Switch,
             reason: chance.text(),
         }),
+        clones: chance.list(|chance| FunctionClone { site: chance.small(), name: chance.text() }),
     }
+}
+
+fn symbol(chance: &mut Chance) -> Symbol {
+    let module = if chance.one_in(2) { Some(chance.text()) } else { None };
+    Symbol { address: chance.number(), function: chance.text(), offset: chance.number(), module }
 }
 
 fn loss(chance: &mut Chance) -> Loss {
@@ -266,6 +273,7 @@ fn loss(chance: &mut Chance) -> Loss {
             missed: chance.number(),
             table_full: chance.number(),
             faults: chance.number(),
+            overwritten: chance.number(),
         }),
         flows: chance.list(|chance| (chance.number(), chance.number())),
         unattributed: chance.number(),

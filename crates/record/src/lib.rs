@@ -19,6 +19,7 @@ mod deploy;
 mod describe;
 mod doctor;
 mod domain;
+mod drops;
 mod error;
 mod events;
 #[cfg(test)]

@@ -72,6 +72,9 @@ pub(crate) fn record_by(
 
     let begun = Instant::now();
     let there = weave(&mut capture, &woven)?;
+    for (session, woven) in capture.sessions.iter_mut().zip(&woven) {
+        session.drops.reasons.clone_from(&woven.drop_reasons);
+    }
     let weaving = begun.elapsed();
     let of_agents = weaving::warnings(&capture.sessions, &woven, &there);
     let uncounted = weaving::uncounted(&capture.sessions, &woven);
@@ -284,6 +287,9 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     let graceful = Instant::now() + capture.pace.grace;
     while let Some(left) = graceful.checked_duration_since(Instant::now()) {
         capture.wait(left)?;
+    }
+    for session in capture.sessions.iter_mut().filter(|session| session.is_recorded()) {
+        session.drops.question().into_iter().for_each(|question| session.ask(question));
     }
     let begun = Instant::now();
     // So that there are readings after the last records: no time is trusted that was not compared.

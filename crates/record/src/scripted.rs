@@ -172,6 +172,7 @@ fn plans(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             domain: capture.sessions[index].name().to_owned(),
             plan: plan(number),
             sites: sites(number).map(info).to_vec(),
+            drop_reasons: Vec::new(),
             skipped: Vec::new(),
             counts: Vec::new(),
         });

@@ -21,6 +21,7 @@ use xweave_wire::{
 use crate::{
     budget::Budget,
     domain::DomainSpec,
+    drops::Drops,
     events,
     link::{Incoming, Link},
     pace::Pace,
@@ -77,6 +78,7 @@ pub(crate) struct Session {
     pub(crate) order: events::Order,
     pub(crate) loss: Loss,
     pub(crate) exit: Option<Exit>,
+    pub(crate) drops: Drops,
     /// Until when it has been written, in its own nanoseconds.
     pub(crate) written_until: u64,
     /// Answers that nobody has looked at.
@@ -107,6 +109,7 @@ impl Session {
             order: events::Order::default(),
             loss: Loss::default(),
             exit: None,
+            drops: Drops::default(),
             written_until: 0,
             answers: VecDeque::new(),
             link,
@@ -254,6 +257,7 @@ impl Session {
                 return Ok(Taken::Exchange(Exchange { sent_tsc, sample, received_tsc }));
             }
             Reply::Vms(vms) => return Ok(Taken::Vms(vms)),
+            Reply::Symbols(symbols) => self.drops.answered(symbols),
             Reply::Loss(loss) => self.take_loss(loss)?,
             Reply::Stopped(loss) => {
                 self.take_loss(loss)?;
@@ -267,6 +271,7 @@ impl Session {
             Reply::Woven(woven) => {
                 let own = |site: u32| self.sites.contains(&site);
                 let sites = woven.sites.iter().map(|site| site.site);
+                let sites = sites.chain(woven.clones.iter().map(|clone| clone.site));
                 if let Some(other) =
                     sites.chain(woven.skipped.iter().map(|skipped| skipped.site)).find(|s| !own(*s))
                 {
@@ -293,9 +298,12 @@ impl Session {
 
     fn take_records(&mut self, bytes: Vec<u8>) -> Result<(), Violation> {
         // Out of the way while the session says whose they are.
-        let mut records = std::mem::take(&mut self.records);
-        let taken = records.take(bytes, |record| self.foreign(record).map_or(Ok(()), Err));
-        self.records = records;
+        let (mut records, mut drops) = (std::mem::take(&mut self.records), std::mem::take(&mut self.drops));
+        let taken = records.take(bytes, |record| {
+            drops.see(record);
+            self.foreign(record).map_or(Ok(()), Err)
+        });
+        (self.records, self.drops) = (records, drops);
         taken?;
         self.check_waiting()
     }

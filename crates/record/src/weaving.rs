@@ -6,7 +6,7 @@ use std::{
 };
 
 use xweave_trace::{Site, Uncounted};
-use xweave_weave::{SiteInfo, Woven};
+use xweave_weave::{SiteInfo, Woven, clones};
 use xweave_wire::{message, plan::Hook};
 
 use crate::{kernels, session::Session};
@@ -30,6 +30,7 @@ impl There {
     pub(crate) fn add(&mut self, domain: &str, answer: message::Woven) {
         self.woven.sites.extend(answer.sites);
         self.woven.skipped.extend(answer.skipped);
+        self.woven.clones.extend(answer.clones);
         self.left_out.extend(answer.left_out.into_iter().map(|left| {
             let (kind, function, reason) = (left.kind, left.function, left.reason);
             format!("{domain}: events {kind} are recorded without those of {function}: {reason}")
@@ -50,6 +51,8 @@ pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> 
                 session.facts.kernel
             ));
         }
+        let clones = there.woven.clones.iter().map(|clone| (clone.site, clone.name.as_str()));
+        warnings.extend(clones::warnings(woven, clones));
         let sites: HashMap<u32, &SiteInfo> = woven.sites.iter().map(|info| (info.site, info)).collect();
         let mut groups: BTreeMap<(&str, &str), Vec<&SiteInfo>> = BTreeMap::new();
         for skipped in &there.woven.skipped {

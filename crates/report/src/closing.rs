@@ -1,8 +1,11 @@
 //! What was followed, and what is missing: never left unsaid.
 
-use xweave_flow::Summary;
+use xweave_flow::{Summary, summary::DropCount};
 
 use crate::{View, number};
+
+/// Reasons for which flows were dropped that are told one by one: a kernel has some hundred.
+const REASONS: usize = 8;
 
 /// The closing line; more lines where something is missing or wrong.
 pub fn line(summary: &Summary, view: View) -> String {
@@ -37,6 +40,7 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
             (reasons.lost, "lost records"),
             (reasons.no_start, "have no start"),
             (reasons.unmatched, "were not seen to arrive"),
+            (reasons.dropped, "were dropped"),
             (reasons.no_end, "have no end"),
         ];
         let causes: Vec<String> = causes
@@ -46,6 +50,15 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
             .collect();
         let flows = number::counted(incomplete, "incomplete flow", "incomplete flows");
         remarks.push(format!("{flows}: {}", causes.join(", ")));
+    }
+    if !summary.dropped.is_empty() {
+        let reason = |of: &DropCount| format!("{} {}", number::count(of.flows), of.reason);
+        let mut reasons: Vec<String> = summary.dropped.iter().take(REASONS).map(reason).collect();
+        let others: u64 = summary.dropped.iter().skip(REASONS).map(|of| of.flows).sum();
+        if others > 0 {
+            reasons.push(format!("{} for other reasons", number::count(others)));
+        }
+        remarks.push(format!("dropped by the kernel: {}", reasons.join(", ")));
     }
     for carrier in &summary.carriers {
         if carrier.unmatched_xin + carrier.unmatched_xout > 0 {
@@ -57,6 +70,11 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
                 number::count(carrier.unmatched_xout),
             ));
         }
+    }
+    let refused: u64 = summary.carriers.iter().map(|carrier| carrier.refused).sum();
+    if refused > 0 {
+        let keys = number::counted(refused, "pair of equal keys was", "pairs of equal keys were");
+        remarks.push(format!("{keys} not joined: the ring's index had come round between them"));
     }
     if summary.negative_gaps > 0 {
         let gaps = number::counted(summary.negative_gaps, "crossing contradicts", "crossings contradict");
@@ -76,6 +94,10 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
             number::counted(found.keys, "key", "keys"),
             number::count(found.next_best),
         ));
+    }
+    if summary.overwritten > 0 {
+        let n = number::counted(summary.overwritten, "flow", "flows");
+        remarks.push(format!("{n} ended where no site is: their memory was used again, for other data"));
     }
     if summary.lost_unattributed > 0 {
         let n = number::counted(summary.lost_unattributed, "lost record", "lost records");

@@ -69,6 +69,9 @@ pub fn title(flow: &Flow) -> String {
     let crossings = number::counted(u64::from(flow.crossings), "crossing", "crossings");
     let total = number::micros(flow.total_ns());
     let mut title = format!("{name} {:#x}: {total} µs, {crossings}", flow.id);
+    if flow.copies > 1 {
+        title.push_str(&format!("; 1 of {} copies", number::count(flow.copies.into())));
+    }
     match flow.incomplete {
         None => {}
         Some(Incomplete::Lost) => {
@@ -78,6 +81,15 @@ pub fn title(flow: &Flow) -> String {
         Some(Incomplete::NoStart) => title.push_str("; INCOMPLETE: its sender was not traced"),
         Some(Incomplete::Unmatched) => title.push_str("; INCOMPLETE: it was not seen to arrive"),
         Some(Incomplete::NoEnd) => title.push_str("; INCOMPLETE: its end was not seen"),
+        // Said below, whatever else is wrong.
+        Some(Incomplete::Dropped) => {}
+    }
+    if let Some(dropped) = &flow.dropped {
+        title.push_str(&format!("; DROPPED: {} at {}", dropped.reason, dropped.place()));
+    }
+    let others = u64::from(flow.drops).saturating_sub(u64::from(flow.dropped.is_some()));
+    if others > 0 {
+        title.push_str(&format!("; {} dropped", number::counted(others, "other copy", "other copies")));
     }
     title
 }

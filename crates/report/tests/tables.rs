@@ -4,6 +4,8 @@ mod made_up;
 
 use xweave_flow::Flows;
 use xweave_report::{View, closing, hops, html, segments};
+use xweave_trace::{Trace, Writer};
+use xweave_wire::record::{Kind, Record};
 
 const PLAIN: View = View { width: 140, color: false };
 
@@ -68,6 +70,33 @@ fn what_is_missing_is_said() {
     assert!(first.ends_with("(0 lost); 0 negative gaps; clocks within 210 ns"), "{text}");
     assert!(text.contains("! 14 incomplete flows: 14 were not seen to arrive"), "{text}");
     assert!(text.contains("! carrier virtqueue: 186 joined; 14 only put on (xin)"), "{text}");
+}
+
+#[test]
+fn where_and_why_a_flow_was_dropped_is_in_the_table_the_closing_lines_and_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(dir.path(), made_up::with_drops()).unwrap();
+    for (nth, reason) in [(1, 3), (2, 3), (3, 6)] {
+        for (time_ns, kind, values) in
+            [(100, Kind::Start, vec![7]), (900, Kind::Quit, vec![7, reason, 0xabc])]
+        {
+            let (flow, comm) = (1 << 56 | nth, [0; 16]);
+            let record = Record { time_ns, flow, site: 1, pid: 1, tid: 1, cpu: 0, kind, comm, values };
+            writer.append(1, time_ns.cast_signed(), &record).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    let flows = Flows::of(&Trace::open(dir.path()).unwrap());
+    let told = "DROPPED: <NO>_SOCKET at host:__udp4_lib_rcv+0x1f";
+    assert!(hops::table(&flows, &flows.flows()[0], PLAIN).lines().next().unwrap().ends_with(told));
+    let text = closing::line(flows.summary(), PLAIN);
+    assert!(text.contains("! 3 incomplete flows: 3 were dropped\n"), "{text}");
+    assert!(text.contains("! dropped by the kernel: 2 <NO>_SOCKET, 1 reason 6\n"), "{text}");
+    let page = html::page(&flows, "drops");
+    assert!(
+        page.contains("2 &lt;NO&gt;_SOCKET, 1 reason 6") && !page.contains("<NO>"),
+        "a guest may say anything"
+    );
 }
 
 #[test]

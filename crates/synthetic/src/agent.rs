@@ -199,6 +199,7 @@ impl Voice {
             Request::Code(_) => Reply::Code(Vec::new()),
             Request::Clock => Reply::Clock(clock()),
             Request::Vms => Reply::Vms(self.facts.vms.clone()),
+            Request::Symbols(_) => Reply::Symbols(Vec::new()),
             Request::Weave(plan) => {
                 self.plan = Some((**plan).clone());
                 let address = |site| SiteAddress { site, address: 0xffff_ffff_8100_0000 };

@@ -68,7 +68,7 @@ pub use reader::{Batches, Trace};
 pub use row::Row;
 pub use site::Site;
 pub use writer::Writer;
-pub use xweave_wire::message::{Disk, Processor};
+pub use xweave_wire::message::{Disk, DropReason, Processor, Symbol};
 
 /// The version of the trace directory's schema. Raised when a reader of the older one would misread.
 pub const SCHEMA: u32 = 2;

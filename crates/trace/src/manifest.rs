@@ -113,6 +113,12 @@ pub struct Domain {
     /// Its disks, where they are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub disks: Vec<message::Disk>,
+    /// Why its kernel drops packets: names of the numbers that records of dropped flows have.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub drop_reasons: Vec<message::DropReason>,
+    /// Which functions dropped them, by the addresses that these records have.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub symbols: Vec<message::Symbol>,
     /// How its part of the recording ended; absent while it goes on.
     #[serde(skip_serializing_if = "Option::is_none", alias = "ended")]
     pub exit: Option<Exit>,
@@ -135,6 +141,8 @@ impl Domain {
             tsc_hz: facts.tsc_hz,
             vm: None,
             disks: facts.disks.clone(),
+            drop_reasons: Vec::new(),
+            symbols: Vec::new(),
             exit: None,
         }
     }
@@ -349,6 +357,8 @@ pub struct SiteLoss {
     pub table_full: u64,
     /// Reads of the advice's C code that met memory that is not there, and gave 0 (what was stored is not right then).
     pub faults: u64,
+    /// Flows that ended where nobody saw it: something began under a key that still carried them.
+    pub overwritten: u64,
 }
 
 /// What was lost of one kind of events in one domain.
@@ -393,6 +403,7 @@ impl Loss {
             missed: s.missed,
             table_full: s.table_full,
             faults: s.faults,
+            overwritten: s.overwritten,
         };
         let flow = |&(flow, records): &(u64, u64)| FlowLoss { flow, records };
         let event = |domain: &str, loss: &message::EventLoss| EventLoss {
@@ -435,6 +446,7 @@ fn listed(mut sites: Vec<SiteLoss>) -> Vec<SiteLoss> {
                 missed: sum.missed.saturating_add(site.missed),
                 table_full: sum.table_full.saturating_add(site.table_full),
                 faults: sum.faults.saturating_add(site.faults),
+                overwritten: sum.overwritten.saturating_add(site.overwritten),
             });
         sites.push(others);
         sites.sort_by_key(|site| site.site);

@@ -325,7 +325,14 @@ fn misuse_is_an_error() {
 #[test]
 fn loss_is_added_up_over_domains() {
     use xweave_wire::message;
-    let site = |site, dropped, missed| message::SiteLoss { site, dropped, missed, table_full: 1, faults: 5 };
+    let site = |site, dropped, missed| message::SiteLoss {
+        site,
+        dropped,
+        missed,
+        table_full: 1,
+        faults: 5,
+        overwritten: 6,
+    };
     let mut loss = Loss { unwritten: 5, ..Loss::default() };
     let event = message::EventLoss { kind: event::Kind::Switch, dropped: 20, missed: 4 };
     let gone = message::Unloaded { module: "tun".into(), sites: 3 };
@@ -346,7 +353,10 @@ fn loss_is_added_up_over_domains() {
     assert_eq!((loss.total(), loss.unattributed, loss.flows.len()), (34, 2, 1));
     let switches = EventLoss { domain: "vm1".into(), kind: "switch".into(), dropped: 20, missed: 4 };
     assert_eq!(loss.events, [switches]);
-    assert_eq!(loss.sites[1], SiteLoss { site: 2, dropped: 0, missed: 3, table_full: 1, faults: 5 });
+    assert_eq!(
+        loss.sites[1],
+        SiteLoss { site: 2, dropped: 0, missed: 3, table_full: 1, faults: 5, overwritten: 6 }
+    );
     assert_eq!(loss.unloaded, [Unloaded { domain: "vm1".into(), module: "tun".into(), sites: 3 }]);
 }
 

@@ -8,8 +8,10 @@ mod bounds;
 
 use serde::{Deserialize, Serialize};
 use xweave_aspect::{Diagnostic, Severity};
+use xweave_wire::message::DropReason;
 use xweave_wire::plan::{EventProgram, Hook, PlanProgram};
 
+pub(crate) use bounds::DROP_REASONS;
 pub use bounds::{DraftError, fit};
 
 use crate::Counts;
@@ -29,6 +31,9 @@ pub struct Draft {
     /// What patterns matched, but no hook can reach.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub skipped: Vec<SkippedDraft>,
+    /// Why the kernel drops packets, where a program asks it.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DROP_REASONS }>")]
+    pub drop_reasons: Vec<DropReason>,
     /// The C of the programs; none where nothing is woven, or there are mistakes.
     pub text: Option<Text>,
     /// The built-in probes of events, if any are wanted.

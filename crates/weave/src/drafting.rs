@@ -15,12 +15,21 @@ pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[G
     let resolved = resolve::resolve(aspects, peers, domain);
     let programs = emit::programs(resolved.points);
     let (sites, plan) = emit::number(aspects, domain, &programs);
+    let drop_reasons = emit::drop_reasons(domain.kernel, &programs);
     let failed = has_errors(&resolved.items);
     let text = (!failed && !programs.is_empty())
         .then(|| emit::emit(aspects, domain.kernel, &programs))
         .map(|emitted| emitted.text());
     let events = events::draft(domain.kernel, groups);
-    Draft { items: resolved.items, sites, programs: plan, skipped: resolved.skipped, text, events }
+    Draft {
+        items: resolved.items,
+        sites,
+        programs: plan,
+        skipped: resolved.skipped,
+        drop_reasons,
+        text,
+        events,
+    }
 }
 
 /// What the compiler's `log` says about the user's code in a draft's text: errors if it `failed`, else warnings.
@@ -131,6 +140,7 @@ impl Draft {
                 events,
             },
             sites,
+            drop_reasons: self.drop_reasons,
             skipped: skipped.collect(),
             counts: counts.collect(),
         }

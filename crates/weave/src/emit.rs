@@ -13,11 +13,12 @@ use std::fmt::Write;
 use xweave_aspect::syntax::Act;
 use xweave_aspect::{Aspects, Code, Special};
 use xweave_code::{Kernel, TypeRef};
+use xweave_wire::message::DropReason;
 use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
 
 use crate::bind::{RETURN, TARGET};
 use crate::condition::Condition;
-use crate::draft::{SiteDraft, Text as DraftText};
+use crate::draft::{DROP_REASONS, SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Carrier};
 use crate::resolve::{Applied, Point};
@@ -28,6 +29,9 @@ pub(crate) const ADVICE: &str = "advice.c";
 
 /// The name of the file with the kernel's types.
 pub(crate) const KERNEL: &str = "kernel.h";
+
+/// What the prelude calls the end of a flow that tells why.
+const FLOW_DROP: &str = "flow_drop";
 
 /// What a program's body gets: `xw_context` are the words that parameters are bound from.
 const BODY_PARAMETERS: &str = "u64 *xw_context, u64 xw_pc_value, XW_RUNS";
@@ -114,6 +118,18 @@ pub(crate) fn programs(points: Vec<Point<'_>>) -> Vec<Program<'_>> {
         program.name = format!("xw{nth}_{}", of.collect::<String>());
     }
     programs
+}
+
+/// Why the kernel drops packets, in its own words, if any program asks it.
+pub(crate) fn drop_reasons(kernel: &Kernel, programs: &[Program<'_>]) -> Vec<DropReason> {
+    let asks =
+        programs.iter().flat_map(Program::codes).any(|code| code.names().any(|name| name == FLOW_DROP));
+    let reason = |(name, value): (&str, u64)| DropReason {
+        value,
+        name: name.strip_prefix("SKB_DROP_REASON_").unwrap_or(name).to_owned(),
+    };
+    let reasons = asks.then(|| kernel.enumerators("skb_drop_reason").map(reason));
+    reasons.into_iter().flatten().take(DROP_REASONS).collect()
 }
 
 /// Numbers the sites of a domain, from 1.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use xweave_access::{Keep, Source};
-use xweave_code::Kernel;
+use xweave_code::{Kernel, image::Image};
 
 use crate::CodeIndex;
 
@@ -83,6 +83,24 @@ impl KernelFiles {
                 with_modules(&folder.join("vmlinux"), &modules)
             }
         }
+    }
+
+    /// What its functions are called, those included that have no types; none where it is only types that are given.
+    pub fn symbols(&self) -> Vec<String> {
+        if *self == Self::Live {
+            let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+            return symbols
+                .lines()
+                .filter_map(|line| line.split_whitespace().nth(2))
+                .map(str::to_owned)
+                .collect();
+        }
+        let images = self.paths().filter(|path| path.is_file()).filter_map(|path| Image::open(path).ok());
+        let names = |image: Image| {
+            let functions = image.functions().iter();
+            functions.flat_map(|of| of.aliases.iter().chain([&of.name]).cloned()).collect::<Vec<_>>()
+        };
+        images.flat_map(names).collect()
     }
 
     /// What its instructions touch. Indices are kept in a folder, by the files' contents; `making` is told of what one is

@@ -24,13 +24,14 @@
 //! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and their bindings; `emit` writes the C program of a domain around the `prelude`; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
 //! `compile` has clang make an object of the C, or says why not (`error`). `events` are the built-in probes, which go beside. `kernel_files`
-//! reads kernels that are not asked themselves, and `clauses` tells what was resolved.
+//! reads kernels that are not asked themselves, `clauses` tells what was resolved, and [`clones`] what of it is not seen.
 
 mod anchor;
 mod bind;
 mod cache;
 mod choose;
 mod clauses;
+pub mod clones;
 mod compile;
 mod condition;
 mod draft;
@@ -64,6 +65,7 @@ use xweave_access::Index;
 use xweave_aspect::syntax::Pointcut;
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
+use xweave_wire::message::DropReason;
 use xweave_wire::plan::{Hook, Plan};
 
 /// A kernel to weave into.
@@ -181,6 +183,8 @@ pub struct Woven {
     pub plan: Plan,
     /// All join points, by their numbers.
     pub sites: Vec<SiteInfo>,
+    /// Why the kernel drops packets, where a flow's end asks it (`flow_drop`).
+    pub drop_reasons: Vec<DropReason>,
     /// What patterns matched, but no hook can reach.
     pub skipped: Vec<Skipped>,
     /// How many join points each choice of how exact to be would have, by clause.

@@ -5,9 +5,11 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use xweave_aspect::{Aspects, Source, parse};
+use xweave_aspect::{Aspects, Severity, Source, parse};
 use xweave_code::Kernel;
-use xweave_weave::{CodeError, Domain, KernelFiles, Options, Role, SiteInfo, Weaving, resolve, weave};
+use xweave_weave::{
+    CodeError, Domain, KernelFiles, Options, Role, SiteInfo, Weaving, clones, resolve, weave,
+};
 use xweave_wire::plan::Hook;
 
 static LIVE: LazyLock<Kernel> = LazyLock::new(|| Kernel::live().unwrap());
@@ -130,6 +132,50 @@ fn a_program_holds_all_that_is_woven_at_its_join_points() {
     };
     assert_eq!(files().len(), 1, "{:?}", files());
     assert_eq!(weave_text(text, folder.path()).unwrap().domains[0].plan, *plan);
+}
+
+#[test]
+fn why_packets_are_dropped_is_known_in_the_kernels_words_where_a_flow_asks() {
+    let xflow = |end: &str| {
+        format!(
+            "xflow f {{ start execution(ip_rcv@box) select skb; quit tracepoint(skb:kfree_skb)@box {end} }}"
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let asked = weave_text(&xflow("action { flow_drop(f, skb, reason, location); }"), folder.path()).unwrap();
+    let reasons = &asked.domains[0].drop_reasons;
+    assert!(reasons.iter().any(|reason| reason.name == "NO_SOCKET"), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| !reason.name.starts_with("SKB_DROP")), "{reasons:?}");
+    assert!(!asked.domains[0].plan.object.is_empty() && asked.domains[1].drop_reasons.is_empty());
+    let plain = weave_text(&xflow("select skb;"), folder.path()).unwrap();
+    assert!(plain.domains[0].drop_reasons.is_empty());
+}
+
+#[test]
+fn functions_that_do_not_take_all_their_calls_are_told() {
+    let text = "advice a execution(vfs_read@box) {} advice b returning(vfs_read@box) {} \
+                advice c execution(vfs_write@box, vfs_open@box) {}";
+    let resolution = resolve(&aspects(text), &domains(), 1).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let symbols =
+        ["vfs_read", "vfs_read.part.0", "vfs_read.constprop.0.isra.0", "vfs_write.cold", "vfs_fsync.part.0"];
+    let told = |woven| {
+        let said = clones::diagnostics(woven, symbols.into_iter()).into_iter();
+        said.map(|of| (of.severity, of.message)).collect::<Vec<_>>()
+    };
+    let message = "box: not all calls of vfs_read are seen: the compiler has some go to \
+                   vfs_read.constprop.0.isra.0, vfs_read.part.0";
+    assert_eq!(told(&resolution.domains[0]), [(Severity::Warning, message.to_owned())]);
+    assert_eq!(told(&resolution.domains[1]), [], "it is not woven there");
+}
+
+#[test]
+fn the_symbols_of_a_kernel_are_those_of_its_file_and_not_of_its_types() {
+    // Any program that is not stripped has a function with this name.
+    let program = std::env::current_exe().unwrap();
+    let symbols = KernelFiles::named(program.to_str().unwrap()).symbols();
+    assert!(symbols.iter().any(|name| name == "main"), "{symbols:?}");
+    assert_eq!(KernelFiles::named("/sys/kernel/btf").symbols(), [""; 0]);
+    assert_eq!(KernelFiles::named("/sys/kernel/btf/vmlinux").symbols(), [""; 0]);
 }
 
 #[test]

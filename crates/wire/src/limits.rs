@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use xweave_text as text;
 
-use crate::message::{DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, Vm, Woven};
+use crate::message::{DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, Symbol, Vm, Woven};
 
 /// The longest frame, but for those that follow: an agent sends records in batches of a quarter of it.
 pub const FRAME: u32 = 1 << 20;
@@ -45,6 +45,9 @@ pub const CPUS: usize = 8192;
 /// Sites of a plan, and losses that are told by site.
 pub const SITES: usize = 1 << 20;
 
+/// Addresses whose functions are asked for: where a kernel drops packets there are some hundreds of.
+pub const SYMBOLS: usize = 1024;
+
 /// Built-in probes of events: there are some fifty.
 pub const PROBES: usize = 256;
 
@@ -75,6 +78,7 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
     match reply {
         Reply::DomainInfo(facts) => check_facts(facts),
         Reply::Vms(vms) => check_vms(vms),
+        Reply::Symbols(symbols) => check_symbols(symbols),
         Reply::Woven(woven) => check_woven(woven),
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
         Reply::Failed(failure) => {
@@ -120,6 +124,15 @@ fn check_vms(vms: &mut [Vm]) -> Result<(), Violation> {
     Ok(())
 }
 
+fn check_symbols(symbols: &mut [Symbol]) -> Result<(), Violation> {
+    at_most("symbols", symbols.len(), SYMBOLS)?;
+    for symbol in symbols {
+        bound(&mut symbol.function, FUNCTION);
+        symbol.module.as_deref().map_or(Ok(()), module)?;
+    }
+    Ok(())
+}
+
 fn check_woven(woven: &mut Woven) -> Result<(), Violation> {
     at_most("sites", woven.sites.len(), SITES)?;
     at_most("skipped sites", woven.skipped.len(), SITES)?;
@@ -127,6 +140,8 @@ fn check_woven(woven: &mut Woven) -> Result<(), Violation> {
     once("site", woven.sites.iter().map(|site| site.site))?;
     once("skipped site", woven.skipped.iter().map(|skipped| skipped.site))?;
     woven.skipped.iter_mut().for_each(|skipped| bound(&mut skipped.reason, REASON));
+    at_most("clones of functions", woven.clones.len(), SITES)?;
+    woven.clones.iter_mut().for_each(|clone| bound(&mut clone.name, FUNCTION));
     for left in &mut woven.left_out {
         bound(&mut left.function, FUNCTION);
         bound(&mut left.reason, REASON);
@@ -250,12 +265,31 @@ mod tests {
     }
 
     #[test]
+    fn symbols_are_few_and_named_as_functions_and_modules_are() {
+        let told = |symbols| FromAgent::Reply(Reply::Symbols(symbols)).checked();
+        let symbol = |module: &str| Symbol {
+            function: format!("\u{1b}[2J{}", "f".repeat(FUNCTION)),
+            module: Some(module.into()),
+            ..Symbol::default()
+        };
+        let Ok(FromAgent::Reply(Reply::Symbols(symbols))) = told(vec![symbol("nf_tables")]) else {
+            panic!("a function's name is shown, not refused")
+        };
+        assert!(symbols[0].function.starts_with("\\u{1b}[2Jf") && symbols[0].function.len() <= FUNCTION);
+        assert!(told(vec![symbol("../x")]).is_err());
+        assert!(
+            told(vec![Symbol::default(); SYMBOLS]).is_ok()
+                && told(vec![Symbol::default(); SYMBOLS + 1]).is_err()
+        );
+    }
+
+    #[test]
     fn nothing_is_told_twice() {
         let woven = |sites: &[u32], skipped: &[u32]| {
             let site = |site| SiteAddress { site, address: 1 };
             let skip = |site| SkippedSite { site, reason: site.to_string() };
             let (sites, skipped) = (sites.iter().copied().map(site), skipped.iter().copied().map(skip));
-            let woven = Woven { sites: sites.collect(), skipped: skipped.collect(), left_out: Vec::new() };
+            let woven = Woven { sites: sites.collect(), skipped: skipped.collect(), ..Woven::default() };
             FromAgent::Reply(Reply::Woven(woven)).checked()
         };
         assert!(woven(&[1, 2], &[2, 3]).is_ok());

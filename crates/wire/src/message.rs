@@ -17,6 +17,8 @@ pub enum Request {
     Clock,
     /// Which virtual machines does your KVM run now? Their TSCs' offsets may have changed. → [`Reply::Vms`]
     Vms,
+    /// Which functions are at these addresses of your kernel's code? → [`Reply::Symbols`]
+    Symbols(Vec<u64>),
     /// Load and attach, recording nothing yet. [`Event::Weaving`] may come before the answer. A
     /// [`Request::Stop`] that arrives while it goes on, or the end of the connection, breaks it off. →
     /// [`Reply::Woven`]
@@ -47,6 +49,8 @@ pub enum Reply {
     Clock(ClockSample),
     /// To [`Request::Vms`].
     Vms(Vec<Vm>),
+    /// To [`Request::Symbols`]: of those that are known.
+    Symbols(Vec<Symbol>),
     /// To [`Request::Weave`].
     Woven(Woven),
     /// To [`Request::Start`] and [`Request::Drain`].
@@ -146,6 +150,30 @@ pub struct Disk {
     pub minor: u32,
 }
 
+/// What lies at an address of a kernel's code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Symbol {
+    /// The address.
+    pub address: u64,
+    /// The function that it lies in.
+    pub function: String,
+    /// Its distance from the function's beginning, in bytes.
+    pub offset: u64,
+    /// The function's module; none for the kernel's image.
+    pub module: Option<String>,
+}
+
+/// Why a kernel drops packets: an enumerator of its `enum skb_drop_reason`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DropReason {
+    /// The number, which differs between kernels.
+    pub value: u64,
+    /// Its name, without the prefix `SKB_DROP_REASON_`.
+    pub name: String,
+}
+
 /// A loaded module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleInfo {
@@ -203,6 +231,17 @@ pub struct Woven {
     pub skipped: Vec<SkippedSite>,
     /// Probes of events that this kernel does not let us run.
     pub left_out: Vec<LeftOut>,
+    /// Functions that do not take all of their calls.
+    pub clones: Vec<FunctionClone>,
+}
+
+/// What the compiler made of a hooked function besides: some of its calls go there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionClone {
+    /// The site where the function is hooked.
+    pub site: u32,
+    /// What kallsyms calls the other: `f.part.0`.
+    pub name: String,
 }
 
 /// A probe of events that could not be loaded or hooked.
@@ -285,6 +324,8 @@ pub struct SiteLoss {
     pub table_full: u64,
     /// Reads of the advice's C code that met memory that is not there, and gave 0.
     pub faults: u64,
+    /// Flows that ended where nobody saw it: something began under a key that still carried them.
+    pub overwritten: u64,
 }
 
 /// A request that failed.

@@ -34,7 +34,8 @@ pub enum Kind {
     Move = 2,
     /// A second key now carries the flow. Values: from, to.
     Copy = 3,
-    /// A key stopped carrying the flow. Values: the key.
+    /// A key stopped carrying the flow. Values: the key; and, where what it carried was dropped, why (a number of the
+    /// domain's kernel), and the address of the code that dropped it.
     Quit = 4,
     /// The flow was put on a carrier. Values: ring, index, check, peer (see [`CarrierKey`]).
     Xin = 5,
@@ -88,7 +89,8 @@ impl Kind {
 /// The key that both sides of a crossing record: `struct xw_key` of the prelude, as the first four values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CarrierKey {
-    /// Where the ring lies in the guest's physical memory: the same number on both sides.
+    /// Where the ring lies in the guest's physical memory: the same number on both sides. 0 where the index is no
+    /// place on a ring.
     pub ring: u64,
     /// The ring's running index, as wide as the kernel keeps it (16 bits for virtio).
     pub index: u64,

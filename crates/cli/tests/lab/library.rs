@@ -186,3 +186,52 @@ fn segments_and_datagrams_are_followed_through_one_kernel() {
     let whole = ["vm1:inet_frag_queue_insert.merge", "vm1:udp_queue_rcv_one_skb", "vm1:skb_consume_udp"];
     assert!(recorded.with("datagram", &whole).len() >= 10);
 }
+
+#[test]
+fn what_a_kernel_drops_says_where_and_why() {
+    let Some(world) = World::find("library: drops") else { return };
+    let receiver = "xweave lab load udp-recv --port 9778";
+    let recorded = Recorded::of(&world, "udp --domain vm1=vsock:3", || {
+        let send = "xweave lab load udp-send --rate 200 --size 64";
+        // Nobody has this port; somebody has the other, and does not read from it.
+        world.run("host", &format!("{send} --to 10.77.0.1:9777 --count 20"));
+        let mut reading =
+            world.start("vm1", &format!("exec {receiver} --count 1000 --buffer 4096 --idle-timeout 300"));
+        reading.wait_for("ready");
+        world.signal("vm1", receiver, "STOP");
+        world.run("host", &format!("{send} --to 10.77.0.1:9778 --count 40"));
+        world.signal("vm1", receiver, "CONT");
+        world.until("vm1", "grep -q ':2632 .* 00000000:00000000 ' /proc/net/udp");
+        world.kill("vm1", receiver);
+        reading.finish();
+    });
+    let dropped = |reason: &str, function: &str| {
+        let of = recorded.with("datagram", &["vm1:kfree_skb.quit"]);
+        let of: Vec<&Value> = of.into_iter().filter(|flow| flow["dropped"]["reason"] == reason).collect();
+        for flow in &of {
+            assert_eq!(
+                (&flow["complete"], &flow["incomplete"]),
+                (&false.into(), &"dropped".into()),
+                "{flow}"
+            );
+            assert_eq!(flow["dropped"]["domain"], "vm1", "{flow}");
+            let place = flow["dropped"]["function"].as_str().unwrap_or_default();
+            assert!(place.contains(function), "dropped elsewhere: {flow}");
+        }
+        of.len() as u64
+    };
+    let (no_socket, no_room) =
+        (dropped("NO_SOCKET", "udp4_lib_rcv"), dropped("SOCKET_RCVBUFF", "udp_queue_rcv"));
+    // A refusal that came back makes the sender try once more.
+    assert!((20..=40).contains(&no_socket) && (20..40).contains(&no_room), "{no_socket}, {no_room}");
+    let summary = &recorded.0["summary"]["dropped"];
+    let counted = |reason: &str| {
+        let of = summary.as_array().unwrap().iter().find(|of| of["reason"] == reason);
+        of.map_or(0, |of| of["flows"].as_u64().unwrap())
+    };
+    assert!(counted("NO_SOCKET") >= no_socket && counted("SOCKET_RCVBUFF") >= no_room, "{summary}");
+    // The others waited to be read, and were.
+    let read = recorded.with("datagram", &["vm1:__udp_enqueue_schedule_skb", "vm1:skb_consume_udp.quit"]);
+    assert_eq!(read.len() as u64, 40 - no_room);
+    assert!(read.iter().all(|flow| flow["complete"] == true && flow["dropped"].is_null()), "{read:?}");
+}

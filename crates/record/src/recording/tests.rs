@@ -18,8 +18,8 @@ use xweave_synthetic::agent::{Done, Honest, Moment, Script, Voice, answering, by
 use xweave_trace::{EventLoss, Exit, FlowLoss, Late, Manifest, Row, SiteLoss, Trace, Unloaded};
 use xweave_wire::{
     VERSION, event,
-    message::{self, Event, Failure, FailureKind, Loss, Reply, Request, Woven},
-    record::Record,
+    message::{self, Event, Failure, FailureKind, FunctionClone, Loss, Reply, Request, Symbol, Woven},
+    record::{Kind, Record},
 };
 
 use crate::{
@@ -328,4 +328,52 @@ fn events_and_records_of_two_domains_are_on_one_time_line() {
             "event {nth} is {off} ns off, {error} are stated"
         );
     }
+}
+
+#[test]
+fn where_packets_were_dropped_is_asked_of_the_kernel_that_did_and_is_in_the_manifest() {
+    let stage = Stage::new();
+    let guest = by(move |moment, voice: &mut Voice| {
+        match moment {
+            Moment::Asked(Request::Drain) => {
+                let mut bytes = Vec::new();
+                for address in [0xa, 0xb] {
+                    let drop =
+                        Record { kind: Kind::Quit, values: vec![1, 2, address], ..voice.record(address) };
+                    drop.encode(&mut bytes);
+                }
+                voice.event(Event::Records(bytes))?;
+            }
+            Moment::Asked(Request::Symbols(addresses)) => {
+                assert_eq!(addresses, &[0xa, 0xb]);
+                // The other is not known, and nobody has asked for the third.
+                let symbols = [0xb, 0xc].map(|address| Symbol { address, ..Symbol::default() });
+                return voice.reply(Reply::Symbols(symbols.to_vec())).map(|()| Done::All);
+            }
+            _ => {}
+        }
+        Ok(Done::Nothing)
+    });
+    let outcome = stage.record(AT_ONCE, honest("host", 10), scripted("vm1", guest)).unwrap();
+    let (manifest, _) = stage.read(&outcome);
+    assert_eq!(exits(&manifest), [Some(Exit::Stopped), Some(Exit::Stopped)]);
+    assert_eq!(manifest.domains[1].symbols, [Symbol { address: 0xb, ..Symbol::default() }]);
+    assert!(manifest.domains[0].symbols.is_empty());
+}
+
+#[test]
+fn functions_that_do_not_take_all_their_calls_are_told() {
+    let stage = Stage::new();
+    let guest = answering(|request, voice| {
+        let Request::Weave(plan) = request else { return None };
+        voice.plan = Some((**plan).clone());
+        let clone = |site, name: &str| FunctionClone { site, name: name.to_owned() };
+        // Its sites 3 and 4 are at f3 and f4; what is no clone of these is none of ours.
+        let clones =
+            vec![clone(3, "f3.part.0"), clone(3, "f3.isra.0"), clone(4, "f3.part.0"), clone(4, "\u{1b}[2J")];
+        Some(Reply::Woven(Woven { clones, ..Woven::default() }))
+    });
+    let outcome = stage.record(AT_ONCE, honest("host", 0), scripted("vm1", guest)).unwrap();
+    let message = "vm1: not all calls of f3 are seen: the compiler has some go to f3.isra.0, f3.part.0";
+    assert_eq!(stage.read(&outcome).0.warnings, [message]);
 }

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use xweave_trace::{Clock, Domain, DomainVm, Manifest, Method, Role, Site, Trace, Writer};
+use xweave_trace::{
+    Clock, Domain, DomainVm, DropReason, Manifest, Method, Role, Site, Symbol, Trace, Writer,
+};
 use xweave_wire::record::{Kind, Record};
 
 /// (domain, microseconds after the start, kind, function, file, line)
@@ -29,6 +31,15 @@ fn domain(name: &str, number: u8, pid: Option<u32>) -> Domain {
     let vm = pid.map(|pid| DomainVm { host: "host".into(), pid, cid: None });
     let role = if vm.is_some() { Role::Guest } else { Role::Host };
     Domain { name: name.into(), number, role, vm, ..Domain::default() }
+}
+
+/// A host whose kernel names one reason to drop packets, and one place.
+#[allow(dead_code, reason = "each test program compiles this anew, and not all ask for it")]
+pub fn with_drops() -> Manifest {
+    let symbol = Symbol { address: 0xabc, function: "__udp4_lib_rcv".into(), offset: 0x1f, module: None };
+    let reason = DropReason { value: 3, name: "<NO>_SOCKET".into() };
+    let host = Domain { drop_reasons: vec![reason], symbols: vec![symbol], ..domain("host", 1, None) };
+    Manifest { domains: vec![host], ..Manifest::default() }
 }
 
 /// Writes the trace: `count` packets; every seventh is dropped on its way. Without `lines` there

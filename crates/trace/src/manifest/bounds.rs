@@ -12,7 +12,7 @@ use super::{Exit, Manifest};
 
 /// Domains, and their clocks: they have numbers of eight bits.
 pub(super) const DOMAINS: usize = 255;
-/// Aspects, warnings, disks, modules, kinds of events: of each.
+/// Aspects, warnings, disks, modules, kinds of events, reasons of drops, symbols: of each.
 pub(super) const ITEMS: usize = 16 << 10;
 /// Words of a command line: the kernel takes 2 MiB of it (`_STK_LIM / 4` in `fs/exec.c`, 6.12).
 pub(super) const ARGUMENTS: usize = 64 << 10;
@@ -75,6 +75,11 @@ impl Manifest {
             texts.into_iter().for_each(name);
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
             domain.disks.iter_mut().for_each(|disk| name(&mut disk.name));
+            domain.drop_reasons.iter_mut().for_each(|reason| name(&mut reason.name));
+            for symbol in &mut domain.symbols {
+                long(&mut symbol.function);
+                symbol.module.iter_mut().for_each(name);
+            }
             if let Some(Exit::Lost { reason }) = &mut domain.exit {
                 long(reason);
             }

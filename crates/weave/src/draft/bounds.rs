@@ -28,6 +28,9 @@ pub(super) const PROBES: usize = 256;
 /// Carriers that a program uses.
 pub(super) const CARRIERS: usize = 64;
 
+/// Reasons to drop packets: a kernel has some hundred.
+pub(crate) const DROP_REASONS: usize = 4096;
+
 /// Join points, programs, and what is skipped.
 pub(super) const SITES: usize = limits::SITES;
 
@@ -133,6 +136,7 @@ impl Draft {
         if let Some(item) = numbers.find(|item| !is_item(*item)) {
             return Err(DraftError::NoItem { item, items });
         }
+        self.drop_reasons.iter_mut().for_each(|reason| line(&mut reason.name, limits::NAME));
         self.check_places()?;
         for probe in &self.events.programs {
             if probe.name.len() > limits::FUNCTION || probe.function.len() > limits::FUNCTION {

@@ -6,7 +6,7 @@ use super::*;
 fn first_loss() -> Loss {
     Loss {
         sites: vec![
-            message::SiteLoss { site: 3, dropped: 5, missed: 2, table_full: 1, faults: 4 },
+            message::SiteLoss { site: 3, dropped: 5, missed: 2, table_full: 1, faults: 4, overwritten: 7 },
             message::SiteLoss { site: 4, dropped: 1, ..message::SiteLoss::default() },
         ],
         flows: vec![(2 << 56 | 9, 3)],
@@ -19,9 +19,8 @@ fn first_loss() -> Loss {
 /// Asserts that the manifest tells the guest's losses, so many dropped at its first site.
 fn assert_loss_is_told(manifest: &Manifest, dropped: u64) {
     let loss = &manifest.loss;
-    let site =
-        |site, dropped, missed, table_full, faults| SiteLoss { site, dropped, missed, table_full, faults };
-    assert_eq!(loss.sites, [site(3, dropped, 2, 1, 4), site(4, 1, 0, 0, 0)]);
+    let first = SiteLoss { site: 3, dropped, missed: 2, table_full: 1, faults: 4, overwritten: 7 };
+    assert_eq!(loss.sites, [first, SiteLoss { site: 4, dropped: 1, ..SiteLoss::default() }]);
     assert_eq!(loss.flows, [FlowLoss { flow: 2 << 56 | 9, records: 3 }]);
     assert_eq!((loss.unattributed, loss.unwritten), (2, 0));
     let (domain, kind) = ("vm1".to_owned(), "switch".to_owned());

@@ -86,6 +86,7 @@ fn places_that_could_not_be_woven_are_warnings_and_no_sites_of_the_trace() {
                     kind: event::Kind::Switch,
                     reason: "no such tracepoint".to_owned(),
                 }],
+                ..Woven::default()
             }))
         }
         _ => None,

@@ -1,0 +1,89 @@
+//! How far rings have come: what tells a slot from the one that has the same number after the index has come round.
+//!
+//! An index has 16 bits, and no ring more than 32,768 slots: a buffer that is still on a ring has that many others
+//! behind it at most, and the same index comes again only 65,536 buffers later. So two records with one key are about
+//! one buffer if neither side has come farther than a ring between them. How far a side has come is the sum of the
+//! steps between its records; where so many of them are missing that the index may have come round unseen, two records
+//! on either side of that hole are not joined.
+
+/// No ring has more slots (virtio 1.2, 2.7).
+pub(crate) const LARGEST: i64 = 1 << 15;
+
+/// No ring comes half round sooner, in nanoseconds: 50 for each buffer, which the record alone takes.
+const HALF_ROUND: i64 = 50 * LARGEST;
+
+/// One side of a ring: what was put on, or what came off, in the order of time.
+#[derive(Default)]
+struct Side {
+    points: Vec<Point>,
+    /// Whether its index is ever another one: what is found by its address alone has the same for ever.
+    moves: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Point {
+    time: i64,
+    index: u64,
+    /// Not of 16 bits.
+    position: i64,
+    /// The last time without records before it that is long enough for the index to have come round.
+    hole: (i64, i64),
+}
+
+/// A record's place on one side of a ring.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    side: usize,
+    nth: usize,
+}
+
+/// All sides of all rings.
+#[derive(Default)]
+pub(crate) struct Positions {
+    sides: Vec<Side>,
+}
+
+impl Positions {
+    /// The records that are added from now on are of another side.
+    pub(crate) fn next_side(&mut self) {
+        self.sides.push(Side::default());
+    }
+
+    /// Adds a side's next record.
+    pub(crate) fn add(&mut self, time: i64, index: u64) -> Place {
+        if self.sides.is_empty() {
+            self.next_side();
+        }
+        let side = self.sides.len() - 1;
+        let Side { points, moves } = &mut self.sides[side];
+        let mut point = Point { time, index, position: 0, hole: (i64::MIN, time) };
+        if let Some(last) = points.last() {
+            // What is put back, or tried again, is a step back.
+            *moves |= index != last.index;
+            let step = index.wrapping_sub(last.index).to_le_bytes();
+            point.position = last.position + i64::from(i16::from_le_bytes([step[0], step[1]]));
+            let long = time.saturating_sub(last.time) >= HALF_ROUND;
+            point.hole = if long { (last.time, time) } else { last.hole };
+        }
+        points.push(point);
+        Place { side, nth: points.len() - 1 }
+    }
+
+    /// Whether what was put on may be what came off: the times between domains may be wrong by that much. `lossy`:
+    /// whether so many records of what came off are missing that the index may have come round without one.
+    pub(crate) fn may_be_one(&self, put: Place, off: Place, error: u64, lossy: bool) -> bool {
+        let lossy = lossy && self.sides[off.side].moves;
+        let (puts, offs) = (&self.sides[put.side].points, &self.sides[off.side].points);
+        let (put, off) = (puts[put.nth], offs[off.nth]);
+        // What was certainly put on before the one came off, and came off after the other was put on.
+        let latest = off.time.saturating_sub_unsigned(error);
+        let before = puts.partition_point(|point| point.time <= latest).checked_sub(1);
+        let earliest = put.time.saturating_add_unsigned(error);
+        let after = offs.partition_point(|point| point.time < earliest);
+        let came = before.map_or(0, |at| puts[at].position - put.position);
+        let went = offs.get(after).map_or(0, |point| off.position - point.position);
+        let (from, to) = (off.hole.0.max(put.time), off.hole.1.min(off.time));
+        let unseen = lossy && to.saturating_sub(from) >= HALF_ROUND;
+        came <= LARGEST && went <= LARGEST && !unseen
+    }
+}
