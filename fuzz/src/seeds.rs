@@ -9,8 +9,8 @@ use xweave_code::image::Image;
 use xweave_trace::{Domain, DomainVm, Exit, Loss, Manifest, Site, SiteLoss, Writer};
 use xweave_wire::event;
 use xweave_wire::message::{
-    self, ClockSample, CodeParts, Disk, DomainInfo, Event, EventLoss, FromAgent, LeftOut, ModuleInfo, Processor, Reply,
-    Request, SkippedSite, Vm, Woven,
+    self, ClockSample, CodeParts, Disk, DomainInfo, Event, EventLoss, FromAgent, LeftOut, ModuleInfo,
+    Processor, Reply, Request, SkippedSite, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
