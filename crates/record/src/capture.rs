@@ -8,7 +8,7 @@ use std::{
 };
 
 use xweave_flow::clock::Timeline;
-use xweave_trace::Writer;
+use xweave_trace::{Manifest, Writer};
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
@@ -191,7 +191,10 @@ impl<'p> Capture<'p> {
         {
             // Settled means that the clock is known. What has no place all the same is a time that no clock tells.
             match self.timeline.to_reference(number, record.time_ns) {
-                Some(stamp) => writer.append(number, stamp.ns, &record)?,
+                Some(stamp) => {
+                    spans(writer.manifest_mut(), stamp.ns);
+                    writer.append(number, stamp.ns, &record)?;
+                }
                 None => unplaced += 1,
             }
         }
@@ -205,6 +208,7 @@ impl<'p> Capture<'p> {
             };
             let mut event = events::normal(&event, number, stamp.ns, writer);
             session.order.keep(&mut event);
+            spans(writer.manifest_mut(), event.time_ns);
             writer.event(event)?;
             self.events += 1;
         }
@@ -302,6 +306,14 @@ impl Drop for Capture<'_> {
     fn drop(&mut self) {
         self.farewell();
     }
+}
+
+/// The trace goes from its first time to its last: before there is one, both are 0.
+fn spans(manifest: &mut Manifest, ns: i64) {
+    if (manifest.start_ns, manifest.end_ns) == (0, 0) {
+        (manifest.start_ns, manifest.end_ns) = (ns, ns);
+    }
+    (manifest.start_ns, manifest.end_ns) = (manifest.start_ns.min(ns), manifest.end_ns.max(ns));
 }
 
 /// Why there is no recording without a domain.

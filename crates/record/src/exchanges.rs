@@ -325,7 +325,9 @@ fn recording(seed: u64, folder: &Path, exchanges: &Arc<AtomicU64>) -> Came {
     let mut events = trace.events();
     let mut count = 0;
     for event in events.by_ref() {
-        let known = event.kind == event::Kind::Thread || EVENTS.contains(&event.kind);
+        // What an agent tells by itself, and what its probes do.
+        let own = [event::Kind::Thread, event::Kind::Lost];
+        let known = own.contains(&event.kind) || EVENTS.contains(&event.kind);
         assert!(known, "seed {seed}: {event:?}");
         count += 1;
     }

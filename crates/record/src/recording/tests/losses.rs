@@ -141,4 +141,5 @@ fn events_that_come_when_later_ones_are_written_are_counted() {
     assert_eq!(manifest.loss.late, [Late { domain: "host".into(), events: 1, most_ns: 1_000_000 }]);
     let times: Vec<_> = Trace::open(&stage.trace()).unwrap().events().map(|event| event.time_ns).collect();
     assert_eq!((times.len(), times[0]), (2, times[1]));
+    assert_eq!((manifest.start_ns, manifest.end_ns), (times[0], times[0]));
 }
