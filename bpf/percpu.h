@@ -11,9 +11,9 @@
 
 #ifdef XW_WITHOUT_SYMBOLS
 
-static __always_inline s64 xw_preempt_count(void)
+static __always_inline u32 xw_preempt_count(void)
 {
-	return -1;
+	return 0;
 }
 
 static __always_inline u64 xw_cpu_offset(void)
@@ -33,14 +33,14 @@ struct pcpu_hot___xweave {
 extern struct pcpu_hot___xweave pcpu_hot __ksym __weak;
 extern int __preempt_count __ksym __weak;
 
-/* Below 0 if it cannot be found. */
-static __always_inline s64 xw_preempt_count(void)
+/* 0 if it cannot be found. */
+static __always_inline u32 xw_preempt_count(void)
 {
 	if (bpf_core_field_exists(pcpu_hot.preempt_count))
-		return (u32)((struct pcpu_hot___xweave *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
+		return ((struct pcpu_hot___xweave *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count;
 	if (&__preempt_count)
-		return *(u32 *)bpf_this_cpu_ptr(&__preempt_count);
-	return -1;
+		return *(int *)bpf_this_cpu_ptr(&__preempt_count);
+	return 0;
 }
 
 extern unsigned long this_cpu_off __ksym;
@@ -59,10 +59,8 @@ static __always_inline u64 xw_cpu_offset(void)
  */
 static __always_inline u32 xw_level(void)
 {
-	s64 count = xw_preempt_count();
+	u32 count = xw_preempt_count();
 
-	if (count < 0)
-		return 0;
 	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving softirq 8 */
 	return count & 0xf00000 ? 3 : count & 0xf0000 ? 2 : count & 0x100 ? 1 : 0;
 }

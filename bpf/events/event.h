@@ -60,7 +60,6 @@ struct xw_event {
 	u64 words[];
 };
 
-#include "percpu.h"
 #include "rings.h"
 
 /* Whether events are recorded: set by the agent. */
@@ -167,10 +166,34 @@ static __always_inline struct xw_event *xw_reserve(enum xw_kind kind, u64 size, 
 		}                                                                                  \
 	})
 
+/*
+ * The preemption count is per-CPU data: a member of pcpu_hot from 6.2 to 6.14, else of its own. It is found by its
+ * address: kernels that have no symbols of data (CONFIG_KALLSYMS_ALL) tell it of nothing, and probes that name it as
+ * data of a type would be refused there.
+ */
+struct pcpu_hot___xweave {
+	int preempt_count;
+} __attribute__((preserve_access_index));
+extern const void pcpu_hot __ksym __weak;
+extern const void __preempt_count __ksym __weak;
+extern const void __per_cpu_offset __ksym __weak;
+
 /* Context of crates/wire/src/event.rs; 0 if it cannot be found. */
 static __always_inline s8 xw_context(void)
 {
-	return xw_preempt_count() < 0 ? 0 : 1 + xw_level();
+	struct pcpu_hot___xweave *hot = (void *)&pcpu_hot;
+	const void *at = hot && bpf_core_field_exists(hot->preempt_count) ? &hot->preempt_count :
+									  &__preempt_count;
+	u64 here = 0;
+	u32 count = 0;
+
+	if (!at || !&__per_cpu_offset ||
+	    bpf_probe_read_kernel(&here, sizeof(here),
+				  &__per_cpu_offset + 8 * (u64)bpf_get_smp_processor_id()) ||
+	    bpf_probe_read_kernel(&count, sizeof(count), at + here))
+		return 0;
+	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving softirq 8 */
+	return count & 0xff0000 ? 3 : count & 0x100 ? 2 : 1;
 }
 
 /* Two fields of four bytes. */
