@@ -51,10 +51,32 @@ static __always_inline s64 xw_moved(u64 *ctx)
 	return (s32)result;
 }
 
-/* The number of a socket's network namespace. */
-static __always_inline u32 xw_netns(struct sock_common *common)
+/* Kernels without CONFIG_NET_NS have one namespace, which no socket names. */
+struct ns_common___xweave {
+	unsigned int inum;
+} __attribute__((preserve_access_index));
+struct net___xweave {
+	struct ns_common___xweave ns;
+} __attribute__((preserve_access_index));
+struct possible_net_t___xweave {
+	struct net___xweave *net;
+} __attribute__((preserve_access_index));
+struct sock_common___xweave {
+	struct possible_net_t___xweave skc_net;
+} __attribute__((preserve_access_index));
+
+/* The number of a socket's network namespace; 0 if it cannot be found. */
+static __always_inline u32 xw_netns(const void *common)
 {
-	return common->skc_net.net->ns.inum;
+	const struct sock_common___xweave *socket = common;
+	struct net___xweave *net = NULL;
+	u32 number = 0;
+
+	if (!bpf_core_field_exists(socket->skc_net) ||
+	    bpf_core_read(&net, sizeof(net), &socket->skc_net) || !net)
+		return 0;
+	bpf_core_read(&number, sizeof(number), &net->ns.inum);
+	return number;
 }
 
 /*
@@ -377,7 +399,7 @@ XW_PROGRAM("fexit", inet_csk_accept)
 
 	bpf_get_func_ret(ctx, &result);
 	if (result && !bpf_probe_read_kernel(&common, sizeof(common), (void *)result))
-		XW_EVENT(XW_ACCEPT, XW_TID, 0, result, xw_connection(&common), BPF_CORE_READ(common.skc_net.net, ns.inum));
+		XW_EVENT(XW_ACCEPT, XW_TID, 0, result, xw_connection(&common), xw_netns((void *)result));
 }
 #endif
 

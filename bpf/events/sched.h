@@ -10,6 +10,7 @@ struct sched_entity___xweave {
 	struct cfs_rq___xweave *cfs_rq;
 } __attribute__((preserve_access_index));
 struct task_struct___xweave {
+	int prio;
 	struct sched_entity___xweave se;
 } __attribute__((preserve_access_index));
 
@@ -19,13 +20,14 @@ static __always_inline bool xw_throttled(struct task_struct *task)
 {
 	struct task_struct___xweave *one = (void *)task;
 	struct cfs_rq___xweave *queue = NULL;
-	int count = 0;
+	int count = 0, priority = 0;
 
-	/* MAX_RT_PRIO of include/linux/sched/prio.h */
-	if (task->prio < 100 || !bpf_core_field_exists(one->se.cfs_rq) ||
+	if (!bpf_core_field_exists(one->prio) || !bpf_core_field_exists(one->se.cfs_rq) ||
 	    !bpf_core_field_exists(queue->throttle_count))
 		return false;
-	if (bpf_core_read(&queue, sizeof(queue), &one->se.cfs_rq) ||
+	/* MAX_RT_PRIO of include/linux/sched/prio.h */
+	if (bpf_core_read(&priority, sizeof(priority), &one->prio) || priority < 100 ||
+	    bpf_core_read(&queue, sizeof(queue), &one->se.cfs_rq) ||
 	    bpf_core_read(&count, sizeof(count), &queue->throttle_count))
 		return false;
 	return count > 0;
