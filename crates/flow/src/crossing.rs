@@ -5,7 +5,7 @@
 //! tried again with the same index. So times decide between equal keys, as follows.
 //!
 //! A slot that is put on again has been taken off before: an `xout` belongs to the latest `xin`
-//! before it, unless the ring has come round between them ([`crate::positions`]). Where the clocks' error leaves that open, the nearest of the neighbours is taken. Only
+//! before it, unless the ring has come round between them (`positions`). Where the clocks' error leaves that open, the nearest of the neighbours is taken. Only
 //! where more find a partner so, or much nearer ones, is one taken against causality (a *negative
 //! gap*).
 
