@@ -8,6 +8,8 @@ use xweave_wire::{
     plan::{Hook, Plan, PlanProgram, PlanSite},
 };
 
+use crate::symbols::functions;
+
 /// The addresses of functions that a plan names.
 #[derive(Default)]
 pub(crate) struct Addresses<'p> {
@@ -40,20 +42,11 @@ impl<'p> Addresses<'p> {
         let places: HashMap<_, usize> = wanted.iter().copied().zip(0..).collect();
         let mut known = vec![Vec::new(); wanted.len()];
         let mut clones: HashMap<_, Vec<String>> = HashMap::new();
-        for line in symbols.lines() {
-            let mut words = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let module = words.next().map(|module| module.trim_matches(['[', ']']));
-            if !matches!(kind, "t" | "T" | "w" | "W") {
-                continue;
-            }
+        for (address, name, module) in functions(symbols) {
             if let Some(&place) = clone_of(name).and_then(|of| places.get(&(of, module))) {
                 clones.entry(wanted[place]).or_default().push(name.to_owned());
             }
             let Some(all) = named.get_mut(name) else { continue };
-            let address = u64::from_str_radix(address, 16).unwrap_or(0);
             all.extend(Some(address).filter(|address| *address != 0));
             if let Some(&place) = places.get(&(name, module)) {
                 known[place].push(address);

@@ -9,6 +9,8 @@ use std::{
 
 use xweave_wire::event::{Event, Kind};
 
+use crate::threads::numbered;
+
 /// `TCP_LISTEN` of include/net/tcp_states.h.
 const LISTEN: i32 = 10;
 
@@ -29,20 +31,19 @@ pub(crate) fn listeners(time_ns: u64) -> Vec<u8> {
 fn in_folder(proc: &Path, time_ns: u64) -> Vec<u8> {
     let mut events = Vec::new();
     let (mut seen, mut told) = (HashSet::new(), 0);
-    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
-    let numbered = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-    for process in processes.filter(|entry| numbered(&entry.file_name())) {
+    for process in numbered(proc) {
         if seen.len() >= NAMESPACES {
             break;
         }
-        let Some(namespace) = namespace(&process.path()) else { continue };
+        let process = proc.join(process.to_string());
+        let Some(namespace) = namespace(&process) else { continue };
         if !seen.insert(namespace) {
             continue;
         }
         let mut ports = HashSet::new();
         for table in ["tcp", "tcp6"] {
             let mut text = String::new();
-            if let Ok(file) = File::open(process.path().join("net").join(table)) {
+            if let Ok(file) = File::open(process.join("net").join(table)) {
                 // What was read before an error is told.
                 let _ = file.take(TABLE).read_to_string(&mut text);
             }

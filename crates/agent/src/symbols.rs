@@ -13,7 +13,7 @@ pub(crate) fn symbols(addresses: &[u64]) -> Vec<Symbol> {
 }
 
 fn among(addresses: &[u64], symbols: &str) -> Vec<Symbol> {
-    let mut functions: Vec<(u64, &str, Option<&str>)> = symbols.lines().filter_map(function).collect();
+    let mut functions: Vec<_> = functions(symbols).filter(|(address, ..)| *address != 0).collect();
     functions.sort_unstable();
     let symbol = |&address: &u64| {
         // A call that never returns may be the last of its function: what it would return to is the next one.
@@ -25,13 +25,15 @@ fn among(addresses: &[u64], symbols: &str) -> Vec<Symbol> {
     addresses.iter().take(limits::SYMBOLS).filter_map(symbol).collect()
 }
 
-/// A line of kallsyms that is about a function whose address is shown.
-fn function(line: &str) -> Option<(u64, &str, Option<&str>)> {
-    let mut words = line.split_ascii_whitespace();
-    let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
-    let address = u64::from_str_radix(address, 16).ok().filter(|address| *address != 0)?;
-    let module = words.next().map(|module| module.trim_matches(['[', ']']));
-    matches!(kind, "t" | "T" | "w" | "W").then_some((address, name, module))
+/// The functions that kallsyms lists: the address, 0 where it is hidden; the name; the module that it is in.
+pub(crate) fn functions(symbols: &str) -> impl Iterator<Item = (u64, &str, Option<&str>)> {
+    symbols.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+        let module = words.next().map(|module| module.trim_matches(['[', ']']));
+        let address = u64::from_str_radix(address, 16).unwrap_or(0);
+        matches!(kind, "t" | "T" | "w" | "W").then_some((address, name, module))
+    })
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn in_folder<E>(
 }
 
 /// The entries of a folder that are numbers.
-fn numbered(folder: &Path) -> impl Iterator<Item = u32> {
+pub(crate) fn numbered(folder: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -9,7 +9,7 @@ use crate::{
     input::{shown, trimmed},
     partition::Partitions,
     sink::Sink,
-    tracepoint::{Meaning, Range, context},
+    tracepoint::{Meaning, Range, Wake, context},
 };
 
 /// Softirqs that were raised and have not begun are no more.
@@ -231,13 +231,11 @@ impl Kernel {
                 self.called(time, next, next_comm.of(record), out)?;
                 Event { tid, other: next, code, ..Event::new(Kind::Switch, self.domain, time, cpu, tid) }
             }
-            Meaning::Waking { tid, cpu, flags } => {
+            Meaning::Waking(how) => {
                 self.waking = true;
-                wake(new(Kind::Wake), tid, cpu, flags, record)
+                wake(new(Kind::Wake), &how, record)
             }
-            Meaning::Wakeup { tid, cpu, flags } if !self.waking => {
-                wake(new(Kind::Wake), tid, cpu, flags, record)
-            }
+            Meaning::Wakeup(how) if !self.waking => wake(new(Kind::Wake), &how, record),
             Meaning::Migrate { tid, from, to } => Event {
                 other: tid.low(record),
                 object: to.low(record).into(),
@@ -249,7 +247,7 @@ impl Kernel {
                 return self.fork(event, Some(comm.of(record)), out);
             }
             // Told already.
-            Meaning::Wakeup { .. } | Meaning::WakeupNew { .. } => return Ok(()),
+            Meaning::Wakeup(_) | Meaning::WakeupNew { .. } => return Ok(()),
             Meaning::Fork { parent, child, comm } => {
                 self.forks = true;
                 let event = Event { tid: parent.low(record), other: child.low(record), ..new(Kind::Fork) };
@@ -498,7 +496,8 @@ impl Kernel {
     }
 }
 
-fn wake(event: Event, tid: Number, cpu: Option<Number>, flags: Option<Number>, record: &[u8]) -> Event {
+fn wake(event: Event, wake: &Wake, record: &[u8]) -> Event {
+    let Wake { tid, cpu, flags } = *wake;
     let object = cpu.map_or(0, |cpu| u64::from(cpu.low(record)) + 1);
     Event { other: tid.low(record), object, code: context(flags, record), ..event }
 }

@@ -24,6 +24,14 @@ pub(crate) struct Range {
     pub how: Run,
 }
 
+/// A wake-up in a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wake {
+    pub tid: Number,
+    pub cpu: Option<Number>,
+    pub flags: Option<Number>,
+}
+
 /// What a tracepoint means.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meaning {
@@ -34,16 +42,8 @@ pub(crate) enum Meaning {
         next: Number,
         next_comm: Run,
     },
-    Waking {
-        tid: Number,
-        cpu: Option<Number>,
-        flags: Option<Number>,
-    },
-    Wakeup {
-        tid: Number,
-        cpu: Option<Number>,
-        flags: Option<Number>,
-    },
+    Waking(Wake),
+    Wakeup(Wake),
     Migrate {
         tid: Number,
         from: Number,
@@ -169,12 +169,8 @@ impl Meaning {
                 next: number("next_pid")?,
                 next_comm: run("next_comm")?,
             },
-            ("sched", "sched_waking") => {
-                Self::Waking { tid: number("pid")?, cpu: number("target_cpu"), flags: number("common_flags") }
-            }
-            ("sched", "sched_wakeup") => {
-                Self::Wakeup { tid: number("pid")?, cpu: number("target_cpu"), flags: number("common_flags") }
-            }
+            ("sched", "sched_waking") => Self::Waking(Wake::of(format)?),
+            ("sched", "sched_wakeup") => Self::Wakeup(Wake::of(format)?),
             ("sched", "sched_migrate_task") => {
                 Self::Migrate { tid: number("pid")?, from: number("orig_cpu")?, to: number("dest_cpu")? }
             }
@@ -276,6 +272,13 @@ impl Ends {
         let all = words.fold(0, |all, word| all ^ word.try_into().map_or(0, u32::from_le_bytes));
         let [local, remote] = self.ports.map(|port| port.of(record) & 0xffff);
         u64::from(all) << 32 | local << 16 | remote
+    }
+}
+
+impl Wake {
+    fn of(format: &Format) -> Option<Self> {
+        let number = |name| format.number(name);
+        Some(Self { tid: number("pid")?, cpu: number("target_cpu"), flags: number("common_flags") })
     }
 }
 

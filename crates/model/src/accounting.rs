@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use xweave_trace::{
     Trace,
     event::{Connection, Event, Kind, Name, Names, Sending, State},
 };
 
 use crate::{
-    connection::{LISTEN, LISTENING},
+    connection::LISTEN,
     disk::{DiskId, DiskNames, Disks},
     explanation::guests,
     interrupt::{self, Interrupts},
+    listeners::Listeners,
     lock::Waits,
     loss::Loss,
     thread::{ThreadId, between},
@@ -68,8 +69,7 @@ pub(crate) struct Accounting {
     last_done: FxHashMap<DiskId, i64>,
     uses: FxHashMap<(DiskId, usize), usize>,
     ports: FxHashMap<(u8, bool, u16), usize>,
-    /// Ports at which connections are accepted, by domain and network namespace.
-    listening: FxHashSet<(u8, u32, u16)>,
+    listeners: Listeners,
     interrupts: FxHashMap<(u8, bool, u64), usize>,
     exits: FxHashMap<(usize, i32), usize>,
     locks: FxHashMap<usize, usize>,
@@ -95,7 +95,7 @@ impl Accounting {
             last_done: FxHashMap::default(),
             uses: FxHashMap::default(),
             ports: FxHashMap::default(),
-            listening: FxHashSet::default(),
+            listeners: Listeners::default(),
             interrupts: FxHashMap::default(),
             exits: FxHashMap::default(),
             locks: FxHashMap::default(),
@@ -181,9 +181,8 @@ impl Accounting {
             Kind::DiskIssue => self.disks.issue(event),
             Kind::DiskComplete => self.disk_done(event),
             Kind::Send | Kind::Receive => self.message(event, id),
-            Kind::Socket if event.code == LISTEN && self.listening.len() < LISTENING => {
-                let port = Connection(event.position).local_port();
-                self.listening.insert((domain, event.other, port));
+            Kind::Socket if event.code == LISTEN => {
+                self.listeners.listen(domain, other, Connection(event.position).local_port());
             }
             Kind::IrqEnter | Kind::SoftirqEnter => {
                 let soft = event.kind == Kind::SoftirqEnter;
@@ -304,7 +303,7 @@ impl Accounting {
     fn message(&mut self, event: &Event, id: ThreadId) {
         let connection = Connection(event.position);
         let (local, remote) = (connection.local_port(), connection.remote_port());
-        let listens = |port| self.listening.contains(&(id.domain, event.other, port));
+        let listens = |port| self.listeners.has(id.domain, event.other, port);
         // A service listens, or was seen to do so before; else it has the lower port. A listener's socket may know no
         // other one.
         let serves = remote == 0 || listens(local) || (local != 0 && local < remote && !listens(remote));

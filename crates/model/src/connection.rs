@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Refusal, Sending};
 
-use crate::thread::ThreadId;
+use crate::{listeners::Listeners, thread::ThreadId};
 
 /// TCP's states, as include/net/tcp_states.h numbers them.
 pub(crate) const ESTABLISHED: i32 = 1;
@@ -27,9 +27,6 @@ pub(crate) const LISTEN: i32 = 10;
 /// From here on, ports are given to who asks for any (the kernel's default of `ip_local_port_range`), so that the lower
 /// of two does not tell which is the server's.
 const EPHEMERAL: u16 = 32_768;
-
-/// Ports at which connections are accepted are no more, in all domains and their network namespaces.
-pub(crate) const LISTENING: usize = 1 << 16;
 
 /// Ends of connections of the same addresses and ports are no more, each in a domain or network namespace of its own.
 const ALIKE: usize = 64;
@@ -100,10 +97,7 @@ pub struct Connections {
     ends: FxHashMap<EndId, End>,
     /// Of the same addresses and ports.
     alike: FxHashMap<Connection, Vec<EndId>>,
-    /// Ports at which connections are accepted, by domain and network namespace.
-    listening: FxHashSet<(u8, u32, u16)>,
-    /// Where such are known.
-    listened: FxHashSet<(u8, u32)>,
+    listeners: Listeners,
     /// Threads that have opened a connection and not gone on since, and whether it was answered.
     opening: FxHashMap<ThreadId, (EndId, bool)>,
     /// Who opened it, by the end that did.
@@ -164,16 +158,13 @@ impl Connections {
         if let Some(service) = seen(end).or_else(|| peer.and_then(seen)) {
             return service;
         }
-        let listens =
-            |end: EndId| self.listening.contains(&(end.domain, end.netns, end.connection.local_port()));
+        let listens = |end: EndId| self.listeners.has(end.domain, end.netns, end.connection.local_port());
         let (local, remote) = (end.connection.local_port(), end.connection.remote_port());
         match peer {
             _ if listens(end) => local,
             Some(peer) if listens(peer) => remote,
             // It is known what listens here, and this does not.
-            None if local.min(remote) >= EPHEMERAL && self.listened.contains(&(end.domain, end.netns)) => {
-                remote
-            }
+            None if local.min(remote) >= EPHEMERAL && self.listeners.knows(end.domain, end.netns) => remote,
             _ => local.min(remote),
         }
     }
@@ -294,12 +285,7 @@ impl Connections {
     pub(crate) fn state(&mut self, event: &Event, thread: Option<ThreadId>) {
         let Some(id) = EndId::of(event) else { return };
         match (event.code, thread) {
-            (LISTEN, _) => {
-                if self.listening.len() < LISTENING {
-                    self.listening.insert((id.domain, id.netns, id.connection.local_port()));
-                    self.listened.insert((id.domain, id.netns));
-                }
-            }
+            (LISTEN, _) => self.listeners.listen(id.domain, id.netns, id.connection.local_port()),
             (SYN_SENT, Some(thread)) => {
                 // Ports are used again: it is another connection from now on.
                 self.remove(id);
@@ -318,7 +304,7 @@ impl Connections {
                 }
                 // What listened is closed without having been a connection.
                 if event.code == CLOSE && id.connection.remote_port() == 0 {
-                    self.listening.remove(&(id.domain, id.netns, id.connection.local_port()));
+                    self.listeners.close(id.domain, id.netns, id.connection.local_port());
                     return;
                 }
                 self.touch(id).closed = (event.code == CLOSE).then_some(event.time_ns);
@@ -360,7 +346,7 @@ impl Connections {
             + self.openers.len()
             + self.explained.len()
             + self.unexplained.len()
-            + self.listening.len()
+            + self.listeners.len()
     }
 
     /// Forgets what was over before this time.

@@ -23,6 +23,7 @@ pub mod explanation;
 pub mod format;
 mod gaps;
 mod interrupt;
+mod listeners;
 mod lock;
 pub mod loss;
 pub mod machine;
