@@ -15,11 +15,17 @@ static __always_inline s8 xw_access(u32 flags)
 	return operation < 2 ? operation : 2;
 }
 
+/* What tells accesses under way apart: they are 64-byte aligned, and none is 0. */
+static __always_inline u32 xw_bio_key(const struct bio *bio)
+{
+	return (u64)bio >> 6;
+}
+
 /* By then the sector is the disk's, whatever part of it was asked. */
 static __always_inline void xw_bio(enum xw_kind kind, struct bio *bio)
 {
 	XW_EVENT(kind, XW_TID, xw_access(bio->bi_opf), bio->bi_iter.bi_sector,
-		 XW_PAIR(bio->bi_iter.bi_size, xw_disk(bio->bi_bdev->bd_disk)));
+		 XW_PAIR(bio->bi_iter.bi_size, xw_disk(bio->bi_bdev->bd_disk)), xw_bio_key(bio));
 }
 
 static __always_inline void xw_request(enum xw_kind kind, struct request *request, u32 bytes)
@@ -30,7 +36,7 @@ static __always_inline void xw_request(enum xw_kind kind, struct request *reques
 	if (!disk || (request->cmd_flags & 0xff) >= 34)
 		return;
 	XW_EVENT(kind, XW_TID, xw_access(request->cmd_flags), request->__sector,
-		 XW_PAIR(bytes, xw_disk(disk)));
+		 XW_PAIR(bytes, xw_disk(disk)), xw_bio_key(request->bio));
 }
 
 #ifdef XW_HAS_block_bio_queue
@@ -76,5 +82,42 @@ XW_PROGRAM("tp_btf", block_rq_issue)
 XW_PROGRAM("tp_btf", block_rq_complete)
 {
 	xw_request(XW_DISK_COMPLETE, (void *)ctx[0], ctx[2]);
+}
+#endif
+
+/* bio_endio clears the flag BIO_TRACE_COMPLETION, and blk_update_request for what a request has done: what still has
+ * it was queued, and is no part of a request (include/linux/blk_types.h). */
+static __always_inline bool xw_bio_traced(const struct bio *bio)
+{
+	return bio->bi_flags >> BIO_TRACE_COMPLETION & 1;
+}
+
+#ifdef XW_HAS_block_bio_complete
+/* By drivers that make no requests. By now the bio's sectors may be those of its last part. */
+XW_PROGRAM("tp_btf", block_bio_complete)
+{
+	struct bio *bio = (void *)ctx[1];
+
+	XW_EVENT(XW_DISK_COMPLETE, XW_TID, xw_access(bio->bi_opf), 0,
+		 XW_PAIR(0, xw_disk(bio->bi_bdev->bd_disk)), xw_bio_key(bio));
+}
+#endif
+
+#ifdef XW_HAS_block_bio_remap
+/* A bio that goes on to another disk as it is. What is remapped before it is queued, from a partition or as a copy for
+ * the disk below, is told when it is queued. */
+XW_PROGRAM("tp_btf", block_bio_remap)
+{
+	struct bio *bio = (void *)ctx[0];
+	struct block_device *device = bio->bi_bdev;
+	u32 from = ctx[1];
+
+	if (!xw_bio_traced(bio))
+		return;
+	/* From a partition, which stands for its disk, as it does in all of these events. */
+	if (from == device->bd_dev)
+		from = xw_disk(device->bd_disk);
+	XW_EVENT(XW_DISK_REMAP, XW_TID, 0, bio->bi_iter.bi_sector, ctx[2],
+		 XW_PAIR(xw_disk(device->bd_disk), from), bio->bi_iter.bi_size >> 9);
 }
 #endif

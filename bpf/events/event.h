@@ -46,6 +46,7 @@ enum xw_kind {
 	XW_VM_HALT,
 	XW_VM_INJECT,
 	XW_MIGRATE,
+	XW_DISK_REMAP,
 	XW_LOST,
 	XW_KINDS
 };

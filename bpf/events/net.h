@@ -145,8 +145,9 @@ static __always_inline void xw_received(u64 *ctx, struct sock *sk)
 			 XW_PAIR(bytes, lasted), xw_netns(&sk->__sk_common));
 }
 
-#ifdef XW_HAS_tcp_sendmsg
-XW_PROGRAM("fentry", tcp_sendmsg)
+/* Where the kernel's TLS sends too: it is what it has made of the data that has to arrive at the other end. */
+#ifdef XW_HAS_tcp_sendmsg_locked
+XW_PROGRAM("fentry", tcp_sendmsg_locked)
 {
 	xw_sends((void *)ctx[0], ctx[2]);
 }
@@ -159,17 +160,31 @@ XW_PROGRAM("fexit", tcp_sendmsg_end)
 }
 #endif
 
-#ifdef XW_HAS_tcp_sendpage
-XW_PROGRAM("fentry", tcp_sendpage)
+#ifdef XW_HAS_do_tcp_sendpages
+XW_PROGRAM("fentry", do_tcp_sendpages)
 {
 	xw_sends((void *)ctx[0], ctx[3]);
 }
 #endif
 
-#ifdef XW_HAS_tcp_sendpage_end
-XW_PROGRAM("fexit", tcp_sendpage_end)
+#ifdef XW_HAS_tcp_sendpages_end
+XW_PROGRAM("fexit", tcp_sendpages_end)
 {
 	xw_sent(ctx, (void *)ctx[0], ctx[3]);
+}
+#endif
+
+#ifdef XW_HAS_mptcp_sendmsg
+XW_PROGRAM("fentry", mptcp_sendmsg)
+{
+	xw_sends((void *)ctx[0], ctx[2]);
+}
+#endif
+
+#ifdef XW_HAS_mptcp_sendmsg_end
+XW_PROGRAM("fexit", mptcp_sendmsg_end)
+{
+	xw_sent(ctx, (void *)ctx[0], ctx[2]);
 }
 #endif
 
@@ -200,6 +215,44 @@ XW_PROGRAM("fexit", tcp_splice_read)
 	struct socket *socket = (void *)ctx[0];
 
 	xw_received(ctx, socket->sk);
+}
+#endif
+
+#ifdef XW_HAS_mptcp_recvmsg_begin
+XW_PROGRAM("fentry", mptcp_recvmsg_begin)
+{
+	xw_call_begins();
+}
+#endif
+
+#ifdef XW_HAS_mptcp_recvmsg
+XW_PROGRAM("fexit", mptcp_recvmsg)
+{
+	xw_received(ctx, (void *)ctx[0]);
+}
+#endif
+
+/* What threads of the kernel and its TLS take from a socket; interrupts take it for whoever comes. */
+static __always_inline void xw_taken(struct sock *sk, s32 bytes)
+{
+	if (bytes > 0 && xw_context() <= 1)
+		XW_EVENT(XW_RECEIVE, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common), bytes,
+			 xw_netns(&sk->__sk_common));
+}
+
+#ifdef XW_HAS_tcp_read_sock
+XW_PROGRAM("fexit", tcp_read_sock)
+{
+	/* Within tcp_splice_read, which tells it. */
+	if (xw_calls[XW_TID & (XW_CALLS - 1)] >> 40 != (XW_TID & 0xffffff))
+		xw_taken((void *)ctx[0], xw_moved(ctx));
+}
+#endif
+
+#ifdef XW_HAS_tcp_read_done
+XW_PROGRAM("fentry", tcp_read_done)
+{
+	xw_taken((void *)ctx[0], ctx[1]);
 }
 #endif
 
@@ -385,7 +438,9 @@ XW_PROGRAM("fentry", security_sock_graft)
 	struct sock *sk = (void *)ctx[0];
 	u16 family = sk->__sk_common.skc_family;
 
-	if (sk->sk_protocol == 6 && (family == XW_AF_INET || family == XW_AF_INET6))
+	/* IPPROTO_TCP, IPPROTO_MPTCP */
+	if ((sk->sk_protocol == 6 || sk->sk_protocol == 262) &&
+	    (family == XW_AF_INET || family == XW_AF_INET6))
 		XW_EVENT(XW_ACCEPT, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
 			 xw_netns(&sk->__sk_common));
 }

@@ -195,6 +195,28 @@ impl From<Kind> for xweave_lab::Kind {
     }
 }
 
+/// What the connections of a load speak.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Protocol {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// Multipath TCP.
+    Mptcp,
+    /// TCP with the kernel's TLS, and a key that everybody knows.
+    Ktls,
+}
+
+impl From<Protocol> for load::Protocol {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Tcp => Self::Tcp,
+            Protocol::Mptcp => Self::Mptcp,
+            Protocol::Ktls => Self::Ktls,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Load {
     /// Send numbered UDP datagrams; prints how many as JSON.
@@ -238,6 +260,9 @@ enum Load {
         /// The port.
         #[arg(long)]
         port: u16,
+        /// What connections speak.
+        #[arg(long, value_enum, default_value_t)]
+        protocol: Protocol,
         /// End after so many connections.
         #[arg(long)]
         connections: Option<u64>,
@@ -247,6 +272,9 @@ enum Load {
         /// ADDRESS:PORT.
         #[arg(long)]
         to: String,
+        /// What connections speak, as the server does.
+        #[arg(long, value_enum, default_value_t)]
+        protocol: Protocol,
         /// Requests, over all connections.
         #[arg(long, default_value_t = 1)]
         requests: u64,
@@ -410,12 +438,14 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
             let received = load::udp_receive(port, count, idle, buffer, || eprintln!("ready"))?;
             told(&received, received.distinct == count)
         }
-        Load::TcpServe { port, connections } => {
-            load::tcp_serve(port, connections, |address| eprintln!("ready at {address}"))?;
+        Load::TcpServe { port, protocol, connections } => {
+            load::tcp_serve(port, protocol.into(), connections, |address| eprintln!("ready at {address}"))?;
             Ok(ExitCode::SUCCESS)
         }
-        Load::TcpGet { to, requests, concurrency, request_size, size } => {
-            let options = load::TcpGet { to, requests, concurrency, request_size, answer_size: size };
+        Load::TcpGet { to, protocol, requests, concurrency, request_size, size } => {
+            let protocol = protocol.into();
+            let options =
+                load::TcpGet { to, protocol, requests, concurrency, request_size, answer_size: size };
             let answered = load::tcp_get(&options)?;
             told(&answered, answered.requests == requests)
         }

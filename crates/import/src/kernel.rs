@@ -288,10 +288,6 @@ impl Kernel {
             Meaning::DiskIssue(range) => disk(new(Kind::DiskIssue), &range, record),
             Meaning::DiskMerge(range) => disk(new(Kind::DiskMerge), &range, record),
             Meaning::DiskDone(range) => disk(new(Kind::DiskComplete), &range, record),
-            Meaning::Remap { dev, old } => {
-                self.partitions.learn(old.of(record), dev.of(record));
-                return Ok(());
-            }
             Meaning::Socket { sock, protocol, state, ends } => {
                 /// include/uapi/linux/in.h: other protocols use TCP's states for their own.
                 const IPPROTO_TCP: u64 = 6;

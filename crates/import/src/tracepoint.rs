@@ -84,10 +84,6 @@ pub(crate) enum Meaning {
     DiskIssue(Range),
     DiskMerge(Range),
     DiskDone(Range),
-    Remap {
-        dev: Number,
-        old: Number,
-    },
     Socket {
         sock: Number,
         protocol: Option<Number>,
@@ -197,8 +193,7 @@ impl Meaning {
             ("block", "block_bio_backmerge" | "block_bio_frontmerge" | "block_rq_merge") => {
                 Self::DiskMerge(range()?)
             }
-            ("block", "block_rq_complete") => Self::DiskDone(range()?),
-            ("block", "block_bio_remap") => Self::Remap { dev: number("dev")?, old: number("old_dev")? },
+            ("block", "block_rq_complete" | "block_bio_complete") => Self::DiskDone(range()?),
             ("sock", "inet_sock_set_state") => Self::Socket {
                 sock: number("skaddr")?,
                 protocol: number("protocol"),

@@ -3,15 +3,19 @@
 //! A UDP payload starts with [`MAGIC`], then the sequence number (64 bits, little endian), then the
 //! sender (16 bits, little endian); the rest is the pattern 0, 1, 2, … 255, 0, …
 
+mod protocol;
+
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vsock::{VMADDR_CID_ANY, VsockAddr, VsockStream};
+
+pub use protocol::Protocol;
 
 /// The first bytes of every datagram.
 pub const MAGIC: [u8; 8] = *b"XWSEQ001";
@@ -227,9 +231,13 @@ fn set_buffer(socket: &UdpSocket, size: libc::c_int) {
 ///
 /// A request says its own size and the answer's: two 32-bit numbers, little endian, and then the rest of
 /// the request. `ready` is called with the address when the port is open.
-pub fn tcp_serve(port: u16, connections: Option<u64>, ready: impl FnOnce(SocketAddr)) -> Result<()> {
-    let listener =
-        TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(load_error("bind the TCP port"))?;
+pub fn tcp_serve(
+    port: u16,
+    protocol: Protocol,
+    connections: Option<u64>,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<()> {
+    let listener = protocol.listen(port).map_err(load_error("bind the TCP port"))?;
     ready(listener.local_addr().map_err(load_error("get the port's number"))?);
     std::thread::scope(|scope| {
         let mut served = 0;
@@ -237,14 +245,14 @@ pub fn tcp_serve(port: u16, connections: Option<u64>, ready: impl FnOnce(SocketA
             let (stream, _) = listener.accept().map_err(load_error("accept a connection"))?;
             served += 1;
             // A client that goes away ends its own connection only.
-            scope.spawn(move || answer(stream));
+            scope.spawn(move || answer(stream, protocol));
         }
         Ok(())
     })
 }
 
-fn answer(mut stream: TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+fn answer(mut stream: TcpStream, protocol: Protocol) -> io::Result<()> {
+    protocol.begin(&stream)?;
     let mut head = [0_u8; 8];
     loop {
         stream.read_exact(&mut head)?;
@@ -261,6 +269,8 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
 pub struct TcpGet {
     /// The server, `ADDRESS:PORT`.
     pub to: String,
+    /// What the connections speak, as the server does.
+    pub protocol: Protocol,
     /// Requests, over all connections.
     pub requests: u64,
     /// Connections at once, each in a thread on a CPU.
@@ -312,8 +322,7 @@ pub fn tcp_get(options: &TcpGet) -> Result<Answered> {
 }
 
 fn exchange(to: SocketAddr, options: &TcpGet, next: &AtomicU64) -> io::Result<Vec<u64>> {
-    let mut stream = TcpStream::connect(to)?;
-    stream.set_nodelay(true)?;
+    let mut stream = options.protocol.connect(to)?;
     let mut request = Vec::new();
     request.extend_from_slice(&options.request_size.to_le_bytes());
     request.extend_from_slice(&options.answer_size.to_le_bytes());
@@ -430,10 +439,12 @@ mod tests {
     #[test]
     fn requests_are_answered() {
         let (sender, ready) = mpsc::channel();
-        let server = std::thread::spawn(move || tcp_serve(0, Some(3), |a| sender.send(a).unwrap()));
+        let server =
+            std::thread::spawn(move || tcp_serve(0, Protocol::Tcp, Some(3), |a| sender.send(a).unwrap()));
         let port = ready.recv().unwrap().port();
         let options = TcpGet {
             to: format!("127.0.0.1:{port}"),
+            protocol: Protocol::Tcp,
             requests: 50,
             concurrency: 3,
             request_size: 100,

@@ -180,6 +180,13 @@ impl Accounting {
             }
             Kind::DiskIssue => self.disks.issue(event),
             Kind::DiskComplete => self.disk_done(event),
+            Kind::DiskRemap => {
+                for (old, new) in self.disks.remap(event) {
+                    if let Some(&group) = self.askers.get(&old) {
+                        self.askers.insert(new, group);
+                    }
+                }
+            }
             Kind::Send | Kind::Receive => self.message(event, id),
             Kind::Socket if event.code == LISTEN => {
                 self.listeners.listen(domain, other, Connection(event.position).local_port());

@@ -16,7 +16,7 @@ use xweave_trace::event::State;
 
 use crate::{
     connection::{EndId, Refused, Sent},
-    disk::DiskId,
+    disk::{Access, DiskId},
     machine::Machine,
     thread::{Ended, Since, Source, ThreadId, ThreadState},
     vcpu::{CpuId, Vcpu},
@@ -472,6 +472,35 @@ impl<'m> BackwardWalk<'m> {
         }
     }
 
+    /// A wait for an access to a disk, from when it was asked for.
+    fn accessing(&mut self, access: &Access, id: ThreadId, from: i64, to: i64) {
+        // When it was issued, or that this was another, may be among what was lost.
+        let lost = self.machine.threads.lost(id.domain, access.queued, access.done.unwrap_or(to));
+        let state = |state| if lost { TimeState::Unknown } else { state };
+        // A disk on another one has the access until it asks that one; then it is that one's.
+        let (mut at, mut above) = (access, Vec::new());
+        while let Some(below) = at.below.and_then(|number| self.machine.disks.access(number))
+            && below.queued >= at.queued
+            && above.len() < DEPTH
+        {
+            above.push(at);
+            at = below;
+        }
+        let queued = at.queued.clamp(from, to);
+        let issued = at.issued.unwrap_or(at.queued).clamp(queued, to);
+        let done = at.done.unwrap_or(to).clamp(issued, to);
+        let disk = Object::Disk(at.disk);
+        self.add(done, to, disk, TimeState::Completion);
+        self.add(issued, done, disk, state(TimeState::Device));
+        self.add(queued, issued, disk, state(TimeState::Queue));
+        let mut until = queued;
+        for access in above.into_iter().rev() {
+            let queued = access.queued.clamp(from, until);
+            self.add(queued, until, Object::Disk(access.disk), state(TimeState::Queue));
+            until = queued;
+        }
+    }
+
     /// A wait, or the part of it between two moments. Whether the way has left the thread: it was told from
     /// `begin` on.
     fn waiting(
@@ -496,17 +525,9 @@ impl<'m> BackwardWalk<'m> {
         if let Some(Ended::Interrupt { access: Some(number), .. }) = over
             && let Some(access) = self.machine.disks.access(number)
         {
-            let disk = Object::Disk(access.disk);
-            let issued = access.issued.unwrap_or(access.queued).clamp(from, to);
-            let done = access.done.unwrap_or(to).clamp(issued, to);
+            self.accessing(access, id, from, to);
             // It waited before the access was asked for only if somebody else did that.
-            let queued = access.queued.clamp(from, issued);
-            // When it was issued, or that this was another, may be among what was lost.
-            let lost = self.machine.threads.lost(id.domain, access.queued, done);
-            let state = |state| if lost { TimeState::Unknown } else { state };
-            self.add(done, to, disk, TimeState::Completion);
-            self.add(issued, done, disk, state(TimeState::Device));
-            self.add(queued, issued, disk, state(TimeState::Queue));
+            let queued = access.queued.clamp(from, to);
             self.add(from, queued, me, TimeState::Waiting);
             return false;
         }

@@ -1,8 +1,14 @@
 //! Disks, and the accesses that are under way on each.
 //!
 //! An access is asked for (`DiskQueue`), perhaps joined with others that lie beside it (`DiskMerge`), given to the
-//! disk (`DiskIssue`) and done (`DiskDone`). The last two tell what the disk was given, which may be several accesses,
-//! or a part of a large one: an access is given with the first of its sectors, and done with the last.
+//! disk (`DiskIssue`) and done (`DiskComplete`). The last two tell what the disk was given, which may be several
+//! accesses, or a part of a large one: an access is given with the first of its sectors, and done with the last.
+//!
+//! Several may be under way to the same sectors. Which of them a request is of, is known of its first one if the kernel's
+//! own name for it was recorded; of the others it takes the one that waits longest.
+//!
+//! Disks may lie on disks. Device mapper asks those below for accesses of its own, and ends its own as it was asked for
+//! them, without requests; md and NVMe's multipath pass accesses on as they are (`DiskRemap`).
 
 use std::{
     collections::{BTreeMap, VecDeque, hash_map::Entry},
@@ -16,7 +22,7 @@ use xweave_trace::{
 };
 
 use crate::{
-    sectors::{Sectors, common, end},
+    sectors::{Candidate, SECTOR, Sectors, common, cover, end},
     thread::{ThreadId, between},
 };
 
@@ -89,15 +95,24 @@ pub struct Access {
     pub issued: Option<i64>,
     /// When the disk had done it.
     pub done: Option<i64>,
+    /// The access to a disk below with which this one ended, by its number.
+    pub below: Option<u64>,
     /// How much of it the disk was not given yet.
     to_issue: u64,
     /// How much of it the disk has not done.
     to_do: u64,
+    /// What the kernel calls it by; 0 if that is not known.
+    bio: u32,
 }
 
 impl Access {
     fn within(&self, event: &Event) -> Option<u64> {
         common(self.position, self.bytes, event)
+    }
+
+    /// The first sector that the disk was not given: a large access is given from its beginning on.
+    fn next(&self) -> u64 {
+        end(self.position, self.bytes.saturating_sub(self.to_issue))
     }
 }
 
@@ -123,6 +138,8 @@ pub struct Use {
 struct Request {
     issued: i64,
     bytes: u64,
+    /// Its first access as the kernel calls it; 0 if that is not known.
+    bio: u32,
     /// The accesses that it is of, or is a part of, in the order of their first sectors.
     of: Vec<u64>,
 }
@@ -149,13 +166,63 @@ pub struct Done {
 struct Disk {
     /// Accesses that it was not given, or not as a whole.
     queued: Sectors,
-    /// What it was given and has not done, by first sector.
-    requests: FxHashMap<u64, Request>,
+    /// What it was given and has not done, by first sector and number.
+    requests: BTreeMap<(u64, u64), Request>,
+    /// The accesses under way that the kernel's names stand for.
+    bios: FxHashMap<u32, u64>,
     /// The latest accesses, done or not, in the order in which they were asked for.
     latest: VecDeque<u64>,
     busy_since: i64,
+    /// If it takes accesses without requests: since when it has had one.
+    bare_since: i64,
     head: Option<u64>,
     used: Use,
+}
+
+impl Disk {
+    /// The oldest of the requests at a position that an event with this name of the first access is about; 0 may be any.
+    fn given(&self, position: u64, bio: u32) -> Option<(u64, u64)> {
+        let here = || self.requests.range((position, 0)..=(position, u64::MAX));
+        let known = here().find(|(_, request)| bio == 0 || request.bio == bio);
+        known.map(|(at, _)| *at)
+    }
+
+    /// The same, of those whose first access is not known.
+    fn given_unnamed(&self, position: u64) -> Option<(u64, u64)> {
+        let mut here = self.requests.range((position, 0)..=(position, u64::MAX));
+        here.find(|(_, request)| request.bio == 0).map(|(at, _)| *at)
+    }
+
+    /// The accesses that a request is of, in the order of their first sectors: each sector is one's. Those that were asked
+    /// for before events were lost may be over.
+    fn covering(&self, event: &Event, accesses: &FxHashMap<u64, Access>, lost: i64) -> Vec<u64> {
+        let candidates = self.queued.within(event);
+        let first = self.bios.get(&event.other).copied().filter(|_| event.other != 0);
+        // All that wait for the disk's cache are served by one request; or it is a whole access, however large.
+        if event.bytes == 0 {
+            return first.map_or(candidates, |first| vec![first]);
+        }
+        if candidates.len() < 2 {
+            return candidates;
+        }
+        let ranges: Vec<_> = candidates
+            .iter()
+            .filter_map(|number| {
+                let access = accesses.get(number)?;
+                let range = access.position..end(access.position, access.bytes);
+                Some(Candidate { order: (access.queued <= lost, *number), range, next: access.next() })
+            })
+            .collect();
+        cover(event.position..end(event.position, event.bytes), first, &ranges)
+    }
+
+    /// An access is not under way any more.
+    fn forget(&mut self, number: u64, access: &Access) {
+        self.queued.remove(access.position, number, access.bytes);
+        if self.bios.get(&access.bio) == Some(&number) {
+            self.bios.remove(&access.bio);
+        }
+    }
 }
 
 /// All disks of a domain.
@@ -166,6 +233,10 @@ struct Share {
     latest: VecDeque<u64>,
     /// The weight of all requests.
     given: usize,
+    /// The number of the next request.
+    requests: u64,
+    /// Until when some of the domain's events were lost, among them perhaps ends of accesses.
+    lost: i64,
 }
 
 impl Share {
@@ -184,14 +255,13 @@ impl Share {
     /// A disk is given a request.
     fn give(&mut self, disk: &mut Disk, position: u64, request: Request) {
         self.given += request.weight();
-        if let Some(before) = disk.requests.insert(position, request) {
-            self.given -= before.weight();
-        }
+        disk.requests.insert((position, self.requests), request);
+        self.requests += 1;
     }
 
-    /// What the disk was given at a position, which it has done.
-    fn take(&mut self, disk: &mut Disk, position: u64) -> Option<Request> {
-        disk.requests.remove(&position).inspect(|request| self.given -= request.weight())
+    /// The disk has done this request.
+    fn take(&mut self, disk: &mut Disk, at: (u64, u64)) -> Option<Request> {
+        disk.requests.remove(&at).inspect(|request| self.given -= request.weight())
     }
 
     /// Forgets all that a disk was given.
@@ -246,22 +316,38 @@ impl Disks {
         let id = DiskId { domain: event.domain, device: event.object };
         let number = self.next;
         self.next += 1;
-        let access = Access {
-            disk: id,
-            thread: ThreadId { domain: event.domain, tid: event.tid },
-            what: What::of(event.code),
-            position: event.position,
-            bytes: event.bytes,
-            queued: event.time_ns,
-            issued: None,
-            done: None,
-            to_issue: event.bytes,
-            to_do: event.bytes,
-        };
-        let share = self.shares.entry(id.domain).or_default();
-        let Some(disk) = share.disk(&mut self.all, id) else { return number };
+        self.insert(
+            number,
+            Access {
+                disk: id,
+                thread: ThreadId { domain: event.domain, tid: event.tid },
+                what: What::of(event.code),
+                position: event.position,
+                bytes: event.bytes,
+                queued: event.time_ns,
+                issued: None,
+                done: None,
+                below: None,
+                to_issue: event.bytes,
+                to_do: event.bytes,
+                bio: event.other,
+            },
+            event.time_ns,
+        );
+        number
+    }
+
+    fn insert(&mut self, number: u64, access: Access, time: i64) {
+        let share = self.shares.entry(access.disk.domain).or_default();
+        let Some(disk) = share.disk(&mut self.all, access.disk) else { return };
         self.accesses.insert(number, access);
-        disk.queued.insert(event.position, number, event.bytes);
+        disk.queued.insert(access.position, number, access.bytes);
+        if access.bio != 0 {
+            if disk.bios.is_empty() {
+                disk.bare_since = time;
+            }
+            disk.bios.insert(access.bio, number);
+        }
         disk.latest.push_back(number);
         share.latest.push_back(number);
         let mut lost = oldest(&mut disk.latest, MOST, &self.accesses);
@@ -270,10 +356,44 @@ impl Disks {
             if let Some(access) = self.accesses.remove(&number)
                 && let Some(disk) = self.all.get_mut(&access.disk)
             {
-                disk.queued.remove(access.position, number, access.bytes);
+                disk.forget(number, &access);
             }
         }
-        number
+    }
+
+    /// Accesses, or parts of them, go on as those to another disk. Gives the numbers that they had and have.
+    pub fn remap(&mut self, event: &Event) -> Vec<(u64, u64)> {
+        let from = DiskId { domain: event.domain, device: event.other.into() };
+        let to = DiskId { domain: event.domain, device: event.object };
+        let sectors = u64::from(event.code.unsigned_abs());
+        let moved = Event { position: event.bytes, bytes: sectors * SECTOR, other: 0, ..*event };
+        let Some(disk) = self.all.get(&from) else { return Vec::new() };
+        let lost = self.shares.get(&from.domain).map_or(i64::MIN, |share| share.lost);
+        let mut of = disk.covering(&moved, &self.accesses, lost);
+        if sectors == 0 {
+            of.truncate(1);
+        }
+        let mut numbers = Vec::new();
+        for old in of {
+            let Some(access) = self.accesses.get_mut(&old) else { continue };
+            let bytes = access.within(&moved).unwrap_or(0);
+            let position = event.position.saturating_add(access.position.saturating_sub(moved.position));
+            let bio = if bytes == access.bytes { access.bio } else { 0 };
+            let new = Access { disk: to, position, bytes, to_issue: bytes, to_do: bytes, bio, ..*access };
+            access.to_issue = access.to_issue.saturating_sub(bytes);
+            access.to_do = access.to_do.saturating_sub(bytes);
+            if access.to_do == 0
+                && let Some(access) = self.accesses.remove(&old)
+                && let Some(disk) = self.all.get_mut(&from)
+            {
+                disk.forget(old, &access);
+                self.ended += 1;
+            }
+            numbers.push((old, self.next));
+            self.insert(self.next, new, event.time_ns);
+            self.next += 1;
+        }
+        numbers
     }
 
     /// The disk is given sectors.
@@ -284,7 +404,15 @@ impl Disks {
         if disk.requests.is_empty() {
             disk.busy_since = event.time_ns;
         }
-        let of = disk.queued.within(event);
+        // Given again, where the disk had no room: it is one access.
+        let again = disk.given(event.position, event.other);
+        let of = disk.covering(event, &self.accesses, share.lost);
+        if let Some(request) = again.and_then(|at| disk.requests.get_mut(&at))
+            && !of.iter().any(|number| event.other == 0 || disk.bios.get(&event.other) == Some(number))
+        {
+            (request.issued, request.bytes) = (event.time_ns, event.bytes);
+            return;
+        }
         for number in &of {
             let Some(access) = self.accesses.get_mut(number) else { continue };
             access.issued.get_or_insert(event.time_ns);
@@ -293,18 +421,16 @@ impl Disks {
                 disk.queued.remove(access.position, *number, access.bytes);
             }
         }
-        // Given again, where the disk had no room: it is one access.
-        if of.is_empty()
-            && let Some(request) = disk.requests.get_mut(&event.position)
-        {
-            (request.issued, request.bytes) = (event.time_ns, event.bytes);
-            return;
-        }
         if disk.requests.len() >= MOST {
             share.forget(disk);
         }
-        // What the disk was given before of the same sectors it has done, though that was not seen.
-        share.give(disk, event.position, Request { issued: event.time_ns, bytes: event.bytes, of });
+        // The disk has done what it was given before of the same sectors, though that was not seen; unless they are told
+        // apart.
+        while let Some(before) = disk.given(event.position, event.other) {
+            share.take(disk, before);
+        }
+        let request = Request { issued: event.time_ns, bytes: event.bytes, bio: event.other, of };
+        share.give(disk, event.position, request);
         disk.used.accesses += 1;
         disk.used.bytes += event.bytes;
         if let Some(head) = disk.head {
@@ -323,35 +449,61 @@ impl Disks {
         let id = DiskId { domain: event.domain, device: event.object };
         let share = self.shares.entry(id.domain).or_default();
         let Some(disk) = share.disk(&mut self.all, id) else { return Done::default() };
-        let request = share.take(disk, event.position);
+        let at = disk.given(event.position, event.other).or_else(|| disk.given_unnamed(event.position));
+        let request = at.and_then(|at| share.take(disk, at));
         if let Some(request) = &request {
             disk.used.busy_ns += between(disk.busy_since, time);
             disk.busy_since = time;
             let left = request.bytes.saturating_sub(event.bytes);
             if left > 0 {
                 let position = end(event.position, event.bytes);
-                share.give(disk, position, Request { bytes: left, ..request.clone() });
+                share.give(disk, position, Request { bytes: left, bio: 0, ..request.clone() });
             } else {
                 disk.used.device_ns += between(request.issued, time);
             }
         }
         let issued = request.as_ref().map(|request| request.issued);
-        let mut of = request.map_or_else(|| disk.queued.within(event), |request| request.of);
+        let mut of =
+            request.map_or_else(|| disk.covering(event, &self.accesses, share.lost), |request| request.of);
         let first = of.first().copied();
         of.retain(|number| {
             let Some(access) = self.accesses.get_mut(number) else { return false };
-            access.to_do = access.to_do.saturating_sub(access.within(event).unwrap_or(0));
+            let bytes = if event.bytes == 0 { access.bytes } else { access.within(event).unwrap_or(0) };
+            access.to_do = access.to_do.saturating_sub(bytes);
             if access.to_do > 0 || access.done.is_some() {
                 return false;
             }
             access.done = Some(time);
-            disk.used.queue_ns += between(access.queued, access.issued.unwrap_or(time));
-            disk.queued.remove(access.position, *number, access.bytes);
+            if issued.is_none() && event.bytes == 0 && access.bytes > 0 {
+                disk.used.accesses += 1;
+                disk.used.bytes += access.bytes;
+                disk.used.busy_ns += between(disk.bare_since, time);
+                disk.used.device_ns += between(access.queued, time);
+                disk.bare_since = time;
+            } else {
+                disk.used.queue_ns += between(access.queued, access.issued.unwrap_or(time));
+            }
+            disk.forget(*number, access);
             self.over.push_back((time, *number));
             self.ended += 1;
             true
         });
         Done { issued, of: issued.and(first), ended: of }
+    }
+
+    /// An access to a disk on another one ended with that one's.
+    pub fn lies_on(&mut self, number: u64, below: u64) {
+        if let Some(access) = self.accesses.get_mut(&number)
+            && access.issued.is_none()
+        {
+            access.below = Some(below);
+        }
+    }
+
+    /// Some of a domain's events were lost until then.
+    pub fn lose(&mut self, domain: u8, until: i64) {
+        let share = self.shares.entry(domain).or_default();
+        share.lost = share.lost.max(until);
     }
 
     /// Forgets accesses that were done before this time.
@@ -399,15 +551,114 @@ mod tests {
         disks.queue(&event(Kind::DiskQueue, 10, 100, 131_072));
         disks.issue(&event(Kind::DiskIssue, 20, 100, 130_560));
         assert!(disks.done(&event(Kind::DiskComplete, 60, 100, 130_560)).ended.is_empty());
-        // Somebody else asks for the last sector as well.
+        // Somebody else asks for the last sector as well, which the disk is given twice then.
         disks.queue(&event(Kind::DiskQueue, 65, 355, 512));
         disks.issue(&event(Kind::DiskIssue, 70, 355, 512));
         let told = disks.access(0).map(|access| (access.issued, access.done));
         assert_eq!(told, Some((Some(20), None)));
-        assert_eq!(disks.done(&event(Kind::DiskComplete, 90, 355, 512)).ended, [0, 1]);
+        assert_eq!(disks.done(&event(Kind::DiskComplete, 90, 355, 512)).ended, [0]);
+        disks.issue(&event(Kind::DiskIssue, 92, 355, 512));
+        assert_eq!(disks.done(&event(Kind::DiskComplete, 99, 355, 512)).ended, [1]);
         assert_eq!(disks.access(0).and_then(|access| access.done), Some(90));
         let used = disks.used()[&DiskId { domain: 1, device: 8 }];
-        assert_eq!((used.accesses, used.bytes, used.busy_ns, used.queue_ns), (2, 131_072, 60, 10 + 5));
+        assert_eq!((used.accesses, used.bytes, used.busy_ns), (3, 131_584, 67));
+        assert_eq!((used.queue_ns, used.device_ns), (10 + 27, 40 + 20 + 7));
+    }
+
+    /// Of the access that the kernel calls so.
+    fn named(kind: Kind, time: i64, bio: u32) -> Event {
+        Event { other: bio, ..event(kind, time, 100, 4096) }
+    }
+
+    #[test]
+    fn accesses_to_the_same_sectors_are_told_apart_by_their_names_and_else_come_in_their_order() {
+        for names in [[3, 4], [0, 0]] {
+            let mut disks = Disks::default();
+            // The second is given to the disk and done first, if that can be known.
+            let (first, second) = if names[0] == 0 { (0, 1) } else { (1, 0) };
+            disks.queue(&named(Kind::DiskQueue, 10, names[0]));
+            disks.queue(&named(Kind::DiskQueue, 20, names[1]));
+            disks.issue(&named(Kind::DiskIssue, 30, names[first]));
+            let done = disks.done(&named(Kind::DiskComplete, 40, names[first]));
+            assert_eq!((done.of, done.ended), (Some(first as u64), vec![first as u64]));
+            disks.issue(&named(Kind::DiskIssue, 50, names[second]));
+            let done = disks.done(&named(Kind::DiskComplete, 70, names[second]));
+            assert_eq!((done.issued, done.ended), (Some(50), vec![second as u64]));
+            let used = disks.used()[&DiskId { domain: 1, device: 8 }];
+            assert_eq!((used.accesses, used.busy_ns, used.device_ns), (2, 30, 30));
+        }
+    }
+
+    #[test]
+    fn a_disk_may_work_on_two_accesses_to_the_same_sectors() {
+        let mut disks = Disks::default();
+        for (time, bio) in [(10, 3), (20, 4)] {
+            disks.queue(&named(Kind::DiskQueue, time, bio));
+            disks.issue(&named(Kind::DiskIssue, time + 2, bio));
+        }
+        // Given again, where the disk had no room: one access.
+        disks.issue(&named(Kind::DiskIssue, 30, 3));
+        let done = disks.done(&named(Kind::DiskComplete, 40, 4));
+        assert_eq!((done.issued, done.ended), (Some(22), vec![1]));
+        let done = disks.done(&named(Kind::DiskComplete, 50, 3));
+        assert_eq!((done.issued, done.ended), (Some(30), vec![0]));
+    }
+
+    #[test]
+    fn a_request_that_is_done_in_parts_is_known_by_what_is_left_of_it() {
+        let mut disks = Disks::default();
+        for (bio, position) in [(3, 100), (4, 108)] {
+            disks.queue(&Event { other: bio, ..event(Kind::DiskQueue, 10, position, 4096) });
+        }
+        disks.issue(&Event { other: 3, ..event(Kind::DiskIssue, 20, 100, 8192) });
+        disks.queue(&Event { other: 5, ..event(Kind::DiskQueue, 25, 108, 4096) });
+        disks.issue(&Event { other: 5, ..event(Kind::DiskIssue, 30, 108, 4096) });
+        assert_eq!(disks.done(&named(Kind::DiskComplete, 40, 3)).ended, [0]);
+        let rest = |time, bio| Event { other: bio, ..event(Kind::DiskComplete, time, 108, 4096) };
+        assert_eq!(disks.done(&rest(50, 4)).ended, [1]);
+        assert_eq!(disks.done(&rest(60, 5)).ended, [2]);
+    }
+
+    #[test]
+    fn what_a_driver_takes_without_requests_ends_as_a_whole() {
+        let mut disks = Disks::default();
+        // Its sectors were asked for in parts: the end is told of once.
+        for (time, bio) in [(10, 3), (20, 4)] {
+            disks.queue(&Event { other: bio, ..event(Kind::DiskQueue, time, 100, 1 << 20) });
+        }
+        let end = |time, bio| Event { other: bio, ..event(Kind::DiskComplete, time, 0, 0) };
+        assert_eq!(disks.done(&end(50, 4)), Done { ended: vec![1], ..Done::default() });
+        assert_eq!(disks.done(&end(70, 3)), Done { ended: vec![0], ..Done::default() });
+        assert!(disks.done(&end(80, 3)).ended.is_empty());
+        let used = disks.used()[&DiskId { domain: 1, device: 8 }];
+        assert_eq!((used.accesses, used.bytes, used.busy_ns), (2, 2 << 20, 60));
+        assert_eq!((used.queue_ns, used.device_ns, disks.endless()), (0, 30 + 60, (2, 0)));
+    }
+
+    #[test]
+    fn what_goes_on_to_another_disk_as_it_is_is_that_one_s() {
+        let mut disks = Disks::default();
+        disks.queue(&event(Kind::DiskQueue, 10, 96, 8192));
+        // The disk 8 lies on the disks 16 and 17, half on each.
+        let remap = |object, position, bytes| Event {
+            other: 8,
+            bytes,
+            code: 8,
+            ..Event { object, ..event(Kind::DiskRemap, 20, position, 0) }
+        };
+        assert_eq!(disks.remap(&remap(16, 1000, 96)), [(0, 1)]);
+        assert!(disks.access(0).is_some());
+        assert_eq!(disks.remap(&remap(17, 2000, 104)), [(0, 2)]);
+        assert_eq!(disks.remap(&remap(17, 2000, 104)), []);
+        assert!(disks.access(0).is_none());
+        for (object, position, number) in [(17, 2000, 2), (16, 1000, 1)] {
+            disks.issue(&Event { object, ..event(Kind::DiskIssue, 30, position, 4096) });
+            let done = Event { object, ..event(Kind::DiskComplete, 90, position, 4096) };
+            assert_eq!(disks.done(&done).ended, [number]);
+            let told = disks.access(number).map(|access| (access.thread.tid, access.queued, access.issued));
+            assert_eq!(told, Some((42, 10, Some(30))));
+        }
+        assert_eq!(disks.endless(), (3, 0));
     }
 
     #[test]

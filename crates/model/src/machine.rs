@@ -54,9 +54,15 @@ mod softirq {
 /// `LOCAL_TIMER_VECTOR` of arch/x86/include/asm/irq_vectors.h, as `bpf/events/sched.h` numbers vectors.
 const LOCAL_TIMER: u64 = 0x1_00ec;
 
+/// A handler that ends an access and wakes who waits for it does so within this time. It is asked only where interrupts
+/// themselves were not recorded: then an access that ended longer ago was another interrupt's.
+const HANDLER: i64 = 100_000;
+
 /// An access that an interrupt has ended.
 #[derive(Clone, Copy, Debug)]
 struct Over {
+    /// When.
+    time: i64,
     /// How many interrupts there were.
     depth: usize,
     number: u64,
@@ -246,6 +252,7 @@ impl Machine {
         here.lose(from, to);
         self.threads.lose(had, id.cpu, from, to);
         self.vcpus.lose(from, had);
+        self.disks.lose(id.domain, to);
     }
 
     fn take(&mut self, event: &Event) {
@@ -300,9 +307,14 @@ impl Machine {
                 } else {
                     // Not those of an interrupt below: a timer may come above a disk's.
                     let depth = here.frames.len();
-                    let ended = &here.ended[here.ended.partition_point(|over| over.depth < depth)..];
-                    let asked = ended.iter().find(|over| over.by == Some(id(other)));
-                    let access = asked.or(ended.first()).map(|over| over.number);
+                    let from = here.ended.partition_point(|over| {
+                        over.depth < depth || depth == 0 && over.time < time.saturating_sub(HANDLER)
+                    });
+                    let ended = &here.ended[from..];
+                    let asked = ended.iter().rev().find(|over| over.by == Some(id(other)));
+                    // Of those that others asked for, only what is known to be this interrupt's may be what it waited for.
+                    let other = || ended.last().filter(|_| depth > 0);
+                    let access = asked.or_else(other).map(|over| over.number);
                     Ended::Interrupt {
                         access,
                         source: here.frames.last().map_or(Source::Other, |frame| frame.source),
@@ -316,7 +328,9 @@ impl Machine {
                     if let Some(lock) = waits.and_then(Waits::innermost) {
                         self.given.insert((id(other), time), lock);
                     }
-                    let timer = matches!(waker, Ended::Interrupt { source: Source::Timer, .. });
+                    // What comes by the network wakes in its softirq, never in a hard interrupt.
+                    let timer = matches!(waker, Ended::Interrupt { source: Source::Timer, .. })
+                        || Context::of(event.code) == Some(Context::Hard);
                     self.connections.woken(id(other), since, time, timer);
                 }
             }
@@ -343,10 +357,16 @@ impl Machine {
                 if here.ended.len() >= ENDED {
                     here.ended.clear();
                 }
-                here.ended.extend(ended.into_iter().map(|number| {
+                for number in ended {
+                    if let Some(below) = here.ended.last().filter(|over| over.depth == depth) {
+                        self.disks.lies_on(number, below.number);
+                    }
                     let by = self.disks.access(number).map(|access| access.thread);
-                    Over { depth, number, by }
-                }));
+                    here.ended.push(Over { time, depth, number, by });
+                }
+            }
+            Kind::DiskRemap => {
+                self.disks.remap(event);
             }
             Kind::IrqEnter => {
                 here.enter(event, false);

@@ -1,11 +1,16 @@
 //! The sectors of a disk: which accesses lie where an event does.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    ops::Range,
+};
 
+use rustc_hash::FxHashMap;
 use xweave_trace::event::Event;
 
 /// Bytes of a sector, as the kernel counts them.
-const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u64 = 512;
 
 /// A request is made of no more accesses: of those that lie where it does, the latest and nearest. The kernel makes
 /// none of more than 1,280 KiB unless told so (`BLK_DEF_MAX_SECTORS_CAP`, include/linux/blkdev.h), which are 320 pages.
@@ -70,4 +75,50 @@ impl Sectors {
     pub(crate) fn len(&self) -> usize {
         self.accesses.len()
     }
+}
+
+/// An access that a request may be of.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Whether it is one of the last to choose, and its number: numbers come in the order of asking.
+    pub(crate) order: (bool, u64),
+    /// Its sectors.
+    pub(crate) range: Range<u64>,
+    /// The first of them that the disk was not given.
+    pub(crate) next: u64,
+}
+
+/// The accesses that a request for these sectors is of, if each sector is one's: where the request begins it is `first`,
+/// if that is known; else one of which the disk was given the sectors before, or one that waits longest. The candidates
+/// come in the order of their first sectors.
+pub(crate) fn cover(sectors: Range<u64>, first: Option<u64>, candidates: &[Candidate]) -> Vec<u64> {
+    let mut goes_on = FxHashMap::default();
+    for candidate in candidates {
+        let known = goes_on.entry(candidate.next).or_insert(candidate);
+        if candidate.order < known.order {
+            *known = candidate;
+        }
+    }
+    let mut first = first.and_then(|first| candidates.iter().find(|candidate| candidate.order.1 == first));
+    let (mut waiting, mut reached) = (BinaryHeap::new(), candidates.iter().peekable());
+    let (mut at, mut of) = (sectors.start, Vec::new());
+    while at < sectors.end {
+        while let Some(candidate) = reached.next_if(|candidate| candidate.range.start <= at) {
+            waiting.push(Reverse((candidate.order, candidate.range.end)));
+        }
+        while waiting.peek().is_some_and(|Reverse((_, end))| *end <= at) {
+            waiting.pop();
+        }
+        let known = first.take().filter(|first| first.range.contains(&at)).or(goes_on.get(&at).copied());
+        let known = known.map(|candidate| (candidate.order, candidate.range.end));
+        let oldest = || waiting.peek().map(|Reverse(oldest)| *oldest);
+        let Some(((_, number), end)) = known.filter(|(_, end)| *end > at).or_else(oldest) else {
+            let Some(candidate) = reached.peek() else { break };
+            at = candidate.range.start;
+            continue;
+        };
+        of.push(number);
+        at = end;
+    }
+    of
 }

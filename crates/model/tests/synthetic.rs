@@ -262,6 +262,57 @@ fn what_is_told_where_events_were_lost_is_true_or_unknown() {
     }
 }
 
+/// As perf and trace-cmd record it unless they are asked for more: what a wake-up says of its context is all that tells an
+/// interrupt's from a thread's.
+#[test]
+fn wakers_are_the_same_without_the_events_of_interrupts() {
+    for config in [Config::single(random()), Config::virtualized(random())] {
+        let mut world = Simulation::new(&config);
+        let guests: Vec<_> =
+            world.guests().map(|(domain, process)| Guest { domain, host: 1, process }).collect();
+        let (mut whole, mut bare) = (Machine::new(guests.clone()), Machine::new(guests));
+        let (mut transactions, mut fed) = (0, 0);
+        let mut differ = BTreeMap::<_, usize>::new();
+        while let Some(event) = world.next() {
+            whole.feed(&event);
+            if !matches!(event.kind, Kind::IrqEnter | Kind::IrqExit | Kind::SoftirqEnter | Kind::SoftirqExit)
+            {
+                bare.feed(&event);
+            }
+            for Transaction { who, from, to, .. } in world.take_transactions() {
+                transactions += 1;
+                let [whole, bare] = [&whole, &bare].map(|machine| {
+                    let mut parts = told(&breakdown(machine, id(who), from, to));
+                    let interrupts: i64 = parts
+                        .extract_if(.., |(object, ..), _| matches!(object, Object::Interrupts(_)))
+                        .map(|(_, ns)| ns)
+                        .sum();
+                    (parts, interrupts)
+                });
+                // What interrupts took is told of whom they came above.
+                let wrong = wrong(&whole.0, &bare.0);
+                let wrong = wrong.iter().find(|((_, spent, _), is, says)| {
+                    *spent != TimeState::Running || (is - says).abs() > ALLOWED + whole.1
+                });
+                if let Some(((_, spent, _), ..)) = wrong {
+                    *differ.entry(*spent).or_default() += 1;
+                }
+            }
+            fed += 1;
+            if fed % 20_000 == 0 {
+                let oldest = world.oldest();
+                whole.forget_before(oldest);
+                bare.forget_before(oldest);
+            }
+        }
+        println!("{transactions} transactions; different: {differ:?}");
+        // More may be told as waiting for what is not known: where a guest's processor was interrupted, and whose access an
+        // interrupt ended.
+        let waiting = differ.remove(&TimeState::Waiting).unwrap_or(0);
+        assert!(waiting < transactions / 20 && differ.values().sum::<usize>() < transactions / 500);
+    }
+}
+
 /// Breaks down each transaction when it is over; so many of them may have a wrong part.
 fn hold(config: &Config, allowed: usize) {
     let mut world = Simulation::new(config);

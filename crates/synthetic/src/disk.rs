@@ -1,4 +1,4 @@
-//! Disks: a queue in the order of asking, neighbours merged and large accesses split, a head that moves.
+//! Disks: a queue from which any access may be next, neighbours merged and large accesses split, a head that moves.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,8 @@ pub(crate) const LARGEST: u64 = 64 << 10;
 pub(crate) struct Request {
     pub(crate) position: u64,
     pub(crate) bytes: u64,
+    /// The first access of it, as the kernel calls it.
+    pub(crate) bio: u32,
     /// Who waits for it.
     pub(crate) waiters: Vec<Thread>,
 }
@@ -28,22 +30,32 @@ pub(crate) struct Disk {
     /// What the disk works on, by place; an empty place is free.
     pub(crate) given: Vec<Option<Request>>,
     head: u64,
+    /// How many accesses there were.
+    asked: u32,
 }
 
 impl Disk {
     pub(crate) fn new(domain: usize, device: u64, cpu: Cpu, depth: usize) -> Self {
         let given = std::iter::repeat_with(|| None).take(depth).collect();
-        Self { domain, device, cpu, queue: VecDeque::new(), given, head: 0 }
+        Self { domain, device, cpu, queue: VecDeque::new(), given, head: 0, asked: 0 }
+    }
+
+    /// What the kernel calls the next access by.
+    pub(crate) fn name(&mut self) -> u32 {
+        self.asked += 1;
+        self.asked
     }
 
     /// Joins an access with a request that waits and that it lies behind or before.
-    pub(crate) fn merge(&mut self, position: u64, bytes: u64, waiter: Option<Thread>) -> bool {
+    pub(crate) fn merge(&mut self, position: u64, bytes: u64, bio: u32, waiter: Option<Thread>) -> bool {
         for request in &mut self.queue {
             let end = request.position + request.bytes / SECTOR;
             let behind = end == position;
             let before = position + bytes / SECTOR == request.position;
             if (behind || before) && request.bytes + bytes <= LARGEST {
-                request.position = request.position.min(position);
+                if before {
+                    (request.position, request.bio) = (position, bio);
+                }
                 request.bytes += bytes;
                 request.waiters.extend(waiter);
                 return true;

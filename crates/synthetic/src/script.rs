@@ -103,8 +103,12 @@ impl Simulation {
     fn read(&mut self, thread: Thread, steps: &mut Vec<Step>) {
         let disks = &self.domains[self.threads[thread].domain].disks;
         let disk = disks[self.random.place(disks.len())];
-        // Each thread has files of its own, as the page cache reads no page twice at once.
-        let place = self.random.between(0, 4_000).unsigned_abs() * 64 + thread as u64 % 64;
+        // Each thread has files of its own, as the page cache reads no page twice at once; or all read the same few
+        // without it.
+        let place = match self.random.percent(20) {
+            true => self.random.between(0, 3).unsigned_abs(),
+            false => self.random.between(1, 4_000).unsigned_abs() * 64 + thread as u64 % 64,
+        };
         let mut position = place * 512;
         for _ in 0..self.random.between(0, 3) {
             steps.extend([Step::Read(disk, position, 16 << 10, false), Step::Work(900)]);

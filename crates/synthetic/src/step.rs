@@ -187,18 +187,22 @@ impl Simulation {
             self.threads[thread].parts = bytes.div_ceil(LARGEST);
             self.first(thread, [Step::Work(700), Step::Block(Wait::Disk)]);
         }
+        let bio = self.disks[disk].name();
         self.tell(Kind::DiskQueue, cpu, |event| {
-            (event.object, event.position, event.bytes) = (object, position, bytes);
+            (event.object, event.position, event.bytes, event.other) = (object, position, bytes, bio);
         });
-        if self.disks[disk].merge(position, bytes, waiter) {
+        if self.disks[disk].merge(position, bytes, bio, waiter) {
             self.tell(Kind::DiskMerge, cpu, |event| {
                 (event.object, event.position, event.bytes) = (object, position, bytes);
             });
         } else {
-            for at in 0..bytes.div_ceil(LARGEST) {
+            let parts = bytes.div_ceil(LARGEST);
+            for at in 0..parts {
                 let waiters = waiter.into_iter().collect();
+                // What is split off has a name that nobody told of.
+                let bio = if at + 1 == parts { bio } else { self.disks[disk].name() };
                 let (position, bytes) = (position + at * LARGEST / SECTOR, LARGEST.min(bytes - at * LARGEST));
-                self.disks[disk].queue.push_back(Request { position, bytes, waiters });
+                self.disks[disk].queue.push_back(Request { position, bytes, bio, waiters });
             }
         }
         self.issue(disk, cpu);
@@ -207,14 +211,21 @@ impl Simulation {
     /// Gives the disk what waits, as far as it takes more.
     fn issue(&mut self, disk: usize, cpu: Cpu) {
         while let Some(place) = self.disks[disk].given.iter().position(Option::is_none) {
-            let Some(request) = self.disks[disk].queue.pop_front() else { return };
+            let waiting = self.disks[disk].queue.len();
+            if waiting == 0 {
+                return;
+            }
+            // Mostly the next one; each processor has a queue of its own.
+            let next = if self.random.percent(80) { 0 } else { self.random.place(waiting) };
+            let Some(request) = self.disks[disk].queue.remove(next) else { return };
             let (object, position, bytes) = (self.disks[disk].device, request.position, request.bytes);
+            let bio = request.bio;
             for &waiter in &request.waiters {
                 self.threads[waiter].access.1 = Stage::Given;
             }
             self.disks[disk].given[place] = Some(request);
             self.tell(Kind::DiskIssue, cpu, |event| {
-                (event.object, event.position, event.bytes) = (object, position, bytes);
+                (event.object, event.position, event.bytes, event.other) = (object, position, bytes, bio);
             });
             let turn = self.random.between(0, 400_000);
             let service = self.disks[disk].service(position, bytes, turn);
@@ -228,6 +239,7 @@ impl Simulation {
         let object = self.disks[disk].device;
         self.tell(Kind::DiskComplete, cpu, |event| {
             (event.object, event.position, event.bytes) = (object, request.position, request.bytes);
+            event.other = request.bio;
         });
         for waiter in request.waiters {
             self.threads[waiter].parts -= 1;

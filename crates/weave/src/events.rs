@@ -124,7 +124,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 64] = {
+const PROBES: [Probe; 72] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -158,11 +158,20 @@ const PROBES: [Probe; 64] = {
         probe(Block, Tracepoint, Kind::DiskMerge, "block_rq_merge"),
         probe(Block, Tracepoint, Kind::DiskIssue, "block_rq_issue"),
         probe(Block, Tracepoint, Kind::DiskComplete, "block_rq_complete"),
-        probe(Net, Entry, Kind::Send, "tcp_sendmsg"),
-        probe(Net, Return, Kind::Send, "tcp_sendmsg_end").at("tcp_sendmsg").replaced(),
-        // From 6.5 on, tcp_sendmsg sends pages too.
-        probe(Net, Entry, Kind::Send, "tcp_sendpage").replaced(),
-        probe(Net, Return, Kind::Send, "tcp_sendpage_end").at("tcp_sendpage").replaced(),
+        probe(Block, Tracepoint, Kind::DiskComplete, "block_bio_complete"),
+        probe(Block, Tracepoint, Kind::DiskRemap, "block_bio_remap"),
+        probe(Net, Entry, Kind::Send, "tcp_sendmsg_locked"),
+        probe(Net, Return, Kind::Send, "tcp_sendmsg_end").at("tcp_sendmsg_locked").replaced(),
+        // From 6.5 on, tcp_sendmsg_locked sends pages too.
+        probe(Net, Entry, Kind::Send, "do_tcp_sendpages").replaced(),
+        probe(Net, Return, Kind::Send, "tcp_sendpages_end").at("do_tcp_sendpages").replaced(),
+        // Kernels may be without MPTCP, and those before 6.0 without tcp_read_done.
+        probe(Net, Entry, Kind::Send, "mptcp_sendmsg").replaced(),
+        probe(Net, Return, Kind::Send, "mptcp_sendmsg_end").at("mptcp_sendmsg").replaced(),
+        probe(Net, Entry, Kind::Receive, "mptcp_recvmsg_begin").at("mptcp_recvmsg").replaced(),
+        probe(Net, Return, Kind::Receive, "mptcp_recvmsg").replaced(),
+        probe(Net, Return, Kind::Receive, "tcp_read_sock"),
+        probe(Net, Entry, Kind::Receive, "tcp_read_done").replaced(),
         probe(Net, Entry, Kind::Receive, "tcp_recvmsg_begin").at("tcp_recvmsg").replaced(),
         probe(Net, Return, Kind::Receive, "tcp_recvmsg"),
         probe(Net, Entry, Kind::Receive, "tcp_splice_read_begin").at("tcp_splice_read").replaced(),

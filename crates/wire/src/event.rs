@@ -40,13 +40,15 @@ pub enum Kind {
     /// `tid` ended.
     Exit,
     /// `tid` asked for an access to disk `object` at sector `position`, of `bytes`. `code`: `Access` of
-    /// `xweave_trace::event`.
+    /// `xweave_trace::event`; `other`: what the kernel calls it by (the address of its `struct bio` in units of 64 bytes,
+    /// the low half), which is unique among those under way; 0 if it is not known.
     DiskQueue,
-    /// The same access was given to the disk.
+    /// The same access was given to the disk. `other`: the first, if several were.
     DiskIssue,
     /// It was joined with one that waits already: `position` and `bytes` are what was added.
     DiskMerge,
-    /// The disk has done it.
+    /// The disk has done it. `other`: the first, if it is several. A driver that takes accesses as they are (device
+    /// mapper, md) ends one as a whole, by `other`, with 0 `bytes`.
     DiskComplete,
     /// `tid` sent `bytes` on the socket `object`. `position`: the connection (`Connection` of `xweave_trace::event`);
     /// `code`: `Sending` of `xweave_trace::event`; `other`: the number of the network namespace, 0 if it is not known.
@@ -93,6 +95,9 @@ pub enum Kind {
     VmInject,
     /// The thread `other`, which may be waiting for CPU `position`, has to wait for CPU `object` from now on.
     Migrate,
+    /// The access to disk `other` that was asked for at sector `bytes`, or a part of it, is one to disk `object` at sector
+    /// `position` from now on. `code`: how many sectors.
+    DiskRemap,
     /// `bytes` events of this processor were lost, or an unknown number (0): the first of them `position` nanoseconds
     /// before this one, the last `object` nanoseconds before it.
     Lost,
@@ -102,7 +107,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -132,6 +137,7 @@ impl Kind {
         Self::VmHalt,
         Self::VmInject,
         Self::Migrate,
+        Self::DiskRemap,
         Self::Lost,
         Self::Other,
     ];
@@ -173,6 +179,7 @@ impl Kind {
             Self::VmHalt => "vm_halt",
             Self::VmInject => "vm_inject",
             Self::Migrate => "migrate",
+            Self::DiskRemap => "disk_remap",
             Self::Lost => "lost",
             Self::Other => "other",
         }
@@ -268,8 +275,9 @@ impl Kind {
             Self::Fork | Self::Thread => &[Other, Object32, Name],
             Self::Exit => &[],
             Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete => {
-                &[Position, Bytes32, Object32]
+                &[Position, Bytes32, Object32, Other, Pad]
             }
+            Self::DiskRemap => &[Position, Bytes, Object32, Other, Code, Pad],
             Self::Send | Self::Receive => &[Object, Position, Bytes32, Code, Other, Pad],
             Self::SynDrop => &[Object, Position, Bytes32, Other],
             Self::Socket | Self::Accept | Self::Retransmit => &[Object, Position, Other, Pad],

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use xweave_trace::{
     Event, Trace,
-    event::{Access, Connection, Kind, Names, State},
+    event::{Access, Connection, Kind, Names, Sending, State},
 };
 
 use crate::world::{AGENT, World};
@@ -54,7 +54,13 @@ impl Recorded {
     fn bytes(&self, domain: &str, kind: Kind, of: impl Fn(Connection) -> bool) -> u64 {
         let moved =
             self.of(domain, std::slice::from_ref(&kind)).filter(|event| of(Connection(event.position)));
-        moved.map(|event| event.bytes).sum()
+        let (mut all, mut not) = (0, 0);
+        for event in moved {
+            let unsent =
+                kind == Kind::Send && matches!(Sending::of(event.code), Sending::Shortens | Sending::Cancels);
+            *if unsent { &mut not } else { &mut all } += event.bytes;
+        }
+        all - not
     }
 }
 
@@ -244,6 +250,58 @@ fn requests_are_explained_across_the_boundary(world: &World) {
     assert!(unknown * 10 < total, "{unknown} of {total} unknown: {document}");
     // Both guests and who records share the emulated host's one processor.
     assert!(outside > 0, "{document}");
+}
+
+/// Sockets that do not send and receive by TCP's own calls. MPTCP's data is that of the connection's first path.
+#[test]
+fn what_tls_in_the_kernel_and_multipath_tcp_send_is_received() {
+    const REQUESTS: u64 = 20;
+    const SIZE: u64 = 20_000;
+    let Some(world) = World::find("kTLS and MPTCP") else { return };
+    world.run("host", "modprobe tls && echo 1 >/proc/sys/net/mptcp/enabled");
+    let servers: Vec<_> = [("ktls", 8443), ("mptcp", 8444)]
+        .into_iter()
+        .map(|(protocol, port)| {
+            let serve = format!("exec xweave lab load tcp-serve --port {port} --protocol {protocol}");
+            let server = world.start("host", &serve);
+            world.until("host", &format!("grep -q :{port:X} /proc/net/tcp"));
+            (protocol, port, server)
+        })
+        .collect();
+    let recording = world.record("--events sched,net -o /tmp/events-protocols");
+    for (protocol, port, _) in &servers {
+        world.run(
+            "host",
+            &format!(
+                "xweave lab load tcp-get --to 127.0.0.1:{port} --protocol {protocol} --requests {REQUESTS} \
+                     --size {SIZE}"
+            ),
+        );
+    }
+    recording.finish_well();
+    let recorded = Recorded::pull(&world, "/tmp/events-protocols");
+    assert_eq!(recorded.manifest["lost"], 0, "{}", recorded.manifest["loss"]);
+    for (protocol, port, server) in servers {
+        let at_server = |end: Connection| end.local_port() == port;
+        let at_client = |end: Connection| end.remote_port() == port;
+        let answers = recorded.bytes("host", Kind::Send, at_server);
+        assert!(answers >= REQUESTS * SIZE, "{protocol}: {answers} bytes of answers");
+        assert_eq!(recorded.bytes("host", Kind::Receive, at_client), answers, "{protocol}");
+        let asked = recorded.bytes("host", Kind::Send, at_client);
+        assert_eq!(recorded.bytes("host", Kind::Receive, at_server), asked, "{protocol}");
+        let explain = format!("xweave explain /tmp/events-protocols --transaction request:{port} --json");
+        let document: Value = serde_json::from_str(&world.run("host", &explain)).unwrap();
+        assert_eq!(document["summary"]["transactions"], REQUESTS, "{protocol}: {document}");
+        let parts = document["summary"]["parts"].as_array().unwrap();
+        let time = |state: Option<&str>| -> u64 {
+            let of = parts.iter().filter(|part| state.is_none_or(|state| part["state"] == state));
+            of.map(|part| part["ns"].as_u64().unwrap()).sum()
+        };
+        assert!(time(Some("running")) * 2 > time(None), "{protocol}: {document}");
+        assert!(time(Some("unknown")) * 20 < time(None), "{protocol}: {document}");
+        world.kill("host", &format!("xweave lab load tcp-serve --port {port}"));
+        drop(server);
+    }
 }
 
 #[test]

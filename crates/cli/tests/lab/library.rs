@@ -122,7 +122,7 @@ fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
     recorded.all(
         "request",
         &["block_bio_queue.start", "bio_split.split", "bio_attempt_%.merge", "attempt_merge.merge"],
-        &["block_rq_complete.quit", "bio_endio.quit"],
+        &["block_rq_complete.quit", "block_bio_complete.quit"],
     );
     let split = recorded.with("request", &["host:bio_split.split", "host:block_rq_issue.hop"]);
     assert!(!split.is_empty() && split.iter().all(|flow| parents(flow) == 1), "{split:?}");

@@ -12,6 +12,7 @@ mod clocks;
 mod confined;
 mod cost;
 mod crossing;
+mod disks;
 mod events;
 mod instructions;
 mod kernel_safety;

@@ -488,7 +488,7 @@ mod tests {
             "syscalls:sys_enter_futex",
             "raw_syscalls:sys_enter",
             "block_rq_issue",
-            "block_bio_remap",
+            "block_bio_complete",
             "sock:inet_sock_set_state",
             "kvm_x86_exit",
             "sched_process_exit",

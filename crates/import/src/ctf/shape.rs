@@ -164,7 +164,7 @@ fn tracepoint(name: &str, perf: bool) -> (String, String) {
         | "block_rq_merge"
         | "block_bio_backmerge"
         | "block_bio_frontmerge"
-        | "block_bio_remap" => known("block", name),
+        | "block_bio_complete" => known("block", name),
         "kvm_x86_entry" | "kvm_entry" => known("kvm", "kvm_entry"),
         "kvm_x86_exit" | "kvm_exit" => known("kvm", "kvm_exit"),
         "kvm_x86_inj_virq" | "kvm_inj_virq" => known("kvm", "kvm_inj_virq"),

@@ -1,0 +1,93 @@
+//! Disks on disks, and several accesses to the same sectors: explained by a disk that takes as long as it was told to.
+
+use serde_json::Value;
+
+use crate::world::World;
+
+/// What the disk takes for each access.
+const DEVICE: u64 = 4_000_000;
+
+/// How many accesses a reader makes, one after the other.
+const READS: u64 = 25;
+
+/// Two disks whose accesses each end by a timer.
+const DISKS: &str = "modprobe null_blk nr_devices=2 queue_mode=2 irqmode=2 completion_nsec=4000000 submit_queues=1 \
+     hw_queue_depth=64 gb=1 && [ -b /dev/nullb0 ]";
+
+/// A volume of device mapper with this table.
+fn volume(name: &str, table: &str) -> String {
+    format!(
+        "modprobe dm_mod && echo '{table}' | dmsetup create {name} && udevadm settle 2>/dev/null; [ -b /dev/mapper/{name} ]"
+    )
+}
+
+/// A reader called `name`, without the page cache.
+fn reader(name: &str, device: &str) -> String {
+    format!(
+        "cp /usr/bin/dd /tmp/{name} && /tmp/{name} if={device} of=/dev/null bs=4096 count={READS} iflag=direct 2>/dev/null"
+    )
+}
+
+/// The processes of a name: each in all, and by state and disk.
+fn told(world: &World, trace: &str, name: &str) -> Value {
+    let said = world.run("host", &format!("xweave explain {trace} --transaction process:{name} --json"));
+    serde_json::from_str(&said).unwrap()
+}
+
+/// The time of the longest transaction that some of its parts have.
+fn time(document: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
+    let sum = |transaction: &Value| -> u64 {
+        let parts = transaction["parts"].as_array().unwrap().iter();
+        parts.filter(|part| wanted(part)).map(|part| part["ns"].as_u64().unwrap()).sum()
+    };
+    document["transactions"].as_array().unwrap().iter().map(sum).max().unwrap()
+}
+
+#[test]
+fn the_time_of_a_volume_is_that_of_the_disk_below_it() {
+    let Some(world) = World::find("volumes") else { return };
+    world.run("host", DISKS);
+    world.run("host", &volume("xw-linear", "0 1048576 linear /dev/nullb0 2048"));
+    let key = "0".repeat(64);
+    world.run("host", "modprobe dm_crypt && modprobe -a aes_generic xts");
+    world.run(
+        "host",
+        &volume("xw-crypt", &format!("0 1048576 crypt aes-xts-plain64 {key} 0 /dev/nullb0 2048")),
+    );
+    // md's striped disks without superblocks, by the kernel's own files.
+    world.run(
+        "host",
+        "modprobe raid0 && echo md7 >/sys/module/md_mod/parameters/new_array && cd /sys/block/md7/md && \
+         echo none >metadata_version && echo raid0 >level && echo 2 >raid_disks && echo 65536 >chunk_size && \
+         for disk in 0 1; do cat /sys/block/nullb$disk/dev >new_dev && echo $disk >dev-nullb$disk/slot || exit 1; done && \
+         echo active >array_state && [ -b /dev/md7 ]",
+    );
+    let recording = world.record("--events sched,block -o /tmp/events-volumes");
+    for (name, device) in [
+        ("xwlinear", "/dev/mapper/xw-linear"),
+        ("xwcrypt", "/dev/mapper/xw-crypt"),
+        ("xwstripes", "/dev/md7"),
+        ("xwbare", "/dev/nullb0"),
+    ] {
+        world.run("host", &reader(name, device));
+    }
+    // Several that read the same sectors at the same time.
+    world.run("host", &format!("for nth in 1 2 3; do {} & done; wait", reader("xwsame", "/dev/nullb0")));
+    recording.finish_well();
+    world.run(
+        "host",
+        "dmsetup remove xw-crypt && dmsetup remove xw-linear && echo clear >/sys/block/md7/md/array_state",
+    );
+    world.run("host", "rmmod raid0 null_blk");
+    for name in ["xwlinear", "xwcrypt", "xwstripes", "xwbare", "xwsame"] {
+        let document = told(&world, "/tmp/events-volumes", name);
+        let device = time(&document, |part| {
+            part["state"] == "device" && part["object"].as_str().unwrap().starts_with("disk nullb")
+        });
+        let least = READS * DEVICE;
+        assert!(device >= least * 95 / 100, "{name}: {device} of {least} ns: {document}");
+        let total = time(&document, |_| true);
+        assert!(device <= total && total > least, "{name}: {document}");
+        assert_eq!(document["summary"]["incomplete_ios"], 0, "{name}: {document}");
+    }
+}
