@@ -8,6 +8,7 @@
 //! sent it first. What a guest's processor does is told of the time only in which its vCPU was inside
 //! the guest: the rest is the host's. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
 
+mod access;
 mod exchange;
 
 use std::fmt;
@@ -16,7 +17,7 @@ use xweave_trace::event::State;
 
 use crate::{
     connection::{EndId, Refused, Sent},
-    disk::{Access, DiskId},
+    disk::DiskId,
     machine::Machine,
     thread::{Ended, Since, Source, ThreadId, ThreadState},
     vcpu::{CpuId, Vcpu},
@@ -469,35 +470,6 @@ impl<'m> BackwardWalk<'m> {
                 }
                 None => self.because(a, b, me, spent, cause),
             }
-        }
-    }
-
-    /// A wait for an access to a disk, from when it was asked for.
-    fn accessing(&mut self, access: &Access, id: ThreadId, from: i64, to: i64) {
-        // When it was issued, or that this was another, may be among what was lost.
-        let lost = self.machine.threads.lost(id.domain, access.queued, access.done.unwrap_or(to));
-        let state = |state| if lost { TimeState::Unknown } else { state };
-        // A disk on another one has the access until it asks that one; then it is that one's.
-        let (mut at, mut above) = (access, Vec::new());
-        while let Some(below) = at.below.and_then(|number| self.machine.disks.access(number))
-            && below.queued >= at.queued
-            && above.len() < DEPTH
-        {
-            above.push(at);
-            at = below;
-        }
-        let queued = at.queued.clamp(from, to);
-        let issued = at.issued.unwrap_or(at.queued).clamp(queued, to);
-        let done = at.done.unwrap_or(to).clamp(issued, to);
-        let disk = Object::Disk(at.disk);
-        self.add(done, to, disk, TimeState::Completion);
-        self.add(issued, done, disk, state(TimeState::Device));
-        self.add(queued, issued, disk, state(TimeState::Queue));
-        let mut until = queued;
-        for access in above.into_iter().rev() {
-            let queued = access.queued.clamp(from, until);
-            self.add(queued, until, Object::Disk(access.disk), state(TimeState::Queue));
-            until = queued;
         }
     }
 

@@ -88,7 +88,7 @@ fn mptcp_socket() -> io::Result<OwnedFd> {
 
 fn sockaddr(address: Ipv4Addr, port: u16) -> libc::sockaddr_in {
     libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap_or(0),
         sin_port: port.to_be(),
         sin_addr: libc::in_addr { s_addr: u32::from(address).to_be() },
         sin_zero: [0; 8],
