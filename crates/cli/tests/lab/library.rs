@@ -38,6 +38,20 @@ impl Recorded {
         found
     }
 
+    /// How many datagrams a domain's kernel dropped for a reason; all of them in functions that are called so.
+    fn dropped(&self, domain: &str, reason: &str, function: &str) -> u64 {
+        let of = self.with("datagram", &[&format!("{domain}:kfree_skb.quit")]);
+        let of: Vec<&Value> = of.into_iter().filter(|flow| flow["dropped"]["reason"] == reason).collect();
+        for flow in &of {
+            let found = (&flow["complete"], &flow["incomplete"]);
+            assert_eq!(found, (&false.into(), &"dropped".into()), "{flow}");
+            assert_eq!(flow["dropped"]["domain"], domain, "{flow}");
+            let place = flow["dropped"]["function"].as_str().unwrap_or_default();
+            assert!(place.contains(function), "dropped elsewhere: {flow}");
+        }
+        of.len() as u64
+    }
+
     /// All flows of this name, which must be complete, begin at one of `starts` and end at one of `ends`.
     fn all(&self, name: &str, starts: &[&str], ends: &[&str]) {
         let flows = self.with(name, &[]);
@@ -205,21 +219,7 @@ fn what_a_kernel_drops_says_where_and_why() {
         world.kill("vm1", receiver);
         reading.finish();
     });
-    let dropped = |reason: &str, function: &str| {
-        let of = recorded.with("datagram", &["vm1:kfree_skb.quit"]);
-        let of: Vec<&Value> = of.into_iter().filter(|flow| flow["dropped"]["reason"] == reason).collect();
-        for flow in &of {
-            assert_eq!(
-                (&flow["complete"], &flow["incomplete"]),
-                (&false.into(), &"dropped".into()),
-                "{flow}"
-            );
-            assert_eq!(flow["dropped"]["domain"], "vm1", "{flow}");
-            let place = flow["dropped"]["function"].as_str().unwrap_or_default();
-            assert!(place.contains(function), "dropped elsewhere: {flow}");
-        }
-        of.len() as u64
-    };
+    let dropped = |reason, function| recorded.dropped("vm1", reason, function);
     let (no_socket, no_room) =
         (dropped("NO_SOCKET", "udp4_lib_rcv"), dropped("SOCKET_RCVBUFF", "udp_queue_rcv"));
     // A refusal that came back makes the sender try once more.
@@ -234,4 +234,60 @@ fn what_a_kernel_drops_says_where_and_why() {
     let read = recorded.with("datagram", &["vm1:__udp_enqueue_schedule_skb", "vm1:skb_consume_udp.quit"]);
     assert_eq!(read.len() as u64, 40 - no_room);
     assert!(read.iter().all(|flow| flow["complete"] == true && flow["dropped"].is_null()), "{read:?}");
+}
+
+/// By a packet filter, a queueing discipline, a checksum, and a guest that does not take what its tap device has: told as often
+/// as each of them counts itself.
+#[test]
+fn what_is_dropped_on_the_way_to_and_from_guests_says_where_and_why() {
+    let Some(world) = World::find("library: drops on the way") else { return };
+    let number = |domain: &str, script: &str| -> u64 {
+        let said = world.run(domain, script);
+        said.trim().parse().unwrap_or_else(|error| panic!("{script}: {error}: {said}"))
+    };
+    let send = "xweave lab load udp-send";
+    let csum = "awk '/^Udp:/ && $2 ~ /[0-9]/ { print $8 }' /proc/net/snmp";
+    let full = "cat /sys/class/net/tap2/statistics/tx_dropped";
+    world.run("host", "ping -c 1 -W 60 10.77.0.1 && ping -c 1 -W 60 10.77.0.2");
+    let (csum_before, full_before) = (number("vm1", csum), number("host", full));
+    let (mut filtered, mut queue) = (0, 0);
+    let recorded = Recorded::of(&world, "udp --domain vm1=vsock:3", || {
+        world.run(
+            "host",
+            "nft add table ip xw && nft 'add chain ip xw inbound { type filter hook input priority 0 ; }' && \
+             nft add rule ip xw inbound udp dport 9781 counter drop",
+        );
+        world.run("vm1", &format!("{send} --to 10.77.0.254:9781 --count 20 --rate 200"));
+        let counter = "nft list table ip xw | sed -n 's/.*counter packets \\([0-9]*\\) .*/\\1/p'";
+        world.until("host", &format!("[ \"$({counter})\" = 20 ]"));
+        filtered = number("host", counter);
+        world.run("host", "nft delete table ip xw");
+
+        world.run("host", "tc qdisc add dev tap1 root netem delay 500ms limit 5");
+        world.run("host", &format!("{send} --to 10.77.0.1:9782 --count 40"));
+        let counter = "tc -s qdisc show dev tap1 | sed -n 's/.*(dropped \\([0-9]*\\),.*/\\1/p'";
+        queue = number("host", counter);
+        world.run("host", "tc qdisc replace dev tap1 root netem corrupt 100%");
+        world.run("host", &format!("{send} --to 10.77.0.1:9783 --count 40 --rate 200 --size 1000"));
+        world.run("host", "tc qdisc del dev tap1 root");
+
+        world.run("host", "ip link set tap2 txqueuelen 50 && kill -STOP $(cat /run/lab/vm2/pid)");
+        let sent = world.try_run("host", &format!("{send} --to 10.77.0.2:9784 --count 1000 --rate 2000"));
+        world.run("host", "kill -CONT $(cat /run/lab/vm2/pid) && ip link set tap2 txqueuelen 1000");
+        assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    });
+    let checksum = number("vm1", csum) - csum_before;
+    let full = number("host", full) - full_before;
+    for (domain, reason, function, counted, least) in [
+        ("host", "NETFILTER_DROP", "nf_hook_slow", filtered, 20),
+        ("host", "QDISC_DROP", "dev", queue, 20),
+        ("vm1", "UDP_CSUM", "udp4_lib_rcv", checksum, 20),
+        ("host", "FULL_RING", "tun_net_xmit", full, 100),
+    ] {
+        let told = recorded.dropped(domain, reason, function);
+        println!("{reason}: {told} told, {counted} counted");
+        assert!(told >= least, "{reason}: {told} told, {counted} counted: {}", recorded.0["summary"]);
+        // Others' packets may be dropped there as well.
+        assert!(told <= counted && told * 20 >= counted * 19, "{reason}: {told} told, {counted} counted");
+    }
 }

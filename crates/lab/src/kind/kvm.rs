@@ -7,7 +7,7 @@ use std::process::Command;
 pub const SPEC: Spec = Spec {
     // A third of the generic one's size, and it has all that a KVM host needs.
     flavour: Flavour::Cloud,
-    packages: "qemu-system-x86,kmod,iproute2,procps,iputils-ping,tcpdump,bpftool,ethtool,clang-14,dmsetup",
+    packages: "qemu-system-x86,kmod,iproute2,procps,iputils-ping,tcpdump,bpftool,ethtool,clang-14,dmsetup,nftables",
     hypervisor: None,
     guest_modules: &["virtio_pci", "virtio_net", "virtio_blk", "vmw_vsock_virtio_transport"],
     guest_inittab: include_str!("../../init/kvm-guest-inittab"),
