@@ -10,15 +10,20 @@ const DEVICE: u64 = 4_000_000;
 /// How many accesses a reader makes, one after the other.
 const READS: u64 = 25;
 
-/// Two disks whose accesses each end by a timer.
-const DISKS: &str = "modprobe null_blk nr_devices=2 queue_mode=2 irqmode=2 completion_nsec=4000000 submit_queues=1 \
-     hw_queue_depth=64 gb=1 && [ -b /dev/nullb0 ]";
+/// Disks whose accesses each end by a timer: one below device mapper, two below md, one for itself.
+const DISKS: &str = "modprobe null_blk nr_devices=4 queue_mode=2 irqmode=2 completion_nsec=4000000 submit_queues=1 \
+     hw_queue_depth=64 gb=1 && [ -b /dev/nullb3 ]";
 
-/// A volume of device mapper with this table.
-fn volume(name: &str, table: &str) -> String {
-    format!(
-        "modprobe dm_mod && echo '{table}' | dmsetup create {name} && udevadm settle 2>/dev/null; [ -b /dev/mapper/{name} ]"
-    )
+/// Makes a volume of device mapper with this table; gives its device. There is no udev that would name it.
+fn volume(world: &World, name: &str, table: &str) -> String {
+    let made = world.run(
+        "host",
+        &format!(
+            "echo '{table}' | dmsetup create {name} --noudevrules --noudevsync && \
+             dmsetup info -c --noheadings -o minor {name}"
+        ),
+    );
+    format!("/dev/dm-{}", made.trim())
 }
 
 /// A reader called `name`, without the page cache.
@@ -47,32 +52,28 @@ fn time(document: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
 fn the_time_of_a_volume_is_that_of_the_disk_below_it() {
     let Some(world) = World::find("volumes") else { return };
     world.run("host", DISKS);
-    world.run("host", &volume("xw-linear", "0 1048576 linear /dev/nullb0 2048"));
+    world.run("host", "modprobe -a dm_mod dm_crypt");
+    let linear = volume(&world, "xw-linear", "0 1048576 linear /dev/nullb0 2048");
     let key = "0".repeat(64);
-    world.run("host", "modprobe dm_crypt && modprobe -a aes_generic xts");
-    world.run(
-        "host",
-        &volume("xw-crypt", &format!("0 1048576 crypt aes-xts-plain64 {key} 0 /dev/nullb0 2048")),
-    );
+    let table = format!("0 1048576 crypt aes-xts-plain64 {key} 0 /dev/nullb0 2048");
+    let crypt = volume(&world, "xw-crypt", &table);
     // md's striped disks without superblocks, by the kernel's own files.
     world.run(
         "host",
         "modprobe raid0 && echo md7 >/sys/module/md_mod/parameters/new_array && cd /sys/block/md7/md && \
          echo none >metadata_version && echo raid0 >level && echo 2 >raid_disks && echo 65536 >chunk_size && \
-         for disk in 0 1; do cat /sys/block/nullb$disk/dev >new_dev && echo $disk >dev-nullb$disk/slot || exit 1; done && \
+         slot=0; for disk in 1 2; do cat /sys/block/nullb$disk/dev >new_dev && echo $slot >dev-nullb$disk/slot && slot=1 && \
+             echo 524288 >dev-nullb$disk/size || exit 1; done && \
          echo active >array_state && [ -b /dev/md7 ]",
     );
     let recording = world.record("--events sched,block -o /tmp/events-volumes");
-    for (name, device) in [
-        ("xwlinear", "/dev/mapper/xw-linear"),
-        ("xwcrypt", "/dev/mapper/xw-crypt"),
-        ("xwstripes", "/dev/md7"),
-        ("xwbare", "/dev/nullb0"),
-    ] {
+    for (name, device) in
+        [("xwlinear", &*linear), ("xwcrypt", &*crypt), ("xwstripes", "/dev/md7"), ("xwbare", "/dev/nullb0")]
+    {
         world.run("host", &reader(name, device));
     }
     // Several that read the same sectors at the same time.
-    world.run("host", &format!("for nth in 1 2 3; do {} & done; wait", reader("xwsame", "/dev/nullb0")));
+    world.run("host", &format!("for nth in 1 2 3; do {} & done; wait", reader("xwsame", "/dev/nullb3")));
     recording.finish_well();
     world.run(
         "host",
