@@ -1,0 +1,122 @@
+use super::*;
+
+fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
+    let domains = [(1, "host".to_owned()), (2, "vm1".to_owned())].into_iter().collect();
+    let mut accounting =
+        Accounting::new(domains, DiskNames::default(), vec![Guest { domain: 2, host: 1, process: 70 }]);
+    events.into_iter().for_each(|event| accounting.feed(&event, names));
+    accounting.finish(names)
+}
+
+fn of(usage: &Usage, kind: &'static str, object: &str) -> Figures {
+    let found = usage.objects.iter().find(|(key, _)| key.kind == kind && key.object == object);
+    found.map_or_else(|| panic!("no {kind} {object}: {:?}", usage.objects), |(_, figures)| *figures)
+}
+
+fn at(kind: Kind, time: i64, cpu: u32, tid: u32) -> Event {
+    Event::new(kind, 1, time, cpu, tid)
+}
+
+fn switch(time: i64, from: u32, state: State, to: u32) -> Event {
+    Event { other: to, code: state.code(), ..at(Kind::Switch, time, 0, from) }
+}
+
+#[test]
+fn threads_are_their_processes() {
+    let mut names = Names::default();
+    let (web, pool) = (names.give("nginx"), names.give("pool-1"));
+    let thread = |tid, name| Event { other: tid, object: 7, name, ..at(Kind::Thread, 0, 0, 0) };
+    let events = [
+        thread(7, web),
+        thread(8, pool),
+        switch(10, 0, State::Runnable, 7),
+        switch(30, 7, State::Runnable, 8),
+        switch(35, 8, State::Dead, 7),
+        switch(45, 7, State::Sleeping, 0),
+        Event { other: 7, ..at(Kind::Wake, 60, 1, 0) },
+        switch(64, 0, State::Runnable, 7),
+        at(Kind::Other, 70, 0, 7),
+    ];
+    let nginx = of(&accounting(events, &names), kind::PROCESS, "nginx");
+    // 20 + 5 + 10, and 6 until the last event; ready from 30 to 35 and from 60 to 64.
+    assert_eq!((nginx.time_ns, nginx.count, nginx.wait_ns), (41, 4, 9));
+}
+
+#[test]
+fn a_disk_is_used_by_who_asked_first() {
+    let mut names = Names::default();
+    let name = names.give("cat");
+    let disk = |kind, time, tid, position, bytes| Event {
+        object: 254 << 20 | 16,
+        position,
+        bytes,
+        ..at(kind, time, 0, tid)
+    };
+    let events = [
+        Event { other: 7, object: 7, name, ..at(Kind::Thread, 0, 0, 0) },
+        disk(Kind::DiskQueue, 10, 7, 64, 4096),
+        disk(Kind::DiskQueue, 12, 8, 72, 4096),
+        disk(Kind::DiskIssue, 20, 8, 64, 8192),
+        disk(Kind::DiskQueue, 21, 7, 800, 4096),
+        disk(Kind::DiskIssue, 25, 7, 800, 4096),
+        switch(26, 7, State::Dead, 0),
+        disk(Kind::DiskComplete, 90, 0, 64, 8192),
+        disk(Kind::DiskComplete, 100, 0, 800, 4096),
+    ];
+    let usage = accounting(events, &names);
+    let used = of(&usage, kind::USE, "cat on disk 254:16");
+    // The second had to wait for the first: it took 10 of the disk's time.
+    assert_eq!((used.time_ns, used.count, used.bytes), (70 + 10, 2, 12_288));
+    assert_eq!((used.wait_ns, used.device_ns), (10 + 8 + 4, 70 + 75));
+    let disk = of(&usage, kind::DISK, "disk 254:16");
+    assert_eq!((disk.time_ns, disk.count, disk.bytes, disk.distance), (80, 2, 12_288, (800 - 80) * 512));
+}
+
+#[test]
+fn interrupts_do_not_count_those_above_them() {
+    let irq = |kind, time, object| Event { object, ..at(kind, time, 0, 0) };
+    let events = [
+        irq(Kind::SoftirqEnter, 10, 3),
+        irq(Kind::IrqEnter, 20, 30),
+        irq(Kind::IrqExit, 26, 30),
+        irq(Kind::SoftirqExit, 40, 3),
+    ];
+    let usage = accounting(events, &Names::default());
+    let figures = |object| of(&usage, kind::INTERRUPT, object);
+    assert_eq!((figures("softirq NET_RX").time_ns, figures("interrupt 30").time_ns), (24, 6));
+}
+
+#[test]
+fn locks_peers_and_virtual_processors() {
+    let mut names = Names::default();
+    let name = names.give("qemu");
+    let port = |local: u64, remote: u64| local << 16 | remote;
+    let message = |kind, time, position| Event { position, bytes: 100, ..at(kind, time, 0, 70) };
+    let events = [
+        Event { other: 70, object: 70, name, ..at(Kind::Thread, 0, 0, 0) },
+        switch(0, 0, State::Runnable, 70),
+        message(Kind::Send, 5, port(40_000, 80)),
+        switch(10, 70, State::Sleeping, 0),
+        Event { other: 70, ..at(Kind::Wake, 50, 0, 0) },
+        switch(50, 0, State::Runnable, 70),
+        message(Kind::Receive, 55, port(40_000, 80)),
+        Event { object: 0x1000, ..at(Kind::LockWait, 60, 0, 70) },
+        // The kernel's own, within it.
+        Event { object: 0x2000, ..at(Kind::LockAcquired, 63, 0, 70) },
+        Event { object: 0x1000, ..at(Kind::LockAcquired, 67, 0, 70) },
+        at(Kind::VmEnter, 70, 0, 70),
+        Event { code: 0x7b, ..at(Kind::VmExit, 80, 0, 70) },
+        at(Kind::VmEnter, 83, 0, 70),
+        Event { code: 0x78, ..at(Kind::VmExit, 84, 0, 70) },
+        Event { bytes: 10, ..at(Kind::VmHalt, 95, 0, 70) },
+        at(Kind::VmEnter, 96, 0, 70),
+    ];
+    let usage = accounting(events, &names);
+    let peer = of(&usage, kind::PEER, "peer at :80");
+    assert_eq!((peer.count, peer.bytes, peer.wait_ns), (2, 200, 40));
+    assert_eq!(of(&usage, kind::LOCK, "locks of qemu").wait_ns, 7);
+    let vcpu = of(&usage, kind::VCPU, "vCPU 0 of vm1");
+    assert_eq!((vcpu.time_ns, vcpu.count, vcpu.wait_ns), (11, 2, 10));
+    let exits = |why: &str| of(&usage, kind::EXIT, &format!("exits {why} of vm1"));
+    assert_eq!((exits("io").time_ns, exits("io").count, exits("hlt").time_ns), (3, 1, 0));
+}
