@@ -1,7 +1,7 @@
 //! One kernel's records, one after the other, as events.
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Access, Event, Kind, Name, State};
+use xweave_trace::event::{Access, Event, Kind, Name, State, VECTORS};
 
 use crate::{
     error::Error,
@@ -498,9 +498,8 @@ fn wake(event: Event, wake: &Wake, record: &[u8]) -> Event {
     Event { other: tid.low(record), object, code: context(flags, record), ..event }
 }
 
-/// As `bpf/events/sched.h` numbers the vectors of interrupts, so that they are no device's.
 fn vector(number: Number, record: &[u8]) -> u64 {
-    0x1_0000 | u64::from(number.low(record))
+    VECTORS | u64::from(number.low(record))
 }
 
 fn disk(event: Event, range: &Range, record: &[u8]) -> Event {

@@ -1,5 +1,7 @@
 //! Interrupts: those under way on a CPU, and their names.
 
+use xweave_trace::event::VECTORS;
+
 use crate::{machine::NESTED, thread::between};
 
 /// An interrupt under way.
@@ -50,8 +52,6 @@ pub(crate) fn name(soft: bool, number: u64) -> String {
     // include/linux/interrupt.h
     const SOFT: [&str; 10] =
         ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
-    // Those that no device's handler is called for: docs/trace-format.md; arch/x86/include/asm/irq_vectors.h.
-    const VECTORS: u64 = 0x10000;
     let known = usize::try_from(number).ok().and_then(|number| SOFT.get(number));
     match (soft, known, number.wrapping_sub(VECTORS)) {
         (true, Some(name), _) => format!("softirq {name}"),

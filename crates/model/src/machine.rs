@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Context, Event, Kind, State};
+use xweave_trace::event::{Context, Event, Kind, State, VECTORS};
 
 use crate::{
     connection::Connections,
@@ -51,8 +51,8 @@ mod softirq {
     pub(super) const HRTIMER: u64 = 8;
 }
 
-/// `LOCAL_TIMER_VECTOR` of arch/x86/include/asm/irq_vectors.h, as `bpf/events/sched.h` numbers vectors.
-const LOCAL_TIMER: u64 = 0x1_00ec;
+/// `LOCAL_TIMER_VECTOR` of arch/x86/include/asm/irq_vectors.h.
+const LOCAL_TIMER: u64 = VECTORS | 0xec;
 
 /// A handler that ends an access and wakes who waits for it does so within this time. It is asked only where interrupts
 /// themselves were not recorded: then an access that ended longer ago was another interrupt's.

@@ -96,6 +96,10 @@ impl Access {
     }
 }
 
+/// Interrupts from here on are vectors that no device's handler is called for: a vector's number behind this one is the
+/// `object` of its events (arch/x86/include/asm/irq_vectors.h; `XW_VECTOR` of bpf/events/sched.h).
+pub const VECTORS: u64 = 1 << 16;
+
 /// When it is told that something is sent, as an event's `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sending {
