@@ -89,13 +89,6 @@ XW_PROGRAM("tp_btf", block_rq_complete)
 }
 #endif
 
-/* bio_endio clears the flag BIO_TRACE_COMPLETION, and blk_update_request for what a request has done: what still has
- * it was queued, and is no part of a request (include/linux/blk_types.h). */
-static __always_inline bool xw_bio_traced(const struct bio *bio)
-{
-	return bio->bi_flags >> BIO_TRACE_COMPLETION & 1;
-}
-
 #ifdef XW_HAS_block_bio_complete
 /* By drivers that make no requests. By now the bio's sectors may be those of its last part. */
 XW_PROGRAM("tp_btf", block_bio_complete)
@@ -108,6 +101,13 @@ XW_PROGRAM("tp_btf", block_bio_complete)
 #endif
 
 #ifdef XW_HAS_block_bio_remap
+/* bio_endio clears the flag BIO_TRACE_COMPLETION, and blk_update_request for what a request has done: what still has
+ * it was queued, and is no part of a request (include/linux/blk_types.h). */
+static __always_inline bool xw_bio_traced(const struct bio *bio)
+{
+	return bio->bi_flags >> BIO_TRACE_COMPLETION & 1;
+}
+
 /* A bio that goes on to another disk as it is. What is remapped before it is queued, from a partition or as a copy for
  * the disk below, is told when it is queued. */
 XW_PROGRAM("tp_btf", block_bio_remap)

@@ -267,6 +267,21 @@ enum Load {
         #[arg(long)]
         connections: Option<u64>,
     },
+    /// Answer the requests of tcp-get by workers that take them from a queue, and log when what happened.
+    QueueServe {
+        /// The port.
+        #[arg(long)]
+        port: u16,
+        /// Threads that answer.
+        #[arg(long, default_value_t = 2)]
+        workers: u16,
+        /// Processor time that an answer takes, in microseconds.
+        #[arg(long, default_value_t = 1000)]
+        work: u64,
+        /// The log: a line of JSON for each request.
+        #[arg(long)]
+        log: PathBuf,
+    },
     /// Exchange requests and answers; prints their times as JSON.
     TcpGet {
         /// ADDRESS:PORT.
@@ -440,6 +455,11 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
         }
         Load::TcpServe { port, protocol, connections } => {
             load::tcp_serve(port, protocol.into(), connections, |address| eprintln!("ready at {address}"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Load::QueueServe { port, workers, work, log } => {
+            let options = load::QueueServe { port, workers, work: Duration::from_micros(work) };
+            load::queue_serve(&options, &log, |address| eprintln!("ready at {address}"))?;
             Ok(ExitCode::SUCCESS)
         }
         Load::TcpGet { to, protocol, requests, concurrency, request_size, size } => {

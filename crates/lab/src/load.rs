@@ -4,6 +4,7 @@
 //! sender (16 bits, little endian); the rest is the pattern 0, 1, 2, … 255, 0, …
 
 mod protocol;
+mod queue;
 
 use crate::error::{Error, Result};
 use serde::Serialize;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use vsock::{VMADDR_CID_ANY, VsockAddr, VsockStream};
 
 pub use protocol::Protocol;
+pub use queue::{QueueServe, queue_serve};
 
 /// The first bytes of every datagram.
 pub const MAGIC: [u8; 8] = *b"XWSEQ001";
@@ -229,8 +231,7 @@ fn set_buffer(socket: &UdpSocket, size: libc::c_int) {
 
 /// Answers requests of [`tcp_get`] for ever, or until `connections` have come and gone.
 ///
-/// A request says its own size and the answer's: two 32-bit numbers, little endian, and then the rest of
-/// the request. `ready` is called with the address when the port is open.
+/// `ready` is called with the address when the port is open.
 pub fn tcp_serve(
     port: u16,
     protocol: Protocol,
@@ -253,14 +254,26 @@ pub fn tcp_serve(
 
 fn answer(mut stream: TcpStream, protocol: Protocol) -> io::Result<()> {
     protocol.begin(&stream)?;
-    let mut head = [0_u8; 8];
     loop {
+        let Request { answer_size } = Request::read(&mut stream)?;
+        io::copy(&mut io::repeat(b'x').take(answer_size), &mut stream)?;
+    }
+}
+
+/// A request of [`tcp_get`]: its own size and the answer's, two 32-bit numbers, little endian, and then the rest of it.
+struct Request {
+    answer_size: u64,
+}
+
+impl Request {
+    /// Reads one, and throws away what it says nothing with.
+    fn read(stream: &mut impl Read) -> io::Result<Self> {
+        let mut head = [0_u8; 8];
         stream.read_exact(&mut head)?;
         let number =
             |at: usize| u64::from(u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
-        let rest = number(0).saturating_sub(8);
-        io::copy(&mut (&mut stream).take(rest), &mut io::sink())?;
-        io::copy(&mut io::repeat(b'x').take(number(4)), &mut stream)?;
+        io::copy(&mut stream.take(number(0).saturating_sub(8)), &mut io::sink())?;
+        Ok(Self { answer_size: number(4) })
     }
 }
 

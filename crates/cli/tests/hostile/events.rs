@@ -38,7 +38,7 @@ const NAMED: &str = "
     struct bio { unsigned bi_opf; struct bvec_iter bi_iter; struct block_device *bi_bdev; };
     struct request_queue { struct gendisk *disk; };
     struct request {
-        struct request_queue *q; unsigned cmd_flags; unsigned long __sector; unsigned __data_len;
+        struct request_queue *q; unsigned cmd_flags; unsigned long __sector; unsigned __data_len; struct bio *bio;
     };
     struct in6_addr { union { unsigned u6_addr32[4]; } in6_u; };
     struct sock_common {

@@ -20,5 +20,6 @@ mod library;
 mod loss;
 mod misuse;
 mod places;
+mod programs;
 mod world;
 mod xen;
