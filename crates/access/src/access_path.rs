@@ -1,5 +1,7 @@
 //! The path from a structure to some bytes in it, in words.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use xweave_code::types::{Leaf, RecordId, Step, Tag, TypeId, Types, Visit};
 
@@ -7,7 +9,7 @@ use xweave_code::types::{Leaf, RecordId, Step, Tag, TypeId, Types, Visit};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     /// `struct sk_buff`, `union x`, or the name of a typedef for an unnamed one.
-    pub type_: Box<str>,
+    pub type_: Arc<str>,
     /// The first byte that is touched.
     pub start: u32,
     /// Behind the last.
@@ -16,7 +18,7 @@ pub struct Level {
     pub overlay: bool,
     /// The names of members from here to the bytes, with dots between; several where members overlap.
     /// Empty if the whole of it is meant.
-    pub members: Vec<Box<str>>,
+    pub members: Vec<Arc<str>>,
 }
 
 impl Level {
@@ -119,12 +121,12 @@ fn walk(types: &Types, of: TypeId, at: u32, size: u32, overlay: bool) -> Vec<Lev
 }
 
 /// `struct sk_buff`, `union x`, `atomic_t`
-fn name(types: &Types, record: RecordId) -> Box<str> {
+fn name(types: &Types, record: RecordId) -> Arc<str> {
     let record = types.record(record);
     match record.tag {
         Tag::Struct => format!("struct {}", record.name).into(),
         Tag::Union => format!("union {}", record.name).into(),
-        _ => record.name.clone(),
+        _ => (&*record.name).into(),
     }
 }
 

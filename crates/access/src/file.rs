@@ -25,7 +25,7 @@ mod assemble;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use memmap2::Mmap;
 use rustc_hash::FxHashMap;
@@ -398,10 +398,17 @@ fn word(bytes: &[u8], nth: usize) -> Option<u32> {
 
 fn decode(bytes: &[u8], texts: &[u8]) -> Option<Vec<AccessPath>> {
     let mut words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap_or_default()));
-    let text = |offset: u32, length: u32| {
+    // Few texts, which most paths share.
+    let mut known: FxHashMap<(u32, u32), Arc<str>> = FxHashMap::default();
+    let mut text = |offset: u32, length: u32| {
+        if let Some(known) = known.get(&(offset, length)) {
+            return Some(Arc::clone(known));
+        }
         let start = to_usize(offset);
         let text = texts.get(start..start.checked_add(to_usize(length))?)?;
-        std::str::from_utf8(text).ok().map(Box::<str>::from)
+        let text: Arc<str> = std::str::from_utf8(text).ok()?.into();
+        known.insert((offset, length), Arc::clone(&text));
+        Some(text)
     };
     let mut paths = Vec::new();
     while let Some(levels) = words.next() {
