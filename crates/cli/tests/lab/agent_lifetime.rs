@@ -97,7 +97,7 @@ fn agents_killed_at_any_step_leave_no_probe_and_no_setting() {
     recording.finish_well();
     assert!(all >= 17, "{all} functions are too few for the settings to be changed");
 
-    const ROUNDS: usize = 3;
+    const ROUNDS: usize = 2;
     for round in 0..ROUNDS {
         let both = two_recordings(&world);
         kill_both(&world, &format!("test {HOOKED} -gt {}", all * round / ROUNDS), round);
