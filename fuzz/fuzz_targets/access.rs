@@ -56,4 +56,11 @@ fn ask(index: &Index) {
         let _ = unknown_names(&pointcut, |_| true, [index].into_iter());
     }
     let _ = index.variables().count();
+    for name in index.function_names().take(64) {
+        if let Some(inlined) = index.inlined(name, |_| true) {
+            assert!(
+                inlined.into.len() <= 4 && inlined.into.iter().all(|name| name.len() <= index.bytes().len())
+            );
+        }
+    }
 }

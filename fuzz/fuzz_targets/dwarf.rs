@@ -29,6 +29,9 @@ fuzz_target!(init: seeds::write(seeds::debug), |data: &[u8]| {
     for function in debug.functions().iter().take(64) {
         let _ = (debug.name(function.name), debug.unit(function.unit), types.proto(function.proto));
         let _ = (debug.line(function.from), debug.function(function.from));
+        let inlined = function.definition.map_or(&[][..], |definition| debug.inlined(definition));
+        assert!(inlined.is_sorted_by(|one, next| one.into < next.into));
+        assert!(inlined.iter().all(|of| of.calls > 0 && Some(of.definition) == function.definition));
     }
     let _ = (debug.line(0), debug.line(u64::MAX), debug.within_files(|name| name.len() % 2 == 0).len());
     let _ = (debug.skipped().count(), debug.damaged().len() <= debug.damaged_units());

@@ -24,9 +24,29 @@ pub struct Level {
 impl Level {
     /// Its name without `struct` or `union`.
     pub fn name(&self) -> &str {
-        let type_ = &*self.type_;
-        type_.strip_prefix("struct ").or_else(|| type_.strip_prefix("union ")).unwrap_or(type_)
+        without_tag(&self.type_)
     }
+}
+
+/// A type's name without `struct` or `union`.
+pub(crate) fn without_tag(type_: &str) -> &str {
+    type_.strip_prefix("struct ").or_else(|| type_.strip_prefix("union ")).unwrap_or(type_)
+}
+
+/// Whether this member of this structure (`%` stands for anything), or something in it, is touched at a level with
+/// this name and these members: `sock.__sk_common` is by what touches `sock_common.skc_family` in a `sock`.
+pub(crate) fn is_touched<'p, P: Iterator<Item = &'p str>>(
+    structure: &str,
+    member: &str,
+    name: &str,
+    members: impl FnOnce() -> P,
+) -> bool {
+    let matches = xweave_text::matches;
+    let below = |path: &str| {
+        let beginnings = path.match_indices('.').map(|(at, _)| &path[..at]);
+        beginnings.chain([path]).any(|beginning| matches(member, beginning))
+    };
+    matches(structure, name) && (member == "%" || members().any(below))
 }
 
 /// What an instruction touches.
@@ -48,21 +68,13 @@ impl AccessPath {
         self.levels.first().and_then(|level| level.members.first()).map_or("", |member| member)
     }
 
-    /// Whether this member of this structure is touched (`%` stands for anything), or something in it:
-    /// `sock.__sk_common` is, by what touches `sock_common.skc_family` in a `sock`.
-    pub(crate) fn touches(&self, structure: &str, member: &str) -> bool {
-        self.level(structure, member).is_some()
-    }
-
-    /// The outermost level at which this member of this structure is touched.
+    /// The outermost level at which this member of this structure (`%` stands for anything), or something in it, is
+    /// touched.
     pub fn level(&self, structure: &str, member: &str) -> Option<&Level> {
-        let matches = xweave_text::matches;
-        let below = |path: &str| {
-            let beginnings = path.match_indices('.').map(|(at, _)| &path[..at]);
-            beginnings.chain([path]).any(|beginning| matches(member, beginning))
+        let touched = |level: &&Level| {
+            is_touched(structure, member, level.name(), || level.members.iter().map(|path| &**path))
         };
-        let mut named = self.levels.iter().filter(|level| matches(structure, level.name()));
-        named.find(|level| member == "%" || level.members.iter().any(|path| below(path)))
+        self.levels.iter().find(touched)
     }
 }
 

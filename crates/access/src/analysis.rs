@@ -5,7 +5,6 @@ use xweave_code::dwarf::Debug;
 use xweave_code::image::Image;
 use xweave_code::types::KernelTypes;
 
-use crate::access_path::AccessPaths;
 use crate::cfg::{Cfg, to_u32};
 use crate::classify::{Classified, Classifier};
 use crate::dominators::earlier;
@@ -13,6 +12,7 @@ use crate::file::{self, Tables};
 use crate::found::{Analysed, Found};
 use crate::function_summaries::{FunctionSummaries, Subject};
 use crate::idioms::Overlays;
+use crate::inlining::inlining;
 use crate::loader::Sources;
 use crate::points_to::PointsTo;
 use crate::program_facts::{Function, ProgramFacts};
@@ -39,8 +39,7 @@ pub(crate) fn analyse(image: &Image, kernel: &KernelTypes, debug: Option<&Debug>
         .map(|(function, number)| program.answer(function, number, lookup))
         .collect();
     drop(summaries);
-    let mut paths = AccessPaths::default();
-    file::assemble(kernel, debug, &functions, answers, &mut paths)
+    file::assemble(kernel, debug, &functions, answers, &inlining(image, debug, &functions))
 }
 
 /// A program that is being analysed.

@@ -9,23 +9,31 @@
 //! - sites, [`SITE`] words each: offset in the function; the access path, or [`NONE`]; what else is known (bits);
 //!   the base register's constant; file and line; the number of the site that always comes before it with the
 //!   same target, or [`NONE`];
-//! - access paths: bytes, see `assemble::encode`; files: offset and length in the texts;
+//! - access paths, each a number of levels, and for each of these its name (offset and length in the texts), start,
+//!   end, whether it is an overlay, the number of its members' paths, and their places in the texts;
+//! - files: offset and length in the texts;
 //! - variables, [`VARIABLE`] words each: the numbers of name and type, the number of the first run; those of a
 //!   function sorted by name and type;
 //! - runs, [`RUN`] words each: the first site and the one behind the last at which a variable is in one place,
 //!   and the number of that; those of one variable in order;
 //! - places, [`PLACE`] words each: kind (a byte) and register (a byte); a constant (two words);
-//! - names and types of variables: offset and length in the texts; texts.
+//! - names and types of variables: offset and length in the texts;
+//! - where access paths are, [`PATH`] words each: the first of its words, the first of its sites; those sites, by path;
+//! - inlined calls, [`INLINING`] words each: the function that is called, how many calls, into how many functions, and
+//!   [`NAMED`] of these or [`NONE`]; sorted by the first;
+//! - texts.
 //!
-//! Access paths are read when the file is opened, since every question goes over them; the rest is looked at where
-//! it lies. Nothing in the file is believed: it may be damaged.
+//! Everything is looked at where it lies. Nothing in the file is believed: it may be damaged.
 
 mod assemble;
+mod inlined;
+mod paths;
+mod texts;
 
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use memmap2::Mmap;
 use rustc_hash::FxHashMap;
@@ -33,16 +41,18 @@ use xweave_code::Register;
 use xweave_guard::private::{self, Dir};
 
 use crate::Error;
-use crate::access_path::{AccessPath, Level};
+use crate::access_path::AccessPath;
 use crate::cfg::{to_u32, to_usize};
 use crate::classify::Reason;
+use crate::inlining::NAMED;
 use crate::site::{Coverage, Place, Site};
 
 pub(crate) use assemble::assemble;
+pub(crate) use paths::LevelRow;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"xwai");
 /// To be raised with every change of the layout or of what the analysis finds.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 6;
 /// Words of the header.
 const HEADER: usize = 32;
 const FUNCTION: usize = 11;
@@ -50,14 +60,23 @@ const SITE: usize = 7;
 const VARIABLE: usize = 3;
 const RUN: usize = 3;
 const PLACE: usize = 3;
-/// The numbers of the parts that come last.
+const PATH: usize = 2;
+const INLINING: usize = 3 + NAMED;
+/// The numbers of the parts.
+const FUNCTIONS: usize = 0;
+const SITES: usize = 1;
+const PATHS: usize = 2;
+const FILES: usize = 3;
 const VARIABLES: usize = 4;
 const RUNS: usize = 5;
 const PLACES: usize = 6;
 const NAMES: usize = 7;
 const TYPES: usize = 8;
-const TEXTS: usize = 9;
-const PARTS: usize = 10;
+const PATH_SITES: usize = 9;
+const SITES_BY_PATH: usize = 10;
+const INLINED: usize = 11;
+const TEXTS: usize = 12;
+const PARTS: usize = 13;
 const NONE: u32 = u32::MAX;
 
 /// Where the tables lie.
@@ -88,7 +107,8 @@ pub(crate) struct Tables {
     bytes: Bytes,
     /// Where the parts begin and end.
     parts: [(usize, usize); PARTS],
-    paths: Vec<AccessPath>,
+    /// The access paths that were asked for.
+    read_paths: Vec<OnceLock<AccessPath>>,
     /// The numbers of variables' names, once they were asked for.
     names: OnceLock<FxHashMap<Box<str>, u32>>,
     /// The functions in the order of their names, once one was asked for by its name.
@@ -160,9 +180,18 @@ impl Tables {
         if std::str::from_utf8(texts).is_err() {
             return Err(damaged("its names are no text"));
         }
-        let paths = decode(bytes.get(parts[2].0..parts[2].1).unwrap_or_default(), texts);
-        let paths = paths.ok_or_else(|| damaged("its structures cannot be read"))?;
-        Ok(Self { bytes, parts, paths, names: OnceLock::new(), by_name: OnceLock::new() })
+        let tables = Self::of(bytes, parts);
+        if !tables.paths_in_order() {
+            return Err(damaged("its structures cannot be read"));
+        }
+        Ok(tables)
+    }
+
+    fn of(bytes: Bytes, parts: [(usize, usize); PARTS]) -> Self {
+        let read_paths = Vec::new();
+        let mut tables = Self { bytes, parts, read_paths, names: OnceLock::new(), by_name: OnceLock::new() };
+        tables.read_paths.resize_with(to_usize(tables.paths()), OnceLock::new);
+        tables
     }
 
     pub(crate) fn write(&self, folder: &Dir, name: &str) -> Result<(), Error> {
@@ -181,16 +210,12 @@ impl Tables {
         text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or("")
     }
 
-    pub(crate) fn paths(&self) -> &[AccessPath] {
-        &self.paths
-    }
-
     pub(crate) fn functions(&self) -> u32 {
-        to_u32(self.part(0).len() / (FUNCTION * 4))
+        to_u32(self.part(FUNCTIONS).len() / (FUNCTION * 4))
     }
 
     fn function(&self, number: u32, field: usize) -> Option<u32> {
-        word(self.part(0), to_usize(number).checked_mul(FUNCTION)? + field)
+        word(self.part(FUNCTIONS), to_usize(number).checked_mul(FUNCTION)? + field)
     }
 
     pub(crate) fn name(&self, function: u32) -> &str {
@@ -230,7 +255,7 @@ impl Tables {
     }
 
     fn file_name(&self, file: u32) -> Option<&str> {
-        self.text_of(3, file)
+        self.text_of(FILES, file)
     }
 
     /// The text that a part's row of two words says.
@@ -317,23 +342,36 @@ impl Tables {
         }
     }
 
-    /// The rows of a function.
-    pub(crate) fn sites_of(&self, function: u32) -> impl Iterator<Item = Row> {
+    /// The numbers of a function's sites.
+    pub(crate) fn sites_of(&self, function: u32) -> Range<u32> {
         let first = self.function(function, 6).unwrap_or(0);
-        let all = to_u32(self.part(1).len() / (SITE * 4));
+        let all = to_u32(self.part(SITES).len() / (SITE * 4));
         let end = self.function(function.saturating_add(1), 6).unwrap_or(all).min(all);
-        (first..end).filter_map(|number| self.row(number))
+        first..end
     }
 
-    fn row(&self, number: u32) -> Option<Row> {
+    /// The function that a site is of.
+    pub(crate) fn function_of(&self, site: u32) -> Option<u32> {
+        let (mut low, mut high) = (0, self.functions());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.function(middle, 6) {
+                Some(first) if first <= site => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        low.checked_sub(1).filter(|function| self.sites_of(*function).contains(&site))
+    }
+
+    pub(crate) fn row(&self, number: u32) -> Option<Row> {
         let at = to_usize(number).checked_mul(SITE)?;
-        let field = |nth| word(self.part(1), at + nth);
+        let field = |nth| word(self.part(SITES), at + nth);
         let (path, bits) = (field(1)?, field(2)?);
         let register = u8::try_from(bits >> 16 & 0xff).ok()?;
         Some(Row {
             number,
             offset: field(0)?,
-            path: (to_usize(path) < self.paths.len()).then_some(path),
+            path: (path < self.paths()).then_some(path),
             reason: Reason::ALL.get(to_usize(bits >> 8 & 0xff).wrapping_sub(1)).copied(),
             reads: bits & 1 != 0,
             writes: bits & 2 != 0,
@@ -356,7 +394,7 @@ impl Tables {
             module: self.module(function),
             offset: row.offset,
             address: self.address(function).wrapping_add(row.offset.into()),
-            path: self.paths.get(to_usize(row.path?))?,
+            path: self.path(row.path?)?,
             reads: row.reads,
             writes: row.writes,
             certain: row.certain,
@@ -372,12 +410,12 @@ impl Tables {
 
     /// The site that always comes before another with the same target.
     pub(crate) fn earlier(&self, site: u32) -> Option<u32> {
-        let earlier = word(self.part(1), to_usize(site).checked_mul(SITE)? + 6)?;
+        let earlier = word(self.part(SITES), to_usize(site).checked_mul(SITE)? + 6)?;
         Some(earlier).filter(|earlier| *earlier != NONE)
     }
 
     pub(crate) fn has_lines(&self) -> bool {
-        !self.part(3).is_empty()
+        !self.part(FILES).is_empty()
     }
 
     pub(crate) fn coverage(&self) -> Coverage {
@@ -394,38 +432,6 @@ fn word(bytes: &[u8], nth: usize) -> Option<u32> {
     let at = nth.checked_mul(4)?;
     let bytes = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
-}
-
-fn decode(bytes: &[u8], texts: &[u8]) -> Option<Vec<AccessPath>> {
-    let mut words = bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap_or_default()));
-    // Few texts, which most paths share.
-    let mut known: FxHashMap<(u32, u32), Arc<str>> = FxHashMap::default();
-    let mut text = |offset: u32, length: u32| {
-        if let Some(known) = known.get(&(offset, length)) {
-            return Some(Arc::clone(known));
-        }
-        let start = to_usize(offset);
-        let text = texts.get(start..start.checked_add(to_usize(length))?)?;
-        let text: Arc<str> = std::str::from_utf8(text).ok()?.into();
-        known.insert((offset, length), Arc::clone(&text));
-        Some(text)
-    };
-    let mut paths = Vec::new();
-    while let Some(levels) = words.next() {
-        // Not reserved: the number may be a lie.
-        let mut path = AccessPath { levels: Vec::new() };
-        for _ in 0..levels {
-            let type_ = text(words.next()?, words.next()?)?;
-            let (start, end, overlay) = (words.next()?, words.next()?, words.next()? != 0);
-            let mut members = Vec::new();
-            for _ in 0..words.next()? {
-                members.push(text(words.next()?, words.next()?)?);
-            }
-            path.levels.push(Level { type_, start, end, overlay, members });
-        }
-        paths.push(path);
-    }
-    Some(paths)
 }
 
 const _: () = assert!(HEADER >= 2 + PARTS + 3 + Reason::ALL.len());

@@ -10,9 +10,8 @@ use xweave_code::types::KernelTypes;
 use xweave_guard::private::Dir;
 
 use crate::Error;
-use crate::access_path::AccessPath;
 use crate::analysis::analyse;
-use crate::file::Tables;
+use crate::file::{LevelRow, Tables};
 use crate::query::Query;
 use crate::site::Coverage;
 
@@ -93,8 +92,8 @@ impl Index {
         self.tables.names()
     }
 
-    /// The access paths of all instructions, each once.
-    pub fn paths(&self) -> &[AccessPath] {
-        self.tables.paths()
+    /// The levels of all access paths, those of a path together.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = LevelRow<'_>> {
+        (0..self.tables.paths()).flat_map(|path| self.tables.levels(path))
     }
 }

@@ -23,7 +23,8 @@
 //! a function, `ssa` numbers its values, `points_to` finds out what they point to, with what other functions tell
 //! (`function_summaries`) and the kernel's macros say (`idioms`); `classify` says what is known of each access,
 //! `access_path` puts it into words; `variables` says where variables are then, with what `entry_values` knows of
-//! the stack and of parameters; `analysis` does all of that, and `file` keeps it. A pointcut ([`question()`]) is asked of
+//! the stack and of parameters; `inlining` counts the calls that no entry sees; `analysis` does all of that, and `file`
+//! keeps it. A pointcut ([`question()`]) is asked of
 //! that by a [`Query`] and answered with [`Site`]s; `unknown` finds mistyped names.
 
 mod access_path;
@@ -37,6 +38,7 @@ mod found;
 mod function_summaries;
 mod idioms;
 mod index;
+mod inlining;
 mod loader;
 mod location;
 mod points_to;
@@ -58,7 +60,7 @@ pub use classify::Reason;
 pub use index::Index;
 pub use query::{Query, in_file};
 pub use question::question;
-pub use site::{Binding, Coverage, Place, Site, Unresolved};
+pub use site::{Binding, Coverage, InlinedCalls, Place, Site, Unresolved};
 pub use source::{IndexCache, Keep, Source};
 pub use xweave_code::Register;
 

@@ -69,8 +69,7 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
         let (mut paths, mut names, mut arguments) = (FxHashMap::default(), FxHashMap::default(), Vec::new());
         pointcut.atoms(&mut |atom| match atom {
             Pointcut::Access(Access { structure, member, domain, .. }) if meant(domain.as_ref()) => {
-                let matching = tables.paths().iter().map(|path| path.touches(structure, member)).collect();
-                paths.insert(std::ptr::from_ref(atom), matching);
+                paths.insert(std::ptr::from_ref(atom), tables.touching(structure, member));
             }
             Pointcut::LocalVar(of) => {
                 names
@@ -113,12 +112,18 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
     /// instruction; none where that is not known before the instruction is executed, and of arg() without
     /// [`Query::with_parameters`].
     pub fn each(&self, mut visit: impl FnMut(Site<'q>, &dyn Fn(&Pointcut) -> Option<bool>)) {
-        for function in 0..self.tables.functions() {
+        let candidates = self.candidates();
+        let mut left = &candidates[..];
+        while let Some(site) = left.first() {
+            let Some(function) = self.tables.function_of(*site) else { break };
+            let end = self.tables.sites_of(function).end;
+            let (here, others) = left.split_at(left.partition_point(|site| *site < end));
+            left = others;
             if self.in_function(function) == Some(false) {
                 continue;
             }
             let inside = self.inside(function);
-            for row in self.tables.sites_of(function) {
+            for row in here.iter().filter_map(|site| self.tables.row(*site)) {
                 let Some(path) = row.path else { continue };
                 let decides = |atom: &Pointcut| inside.decides(atom, &row, path);
                 if self.pointcut.decide(&decides) != Some(false)
@@ -141,13 +146,28 @@ impl<'q, M: Fn(Option<&Ident>) -> bool> Query<'q, M> {
                 continue;
             }
             let name = self.tables.name(function);
-            for site in self.tables.sites_of(function) {
+            for site in self.tables.sites_of(function).filter_map(|site| self.tables.row(site)) {
                 let Some(reason) = site.reason else { continue };
                 let address = self.tables.address(function).wrapping_add(site.offset.into());
                 unresolved.push(Unresolved { function: name, offset: site.offset, address, reason });
             }
         }
         unresolved
+    }
+
+    /// The sites with an access path that the pointcut may select, in order.
+    fn candidates(&self) -> Vec<u32> {
+        let may_select = |path: &u32| {
+            let decides = |atom: &Pointcut| {
+                let paths = self.paths.get(&std::ptr::from_ref(atom))?;
+                if paths.get(to_usize(*path)) == Some(&true) { None } else { Some(false) }
+            };
+            self.pointcut.decide(&decides) != Some(false)
+        };
+        let paths = (0..self.tables.paths()).filter(may_select);
+        let mut sites: Vec<u32> = paths.flat_map(|path| self.tables.sites_with(path)).collect();
+        sites.sort_unstable();
+        sites
     }
 
     /// Whether sites of a function are selected by their function alone; none if that depends.

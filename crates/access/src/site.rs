@@ -27,6 +27,17 @@ impl Coverage {
     }
 }
 
+/// Calls of a function that its entry does not see: they are inlined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlinedCalls<'i> {
+    /// How many.
+    pub calls: u32,
+    /// Into how many functions.
+    pub functions: u32,
+    /// The names of some of these, those with most calls first.
+    pub into: Vec<&'i str>,
+}
+
 /// An instruction that touches a member of a structure.
 #[derive(Clone, Debug)]
 pub struct Site<'i> {

@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use xweave_aspect::Span;
 use xweave_aspect::syntax::{Access, Ident, Pointcut};
 
-use crate::access_path::Level;
+use crate::file::LevelRow;
 use crate::index::Index;
 
 /// A name that nothing in an index has.
@@ -115,7 +115,7 @@ pub fn unknown_names<'i>(
             unknown.extend(of_access(access, indices.clone()));
         }
         Pointcut::LocalVar(of) => {
-            let names: HashSet<&str> = indices.clone().flat_map(Index::variables).collect();
+            let names = || indices.clone().flat_map(Index::variables);
             unknown.extend(missing(&of.of.text, of.of.span, names, Named::Variable));
         }
         _ => {}
@@ -124,27 +124,32 @@ pub fn unknown_names<'i>(
 }
 
 fn of_access<'i>(access: &Access, indices: impl Iterator<Item = &'i Index> + Clone) -> Option<UnknownName> {
-    let levels = || indices.clone().flat_map(Index::paths).flat_map(|path| &path.levels);
     let Access { structure, member, span, .. } = access;
     if structure.contains('%') {
         return None;
     }
-    let structures: HashSet<&str> = levels().map(Level::name).collect();
+    let levels = || indices.clone().flat_map(Index::levels);
+    let structures = || levels().map(LevelRow::name);
     missing(structure, *span, structures, Named::Structure).or_else(|| {
-        let members: HashSet<&str> = levels()
-            .filter(|level| level.name() == structure)
-            .flat_map(|level| &level.members)
-            .flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([&**path]))
-            .collect();
+        let members = || {
+            let here = levels().filter(|level| level.name() == structure).flat_map(LevelRow::members);
+            here.flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([path]))
+        };
         let what = Named::Member { of: structure.clone() };
         if member.contains('%') { None } else { missing(member, *span, members, what) }
     })
 }
 
-fn missing(name: &str, span: Span, names: HashSet<&str>, what: Named) -> Option<UnknownName> {
-    if names.contains(name) {
+fn missing<'i, N: Iterator<Item = &'i str>>(
+    name: &str,
+    span: Span,
+    names: impl Fn() -> N,
+    what: Named,
+) -> Option<UnknownName> {
+    if names().any(|known| known == name) {
         return None;
     }
-    let near = xweave_text::nearest(name, names.into_iter(), NEAR);
+    let known: HashSet<&str> = names().collect();
+    let near = xweave_text::nearest(name, known.into_iter(), NEAR);
     Some(UnknownName { what, name: name.to_owned(), span, near })
 }

@@ -1,7 +1,7 @@
 //! What weaving asks of an index besides the join points of pointcuts.
 
 use crate::index::Index;
-use crate::site::Site;
+use crate::site::{InlinedCalls, Site};
 
 impl Index {
     /// The numbers of the instructions that have always touched the same structure (by the same pointer)
@@ -42,6 +42,12 @@ impl Index {
     /// The source file and line at which such a function begins, where there is debug information.
     pub fn line_of_function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<(&str, u32)> {
         self.tables.line(self.function(name, meant)?)
+    }
+
+    /// The calls of such a function that are inlined, where there is debug information; those in code that runs only
+    /// while a kernel boots or a module is loaded are not counted.
+    pub fn inlined(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<InlinedCalls<'_>> {
+        self.tables.inlined(self.function(name, meant)?)
     }
 
     fn function(&self, name: &str, meant: impl Fn(Option<&str>) -> bool) -> Option<u32> {

@@ -8,7 +8,7 @@ use xweave_report::{
     check,
     document::{self, check::Check},
 };
-use xweave_weave::{CodeIndex, Domain, KernelFiles, Options, Peer, Role, Weaving, clones};
+use xweave_weave::{CodeIndex, Domain, KernelFiles, Options, Peer, Role, Weaving, unseen_calls};
 
 use crate::{confinement::Only, failure::Failure, shown};
 
@@ -81,7 +81,8 @@ fn find(
         named.iter().map(|of| Peer { name: of.name.clone(), role: Role::of(&of.name) }).collect();
     let mut code = Vec::new();
     for (of, peer) in named.iter().zip(&peers) {
-        let needed = xweave_weave::needs_code(aspects, &peers, peer);
+        // Debug information tells lines, and which calls are inlined.
+        let needed = xweave_weave::needs_code(aspects, &peers, peer) || of.files.have_debug_info();
         code.push(if needed { of.code(cache)? } else { Vec::new() });
     }
     let parts = (1..=u8::MAX).zip(peers).zip(kernels.iter().zip(&code));
@@ -100,7 +101,8 @@ fn find(
         Ok(mut found) => {
             for (woven, of) in found.domains.iter().zip(named) {
                 let symbols = of.files.symbols();
-                found.warnings.extend(clones::diagnostics(woven, symbols.iter().map(String::as_str)));
+                let unseen = unseen_calls::diagnostics(woven, symbols.iter().map(String::as_str));
+                found.warnings.extend(unseen);
             }
             (found, Vec::new())
         }

@@ -17,9 +17,14 @@ pub fn clone_of(symbol: &str) -> Option<&str> {
         .filter(|_| suffixes.split('.').any(clone))
 }
 
+/// Whether a clone is only a part of its function.
+pub fn is_part(clone: &str) -> bool {
+    clone.split('.').skip(1).any(|word| word == "part")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::clone_of;
+    use super::{clone_of, is_part};
 
     #[test]
     fn what_some_calls_go_to_is_a_clone() {
@@ -27,6 +32,7 @@ mod tests {
             ["f.part.0", "f.constprop.12", "f.isra.0", "f.constprop.0.isra.0", "f.part.0.constprop.0"]
         {
             assert_eq!(clone_of(symbol), Some("f"), "{symbol}");
+            assert_eq!(is_part(symbol), symbol.starts_with("f.part"), "{symbol}");
         }
         for symbol in ["f", "f.cold", "f.part.0.cold", "f.0", "f.", ".part.0", "f.llvm.17", "f.partly.0"] {
             assert_eq!(clone_of(symbol), None, "{symbol}");

@@ -31,7 +31,7 @@ pub mod register;
 mod spelling;
 pub mod types;
 
-pub use clones::clone_of;
+pub use clones::{clone_of, is_part};
 pub use kernel::{Function, Kernel, Param, TypeRef};
 pub use register::Register;
 

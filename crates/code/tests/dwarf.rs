@@ -372,6 +372,7 @@ fn exhaust(debug: &Debug, types: &Types) -> usize {
     }
     for function in debug.functions() {
         asked += types.proto(function.proto).params.len() + debug.name(function.name).len();
+        asked += function.definition.map_or(0, |definition| debug.inlined(definition).len());
         asked += debug.line(function.from).map_or(0, |(file, _)| file.len());
     }
     asked += debug.objects().iter().filter(|object| types.size(object.type_) > 0).count();

@@ -79,6 +79,8 @@ pub(crate) fn deploy(
         if of_code || weaves && file.is_some() {
             capture.tell(Phase::Indexing { domain: &input.peer.name });
             input.find_indices(file, of_code, &indices, &mut || goes_on(capture))?;
+        } else if weaves {
+            input.find_debug_indices(&indices);
         }
     }
     ask(capture, &mut inputs)?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use xweave_trace::{Site, Uncounted};
-use xweave_weave::{SiteInfo, Woven, clones};
+use xweave_weave::{SiteInfo, Woven, unseen_calls};
 use xweave_wire::{message, plan::Hook};
 
 use crate::{kernels, session::Session};
@@ -52,7 +52,7 @@ pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> 
             ));
         }
         let clones = there.woven.clones.iter().map(|clone| (clone.site, clone.name.as_str()));
-        warnings.extend(clones::warnings(woven, clones));
+        warnings.extend(unseen_calls::warnings(woven, clones));
         let sites: HashMap<u32, &SiteInfo> = woven.sites.iter().map(|info| (info.site, info)).collect();
         let mut groups: BTreeMap<(&str, &str), Vec<&SiteInfo>> = BTreeMap::new();
         for skipped in &there.woven.skipped {

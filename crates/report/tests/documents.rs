@@ -121,6 +121,7 @@ fn check() {
         drop_reasons: Vec::new(),
         skipped: vec![skipped],
         counts: vec![counts],
+        inlined: Vec::new(),
     };
     let found = Weaving { domains: vec![domain], warnings: vec![mistake(None)] };
     assert_eq!(

@@ -31,6 +31,9 @@ pub struct Draft {
     /// What patterns matched, but no hook can reach.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
     pub skipped: Vec<SkippedDraft>,
+    /// See [`crate::Woven::inlined`].
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::SITES }>")]
+    pub inlined: Vec<Inlined>,
     /// Why the kernel drops packets, where a program asks it.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DROP_REASONS }>")]
     pub drop_reasons: Vec<DropReason>,
@@ -84,6 +87,20 @@ pub struct SkippedDraft {
     pub offset: u32,
     /// See [`crate::Skipped::reason`].
     pub reason: String,
+}
+
+/// Calls of a function that its hook does not see, since they are inlined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inlined {
+    /// The number of a site that is the function's.
+    pub site: u32,
+    /// How many.
+    pub calls: u32,
+    /// Into how many functions.
+    pub functions: u32,
+    /// Some of these.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::CALLERS }>")]
+    pub into: Vec<String>,
 }
 
 /// C that is to be compiled, besides what is the same for all.

@@ -3,7 +3,7 @@
 use xweave_aspect::{Aspects, Diagnostic, Severity};
 use xweave_wire::plan::{EventPlan, Plan};
 
-use crate::draft::{Draft, Files, SiteDraft, Text, has_errors};
+use crate::draft::{Draft, Files, Inlined, SiteDraft, Text, has_errors};
 use crate::error::Error;
 use crate::item::Item;
 use crate::{Counts, Domain, Group, Options, Peer, SiteInfo, Skipped, Woven};
@@ -15,6 +15,7 @@ pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[G
     let resolved = resolve::resolve(aspects, peers, domain);
     let programs = emit::programs(resolved.points);
     let (sites, plan) = emit::number(aspects, domain, &programs);
+    let inlined = emit::inlined(domain, &programs);
     let drop_reasons = emit::drop_reasons(domain.kernel, &programs);
     let failed = has_errors(&resolved.items);
     let text = (!failed && !programs.is_empty())
@@ -26,6 +27,7 @@ pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[G
         sites,
         programs: plan,
         skipped: resolved.skipped,
+        inlined,
         drop_reasons,
         text,
         events,
@@ -128,6 +130,8 @@ impl Draft {
             reason: skipped.reason,
         });
         let counts = (0..).zip(self.items).map(|(nth, item)| Counts { clause: name(nth), ..item.counts });
+        let inlined = self.inlined.into_iter();
+        let inlined = inlined.map(|of| Inlined { site: of.site.saturating_add(added), ..of });
         Woven {
             domain: domain.0.to_owned(),
             plan: Plan {
@@ -143,6 +147,7 @@ impl Draft {
             drop_reasons: self.drop_reasons,
             skipped: skipped.collect(),
             counts: counts.collect(),
+            inlined: inlined.collect(),
         }
     }
 }

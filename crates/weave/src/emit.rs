@@ -18,7 +18,7 @@ use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
 
 use crate::bind::{RETURN, TARGET};
 use crate::condition::Condition;
-use crate::draft::{DROP_REASONS, SiteDraft, Text as DraftText};
+use crate::draft::{DROP_REASONS, Inlined, SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Carrier};
 use crate::resolve::{Applied, Point};
@@ -183,6 +183,26 @@ pub(crate) fn number(
         });
     }
     (sites, plan)
+}
+
+/// What is inlined of the functions whose calls are woven, each of them once.
+pub(crate) fn inlined(domain: &Domain<'_>, programs: &[Program<'_>]) -> Vec<Inlined> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    let mut site = 1u32;
+    for point in programs.iter().flat_map(|program| &program.points) {
+        let of_calls = point.applied.iter().any(|applied| applied.of_calls);
+        if of_calls && seen.insert((point.at.name(), point.at.module())) {
+            all.extend(point.at.inlined(domain.code).map(|of| Inlined {
+                site,
+                calls: of.calls,
+                functions: of.functions,
+                into: of.into.into_iter().map(str::to_owned).collect(),
+            }));
+        }
+        site = site.saturating_add(u32::try_from(point.applied.len()).unwrap_or(u32::MAX));
+    }
+    all
 }
 
 /// The name under which a source is known to the compiler: it finds the text there, and puts the

@@ -124,7 +124,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 72] = {
+const PROBES: [Probe; 73] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -194,6 +194,7 @@ const PROBES: [Probe; 72] = {
         probe(Net, Entry, Kind::Socket, "tcp_connect"),
         probe(Net, Entry, Kind::Accept, "security_sock_graft").replaced(),
         probe(Net, Return, Kind::Accept, "inet_csk_accept").unless("security_sock_graft"),
+        probe(Net, Entry, Kind::Retransmit, "__tcp_retransmit_skb"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_skb"),
         probe(Net, Tracepoint, Kind::Retransmit, "tcp_retransmit_synack"),
         probe(Net, Entry, Kind::SynDrop, "tcp_conn_request"),

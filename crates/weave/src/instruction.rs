@@ -1,17 +1,20 @@
 //! Join points that are instructions: what the access index of a domain's code knows of them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
-use xweave_access::{Binding, Level, Place, Site};
+use xweave_access::{Binding, InlinedCalls, Level, Place, Site};
 use xweave_aspect::code::Code;
 use xweave_aspect::syntax::{Ident, When};
-use xweave_code::{Kernel, Register};
+use xweave_code::{Kernel, Register, clone_of, is_part};
 use xweave_wire::plan::VariablePlace;
 
 use crate::condition::Condition;
 use crate::item::Item;
 use crate::value::{Location, Value, pointer, structure};
 use crate::{CodeIndex, unhookable};
+
+/// Clones of a function that are named.
+const CLONES: usize = 4;
 
 /// An instruction that touches memory, as a join point.
 #[derive(Clone)]
@@ -195,6 +198,23 @@ pub(crate) fn line_of<'i>(
     module: Option<&str>,
 ) -> Option<(&'i str, u32)> {
     code.iter().find_map(|code| code.index.line_of_function(function, |of| is_module(code, of, module)))
+}
+
+/// The calls of a function that are inlined.
+pub(crate) fn inlined<'i>(
+    code: &'i [CodeIndex],
+    function: &str,
+    module: Option<&str>,
+) -> Option<InlinedCalls<'i>> {
+    code.iter().find_map(|code| code.index.inlined(function, |of| is_module(code, of, module)))
+}
+
+/// Clones that the compiler made of a function, a few of them.
+pub(crate) fn clones(code: &[CodeIndex], function: &str) -> Vec<String> {
+    let names = code.iter().flat_map(|code| code.index.function_names());
+    let clones: BTreeSet<&str> =
+        names.filter(|name| clone_of(name) == Some(function) && !is_part(name)).collect();
+    clones.into_iter().take(CLONES).map(str::to_owned).collect()
 }
 
 /// Whether what an index says of a function's module, or what it is an index of, is this module.

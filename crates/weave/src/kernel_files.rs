@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use xweave_access::{Keep, Source};
-use xweave_code::{Kernel, image::Image};
+use xweave_code::{
+    Kernel,
+    image::{self, Image},
+};
 
 use crate::CodeIndex;
 
@@ -83,6 +86,11 @@ impl KernelFiles {
                 with_modules(&folder.join("vmlinux"), &modules)
             }
         }
+    }
+
+    /// Whether there is debug information for its code.
+    pub fn have_debug_info(&self) -> bool {
+        matches!(self, Self::Files { image, .. } if image::has_debug_info(image) && image::has_code(image))
     }
 
     /// What its functions are called, those included that have no types; none where it is only types that are given.

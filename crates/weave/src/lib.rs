@@ -24,14 +24,14 @@
 //! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and their bindings; `emit` writes the C program of a domain around the `prelude`; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
 //! `compile` has clang make an object of the C, or says why not (`error`). `events` are the built-in probes, which go beside. `kernel_files`
-//! reads kernels that are not asked themselves, `clauses` tells what was resolved, and [`clones`] what of it is not seen.
+//! reads kernels that are not asked themselves, `clauses` tells what was resolved, and [`unseen_calls`]
+//! what of it is not seen.
 
 mod anchor;
 mod bind;
 mod cache;
 mod choose;
 mod clauses;
-pub mod clones;
 mod compile;
 mod condition;
 mod draft;
@@ -47,12 +47,15 @@ mod prelude;
 mod resolve;
 mod safe;
 mod unhookable;
+pub mod unseen_calls;
 mod value;
 
 pub use cache::{CacheError, cache_directory};
 pub use clauses::Clause;
 pub use compile::{Compiled, Compiler, WorkFolder, compile_c, compile_in, find_clang, unused};
-pub use draft::{Draft, DraftError, EventsDraft, Files, ItemDraft, SiteDraft, SkippedDraft, Text, fit};
+pub use draft::{
+    Draft, DraftError, EventsDraft, Files, Inlined, ItemDraft, SiteDraft, SkippedDraft, Text, fit,
+};
 pub use drafting::{Objects, complaints, draft, each_once, judge};
 pub use error::Error;
 pub use events::{Events, Group, UnknownGroup, events};
@@ -189,6 +192,8 @@ pub struct Woven {
     pub skipped: Vec<Skipped>,
     /// How many join points each choice of how exact to be would have, by clause.
     pub counts: Vec<Counts>,
+    /// What is inlined of the functions whose calls are woven, where debug information is at hand.
+    pub inlined: Vec<Inlined>,
 }
 
 /// How many join points a clause has, or would have, in a domain.

@@ -1,5 +1,6 @@
 //! Join points, and what the variables of C code mean there.
 
+use xweave_access::InlinedCalls;
 use xweave_code::{Function, Kernel, TypeRef};
 use xweave_wire::plan::Hook;
 
@@ -116,6 +117,16 @@ impl JoinPoint<'_> {
                 instruction::line_of(code, &function.name, function.module.as_deref())
             }
             At::Tracepoint(_) | At::User { .. } => None,
+        }
+    }
+
+    /// The calls of a function that are inlined, where debug information tells.
+    pub(crate) fn inlined<'c>(&'c self, code: &'c [CodeIndex]) -> Option<InlinedCalls<'c>> {
+        match &self.at {
+            At::Function { function, .. } => {
+                instruction::inlined(code, &function.name, function.module.as_deref())
+            }
+            At::Instruction(_) | At::Tracepoint(_) | At::User { .. } => None,
         }
     }
 

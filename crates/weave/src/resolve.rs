@@ -50,6 +50,8 @@ pub(crate) struct Applied<'a> {
     /// What is left to be decided when it runs.
     pub condition: Condition<'a>,
     pub bound: Bound,
+    /// Whether it is about the calls of a function, and not about what an instruction of it touches.
+    pub of_calls: bool,
 }
 
 /// Finds the join points of a domain, in the order of functions' names. `peers` are all domains of the recording, this
@@ -229,7 +231,8 @@ impl<'a> Resolver<'a> {
                     });
                     point.needed |= !anchor.selects_many();
                     point.places = places;
-                    point.applied.push(Applied { item, number, condition, bound });
+                    let of_calls = matches!(anchor, Anchor::Function(..));
+                    point.applied.push(Applied { item, number, condition, bound, of_calls });
                 }
                 Err(errors) if matches!(at.at, At::Instruction(_)) => unreadable.push((at, errors)),
                 Err(errors) => work.draft.diagnostics.extend(self.cannot_bind(errors)),

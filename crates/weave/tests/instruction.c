@@ -113,3 +113,36 @@ void twin_here(struct packet *packet)
 {
 	twin(packet);
 }
+
+struct lamp {
+	int lit;
+	int shade;
+};
+
+/* Small enough to be put into those who call it. */
+int lamp_is_lit(struct lamp *lamp)
+{
+	note(lamp->shade);
+	return lamp->lit > 0;
+}
+
+int lamp_count(struct lamp *first, struct lamp *second)
+{
+	return lamp_is_lit(first) + lamp_is_lit(second);
+}
+
+int lamp_is_dark(struct lamp *lamp)
+{
+	return !lamp_is_lit(lamp);
+}
+
+#ifndef __bpf__
+/* Named as a clone: with -fno-toplevel-reorder the compiler makes none. */
+NOINLINE void lamp_dim(struct lamp *lamp) __asm__("lamp_dim.constprop.0");
+
+void lamp_dim(struct lamp *lamp)
+{
+	note(lamp->shade);
+	lamp->shade = 9;
+}
+#endif

@@ -10,7 +10,9 @@ use std::sync::LazyLock;
 use xweave_access::Source as Program;
 use xweave_aspect::{Source, parse};
 use xweave_code::Kernel;
-use xweave_weave::{CodeIndex, Counts, Domain, Options, Peer, Role, Weaving, find_clang, needs_code, weave};
+use xweave_weave::{
+    CodeIndex, Counts, Domain, Options, Peer, Role, Weaving, find_clang, needs_code, unseen_calls, weave,
+};
 use xweave_wire::plan::{Hook, PlanSite, VariablePlace};
 
 struct Made {
@@ -98,6 +100,42 @@ fn plan_sites(weaving: &Weaving) -> Vec<PlanSite> {
 fn counts(weaving: &Weaving) -> (usize, usize, usize) {
     let Counts { every, first, function, .. } = weaving.domains[0].counts[0];
     (every, first, function)
+}
+
+#[test]
+fn calls_that_are_inlined_are_told_of_functions_whose_calls_are_woven() {
+    let told = |text: &str, symbols: &[&str]| {
+        let weaving = woven(text);
+        let said = unseen_calls::diagnostics(&weaving.domains[0], symbols.iter().copied());
+        said.into_iter().map(|of| of.message).collect::<Vec<_>>()
+    };
+    let inlined =
+        "host: not all calls of lamp_is_lit are seen: 3 are inlined into lamp_count and lamp_is_dark";
+    assert_eq!(told("execution(lamp_is_lit, lamp_count) {}", &[]), [inlined]);
+    let twice = "advice a execution(lamp_is_dark) {} advice b returning(lamp_is_lit) {} \
+                 advice c execution(lamp_is_lit) {}";
+    assert_eq!(told(twice, &["lamp_count.isra.0"]), [inlined]);
+    assert_eq!(
+        told(twice, &["lamp_is_lit.isra.0"]),
+        [format!("{inlined}; the compiler has some go to lamp_is_lit.isra.0")]
+    );
+    // Instructions are found where they were inlined, too.
+    let access = "advice a function access(lamp.lit) AND target(l) { STORE_DATA1(l->lit); }";
+    let functions = places(&woven(access));
+    assert!(functions.contains(&"lamp_is_lit".to_owned()), "{functions:?}");
+    assert_eq!(told(access, &[]), [""; 0]);
+}
+
+#[test]
+fn a_function_of_which_there_are_only_clones_is_told_by_these() {
+    let said = try_weave("execution(lamp_dim) {}").unwrap_err();
+    assert!(said[0].contains("no function `lamp_dim`"), "{said:?}");
+    assert!(
+        said[0].ends_with(": the compiler made `lamp_dim.constprop.0` of it, with other arguments"),
+        "{said:?}"
+    );
+    let said = try_weave("execution(lamp_dimm) {}").unwrap_err();
+    assert!(said[0].ends_with("; inlined or renamed, or in a module that is not loaded?"), "{said:?}");
 }
 
 #[test]

@@ -3,61 +3,21 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
-use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 use xweave_code::dwarf::Debug;
 use xweave_code::types::KernelTypes;
 
-use super::{HEADER, MAGIC, NONE, PARTS, RUN, SITE, Tables, VARIABLE, VERSION};
-use crate::access_path::{AccessPath, AccessPaths, Key};
+use super::texts::{Texts, push};
+use super::{FUNCTION, HEADER, MAGIC, NONE, PARTS, RUN, SITE, Tables, VARIABLE, VERSION, inlined, paths};
+use crate::access_path::{AccessPaths, Key};
 use crate::cfg::{to_u32, to_usize};
 use crate::classify::Reason;
 use crate::found::Analysed;
+use crate::inlining::Inlining;
 use crate::location::{Place, Run, Which};
 use crate::program_facts::Function;
 use crate::site::Coverage;
-
-/// Texts, each once.
-#[derive(Default)]
-struct Texts {
-    bytes: Vec<u8>,
-    known: HashMap<Box<str>, [u32; 2]>,
-}
-
-impl Texts {
-    fn add(&mut self, text: &str) -> [u32; 2] {
-        if let Some(known) = self.known.get(text) {
-            return *known;
-        }
-        let place = [to_u32(self.bytes.len()), to_u32(text.len())];
-        self.bytes.extend(text.as_bytes());
-        self.known.insert(text.into(), place);
-        place
-    }
-}
-
-fn push(bytes: &mut Vec<u8>, words: &[u32]) {
-    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-}
-
-/// Access paths: for each the number of its levels, and for each of these its name's place, start, end, whether it
-/// is an overlay, the number of its members' paths, and their places.
-fn encode(paths: &[AccessPath], texts: &mut Texts) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for path in paths {
-        push(&mut bytes, &[to_u32(path.levels.len())]);
-        for level in &path.levels {
-            let [offset, length] = texts.add(&level.type_);
-            let overlay = u32::from(level.overlay);
-            push(&mut bytes, &[offset, length, level.start, level.end, overlay, to_u32(level.members.len())]);
-            for member in &level.members {
-                push(&mut bytes, &texts.add(member));
-            }
-        }
-    }
-    bytes
-}
 
 /// Rows of a table, each once.
 struct Numbered<K> {
@@ -166,22 +126,28 @@ pub(crate) fn assemble(
     debug: Option<&Debug>,
     functions: &[Function],
     answers: Vec<Analysed>,
-    paths: &mut AccessPaths,
+    inlinings: &[Inlining],
 ) -> Tables {
+    let mut found = AccessPaths::default();
     let mut texts = Texts::default();
     let mut lines = Lines { debug, files: HashMap::new(), table: Vec::new() };
     let mut variables = Variables::new(kernel, debug);
     let (mut function_table, mut site_table) = (Vec::new(), Vec::new());
     let mut coverage = Coverage::default();
+    // The numbers of the pieces that functions are entered at.
+    let mut entries = Vec::with_capacity(functions.len());
     for (function, answered) in functions.iter().zip(answers) {
         coverage.instructions += answered.instructions;
         let mut sites = answered.found.into_iter().peekable();
         let mut taken = 0;
+        let rows = to_u32(function_table.len() / (FUNCTION * 4));
         let begin = to_u32(site_table.len() / (SITE * 4));
         let names = std::iter::once(&function.name).chain(&function.apart);
         // In the order of addresses, in which the sites are, and each piece's are together.
         let mut pieces: Vec<_> = function.pieces.iter().zip(names).collect();
         pieces.sort_by_key(|(piece, _)| piece.start);
+        let before = function.pieces.iter().filter(|piece| piece.start < function.pieces[0].start).count();
+        entries.push(rows.saturating_add(to_u32(before)));
         for (piece, name) in pieces {
             let [name, name_length] = texts.add(name);
             let [module, module_length] = texts.add(function.module.as_deref().unwrap_or(""));
@@ -211,7 +177,7 @@ pub(crate) fn assemble(
                 let (path, reason) = match site.what {
                     Ok(key) => {
                         coverage.typed += 1;
-                        (key.and_then(|key| paths.number(&kernel.types, key)), 0)
+                        (key.and_then(|key| found.number(&kernel.types, key)), 0)
                     }
                     Err(reason) => {
                         let nth = Reason::ALL.iter().position(|other| *other == reason).unwrap_or(0);
@@ -219,7 +185,7 @@ pub(crate) fn assemble(
                         (None, to_u32(nth) + 1)
                     }
                 };
-                let base = site.base.map(|(register, add)| (register, based(paths, path, &site.what, add)));
+                let base = site.base.map(|(register, add)| (register, based(&found, path, &site.what, add)));
                 let (register, add) = base.unwrap_or_default();
                 // An argument is the address of a whole array, else.
                 let parameter = site.parameter.filter(|_| base == site.base);
@@ -245,7 +211,7 @@ pub(crate) fn assemble(
             taken = end;
         }
     }
-    let encoded = encode(&paths.paths, &mut texts);
+    let [encoded, path_sites, sites_by_path] = paths::assemble(&found.paths, &site_table, &mut texts);
     let parts: [&Vec<u8>; PARTS] = [
         &function_table,
         &site_table,
@@ -256,6 +222,9 @@ pub(crate) fn assemble(
         &variables.places.table,
         &variables.names.table,
         &variables.types.table,
+        &path_sites,
+        &sites_by_path,
+        &inlined::assemble(inlinings, &entries),
         &texts.bytes,
     ];
     let mut bytes = Vec::with_capacity(HEADER * 4 + parts.iter().map(|part| part.len()).sum::<usize>());
@@ -273,13 +242,7 @@ pub(crate) fn assemble(
         (start, at)
     });
     parts.into_iter().for_each(|part| bytes.extend(part));
-    Tables {
-        bytes: bytes.into(),
-        parts: places,
-        paths: std::mem::take(&mut paths.paths),
-        names: OnceLock::new(),
-        by_name: OnceLock::new(),
-    }
+    Tables::of(bytes.into(), places)
 }
 
 fn halves(address: u64) -> [u32; 2] {

@@ -1,7 +1,7 @@
 //! The result: put together from what units say, and asked.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
@@ -9,7 +9,7 @@ use super::lines::Lines;
 use super::shapes::Made;
 use super::units::{Fault, Units};
 use super::walk::Found;
-use super::{Damage, Function, Live, NameId, Object, REASONS, Reason};
+use super::{Damage, Definition, Function, Inlined, Live, NameId, Object, REASONS, Reason};
 use crate::types::{Type, Types};
 
 /// What DWARF says of code.
@@ -20,6 +20,8 @@ pub struct Debug {
     ends: Vec<(u64, u64)>,
     objects: Vec<Object>,
     functions: Vec<Function>,
+    /// By what is called, and by what it is inlined into.
+    inlined: Vec<Inlined>,
     names: Names,
     units: Vec<Box<str>>,
     skipped: [u64; REASONS],
@@ -69,8 +71,11 @@ impl Debug {
         let mut debug = Self::default();
         debug.lives.reserve_exact(found.iter().map(|found| found.lives.len()).sum());
         let mut known = HashMap::new();
+        // Most of what is inlined is so wherever it is called: nobody asks for that.
+        let functions = found.iter().flat_map(|found| &found.functions);
+        let entered: HashSet<Definition> = functions.filter_map(|function| function.definition).collect();
         for (number, found) in (0..).zip(found) {
-            debug.add(number, found, &mut known, made, types);
+            debug.add(number, found, &mut known, &entered, made, types);
         }
         if let Some(fault) = &units.fault {
             let end = units.headers.last().and_then(|last| {
@@ -85,6 +90,9 @@ impl Debug {
         debug.objects.dedup_by_key(|object| (object.address, object.name));
         debug.functions.sort_by_key(|function| function.from);
         debug.functions.dedup_by_key(|function| function.from);
+        debug.inlined.sort_unstable_by_key(|of| (of.definition, of.into));
+        debug.inlined.dedup_by_key(|of| (of.definition, of.into));
+        debug.inlined.shrink_to_fit();
         debug.lines.sort();
         debug
     }
@@ -104,6 +112,7 @@ impl Debug {
         unit: u32,
         found: Found<'d>,
         known: &mut HashMap<Cow<'d, str>, NameId>,
+        entered: &HashSet<Definition>,
         made: &Made,
         types: &Types,
     ) {
@@ -137,8 +146,10 @@ impl Debug {
         for function in &found.functions {
             let Type::Function(proto) = types.get(made.get(function.proto)) else { continue };
             let (from, to, exact) = (function.from, function.to, function.exact);
-            self.functions.push(Function { name: name(function.name), proto, exact, from, to, unit });
+            let (name, definition) = (name(function.name), function.definition);
+            self.functions.push(Function { name, definition, proto, exact, from, to, unit });
         }
+        self.inlined.extend(found.inlined.iter().filter(|of| entered.contains(&of.definition)));
         self.lines.add(found.lines, found.folder, &found.code);
     }
 
@@ -175,6 +186,14 @@ impl Debug {
     /// All functions with code of their own, by where they are entered.
     pub fn functions(&self) -> &[Function] {
         &self.functions
+    }
+
+    /// The calls of a function that are inlined, by where the functions are entered that its code is in. None of a
+    /// function that has no code of its own besides.
+    pub fn inlined(&self, definition: Definition) -> &[Inlined] {
+        let first = self.inlined.partition_point(|of| of.definition < definition);
+        let of_it = self.inlined[first..].partition_point(|of| of.definition == definition);
+        &self.inlined[first..first + of_it]
     }
 
     /// The function that is entered at this address.

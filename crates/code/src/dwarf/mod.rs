@@ -106,6 +106,8 @@ pub struct Object {
 pub struct Function {
     /// As it was declared.
     pub name: NameId,
+    /// What it was compiled from; none if that has no name.
+    pub definition: Option<Definition>,
     /// As it was declared.
     pub proto: ProtoId,
     /// Whether its parameters are where those of such a function are. A clone (`.isra`, `.constprop`) may lack
@@ -118,6 +120,25 @@ pub struct Function {
     pub to: u64,
     /// The number of the unit that it is in: see [`Debug::unit`].
     pub unit: u32,
+}
+
+/// The text that a function was compiled from. What has the same is the same function: clones, copies that several units
+/// have of what a header defines, and calls that are inlined.
+///
+/// Told by the name, and by line and column: two static functions that agree in all of these, in different files, count as
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Definition(u64);
+
+/// Calls of a function that do not enter it, because its code was compiled into a function that calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inlined {
+    /// The function that is called.
+    pub definition: Definition,
+    /// Where the one is entered that its code is in now.
+    pub into: u64,
+    /// How many calls.
+    pub calls: u32,
 }
 
 /// Why it is not told where a variable is.

@@ -1,6 +1,7 @@
 //! What one unit says of code: where its variables are, and what its functions take.
 
 mod functions;
+mod inlining;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,8 +13,9 @@ use super::place::{self, Frame};
 use super::shapes::{Ref, Shapes};
 use super::typing::{Offsets, Typing};
 use super::units::{Bytes, Code, Cursor, Fault, Flaw, Unit, Units, Value};
-use super::{Place, REASONS, Reason};
+use super::{Definition, Inlined, Place, REASONS, Reason};
 use functions::Function;
+use inlining::Within;
 
 /// What was found, with types and names that are not yet those of the result.
 #[derive(Default)]
@@ -21,6 +23,7 @@ pub(super) struct Found<'d> {
     pub(super) lives: Vec<FoundLive>,
     pub(super) objects: Vec<(u64, Ref, u32)>,
     pub(super) functions: Vec<FoundFunction>,
+    pub(super) inlined: Vec<Inlined>,
     /// The names that the numbers stand for.
     pub(super) names: Vec<Cow<'d, str>>,
     pub(super) skipped: [u64; REASONS],
@@ -49,6 +52,7 @@ pub(super) struct FoundLive {
 
 pub(super) struct FoundFunction {
     pub(super) name: u32,
+    pub(super) definition: Option<Definition>,
     pub(super) proto: Ref,
     pub(super) exact: bool,
     pub(super) from: u64,
@@ -64,6 +68,7 @@ struct Scope<'d> {
     ranges: Option<Rc<[(u64, u64)]>>,
     frame: Frame,
     function: Option<Box<Function<'d>>>,
+    within: Within,
     /// The names of its own variables.
     names: Vec<u32>,
 }
@@ -102,6 +107,7 @@ pub(super) struct Walk<'s, 'd, 't> {
     numbers: HashMap<Cow<'d, str>, u32>,
     /// The numbers of types' spellings.
     spellings: Offsets<u32>,
+    definitions: Offsets<Option<Definition>>,
     found: Found<'d>,
 }
 
@@ -129,6 +135,7 @@ pub(super) fn walk<'d>(
         open: Vec::new(),
         numbers: HashMap::new(),
         spellings: Offsets::default(),
+        definitions: Offsets::default(),
         found: Found::default(),
     };
     let outcome = walk.unit();
@@ -169,8 +176,7 @@ impl<'d> Walk<'_, 'd, '_> {
                 | gimli::DW_TAG_try_block
                 | gimli::DW_TAG_catch_block) => {
                     let entry = Entry::read(&mut cursor, abbreviation)?;
-                    let function = tag == gimli::DW_TAG_subprogram;
-                    self.enter(entry, depth, function)?;
+                    self.enter(entry, (at, tag), depth)?;
                     if !abbreviation.has_children() {
                         self.leave(depth)?;
                     }
@@ -208,7 +214,9 @@ impl<'d> Walk<'_, 'd, '_> {
                 _ => cursor.skip(abbreviation)?,
             }
         }
-        self.leave(isize::MIN)
+        self.leave(isize::MIN)?;
+        self.count_inlined();
+        Ok(())
     }
 
     /// The function whose own parameter an entry of this depth would be.
@@ -217,17 +225,29 @@ impl<'d> Walk<'_, 'd, '_> {
         scope.function.as_deref_mut()
     }
 
-    fn enter(&mut self, entry: Entry<'d>, depth: isize, function: bool) -> Result<(), Fault> {
+    fn enter(
+        &mut self,
+        entry: Entry<'d>,
+        (at, tag): (usize, gimli::DwTag),
+        depth: isize,
+    ) -> Result<(), Fault> {
         if self.scopes.len() == NESTING {
             return Err(Flaw::Deep.into());
         }
-        let frame = match (function, self.scopes.last()) {
-            (false, Some(around)) => around.frame,
-            _ => Frame::new(entry.frame_base.map(|base| self.place(base, Frame::Unknown))),
+        let is_function = tag == gimli::DW_TAG_subprogram;
+        let (frame, within) = match (is_function, self.scopes.last()) {
+            (false, Some(around)) => (around.frame, around.within),
+            _ => {
+                let frame = Frame::new(entry.frame_base.map(|base| self.place(base, Frame::Unknown)));
+                (frame, Within::default())
+            }
         };
-        let mut scope =
-            Scope { depth, code: entry.code, ranges: None, frame, function: None, names: Vec::new() };
-        if function {
+        let (code, names) = (entry.code, Vec::new());
+        let mut scope = Scope { depth, code, ranges: None, frame, function: None, within, names };
+        if tag == gimli::DW_TAG_inlined_subroutine {
+            scope.within = self.inlined(entry.origin, within)?;
+        }
+        if is_function {
             let ranges = self.code(&entry.code)?;
             // Cold parts lie elsewhere; it is entered where it says, or where its first part begins.
             let start = entry.entry.and_then(|start| match start.udata_value() {
@@ -237,8 +257,11 @@ impl<'d> Walk<'_, 'd, '_> {
             let first =
                 ranges.iter().find(|range| start.is_none_or(|start| (range.0..range.1).contains(&start)));
             if let Some((from, to)) = first.copied() {
-                let function =
-                    Function { entry, from: start.unwrap_or(from), to, params: Vec::new(), variadic: false };
+                let definition = self.definition(entry.origin.unwrap_or(at))?;
+                let from = start.unwrap_or(from);
+                scope.within = Within { definition, entered: Some(from) };
+                let params = Vec::new();
+                let function = Function { entry, definition, from, to, params, variadic: false };
                 scope.function = Some(Box::new(function));
             }
             scope.ranges = Some(ranges);

@@ -126,6 +126,19 @@ impl Input {
         Ok(())
     }
 
+    /// Finds the indices that there are of files with debug information, and makes none: what they tell of functions is
+    /// worth no waiting.
+    pub(crate) fn find_debug_indices(&mut self, indices: &Indices) {
+        let build_id = self.facts.build_id.as_str();
+        let modules = self.facts.modules.iter().map(Some);
+        for module in std::iter::once(None).chain(modules) {
+            let ids: Vec<_> = std::iter::once(build_id).chain(module.map(identity)).collect();
+            let module = module.map(|module| module.name.clone());
+            let known = indices.of_file(&ids, true);
+            self.indices.extend(known.map(|(file, path)| IndexOf { module, file, path }));
+        }
+    }
+
     /// The name that an index of what this domain sent is kept by; none if nothing tells it from others.
     pub(crate) fn index_name(&self, module: Option<&ModuleInfo>) -> Option<String> {
         let facts = &self.facts;
@@ -309,11 +322,21 @@ mod tests {
         for domain in ["vm1=vsock:3", "host=local"] {
             assert_eq!(found(&mut input(domain, "one"), &indices), [None, Some("tun".to_owned())]);
         }
+        let debug = |indices: &Indices| {
+            let mut guest = input("vm1=vsock:3", "one");
+            guest.find_debug_indices(indices);
+            assert!(guest.questions().iter().all(|question| !matches!(question, Request::Code(_))));
+            guest.indices.into_iter().map(|index| index.module).collect::<Vec<_>>()
+        };
+        assert_eq!(debug(&indices), [], "these have none");
+        let name = xweave_access::IndexCache::name(&[BUILD_ID], true).unwrap();
+        indices.begin().unwrap().keep(&name).unwrap();
+        assert_eq!(debug(&indices), [None]);
         let mut nameless = input("vm1=vsock:3", "one");
         nameless.facts.build_id.clear();
         assert_eq!(nameless.index_name(None), None);
         assert!(found(&mut nameless, &indices).is_empty());
-        assert_eq!(fs::read_dir(cache.path().join("access")).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(cache.path().join("access")).unwrap().count(), 3);
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub(super) const PROBES: usize = 256;
 /// Carriers that a program uses.
 pub(super) const CARRIERS: usize = 64;
 
+/// Functions that are named of those that one is inlined into.
+pub(super) const CALLERS: usize = 16;
+
 /// Reasons to drop packets: a kernel has some hundred.
 pub(crate) const DROP_REASONS: usize = 4096;
 
@@ -131,6 +134,8 @@ impl Draft {
             skipped.module.iter_mut().for_each(|module| line(module, PATH));
             line(&mut skipped.reason, limits::REASON);
         }
+        let callers = self.inlined.iter_mut().flat_map(|inlined| &mut inlined.into);
+        callers.for_each(|function| line(function, limits::FUNCTION));
         let numbers = self.sites.iter().map(|site| site.item).chain(self.skipped.iter().map(|of| of.item));
         let mut numbers = numbers;
         if let Some(item) = numbers.find(|item| !is_item(*item)) {
@@ -206,7 +211,7 @@ mod tests {
     use xweave_code::Kernel;
 
     use super::*;
-    use crate::{Domain, Group, Role, drafting::draft};
+    use crate::{Domain, Group, Inlined, Role, drafting::draft};
 
     fn aspects() -> Aspects {
         let text = "advice a execution(vfs_read, vfs_write) { STORE_DATA1(count); }\n\
@@ -218,6 +223,11 @@ mod tests {
         let (aspects, kernel) = (aspects(), Kernel::live().unwrap());
         let domain = Domain { name: "vm1".into(), role: Role::Guest, number: 2, kernel: &kernel, code: &[] };
         draft(&aspects, &[domain.peer()], &domain, &[Group::Sched])
+    }
+
+    fn inlined(into: &[&str]) -> Inlined {
+        let into = into.iter().map(|name| (*name).to_owned()).collect();
+        Inlined { site: 1, calls: 1, functions: 1, into }
     }
 
     /// As it comes from another process.
@@ -238,7 +248,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         let honest = honest();
         type Change = fn(&mut Draft);
-        let changes: [(&str, Change); 9] = [
+        let changes: [(&str, Change); 10] = [
             ("of 1 items", |draft| drop(draft.items.pop())),
             ("a site of item 7", |draft| draft.sites[3].item = 7),
             ("not its own sites'", |draft| draft.programs[0].sites[0].site = 9),
@@ -250,6 +260,7 @@ mod tests {
             ("no C of them", |draft| draft.text = None),
             ("probes without C", |draft| draft.events.text = None),
             ("", |draft| draft.events.left_out = vec![String::new(); PROBES + 1]),
+            ("", |draft| draft.inlined.push(inlined(&["f"; CALLERS + 1]))),
         ];
         for (told, change) in changes {
             let mut draft = honest.clone();
@@ -262,6 +273,7 @@ mod tests {
     #[test]
     fn texts_are_fit_to_be_shown_and_lines_are_the_sources_own() {
         let mut draft = honest();
+        draft.inlined.push(inlined(&["\u{1b}[2J"]));
         draft.sites[0].function = format!("\u{1b}[2J{}", "f".repeat(5000));
         draft.items[0].diagnostics = vec![Diagnostic {
             file: "/etc/shadow".into(),
@@ -273,6 +285,7 @@ mod tests {
         draft.items[1].diagnostics[0].file = "x.aspect".into();
         let fit = received(&draft).unwrap();
         assert!(fit.sites[0].function.starts_with("\\u{1b}[2Jfff") && fit.sites[0].function.len() <= 512);
+        assert_eq!(fit.inlined[0].into, ["\\u{1b}[2J"]);
         let said = &fit.items[0].diagnostics[0];
         assert_eq!((said.file.as_str(), said.line, &said.snippet), ("", 0, &None));
         assert_eq!(said.message, "no\\u{1b}[2J");

@@ -133,9 +133,13 @@ impl<'a> Resolver<'a> {
 
     fn unknown(&self, name: &FunctionName) -> Diagnostic {
         let domain = self.domain;
+        let clones = instruction::clones(domain.code, &name.pattern);
+        let why = match clones.len() {
+            0 => "; inlined or renamed, or in a module that is not loaded?".to_owned(),
+            _ => format!(": the compiler made {} of it, with other arguments", quoted(&clones)),
+        };
         let message = format!(
-            "no function `{}` in the type information (BTF) of domain `{}`, kernel {}; inlined or renamed, \
-             or in a module that is not loaded?",
+            "no function `{}` in the type information (BTF) of domain `{}`, kernel {}{why}",
             name.pattern,
             domain.name,
             domain.kernel.release()

@@ -8,11 +8,12 @@ use super::{FoundFunction, Walk, locations_section};
 use crate::dwarf::entry::Entry;
 use crate::dwarf::shapes::Prototype;
 use crate::dwarf::units::Fault;
-use crate::dwarf::{Place, Reason};
+use crate::dwarf::{Definition, Place, Reason};
 
 /// A function with code of its own.
 pub(super) struct Function<'d> {
     pub(super) entry: Entry<'d>,
+    pub(super) definition: Option<Definition>,
     pub(super) from: u64,
     pub(super) to: u64,
     /// Its parameters' origins (or the entries themselves), types, and where they are when it is entered.
@@ -61,7 +62,7 @@ impl<'d> Walk<'_, 'd, '_> {
 
     /// All of a function has been read.
     pub(super) fn finish(&mut self, function: Function<'d>) -> Result<(), Fault> {
-        let Function { entry, from, to, params, mut variadic } = function;
+        let Function { entry, definition, from, to, params, mut variadic } = function;
         let (name, returns) = self.about(entry.name, entry.type_, entry.origin)?;
         let returns = self.typing.resolve(returns)?;
         // What was declared: with the abstract instance, or here.
@@ -112,7 +113,7 @@ impl<'d> Walk<'_, 'd, '_> {
         let prototype = Prototype { params: types.into(), returns, variadic };
         let proto = self.typing.function(prototype);
         let name = self.number(name);
-        self.found.functions.push(FoundFunction { name, proto, exact, from, to });
+        self.found.functions.push(FoundFunction { name, definition, proto, exact, from, to });
         Ok(())
     }
 }
