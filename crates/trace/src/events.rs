@@ -43,59 +43,90 @@ impl Line for Event {
         let picked = |words: Vec<ByteArray>, places: Vec<u32>| Values::Picked { words, places };
         let kinds: Vec<ByteArray> = Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect();
         // Only the names that occur: a trace may have very many more.
-        let (mut texts, mut named, mut places) = (Vec::new(), Vec::new(), FxHashMap::default());
-        for name in events.iter().map(|event| event.name).filter(|name| *name != Name::default()) {
-            named.push(*places.entry(name).or_insert_with(|| {
+        let (mut texts, mut places) = (Vec::new(), FxHashMap::default());
+        let mut place = |name: Name| {
+            *places.entry(name).or_insert_with(|| {
                 texts.push(ByteArray::from(names.text(name)));
                 u32::try_from(texts.len() - 1).unwrap_or(u32::MAX)
-            }));
+            })
+        };
+        let count = events.len();
+        let (mut times, mut cpus, mut tids) = (Field::of(count), Field::of(count), Field::of(count));
+        let (mut others, mut codes) = (Field::of(count), Field::of(count));
+        let (mut objects, mut positions, mut sizes) = (Field::of(count), Field::of(count), Field::of(count));
+        let (mut kinds_of, mut named) = (Field::of(count), Field::of(count));
+        for events in events.chunks(BLOCK) {
+            times.all(events, |event| event.time_ns);
+            cpus.all(events, |event| event.cpu.cast_signed());
+            kinds_of.all(events, |event| event.kind as u32);
+            tids.all(events, |event| event.tid.cast_signed());
+            others.some(events, |event| event.other.cast_signed());
+            objects.some(events, |event| event.object.cast_signed());
+            positions.some(events, |event| event.position.cast_signed());
+            sizes.some(events, |event| event.bytes.cast_signed());
+            codes.some(events, |event| event.code);
+            named.some(events, |event| event.name);
         }
-        let is_named = |event: &Self| event.name != Name::default();
+        let named = named.map(&mut place);
         vec![
-            Column::all(Values::I64(events.iter().map(|event| event.time_ns).collect())),
-            Column::all(picked(vec![ByteArray::from(domain)], vec![0; events.len()])),
-            all32(events, |event| event.cpu),
-            Column::all(picked(kinds, events.iter().map(|event| event.kind as u32).collect())),
-            all32(events, |event| event.tid),
-            some32(events, |event| event.other.cast_signed()),
-            some64(events, |event| event.object),
-            some64(events, |event| event.position),
-            some64(events, |event| event.bytes),
-            some32(events, |event| event.code),
-            Column::told(events.iter().map(is_named), picked(texts, named)),
+            times.column(Values::I64),
+            Column::all(picked(vec![ByteArray::from(domain)], vec![0; count])),
+            cpus.column(Values::I32),
+            kinds_of.column(|places| picked(kinds, places)),
+            tids.column(Values::I32),
+            others.column(Values::I32),
+            objects.column(Values::I64),
+            positions.column(Values::I64),
+            sizes.column(Values::I64),
+            codes.column(Values::I32),
+            named.column(|places| picked(texts, places)),
         ]
     }
 }
 
-// Functions, so that what gets a field is compiled into each: it is called for every event and column.
+/// So many events stay in a processor's cache while each of their fields goes to its column.
+const BLOCK: usize = 256;
 
-fn all32(events: &[Event], get: impl Fn(&Event) -> u32) -> Column {
-    Column::all(Values::I32(events.iter().map(|event| get(event).cast_signed()).collect()))
+/// A column as it is gathered: the values that are there, and, if any may lack, per row whether it has one.
+struct Field<T> {
+    levels: Option<Vec<i16>>,
+    values: Vec<T>,
 }
 
-fn some32(events: &[Event], get: impl Fn(&Event) -> i32) -> Column {
-    some(events, get, Values::I32)
-}
-
-fn some64(events: &[Event], get: impl Fn(&Event) -> u64) -> Column {
-    some(events, |event| get(event).cast_signed(), Values::I64)
-}
-
-/// What a kind does not have is 0, which is null in the file.
-fn some<T: Default + PartialEq>(
-    events: &[Event],
-    get: impl Fn(&Event) -> T,
-    values: fn(Vec<T>) -> Values,
-) -> Column {
-    let (mut there, mut given) = (Vec::with_capacity(events.len()), Vec::with_capacity(events.len()));
-    for value in events.iter().map(get) {
-        let is = value != T::default();
-        there.push(is);
-        if is {
-            given.push(value);
-        }
+impl<T: Copy + Default + PartialEq> Field<T> {
+    fn of(rows: usize) -> Self {
+        Self { levels: None, values: Vec::with_capacity(rows) }
     }
-    Column::told(there.into_iter(), values(given))
+
+    fn all(&mut self, events: &[Event], get: impl Fn(&Event) -> T) {
+        self.values.extend(events.iter().map(get));
+    }
+
+    /// What a kind does not have is 0, which is null in the file.
+    fn some(&mut self, events: &[Event], get: impl Fn(&Event) -> T) {
+        let capacity = self.values.capacity();
+        let levels = self.levels.get_or_insert_with(|| Vec::with_capacity(capacity));
+        let mut end = self.values.len();
+        self.values.resize(end + events.len(), T::default());
+        // Without a branch: which kinds follow each other cannot be foretold.
+        for value in events.iter().map(get) {
+            let there = value != T::default();
+            self.values[end] = value;
+            end += usize::from(there);
+            levels.push(there.into());
+        }
+        self.values.truncate(end);
+    }
+
+    fn map<U>(self, of: impl FnMut(T) -> U) -> Field<U> {
+        Field { levels: self.levels, values: self.values.into_iter().map(of).collect() }
+    }
+}
+
+impl<T> Field<T> {
+    fn column(self, values: impl FnOnce(Vec<T>) -> Values) -> Column {
+        Column::of(self.levels, values(self.values))
+    }
 }
 
 /// Events of the columns that [`REQUIRED`] and [`OPTIONAL`] name. Kinds that are not known become [`Kind::Other`],

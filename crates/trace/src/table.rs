@@ -89,9 +89,9 @@ impl Column {
         Self { levels: Some(levels), values: collect(&mut rows.flatten()) }
     }
 
-    /// A column with nulls; `there` says of each row whether it has a value.
-    pub(crate) fn told(there: impl Iterator<Item = bool>, values: Values) -> Self {
-        Self { levels: Some(there.map(i16::from).collect()), values }
+    /// A column in which rows of level 0 are null; none, if there are no levels.
+    pub(crate) fn of(levels: Option<Vec<i16>>, values: Values) -> Self {
+        Self { levels, values }
     }
 
     /// The column's numbers as their bits, one per row. 32-bit ones are not sign-extended.
