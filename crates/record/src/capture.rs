@@ -9,6 +9,7 @@ use std::{
 
 use xweave_flow::clock::Timeline;
 use xweave_trace::{Manifest, Writer};
+use xweave_weave::Role;
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
@@ -131,9 +132,14 @@ impl<'p> Capture<'p> {
 
     /// Asks all domains that are recorded, and waits for nothing.
     pub(crate) fn ask_all(&mut self, request: &Request) {
-        for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
-            session.ask(request.clone());
-        }
+        let recorded = self.sessions.iter_mut().filter(|session| session.is_recorded());
+        recorded.for_each(|session| session.ask(request.clone()));
+    }
+
+    /// The same of those that have a role.
+    pub(crate) fn ask_those(&mut self, role: Role, request: &Request) {
+        let recorded = self.sessions.iter_mut().filter(|session| session.is_recorded());
+        recorded.filter(|session| session.role() == role).for_each(|session| session.ask(request.clone()));
     }
 
     fn take(&mut self, index: usize, incoming: Incoming) -> Result<(), Error> {

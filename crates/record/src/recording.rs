@@ -11,7 +11,7 @@ use std::{
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
 use xweave_trace::{Exit, Manifest, Writer};
-use xweave_weave::Woven;
+use xweave_weave::{Role, Woven};
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
@@ -294,10 +294,16 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     let begun = Instant::now();
     // So that there are readings after the last records: no time is trusted that was not compared.
     capture.round();
-    capture.ask_all(&Request::Stop);
+    // Guests first: what their processors do is known only while the host is recorded. It does not wait long for them.
+    capture.ask_those(Role::Guest, &Request::Stop);
+    let mut hosts = Some(begun + capture.pace.grace);
     let mut unweaving = Duration::ZERO;
     // All events come before the answer to Stop, on the same stream.
     while capture.sessions.iter().any(Session::is_recorded) {
+        let guests = capture.sessions.iter().any(|of| of.is_recorded() && of.role() == Role::Guest);
+        if hosts.take_if(|late| !guests || Instant::now() >= *late).is_some() {
+            capture.ask_those(Role::Host, &Request::Stop);
+        }
         if xweave_interrupt::at_once() {
             let late = capture.sessions.iter_mut().filter(|session| session.is_recorded());
             late.for_each(|session| session.lose("cut off: it had not ended at the second Ctrl-C"));

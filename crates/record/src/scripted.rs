@@ -175,6 +175,7 @@ fn plans(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             drop_reasons: Vec::new(),
             skipped: Vec::new(),
             counts: Vec::new(),
+            inlined: Vec::new(),
         });
     }
     Ok(Deployment { woven, left_out: Vec::new(), warnings: Vec::new() })
