@@ -95,14 +95,22 @@ static __always_inline void xw_call_begins(void)
 	xw_calls[tid & (XW_CALLS - 1)] = (u64)tid << 40 | (bpf_ktime_get_ns() & XW_CALL_TIME);
 }
 
+/* The number of the call that this thread is in; 0 if it is in none, or that is not known. */
+static __always_inline u64 xw_call(void)
+{
+	u32 tid = XW_TID;
+	u64 call = xw_calls[tid & (XW_CALLS - 1)];
+
+	return call >> 40 == (tid & 0xffffff) ? call : 0;
+}
+
 /* How long ago, in nanoseconds, as far as it fits; 0 if that is not known. */
 static __always_inline u32 xw_call_lasted(void)
 {
-	u32 tid = XW_TID;
-	u64 call = xw_calls[tid & (XW_CALLS - 1)], lasted = 0;
+	u64 call = xw_call(), lasted = 0;
 
-	xw_calls[tid & (XW_CALLS - 1)] = 0;
-	if (!call || call >> 40 != (tid & 0xffffff))
+	xw_calls[XW_TID & (XW_CALLS - 1)] = 0;
+	if (!call)
 		return 0;
 	lasted = (bpf_ktime_get_ns() - call) & XW_CALL_TIME;
 	return lasted > 0x7fffffff ? 0x7fffffff : lasted;
@@ -135,14 +143,16 @@ static __always_inline void xw_sent(u64 *ctx, struct sock *sk, u32 size)
 			 XW_UNSENT(size, bytes), xw_netns(&sk->__sk_common));
 }
 
-static __always_inline void xw_received(u64 *ctx, struct sock *sk)
+static __always_inline void xw_receives(struct sock *sk, s64 bytes, u32 lasted)
 {
-	s64 bytes = xw_moved(ctx);
-	u32 lasted = xw_call_lasted();
-
 	if (bytes > 0)
 		XW_EVENT(XW_RECEIVE, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common),
 			 XW_PAIR(bytes, lasted), xw_netns(&sk->__sk_common));
+}
+
+static __always_inline void xw_received(u64 *ctx, struct sock *sk)
+{
+	xw_receives(sk, xw_moved(ctx), xw_call_lasted());
 }
 
 /* Where the kernel's TLS sends too: it is what it has made of the data that has to arrive at the other end. */
@@ -235,16 +245,15 @@ XW_PROGRAM("fexit", mptcp_recvmsg)
 /* What threads of the kernel and its TLS take from a socket; interrupts take it for whoever comes. */
 static __always_inline void xw_taken(struct sock *sk, s32 bytes)
 {
-	if (bytes > 0 && xw_context() <= 1)
-		XW_EVENT(XW_RECEIVE, XW_TID, 0, (u64)sk, xw_connection(&sk->__sk_common), bytes,
-			 xw_netns(&sk->__sk_common));
+	if (xw_context() <= 1)
+		xw_receives(sk, bytes, 0);
 }
 
 #ifdef XW_HAS_tcp_read_sock
 XW_PROGRAM("fexit", tcp_read_sock)
 {
 	/* Within tcp_splice_read, which tells it. */
-	if (xw_calls[XW_TID & (XW_CALLS - 1)] >> 40 != (XW_TID & 0xffffff))
+	if (!xw_call())
 		xw_taken((void *)ctx[0], xw_moved(ctx));
 }
 #endif
@@ -458,13 +467,38 @@ XW_PROGRAM("fexit", inet_csk_accept)
 }
 #endif
 
+#ifdef XW_HAS___tcp_retransmit_skb
+/* By CPU, as far as there is room: when it began to send something again. Softirqs are off meanwhile. */
+#define XW_REPEATING_CPUS 1024
+u64 xw_repeating[XW_REPEATING_CPUS];
+
+/* No event: the tracepoint tells whether it was sent, but only when it has been; the answer may be there before. */
+XW_PROGRAM("fentry", __tcp_retransmit_skb)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	if (cpu < XW_REPEATING_CPUS)
+		xw_repeating[cpu] = bpf_ktime_get_ns();
+}
+#endif
+
 #ifdef XW_HAS_tcp_retransmit_skb
 XW_PROGRAM("tp_btf", tcp_retransmit_skb)
 {
 	struct sock *sk = (void *)ctx[0];
+	u64 lasted = 0;
+#ifdef XW_HAS___tcp_retransmit_skb
+	u32 cpu = bpf_get_smp_processor_id();
+
+	if (cpu < XW_REPEATING_CPUS && xw_repeating[cpu]) {
+		lasted = bpf_ktime_get_ns() - xw_repeating[cpu];
+		xw_repeating[cpu] = 0;
+	}
+#endif
 
 	XW_EVENT(XW_RETRANSMIT, XW_TID, sk->__sk_common.skc_state, (u64)sk,
-		 xw_connection(&sk->__sk_common), xw_netns(&sk->__sk_common));
+		 xw_connection(&sk->__sk_common),
+		 XW_PAIR(xw_netns(&sk->__sk_common), lasted > 0x7fffffff ? 0x7fffffff : lasted));
 }
 #endif
 

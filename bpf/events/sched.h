@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Probes of events: who runs. */
 
-#ifdef XW_HAS_sched_switch
+#if defined(XW_HAS_sched_switch) || defined(XW_HAS_sched_waking)
 /* Kernels without CONFIG_CFS_BANDWIDTH have no quotas. */
 struct cfs_rq___xweave {
 	int throttle_count;
@@ -32,7 +32,9 @@ static __always_inline bool xw_throttled(struct task_struct *task)
 		return false;
 	return count > 0;
 }
+#endif
 
+#ifdef XW_HAS_sched_switch
 /* State of crates/trace/src/event.rs, of task_struct.__state (include/linux/sched.h): 0x402 is
  * TASK_IDLE, 2 TASK_UNINTERRUPTIBLE, 4 __TASK_STOPPED, 8 __TASK_TRACED, 0x80 TASK_DEAD. */
 static __always_inline s8 xw_left_in(struct task_struct *task, bool preempted, u32 state)
@@ -62,7 +64,8 @@ XW_PROGRAM("tp_btf", sched_waking)
 	struct task_struct *task = (void *)ctx[0];
 
 	/* The CPU that it ran on last: if it is given to another one, that is told before it is able to run. */
-	XW_EVENT(XW_WAKE, XW_TID, xw_context(), XW_PAIR(task->pid, task->thread_info.cpu + 1));
+	XW_EVENT(XW_WAKE, XW_TID, xw_context() | (xw_throttled(task) ? 16 : 8),
+		 XW_PAIR(task->pid, task->thread_info.cpu + 1));
 }
 #endif
 

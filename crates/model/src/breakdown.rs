@@ -4,19 +4,21 @@
 //! interrupts above it. While it waited for a disk, it was the disk's. While it waited and another thread woke it,
 //! it was what that thread did meanwhile, which is told in the same way: so the way goes on through wakers, as far
 //! as there are any. While it waited for the other end of a connection, it was what that end did until it sent, in
-//! whatever domain that is, and then the way in between; before it began, it was what its maker did; if what came had to be sent again, the way leads to who
-//! sent it first. What a guest's processor does is told of the time only in which its vCPU was inside
+//! whatever domain that is, and then the way in between. An answer's work may have gone on from thread to thread: the way
+//! leads from what a thread received to who had asked for that. Before a thread began, it was what its maker did; if what came
+//! had to be sent again, the way leads to who sent it first. What a guest's processor does is told of the time only in which its vCPU was inside
 //! the guest: the rest is the host's. The parts neither overlap nor leave a gap, so they sum to the whole exactly.
 
 mod access;
 mod exchange;
+mod trail;
 
 use std::fmt;
 
 use xweave_trace::event::State;
 
 use crate::{
-    connection::{EndId, Refused, Sent},
+    connection::{EndId, Refused},
     disk::DiskId,
     machine::Machine,
     thread::{Ended, Since, Source, ThreadId, ThreadState},
@@ -141,6 +143,13 @@ pub enum Cause {
     Refused(usize, Refused),
     /// A thread waited for the futex at this address meanwhile.
     Futex(u64),
+    /// It had not yet received what it then took up, and did not wait for it: it may have run for others.
+    Earlier,
+    /// This thread had received the request.
+    Moved(ThreadId),
+    /// So many times something was sent before the answer came: if these were requests, what was done for which cannot be
+    /// told.
+    Ahead(usize),
 }
 
 /// A piece of the time.
@@ -178,19 +187,7 @@ pub fn breakdown_of_request(
     to: i64,
 ) -> Vec<Piece> {
     let mut walk = BackwardWalk::new(machine);
-    let connections = &machine.connections;
-    let peer = connections.peer(end);
-    let sent = peer.and_then(|peer| Some((peer, connections.sent(peer, from, to)?)));
-    walk.exchange = Some(Exchange { asks: Some(end), answers: None });
-    match sent.filter(|(_, sent)| sent.time >= from) {
-        Some((peer, sent)) => {
-            let sent = Sent { time: sent.time.min(to), ..sent };
-            walk.follow(thread, sent.time, to);
-            walk.on.push(thread);
-            walk.answer(end, peer, sent, from, sent.time);
-        }
-        None => walk.follow(thread, from, to),
-    }
+    walk.exchanged(thread, thread, end, from, to);
     walk.pieces()
 }
 
@@ -204,7 +201,7 @@ pub fn breakdown_of_answer(
 ) -> Vec<Piece> {
     let mut walk = BackwardWalk::new(machine);
     walk.exchange = Some(Exchange { asks: None, answers: Some(Answer { end, sent: to }) });
-    walk.follow(thread, from, to);
+    walk.trail(thread, from, to);
     walk.pieces()
 }
 
@@ -259,13 +256,15 @@ struct BackwardWalk<'m> {
     exchange: Option<Exchange>,
     /// The futex that a thread on the way here waited for.
     futex: Option<u64>,
+    /// What is known of the threads that run.
+    note: Option<Cause>,
     /// From the last to the first.
     back: Vec<Piece>,
 }
 
 impl<'m> BackwardWalk<'m> {
     fn new(machine: &'m Machine) -> Self {
-        Self { machine, on: Vec::new(), exchange: None, futex: None, back: Vec::new() }
+        Self { machine, on: Vec::new(), exchange: None, futex: None, note: None, back: Vec::new() }
     }
 
     /// In their order; neighbours that are the same are one.
@@ -289,7 +288,8 @@ impl<'m> BackwardWalk<'m> {
 
     fn because(&mut self, from: i64, to: i64, object: Object, spent: TimeState, cause: Option<Cause>) {
         if from < to {
-            let cause = cause.or(self.futex.map(Cause::Futex));
+            let runs = spent == TimeState::Running && matches!(object, Object::Thread(_));
+            let cause = cause.or(self.futex.map(Cause::Futex)).or(self.note.filter(|_| runs));
             let depth = u8::try_from(self.on.len().saturating_sub(1)).unwrap_or(u8::MAX);
             self.back.push(Piece { from, to, object, spent, cause, depth });
         }
@@ -420,6 +420,8 @@ impl<'m> BackwardWalk<'m> {
         let cpu = cpu.and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
         let mut why = Vec::new();
         let (mut at, mut withheld) = (from, from);
+        // Others of its group may have used up the quota since it was woken.
+        let mut may_run = since == Since::Unthrottled;
         for stretch in cpu.into_iter().flat_map(|cpu| cpu.threads(from, to)) {
             if at < stretch.from {
                 why.push((at, stretch.from, WhyReady::Unknown));
@@ -428,13 +430,18 @@ impl<'m> BackwardWalk<'m> {
             let reason = match stretch.tid {
                 // Idle already when the thread came: it was on the way out of that.
                 0 if stretch.from == from && since == Since::Woken => WhyReady::Waking,
+                // That it can run has not come to the processor yet, from the one where it was woken.
+                0 if may_run => WhyReady::Waking,
                 0 => {
                     withheld = stretch.to;
                     WhyReady::Withheld
                 }
                 // Itself: it was seen to be ready before the processor had left it.
                 _ if had == id => WhyReady::Unknown,
-                _ => WhyReady::Had(had),
+                _ => {
+                    may_run &= !self.machine.threads.is_throttled(had, stretch.to);
+                    WhyReady::Had(had)
+                }
             };
             why.push((stretch.from, stretch.to, reason));
             at = stretch.to;
@@ -498,9 +505,6 @@ impl<'m> BackwardWalk<'m> {
             && let Some(access) = self.machine.disks.access(number)
         {
             self.accessing(access, id, from, to);
-            // It waited before the access was asked for only if somebody else did that.
-            let queued = access.queued.clamp(from, to);
-            self.add(from, queued, me, TimeState::Waiting);
             return false;
         }
         if over.is_some()

@@ -60,6 +60,30 @@ pub struct Sent {
     pub thread: ThreadId,
     /// The time is that at which the call was over: it may have arrived, and been answered, before.
     pub over: bool,
+    /// How many bytes the end had sent before.
+    pub(crate) place: u64,
+}
+
+/// Something that was received.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    time: i64,
+    thread: ThreadId,
+    /// How many bytes the other end had sent before these.
+    place: u64,
+    bytes: u64,
+    /// Since when the end has sent what this may be an answer to; never, if that is not known.
+    asked: i64,
+}
+
+/// Where an end began to send something after it had received the answers to what it sent before.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    time: i64,
+    /// How many bytes the other end had sent by then, and this one received since.
+    place: u64,
+    /// Something was received since.
+    answered: bool,
 }
 
 /// A request for a connection that was not answered.
@@ -77,10 +101,31 @@ struct End {
     /// The port of the end that accepts, if it was seen to.
     service: Option<u16>,
     sent: VecDeque<Sent>,
-    received: VecDeque<i64>,
+    received: VecDeque<Received>,
+    /// How many bytes were sent.
+    bytes: u64,
+    asked: Option<Asked>,
     repeats: VecDeque<i64>,
     refused: VecDeque<(i64, Refused)>,
     closed: Option<i64>,
+}
+
+impl End {
+    /// What was received at this time or next.
+    fn received_at(&self, time: i64) -> Option<&Received> {
+        self.received.get(self.received.partition_point(|received| received.time < time))
+    }
+}
+
+/// A thread is versatile if at least one of so many answers shows it.
+const VERSATILE: u32 = 64;
+
+/// Answers that a thread received.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    all: u32,
+    /// To what others had asked, or after something else.
+    others: u32,
 }
 
 /// A wait that is over and of which the reason is not known yet.
@@ -88,7 +133,8 @@ struct End {
 struct Woken {
     since: i64,
     over: i64,
-    timer: bool,
+    /// What ended it came from this machine: a timer, or a device that is not the network's.
+    local: bool,
 }
 
 /// The connections of all domains.
@@ -103,6 +149,10 @@ pub struct Connections {
     /// Who opened it, by the end that did.
     openers: FxHashMap<EndId, ThreadId>,
     unexplained: FxHashMap<ThreadId, Woken>,
+    /// What each thread received, and when.
+    taken: FxHashMap<ThreadId, VecDeque<(i64, EndId)>>,
+    /// What answers each thread received.
+    answers: FxHashMap<ThreadId, Answers>,
     /// Waits that were for a connection, by who waited and when it was over.
     explained: FxHashMap<(ThreadId, i64), Awaited>,
 }
@@ -182,11 +232,74 @@ impl Connections {
         }
     }
 
-    /// When an end last received something, until that time.
+    /// As [`Connections::sent`] by the other end, `sender`, of what was first received at `by` or later: of several answers that
+    /// are on their way the next one, as far as bytes tell.
+    pub fn came(&self, end: EndId, sender: EndId, since: i64, by: i64) -> Option<Sent> {
+        let first = self.sender_of(end, sender, by, |received| received.place);
+        first.map(|sent| Sent { time: sent.time.min(by), ..sent }).or_else(|| self.sent(sender, since, by))
+    }
+
+    /// The same of what was last received then, as where an answer is received at `by`.
+    pub fn came_last(&self, end: EndId, sender: EndId, since: i64, by: i64) -> Option<Sent> {
+        let last = self.sender_of(end, sender, by, |received| {
+            received.place.saturating_add(received.bytes.saturating_sub(1))
+        });
+        last.map(|sent| Sent { time: sent.time.min(by), ..sent }).or_else(|| self.sent(sender, since, by))
+    }
+
+    /// Who sent a byte of what was received at that time or next.
+    fn sender_of(&self, end: EndId, sender: EndId, by: i64, byte: impl Fn(&Received) -> u64) -> Option<Sent> {
+        let (end, sent) = (self.ends.get(&end)?, &self.ends.get(&sender)?.sent);
+        let received = end.received_at(by)?;
+        let next = sent.partition_point(|sent| sent.place <= byte(received));
+        let sent = *sent.get(next.checked_sub(1)?)?;
+        // Counted wrongly, it would be from before what it answers, or not sent yet.
+        let fits = sent.time >= received.asked && (sent.over || sent.time <= received.time);
+        fits.then_some(sent)
+    }
+
+    /// When an end last received something before that time.
     pub fn received(&self, end: EndId, by: i64) -> Option<i64> {
+        self.last_received(end, by).map(|received| received.time)
+    }
+
+    /// Who did.
+    pub fn receiver(&self, end: EndId, by: i64) -> Option<ThreadId> {
+        self.last_received(end, by).map(|received| received.thread)
+    }
+
+    fn last_received(&self, end: EndId, by: i64) -> Option<&Received> {
         let received = &self.ends.get(&end)?.received;
-        let next = received.partition_point(|time| *time <= by);
-        next.checked_sub(1).map(|at| received[at])
+        received.get(received.partition_point(|received| received.time < by).checked_sub(1)?)
+    }
+
+    /// How many times an end had sent something by that time of all that what it then received next may be an answer to.
+    pub fn asked(&self, end: EndId, by: i64) -> usize {
+        let Some(end) = self.ends.get(&end) else { return 0 };
+        let Some(received) = end.received_at(by) else { return 0 };
+        let until = |time| end.sent.partition_point(|sent| sent.time < time);
+        until(by + 1).saturating_sub(until(received.asked))
+    }
+
+    /// What a thread last received before that time, and when.
+    pub fn taken(&self, thread: ThreadId, by: i64) -> Option<(i64, EndId)> {
+        let taken = self.taken.get(&thread)?;
+        let next = taken.partition_point(|(time, _)| *time < by);
+        next.checked_sub(1).map(|at| taken[at])
+    }
+
+    /// When a thread next received something after that time.
+    pub fn taken_next(&self, thread: ThreadId, since: i64) -> Option<i64> {
+        let taken = self.taken.get(&thread)?;
+        taken.get(taken.partition_point(|(time, _)| *time <= since)).map(|(time, _)| *time)
+    }
+
+    /// Whether a thread waits for whatever comes, as one does that carries tasks: it takes answers to what others asked, or other
+    /// things before the answer to what it asked itself. Once or twice that may be for want of an event.
+    pub fn is_versatile(&self, thread: ThreadId) -> bool {
+        self.answers
+            .get(&thread)
+            .is_some_and(|answers| answers.others.saturating_mul(VERSATILE) >= answers.all)
     }
 
     /// When either end last sent something again between two times, and how often they did.
@@ -234,30 +347,74 @@ impl Connections {
         }
     }
 
-    /// A thread sent something.
-    pub(crate) fn send(&mut self, event: &Event, thread: ThreadId) {
+    /// A thread sent something; events of its domain were last lost until then.
+    pub(crate) fn send(&mut self, event: &Event, thread: ThreadId, lost: Option<i64>) {
         // It went on for something else than what it might receive later.
         self.unexplained.remove(&thread);
         let Some(id) = EndId::of(event) else { return };
-        let sent = &mut self.touch(id).sent;
-        match Sending::of(event.code) {
+        let sending = Sending::of(event.code);
+        if matches!(sending, Sending::Over | Sending::Begins) {
+            self.asks(id, event.time_ns, lost);
+        }
+        let end = self.touch(id);
+        match sending {
             // What it began with was not sent at all.
             Sending::Cancels => {
-                if let Some(at) = sent.iter().rposition(|sent| sent.thread == thread) {
-                    sent.remove(at);
+                if let Some(at) = end.sent.iter().rposition(|sent| sent.thread == thread)
+                    && let Some(none) = end.sent.remove(at)
+                {
+                    let bytes = end.sent.get(at).map_or(end.bytes, |next| next.place) - none.place;
+                    end.sent.range_mut(at..).for_each(|sent| sent.place -= bytes);
+                    end.bytes -= bytes;
                 }
             }
-            Sending::Shortens => {}
-            sending => {
-                sent.push_back(Sent { time: event.time_ns, thread, over: sending == Sending::Over });
+            Sending::Shortens => {
+                // Nobody sends between, unless several threads do at once.
+                let last = end.sent.back().map_or(0, |sent| sent.place);
+                end.bytes = end.bytes.saturating_sub(event.bytes).max(last);
+            }
+            Sending::Over | Sending::Begins => {
+                let over = sending == Sending::Over;
+                end.sent.push_back(Sent { time: event.time_ns, thread, over, place: end.bytes });
+                end.bytes = end.bytes.saturating_add(event.bytes);
             }
         }
     }
 
-    /// A thread received something.
-    pub(crate) fn receive(&mut self, event: &Event, thread: ThreadId) {
+    /// An end sends something. If it has received something since it last did, or that may have been lost, its bytes are counted
+    /// anew: some may not have been seen.
+    fn asks(&mut self, id: EndId, time: i64, lost: Option<i64>) {
+        if self.touch(id).asked.is_none_or(|asked| asked.answered || Some(asked.time) < lost) {
+            let peer = self.peer(id).and_then(|peer| self.ends.get(&peer));
+            let place = peer.map_or(0, |peer| peer.bytes);
+            self.touch(id).asked = Some(Asked { time, place, answered: false });
+        }
+    }
+
+    /// A thread received something; events of its domain were last lost until then.
+    pub(crate) fn receive(&mut self, event: &Event, thread: ThreadId, lost: Option<i64>) {
         let Some(id) = self.given(event, thread) else { return };
-        self.touch(id).received.push_back(event.time_ns);
+        let end = self.touch(id);
+        let (time, bytes) = (event.time_ns, event.bytes);
+        let unasked = Asked { time: i64::MAX, place: 0, answered: true };
+        let asked = end.asked.get_or_insert(unasked);
+        let since = if Some(asked.time) > lost { asked.time } else { i64::MAX };
+        end.received.push_back(Received { time, thread, place: asked.place, bytes, asked: since });
+        (asked.place, asked.answered) = (asked.place.saturating_add(bytes), true);
+        let asked = end.sent.back().copied().filter(|asked| Some(asked.time) > lost);
+        if let Some(asked) = asked.filter(|_| self.service(id) != id.connection.local_port()) {
+            let before = self.taken.get(&thread).and_then(|taken| taken.back());
+            let other = before.is_some_and(|(time, end)| *time > asked.time && *end != id);
+            let answers = self.answers.entry(thread).or_default();
+            answers.all = answers.all.saturating_add(1);
+            answers.others = answers.others.saturating_add((asked.thread != thread || other).into());
+        }
+        self.taken.entry(thread).or_default().push_back((event.time_ns, id));
+    }
+
+    /// A thread has ended.
+    pub(crate) fn ended(&mut self, thread: ThreadId) {
+        self.answers.remove(&thread);
     }
 
     /// A thread was given something: that may be what it waited for.
@@ -267,7 +424,7 @@ impl Connections {
         if let Some(woken) = woken {
             // Its time was over, and what was there was taken afterwards; unless it waited within the call.
             let only = event.code > 0 && event.time_ns - i64::from(event.code) <= woken.since;
-            if only || !woken.timer {
+            if only || !woken.local {
                 self.explained.insert((thread, woken.over), Awaited { end: id, only });
             }
         }
@@ -291,7 +448,7 @@ impl Connections {
                 self.remove(id);
                 let end = self.touch(id);
                 end.service = Some(id.connection.remote_port());
-                end.sent.push_back(Sent { time: event.time_ns, thread, over: false });
+                end.sent.push_back(Sent { time: event.time_ns, thread, over: false, place: 0 });
                 self.opening.insert(thread, (id, false));
                 self.openers.insert(id, thread);
             }
@@ -315,10 +472,13 @@ impl Connections {
         }
     }
 
-    /// TCP sent something again.
+    /// TCP has sent something again.
     pub(crate) fn repeat(&mut self, event: &Event) {
         if let Some(id) = EndId::of(event) {
-            self.touch(id).repeats.push_back(event.time_ns);
+            let began = event.time_ns.saturating_sub_unsigned(event.bytes);
+            let repeats = &mut self.touch(id).repeats;
+            // An end sends one after the other.
+            repeats.push_back(repeats.back().map_or(began, |last| began.max(*last)));
         }
     }
 
@@ -330,13 +490,13 @@ impl Connections {
         }
     }
 
-    /// A wait of a thread is over, by a `timer` or otherwise.
-    pub(crate) fn woken(&mut self, thread: ThreadId, since: i64, over: i64, timer: bool) {
+    /// A wait of a thread is over, by something `local` that has not come by the network, or otherwise.
+    pub(crate) fn woken(&mut self, thread: ThreadId, since: i64, over: i64, local: bool) {
         if let Some((end, true)) = self.opening.get(&thread).copied() {
             self.opening.remove(&thread);
             self.explained.insert((thread, over), Awaited { end, only: true });
         } else {
-            self.unexplained.insert(thread, Woken { since, over, timer });
+            self.unexplained.insert(thread, Woken { since, over, local });
         }
     }
 
@@ -346,6 +506,8 @@ impl Connections {
             + self.openers.len()
             + self.explained.len()
             + self.unexplained.len()
+            + self.taken.len()
+            + self.answers.len()
             + self.listeners.len()
     }
 
@@ -353,15 +515,21 @@ impl Connections {
     pub(crate) fn forget_before(&mut self, time: i64) {
         self.explained.retain(|(_, over), _| *over >= time);
         self.unexplained.retain(|_, woken| woken.over >= time);
+        self.taken.retain(|_, taken| {
+            let over = taken.partition_point(|(taken, _)| *taken < time);
+            taken.drain(..over);
+            !taken.is_empty()
+        });
         self.ends.retain(|_, end| {
             // The last that was sent may be what somebody receives later.
             while end.sent.len() > 1 && end.sent[1].time < time {
                 end.sent.pop_front();
             }
-            for past in [&mut end.received, &mut end.repeats] {
-                while past.front().is_some_and(|past| *past < time) {
-                    past.pop_front();
-                }
+            while end.received.front().is_some_and(|received| received.time < time) {
+                end.received.pop_front();
+            }
+            while end.repeats.front().is_some_and(|repeated| *repeated < time) {
+                end.repeats.pop_front();
             }
             while end.refused.front().is_some_and(|(refused, _)| *refused < time) {
                 end.refused.pop_front();

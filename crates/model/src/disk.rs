@@ -180,24 +180,22 @@ struct Disk {
 }
 
 impl Disk {
-    /// The oldest of the requests at a position that an event with this name of the first access is about; 0 may be any.
-    fn given(&self, position: u64, bio: u32) -> Option<(u64, u64)> {
-        let here = || self.requests.range((position, 0)..=(position, u64::MAX));
-        let known = here().find(|(_, request)| bio == 0 || request.bio == bio);
-        known.map(|(at, _)| *at)
+    /// The oldest of the requests at a position that is one of these.
+    fn oldest(&self, position: u64, one: impl Fn(&Request) -> bool) -> Option<(u64, u64)> {
+        let mut here = self.requests.range((position, 0)..=(position, u64::MAX));
+        here.find(|(_, request)| one(request)).map(|(at, _)| *at)
     }
 
-    /// The same, of those whose first access is not known.
-    fn given_unnamed(&self, position: u64) -> Option<(u64, u64)> {
-        let mut here = self.requests.range((position, 0)..=(position, u64::MAX));
-        here.find(|(_, request)| request.bio == 0).map(|(at, _)| *at)
+    /// The same of those that an event with this name of the first access is about; 0 may be any.
+    fn given(&self, position: u64, bio: u32) -> Option<(u64, u64)> {
+        self.oldest(position, |request| bio == 0 || request.bio == bio)
     }
 
     /// The accesses that a request is of, in the order of their first sectors: each sector is one's. Those that were asked
     /// for before events were lost may be over.
     fn covering(&self, event: &Event, accesses: &FxHashMap<u64, Access>, lost: i64) -> Vec<u64> {
         let candidates = self.queued.within(event);
-        let first = self.bios.get(&event.other).copied().filter(|_| event.other != 0);
+        let first = self.bios.get(&event.other).copied();
         // All that wait for the disk's cache are served by one request; or it is a whole access, however large.
         if event.bytes == 0 {
             return first.map_or(candidates, |first| vec![first]);
@@ -313,33 +311,29 @@ impl Disks {
 
     /// An access is asked for, or added to one that waits. Gives its number.
     pub fn queue(&mut self, event: &Event) -> u64 {
-        let id = DiskId { domain: event.domain, device: event.object };
-        let number = self.next;
-        self.next += 1;
-        self.insert(
-            number,
-            Access {
-                disk: id,
-                thread: ThreadId { domain: event.domain, tid: event.tid },
-                what: What::of(event.code),
-                position: event.position,
-                bytes: event.bytes,
-                queued: event.time_ns,
-                issued: None,
-                done: None,
-                below: None,
-                to_issue: event.bytes,
-                to_do: event.bytes,
-                bio: event.other,
-            },
-            event.time_ns,
-        );
-        number
+        let access = Access {
+            disk: DiskId { domain: event.domain, device: event.object },
+            thread: ThreadId { domain: event.domain, tid: event.tid },
+            what: What::of(event.code),
+            position: event.position,
+            bytes: event.bytes,
+            queued: event.time_ns,
+            issued: None,
+            done: None,
+            below: None,
+            to_issue: event.bytes,
+            to_do: event.bytes,
+            bio: event.other,
+        };
+        self.insert(access, event.time_ns)
     }
 
-    fn insert(&mut self, number: u64, access: Access, time: i64) {
+    /// An access is under way from this time on. Gives its number.
+    fn insert(&mut self, access: Access, time: i64) -> u64 {
+        let number = self.next;
+        self.next += 1;
         let share = self.shares.entry(access.disk.domain).or_default();
-        let Some(disk) = share.disk(&mut self.all, access.disk) else { return };
+        let Some(disk) = share.disk(&mut self.all, access.disk) else { return number };
         self.accesses.insert(number, access);
         disk.queued.insert(access.position, number, access.bytes);
         if access.bio != 0 {
@@ -359,6 +353,7 @@ impl Disks {
                 disk.forget(number, &access);
             }
         }
+        number
     }
 
     /// Accesses, or parts of them, go on as those to another disk. Gives the numbers that they had and have.
@@ -389,9 +384,7 @@ impl Disks {
                 disk.forget(old, &access);
                 self.ended += 1;
             }
-            numbers.push((old, self.next));
-            self.insert(self.next, new, event.time_ns);
-            self.next += 1;
+            numbers.push((old, self.insert(new, event.time_ns)));
         }
         numbers
     }
@@ -449,7 +442,8 @@ impl Disks {
         let id = DiskId { domain: event.domain, device: event.object };
         let share = self.shares.entry(id.domain).or_default();
         let Some(disk) = share.disk(&mut self.all, id) else { return Done::default() };
-        let at = disk.given(event.position, event.other).or_else(|| disk.given_unnamed(event.position));
+        let unnamed = || disk.oldest(event.position, |request| request.bio == 0);
+        let at = disk.given(event.position, event.other).or_else(unnamed);
         let request = at.and_then(|at| share.take(disk, at));
         if let Some(request) = &request {
             disk.used.busy_ns += between(disk.busy_since, time);

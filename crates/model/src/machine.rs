@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Context, Event, Kind, State, VECTORS};
+use xweave_trace::event::{Context, Event, Kind, Quota, State, VECTORS};
 
 use crate::{
     connection::Connections,
@@ -322,16 +322,16 @@ impl Machine {
                 };
                 here.waking = Some(id(other));
                 let cpu = event.object.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok());
-                if let Some(since) = self.threads.wake(id(other), time, waker, cpu) {
+                if let Some(since) = self.threads.wake(id(other), time, waker, cpu, Quota::of(event.code)) {
                     let lost = self.threads.last_loss(domain);
                     let waits = self.locks.get(&id(other)).filter(|waits| waits.since() >= lost);
                     if let Some(lock) = waits.and_then(Waits::innermost) {
                         self.given.insert((id(other), time), lock);
                     }
                     // What comes by the network wakes in its softirq, never in a hard interrupt.
-                    let timer = matches!(waker, Ended::Interrupt { source: Source::Timer, .. })
+                    let local = matches!(waker, Ended::Interrupt { source: Source::Timer, .. })
                         || Context::of(event.code) == Some(Context::Hard);
-                    self.connections.woken(id(other), since, time, timer);
+                    self.connections.woken(id(other), since, time, local);
                 }
             }
             Kind::Migrate => {
@@ -389,8 +389,8 @@ impl Machine {
                     }
                 }
             }
-            Kind::Send => self.connections.send(event, id(tid)),
-            Kind::Receive => self.connections.receive(event, id(tid)),
+            Kind::Send => self.connections.send(event, id(tid), self.threads.last_loss(domain)),
+            Kind::Receive => self.connections.receive(event, id(tid), self.threads.last_loss(domain)),
             Kind::Accept => self.connections.accept(event, id(tid)),
             Kind::Socket => {
                 let thread = here.frames.is_empty() && tid != 0;
@@ -404,8 +404,8 @@ impl Machine {
             }
             Kind::VmExit => self.vcpus.exit(time, id(tid), self.threads.last_loss(domain)),
             // A thread's end is told by the switch from it.
-            Kind::Exit
-            | Kind::DiskMerge
+            Kind::Exit => self.connections.ended(id(tid)),
+            Kind::DiskMerge
             | Kind::LockWake
             | Kind::SyscallEnter
             | Kind::SyscallExit

@@ -41,6 +41,12 @@ pub enum Cause {
     Refused(usize, Refused),
     /// A thread waited for the futex at this address meanwhile.
     Futex(u64),
+    /// It had not yet received what it then took up, and did not wait for it.
+    Earlier,
+    /// This thread had received the request.
+    Moved(ObjectNumber),
+    /// So many times something was sent before the answer came.
+    Ahead(usize),
 }
 
 /// All objects that were met, each told once.
@@ -80,6 +86,7 @@ impl Objects {
     pub fn why(&self, cause: Cause) -> String {
         match cause {
             Cause::Had(thread) => format!("{} had the processor", self.named(thread).name),
+            Cause::Moved(thread) => format!("{} had received the request", self.named(thread).name),
             _ => self.why_such(cause),
         }
     }
@@ -89,6 +96,13 @@ impl Objects {
         let again = |times: usize| if times == 1 { "once".to_owned() } else { format!("{times} times") };
         match cause {
             Cause::Had(thread) => format!("{} had the processor", self.named(thread).group),
+            Cause::Moved(thread) => {
+                format!("another thread ({}) had received the request", self.named(thread).group)
+            }
+            Cause::Earlier => "before it took this up, perhaps for others".to_owned(),
+            Cause::Ahead(times) => {
+                format!("sent {times} times before the answer: requests are not told apart")
+            }
             Cause::Repeated(times) => format!("sent again {}, without an answer before", again(times)),
             Cause::Refused(times, Refused { why, waiting }) => {
                 let times = again(times);
@@ -129,6 +143,11 @@ impl Objects {
             breakdown::Cause::Repeated(times) => Cause::Repeated(times),
             breakdown::Cause::Refused(times, refused) => Cause::Refused(times, refused),
             breakdown::Cause::Futex(address) => Cause::Futex(address),
+            breakdown::Cause::Earlier => Cause::Earlier,
+            breakdown::Cause::Moved(thread) => {
+                Cause::Moved(self.number(Object::Thread(thread), machine, names))
+            }
+            breakdown::Cause::Ahead(times) => Cause::Ahead(times),
         }
     }
 

@@ -28,7 +28,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Name, State};
+use xweave_trace::event::{Name, Quota, State};
 
 use crate::gaps::Gaps;
 
@@ -81,9 +81,11 @@ pub enum ThreadState {
 pub enum Since {
     /// It was woken, begun, or given to another processor.
     Woken,
+    /// It was woken, and no quota of processor time kept it from running.
+    Unthrottled,
     /// It had the processor and was made to leave it.
     Preempted,
-    /// The same, because a quota of processor time was used up.
+    /// The same, because a quota of processor time was used up; or that was so when it was woken.
     Throttled,
 }
 
@@ -146,8 +148,8 @@ pub struct Thread {
     guessed: bool,
     /// When it began, and who made it: that is known of those that began in the trace.
     born: Option<(i64, ThreadId)>,
-    /// It was woken while it ran; that may be why it does not wait after all.
-    woken: bool,
+    /// How it was woken while it ran; that may be why it does not wait after all.
+    woken: Option<Since>,
     past: VecDeque<Segment>,
 }
 
@@ -160,7 +162,7 @@ impl Thread {
             since,
             guessed: false,
             born: None,
-            woken: false,
+            woken: None,
             past: VecDeque::new(),
         }
     }
@@ -200,7 +202,7 @@ impl Thread {
         if std::mem::take(&mut self.guessed) {
             self.now = ThreadState::Unknown;
         }
-        self.woken = false;
+        self.woken = None;
         self.end_wait(Ended::Lost);
         self.go(from.max(self.since), ThreadState::Unknown);
         self.go(to.min(time).max(self.since), doing);
@@ -276,6 +278,12 @@ impl Threads {
             line.push((lost, b, Some(ThreadState::Unknown)));
         }
         line
+    }
+
+    /// Whether the kernel kept a thread from running from that time on, because a quota was used up.
+    pub(crate) fn is_throttled(&self, id: ThreadId, at: i64) -> bool {
+        let line = self.line(id, at, at + 1);
+        matches!(line[..], [(_, _, Some(ThreadState::Ready { since: Since::Throttled, .. })), ..])
     }
 
     /// Whether events of a domain were lost between two times.
@@ -361,7 +369,7 @@ impl Threads {
                 _ => ThreadState::Waiting { state, over: None },
             };
             // What has ended is woken no more.
-            thread.woken &= matches!(next, ThreadState::Waiting { .. }) && state != State::Dead;
+            thread.woken.take_if(|_| !matches!(next, ThreadState::Waiting { .. }) || state == State::Dead);
             thread.go(time, next);
         }
         if to != 0 {
@@ -371,12 +379,15 @@ impl Threads {
             let gaps = self.lost.get(&domain);
             let thread = self.all.entry(id).or_insert_with(|| Thread::new(next, time));
             thread.turns_out(ThreadState::Ready { cpu: None, since: Since::Woken });
-            if std::mem::take(&mut thread.woken) && matches!(thread.now, ThreadState::Waiting { .. }) {
+            if let Some(since) = thread.woken.take()
+                && matches!(thread.now, ThreadState::Waiting { .. })
+            {
                 // It would have waited, and did not have to.
-                thread.now = ThreadState::Ready { cpu: Some(cpu), since: Since::Woken };
+                thread.now = ThreadState::Ready { cpu: Some(cpu), since };
             }
             thread.end_wait(Ended::Unseen);
-            if let ThreadState::Ready { cpu: queued @ Some(_), since: Since::Woken } = &mut thread.now
+            if let ThreadState::Ready { cpu: queued @ Some(_), since } = &mut thread.now
+                && matches!(since, Since::Woken | Since::Unthrottled)
                 && *queued != Some(cpu)
             {
                 // It was given to another one, and that was not recorded; or lost, and when is not known.
@@ -389,24 +400,37 @@ impl Threads {
         }
     }
 
-    /// A thread was made able to run, on that processor if it is known. If that ended a wait, since when it waited.
-    pub fn wake(&mut self, id: ThreadId, time: i64, by: Ended, cpu: Option<u32>) -> Option<i64> {
+    /// A thread was made able to run, on that processor if it is known, as far as its quota lets it. If that ended a wait,
+    /// since when it waited.
+    pub fn wake(
+        &mut self,
+        id: ThreadId,
+        time: i64,
+        by: Ended,
+        cpu: Option<u32>,
+        quota: Option<Quota>,
+    ) -> Option<i64> {
         self.heard_of(id, time, ThreadState::Waiting { state: State::Sleeping, over: Some(Ended::Lost) });
         let thread = self.all.entry(id).or_insert_with(|| {
             // It was waiting when the trace began, for what is not known.
             Thread::new(ThreadState::Waiting { state: State::Sleeping, over: None }, time)
         });
         thread.guessed = false;
+        let woken = match quota {
+            None => Since::Woken,
+            Some(Quota::Left) => Since::Unthrottled,
+            Some(Quota::UsedUp) => Since::Throttled,
+        };
         match thread.now {
             ThreadState::Waiting { .. } => {
                 // What woke it before it waited has not kept it from that.
-                thread.woken = false;
+                thread.woken = None;
                 thread.end_wait(by);
                 let since = thread.since;
-                thread.go(time, ThreadState::Ready { cpu, since: Since::Woken });
+                thread.go(time, ThreadState::Ready { cpu, since: woken });
                 return Some(since);
             }
-            ThreadState::Running { .. } => thread.woken = true,
+            ThreadState::Running { .. } => thread.woken = Some(woken),
             ThreadState::Ready { .. } | ThreadState::Unknown => {}
         }
         None
@@ -417,7 +441,13 @@ impl Threads {
     pub fn migrate(&mut self, id: ThreadId, time: i64, from: u32, to: u32, being_woken: bool) {
         let Some(thread) = self.all.get_mut(&id) else { return };
         match &mut thread.now {
-            ThreadState::Ready { cpu, .. } if being_woken => *cpu = Some(to),
+            ThreadState::Ready { cpu, since } if being_woken => {
+                *cpu = Some(to);
+                // That is of another processor, where there may be some.
+                if *since == Since::Throttled {
+                    *since = Since::Woken;
+                }
+            }
             ThreadState::Ready { cpu, .. } => {
                 cpu.get_or_insert(from);
                 thread.go(time, ThreadState::Ready { cpu: Some(to), since: Since::Woken });

@@ -8,7 +8,7 @@ use xweave_model::{
     breakdown::{breakdown, breakdown_of_request},
     connection::EndId,
 };
-use xweave_trace::event::{Connection, Context, Event, Kind, Refusal, Sending, State};
+use xweave_trace::event::{Connection, Context, Event, Kind, Quota, Refusal, Sending, State};
 
 fn thread(tid: u32) -> ThreadId {
     ThreadId { domain: 1, tid }
@@ -49,6 +49,9 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
         Some(Cause::Had(had)) => format!(" by {}", had.tid),
         Some(Cause::Futex(address)) => format!(" for futex {address:#x}"),
         Some(Cause::Repeated(times)) => format!(" {times} times"),
+        Some(Cause::Earlier) => " before".to_owned(),
+        Some(Cause::Moved(first)) => format!(" after {}", first.tid),
+        Some(Cause::Ahead(times)) => format!(" of {times}"),
         Some(Cause::Refused(times, refused)) => format!(" {times} times, {:?}", refused.why),
     };
     let piece = |p: &Piece| format!("{}:{}={}{}", object(p.object), p.spent, p.to - p.from, cause(p.cause));
@@ -284,6 +287,15 @@ fn a_request_that_is_refused_and_sent_again_is_told_with_the_reason() {
     assert_eq!(
         told_of(&mut Machine::default(), &events, server, 10, 1020),
         ["1–2:80:retransmit=990 1 times, AcceptQueue", "1–2:80:network=10", "9:waking=5", "9:running=5"]
+    );
+    // The kernel tells of it when it has sent it, which may be after it arrived.
+    let mut late = events.clone();
+    let again = late.iter_mut().find(|event| event.kind == Kind::Retransmit).unwrap();
+    (again.time_ns, again.bytes) = (1018, 18);
+    late.sort_by_key(|event| event.time_ns);
+    assert_eq!(
+        told_of(&mut Machine::default(), &late, server, 10, 1020)[0],
+        "1–2:80:retransmit=990 1 times, AcceptQueue"
     );
     // Seen by the client, whose kernel is answered.
     events.push(Event::new(Kind::IrqEnter, 1, 1030, 0, 0));
@@ -585,4 +597,43 @@ fn who_may_not_run_is_not_told_to_wait_for_others_nor_to_be_halted() {
     );
     events[1].code = State::Throttled.code();
     assert_eq!(told(&events, 7, 0, 70), ["7:running=10", "7:throttled=50", "7:running=10"]);
+}
+
+/// A wake-up from another processor takes effect when that has told this one: late, if the host took it away in between.
+/// Meanwhile this one may do something else, and be idle again.
+#[test]
+fn who_was_woken_from_afar_is_throttled_only_if_a_quota_is_used_up() {
+    let woken = |quota: Option<Quota>| Event {
+        object: 1,
+        code: Context::Softirq.code() + quota.map_or(0, Quota::code),
+        ..wake(20, 1, 8, 7)
+    };
+    let events = |quota, left: State| {
+        vec![
+            switch(0, 0, 0, State::Runnable, 7),
+            switch(10, 0, 7, State::Sleeping, 0),
+            woken(quota),
+            switch(30, 0, 0, State::Runnable, 9),
+            switch(40, 0, 9, left, 0),
+            switch(60, 0, 0, State::Runnable, 7),
+        ]
+    };
+    let of = |quota, left| told(&events(quota, left), 7, 15, 70)[1..].to_vec();
+    assert_eq!(
+        of(Some(Quota::Left), State::Sleeping),
+        ["7:waking=10", "7:ready=10 by 9", "7:waking=20", "7:running=10"]
+    );
+    assert_eq!(of(Some(Quota::UsedUp), State::Sleeping), ["7:throttled=40", "7:running=10"]);
+    // Another one used it up meanwhile.
+    assert_eq!(of(Some(Quota::Left), State::Throttled), ["7:throttled=40", "7:running=10"]);
+    // Other recorders do not tell of quotas.
+    assert_eq!(of(None, State::Sleeping), ["7:throttled=40", "7:running=10"]);
+    // It was about to wait: it does not, and goes on as late.
+    let mut events = events(Some(Quota::Left), State::Sleeping);
+    (events[1].time_ns, events[2].time_ns) = (20, 15);
+    events.swap(1, 2);
+    assert_eq!(
+        told(&events, 7, 0, 70),
+        ["7:running=20", "7:waking=10", "7:ready=10 by 9", "7:waking=20", "7:running=10"]
+    );
 }

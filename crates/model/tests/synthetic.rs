@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use xweave_model::{
-    Cause, Guest, Loss, Machine, Object, Piece, ThreadId, TimeState, breakdown, disk::DiskId, vcpu::CpuId,
+    Cause, Guest, Loss, Machine, Object, Piece, Spec, ThreadId, TimeState, breakdown, disk::DiskId,
+    transaction::Finder, vcpu::CpuId,
 };
 use xweave_synthetic::{Config, Outside, Part, Processor, Simulation, Transaction, Who};
-use xweave_trace::{Event, event::Kind};
+use xweave_trace::{
+    Event,
+    event::{Kind, Names},
+};
 
 /// Whose time it was, what it was spent on, and who had the processor; of a lock, not who held it.
 type Key = (Object, TimeState, Option<ThreadId>);
@@ -117,6 +121,9 @@ fn told_of(events: &[Event], transaction: &Transaction) -> String {
 
 /// No event tells when a job is put into the queue of a worker that is busy, which nobody has to wake; nor who takes a lock
 /// that is free before the one who was woken for it.
+///
+/// Nor when a task is put into the queue of a runtime whose threads are all busy. It waits for whichever is free first, so the truth
+/// is what the one did meanwhile that took it; the model tells the same and says that it may have been for others.
 #[test]
 fn every_part_of_ten_thousand_transactions_is_told_but_what_no_event_tells() {
     hold(&Config::single(random()), 20);
@@ -153,7 +160,48 @@ fn another_guest_changes_nothing() {
 /// cannot be told whether it waited for them or for the message.
 #[test]
 fn every_part_is_told_where_guests_are_but_what_no_event_tells() {
-    hold(&Config::virtualized(random()), 100);
+    hold(&Config::virtualized(random()), 40);
+}
+
+/// As `explain` finds and tells them: not what the client did meanwhile. Of several on a connection, of which a client may receive
+/// the answers together, it has no truth which of them a moment was for.
+#[test]
+fn requests_are_told_but_what_no_event_tells() {
+    for (config, allowed) in [(Config::single(random()), 20), (Config::virtualized(random()), 40)] {
+        let mut world = Simulation::new(&Config { pipelined: 0, ..config });
+        let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
+        let mut machine = Machine::new(guests.collect());
+        let mut finder = Finder::new(&Spec::Request(None)).expect("requests are found in events");
+        let (mut answered, mut requests, mut fed) = (BTreeMap::new(), 0, 0);
+        let mut bad = Vec::new();
+        while let Some(event) = world.next() {
+            machine.feed(&event);
+            let found = finder.feed(&event, &machine, &Names::default());
+            for request in world.take_requests() {
+                answered.insert((id(request.who), request.from), request);
+            }
+            // Those of servers are not in question.
+            let request = found
+                .as_ref()
+                .and_then(|found| answered.remove(&(found.thread, found.pieces.first()?.from)))
+                .zip(found.as_ref());
+            if let Some((request, found)) = request {
+                assert_eq!(found.pieces.last().map(|piece| piece.to), Some(request.to));
+                requests += 1;
+                let wrong = wrong(&truth(&request), &told(&found.pieces));
+                if !wrong.is_empty() {
+                    bad.push((request.who, request.from, wrong));
+                }
+            }
+            fed += 1;
+            if fed % 20_000 == 0 {
+                machine.forget_before(world.oldest().min(finder.earliest().unwrap_or(i64::MAX)));
+            }
+        }
+        println!("{requests} requests, {} wrong", bad.len());
+        assert!(requests > 5_000, "{requests}");
+        assert!(bad.len() <= allowed, "{} are wrong: {:#?}", bad.len(), bad.first());
+    }
 }
 
 /// Loses stretches of events of single processors, and tells of them as agents do.
@@ -207,8 +255,9 @@ impl Lossy {
 
 #[test]
 fn what_is_told_where_events_were_lost_is_true_or_unknown() {
-    // As many as without losses, and those whose lock was not seen to be waited for: then it is what its holder did.
-    for (config, allowed) in [(Config::single(random()), 30), (Config::virtualized(random()), 100)] {
+    // As many as without losses, and those whose lock was not seen to be waited for: then it is what its holder did. Which ones are
+    // lost is chance: with five beginnings of the random numbers 31 to 47, and 64 to 101.
+    for (config, allowed) in [(Config::single(random()), 55), (Config::virtualized(random()), 110)] {
         // The same once more, for what will have been lost.
         let lossy = || Lossy { random: random(), cpus: BTreeMap::new() };
         let (mut world, mut loses) = (Simulation::new(&config), lossy());
@@ -319,6 +368,8 @@ fn hold(config: &Config, allowed: usize) {
     let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
     let mut machine = Machine::new(guests.collect());
     let (mut transactions, mut parts) = (0, 0);
+    // Those that moved, those that others came before, and those of which several were under way.
+    let mut said = [0; 3];
     let mut kept: Vec<Event> = Vec::new();
     let mut smallest: Option<(usize, String)> = None;
     let mut bad = BTreeMap::<_, usize>::new();
@@ -336,6 +387,11 @@ fn hold(config: &Config, allowed: usize) {
             let wrong = wrong(&truth, &told(&pieces));
             transactions += 1;
             parts += truth.len();
+            let says =
+                |is: fn(&Cause) -> bool| pieces.iter().filter_map(|piece| piece.cause.as_ref()).any(is);
+            said[0] += usize::from(says(|cause| matches!(cause, Cause::Moved(_))));
+            said[1] += usize::from(says(|cause| matches!(cause, Cause::Earlier)));
+            said[2] += usize::from(says(|cause| matches!(cause, Cause::Ahead(_))));
             if let Some(((_, spent, _), ..)) = wrong.first() {
                 *bad.entry(*spent).or_default() += 1;
                 let events = told_of(&kept, &transaction);
@@ -354,7 +410,8 @@ fn hold(config: &Config, allowed: usize) {
     }
     println!("{transactions} transactions, {parts} parts");
     assert!(transactions >= 10_000);
-    println!("wrong: {bad:?}");
+    println!("wrong: {bad:?}; said: {said:?}");
+    assert!(said.iter().all(|said| *said > 100), "{said:?}");
     let count: usize = bad.values().sum();
     assert!(count <= allowed, "{bad:?} are wrong; the smallest {}", smallest.unwrap_or_default().1);
 }

@@ -4,19 +4,22 @@
 //!
 //! Processors have a queue each, served in turns with time slices. Threads do a script of steps ([`Config`] says how
 //! many of which kind there are): work, sleep, take locks, read disks that have queues and merge neighbours, ask each
-//! other over sockets in their own domain or another's, make a child and wait for it. Interrupts come above whatever
+//! other over sockets in their own domain or another's, several times before they read the first answer or once, make a child
+//! and wait for it. Some servers are tasks of a runtime, which a few threads carry in turns: a task that has asked somebody
+//! goes on on any of them. Interrupts come above whatever
 //! runs, soft ones follow hard ones or are raised by the thread below. A guest's processors are threads of the
 //! host's scheduler: they halt when the guest idles, are woken by interrupts for it, and are preempted by the host's
 //! own threads.
 //!
 //! The truth is counted forwards, moment by moment, from what each thread is really waiting for. So it shares nothing
-//! with an analysis that goes backwards from who woke whom.
+//! with an analysis that goes backwards from who woke whom. While a task waits for any of the threads that may carry it, an
+//! account is kept for each of them; the one that takes it then shows which of these is true.
 //!
 //! Beside it stands [`agent`]: what speaks to a controller as a domain would, honest or hostile.
 //!
 //! Modules: `state` is what there is, `simulation` the passing of time; `processor` interrupts and scheduling, `guest`
-//! vCPUs, `step` what a step of a script does, `script` the scripts, `disk` the disks, `account` the
-//! counting of [`truth`].
+//! vCPUs, `step` what a step of a script does, `script` the scripts, `message` calls and answers, `runtime` tasks and those
+//! who carry them, `disk` the disks, `account` the counting of [`truth`].
 //!
 //! ```
 //! use xweave_synthetic::{Config, Simulation};
@@ -33,8 +36,10 @@ pub mod agent;
 mod disk;
 mod guest;
 mod id;
+mod message;
 mod processor;
 mod random;
+mod runtime;
 mod script;
 mod simulation;
 mod state;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use xweave_trace::event::{Context, Kind, State};
+use xweave_trace::event::{Context, Kind, Quota, State};
 
 use crate::{
     id::{Cpu, Thread},
@@ -285,8 +285,10 @@ impl Simulation {
             (false, true) => Context::Softirq,
             (false, false) => Context::Task,
         };
+        let withheld = self.threads[thread].quota.is_some_and(|quota| quota.withheld);
+        let quota = if withheld { Quota::UsedUp } else { Quota::Left };
         self.tell(Kind::Wake, cpu, |event| {
-            (event.other, event.object, event.code) = (other, object, context.code());
+            (event.other, event.object, event.code) = (other, object, context.code() + quota.code());
         });
     }
 

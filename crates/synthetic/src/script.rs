@@ -2,7 +2,7 @@
 
 use crate::{
     id::Thread,
-    state::{DISPATCHER, POOL, Role, SERVER, STORE, Simulation, Step},
+    state::{DISPATCHER, POOL, Role, SERVER, STORE, Simulation, Step, TASK},
 };
 
 impl Simulation {
@@ -19,6 +19,7 @@ impl Simulation {
                 steps
             }
             Role::Server(_) => vec![Step::Serve],
+            Role::Carrier => vec![Step::Carry],
             Role::Other => {
                 let work = self.random.between(500_000, 9_000_000);
                 vec![Step::Work(work), Step::Sleep(self.random.between(3_000_000, 30_000_000))]
@@ -40,7 +41,7 @@ impl Simulation {
         match self.random.between(0, 6) {
             0 => self.read(server, &mut steps),
             1 => self.lock(server, &mut steps),
-            2 | 3 if self.threads[server].role == Role::Server(SERVER) => {
+            2 | 3 if matches!(self.threads[server].role, Role::Server(SERVER) | Role::Carrier) => {
                 let stores = &self.domains[domain].servers[STORE];
                 let store = stores[self.random.place(stores.len())];
                 steps.push(Step::Ask(store, 0));
@@ -65,25 +66,33 @@ impl Simulation {
             30..50 => self.lock(thread, steps),
             50..72 => self.read(thread, steps),
             72..92 => {
-                let level = [SERVER, SERVER, POOL, DISPATCHER][self.random.place(4)];
-                self.ask(self.threads[thread].domain, level, steps);
+                let level = [SERVER, TASK, TASK, POOL, DISPATCHER][self.random.place(5)];
+                self.ask(thread, self.threads[thread].domain, level, steps);
             }
             92..97 => {
                 let own = self.threads[thread].domain;
                 let other = if self.abroad { self.random.place(self.domains.len()) } else { own };
-                let level = [SERVER, DISPATCHER][self.random.place(2)];
-                self.ask(other, level, steps);
+                let level = [SERVER, TASK, DISPATCHER][self.random.place(3)];
+                self.ask(thread, other, level, steps);
             }
             _ => steps.push(Step::Fork),
         }
     }
 
-    fn ask(&mut self, domain: usize, level: usize, steps: &mut Vec<Step>) {
-        let servers = &self.domains[domain].servers[level];
+    fn ask(&mut self, thread: Thread, domain: usize, level: usize, steps: &mut Vec<Step>) {
+        let domain = &self.domains[domain];
+        let task = domain.runtime.tasks.get(&thread).filter(|_| level == TASK);
+        let servers = task.map_or(&domain.servers[level][..], std::slice::from_ref);
         if servers.is_empty() {
             return;
         }
         let server = servers[self.random.place(servers.len())];
+        if matches!(level, SERVER | TASK) && self.random.percent(self.pipelined) {
+            for _ in 0..self.random.between(1, 4) {
+                steps.push(Step::AskAhead(server));
+                steps.push(Step::Work(self.random.between(1_000, 60_000)));
+            }
+        }
         let sleep = if self.random.percent(15) { self.random.between(200_000, 3_000_000) } else { 0 };
         steps.push(Step::Ask(server, sleep));
     }

@@ -12,10 +12,10 @@ use crate::{
     id::{Cpu, Thread},
     random::Random,
     state::{
-        Alarm, Call, Config, CpuState, DISPATCHER, Domain, Lock, Mode, Now, PERIOD, POOL, Phase, QUOTA,
-        Quota, Role, SERVER, STORE, Simulation, Stage, ThreadState, Vcpu, WORKER,
+        Alarm, Config, CpuState, DISPATCHER, Domain, Lock, Mode, Now, Open, PERIOD, POOL, Phase, QUOTA,
+        Quota, Role, Runtime, SERVER, STORE, Simulation, Stage, TASK, ThreadState, Vcpu, WORKER,
     },
-    truth::{Part, Transaction, Who},
+    truth::{Transaction, Who},
 };
 
 impl Simulation {
@@ -34,14 +34,17 @@ impl Simulation {
             alarmed: 0,
             open: Vec::new(),
             made: Vec::new(),
+            answered: Vec::new(),
             left: config.transactions,
             abroad: config.abroad,
+            pipelined: config.pipelined,
             told: VecDeque::new(),
             changed: Vec::new(),
         };
         for number in 1..=config.guests + 1 {
             machine.build(number, if number == 1 { config.cpus } else { config.vcpus }, config);
         }
+        machine.make_tasks();
         for cpu in 0..machine.cpus.len() {
             machine.noise(cpu);
             machine.changed.push(cpu);
@@ -67,9 +70,15 @@ impl Simulation {
         std::mem::take(&mut self.made)
     }
 
+    /// The same of requests of clients on connections, from when the first was sent until the last answer was received. What
+    /// the client does meanwhile counts only when the next answer has been sent and is not received yet.
+    pub fn take_requests(&mut self) -> Vec<Transaction> {
+        std::mem::take(&mut self.answered)
+    }
+
     /// When the oldest transaction under way began; now, if there is none. What was over before is not asked about.
     pub fn oldest(&self) -> i64 {
-        let began = self.open.iter().flatten().map(|(_, transaction)| transaction.from);
+        let began = self.open.iter().flatten().map(|open| open.transaction.from);
         began.min().unwrap_or(self.now).min(self.told.front().map_or(self.now, |event| event.time_ns))
     }
 
@@ -82,6 +91,7 @@ impl Simulation {
             disks: Vec::new(),
             locks: Vec::new(),
             servers: Default::default(),
+            runtime: Runtime::default(),
             threads: 0,
         });
         for number in 0..cpus {
@@ -121,6 +131,7 @@ impl Simulation {
             (Role::Server(POOL), config.pool),
             (Role::Server(WORKER), config.workers),
             (Role::Server(DISPATCHER), config.workers.min(1)),
+            (Role::Carrier, config.carriers),
             (Role::Client, config.clients),
             (Role::Other, if domain == 0 { config.others } else { 0 }),
         ];
@@ -130,8 +141,10 @@ impl Simulation {
                 if config.quotas && domain == 0 && role == Role::Client && at % 3 == 0 {
                     self.limit(thread);
                 }
-                if let Role::Server(level) = role {
-                    self.domains[domain].servers[level].push(thread);
+                match role {
+                    Role::Server(level) => self.domains[domain].servers[level].push(thread),
+                    Role::Carrier => self.domains[domain].runtime.carriers.push(thread),
+                    _ => {}
                 }
                 self.ready(thread, None);
             }
@@ -148,6 +161,7 @@ impl Simulation {
         let process = match role {
             Role::Vcpu => 900 + self.domains.len() as u64,
             Role::Server(level) => 910 + level as u64,
+            Role::Carrier => 910 + TASK as u64,
             _ => u64::from(tid),
         };
         self.threads.push(ThreadState {
@@ -163,16 +177,18 @@ impl Simulation {
             late: false,
             access: (0, Stage::Over),
             parts: 0,
-            call: Call::Back,
+            asked: VecDeque::new(),
             calls: VecDeque::new(),
             receiving: None,
             giver: None,
             quota: None,
             parent,
             open: None,
+            requests: None,
             backs: None,
+            carries: None,
         });
-        if parent.is_none() {
+        if parent.is_none() && role != Role::Server(TASK) {
             self.tell(Kind::Thread, cpu, |event| {
                 (event.other, event.object, event.name) = (tid, process, name);
             });
@@ -226,21 +242,45 @@ impl Simulation {
 
     /// A thread's transaction begins or ends.
     pub(crate) fn mark(&mut self, thread: Thread, begins: bool) {
-        let (who, from) = (self.who(thread), self.now);
         if begins {
-            let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
-                self.open.push(None);
-                self.open.len() - 1
-            });
-            self.open[place] = Some((thread, Transaction { who, from, to: from, parts: BTreeMap::new() }));
-            self.threads[thread].open = Some(place);
-        } else if let Some(place) = self.threads[thread].open.take()
-            && let Some((_, mut transaction)) = self.open[place].take()
+            self.threads[thread].open = Some(self.open(thread, false));
+        } else if let Some(transaction) = self.threads[thread].open.take().and_then(|place| self.close(place))
         {
-            transaction.to = self.now;
             self.made.push(transaction);
             self.left = self.left.saturating_sub(1);
         }
+    }
+
+    /// A thread, if it is a client's, sends or has received something: its requests under way are those that it knows of now.
+    pub(crate) fn mark_requests(&mut self, thread: Thread) {
+        let state = &self.threads[thread];
+        match (state.requests, state.asked.is_empty()) {
+            (None, false) if state.role == Role::Client => {
+                self.threads[thread].requests = Some(self.open(thread, true));
+            }
+            (Some(place), true) => {
+                self.threads[thread].requests = None;
+                let answered = self.close(place);
+                self.answered.extend(answered);
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, thread: Thread, requests: bool) -> usize {
+        let (who, from) = (self.who(thread), self.now);
+        let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.open.push(None);
+            self.open.len() - 1
+        });
+        let transaction = Transaction { who, from, to: from, parts: BTreeMap::new() };
+        self.open[place] = Some(Open { thread, requests, transaction, queued: BTreeMap::new() });
+        place
+    }
+
+    fn close(&mut self, place: usize) -> Option<Transaction> {
+        let Open { transaction, .. } = self.open[place].take()?;
+        Some(Transaction { to: self.now, ..transaction })
     }
 
     /// Lets time pass to the next that happens, and does it.
@@ -330,17 +370,6 @@ impl Simulation {
             None => self.threads[current].work -= step,
             Some((guest, Mode::Out { .. })) => self.out(guest, step),
             Some((guest, Mode::Guest)) => self.advance(guest, step),
-        }
-    }
-
-    /// Adds to what each transaction under way was spent on.
-    fn account(&mut self, step: i64) {
-        for place in 0..self.open.len() {
-            let Some((thread, _)) = &self.open[place] else { continue };
-            let part: Part = self.part(*thread);
-            if let Some((_, transaction)) = &mut self.open[place] {
-                *transaction.parts.entry(part).or_default() += step;
-            }
         }
     }
 }

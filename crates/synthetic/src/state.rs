@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
 };
 
 use xweave_trace::event::{Event, Name, Names};
@@ -11,7 +11,7 @@ use crate::{
     disk::Disk,
     id::{Cpu, Thread},
     random::Random,
-    truth::Transaction,
+    truth::{Part, Transaction},
 };
 
 /// Why a guest was left, as AMD's SVM numbers it.
@@ -39,6 +39,13 @@ pub struct Config {
     pub pool: usize,
     /// Of each domain: one that takes calls and hands them on to so many workers, which answer. 0: there is none.
     pub workers: usize,
+    /// Of each domain: threads that carry the tasks of a runtime, as Go's and Tokio's do. There is a task for each
+    /// connection, which takes the calls on it, may ask another server, and goes on meanwhile on no thread, and then on
+    /// any. 0: there is none.
+    pub carriers: usize,
+    /// Of a hundred times that a server or a task is asked, so often several requests are sent on the connection before
+    /// the first answer is read (pipelining). They are answered in their order.
+    pub pipelined: u64,
     /// Threads of the host that take processor time and belong to no transaction.
     pub others: usize,
     /// Whether clients ask servers of other domains too.
@@ -62,6 +69,8 @@ impl Config {
             servers: 2,
             pool: 2,
             workers: 2,
+            carriers: 3,
+            pipelined: 25,
             others: 2,
             abroad: true,
             quotas: true,
@@ -71,7 +80,7 @@ impl Config {
 
     /// A host and two guests, that ask each other.
     pub fn virtualized(random: u64) -> Self {
-        Self { guests: 2, vcpus: 2, clients: 3, servers: 1, pool: 1, ..Self::single(random) }
+        Self { guests: 2, vcpus: 2, clients: 3, servers: 1, pool: 1, carriers: 2, ..Self::single(random) }
     }
 }
 
@@ -88,6 +97,10 @@ pub(crate) enum Wait {
     Child(Thread),
     /// A vCPU: interrupts for it.
     Halted,
+    /// A carrier: something for any task.
+    Poll,
+    /// A carrier: another one to need it.
+    Park,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +109,13 @@ pub(crate) enum Now {
     Running,
     Waiting(Wait),
     Dead,
+}
+
+impl Wait {
+    /// Whether it is that of a carrier that has nothing to carry.
+    pub(crate) fn idles(self) -> bool {
+        matches!(self, Self::Poll | Self::Park)
+    }
 }
 
 /// How far an access to a disk has come.
@@ -113,6 +133,7 @@ pub(crate) enum Stage {
 pub(crate) enum Call {
     /// On its way to this thread.
     Going(Thread),
+    /// There, and perhaps not received yet.
     There(Thread),
     /// The answer, from this thread.
     Coming(Thread),
@@ -135,7 +156,8 @@ pub(crate) struct ThreadState {
     pub(crate) access: (usize, Stage),
     /// Requests of that access that are not done.
     pub(crate) parts: u64,
-    pub(crate) call: Call,
+    /// Its calls of which it has not received the answers, the oldest first. They are answered in their order.
+    pub(crate) asked: VecDeque<Call>,
     /// Who calls it, in their order, and whose socket the call came on.
     pub(crate) calls: VecDeque<(Thread, Thread)>,
     /// Since when it waits in a call that receives.
@@ -147,8 +169,21 @@ pub(crate) struct ThreadState {
     pub(crate) parent: Option<Thread>,
     /// Its transaction under way.
     pub(crate) open: Option<usize>,
+    /// Its requests under way on a connection.
+    pub(crate) requests: Option<usize>,
     /// The guest's processor that it is.
     pub(crate) backs: Option<Cpu>,
+    /// Of a carrier: its task; of a task: its carrier.
+    pub(crate) carries: Option<Thread>,
+}
+
+impl ThreadState {
+    /// The oldest of its calls that is `before` goes on.
+    pub(crate) fn call_goes_on(&mut self, before: impl Fn(Call) -> bool, after: Call) {
+        if let Some(call) = self.asked.iter_mut().find(|call| before(**call)) {
+            *call = after;
+        }
+    }
 }
 
 /// A part of the time.
@@ -198,17 +233,33 @@ pub(crate) struct Domain {
     pub(crate) locks: Vec<usize>,
     /// Threads that answer, by level.
     pub(crate) servers: [Vec<Thread>; LEVELS],
+    pub(crate) runtime: Runtime,
     pub(crate) threads: u32,
 }
 
-/// What servers there are: those that clients ask, those that these ask, those that get jobs from clients of their process,
-/// those that hand calls on, and those that get them from these.
-pub(crate) const LEVELS: usize = 5;
+/// What the carriers share, which no kernel knows of.
+#[derive(Default)]
+pub(crate) struct Runtime {
+    pub(crate) carriers: Vec<Thread>,
+    /// One for each who asks.
+    pub(crate) tasks: BTreeMap<Thread, Thread>,
+    /// Tasks that something has come for, and no carrier has seen it.
+    pub(crate) readable: VecDeque<Thread>,
+    /// Tasks that can go on.
+    pub(crate) ready: VecDeque<Thread>,
+    /// Who waits for what comes, or has just been woken by that.
+    pub(crate) polls: Option<Thread>,
+}
+
+/// What servers there are: those that clients ask, the tasks that they ask, those that these ask, those that get jobs from
+/// clients of their process, those that hand calls on, and those that get them from these. None asks one before it.
+pub(crate) const LEVELS: usize = 6;
 pub(crate) const SERVER: usize = 0;
-pub(crate) const STORE: usize = 1;
-pub(crate) const POOL: usize = 2;
-pub(crate) const DISPATCHER: usize = 3;
-pub(crate) const WORKER: usize = 4;
+pub(crate) const TASK: usize = 1;
+pub(crate) const STORE: usize = 2;
+pub(crate) const POOL: usize = 3;
+pub(crate) const DISPATCHER: usize = 4;
+pub(crate) const WORKER: usize = 5;
 
 pub(crate) struct Lock {
     pub(crate) address: u64,
@@ -250,13 +301,25 @@ pub struct Simulation {
     pub(crate) alarms: BinaryHeap<Reverse<(i64, u64, Alarm)>>,
     pub(crate) alarmed: u64,
     /// Transactions under way; an empty place is free.
-    pub(crate) open: Vec<Option<(Thread, Transaction)>>,
+    pub(crate) open: Vec<Option<Open>>,
     pub(crate) made: Vec<Transaction>,
+    pub(crate) answered: Vec<Transaction>,
     pub(crate) left: usize,
     pub(crate) abroad: bool,
+    pub(crate) pipelined: u64,
     pub(crate) told: VecDeque<Event>,
     /// Processors that may have something else to do now.
     pub(crate) changed: Vec<Cpu>,
+}
+
+/// A transaction under way.
+pub(crate) struct Open {
+    pub(crate) thread: Thread,
+    /// It is its requests': not what the thread does meanwhile, but what is done for them.
+    pub(crate) requests: bool,
+    pub(crate) transaction: Transaction,
+    /// What each carrier does while a task that it may be the one to take waits for any.
+    pub(crate) queued: BTreeMap<(Thread, Thread), BTreeMap<Part, i64>>,
 }
 
 /// What a thread is there for.
@@ -264,8 +327,10 @@ pub struct Simulation {
 pub(crate) enum Role {
     /// It makes transactions.
     Client,
-    /// It answers, at one of the [`LEVELS`].
+    /// It answers, at one of the [`LEVELS`]. A task is no thread of the kernel's, and none of its events is told of.
     Server(usize),
+    /// It carries tasks.
+    Carrier,
     /// It takes processor time.
     Other,
     /// It was made by another, which waits for its end.
@@ -279,10 +344,12 @@ impl Role {
         match self {
             Self::Client => "client",
             Self::Server(SERVER) => "server",
+            Self::Server(TASK) => "task",
             Self::Server(STORE) => "store",
             Self::Server(POOL) => "pool",
             Self::Server(DISPATCHER) => "dispatcher",
             Self::Server(_) => "worker",
+            Self::Carrier => "carrier",
             Self::Other => "other",
             Self::Child => "child",
             Self::Vcpu => "CPU/KVM",
@@ -317,9 +384,11 @@ pub(crate) enum Step {
     Wake(Thread, usize),
     /// Asks a disk for bytes at a sector; `true`: and waits for them.
     Read(usize, u64, u64, bool),
-    /// Asks a thread, and waits for its answer; before, it sleeps for so long.
+    /// Asks a thread, and goes on.
+    AskAhead(Thread),
+    /// Asks a thread, and waits for its answer and those to earlier calls; before, it sleeps for so long.
     Ask(Thread, i64),
-    /// Takes the answer.
+    /// Takes the answer, or several.
     Answered(Thread),
     /// Takes a call.
     Serve,
@@ -327,6 +396,14 @@ pub(crate) enum Step {
     HandOver(Thread),
     /// Answers it, on this one's socket.
     Answer(Thread, Thread),
+    /// A carrier goes on with the next task.
+    Carry,
+    /// It looks for tasks that something has come for.
+    Poll,
+    /// It lets another one do so.
+    Unpark,
+    /// The task waits, unless that is over already: its carrier goes on with others.
+    Yield(Wait),
     /// Makes a child, and waits for its end.
     Fork,
     /// Tells its parent.

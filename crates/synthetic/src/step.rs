@@ -1,11 +1,11 @@
 //! What the steps of a script do.
 
-use xweave_trace::event::{Connection, Kind, Sending, State};
+use xweave_trace::event::{Kind, State};
 
 use crate::{
     disk::{LARGEST, Request, SECTOR},
     id::{Cpu, Thread},
-    state::{Alarm, Call, DISPATCHER, Now, POOL, Role, Simulation, Stage, Step, WORKER, Wait},
+    state::{Alarm, Call, DISPATCHER, Now, POOL, Role, SERVER, Simulation, Stage, Step, TASK, WORKER, Wait},
 };
 
 impl Simulation {
@@ -57,50 +57,54 @@ impl Simulation {
             Step::Read(disk, position, bytes, waits) => {
                 self.read_disk(thread, cpu, disk, position, bytes, waits)
             }
+            Step::AskAhead(server) => {
+                let who = self.carried(thread);
+                self.threads[who].asked.push_back(Call::Going(server));
+                self.mark_requests(thread);
+                self.first(thread, [Step::Work(900)]);
+                self.send(who, server, who, false, cpu);
+            }
             Step::Ask(server, sleep) => {
-                self.threads[thread].call = Call::Going(server);
+                let who = self.carried(thread);
+                self.threads[who].asked.push_back(Call::Going(server));
                 if self.level(server) == Some(POOL) {
-                    self.first(thread, [Step::Work(900), Step::Futex(self.futex(thread), Wait::Answer)]);
+                    let taken = [Step::Futex(self.futex(thread), Wait::Answer), Step::Answered(server)];
+                    self.first(thread, taken);
+                    self.first(thread, [Step::Work(900)]);
                     self.deliver(thread, server, thread, false, cpu);
                     return;
                 }
-                self.first(thread, [Step::Block(Wait::Answer), Step::Answered(server)]);
+                self.mark_requests(thread);
+                self.first(thread, [self.block_of(thread, Wait::Answer), Step::Answered(server)]);
                 if sleep > 0 {
                     self.first(thread, [Step::Sleep(sleep), Step::Work(400)]);
                 }
                 self.first(thread, [Step::Work(900)]);
-                self.send(thread, server, thread, false, cpu);
+                self.send(who, server, who, false, cpu);
             }
-            Step::Answered(server) => self.receive(thread, thread, server, cpu),
-            Step::Serve => match self.threads[thread].calls.pop_front() {
-                None if matches!(self.level(thread), Some(POOL | WORKER)) => {
-                    self.first(thread, [Step::Futex(self.futex(thread), Wait::Calls), Step::Serve]);
-                }
-                None => self.first(thread, [Step::Block(Wait::Calls), Step::Serve]),
-                Some((client, _)) if self.level(thread) == Some(DISPATCHER) => {
-                    let before = self.random.between(2_000, 40_000);
-                    self.threads[thread].steps.extend([Step::Work(before), Step::HandOver(client)]);
-                }
-                Some((client, owner)) => {
-                    if self.level(thread) != Some(POOL) {
-                        self.receive(thread, owner, client, cpu);
-                    }
-                    let mut steps = self.service(thread);
-                    steps.push(Step::Answer(client, owner));
-                    self.threads[thread].steps.extend(steps);
-                }
-            },
+            Step::Answered(server) => self.answered(thread, server, cpu),
+            Step::Serve => self.serve(thread, cpu),
             Step::HandOver(client) => {
                 let workers = &self.domains[self.threads[thread].domain].servers[WORKER];
                 let worker = workers[self.random.place(workers.len())];
+                self.threads[client].call_goes_on(|call| call == Call::There(thread), Call::Going(worker));
                 self.deliver(client, worker, thread, false, cpu);
             }
             Step::Answer(client, _) if self.level(thread) == Some(POOL) => {
                 self.deliver(thread, client, thread, true, cpu);
             }
             Step::Answer(client, owner) => {
-                self.threads[client].call = Call::Coming(thread);
+                let there = |call| matches!(call, Call::There(_));
+                self.threads[client].call_goes_on(there, Call::Coming(thread));
                 self.send(thread, client, owner, true, cpu);
+            }
+            Step::Carry => self.carry(thread),
+            Step::Poll => self.poll(thread),
+            Step::Unpark => self.unpark(thread, cpu),
+            Step::Yield(wait) => {
+                if !self.is_over(self.carried(thread), wait) {
+                    self.lay_down(thread, wait);
+                }
             }
             Step::Fork => {
                 let child = self.spawn(self.threads[thread].domain, Role::Child, Some(thread));
@@ -128,6 +132,58 @@ impl Simulation {
         }
     }
 
+    /// It takes answers that are there.
+    fn answered(&mut self, thread: Thread, server: Thread, cpu: Cpu) {
+        let who = self.carried(thread);
+        let there = self.threads[who].asked.iter().take_while(|call| **call == Call::Back).count();
+        let taken = if self.random.percent(50) { there } else { 1 };
+        self.threads[who].asked.drain(..taken);
+        self.mark_requests(thread);
+        if self.level(server) == Some(POOL) {
+            return;
+        }
+        if !self.threads[who].asked.is_empty() {
+            let before = self.random.between(1_000, 30_000);
+            let next = [Step::Work(before), self.block_of(thread, Wait::Answer), Step::Answered(server)];
+            self.first(thread, next);
+        }
+        self.receive(thread, who, server, taken, cpu);
+    }
+
+    /// It takes a call; those that have come on the same connection perhaps too.
+    fn serve(&mut self, thread: Thread, cpu: Cpu) {
+        let who = self.carried(thread);
+        let level = self.level(who);
+        let Some((client, owner)) = self.threads[who].calls.pop_front() else {
+            let wait = match level {
+                Some(POOL | WORKER) => Step::Futex(self.futex(thread), Wait::Calls),
+                _ => self.block_of(thread, Wait::Calls),
+            };
+            return self.first(thread, [wait, Step::Serve]);
+        };
+        if level == Some(DISPATCHER) {
+            let before = self.random.between(2_000, 40_000);
+            return self.threads[thread].steps.extend([Step::Work(before), Step::HandOver(client)]);
+        }
+        let mut calls = 1;
+        if matches!(level, Some(SERVER | TASK)) && self.random.percent(50) {
+            let before = self.threads[who].calls.len();
+            self.threads[who].calls.retain(|(other, _)| *other != client);
+            calls += before - self.threads[who].calls.len();
+        }
+        if level != Some(POOL) {
+            self.receive(thread, owner, client, calls, cpu);
+        }
+        for _ in 0..calls {
+            let steps = self.service(thread);
+            self.threads[thread].steps.extend(steps);
+            self.threads[thread].steps.push_back(Step::Answer(client, owner));
+        }
+        if who != thread {
+            self.threads[thread].steps.push_back(Step::Serve);
+        }
+    }
+
     /// Which server it is; none if it is no server.
     pub(crate) fn level(&self, thread: Thread) -> Option<usize> {
         match self.threads[thread].role {
@@ -137,28 +193,35 @@ impl Simulation {
     }
 
     /// Where a thread waits for what others of its process have for it.
-    fn futex(&self, thread: Thread) -> u64 {
+    pub(crate) fn futex(&self, thread: Thread) -> u64 {
         0x7f00_0001_0000 + u64::from(self.threads[thread].tid) * 64
     }
 
     /// Steps to be done before those that are left.
-    fn first<const COUNT: usize>(&mut self, thread: Thread, steps: [Step; COUNT]) {
+    pub(crate) fn first<const COUNT: usize>(&mut self, thread: Thread, steps: [Step; COUNT]) {
         for step in steps.into_iter().rev() {
             self.threads[thread].steps.push_front(step);
         }
     }
 
-    fn wait(&mut self, thread: Thread, cpu: Cpu, wait: Wait) {
-        let state = &self.threads[thread];
-        let over = match wait {
+    /// Whether what a thread or a task is about to wait for is there already.
+    fn is_over(&self, who: Thread, wait: Wait) -> bool {
+        let state = &self.threads[who];
+        let runtime = &self.domains[state.domain].runtime;
+        match wait {
             Wait::Disk => state.access.1 == Stage::Over,
             Wait::Lock(lock) => self.locks[lock].owner.is_none(),
-            Wait::Answer => state.call == Call::Back,
+            Wait::Answer => state.asked.front() == Some(&Call::Back),
             Wait::Calls => !state.calls.is_empty(),
             Wait::Child(child) => self.threads[child].parent.is_none(),
+            Wait::Poll => !runtime.readable.is_empty(),
+            Wait::Park => !runtime.ready.is_empty() || runtime.polls.is_none(),
             Wait::Sleep | Wait::Halted => false,
-        };
-        if over {
+        }
+    }
+
+    fn wait(&mut self, thread: Thread, cpu: Cpu, wait: Wait) {
+        if self.is_over(thread, wait) {
             return;
         }
         if let Wait::Lock(lock) = wait {
@@ -250,77 +313,4 @@ impl Simulation {
         debug_assert_eq!(self.disks[disk].domain, self.cpus[cpu].domain);
         self.issue(disk, cpu);
     }
-
-    /// The socket of one thread to another, and the connection as it knows it. Servers listen on ports of their own;
-    /// clients have one port each.
-    fn socket(&self, thread: Thread, other: Thread) -> (u64, u64) {
-        let address = |at: Thread| 0x0a4d_0000 | self.threads[at].domain as u64;
-        // In each domain the same: over its loopback device it has them for itself.
-        let apart = self.threads[thread].domain != self.threads[other].domain;
-        let port = |at: Thread| {
-            let domain = if apart { self.threads[at].domain as u64 } else { 0 };
-            let number = u64::from(self.threads[at].tid) + domain * 5_000;
-            match self.threads[at].role {
-                Role::Server(_) => 4_000 + number,
-                _ => 33_000 + number % 20_000,
-            }
-        };
-        // A server that asks another one does so from a port of its own.
-        let local = if self.asks(thread, other) { port(thread) | 0x8000 } else { port(thread) };
-        let remote = if self.asks(other, thread) { port(other) | 0x8000 } else { port(other) };
-        let position = (address(thread) ^ address(other)) << 32 | local << 16 | remote;
-        (0xffff_8880_0000_0000 | (thread as u64) << 32 >> 8 | (other as u64) << 6, position)
-    }
-
-    fn asks(&self, thread: Thread, other: Thread) -> bool {
-        let level = |at: Thread| self.level(at).map_or(0, |level| level + 1);
-        level(thread) < level(other)
-    }
-
-    /// From `from` to `to`, on a socket of `owner`.
-    fn send(&mut self, from: Thread, to: Thread, owner: Thread, answer: bool, cpu: Cpu) {
-        let (object, position) = self.socket(owner, to);
-        let bytes = if answer { 4_000 } else { 200 };
-        debug_assert_eq!(Connection(position).peer().0, self.socket(to, owner).1);
-        self.tell(Kind::Send, cpu, |event| {
-            (event.object, event.position, event.bytes) = (object, position, bytes);
-            (event.code, event.other) = (Sending::Begins.code(), NETNS);
-        });
-        if self.threads[from].domain != self.threads[to].domain {
-            let way = self.random.between(20_000, 90_000);
-            self.alarm(way, Alarm::Arrive(from, to, answer));
-        } else if self.random.percent(50) {
-            self.loopback(cpu, from, to, answer);
-        } else {
-            self.deliver(from, to, to, answer, cpu);
-        }
-    }
-
-    fn receive(&mut self, thread: Thread, owner: Thread, other: Thread, cpu: Cpu) {
-        let (object, position) = self.socket(owner, other);
-        let bytes = if self.asks(thread, other) { 4_000 } else { 200 };
-        // It waited within the call, or to be told when to make it.
-        let since = self.threads[thread].receiving.take().filter(|_| self.level(thread) != Some(WORKER));
-        let within = self.random.percent(50);
-        let lasted = since.filter(|_| within).map_or(200, |since| self.now - since + 100);
-        self.tell(Kind::Receive, cpu, |event| {
-            (event.object, event.position, event.bytes) = (object, position, bytes);
-            (event.code, event.other) = (i32::try_from(lasted).unwrap_or(i32::MAX), NETNS);
-        });
-    }
-
-    /// A message is at its receiver; a call came on a socket of `owner`.
-    pub(crate) fn deliver(&mut self, from: Thread, to: Thread, owner: Thread, answer: bool, cpu: Cpu) {
-        if answer {
-            self.threads[to].call = Call::Back;
-            self.wake_from(to, Wait::Answer, cpu);
-        } else {
-            self.threads[from].call = Call::There(to);
-            self.threads[to].calls.push_back((from, owner));
-            self.wake_from(to, Wait::Calls, cpu);
-        }
-    }
 }
-
-/// The number of each domain's only network namespace.
-const NETNS: u32 = 0xf000_0000;

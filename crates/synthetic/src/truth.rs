@@ -29,7 +29,7 @@ pub struct Processor {
 /// What a moment of a transaction was spent on.
 ///
 /// While its thread waits for an answer, for a child, or for who has a futex, the moment is spent on what the one that it waits for does,
-/// which may wait for others in turn.
+/// which may wait for others in turn. If a task is to answer that no thread carries yet, it is what the one does that will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
     /// The thread ran: on a vCPU, while that really ran.

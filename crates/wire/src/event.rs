@@ -30,8 +30,8 @@ pub enum Kind {
     /// A processor went from `tid` to `other`. `code`: the state that `tid` is left in (`State` of
     /// `xweave_trace::event`).
     Switch,
-    /// `tid` (or an interrupt above it) made `other` able to run. `code`: [`Context`] of the one who did; `object`: the
-    /// CPU whose turn it has to wait for, and 1; 0 if that is not known.
+    /// `tid` (or an interrupt above it) made `other` able to run. `code`: [`Context`] of the one who did, and [`Quota`] of
+    /// `other`; `object`: the CPU whose turn it has to wait for, and 1; 0 if that is not known.
     Wake,
     /// `tid` made the thread `other`, of process `object`, called `name`.
     Fork,
@@ -61,7 +61,8 @@ pub enum Kind {
     /// `tid` was given the socket `object`, of a connection that it accepts. `position`: the connection; `other`: the
     /// network namespace.
     Accept,
-    /// TCP sent something again, in its state `code`. `position`: the connection; `other`: the network namespace.
+    /// TCP has sent something again, in its state `code`. `position`: the connection; `other`: the network namespace; `bytes`:
+    /// how long ago it began to, in nanoseconds, at most what fits; 0 if that is not known.
     Retransmit,
     /// TCP did not answer a request for a connection that came to the socket `object`. `code`: `Refusal` of
     /// `xweave_trace::event`.
@@ -209,11 +210,40 @@ impl Context {
 
     /// Of an event's `code`; none where that was not recorded.
     pub fn of(code: i32) -> Option<Self> {
-        match code {
+        match code & 7 {
             1 => Some(Self::Task),
             2 => Some(Self::Softirq),
             // An NMI's handler wakes nobody itself.
             3 | 4 => Some(Self::Hard),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a quota of processor time (`cpu.max`) keeps a thread that is woken from the CPU where it ran last: in the
+/// `code` of [`Kind::Wake`], beside the [`Context`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Quota {
+    /// It has none, or some is left.
+    Left,
+    /// It is used up.
+    UsedUp,
+}
+
+impl Quota {
+    /// What it adds to the `code`.
+    pub fn code(self) -> i32 {
+        match self {
+            Self::Left => 8,
+            Self::UsedUp => 16,
+        }
+    }
+
+    /// Of a `code`; none where that was not recorded.
+    pub fn of(code: i32) -> Option<Self> {
+        match code & 24 {
+            8 => Some(Self::Left),
+            16 => Some(Self::UsedUp),
             _ => None,
         }
     }
@@ -280,7 +310,8 @@ impl Kind {
             Self::DiskRemap => &[Position, Bytes, Object32, Other, Code, Pad],
             Self::Send | Self::Receive => &[Object, Position, Bytes32, Code, Other, Pad],
             Self::SynDrop => &[Object, Position, Bytes32, Other],
-            Self::Socket | Self::Accept | Self::Retransmit => &[Object, Position, Other, Pad],
+            Self::Socket | Self::Accept => &[Object, Position, Other, Pad],
+            Self::Retransmit => &[Object, Position, Other, Bytes32],
             Self::IrqEnter
             | Self::IrqExit
             | Self::SoftirqEnter

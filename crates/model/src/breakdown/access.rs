@@ -4,7 +4,7 @@ use super::{BackwardWalk, DEPTH, Object, TimeState};
 use crate::{disk::Access, thread::ThreadId};
 
 impl BackwardWalk<'_> {
-    /// A wait for an access to a disk, from when it was asked for.
+    /// A wait for an access to a disk.
     pub(super) fn accessing(&mut self, access: &Access, id: ThreadId, from: i64, to: i64) {
         // When it was issued, or that this was another, may be among what was lost.
         let lost = self.machine.threads.lost(id.domain, access.queued, access.done.unwrap_or(to));
@@ -31,5 +31,7 @@ impl BackwardWalk<'_> {
             self.add(queued, until, Object::Disk(access.disk), state(TimeState::Queue));
             until = queued;
         }
+        // It waited before the access was asked for only if somebody else did that.
+        self.add(from, until, Object::Thread(id), TimeState::Waiting);
     }
 }

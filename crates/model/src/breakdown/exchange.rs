@@ -23,7 +23,7 @@ impl BackwardWalk<'_> {
         to: i64,
     ) -> Option<bool> {
         let direct = matches!(over, Some(Ended::Thread { softirq: false, .. }));
-        if !direct
+        if (!direct || self.by_sender(awaited, over, from, to))
             && let Some(exchange) = self.exchange
             && let Some(left) = self.of_exchange(id, exchange, awaited, begin, from, to)
         {
@@ -31,6 +31,14 @@ impl BackwardWalk<'_> {
         }
         let end = awaited.end;
         let connections = &self.machine.connections;
+        // Until another thread had asked for what it got, it was the time of that one.
+        let other = connections.sent(end, from, to);
+        let other = other.filter(|asked| asked.thread != id && (from + 1..to).contains(&asked.time));
+        if let Some(Sent { thread: other, time: asked, .. }) = other.filter(|other| !self.far(other.thread)) {
+            let left = self.peer(id, awaited, over, asked, asked, to)?;
+            self.follow(other, from, asked);
+            return Some(left);
+        }
         // What the thread itself had sent, and is answered.
         let asked = connections.sent(end, from, from).map_or(from, |sent| sent.time);
         let service = connections.service(end);
@@ -43,7 +51,7 @@ impl BackwardWalk<'_> {
             return Some(false);
         };
         // In one kernel the sender itself wakes who waits.
-        let sent = connections.sent(peer, from, to);
+        let sent = connections.came(end, peer, from, to);
         if let (Some(Ended::Thread { by: waker, .. }), Some(sent)) = (over, sent)
             && waker == sent.thread
         {
@@ -85,7 +93,28 @@ impl BackwardWalk<'_> {
         }
         let answer = Answer { end: answers, sent: to };
         let outer = self.exchange.replace(Exchange { asks: Some(asks), answers: Some(answer) });
-        self.follow(sent.thread, from, to);
+        let asked = self.machine.connections.asked(asks, to);
+        let note = std::mem::replace(&mut self.note, (asked > 1).then_some(Cause::Ahead(asked)));
+        self.trail(sent.thread, from, to);
+        (self.exchange, self.note) = (outer, note);
+    }
+
+    /// From when a thread sent something at an end until this thread received the answer.
+    pub(super) fn exchanged(&mut self, asker: ThreadId, id: ThreadId, end: EndId, from: i64, to: i64) {
+        let connections = &self.machine.connections;
+        let peer = connections.peer(end);
+        let sent = peer.and_then(|peer| Some((peer, connections.came_last(end, peer, from, to)?)));
+        let outer = self.exchange.replace(Exchange { asks: Some(end), answers: None });
+        match sent.filter(|(_, sent)| sent.time >= from) {
+            Some((peer, sent)) => {
+                let sent = Sent { time: sent.time.min(to), ..sent };
+                self.until_taken(id, sent.time, to);
+                self.on.push(asker);
+                self.answer(end, peer, sent, from, sent.time);
+                self.on.pop();
+            }
+            None => self.until_taken(id, from, to),
+        }
         self.exchange = outer;
     }
 
@@ -122,7 +151,9 @@ impl BackwardWalk<'_> {
                 }
             });
         };
-        if !self.serves(awaited.end) || id.domain != answer.end.domain {
+        // Who carries on with whatever comes would have taken the request too.
+        let takes = self.serves(awaited.end) || !awaited.only && self.machine.connections.is_versatile(id);
+        if !takes || id.domain != answer.end.domain {
             return None;
         }
         if let Some(asks) = exchange.asks
@@ -131,9 +162,20 @@ impl BackwardWalk<'_> {
             self.request_on_its_way(id, asks, begin, to);
             return Some(true);
         }
+        if !self.serves(awaited.end) {
+            return None;
+        }
         // Somebody else's request came: this one had not waited for that.
         self.add(from, to, Object::Thread(id), TimeState::Waiting);
         Some(false)
+    }
+
+    /// Whether who sent something in the same kernel woke who waited for it.
+    fn by_sender(&self, awaited: Awaited, over: Option<Ended>, from: i64, to: i64) -> bool {
+        let connections = &self.machine.connections;
+        let peer = connections.peer(awaited.end);
+        let sent = peer.and_then(|peer| connections.came(awaited.end, peer, from, to));
+        matches!((over, sent), (Some(Ended::Thread { by, .. }), Some(sent)) if by == sent.thread)
     }
 
     /// Whether an end of a connection is the one that is asked.
@@ -150,7 +192,8 @@ impl BackwardWalk<'_> {
         })
     }
 
-    /// Until `to`, who answers had nothing to do. While who asks still ran, it was sending; then it was on its way.
+    /// Until `to`, who answers had nothing to do. While who asks still ran, and had not taken up anything else, it was sending;
+    /// then it was on its way.
     pub(super) fn request_on_its_way(&mut self, id: ThreadId, asks: EndId, begin: i64, to: i64) {
         let machine = self.machine;
         let service = machine.connections.service(asks);
@@ -158,7 +201,11 @@ impl BackwardWalk<'_> {
         let sent = machine.connections.sent(asks, begin, begin);
         let mut sending = Vec::new();
         if let Some(sent) = sent {
-            let line = machine.threads.line(sent.thread, begin, to);
+            let other = machine
+                .connections
+                .taken_next(sent.thread, sent.time)
+                .map_or(to, |other| other.clamp(begin, to));
+            let line = machine.threads.line(sent.thread, begin, other);
             sending.extend(line.into_iter().map_while(|(a, b, doing)| match doing {
                 Some(ThreadState::Running { cpu }) => Some((a, b, cpu)),
                 _ => None,
@@ -168,11 +215,14 @@ impl BackwardWalk<'_> {
         let spent = self.on_its_way(id.domain, since, to);
         self.repeat(asks, begin, since, to, link, spent);
         if let Some(Sent { thread: who, .. }) = sent {
-            let depth = std::mem::replace(&mut self.on, vec![who]);
+            let mut sender = self.on.clone();
+            sender.truncate(sender.iter().position(|on| *on == who).unwrap_or_default());
+            sender.push(who);
+            let outer = (std::mem::replace(&mut self.on, sender), self.note.take());
             for (a, b, cpu) in sending.into_iter().rev() {
                 self.on_cpu(CpuId { domain: who.domain, cpu }, a, b, Object::Thread(who), TimeState::Running);
             }
-            self.on = depth;
+            (self.on, self.note) = outer;
         }
     }
 
