@@ -353,6 +353,16 @@ fn exchange(to: SocketAddr, options: &TcpGet, next: &AtomicU64) -> io::Result<Ve
     Ok(times)
 }
 
+/// What a system call on a socket came to.
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// How long an address or an option is, as such calls are told.
+fn length<T: ?Sized>(of: &T) -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of_val(of)).unwrap_or(0)
+}
+
 /// What came of a connection that was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -378,15 +388,11 @@ pub fn vsock_connect(cid: u32, port: u32, from: Option<u32>, wait: Duration) -> 
     }
     // SAFETY: a descriptor that was just opened and belongs to nobody else.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    let of_call = |result: libc::c_int| match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    };
-    let length = libc::socklen_t::try_from(size_of::<VsockAddr>()).unwrap_or(0);
     if let Some(from) = from {
         let address = VsockAddr::new(VMADDR_CID_ANY, from);
         // SAFETY: the address lives in this frame, is a struct sockaddr_vm, and the length is its own.
-        let bound = of_call(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) });
+        let bound =
+            done(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length(&address)) });
         if let Err(error) = bound {
             return Ok(Contact::PortDenied(error.to_string()));
         }
@@ -394,7 +400,7 @@ pub fn vsock_connect(cid: u32, port: u32, from: Option<u32>, wait: Duration) -> 
     let address = VsockAddr::new(cid, port);
     // SAFETY: as above. The kernel gives up after two seconds.
     let connected =
-        of_call(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) });
+        done(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length(&address)) });
     if let Err(error) = connected {
         return Ok(Contact::NoConnection(error.to_string()));
     }

@@ -1,8 +1,6 @@
 //! Disks on disks, and several accesses to the same sectors: explained by a disk that takes as long as it was told to.
 
-use serde_json::Value;
-
-use crate::world::World;
+use crate::world::{World, longest};
 
 /// What the disk takes for each access.
 const DEVICE: u64 = 4_000_000;
@@ -31,21 +29,6 @@ fn reader(name: &str, device: &str) -> String {
     format!(
         "cp /usr/bin/dd /tmp/{name} && /tmp/{name} if={device} of=/dev/null bs=4096 count={READS} iflag=direct 2>/dev/null"
     )
-}
-
-/// The processes of a name: each in all, and by state and disk.
-fn told(world: &World, trace: &str, name: &str) -> Value {
-    let said = world.run("host", &format!("xweave explain {trace} --transaction process:{name} --json"));
-    serde_json::from_str(&said).unwrap()
-}
-
-/// The time of the longest transaction that some of its parts have.
-fn time(document: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
-    let sum = |transaction: &Value| -> u64 {
-        let parts = transaction["parts"].as_array().unwrap().iter();
-        parts.filter(|part| wanted(part)).map(|part| part["ns"].as_u64().unwrap()).sum()
-    };
-    document["transactions"].as_array().unwrap().iter().map(sum).max().unwrap()
 }
 
 #[test]
@@ -81,13 +64,13 @@ fn the_time_of_a_volume_is_that_of_the_disk_below_it() {
     );
     world.run("host", "rmmod raid0 null_blk");
     for name in ["xwlinear", "xwcrypt", "xwstripes", "xwbare", "xwsame"] {
-        let document = told(&world, "/tmp/events-volumes", name);
-        let device = time(&document, |part| {
+        let document = world.explain("/tmp/events-volumes", &format!("process:{name}"));
+        let device = longest(&document, |part| {
             part["state"] == "device" && part["object"].as_str().unwrap().starts_with("disk nullb")
         });
         let least = READS * DEVICE;
         assert!(device >= least * 95 / 100, "{name}: {device} of {least} ns: {document}");
-        let total = time(&document, |_| true);
+        let total = longest(&document, |_| true);
         assert!(device <= total && total > least, "{name}: {document}");
         assert_eq!(document["summary"]["incomplete_ios"], 0, "{name}: {document}");
     }

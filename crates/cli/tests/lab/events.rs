@@ -11,7 +11,7 @@ use xweave_trace::{
     event::{Access, Connection, Kind, Names, Sending, State},
 };
 
-use crate::world::{AGENT, World};
+use crate::world::{AGENT, World, longest};
 
 /// What the guests exchange: requests for a page of so many bytes.
 const PAGE: u64 = 3000;
@@ -289,8 +289,7 @@ fn what_tls_in_the_kernel_and_multipath_tcp_send_is_received() {
         assert_eq!(recorded.bytes("host", Kind::Receive, at_client), answers, "{protocol}");
         let asked = recorded.bytes("host", Kind::Send, at_client);
         assert_eq!(recorded.bytes("host", Kind::Receive, at_server), asked, "{protocol}");
-        let explain = format!("xweave explain /tmp/events-protocols --transaction request:{port} --json");
-        let document: Value = serde_json::from_str(&world.run("host", &explain)).unwrap();
+        let document = world.explain("/tmp/events-protocols", &format!("request:{port}"));
         assert_eq!(document["summary"]["transactions"], REQUESTS, "{protocol}: {document}");
         let parts = document["summary"]["parts"].as_array().unwrap();
         let time = |state: Option<&str>| -> u64 {
@@ -375,37 +374,138 @@ fn a_connection_for_which_the_queue_has_no_room_is_told() {
     assert!(again > 0, "who is not answered asks again");
 }
 
+/// What a guest's kernel counts of segments that it sent again, and what is told of the requests that waited for that.
+#[test]
+fn what_is_lost_on_the_way_is_told_as_sent_again() {
+    const COUNT: &str = "grep '^Tcp: [0-9]' /proc/net/snmp | cut -d' ' -f13";
+    /// Before it sends a request again, a kernel waits for about so long.
+    const LATE: i64 = 200_000_000;
+    let Some(world) = World::find("segments sent again") else { return };
+    let server = world.start("vm2", "exec xweave lab load tcp-serve --port 9011");
+    world.until("vm2", "grep -q :2333 /proc/net/tcp*");
+    let recording =
+        world.record("--events sched,net --domain vm1=vsock:3 --domain vm2=vsock:4 -o /tmp/events-again");
+    let counts = || ["vm1", "vm2"].map(|guest| world.run(guest, COUNT).trim().parse::<u64>().unwrap());
+    let before = counts();
+    world.run("host", "tc qdisc add dev tap2 root netem loss 10%");
+    let load = "xweave lab load tcp-get --to 10.77.0.2:9011 --requests 60 --concurrency 2";
+    let done = world.try_run("vm1", load);
+    world.run("host", "tc qdisc del dev tap2 root");
+    let after = counts();
+    recording.finish_well();
+    world.kill("vm2", "xweave lab load tcp-serve");
+    drop(server);
+    assert!(done.status.success(), "{done:?}");
+    let recorded = Recorded::pull(&world, "/tmp/events-again");
+    let told = ["vm1", "vm2"].map(|guest| recorded.of(guest, &[Kind::Retransmit]).count() as u64);
+    let counted = [after[0] - before[0], after[1] - before[1]];
+    assert_eq!(told, counted, "sent again by vm1 and vm2");
+    assert!(counted[0] > 0, "nothing was lost");
+    // Requests that waited for one of these longer than a network in a machine takes: where and how long.
+    let again: Vec<(u16, i64)> = ["vm1", "vm2"]
+        .into_iter()
+        .flat_map(|guest| recorded.of(guest, &[Kind::Retransmit]))
+        .map(|event| (Connection(event.position), event.time_ns))
+        .map(|(of, time)| (if of.local_port() == 9011 { of.remote_port() } else { of.local_port() }, time))
+        .collect();
+    let document = world.explain("/tmp/events-again", "request:9011");
+    let (mut waited, mut right) = (0, 0);
+    for one in document["transactions"].as_array().unwrap() {
+        let (from, ns) = (one["start_ns"].as_i64().unwrap(), one["total_ns"].as_i64().unwrap());
+        let client = one["name"].as_str().unwrap().split_once(' ').unwrap().0.parse::<u16>().unwrap();
+        let within = |of: &&(u16, i64)| of.0 == client && (from..from + ns).contains(&of.1);
+        let Some((_, sent)) = again.iter().filter(within).max_by_key(|of| of.1) else { continue };
+        if sent - from > LATE {
+            let parts = one["parts"].as_array().unwrap().iter().filter(|part| part["state"] == "retransmit");
+            let told: i64 = parts.map(|part| part["ns"].as_i64().unwrap()).sum();
+            // A machine that stands still has its guests send again what was not lost.
+            right += u32::from(told * 2 > sent - from);
+            waited += 1;
+        }
+    }
+    assert!(waited > 0 && right * 4 >= waited * 3, "{right} of {waited}: {document}");
+}
+
+/// A group of processes of the host that may have so many microseconds of a processor in each tenth of a second; the quota goes
+/// with this.
+struct Quota<'w> {
+    world: &'w World,
+    group: String,
+}
+
+impl<'w> Quota<'w> {
+    fn new(world: &'w World, name: &str, microseconds: u32) -> Self {
+        let group = format!("/sys/fs/cgroup/xweave-{name}");
+        world.run(
+            "host",
+            &format!(
+                "[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup
+                 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+                 mkdir -p {group} && echo '{microseconds} 100000' >{group}/cpu.max"
+            ),
+        );
+        Self { world, group }
+    }
+
+    /// For how long the kernel has kept what is in it from running, in nanoseconds.
+    fn throttled(&self) -> u64 {
+        let command = format!("grep throttled_usec {}/cpu.stat | cut -d' ' -f2", self.group);
+        1000 * self.world.run("host", &command).trim().parse::<u64>().unwrap()
+    }
+}
+
+impl Drop for Quota<'_> {
+    fn drop(&mut self) {
+        let Self { world, group } = self;
+        world.run(
+            "host",
+            &format!(
+                "for one in $(cat {group}/cgroup.procs); do echo $one >/sys/fs/cgroup/cgroup.procs; done
+                 rmdir {group}"
+            ),
+        );
+    }
+}
+
 /// What the kernel itself counts (cpu.stat) and what is told of the process.
 #[test]
 fn what_a_quota_takes_is_told_as_throttled() {
-    const GROUP: &str = "/sys/fs/cgroup/xweave-quota";
     let Some(world) = World::find("quota") else { return };
-    world.run(
-        "host",
-        &format!(
-            "[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup
-             echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
-             mkdir -p {GROUP} && echo '20000 100000' >{GROUP}/cpu.max"
-        ),
-    );
+    let quota = Quota::new(&world, "quota", 20_000);
     let recording = world.record("--events sched -o /tmp/events-quota");
     world.run(
         "host",
         &format!(
-            "sh -c 'echo $$ >{GROUP}/cgroup.procs; i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'; true"
+            "sh -c 'echo $$ >{}/cgroup.procs; i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'; true",
+            quota.group
         ),
     );
     recording.finish_well();
-    let counted = world.run("host", &format!("grep throttled_usec {GROUP}/cpu.stat | cut -d' ' -f2"));
-    let counted = 1000 * counted.trim().parse::<u64>().unwrap();
-    world.run("host", &format!("rmdir {GROUP}"));
-    let document = world.run("host", "xweave explain /tmp/events-quota --transaction process:sh --json");
-    let document: Value = serde_json::from_str(&document).unwrap();
-    let throttled = |transaction: &Value| -> u64 {
-        let parts = transaction["parts"].as_array().unwrap().iter();
-        parts.filter(|part| part["state"] == "throttled").map(|part| part["ns"].as_u64().unwrap()).sum()
-    };
-    let told = document["transactions"].as_array().unwrap().iter().map(throttled).max().unwrap();
+    let counted = quota.throttled();
+    let document = world.explain("/tmp/events-quota", "process:sh");
+    let told = longest(&document, |part| part["state"] == "throttled");
     assert!(counted > 500_000_000, "the quota has to be used up: {counted} ns");
     assert!(told.abs_diff(counted) * 10 < counted, "{told} told, {counted} counted: {document}");
+}
+
+/// The same where the process is a guest's: it is its virtual machine that is kept from running.
+#[test]
+fn what_a_quota_of_a_virtual_machine_takes_is_told_of_its_vcpu() {
+    let Some(world) = World::find("a virtual machine's quota") else { return };
+    let quota = Quota::new(&world, "vm-quota", 40_000);
+    let recording = world.record("--events sched,vm --domain vm1=vsock:3 -o /tmp/events-vm-quota");
+    world.run("host", &format!("cat /run/lab/vm1/pid >{}/cgroup.procs", quota.group));
+    let before = quota.throttled();
+    world.run("vm1", "sh -c 'i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'");
+    let counted = quota.throttled() - before;
+    drop(quota);
+    recording.finish_well();
+    let document = world.explain("/tmp/events-vm-quota", "process:sh");
+    let of_vcpu =
+        |part: &Value| part["state"] == "throttled" && part["object"].as_str().unwrap().contains("vCPU");
+    let told = longest(&document, of_vcpu);
+    assert!(counted > 500_000_000, "the quota has to be used up: {counted} ns");
+    // The kernel counts before the process begins and after its end, too: what it takes to begin and end it.
+    assert!(told * 100 <= counted * 105, "{told} told, {counted} counted: {document}");
+    assert!(told * 4 > counted * 3, "{told} told, {counted} counted: {document}");
 }

@@ -21,5 +21,6 @@ mod loss;
 mod misuse;
 mod places;
 mod programs;
+mod topology;
 mod world;
 mod xen;

@@ -45,8 +45,7 @@ fn right(step: &Value, served: &Served) -> i64 {
     let (worker, reader) = (is(served.worker), is(served.reader));
     // Of the program's other threads, workers that did others' requests among them.
     let other = object.starts_with("xweave/") && !worker && !reader;
-    let (network, interrupts) =
-        (step["state"] == "network", object == "interrupts" || object.starts_with("interrupts"));
+    let (network, interrupts) = (step["state"] == "network", object.starts_with("interrupts"));
     let within = |a: i64, b: i64| (b.min(from + ns) - a.max(from)).max(0);
     let mut sum = 0;
     // Sent by the client, on its way, and read.
@@ -124,6 +123,5 @@ fn workers_that_take_requests_from_a_queue_are_told_as_they_log_it() {
         shares[shares.len() / 2],
         shares[0]
     );
-    // 94 to 96 were seen. What no event shows is when a request is put into the queue of workers that are all busy.
-    assert!(mean >= 85, "{shares:?}");
+    assert!(mean >= 95, "{shares:?}");
 }

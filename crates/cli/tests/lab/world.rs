@@ -149,6 +149,12 @@ impl World {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// What a trace in the host tells of transactions: the document of `explain --json`.
+    pub fn explain(&self, trace: &str, transaction: &str) -> Value {
+        let told = self.run("host", &format!("xweave explain {trace} --transaction {transaction} --json"));
+        serde_json::from_str(&told).unwrap()
+    }
+
     /// So many datagrams a second from vm1 to vm2, for longer than any test lasts: until it is dropped.
     pub fn traffic(&self, rate: u32) -> Running {
         let load = "exec xweave lab load udp-send --to 10.77.0.2:9002 --count 10000000";
@@ -265,4 +271,13 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Of all transactions of a document of `explain`, the most time that one has in such parts, in nanoseconds.
+pub fn longest(document: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
+    let sum = |transaction: &Value| -> u64 {
+        let parts = transaction["parts"].as_array().unwrap().iter();
+        parts.filter(|part| wanted(part)).map(|part| part["ns"].as_u64().unwrap()).sum()
+    };
+    document["transactions"].as_array().unwrap().iter().map(sum).max().unwrap()
 }

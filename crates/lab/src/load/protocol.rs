@@ -1,5 +1,6 @@
 //! What a load's connections speak: TCP, Multipath TCP, or TCP with the kernel's TLS.
 
+use super::{done, length};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -66,10 +67,10 @@ impl Protocol {
 
     /// Both ends do so before the first byte.
     pub fn begin(self, stream: &TcpStream) -> io::Result<()> {
-        if self != Self::Ktls {
-            return stream.set_nodelay(true);
-        }
         stream.set_nodelay(true)?;
+        if self != Self::Ktls {
+            return Ok(());
+        }
         set(stream, libc::SOL_TCP, libc::TCP_ULP, b"tls")?;
         // TLS_TX and TLS_RX.
         set(stream, libc::SOL_TLS, 1, &CRYPTO)?;
@@ -95,17 +96,9 @@ fn sockaddr(address: Ipv4Addr, port: u16) -> libc::sockaddr_in {
     }
 }
 
-fn length<T: ?Sized>(of: &T) -> libc::socklen_t {
-    libc::socklen_t::try_from(size_of_val(of)).unwrap_or(0)
-}
-
 fn set<T: ?Sized>(stream: &TcpStream, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: the value is borrowed for the call, and the length is its own.
     done(unsafe {
         libc::setsockopt(stream.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length(value))
     })
-}
-
-fn done(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -113,7 +113,8 @@ fn read(stream: &TcpStream, client: u16, queue: &Queue) -> io::Result<()> {
 fn serve(queue: &Queue, work: Duration, log: &Mutex<File>) -> io::Result<()> {
     let Job { mut stream, answer_size, client, reader, received } = queue.take();
     let begun = now(libc::CLOCK_MONOTONIC);
-    let until = now(libc::CLOCK_THREAD_CPUTIME_ID) + u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
+    let work = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
+    let until = now(libc::CLOCK_THREAD_CPUTIME_ID).saturating_add(work);
     while now(libc::CLOCK_THREAD_CPUTIME_ID) < until {}
     let answered = now(libc::CLOCK_MONOTONIC);
     io::copy(&mut io::Read::take(io::repeat(b'x'), answer_size), &mut stream)?;
