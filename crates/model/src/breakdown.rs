@@ -439,7 +439,7 @@ impl<'m> BackwardWalk<'m> {
                 // Itself: it was seen to be ready before the processor had left it.
                 _ if had == id => WhyReady::Unknown,
                 _ => {
-                    may_run &= !self.machine.threads.is_throttled(had, stretch.to);
+                    may_run = may_run && !self.machine.threads.is_throttled(had, stretch.to);
                     WhyReady::Had(had)
                 }
             };

@@ -236,7 +236,7 @@ impl Connections {
     /// are on their way the next one, as far as bytes tell.
     pub fn came(&self, end: EndId, sender: EndId, since: i64, by: i64) -> Option<Sent> {
         let first = self.sender_of(end, sender, by, |received| received.place);
-        first.map(|sent| Sent { time: sent.time.min(by), ..sent }).or_else(|| self.sent(sender, since, by))
+        first.or_else(|| self.sent(sender, since, by))
     }
 
     /// The same of what was last received then, as where an answer is received at `by`.
@@ -244,10 +244,10 @@ impl Connections {
         let last = self.sender_of(end, sender, by, |received| {
             received.place.saturating_add(received.bytes.saturating_sub(1))
         });
-        last.map(|sent| Sent { time: sent.time.min(by), ..sent }).or_else(|| self.sent(sender, since, by))
+        last.or_else(|| self.sent(sender, since, by))
     }
 
-    /// Who sent a byte of what was received at that time or next.
+    /// Who sent a byte of what was received at that time or next, and when, `by` at the latest.
     fn sender_of(&self, end: EndId, sender: EndId, by: i64, byte: impl Fn(&Received) -> u64) -> Option<Sent> {
         let (end, sent) = (self.ends.get(&end)?, &self.ends.get(&sender)?.sent);
         let received = end.received_at(by)?;
@@ -255,22 +255,14 @@ impl Connections {
         let sent = *sent.get(next.checked_sub(1)?)?;
         // Counted wrongly, it would be from before what it answers, or not sent yet.
         let fits = sent.time >= received.asked && (sent.over || sent.time <= received.time);
-        fits.then_some(sent)
+        fits.then_some(Sent { time: sent.time.min(by), ..sent })
     }
 
-    /// When an end last received something before that time.
-    pub fn received(&self, end: EndId, by: i64) -> Option<i64> {
-        self.last_received(end, by).map(|received| received.time)
-    }
-
-    /// Who did.
-    pub fn receiver(&self, end: EndId, by: i64) -> Option<ThreadId> {
-        self.last_received(end, by).map(|received| received.thread)
-    }
-
-    fn last_received(&self, end: EndId, by: i64) -> Option<&Received> {
+    /// Who last received something at an end before that time, and when.
+    pub fn received(&self, end: EndId, by: i64) -> Option<(ThreadId, i64)> {
         let received = &self.ends.get(&end)?.received;
-        received.get(received.partition_point(|received| received.time < by).checked_sub(1)?)
+        let last = received.partition_point(|received| received.time < by).checked_sub(1)?;
+        received.get(last).map(|received| (received.thread, received.time))
     }
 
     /// How many times an end had sent something by that time of all that what it then received next may be an answer to.
@@ -516,8 +508,7 @@ impl Connections {
         self.explained.retain(|(_, over), _| *over >= time);
         self.unexplained.retain(|_, woken| woken.over >= time);
         self.taken.retain(|_, taken| {
-            let over = taken.partition_point(|(taken, _)| *taken < time);
-            taken.drain(..over);
+            forget_first(taken, |(taken, _)| *taken < time);
             !taken.is_empty()
         });
         self.ends.retain(|_, end| {
@@ -525,15 +516,9 @@ impl Connections {
             while end.sent.len() > 1 && end.sent[1].time < time {
                 end.sent.pop_front();
             }
-            while end.received.front().is_some_and(|received| received.time < time) {
-                end.received.pop_front();
-            }
-            while end.repeats.front().is_some_and(|repeated| *repeated < time) {
-                end.repeats.pop_front();
-            }
-            while end.refused.front().is_some_and(|(refused, _)| *refused < time) {
-                end.refused.pop_front();
-            }
+            forget_first(&mut end.received, |received| received.time < time);
+            forget_first(&mut end.repeats, |repeated| *repeated < time);
+            forget_first(&mut end.refused, |(refused, _)| *refused < time);
             end.closed.is_none_or(|closed| closed >= time)
         });
         let ends = &self.ends;
@@ -543,6 +528,12 @@ impl Connections {
         });
         self.openers.retain(|id, _| ends.contains_key(id));
     }
+}
+
+/// Forgets the first of what is in order of time, as far as it is over.
+fn forget_first<T>(all: &mut VecDeque<T>, is_over: impl Fn(&T) -> bool) {
+    let over = all.partition_point(is_over);
+    all.drain(..over);
 }
 
 /// The only one of several; none of more.

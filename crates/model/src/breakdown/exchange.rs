@@ -23,7 +23,11 @@ impl BackwardWalk<'_> {
         to: i64,
     ) -> Option<bool> {
         let direct = matches!(over, Some(Ended::Thread { softirq: false, .. }));
-        if (!direct || self.by_sender(awaited, over, from, to))
+        let answered = |end| self.machine.connections.came(awaited.end, end, from, to);
+        let by_sender = || {
+            self.machine.connections.peer(awaited.end).and_then(answered).is_some_and(|sent| woke(over, sent))
+        };
+        if (!direct || by_sender())
             && let Some(exchange) = self.exchange
             && let Some(left) = self.of_exchange(id, exchange, awaited, begin, from, to)
         {
@@ -52,9 +56,7 @@ impl BackwardWalk<'_> {
         };
         // In one kernel the sender itself wakes who waits.
         let sent = connections.came(end, peer, from, to);
-        if let (Some(Ended::Thread { by: waker, .. }), Some(sent)) = (over, sent)
-            && waker == sent.thread
-        {
+        if let Some(sent) = sent.filter(|sent| woke(over, *sent)) {
             self.answer(end, peer, sent, from, to);
             return Some(false);
         }
@@ -170,14 +172,6 @@ impl BackwardWalk<'_> {
         Some(false)
     }
 
-    /// Whether who sent something in the same kernel woke who waited for it.
-    fn by_sender(&self, awaited: Awaited, over: Option<Ended>, from: i64, to: i64) -> bool {
-        let connections = &self.machine.connections;
-        let peer = connections.peer(awaited.end);
-        let sent = peer.and_then(|peer| connections.came(awaited.end, peer, from, to));
-        matches!((over, sent), (Some(Ended::Thread { by, .. }), Some(sent)) if by == sent.thread)
-    }
-
     /// Whether an end of a connection is the one that is asked.
     pub(super) fn serves(&self, end: EndId) -> bool {
         self.machine.connections.service(end) == end.connection.local_port()
@@ -188,7 +182,7 @@ impl BackwardWalk<'_> {
         let answer = self.exchange.and_then(|exchange| exchange.answers);
         answer.filter(|answer| answer.end.domain == id.domain).is_some_and(|answer| {
             let received = self.machine.connections.received(answer.end, answer.sent);
-            received.is_none_or(|received| time <= received)
+            received.is_none_or(|(_, received)| time <= received)
         })
     }
 
@@ -256,4 +250,9 @@ impl BackwardWalk<'_> {
         self.add(last, to, object, spent);
         self.because(from, last, object, TimeState::Retransmit, Some(cause));
     }
+}
+
+/// Whether who sent something woke who waited for it, as in one kernel the sender does.
+fn woke(over: Option<Ended>, sent: Sent) -> bool {
+    matches!(over, Some(Ended::Thread { by, .. }) if by == sent.thread)
 }

@@ -7,7 +7,6 @@
 use super::{BackwardWalk, Cause, DEPTH, Object, TimeState};
 use crate::{
     connection::{EndId, Sent},
-    machine::Machine,
     thread::{Ended, Source, ThreadId, ThreadState},
 };
 
@@ -44,46 +43,43 @@ impl BackwardWalk<'_> {
             self.noted(Some(Cause::Moved(reader)), |walk| walk.follow(id, woken, until));
             (id, until) = (reader, woken);
         }
-        let received = self.machine.connections.taken(id, until).filter(|(_, end)| Some(*end) == request);
-        match received.filter(|(received, _)| *received > from && self.is_busy(id, from, *received)) {
-            Some((received, _)) => {
+        let taken = self.machine.connections.taken(id, until);
+        let taken = taken.filter(|(received, end)| {
+            Some(*end) == request && *received > from && self.is_busy(id, from, *received)
+        });
+        let read = taken.map(|(received, _)| (id, received));
+        match read.or_else(|| self.read_by_another(id, from, until)) {
+            Some((reader, received)) => {
                 self.follow(id, received, until);
-                self.until_taken(id, from, received);
+                self.until_taken(reader, from, received);
             }
-            None if from < until => match self.read_by_another(id, from, until) {
-                Some((reader, received)) => {
-                    self.follow(id, received, until);
-                    self.until_taken(reader, from, received);
-                }
-                None => self.follow(id, from, until),
-            },
+            None if from < until => self.follow(id, from, until),
             None => {}
         }
+    }
+
+    /// Who read the request last before a time, and when.
+    fn read(&self, by: i64) -> Option<(ThreadId, i64)> {
+        self.machine.connections.received(self.exchange?.answers?.end, by)
     }
 
     /// Which other thread read the request between two times, and when: before that, nobody worked for it. Of several requests
     /// at once it is not known which was read when.
     fn read_by_another(&self, id: ThreadId, from: i64, to: i64) -> Option<(ThreadId, i64)> {
-        let exchange = self.exchange.filter(|exchange| exchange.asks.is_some())?;
-        if matches!(self.note, Some(Cause::Ahead(_))) {
+        if self.exchange?.asks.is_none() || matches!(self.note, Some(Cause::Ahead(_))) {
             return None;
         }
-        let end = exchange.answers?.end;
-        let connections = &self.machine.connections;
-        let received = connections.received(end, to).filter(|received| *received > from)?;
-        connections.receiver(end, to).filter(|reader| *reader != id).map(|reader| (reader, received))
+        self.read(to).filter(|(reader, received)| *received > from && *reader != id)
     }
 
     /// Who had received the request until another thread was woken to take it over, and when that was: by one whose own wait
     /// just was over, as of Go's watch over threads that have had a goroutine for too long. Nobody had handed it on.
     fn taken_over(&self, id: ThreadId, from: i64, to: i64) -> Option<(ThreadId, i64)> {
-        let Machine { connections, threads, .. } = self.machine;
-        let end = self.exchange?.answers?.end;
-        let received = connections.received(end, to).filter(|received| *received >= from)?;
-        let reader = connections.receiver(end, to).filter(|reader| *reader != id)?;
+        let (reader, received) =
+            self.read(to).filter(|(reader, received)| *received >= from && *reader != id)?;
         let (mut waker, mut until, mut woken) = (id, to, None);
         for _ in 0..DEPTH {
-            let line = threads.line(waker, received, until);
+            let line = self.machine.threads.line(waker, received, until);
             let wait = line.into_iter().rev().find_map(|(begun, at, doing)| match doing {
                 Some(ThreadState::Waiting { over, .. }) => Some((begun, at, over)),
                 _ => None,
