@@ -42,11 +42,13 @@ pub(crate) fn is_touched<'p, P: Iterator<Item = &'p str>>(
     members: impl FnOnce() -> P,
 ) -> bool {
     let matches = xweave_text::matches;
-    let below = |path: &str| {
-        let beginnings = path.match_indices('.').map(|(at, _)| &path[..at]);
-        beginnings.chain([path]).any(|beginning| matches(member, beginning))
-    };
+    let below = |path| member_and_around(path).any(|beginning| matches(member, beginning));
     matches(structure, name) && (member == "%" || members().any(below))
+}
+
+/// A member's path and those of the members around it: `a.b` is in `a`.
+pub(crate) fn member_and_around(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('.').map(|(at, _)| &path[..at]).chain([path])
 }
 
 /// What an instruction touches.

@@ -288,20 +288,10 @@ impl Tables {
     /// The function's variables with a name of this number.
     fn named(&self, function: u32, name: u32) -> Range<u32> {
         let all = to_u32(self.part(VARIABLES).len() / (VARIABLE * 4));
-        let first = self.function(function, 8).unwrap_or(0);
-        let end = self.function(function.saturating_add(1), 8).unwrap_or(all).min(all);
-        let before = |wanted: u32| {
-            let (mut low, mut high) = (first, end);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                match self.variable(middle, 0) {
-                    Some(number) if number < wanted => low = middle + 1,
-                    _ => high = middle,
-                }
-            }
-            low
-        };
-        before(name)..name.checked_add(1).map_or(end, before)
+        let of_function = of_row(function, all, |function| self.function(function, 8));
+        let is_before = |variable, name| self.variable(variable, 0).is_some_and(|number| number < name);
+        let first = |name| first_row(of_function.clone(), |variable| is_before(variable, name));
+        first(name)..name.checked_add(1).map_or(of_function.end, first)
     }
 
     /// Whether a function has a variable with a name of this number.
@@ -316,9 +306,8 @@ impl Tables {
         let mut located = Vec::new();
         for variable in self.named(function, name) {
             let type_ = self.variable(variable, 1).and_then(|type_| self.text_of(TYPES, type_)).unwrap_or("");
-            let first = self.variable(variable, 2).unwrap_or(all);
-            let end = self.variable(variable.saturating_add(1), 2).unwrap_or(all).min(all);
-            located.extend((first..end).filter_map(|run| {
+            let runs_of_variable = of_row(variable, all, |variable| self.variable(variable, 2));
+            located.extend(runs_of_variable.filter_map(|run| {
                 let at = to_usize(run).checked_mul(RUN)?;
                 let (first, end) = (word(runs, at)?, word(runs, at + 1)?);
                 Some(Located { first, end, type_, place: self.place(word(runs, at + 2)?)? })
@@ -344,23 +333,15 @@ impl Tables {
 
     /// The numbers of a function's sites.
     pub(crate) fn sites_of(&self, function: u32) -> Range<u32> {
-        let first = self.function(function, 6).unwrap_or(0);
         let all = to_u32(self.part(SITES).len() / (SITE * 4));
-        let end = self.function(function.saturating_add(1), 6).unwrap_or(all).min(all);
-        first..end
+        of_row(function, all, |function| self.function(function, 6))
     }
 
     /// The function that a site is of.
     pub(crate) fn function_of(&self, site: u32) -> Option<u32> {
-        let (mut low, mut high) = (0, self.functions());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.function(middle, 6) {
-                Some(first) if first <= site => low = middle + 1,
-                _ => high = middle,
-            }
-        }
-        low.checked_sub(1).filter(|function| self.sites_of(*function).contains(&site))
+        let begins = |function| self.function(function, 6).is_some_and(|first| first <= site);
+        let next = first_row(0..self.functions(), begins);
+        next.checked_sub(1).filter(|function| self.sites_of(*function).contains(&site))
     }
 
     pub(crate) fn row(&self, number: u32) -> Option<Row> {
@@ -426,6 +407,26 @@ impl Tables {
         }
         Coverage { instructions: number(0), memory_instructions: number(1), typed: number(2), unresolved }
     }
+}
+
+/// The first of these rows that is not before what is looked for; those that are before it come first.
+fn first_row(rows: Range<u32>, is_before: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (rows.start, rows.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Those of all rows of another table that belong to a row which says only where the first of them is: until the next row's.
+fn of_row(row: u32, all: u32, first: impl Fn(u32) -> Option<u32>) -> Range<u32> {
+    let begin = first(row).unwrap_or(all);
+    begin..first(row.saturating_add(1)).unwrap_or(all).min(all)
 }
 
 fn word(bytes: &[u8], nth: usize) -> Option<u32> {

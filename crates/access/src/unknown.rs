@@ -6,6 +6,7 @@ use std::fmt::{self, Display};
 use xweave_aspect::Span;
 use xweave_aspect::syntax::{Access, Ident, Pointcut};
 
+use crate::access_path::member_and_around;
 use crate::file::LevelRow;
 use crate::index::Index;
 
@@ -133,7 +134,7 @@ fn of_access<'i>(access: &Access, indices: impl Iterator<Item = &'i Index> + Clo
     missing(structure, *span, structures, Named::Structure).or_else(|| {
         let members = || {
             let here = levels().filter(|level| level.name() == structure).flat_map(LevelRow::members);
-            here.flat_map(|path| path.match_indices('.').map(|(at, _)| &path[..at]).chain([path]))
+            here.flat_map(member_and_around)
         };
         let what = Named::Member { of: structure.clone() };
         if member.contains('%') { None } else { missing(member, *span, members, what) }

@@ -1,7 +1,8 @@
 //! Inlined calls in the tables.
 
 use super::texts::push;
-use super::{INLINED, INLINING, NONE, Tables, word};
+use super::{INLINED, INLINING, NONE, Tables, first_row, word};
+use crate::cfg::{to_u32, to_usize};
 use crate::inlining::{Inlining, NAMED};
 use crate::site::InlinedCalls;
 
@@ -24,20 +25,14 @@ impl Tables {
     /// The calls of a function that are inlined, if any are.
     pub(crate) fn inlined(&self, function: u32) -> Option<InlinedCalls<'_>> {
         let table = self.part(INLINED);
-        let field = |row: usize, nth| word(table, row.checked_mul(INLINING)? + nth);
-        let (mut low, mut high) = (0, table.len() / (INLINING * 4));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match field(middle, 0) {
-                Some(number) if number < function => low = middle + 1,
-                _ => high = middle,
-            }
-        }
-        field(low, 0).filter(|number| *number == function)?;
-        let into = (3..INLINING).filter_map(|nth| field(low, nth)).filter(|into| *into < self.functions());
+        let field = |row, nth| word(table, to_usize(row).checked_mul(INLINING)? + nth);
+        let rows = 0..to_u32(table.len() / (INLINING * 4));
+        let row = first_row(rows, |row| field(row, 0).is_some_and(|number| number < function));
+        field(row, 0).filter(|number| *number == function)?;
+        let into = (3..INLINING).filter_map(|nth| field(row, nth)).filter(|into| *into < self.functions());
         Some(InlinedCalls {
-            calls: field(low, 1)?,
-            functions: field(low, 2)?,
+            calls: field(row, 1)?,
+            functions: field(row, 2)?,
             into: into.map(|into| self.name(into)).collect(),
         })
     }

@@ -4,7 +4,7 @@
 //! found are read.
 
 use super::texts::{Texts, push};
-use super::{NONE, PATH, PATH_SITES, PATHS, SITE, SITES_BY_PATH, Tables, word};
+use super::{NONE, PATH, PATH_SITES, PATHS, SITE, SITES_BY_PATH, Tables, of_row, word};
 use crate::access_path::{AccessPath, Level, is_touched, without_tag};
 use crate::cfg::{to_u32, to_usize};
 
@@ -96,16 +96,16 @@ impl Tables {
 
     /// The levels of a path, the outermost first: fewer than it says it has if they are not all there.
     pub(crate) fn levels(&self, path: u32) -> impl Iterator<Item = LevelRow<'_>> {
-        let part = to_u32(self.part(PATHS).len() / 4);
-        let all = to_usize(self.path_field(path.saturating_add(1), 0).unwrap_or(part).min(part));
-        let begin = self.path_field(path, 0).map_or(all, to_usize);
+        let all = to_u32(self.part(PATHS).len() / 4);
+        let words = of_row(path, all, |path| self.path_field(path, 0));
+        let (begin, end) = (to_usize(words.start), to_usize(words.end));
         let count = word(self.part(PATHS), begin).unwrap_or(0);
         let mut at = begin.saturating_add(1);
         (0..count).map_while(move |_| {
             let members = to_usize(word(self.part(PATHS), at.checked_add(LEVEL - 1)?)?);
             let level = LevelRow { tables: self, at, members };
             at = at.checked_add(LEVEL)?.checked_add(members.checked_mul(2)?)?;
-            (at <= all).then_some(level)
+            (at <= end).then_some(level)
         })
     }
 
@@ -126,9 +126,8 @@ impl Tables {
     pub(crate) fn sites_with(&self, path: u32) -> impl Iterator<Item = u32> {
         let sites = self.part(SITES_BY_PATH);
         let all = to_u32(sites.len() / 4);
-        let first = self.path_field(path, 1).unwrap_or(all);
-        let end = self.path_field(path.saturating_add(1), 1).unwrap_or(all).min(all);
-        (first..end).filter_map(|at| word(sites, to_usize(at)))
+        let of_path = of_row(path, all, |path| self.path_field(path, 1));
+        of_path.filter_map(|at| word(sites, to_usize(at)))
     }
 
     fn path_field(&self, path: u32, field: usize) -> Option<u32> {
