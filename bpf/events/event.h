@@ -83,6 +83,9 @@ u64 xw_dropped[XW_KINDS];
 /* As many CPUs as a kernel for x86 can have: NR_CPUS_RANGE_END of arch/x86/Kconfig. A power of two. */
 #define XW_CPUS 8192
 
+/* As many CPUs as there is room for where something larger, or of less use, is kept of each. */
+#define XW_SOME_CPUS 1024
+
 /* What a CPU's ring had no room for since the last event that it took. */
 struct xw_gap {
 	u64 from; /* when the first was lost; 0: none was */
@@ -195,6 +198,12 @@ static __always_inline s8 xw_context(void)
 		return 0;
 	/* include/linux/preempt.h: NMI bits 20–23, hard interrupt 16–19, serving softirq 8 */
 	return count & 0xff0000 ? 3 : count & 0x100 ? 2 : 1;
+}
+
+/* Nanoseconds, as far as they fit into half a word. */
+static __always_inline u32 xw_short(u64 lasted)
+{
+	return lasted > 0x7fffffff ? 0x7fffffff : lasted;
 }
 
 /* Two fields of four bytes. */

@@ -113,7 +113,7 @@ static __always_inline u32 xw_call_lasted(void)
 	if (!call)
 		return 0;
 	lasted = (bpf_ktime_get_ns() - call) & XW_CALL_TIME;
-	return lasted > 0x7fffffff ? 0x7fffffff : lasted;
+	return xw_short(lasted);
 }
 
 /* Sending of crates/trace/src/event.rs. */
@@ -468,16 +468,15 @@ XW_PROGRAM("fexit", inet_csk_accept)
 #endif
 
 #ifdef XW_HAS___tcp_retransmit_skb
-/* By CPU, as far as there is room: when it began to send something again. Softirqs are off meanwhile. */
-#define XW_REPEATING_CPUS 1024
-u64 xw_repeating[XW_REPEATING_CPUS];
+/* By CPU: when it began to send something again. Softirqs are off meanwhile. */
+u64 xw_repeating[XW_SOME_CPUS];
 
 /* No event: the tracepoint tells whether it was sent, but only when it has been; the answer may be there before. */
 XW_PROGRAM("fentry", __tcp_retransmit_skb)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 
-	if (cpu < XW_REPEATING_CPUS)
+	if (cpu < XW_SOME_CPUS)
 		xw_repeating[cpu] = bpf_ktime_get_ns();
 }
 #endif
@@ -490,7 +489,7 @@ XW_PROGRAM("tp_btf", tcp_retransmit_skb)
 #ifdef XW_HAS___tcp_retransmit_skb
 	u32 cpu = bpf_get_smp_processor_id();
 
-	if (cpu < XW_REPEATING_CPUS && xw_repeating[cpu]) {
+	if (cpu < XW_SOME_CPUS && xw_repeating[cpu]) {
 		lasted = bpf_ktime_get_ns() - xw_repeating[cpu];
 		xw_repeating[cpu] = 0;
 	}
@@ -498,7 +497,7 @@ XW_PROGRAM("tp_btf", tcp_retransmit_skb)
 
 	XW_EVENT(XW_RETRANSMIT, XW_TID, sk->__sk_common.skc_state, (u64)sk,
 		 xw_connection(&sk->__sk_common),
-		 XW_PAIR(xw_netns(&sk->__sk_common), lasted > 0x7fffffff ? 0x7fffffff : lasted));
+		 XW_PAIR(xw_netns(&sk->__sk_common), xw_short(lasted)));
 }
 #endif
 

@@ -63,7 +63,8 @@ XW_PROGRAM("tp_btf", sched_waking)
 {
 	struct task_struct *task = (void *)ctx[0];
 
-	/* The CPU that it ran on last: if it is given to another one, that is told before it is able to run. */
+	/* The CPU that it ran on last: if it is given to another one, that is told before it is able to run. 8 and 16 are
+	 * Quota of crates/wire/src/event.rs. */
 	XW_EVENT(XW_WAKE, XW_TID, xw_context() | (xw_throttled(task) ? 16 : 8),
 		 XW_PAIR(task->pid, task->thread_info.cpu + 1));
 }
@@ -129,9 +130,8 @@ XW_PROGRAM("tp_btf", irq_handler_exit)
 /* NR_SOFTIRQS of include/linux/interrupt.h is 10. */
 #define XW_SOFTIRQS 16
 
-/* By CPU, as far as there is room: the context in which each softirq was raised that has not begun since. */
-#define XW_RAISING_CPUS 1024
-s8 xw_raised[XW_RAISING_CPUS][XW_SOFTIRQS];
+/* By CPU: the context in which each softirq was raised that has not begun since. */
+s8 xw_raised[XW_SOME_CPUS][XW_SOFTIRQS];
 #endif
 
 #ifdef XW_HAS_softirq_raise
@@ -140,7 +140,7 @@ XW_PROGRAM("tp_btf", softirq_raise)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 
-	if (cpu < XW_RAISING_CPUS)
+	if (cpu < XW_SOME_CPUS)
 		xw_raised[cpu][ctx[0] & (XW_SOFTIRQS - 1)] = xw_context();
 }
 #endif
@@ -151,7 +151,7 @@ XW_PROGRAM("tp_btf", softirq_entry)
 	u32 cpu = bpf_get_smp_processor_id();
 	s8 raised = 0;
 
-	if (cpu < XW_RAISING_CPUS) {
+	if (cpu < XW_SOME_CPUS) {
 		raised = xw_raised[cpu][ctx[0] & (XW_SOFTIRQS - 1)];
 		xw_raised[cpu][ctx[0] & (XW_SOFTIRQS - 1)] = 0;
 	}

@@ -130,16 +130,20 @@ impl<'p> Capture<'p> {
         Error::Agent { domain: self.sessions[index].name().to_owned(), message }
     }
 
+    /// The domains that are recorded.
+    pub(crate) fn recorded(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.sessions.iter_mut().filter(|session| session.is_recorded())
+    }
+
     /// Asks all domains that are recorded, and waits for nothing.
     pub(crate) fn ask_all(&mut self, request: &Request) {
-        let recorded = self.sessions.iter_mut().filter(|session| session.is_recorded());
-        recorded.for_each(|session| session.ask(request.clone()));
+        self.recorded().for_each(|session| session.ask(request.clone()));
     }
 
     /// The same of those that have a role.
     pub(crate) fn ask_those(&mut self, role: Role, request: &Request) {
-        let recorded = self.sessions.iter_mut().filter(|session| session.is_recorded());
-        recorded.filter(|session| session.role() == role).for_each(|session| session.ask(request.clone()));
+        let those = self.recorded().filter(|session| session.role() == role);
+        those.for_each(|session| session.ask(request.clone()));
     }
 
     fn take(&mut self, index: usize, incoming: Incoming) -> Result<(), Error> {
@@ -243,7 +247,7 @@ impl<'p> Capture<'p> {
         for session in &self.sessions {
             self.timeline.hurry(session.number, hurry && (session.number == 1 || session.waits_for_much()));
         }
-        for session in self.sessions.iter_mut().filter(|session| session.is_recorded()) {
+        for session in self.recorded() {
             if !session.owes_answer_to(Question::Loss) {
                 session.ask(Request::Clock);
                 // The first is the reference. Its clock was read before: until then the offsets were these.

@@ -288,7 +288,7 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     while let Some(left) = graceful.checked_duration_since(Instant::now()) {
         capture.wait(left)?;
     }
-    for session in capture.sessions.iter_mut().filter(|session| session.is_recorded()) {
+    for session in capture.recorded() {
         session.drops.question().into_iter().for_each(|question| session.ask(question));
     }
     let begun = Instant::now();
@@ -305,7 +305,7 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
             capture.ask_those(Role::Host, &Request::Stop);
         }
         if xweave_interrupt::at_once() {
-            let late = capture.sessions.iter_mut().filter(|session| session.is_recorded());
+            let late = capture.recorded();
             late.for_each(|session| session.lose("cut off: it had not ended at the second Ctrl-C"));
             break;
         }

@@ -15,7 +15,7 @@ pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[G
     let resolved = resolve::resolve(aspects, peers, domain);
     let programs = emit::programs(resolved.points);
     let (sites, plan) = emit::number(aspects, domain, &programs);
-    let inlined = emit::inlined(domain, &programs);
+    let inlined = emit::inlined(domain, &programs, &plan);
     let drop_reasons = emit::drop_reasons(domain.kernel, &programs);
     let failed = has_errors(&resolved.items);
     let text = (!failed && !programs.is_empty())

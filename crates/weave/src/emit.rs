@@ -185,22 +185,21 @@ pub(crate) fn number(
     (sites, plan)
 }
 
-/// What is inlined of the functions whose calls are woven, each of them once.
-pub(crate) fn inlined(domain: &Domain<'_>, programs: &[Program<'_>]) -> Vec<Inlined> {
+/// What is inlined of the functions whose calls are woven, each of them once. `plan` is that of the programs.
+pub(crate) fn inlined(domain: &Domain<'_>, programs: &[Program<'_>], plan: &[PlanProgram]) -> Vec<Inlined> {
     let mut seen = HashSet::new();
     let mut all = Vec::new();
-    let mut site = 1u32;
-    for point in programs.iter().flat_map(|program| &program.points) {
+    let points = programs.iter().flat_map(|program| &program.points);
+    for (point, numbered) in points.zip(plan.iter().flat_map(|program| &program.sites)) {
         let of_calls = point.applied.iter().any(|applied| applied.of_calls);
         if of_calls && seen.insert((point.at.name(), point.at.module())) {
             all.extend(point.at.inlined(domain.code).map(|of| Inlined {
-                site,
+                site: numbered.site,
                 calls: of.calls,
                 functions: of.functions,
                 into: of.into.into_iter().map(str::to_owned).collect(),
             }));
         }
-        site = site.saturating_add(u32::try_from(point.applied.len()).unwrap_or(u32::MAX));
     }
     all
 }

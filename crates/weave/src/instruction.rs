@@ -10,11 +10,9 @@ use xweave_wire::plan::VariablePlace;
 
 use crate::condition::Condition;
 use crate::item::Item;
+use crate::unseen_calls::NAMED;
 use crate::value::{Location, Value, pointer, structure};
 use crate::{CodeIndex, unhookable};
-
-/// Clones of a function that are named.
-const CLONES: usize = 4;
 
 /// An instruction that touches memory, as a join point.
 #[derive(Clone)]
@@ -214,7 +212,7 @@ pub(crate) fn clones(code: &[CodeIndex], function: &str) -> Vec<String> {
     let names = code.iter().flat_map(|code| code.index.function_names());
     let clones: BTreeSet<&str> =
         names.filter(|name| clone_of(name) == Some(function) && !is_part(name)).collect();
-    clones.into_iter().take(CLONES).map(str::to_owned).collect()
+    clones.into_iter().take(NAMED).map(str::to_owned).collect()
 }
 
 /// Whether what an index says of a function's module, or what it is an index of, is this module.

@@ -13,7 +13,7 @@ use xweave_wire::plan::Hook;
 use crate::{Inlined, SiteInfo, Woven};
 
 /// Clones of one function that are named.
-const NAMED: usize = 4;
+pub(crate) const NAMED: usize = 4;
 
 /// Functions of a domain of which it is told.
 const TOLD: usize = 32;

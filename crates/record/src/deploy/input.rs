@@ -94,26 +94,26 @@ impl Input {
         indices: &Indices,
         keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<(), Error> {
-        let build_id = &[self.facts.build_id.as_str()];
+        let of_image = self.build_ids(None);
         let of_kernel = match file {
             Some(file) => {
                 self.is_of(file)?;
                 Some(self.of_file(file, indices, keep_going)?)
             }
             None => {
-                let known = indices.of_file(build_id, true);
+                let known = indices.of_file(&of_image, true);
                 let known = match (known, self.debug_file()) {
                     (None, Some(file)) => Some(self.of_file(&file, indices, keep_going)?),
                     (known, _) => known,
                 };
-                let known = known.or_else(|| indices.of_file(build_id, false));
+                let known = known.or_else(|| indices.of_file(&of_image, false));
                 known.or_else(|| indices.open(&self.index_name(None)?))
             }
         };
         self.missing.kernel = of_kernel.is_none();
         self.indices.extend(of_kernel.map(|(file, path)| IndexOf { module: None, file, path }));
         for module in &self.facts.modules {
-            let ids = [self.facts.build_id.as_str(), identity(module)];
+            let ids = self.build_ids(Some(module));
             let known = [true, false].into_iter().find_map(|debug| indices.of_file(&ids, debug));
             match known.or_else(|| indices.open(&self.index_name(Some(module))?)) {
                 Some((file, path)) => {
@@ -129,14 +129,17 @@ impl Input {
     /// Finds the indices that there are of files with debug information, and makes none: what they tell of functions is
     /// worth no waiting.
     pub(crate) fn find_debug_indices(&mut self, indices: &Indices) {
-        let build_id = self.facts.build_id.as_str();
         let modules = self.facts.modules.iter().map(Some);
         for module in std::iter::once(None).chain(modules) {
-            let ids: Vec<_> = std::iter::once(build_id).chain(module.map(identity)).collect();
+            let known = indices.of_file(&self.build_ids(module), true);
             let module = module.map(|module| module.name.clone());
-            let known = indices.of_file(&ids, true);
             self.indices.extend(known.map(|(file, path)| IndexOf { module, file, path }));
         }
+    }
+
+    /// What the index of a file is kept by: the kernel's build ID, and what tells a module from its others.
+    fn build_ids<'a>(&'a self, module: Option<&'a ModuleInfo>) -> Vec<&'a str> {
+        std::iter::once(self.facts.build_id.as_str()).chain(module.map(identity)).collect()
     }
 
     /// The name that an index of what this domain sent is kept by; none if nothing tells it from others.
