@@ -7,10 +7,16 @@ use sha2::{Digest, Sha256};
 use xweave_code::image::{self, Image};
 use xweave_code::types::KernelTypes;
 use xweave_code::{Kernel, dwarf};
+use xweave_guard::cache;
 use xweave_guard::private::{Dir, Trust};
 use xweave_text::hex;
 
 use crate::{Error, Index, VERSION};
+
+/// What a folder of indices keeps, in bytes.
+const ALL: u64 = 4 << 30;
+/// How many.
+const FILES: usize = 1024;
 
 /// A folder of indices. What another user of the machine may have written is passed over, and made anew.
 ///
@@ -46,7 +52,15 @@ impl IndexCache<'_> {
 
     fn write(self, name: &str, index: &Index) {
         let Ok(folder) = Dir::create(self.0) else { return };
-        let _ = folder.claim().is_ok() && index.write(&folder, name).is_ok();
+        if folder.claim().is_ok() && index.write(&folder, name).is_ok() {
+            Self::prune(self.0);
+        }
+    }
+
+    /// Removes from a folder of indices what was made longest ago, those of older versions of xweave among it, if there is
+    /// too much.
+    pub fn prune(folder: &Path) {
+        cache::prune(folder, FILES, ALL);
     }
 }
 

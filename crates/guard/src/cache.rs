@@ -1,6 +1,10 @@
 //! Where what need not be made anew is kept.
 
-use std::{env, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use crate::private::is_another_users;
 
@@ -19,9 +23,27 @@ fn place(set: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
         .unwrap_or_else(|| "/var/cache/xweave".into())
 }
 
+/// Leaves the newest so many files of a cache's folder, of so many bytes in all.
+pub fn prune(folder: &Path, files: usize, bytes: u64) {
+    let about = |entry: fs::DirEntry| {
+        let about = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+        Some((about.modified().unwrap_or(SystemTime::UNIX_EPOCH), about.len(), entry.path()))
+    };
+    let mut all: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().filter_map(about).collect();
+    all.sort_by(|a, b| b.cmp(a));
+    let mut sum = 0u64;
+    for (nth, (_, size, path)) in all.into_iter().enumerate() {
+        sum = sum.saturating_add(size);
+        if nth >= files || sum > bytes {
+            // Another process may have removed it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, fs, os::unix::fs::chown, path::Path};
+    use std::{collections::HashMap, fs::File, os::unix::fs::chown, time::Duration};
 
     use super::*;
 
@@ -48,5 +70,25 @@ mod tests {
         } else {
             eprintln!("SKIPPED: only root can give a folder away");
         }
+    }
+
+    #[test]
+    fn the_oldest_goes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        for age in 0..5u64 {
+            let file = File::create(folder.path().join(age.to_string())).unwrap();
+            file.set_len(100).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age * 100)).unwrap();
+        }
+        let left = || {
+            let mut names: Vec<_> =
+                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        prune(folder.path(), 4, 1000);
+        assert_eq!(left(), ["0", "1", "2", "3"]);
+        prune(folder.path(), 4, 250);
+        assert_eq!(left(), ["0", "1"]);
     }
 }

@@ -11,7 +11,7 @@ use xweave_trace::{
     event::{Access, Connection, Kind, Names, Sending, State},
 };
 
-use crate::world::{AGENT, World, longest};
+use crate::world::{AGENT, World};
 
 /// What the guests exchange: requests for a page of so many bytes.
 const PAGE: u64 = 3000;
@@ -424,88 +424,4 @@ fn what_is_lost_on_the_way_is_told_as_sent_again() {
         }
     }
     assert!(waited > 0 && right * 4 >= waited * 3, "{right} of {waited}: {document}");
-}
-
-/// A group of processes of the host that may have so many microseconds of a processor in each tenth of a second; the quota goes
-/// with this.
-struct Quota<'w> {
-    world: &'w World,
-    group: String,
-}
-
-impl<'w> Quota<'w> {
-    fn new(world: &'w World, name: &str, microseconds: u32) -> Self {
-        let group = format!("/sys/fs/cgroup/xweave-{name}");
-        world.run(
-            "host",
-            &format!(
-                "[ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup
-                 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
-                 mkdir -p {group} && echo '{microseconds} 100000' >{group}/cpu.max"
-            ),
-        );
-        Self { world, group }
-    }
-
-    /// For how long the kernel has kept what is in it from running, in nanoseconds.
-    fn throttled(&self) -> u64 {
-        let command = format!("grep throttled_usec {}/cpu.stat | cut -d' ' -f2", self.group);
-        1000 * self.world.run("host", &command).trim().parse::<u64>().unwrap()
-    }
-}
-
-impl Drop for Quota<'_> {
-    fn drop(&mut self) {
-        let Self { world, group } = self;
-        world.run(
-            "host",
-            &format!(
-                "for one in $(cat {group}/cgroup.procs); do echo $one >/sys/fs/cgroup/cgroup.procs; done
-                 rmdir {group}"
-            ),
-        );
-    }
-}
-
-/// What the kernel itself counts (cpu.stat) and what is told of the process.
-#[test]
-fn what_a_quota_takes_is_told_as_throttled() {
-    let Some(world) = World::find("quota") else { return };
-    let quota = Quota::new(&world, "quota", 20_000);
-    let recording = world.record("--events sched -o /tmp/events-quota");
-    world.run(
-        "host",
-        &format!(
-            "sh -c 'echo $$ >{}/cgroup.procs; i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'; true",
-            quota.group
-        ),
-    );
-    recording.finish_well();
-    let counted = quota.throttled();
-    let document = world.explain("/tmp/events-quota", "process:sh");
-    let told = longest(&document, |part| part["state"] == "throttled");
-    assert!(counted > 500_000_000, "the quota has to be used up: {counted} ns");
-    assert!(told.abs_diff(counted) * 10 < counted, "{told} told, {counted} counted: {document}");
-}
-
-/// The same where the process is a guest's: it is its virtual machine that is kept from running.
-#[test]
-fn what_a_quota_of_a_virtual_machine_takes_is_told_of_its_vcpu() {
-    let Some(world) = World::find("a virtual machine's quota") else { return };
-    let quota = Quota::new(&world, "vm-quota", 40_000);
-    let recording = world.record("--events sched,vm --domain vm1=vsock:3 -o /tmp/events-vm-quota");
-    world.run("host", &format!("cat /run/lab/vm1/pid >{}/cgroup.procs", quota.group));
-    let before = quota.throttled();
-    world.run("vm1", "sh -c 'i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'");
-    let counted = quota.throttled() - before;
-    drop(quota);
-    recording.finish_well();
-    let document = world.explain("/tmp/events-vm-quota", "process:sh");
-    let of_vcpu =
-        |part: &Value| part["state"] == "throttled" && part["object"].as_str().unwrap().contains("vCPU");
-    let told = longest(&document, of_vcpu);
-    assert!(counted > 500_000_000, "the quota has to be used up: {counted} ns");
-    // The kernel counts before the process begins and after its end, too: what it takes to begin and end it.
-    assert!(told * 100 <= counted * 105, "{told} told, {counted} counted: {document}");
-    assert!(told * 4 > counted * 3, "{told} told, {counted} counted: {document}");
 }

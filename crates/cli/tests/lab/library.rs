@@ -120,6 +120,13 @@ fn a_wake_up_is_followed_from_the_waker_to_the_switch() {
 fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
     let Some(world) = World::find("library: block, page-cache, virtio-blk") else { return };
     world.run("host", "dd if=/dev/urandom of=/root/library bs=1M count=4 && sync /root/library");
+    // What is read ahead at once is more than a request may have.
+    let largest = |kilobytes: u32| {
+        let set =
+            format!("for disk in /sys/block/vd*/queue; do echo {kilobytes} >$disk/max_sectors_kb; done");
+        world.run("host", &set);
+    };
+    largest(64);
     let recorded = Recorded::of(&world, "block page-cache virtio-blk --domain vm1=vsock:3", || {
         // Too large for one request; then from the disk in pages; then from memory.
         world.run(
@@ -133,6 +140,7 @@ fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
             "dd if=/dev/zero of=/dev/vda bs=4k count=8 oflag=direct && dd if=/dev/vda of=/dev/null bs=64k count=8 iflag=direct",
         );
     });
+    largest(1280);
     recorded.all(
         "request",
         &["block_bio_queue.start", "bio_split.split", "bio_attempt_%.merge", "attempt_merge.merge"],
@@ -150,7 +158,10 @@ fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
     let missed =
         |flow: &&&Value| flow["hops"].as_array().unwrap().iter().any(|hop| is(hop, "block_bio_queue"));
     assert!(recorded.with("read", &found).iter().filter(|flow| !missed(flow)).count() >= 60);
-    let ahead = recorded.with("read", &["page_cache_async_ra.split", "block_bio_queue", "bio_endio.quit"]);
+    let ahead = recorded.with(
+        "read",
+        &["page_cache_async_ra.split", "block_bio_queue", "bio_endio", "bio_endio", "mpage_end_io.quit"],
+    );
     assert!(!ahead.is_empty() && ahead.iter().all(|flow| parents(flow) == 1), "{ahead:?}");
 
     for call in ["host:vfs_write%", "host:vfs_read%"] {

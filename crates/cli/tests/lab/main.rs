@@ -20,6 +20,7 @@ mod library;
 mod loss;
 mod misuse;
 mod places;
+mod processor_time;
 mod programs;
 mod topology;
 mod world;

@@ -1,19 +1,14 @@
 //! Indices of instructions that were made before.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
-    time::SystemTime,
 };
 
 use sha2::{Digest, Sha256};
 use xweave_access::IndexCache;
 use xweave_guard::private::{self, Dir, Trust};
-
-/// What is kept in all.
-const ALL: u64 = 4 << 30;
-const FILES: usize = 1024;
 
 /// The folder of indices that kernels are woven by: `xweave sites` keeps its own elsewhere, but for `--for-record`.
 pub(crate) struct Indices(PathBuf);
@@ -65,7 +60,7 @@ impl Indices {
 
     /// Removes what was not used for longest, if there is too much.
     pub(crate) fn prune(&self) {
-        prune(&self.0, FILES, ALL);
+        IndexCache::prune(&self.0);
     }
 }
 
@@ -88,49 +83,11 @@ impl Drop for Unfinished {
     }
 }
 
-/// Leaves the newest so many files of a folder, of so many bytes in all.
-pub(crate) fn prune(folder: &Path, files: usize, bytes: u64) {
-    let about = |entry: fs::DirEntry| {
-        let about = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-        Some((about.modified().unwrap_or(SystemTime::UNIX_EPOCH), about.len(), entry.path()))
-    };
-    let mut all: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().filter_map(about).collect();
-    all.sort_by(|a, b| b.cmp(a));
-    let mut sum = 0u64;
-    for (nth, (_, size, path)) in all.into_iter().enumerate() {
-        sum = sum.saturating_add(size);
-        if nth >= files || sum > bytes {
-            // Another process may have removed it.
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, time::Duration};
+    use std::{fs, io::Write};
 
     use super::*;
-
-    #[test]
-    fn the_oldest_goes_first() {
-        let folder = tempfile::tempdir().unwrap();
-        for age in 0..5u64 {
-            let file = File::create(folder.path().join(age.to_string())).unwrap();
-            file.set_len(100).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(age * 100)).unwrap();
-        }
-        let left = || {
-            let mut names: Vec<_> =
-                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-            names.sort();
-            names
-        };
-        prune(folder.path(), 4, 1000);
-        assert_eq!(left(), ["0", "1", "2", "3"]);
-        prune(folder.path(), 4, 250);
-        assert_eq!(left(), ["0", "1"]);
-    }
 
     #[test]
     fn an_index_is_kept_whole_or_not_at_all() {

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use xweave_guard::private::{Dir, Trust};
-
-use super::indices::prune;
+use xweave_guard::{
+    cache,
+    private::{Dir, Trust},
+};
 
 /// The largest that is kept: no larger one is received.
 const MOST: u64 = 64 << 20;
@@ -35,7 +36,7 @@ impl Types {
         if let Ok(dir) = Dir::create(&self.0) {
             // A full disk here must not stop a recording that goes elsewhere.
             let _ = dir.replace(&name(bytes), bytes);
-            prune(&self.0, FILES, ALL);
+            cache::prune(&self.0, FILES, ALL);
         }
     }
 }
