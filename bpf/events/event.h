@@ -75,8 +75,8 @@ static __always_inline bool xw_wanted(void)
 	return xw_on && (!xw_only || bpf_get_current_pid_tgid() >> 32 == xw_only);
 }
 
-/* By kind: events for which a ring had no room. */
-u64 xw_dropped[XW_KINDS];
+/* By kind: events for which a ring had no room. In a section of its own: the agent reads it by its place. */
+u64 xw_dropped[XW_KINDS] SEC(".bss.dropped");
 
 #define XW_TID ((u32)bpf_get_current_pid_tgid())
 

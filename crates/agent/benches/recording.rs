@@ -124,7 +124,7 @@ fn record(process: &str, groups: &str, programs: &str) -> Result<(), Error> {
     println!("ready");
     let taken = drain(&rings, &thread::spawn(common::input_ends));
     drop(links);
-    let counters = map(".bss").ok_or("no counters")?.lookup(&[0; 4], MapFlags::ANY)?;
+    let counters = map(".bss.dropped").ok_or("no counters")?.lookup(&[0; 4], MapFlags::ANY)?;
     let counters = counters.unwrap_or_default();
     let lost: u64 =
         counters.chunks_exact(8).filter_map(|b| Some(u64::from_le_bytes(b.try_into().ok()?))).sum();

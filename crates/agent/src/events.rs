@@ -85,12 +85,8 @@ impl Events {
 
     /// What has been lost up to now, of kinds that lost anything.
     pub(crate) fn loss(&self) -> Result<Vec<EventLoss>, Error> {
-        let counters = map(&self.object, ".bss")?.lookup(&0u32.to_le_bytes(), MapFlags::ANY)?;
-        let counters = counters.unwrap_or_default();
-        let dropped = |kind: Kind| {
-            let at = 8 * kind as usize;
-            counters.get(at..at + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap_or([0; 8])))
-        };
+        let counters = dropped(&self.object)?;
+        let dropped = |kind: Kind| counters.get(kind as usize).copied().unwrap_or(0);
         let missed = |kind: Kind| -> u64 {
             let of_kind = self.hooked.iter().filter(|hooked| hooked.kind == kind);
             of_kind.map(|h| program_info(h.program.as_fd()).recursion_misses.saturating_sub(h.before)).sum()
@@ -119,6 +115,13 @@ impl Events {
         }
         Ok(events)
     }
+}
+
+/// By kind, how many events a ring had no room for: of the kinds that there are probes of.
+fn dropped(object: &Object) -> Result<Vec<u64>, Error> {
+    let counters = map(object, ".bss.dropped")?.lookup(&0u32.to_le_bytes(), MapFlags::ANY)?;
+    let counter = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    Ok(counters.unwrap_or_default().chunks_exact(8).map(counter).collect())
 }
 
 /// The plan's programs, but for those that the kernel refuses.
@@ -302,7 +305,9 @@ mod tests {
             loaded => {
                 let object = loaded.unwrap();
                 assert_eq!(left_out, Vec::new());
-                assert!(map(&object, ".bss").is_ok() && map(&object, ".data.state").is_ok());
+                assert!(map(&object, ".bss.gaps").is_ok() && map(&object, ".data.state").is_ok());
+                // What lies behind them must not be taken for those of a kind that no probe is of.
+                assert_eq!(dropped(&object).unwrap(), [0; Kind::Other as usize]);
             }
         }
     }
