@@ -52,6 +52,30 @@ impl Recorded {
         of.len() as u64
     }
 
+    /// Of how many requests to the disk what a read asked for at one place, and had at another, was made: each of them over by
+    /// then.
+    fn parts_within(&self, read: &Value, asked: &str, had: &str) -> usize {
+        let hops = |flow: &'_ Value| flow["hops"].as_array().unwrap().clone();
+        let time = |hop: &Value| hop["t_ns"].as_i64().unwrap();
+        let of_read = hops(read);
+        let asked = of_read.iter().find(|hop| is(hop, asked)).unwrap();
+        let end = of_read.iter().rev().find(|hop| is(hop, had)).map(time).unwrap();
+        let [sector, bytes] = [0, 1].map(|nth| asked["values"][nth].as_u64().unwrap());
+        let requests = self.0["flows"].as_array().unwrap().iter().filter(|flow| flow["name"] == "request");
+        let parts = requests.map(hops).filter(|request| {
+            request.iter().any(|hop| {
+                is(hop, "host:block_rq_issue.hop")
+                    && (time(asked)..end).contains(&time(hop))
+                    && (sector..sector + bytes / 512).contains(&hop["values"][0].as_u64().unwrap())
+            })
+        });
+        let over = |request: Vec<Value>| {
+            let over = request.iter().find(|hop| is(hop, "block_rq_complete")).map(time).unwrap();
+            assert!(over <= end, "a part was read after the end: {request:?} of {read}");
+        };
+        parts.map(over).count()
+    }
+
     /// All flows of this name, which must be complete, begin at one of `starts` and end at one of `ends`.
     fn all(&self, name: &str, starts: &[&str], ends: &[&str]) {
         let flows = self.with(name, &[]);
@@ -120,27 +144,36 @@ fn a_wake_up_is_followed_from_the_waker_to_the_switch() {
 fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
     let Some(world) = World::find("library: block, page-cache, virtio-blk") else { return };
     world.run("host", "dd if=/dev/urandom of=/root/library bs=1M count=4 && sync /root/library");
-    // What is read ahead at once is more than a request may have.
-    let largest = |kilobytes: u32| {
-        let set =
-            format!("for disk in /sys/block/vd*/queue; do echo {kilobytes} >$disk/max_sectors_kb; done");
-        world.run("host", &set);
-    };
-    largest(64);
     let recorded = Recorded::of(&world, "block page-cache virtio-blk --domain vm1=vsock:3", || {
         // Too large for one request; then from the disk in pages; then from memory.
         world.run(
             "host",
             "cd /root && dd if=library of=/dev/null bs=4M iflag=direct && echo 1 >/proc/sys/vm/drop_caches && \
              dd if=library of=/dev/null bs=64k && dd if=library of=/dev/null bs=64k && \
-             dd if=/dev/zero of=library bs=4k count=64 && sync library && rm library",
+             dd if=/dev/zero of=library bs=4k count=64 && sync library",
         );
+        // Small files lie side by side, and are written together.
+        world.run(
+            "host",
+            "cd /root && mkdir small && for one in $(seq 32); do echo $one >small/$one; done && sync -f small && rm -r small",
+        );
+        // What is read ahead at once is more than a request may have.
+        let largest = |kilobytes: u32| {
+            let of_each = "for disk in /sys/block/vd*/queue; do echo";
+            world.run("host", &format!("{of_each} {kilobytes} >$disk/max_sectors_kb; done"));
+        };
+        largest(64);
+        world.run(
+            "host",
+            "cd /root && dd if=/dev/urandom of=library bs=1M count=2 && sync library && \
+             echo 1 >/proc/sys/vm/drop_caches && dd if=library of=/dev/null bs=64k && rm library",
+        );
+        largest(1280);
         world.run(
             "vm1",
             "dd if=/dev/zero of=/dev/vda bs=4k count=8 oflag=direct && dd if=/dev/vda of=/dev/null bs=64k count=8 iflag=direct",
         );
     });
-    largest(1280);
     recorded.all(
         "request",
         &["block_bio_queue.start", "bio_split.split", "bio_attempt_%.merge", "attempt_merge.merge"],
@@ -158,11 +191,12 @@ fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
     let missed =
         |flow: &&&Value| flow["hops"].as_array().unwrap().iter().any(|hop| is(hop, "block_bio_queue"));
     assert!(recorded.with("read", &found).iter().filter(|flow| !missed(flow)).count() >= 60);
-    let ahead = recorded.with(
-        "read",
-        &["page_cache_async_ra.split", "block_bio_queue", "bio_endio", "bio_endio", "mpage_end_io.quit"],
-    );
+    let ahead = ["page_cache_async_ra.split", "block_bio_queue", "bio_endio", "bio_put.quit"];
+    let ahead = recorded.with("read", &ahead);
     assert!(!ahead.is_empty() && ahead.iter().all(|flow| parents(flow) == 1), "{ahead:?}");
+    // One that was split ends when all of it was read.
+    let split = |flow: &&Value| recorded.parts_within(flow, "block_bio_queue.hop", "bio_put") > 1;
+    assert!(ahead.iter().any(|flow| split(flow)), "{ahead:?}");
 
     for call in ["host:vfs_write%", "host:vfs_read%"] {
         let path =
