@@ -2,6 +2,19 @@
 
 use std::time::Duration;
 
+use xweave_weave::{Group, UnknownGroup};
+
+/// Groups of events that one argument names.
+#[derive(Clone)]
+pub struct Groups(pub Vec<Group>);
+
+impl Groups {
+    /// Reads `sched,net`, or `all`.
+    pub fn parse(text: &str) -> Result<Self, UnknownGroup> {
+        Group::list(text).map(Self)
+    }
+}
+
 /// Reads an ID, of a flow or another transaction.
 pub fn id(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {

@@ -10,11 +10,12 @@ use xweave_report::{
 };
 use xweave_weave::{CodeIndex, Domain, KernelFiles, Options, Peer, Role, Weaving, unseen_calls};
 
-use crate::{confinement::Only, failure::Failure, shown};
+use crate::{arguments::Groups, confinement::Only, failure::Failure, shown};
 
 /// Check aspects: where they would attach, and what is wrong with them; attaches nothing
 ///
-/// Parses the aspects, finds the join points in each domain's kernel, and compiles. KERNEL is `live` (the
+/// Parses the aspects, finds the join points in each domain's kernel, those of the probes of events
+/// (--events), and compiles. KERNEL is `live` (the
 /// running kernel), a file with type information (vmlinux, or raw BTF) followed by module files after commas,
 /// or a directory laid out like /sys/kernel/btf. A domain named host or dom0 is a host, any other a guest.
 /// Without --domain, the running kernel is checked as the host's.
@@ -22,14 +23,18 @@ use crate::{confinement::Only, failure::Failure, shown};
 #[command(after_help = "\
 Examples:
   xweave check virtio-net --domain host=live --domain vm1=vmlinux,virtio_net.ko
-  xweave check -e 'advice reads execution(vfs_read) { STORE_DATA1(count); }'")]
+  xweave check -e 'advice reads execution(vfs_read) { STORE_DATA1(count); }'
+  xweave check --events all")]
 pub struct Args {
     /// Aspect files, or names of aspects of the library
-    #[arg(value_name = "ASPECT", required_unless_present = "expression")]
+    #[arg(value_name = "ASPECT", required_unless_present_any = ["expression", "events"])]
     aspects: Vec<PathBuf>,
     /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
+    /// Event groups, or `all`: which of their probes the kernels have no place for
+    #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
+    events: Option<Groups>,
     /// A domain and its kernel
     #[arg(long, value_name = "NAME=KERNEL")]
     domain: Vec<String>,
@@ -53,14 +58,27 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Err(errors) => (Weaving::default(), errors),
         Ok(aspects) => find(&aspects, &domains, &kernels, args.no_compile, &cache)?,
     };
+    let groups = args.events.map_or(Vec::new(), |groups| groups.0);
+    let mut events = Vec::new();
+    for (of, kernel) in domains.iter().zip(&kernels).filter(|_| !groups.is_empty()) {
+        let found = if args.no_compile {
+            xweave_weave::places_of_events(kernel, &groups)
+        } else {
+            // The size has no influence on what is compiled.
+            xweave_weave::events(kernel, &groups, 4096, &cache.objects)
+                .map_err(|error| Failure::Failed(error.to_string()))?
+        };
+        events.push((of.name.as_str(), found));
+    }
     if args.json {
-        shown::print(|out| document::write(out, &Check::new(&found, &errors)))?;
+        shown::print(|out| document::write(out, &Check::new(&found, &events, &errors)))?;
     } else {
         for diagnostic in found.warnings.iter().chain(&errors) {
             eprintln!("{}\n", shown::diagnostic(diagnostic));
         }
-        let closing = if errors.is_empty() { check::closing(&found) } else { String::new() };
-        shown::print(|out| write!(out, "{}{closing}", check::table(&found)))?;
+        let closing = if errors.is_empty() { check::closing(&found, &events) } else { String::new() };
+        let (table, events) = (check::table(&found), check::table_of_events(&events));
+        shown::print(|out| write!(out, "{table}{events}{closing}"))?;
     }
     match errors.len() {
         0 => Ok(ExitCode::SUCCESS),

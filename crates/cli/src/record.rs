@@ -9,7 +9,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use xweave_record::{Budget, DomainSpec, Group, Options, Outcome, Phase, UnknownGroup, Until};
+use xweave_record::{Budget, DomainSpec, Options, Outcome, Phase, Until};
 use xweave_report::{
     document::{self, record::Record},
     recording,
@@ -17,7 +17,7 @@ use xweave_report::{
 use xweave_trace::Trace;
 
 use crate::{
-    arguments::{buffer, duration},
+    arguments::{Groups, buffer, duration},
     failure::Failure,
     shown,
 };
@@ -87,16 +87,6 @@ pub struct Args {
     /// Record while this command runs
     #[arg(last = true)]
     command: Vec<String>,
-}
-
-/// What one argument names.
-#[derive(Clone)]
-struct Groups(Vec<Group>);
-
-impl Groups {
-    fn parse(text: &str) -> Result<Self, UnknownGroup> {
-        Group::list(text).map(Self)
-    }
 }
 
 pub fn run(args: Args) -> Result<ExitCode, Failure> {

@@ -1,7 +1,7 @@
 //! What would be woven where.
 
 use xweave_text as text;
-use xweave_weave::{SiteInfo, Weaving};
+use xweave_weave::{Events, SiteInfo, Weaving};
 
 /// What it costs to pass an instruction's probe, in microseconds: made a jump by the kernel, and where that cannot
 /// be, a breakpoint. Documentation/trace/kprobes.rst of Linux 6.12, "Optimized Probe Overhead", x86-64.
@@ -56,9 +56,29 @@ pub fn table(found: &Weaving) -> String {
     table
 }
 
-/// How many join points there are, in how many domains.
-pub fn closing(found: &Weaving) -> String {
+/// By domain, what its kernel has no place for of the probes of events.
+pub fn table_of_events(events: &[(&str, Events)]) -> String {
+    let of = |(domain, events): &(&str, Events)| {
+        let line = |left_out: &String| format!("{domain:<10} {}\n", text::printable(left_out));
+        events.left_out.iter().map(line).collect::<String>()
+    };
+    events.iter().map(of).collect()
+}
+
+/// How many join points and event probes there are, in how many domains.
+pub fn closing(found: &Weaving, events: &[(&str, Events)]) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let total = found.domains.iter().map(|domain| domain.sites.len()).sum();
-    format!("{} in {}\n", count(total, "join point"), count(found.domains.len(), "domain"))
+    let probes = events.iter().map(|(_, events)| probes(events)).sum();
+    let what = match (total, probes) {
+        (_, 0) => count(total, "join point"),
+        (0, _) => count(probes, "event probe"),
+        _ => format!("{} and {}", count(total, "join point"), count(probes, "event probe")),
+    };
+    format!("{what} in {}\n", count(found.domains.len(), "domain"))
+}
+
+/// How many probes a kernel has a place for.
+pub(crate) fn probes(events: &Events) -> usize {
+    events.plan.as_ref().map_or(0, |plan| plan.programs.len())
 }

@@ -26,8 +26,8 @@ use xweave_trace::{
     Clock, Domain, Exit, Manifest, Method, Trace, Writer,
     event::{Event, Kind, State},
 };
-use xweave_weave::{Action, Counts, SiteInfo, Skipped, Weaving, Woven};
-use xweave_wire::plan::Hook;
+use xweave_weave::{Action, Counts, Events, SiteInfo, Skipped, Weaving, Woven};
+use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 
 fn text(content: &impl Serialize) -> String {
     written(|out| document::write(out, content).unwrap())
@@ -124,24 +124,36 @@ fn check() {
         inlined: Vec::new(),
     };
     let found = Weaving { domains: vec![domain], warnings: vec![mistake(None)] };
+    let probe = EventProgram {
+        name: "sched_switch".into(),
+        hook: Hook::Tracepoint,
+        function: "sched_switch".into(),
+        module: None,
+        kind: Kind::Switch,
+    };
+    let plan = EventPlan { object: Vec::new(), programs: vec![probe], buffer: 0 };
+    let events = [("vm1", Events { plan: Some(plan), left_out: vec!["no\u{9b} such".into()] })];
     assert_eq!(
-        text(&check::Check::new(&found, &[])),
+        text(&check::Check::new(&found, &events, &[])),
         joined(
             r#"{"advice":[{"action":"advice","domain":"vm1","file":"a.aspect","functions":["vfs_read",
                "vfs_read"],"line":2,"name":"reads","places":["vfs_read","vfs_read+0x1f"],
                "probe_us":[0.06,0.99],"probes":1,"sites":{"every":5,"first":2,"function":1},"woven":2}],
-               "errors":[],"schema":2,"skipped":[{"domain":"vm1","function":"vfs_write","name":"reads",
+               "errors":[],"events":[{"domain":"vm1","left_out":["no\u009b such"],"probes":1}],"schema":2,
+               "skipped":[{"domain":"vm1","function":"vfs_write","name":"reads",
                "reason":"inlined"}],"warnings":[{"column":7,"file":"a.aspect","help":null,"line":3,
                "message":"there is no `x`\u009b"}]}"#
         )
     );
-    assert_eq!(xweave_report::check::table(&found) + &xweave_report::check::closing(&found), "\
+    let tables = [xweave_report::check::table(&found), xweave_report::check::table_of_events(&events)];
+    assert_eq!(tables.concat() + &xweave_report::check::closing(&found, &events), "\
 vm1        reads                    advice  vfs_read, vfs_read+0x1f  (a.aspect:2)
                                             2 join points: every 5, first 2, function 1
                                             1 probes of instructions, 0.06 to 0.99 µs each time one is passed; \
 functions' hooks are calls
 vm1        reads                    skipped vfs_write: inlined
-2 join points in 1 domain
+vm1        no\\u{9b} such
+2 join points and 1 event probe in 1 domain
 ");
 }
 

@@ -212,7 +212,7 @@ const PROBES: [Probe; 73] = {
 /// The probes of a domain.
 #[derive(Clone, Debug)]
 pub struct Events {
-    /// For its agent; none if the kernel has no place for any of them.
+    /// For its agent; none if the kernel has no place for any of them. Its object is empty if it was not compiled.
     pub plan: Option<EventPlan>,
     /// What the kernel has no place for, and why, for people.
     pub left_out: Vec<String>,
@@ -234,6 +234,13 @@ pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> R
         found.plan = Some(EventPlan { object, programs, buffer });
     }
     Ok(found)
+}
+
+/// Finds the places of the groups' probes in a kernel, and compiles nothing.
+pub fn places_of_events(kernel: &Kernel, groups: &[Group]) -> Events {
+    let EventsDraft { programs, left_out, .. } = draft(kernel, groups);
+    let plan = EventPlan { object: Vec::new(), programs, buffer: 0 };
+    Events { plan: Some(plan).filter(|plan| !plan.programs.is_empty()), left_out }
 }
 
 /// Finds the places of the groups' probes in a kernel, and writes their C.

@@ -58,7 +58,7 @@ pub use draft::{
 };
 pub use drafting::{Objects, complaints, draft, each_once, judge};
 pub use error::Error;
-pub use events::{Events, Group, UnknownGroup, events};
+pub use events::{Events, Group, UnknownGroup, events, places_of_events};
 pub use kernel_files::{CodeError, KernelFiles};
 
 use std::path::PathBuf;

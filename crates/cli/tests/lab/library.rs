@@ -196,7 +196,7 @@ fn disk_requests_are_followed_through_page_cache_block_layer_and_boundary() {
     assert!(!ahead.is_empty() && ahead.iter().all(|flow| parents(flow) == 1), "{ahead:?}");
     // One that was split ends when all of it was read.
     let split = |flow: &&Value| recorded.parts_within(flow, "block_bio_queue.hop", "bio_put") > 1;
-    assert!(ahead.iter().any(|flow| split(flow)), "{ahead:?}");
+    assert!(ahead.iter().any(split), "{ahead:?}");
 
     for call in ["host:vfs_write%", "host:vfs_read%"] {
         let path =

@@ -9,6 +9,7 @@ mod agent_trust;
 mod capture;
 mod clean;
 mod clocks;
+mod compiled;
 mod confined;
 mod cost;
 mod crossing;

@@ -134,6 +134,7 @@ impl World {
 
     /// The same, in a host of that name.
     pub fn record_in(&self, host: &str, arguments: &str) -> Running {
+        self.compile_here(host, arguments);
         let mut running = self.start(
             host,
             &format!("exec xweave record {arguments} --force -- sh -c 'echo all is woven >&2; exec cat'"),

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use xweave_aspect as aspect;
-use xweave_weave::{Clause, SiteInfo, Weaving};
+use xweave_weave::{self as weave, Clause, SiteInfo, Weaving};
 
 use super::diagnostic::{self, Diagnostic};
-use crate::check::PROBE_US;
+use crate::check::{PROBE_US, probes};
 
 /// The document.
 #[derive(Clone, Debug, Serialize)]
@@ -14,6 +14,8 @@ pub struct Check<'a> {
     pub advice: Vec<Advice<'a>>,
     /// What patterns match, but no hook can reach.
     pub skipped: Vec<Skipped<'a>>,
+    /// The probes of events, by domain, if any were asked for.
+    pub events: Vec<Events<'a>>,
     /// What is to be known.
     pub warnings: Vec<Diagnostic<'a>>,
     /// What is wrong: nothing can be woven.
@@ -71,9 +73,24 @@ pub struct Skipped<'a> {
     pub reason: &'a str,
 }
 
+/// The probes of events in a domain.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Events<'a> {
+    /// The domain.
+    pub domain: &'a str,
+    /// How many its kernel has a place for.
+    pub probes: usize,
+    /// What it has no place for, and why.
+    pub left_out: &'a [String],
+}
+
 impl<'a> Check<'a> {
-    /// Of what was found in the domains, and of mistakes.
-    pub fn new(found: &'a Weaving, errors: &'a [aspect::Diagnostic]) -> Self {
+    /// Of what was found in the domains, of the probes of events there, and of mistakes.
+    pub fn new(
+        found: &'a Weaving,
+        events: &'a [(&'a str, weave::Events)],
+        errors: &'a [aspect::Diagnostic],
+    ) -> Self {
         let skipped = found.domains.iter().flat_map(|of| {
             of.skipped.iter().map(|skipped| Skipped {
                 name: &skipped.clause,
@@ -85,9 +102,16 @@ impl<'a> Check<'a> {
         Self {
             advice: found.clauses().into_iter().map(Advice::new).collect(),
             skipped: skipped.collect(),
+            events: events.iter().map(Events::new).collect(),
             warnings: diagnostic::all(&found.warnings),
             errors: diagnostic::all(errors),
         }
+    }
+}
+
+impl<'a> Events<'a> {
+    fn new((domain, events): &'a (&'a str, weave::Events)) -> Self {
+        Self { domain, probes: probes(events), left_out: &events.left_out }
     }
 }
 
