@@ -198,6 +198,8 @@ pub struct Machine {
     given: FxHashMap<(ThreadId, i64), u64>,
     /// What will have been lost, in the order of the times.
     losses: VecDeque<Loss>,
+    /// The end of the latest loss so far.
+    lost_until: i64,
 }
 
 impl Machine {
@@ -230,10 +232,12 @@ impl Machine {
         }
         self.take(event);
         // What is seen amid a loss is true of that moment only.
-        let id = CpuId { domain: event.domain, cpu: event.cpu };
-        let lost = self.cpus.get(&id).and_then(|cpu| cpu.gaps.end()).filter(|to| *to > event.time_ns);
-        if let Some(to) = lost {
-            self.lose(Loss { cpu: id, from: event.time_ns, to });
+        if event.time_ns < self.lost_until {
+            let id = CpuId { domain: event.domain, cpu: event.cpu };
+            let lost = self.cpus.get(&id).and_then(|cpu| cpu.gaps.end()).filter(|to| *to > event.time_ns);
+            if let Some(to) = lost {
+                self.lose(Loss { cpu: id, from: event.time_ns, to });
+            }
         }
     }
 
@@ -247,6 +251,7 @@ impl Machine {
 
     fn lose(&mut self, loss: Loss) {
         let Loss { cpu: id, from, to } = loss;
+        self.lost_until = self.lost_until.max(to);
         let here = self.cpus.entry(id).or_default();
         let had = ThreadId { domain: id.domain, tid: here.tid };
         here.lose(from, to);

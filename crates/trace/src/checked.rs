@@ -10,7 +10,7 @@ use std::{fs::File, os::unix::fs::FileExt as _, sync::Arc};
 
 use bytes::Bytes;
 use parquet::{
-    basic::{Compression, Encoding},
+    basic::{Compression, Encoding, Type},
     column::{
         page::{Page, PageMetadata, PageReader},
         reader::{ColumnReader, get_column_reader},
@@ -22,6 +22,7 @@ use parquet::{
 use crate::{
     damage::Damage,
     thrift::{Kind, Reader},
+    words::{self, Places, Words},
 };
 
 /// Bytes of a footer: what xweave writes has some 40 KB.
@@ -80,11 +81,23 @@ impl Checked {
     }
 
     /// The values of a column in a row group.
-    pub(crate) fn column(&self, group: usize, column: usize) -> Result<ColumnReader, Damage> {
+    /// A reader of a column; of one of texts, of their places among the words that come with it.
+    pub(crate) fn column(
+        &self,
+        group: usize,
+        column: usize,
+    ) -> Result<(ColumnReader, Option<Words>), Damage> {
         let group = self.metadata.row_group(group);
         let chunk = group.column(column);
         let pages = Pages::new(self.file.clone(), self.size, chunk, group.num_rows())?;
-        Ok(get_column_reader(chunk.column_descr_ptr(), Box::new(pages)))
+        let described = chunk.column_descr_ptr();
+        if chunk.column_type() != Type::BYTE_ARRAY {
+            return Ok((get_column_reader(described, Box::new(pages)), None));
+        }
+        let words = Words::default();
+        let is_optional = described.max_def_level() > 0;
+        let places = Places { pages, words: words.clone(), is_optional };
+        Ok((get_column_reader(words::described(&described)?, Box::new(places)), Some(words)))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The layout of `events/*.parquet`: events to columns and back.
 
+use std::sync::Arc;
+
 use parquet::data_type::ByteArray;
 use rustc_hash::FxHashMap;
 use xweave_text as text;
@@ -8,7 +10,7 @@ use crate::{
     damage::{Damage, Wrong},
     event::{Event, Kind, Name, Names},
     segments::{Line, domain_numbers},
-    table::{Column, Values},
+    table::{Column, InTurn, Values},
 };
 
 /// Columns that any table of events has, in the order in which [`from_columns`] takes them.
@@ -40,7 +42,8 @@ impl Line for Event {
     type Texts = Names;
 
     fn columns(domain: &str, events: &[Self], names: &Names) -> Vec<Column> {
-        let picked = |words: Vec<ByteArray>, places: Vec<u32>| Values::Picked { words, places };
+        let picked =
+            |words: Vec<ByteArray>, places: Vec<u32>| Values::Picked { words: Arc::new(words), places };
         let kinds: Vec<ByteArray> = Kind::ALL.iter().map(|kind| ByteArray::from(kind.name())).collect();
         // Only the names that occur: a trace may have very many more.
         let (mut texts, mut places) = (Vec::new(), FxHashMap::default());
@@ -138,54 +141,91 @@ pub(crate) fn from_columns(
     names: &mut Names,
     room: &mut usize,
 ) -> Result<Vec<Event>, Damage> {
-    let called = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
-    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(called(at)));
-    let wrong = |at: usize| move |wrong| Damage::Column { name: called(at), wrong };
+    let title = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
+    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(title(at)));
+    let wrong = |at: usize| move |wrong| Damage::Column { name: title(at), wrong };
     // What is null is 0, where it may be null.
     let numbers = |at: usize| {
         if at < REQUIRED.len() && column(at)?.has_nulls() {
             return Err(wrong(at)(Wrong::Null));
         }
-        column(at)?.numbers_or_zero(count).map_err(wrong(at))
+        column(at)?.in_turn(count).map_err(wrong(at))
     };
-    let bytes = |at: usize| column(at)?.bytes(count).map_err(wrong(at));
-    let null = |at: usize| wrong(at)(Wrong::Null);
-    let narrow = |value: u64, at: usize| u32::try_from(value).map_err(|_| wrong(at)(Wrong::Wide(value)));
+    let placed = |at: usize| column(at)?.places(count).map_err(wrong(at));
 
-    let (time, cpu, tid) = (numbers(0)?, numbers(2)?, numbers(4)?);
-    let (domain, kind) = (bytes(1)?, bytes(3)?);
-    let (other, object, position) = (numbers(5)?, numbers(6)?, numbers(7)?);
-    let (size, code, name) = (numbers(8)?, numbers(9)?, bytes(10)?);
+    let (mut times, mut cpus, mut tids) = (numbers(0)?, numbers(2)?, numbers(4)?);
+    let (mut others, mut objects, mut positions) = (numbers(5)?, numbers(6)?, numbers(7)?);
+    let (mut sizes, mut codes) = (numbers(8)?, numbers(9)?);
+    let ((domains, domain_of), (kinds, kind_of)) = (placed(1)?, placed(3)?);
+    let called = column(10)?.bytes(count).map_err(wrong(10))?;
 
-    let (mut kinds, mut texts) = (Seen::default(), Seen::default());
-    let mut numbers_of_domains = domain_numbers("events", number);
-    let mut events = Vec::with_capacity(count);
-    for at in 0..count {
-        let number = numbers_of_domains(domain[at].ok_or_else(|| null(1))?)?;
-        let kind_text = kind[at].ok_or_else(|| null(3))?;
-        let kind = kinds.get(kind_text, || str::from_utf8(kind_text).ok().and_then(Kind::named));
-        let name = name[at].unwrap_or(if kind.is_none() { kind_text } else { b"" });
-        events.push(Event {
-            time_ns: time[at].cast_signed(),
-            object: object[at],
-            position: position[at],
-            bytes: size[at],
-            tid: narrow(tid[at], 4)?,
-            other: narrow(other[at], 5)?,
-            cpu: narrow(cpu[at], 2)?,
-            code: narrow(code[at], 9)?.cast_signed(),
-            name: if name.is_empty() {
-                Name::default()
-            } else {
+    let (mut numbers_of_domains, mut kinds_of) = (Meanings::of(domains), Meanings::of(kinds));
+    let mut texts = Seen::default();
+    let mut domain_number = domain_numbers("events", number);
+    let mut events = vec![Event::new(Kind::Other, 0, 0, 0, 0); count];
+    for (events, first) in events.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
+        let mut narrow = |numbers: &mut InTurn<'_>, at: usize, set: fn(&mut Event, u32)| {
+            // The largest tells whether all fit: none is cut off unseen.
+            let mut largest = 0;
+            numbers.give(events, |event, number| {
+                largest = largest.max(number);
+                set(event, u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0));
+            });
+            if u32::try_from(largest).is_ok() { Ok(()) } else { Err(wrong(at)(Wrong::Wide(largest))) }
+        };
+        narrow(&mut cpus, 2, |event, cpu| event.cpu = cpu)?;
+        narrow(&mut tids, 4, |event, tid| event.tid = tid)?;
+        narrow(&mut others, 5, |event, other| event.other = other)?;
+        narrow(&mut codes, 9, |event, code| event.code = code.cast_signed())?;
+        times.give(events, |event, time| event.time_ns = time.cast_signed());
+        objects.give(events, |event, object| event.object = object);
+        positions.give(events, |event, position| event.position = position);
+        sizes.give(events, |event, bytes| event.bytes = bytes);
+        for (event, at) in events.iter_mut().zip(first..) {
+            event.domain = numbers_of_domains.get(domain_of[at], &mut domain_number)?;
+            let named = |text: &[u8]| Ok(str::from_utf8(text).ok().and_then(Kind::named));
+            let kind = kinds_of.get(kind_of[at], named)?;
+            event.kind = kind.unwrap_or(Kind::Other);
+            let name = called[at].unwrap_or(if kind.is_none() { kinds_of.word(kind_of[at]) } else { b"" });
+            if !name.is_empty() {
                 let mut give = |text: &str| names.give_within(text, room);
                 let found = texts.get(name, || give(&text::printable_bytes(name, NAME)));
-                found.ok_or(Damage::Names)?
-            },
-            kind: kind.unwrap_or(Kind::Other),
-            domain: number,
-        });
+                event.name = found.ok_or(Damage::Names)?;
+            }
+        }
     }
     Ok(events)
+}
+
+/// What the words of a column mean, by their places; found when one is first met. Of a column with very many words, which
+/// a recording never has, each time.
+struct Meanings<'a, T> {
+    words: &'a [ByteArray],
+    known: Vec<Option<T>>,
+}
+
+impl<'a, T: Copy> Meanings<'a, T> {
+    /// As many words as are remembered.
+    const MOST: usize = 1024;
+
+    fn of(words: &'a [ByteArray]) -> Self {
+        Self { words, known: vec![None; words.len().min(Self::MOST)] }
+    }
+
+    fn word(&self, place: u32) -> &'a [u8] {
+        self.words.get(place as usize).map_or(&[], ByteArray::data)
+    }
+
+    fn get(&mut self, place: u32, mut find: impl FnMut(&'a [u8]) -> Result<T, Damage>) -> Result<T, Damage> {
+        if let Some(Some(known)) = self.known.get(place as usize) {
+            return Ok(*known);
+        }
+        let found = find(self.word(place))?;
+        if let Some(known) = self.known.get_mut(place as usize) {
+            *known = Some(found);
+        }
+        Ok(found)
+    }
 }
 
 /// What texts mean, by where they lie: equal texts of a column mostly lie in one place, that of its dictionary.

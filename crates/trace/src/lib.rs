@@ -13,7 +13,8 @@
 //!
 //! Modules: [`manifest`] is `trace.json`, [`site`], [`row`] and [`event`] are one line of each table,
 //! [`writer`] makes a trace and [`reader`] opens one, [`damage`] is what can be wrong with its files; `table` knows Parquet, with
-//! `pages` where the library writes too slowly, and `checked`, which holds files against what they claim.
+//! `pages` where the library writes too slowly and `words` where it reads so, and `checked`, which holds files against what
+//! they claim.
 //!
 //! ```
 //! use xweave_trace::{Domain, Manifest, Role, Trace, Writer};
@@ -54,6 +55,7 @@ mod segments;
 pub mod site;
 mod table;
 mod thrift;
+mod words;
 pub mod writer;
 
 pub use damage::{Damage, Damaged};

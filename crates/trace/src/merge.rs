@@ -27,8 +27,10 @@ pub struct Events<'a> {
     /// How many more names all domains together may have beyond their own.
     names_left: usize,
     sources: Vec<Source<'a>>,
-    /// The next of each source: time and place.
+    /// The next of each source but the current one: time and place.
     next: BinaryHeap<Reverse<(i64, usize)>>,
+    /// The source whose turn it is, and the first of the others' next.
+    current: Option<(usize, (i64, usize))>,
     damaged: Vec<Damaged>,
     allowance: Allowance,
 }
@@ -70,7 +72,8 @@ impl<'a> Events<'a> {
         }
         let sources: Vec<_> = sources.into_iter().map(|(_, source)| source).collect();
         let (names, next, allowance) = (Names::default(), BinaryHeap::new(), trace.allowance());
-        let mut events = Self { trace, names, names_left: given::OF_ALL, sources, next, damaged, allowance };
+        let (names_left, current) = (given::OF_ALL, None);
+        let mut events = Self { trace, names, names_left, sources, next, current, damaged, allowance };
         for at in 0..events.sources.len() {
             events.line_up(at);
         }
@@ -142,9 +145,19 @@ impl Iterator for Events<'_> {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        let Reverse((_, at)) = self.next.pop()?;
-        let event = self.sources.get_mut(at)?.batch.next();
-        self.line_up(at);
-        event
+        loop {
+            if let Some((at, others)) = self.current {
+                // Most follow one of the same source.
+                let batch = &mut self.sources.get_mut(at)?.batch;
+                if batch.as_slice().first().is_some_and(|first| (first.time_ns, at) <= others) {
+                    return batch.next();
+                }
+                self.current = None;
+                self.line_up(at);
+            }
+            let Reverse((_, at)) = self.next.pop()?;
+            let others = self.next.peek().map_or((i64::MAX, usize::MAX), |Reverse(next)| *next);
+            self.current = Some((at, others));
+        }
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     checked::Checked,
     damage::{Damage, Wrong},
     pages,
+    words::Words,
 };
 
 /// What a column holds, without its nulls.
@@ -35,10 +36,11 @@ use crate::{
 pub(crate) enum Values {
     I32(Vec<i32>),
     I64(Vec<i64>),
+    /// Only to be written: what is read is [`Values::Picked`].
     Text(Vec<ByteArray>),
-    /// Texts by their places in a list. Only to be written: what is read is [`Values::Text`].
+    /// Texts by their places in a list.
     Picked {
-        words: Vec<ByteArray>,
+        words: Arc<Vec<ByteArray>>,
         places: Vec<u32>,
     },
 }
@@ -108,28 +110,29 @@ impl Column {
         self.levels.as_ref().is_some_and(|levels| levels.contains(&0))
     }
 
-    /// As [`Column::numbers`], with 0 for what is null.
-    pub(crate) fn numbers_or_zero(&self, rows: usize) -> Result<Vec<u64>, Wrong> {
-        fn spread<T: Copy>(levels: Option<&[i16]>, values: &[T], bits: impl Fn(T) -> u64) -> Vec<u64> {
-            let Some(levels) = levels else { return values.iter().map(|&value| bits(value)).collect() };
-            if values.is_empty() {
-                return vec![0; levels.len()];
-            }
-            let mut values = values.iter();
-            let mut next =
-                |level: i16| if level > 0 { values.next().map_or(0, |&value| bits(value)) } else { 0 };
-            levels.iter().map(|&level| next(level)).collect()
-        }
+    /// The column's numbers, to be given to rows in their order.
+    pub(crate) fn in_turn(&self, rows: usize) -> Result<InTurn<'_>, Wrong> {
         let levels = self.levels.as_deref();
-        let numbers = match &self.values {
-            Values::I32(values) => spread(levels, values, |value| u64::from(value.cast_unsigned())),
-            Values::I64(values) => spread(levels, values, i64::cast_unsigned),
+        let (values, count) = match &self.values {
+            Values::I32(values) => (Bits::Narrow(values), values.len()),
+            Values::I64(values) => (Bits::Wide(values), values.len()),
             Values::Text(_) | Values::Picked { .. } => return Err(Wrong::Text),
         };
-        if numbers.len() == rows {
-            Ok(numbers)
+        let count = levels.map_or(count, <[i16]>::len);
+        if count == rows {
+            Ok(InTurn { levels, values })
         } else {
-            Err(Wrong::Rows { rows: numbers.len(), others: rows })
+            Err(Wrong::Rows { rows: count, others: rows })
+        }
+    }
+
+    /// The column's texts as words and places among them, one per row; of a column without nulls.
+    pub(crate) fn places(&self, rows: usize) -> Result<(&[ByteArray], &[u32]), Wrong> {
+        match &self.values {
+            _ if self.has_nulls() => Err(Wrong::Null),
+            Values::Picked { words, places } if places.len() == rows => Ok((words, places)),
+            Values::Picked { places, .. } => Err(Wrong::Rows { rows: places.len(), others: rows }),
+            _ => Err(Wrong::Numbers),
         }
     }
 
@@ -137,6 +140,10 @@ impl Column {
     pub(crate) fn bytes(&self, rows: usize) -> Result<Vec<Option<&[u8]>>, Wrong> {
         match &self.values {
             Values::Text(values) => self.spread(rows, values.iter().map(ByteArray::data)),
+            Values::Picked { words, places } => {
+                let word = |place: &u32| words.get(*place as usize).map_or(&[][..], ByteArray::data);
+                self.spread(rows, places.iter().map(word))
+            }
             // Also what stands for a column that the file lacks.
             _ if self.levels.as_ref().is_some_and(|levels| levels.iter().all(|&level| level == 0)) => {
                 Ok(vec![None; rows])
@@ -160,6 +167,54 @@ impl Column {
         };
         if spread.len() == rows { Ok(spread) } else { Err(Wrong::Rows { rows: spread.len(), others: rows }) }
     }
+}
+
+/// Numbers of a column that have not been given to rows yet.
+pub(crate) struct InTurn<'c> {
+    levels: Option<&'c [i16]>,
+    values: Bits<'c>,
+}
+
+enum Bits<'c> {
+    Narrow(&'c [i32]),
+    Wide(&'c [i64]),
+}
+
+impl InTurn<'_> {
+    /// Gives each of the next rows its number, as its bits. 32-bit ones are not sign-extended; what is null is 0.
+    pub(crate) fn give<R>(&mut self, rows: &mut [R], set: impl FnMut(&mut R, u64)) {
+        let levels = &mut self.levels;
+        match &mut self.values {
+            Bits::Narrow(values) => give(levels, values, rows, |value| value.cast_unsigned().into(), set),
+            Bits::Wide(values) => give(levels, values, rows, i64::cast_unsigned, set),
+        }
+    }
+}
+
+fn give<R, T: Copy>(
+    levels: &mut Option<&[i16]>,
+    values: &mut &[T],
+    rows: &mut [R],
+    bits: impl Fn(T) -> u64,
+    mut set: impl FnMut(&mut R, u64),
+) {
+    let Some(levels) = levels else {
+        let (now, later) = values.split_at(rows.len().min(values.len()));
+        rows.iter_mut().zip(now).for_each(|(row, value)| set(row, bits(*value)));
+        *values = later;
+        return;
+    };
+    let (now, later) = levels.split_at(rows.len().min(levels.len()));
+    *levels = later;
+    let mut at = 0;
+    // Without a branch: which rows have a value cannot be foretold.
+    for (row, level) in rows.iter_mut().zip(now) {
+        let value = values.get(at).map_or(0, |value| bits(*value));
+        let is_there = *level > 0;
+        set(row, if is_there { value } else { 0 });
+        at += usize::from(is_there);
+    }
+    *values = values.get(at..).unwrap_or_default();
 }
 
 /// Writes one table, row group by row group.
@@ -274,7 +329,7 @@ pub(crate) struct TableReader {
     /// The next row group.
     group: usize,
     /// The current row group's columns, and how many of its rows are left.
-    open: Vec<Option<ColumnReader>>,
+    open: Vec<Option<(ColumnReader, Option<Words>)>>,
     left: usize,
 }
 
@@ -328,9 +383,14 @@ impl TableReader {
         for reader in &mut self.open {
             columns.push(match reader {
                 None => Column { levels: Some(vec![0; rows]), values: Values::I64(Vec::new()) },
-                Some(ColumnReader::Int32ColumnReader(reader)) => read(reader, rows, Values::I32)?,
-                Some(ColumnReader::Int64ColumnReader(reader)) => read(reader, rows, Values::I64)?,
-                Some(ColumnReader::ByteArrayColumnReader(reader)) => read(reader, rows, Values::Text)?,
+                Some((ColumnReader::Int32ColumnReader(reader), None)) => read(reader, rows, Values::I32)?,
+                Some((ColumnReader::Int64ColumnReader(reader), None)) => read(reader, rows, Values::I64)?,
+                Some((ColumnReader::Int32ColumnReader(reader), Some(words))) => {
+                    read(reader, rows, |places| {
+                        let places = places.into_iter().map(i32::cast_unsigned).collect();
+                        Values::Picked { words: words.so_far(), places }
+                    })?
+                }
                 Some(_) => return Err(Damage::Type),
             });
         }
