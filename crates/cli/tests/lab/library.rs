@@ -337,3 +337,41 @@ fn what_is_dropped_on_the_way_to_and_from_guests_says_where_and_why() {
         assert!(told <= counted && told * 20 >= counted * 19, "{reason}: {told} told, {counted} counted");
     }
 }
+
+/// The numbers in a text.
+fn numbers(text: &str) -> Vec<u64> {
+    let words = text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+    words.map(|word| word.parse().unwrap()).collect()
+}
+
+#[test]
+fn the_library_is_woven_at_as_many_places_as_is_said() {
+    let Some(world) = World::find("library: places") else { return };
+    let told = world.run("host", "uname -r").starts_with("6.12");
+    let table = include_str!("../../../../docs/language.md");
+    for name in xweave_aspect::library_names() {
+        let text = xweave_aspect::library(name).unwrap().text;
+        let woven = ["vm1", "host"].map(|domain| {
+            let found =
+                world.run(domain, &format!("xweave check {name} --no-compile --domain {domain}=live"));
+            numbers(found.lines().last().unwrap())[0]
+        });
+        println!("{name}: {} in a guest, {} in the host", woven[0], woven[1]);
+        let row = table.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
+        let cell = row.rsplit('|').nth(1).unwrap();
+        // What an aspect says of itself, too: a sentence with the number before these words.
+        let before = text.split_once(" sites in");
+        let sentence = before.map(|(before, after)| {
+            let number = before.rsplit_once(' ').unwrap().1;
+            format!("{number} {}", after.split_once('.').unwrap().0)
+        });
+        for said in [Some(cell.to_owned()), sentence].into_iter().flatten().filter(|_| told) {
+            let wanted = match numbers(&said)[..] {
+                [each] => [each, each],
+                [guest, host] => [guest, host],
+                _ => panic!("{name}: {said}"),
+            };
+            assert_eq!(woven, wanted, "{name}: {said}");
+        }
+    }
+}
