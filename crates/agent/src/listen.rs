@@ -45,6 +45,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 /// When the port cannot be bound: no vsock device, or the port is taken.
 pub fn listen(port: u32, lease: Duration) -> io::Result<Infallible> {
     let listener = VsockListener::bind_with_cid_port(VMADDR_CID_ANY, port)?;
+    eprintln!("xweave agent: listening on vsock port {port}");
     settings::restore_and_tell();
     let limits = Limits { greeting: GREETING_DEADLINE, silent: MOST_SILENT, sessions: MOST_SESSIONS };
     let door = Door::new(limits, Box::new(move |stream| agent(stream, lease)));

@@ -9,9 +9,8 @@ fn connect(world: &World, domain: &str, user: &str, to: &str) -> String {
 
 /// An agent that listens in a domain on a port of its own, until it is dropped.
 pub fn listener(world: &World, domain: &str, port: u16, more: &str) -> Running {
-    let agent = world.start(domain, &format!("exec xweave agent --vsock {port} {more}"));
-    // /proc/net lists no vsock sockets; this is one that the agent has.
-    world.until(domain, &format!("grep -q -a 'agent.--vsock.{port}' /proc/[0-9]*/cmdline"));
+    let mut agent = world.start(domain, &format!("exec xweave agent --vsock {port} {more}"));
+    agent.wait_for(&format!("listening on vsock port {port}"));
     agent
 }
 

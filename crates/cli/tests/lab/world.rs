@@ -205,7 +205,13 @@ impl World {
     /// Waits until a script succeeds in a domain.
     pub fn until(&self, domain: &str, script: &str) {
         let deadline = Instant::now() + PATIENCE;
-        while !self.try_run(domain, script).status.success() {
+        loop {
+            let output = self.try_run(domain, script);
+            if output.status.success() {
+                return;
+            }
+            // The lab's own: the world is no more.
+            assert_ne!(output.status.code(), Some(125), "{}", String::from_utf8_lossy(&output.stderr));
             assert!(Instant::now() < deadline, "in {domain}, never true: {script}");
             thread::sleep(Duration::from_millis(200));
         }
