@@ -129,7 +129,7 @@ fn a_command_that_takes_too_much_memory_says_so() {
     let (status, _, said) = xweave(folder.path(), &["import", "host.dat", "-o", "trace"]);
     assert_eq!(status, Some(0), "{said}");
     // As little as the user allows: less than what it sets itself.
-    let shell = format!("ulimit -d 2000; exec {} explain trace --json", env!("CARGO_BIN_EXE_xweave"));
+    let shell = format!("ulimit -d 1100; exec {} explain trace --json", env!("CARGO_BIN_EXE_xweave"));
     let output =
         Command::new("sh").current_dir(folder.path()).args(["-c", &shell]).output().expect("a shell");
     let said = String::from_utf8_lossy(&output.stderr);
