@@ -377,7 +377,11 @@ fn where_packets_were_dropped_is_asked_of_the_kernel_that_did_and_is_in_the_mani
         }
         Ok(Done::Nothing)
     });
-    let outcome = stage.record(AT_ONCE, honest("host", 10), scripted("vm1", guest)).unwrap();
+    let agents = vec![honest("host", 10), scripted("vm1", guest)];
+    let options = scripted::options(stage.0.path(), &["host", "vm1"], AT_ONCE, Budget::default());
+    // It is asked for what has come by then.
+    let pace = Pace { grace: Duration::from_secs(1), ..PACE };
+    let outcome = scripted::record(&options, pace, agents, &mut |_| {}).unwrap();
     let (manifest, _) = stage.read(&outcome);
     assert_eq!(exits(&manifest), [Some(Exit::Stopped), Some(Exit::Stopped)]);
     assert_eq!(manifest.domains[1].symbols, [Symbol { address: 0xb, ..Symbol::default() }]);
