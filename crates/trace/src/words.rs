@@ -54,69 +54,39 @@ pub(crate) struct Places<P> {
 }
 
 impl<P: PageReader> Places<P> {
-    fn place(&self, page: Page) -> Result<Page, ParquetError> {
-        let numbered = |levels: &[u8], texts: Bytes, most| {
-            let places = self.words.add(words(texts, most)?);
-            Ok::<_, ParquetError>(Bytes::from([levels, &places].concat()))
+    fn place(&self, mut page: Page) -> Result<Page, ParquetError> {
+        let numbered = |page: &Bytes, levels: usize, most| {
+            let (before, _) = page.split_at_checked(levels).ok_or_else(short)?;
+            let places = self.words.add(words(page.slice(levels..), most)?);
+            Ok::<_, ParquetError>(Bytes::from([before, &places].concat()))
         };
-        Ok(match page {
-            Page::DictionaryPage { buf, num_values, encoding, is_sorted } => {
-                Page::DictionaryPage { buf: numbered(&[], buf, num_values)?, num_values, encoding, is_sorted }
-            }
-            Page::DataPage {
-                buf,
-                num_values,
-                encoding: encoding @ Encoding::PLAIN,
-                def_level_encoding,
-                rep_level_encoding,
-                statistics,
-            } => {
-                let levels = if self.is_optional { levels(&buf, def_level_encoding)? } else { 0 };
-                Page::DataPage {
-                    buf: numbered(&buf[..levels], buf.slice(levels..), num_values)?,
-                    num_values,
-                    encoding,
-                    def_level_encoding,
-                    rep_level_encoding,
-                    statistics,
-                }
+        match &mut page {
+            Page::DictionaryPage { buf, num_values, .. } => *buf = numbered(buf, 0, *num_values)?,
+            Page::DataPage { buf, num_values, encoding: Encoding::PLAIN, def_level_encoding, .. } => {
+                let levels = if self.is_optional { levels(buf, *def_level_encoding)? } else { 0 };
+                *buf = numbered(buf, levels, *num_values)?;
             }
             Page::DataPageV2 {
                 buf,
                 num_values,
-                encoding: encoding @ Encoding::PLAIN,
-                num_nulls,
-                num_rows,
-                def_levels_byte_len,
-                rep_levels_byte_len,
-                is_compressed,
-                statistics,
+                encoding: Encoding::PLAIN,
+                def_levels_byte_len: definition,
+                rep_levels_byte_len: repetition,
+                ..
             } => {
-                let levels = (def_levels_byte_len as usize).saturating_add(rep_levels_byte_len as usize);
-                let (before, _) = buf.split_at_checked(levels).ok_or_else(short)?;
-                Page::DataPageV2 {
-                    buf: numbered(before, buf.slice(levels..), num_values)?,
-                    num_values,
-                    encoding,
-                    num_nulls,
-                    num_rows,
-                    def_levels_byte_len,
-                    rep_levels_byte_len,
-                    is_compressed,
-                    statistics,
-                }
+                let levels = (*definition as usize).saturating_add(*repetition as usize);
+                *buf = numbered(buf, levels, *num_values)?;
             }
             // Places already.
-            other if matches!(other.encoding(), Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => {
-                other
-            }
+            other if matches!(other.encoding(), Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY) => {}
             other => {
                 let way = other.encoding();
                 return Err(ParquetError::General(format!(
                     "texts are encoded by way {way}, which is for numbers"
                 )));
             }
-        })
+        }
+        Ok(page)
     }
 }
 
