@@ -48,4 +48,3 @@ pub use options::{Options, Until};
 pub use progress::{Outcome, Phase};
 pub use recording::record;
 pub use transport::Transport;
-pub use xweave_weave::{Group, UnknownGroup};
