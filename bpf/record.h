@@ -18,7 +18,8 @@ enum xw_kind {
 	XW_XIN,
 	XW_XOUT,
 	XW_SPLIT,
-	XW_MERGE
+	XW_MERGE,
+	XW_FRAME
 };
 
 /* The header of a record; the values follow. Layout as in crates/wire/src/record.rs. */

@@ -83,8 +83,10 @@ static __always_inline struct vhost_net *xw_vhost_net(struct vhost_virtqueue *qu
 static __always_inline bool vhost_is_net_rx(struct vhost_virtqueue *queue)
 {
 	struct vhost_net *net = xw_vhost_net(queue);
+	struct vhost_virtqueue **queues = READ(net->dev.vqs);
 
-	return queue == &net->vqs[0].vq;
+	/* The first queue of vhost-vsock is at the same place; the second is not. */
+	return queue == &net->vqs[0].vq && READ(queues[1]) == &net->vqs[1].vq;
 }
 
 static __always_inline bool vhost_is_net_tx(struct vhost_virtqueue *queue)

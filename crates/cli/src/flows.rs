@@ -6,23 +6,29 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_flow::Flows;
-use xweave_report::{View, closing, document, hops, segments};
+use xweave_flow::{Flows, exchange};
+use xweave_report::{View, closing, document, exchanges, hops, kinds, segments};
 
 use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner};
+
+/// Kinds of flow that are listed, and steps of a typical one's kind, unless all are asked for.
+const KINDS: usize = 8;
+const STEPS: usize = 5;
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
 
 /// Show the path and latency of flows, step by step
 ///
-/// Without options: the steps of a typical flow, the latency of each segment over all flows, and a
-/// summary of what was followed and lost.
+/// Without options: the steps of a typical flow, the kinds of flow and how long they took, where those like the typical
+/// one spent their time, and a summary of what was followed and lost.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  xweave flows trace                        a typical flow, and the segments of all
+  xweave flows trace                        a typical flow, and where the time goes
+  xweave flows trace --all                  the same for every kind of flow, step by step
   xweave flows trace --flow 0x200000000000001
+  xweave flows trace --by connection        requests and their answers, and where their time went
   xweave flows trace --name virtio_tx --limit 5
   xweave flows trace --json | jq .summary")]
 pub struct Args {
@@ -40,9 +46,22 @@ pub struct Args {
     /// Show the first N flows
     #[arg(long, value_name = "N", conflicts_with = "flow")]
     limit: Option<usize>,
+    /// Put together what belongs together: `connection`: the frames of a request and of its answer
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "flow")]
+    by: Option<By>,
+    /// List all kinds of flow (or servers), and all steps of each
+    #[arg(long)]
+    all: bool,
     /// Only flows of this xflow definition
     #[arg(long, value_name = "XFLOW")]
     name: Option<String>,
+}
+
+/// What flows are put together by.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum By {
+    /// The frames of one request and of its answer
+    Connection,
 }
 
 /// Runs the command.
@@ -62,24 +81,68 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         };
         flows.retain(|flow| flow.id == found);
     }
+    if args.by.is_some() {
+        return by_connection(&flows, &args);
+    }
     if args.json {
         flows.truncate(args.limit.unwrap_or(usize::MAX));
         return shown::only(|out| document::flows::write(out, &flows));
     }
-    shown::only(|out| tables(&flows, args.limit, out))
+    shown::only(|out| tables(&flows, &args, out))
 }
 
-fn tables(flows: &Flows, limit: Option<usize>, out: &mut impl Write) -> io::Result<()> {
+fn by_connection(flows: &Flows, args: &Args) -> Result<ExitCode, Failure> {
+    let exchanges = exchange::of(flows);
+    let services = exchange::services(&exchanges);
+    let listed = &exchanges[..args.limit.unwrap_or(usize::MAX).min(exchanges.len())];
+    if args.json {
+        let (summary, services) = (flows.summary(), &*services);
+        let connections = document::flows::Connections { summary, services, exchanges: listed };
+        return shown::only(|out| document::flows::write_connections(out, &connections));
+    }
+    if exchanges.is_empty() {
+        return Err(Failure::Failed(format!(
+            "no request with an answer is in {}: frames of TCP, UDP or ICMP both ways are needed, \
+             as `xweave record virtio-net` records them",
+            args.trace.display()
+        )));
+    }
+    shown::only(|out| {
+        let view = View::of_stdout(WIDE);
+        if args.limit.is_some() {
+            writeln!(out, "{}", exchanges::list(listed.iter(), view))?;
+        }
+        let (most, detailed) = if args.all { (usize::MAX, usize::MAX) } else { (KINDS, 1) };
+        writeln!(out, "{}", exchanges::services(&services, most, view))?;
+        for service in services.iter().take(detailed) {
+            writeln!(out, "{}", exchanges::parts(service, view))?;
+        }
+        write!(out, "{}", closing::line(flows.summary(), view))
+    })
+}
+
+fn tables(flows: &Flows, args: &Args, out: &mut impl Write) -> io::Result<()> {
     let view = View::of_stdout(WIDE);
-    let shown = match limit {
+    let typical = flows.typical();
+    let shown = match args.limit {
         Some(limit) => flows.flows().iter().take(limit).collect(),
-        None => Vec::from_iter(flows.typical()),
+        None => Vec::from_iter(typical),
     };
     for flow in shown {
         writeln!(out, "{}", hops::table(flows, flow, view))?;
     }
-    if !flows.segments().is_empty() {
-        writeln!(out, "{}", segments::table(flows.segments(), view))?;
+    let of_typical = typical.and_then(|flow| flows.kind_of(flow));
+    if flows.kinds().len() > 1 {
+        let most = if args.all { usize::MAX } else { KINDS };
+        writeln!(out, "{}", kinds::table(flows.kinds(), most, view))?;
+    }
+    for kind in flows.kinds() {
+        let segments = flows.segments_of(kind);
+        if segments.is_empty() || !args.all && of_typical != Some(kind) {
+            continue;
+        }
+        let most = (!args.all).then_some(STEPS);
+        writeln!(out, "{}:\n{}", kind.name, segments::table(segments, most, view))?;
     }
     write!(out, "{}", closing::line(flows.summary(), view))
 }

@@ -23,6 +23,8 @@ use serde::Serialize;
 use xweave_trace::{Row, Symbol, Trace};
 use xweave_wire::record::Kind;
 
+use crate::frame::Frame;
+
 /// Where and why a flow was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Dropped {
@@ -51,6 +53,20 @@ impl Dropped {
             Some(function) => format!("{}:{function}+{:#x}", self.domain, self.offset),
             None => format!("{}:{:#x}", self.domain, self.address),
         }
+    }
+}
+
+/// Reasons that the kernel also gives for what it has made use of.
+const USED_UP: [&str; 2] = ["NOT_SPECIFIED", "QUEUE_PURGE"];
+
+impl Dropped {
+    /// Whether this is only how TCP is done with a frame that has no data in it: an acknowledgement in the time-wait
+    /// state, a FIN that waits in the receive queue of a socket that is closed.
+    pub(crate) fn is_use_of(&self, frame: Option<&Frame>) -> bool {
+        let tcp = |function: &String| function.starts_with("tcp_") || function.starts_with("sk_stream_");
+        frame.is_some_and(|frame| frame.is_tcp() && frame.bytes == 0)
+            && self.function.as_ref().is_some_and(tcp)
+            && USED_UP.contains(&self.reason.as_str())
     }
 }
 
@@ -152,7 +168,7 @@ impl Copies {
                     let copy = copies.take(key(0));
                     (copies.all[copy].end, copies.all[copy].dropped) = (Some(at), is_drop(row));
                 }
-                Kind::Hop | Kind::Xin => {}
+                Kind::Hop | Kind::Xin | Kind::Frame => {}
             }
         }
         copies

@@ -11,9 +11,11 @@ use xweave_trace::{Row, Site, Trace};
 use crate::{
     crossing::Crossings,
     dropped::Dropped,
+    frame::Frame,
     graph::{self, Flow, Incomplete},
+    kinds::{self, FlowKind},
     local::Locals,
-    segments::{self, Place, Segment},
+    segments::{Place, Segment},
     sites::{self, SiteCounts},
     summary::Summary,
 };
@@ -27,6 +29,7 @@ pub struct Flows {
     names: Vec<String>,
     places: HashMap<(u8, u32), Place>,
     flows: Vec<Flow>,
+    kinds: Vec<FlowKind>,
     segments: Vec<Segment>,
     site_counts: Vec<SiteCounts>,
     summary: Summary,
@@ -58,7 +61,7 @@ pub struct Hop<'a> {
     /// The thread's name.
     pub comm: Cow<'a, str>,
     /// What the record says of the flow: `hop`, `start`, `move`, `copy`, `quit`, `split`, `merge`, `xin`,
-    /// `xout`.
+    /// `xout`, `frame`.
     pub kind: &'static str,
     /// The site's number.
     pub site: u32,
@@ -84,6 +87,7 @@ impl Flows {
             names: Vec::new(),
             places: HashMap::new(),
             flows,
+            kinds: Vec::new(),
             segments: Vec::new(),
             site_counts,
             summary,
@@ -98,7 +102,12 @@ impl Flows {
         &self.flows
     }
 
-    /// Times between hops: those of the commonest path first, in its order.
+    /// The kinds of flow, the commonest first.
+    pub fn kinds(&self) -> &[FlowKind] {
+        &self.kinds
+    }
+
+    /// Times between hops, kind by kind: those of the kind's commonest path first, in its order.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -119,11 +128,29 @@ impl Flows {
         exact.or_else(|| self.flows.iter().find(|flow| flow.locals.contains(&id)))
     }
 
-    /// The flow to show when one is to stand for all: of the complete ones that crossed (or else,
-    /// of the complete ones; or else, of all), the one with the median total time.
+    /// The segments of a kind: those of its commonest path first, in its order.
+    pub fn segments_of<'a>(&'a self, kind: &FlowKind) -> &'a [Segment] {
+        let of = |segment: &&Segment| segment.kind == kind.name;
+        let first = self.segments.iter().take_while(|segment| !of(segment)).count();
+        let all = &self.segments[first..];
+        &all[..all.iter().take_while(of).count()]
+    }
+
+    /// The kind of one of the flows.
+    pub fn kind_of(&self, flow: &Flow) -> Option<&FlowKind> {
+        let name = kinds::name(flow, |number| self.domain(number).to_owned());
+        self.kinds.iter().find(|kind| kind.name == name)
+    }
+
+    /// The flow to show when one is to stand for all: of the complete ones that crossed and have data (or else, that
+    /// crossed; or else, of the complete ones; or else, of all), the one with the median total time.
     pub fn typical(&self) -> Option<&Flow> {
-        let choices: [fn(&Flow) -> bool; 3] =
-            [|flow| flow.complete() && flow.crossings > 0, Flow::complete, |_| true];
+        let choices: [fn(&Flow) -> bool; 4] = [
+            |flow| flow.complete() && flow.crossings > 0 && flow.frame.is_none_or(|frame| frame.has_data()),
+            |flow| flow.complete() && flow.crossings > 0,
+            Flow::complete,
+            |_| true,
+        ];
         choices.iter().find_map(|choice| {
             let mut chosen: Vec<&Flow> = self.flows.iter().filter(|flow| choice(flow)).collect();
             chosen.sort_by_key(|flow| (flow.total_ns(), flow.id));
@@ -148,11 +175,22 @@ impl Flows {
         flow.steps.iter().map(|step| self.hop(&self.rows[step.row], step.on_path))
     }
 
+    /// The path of a flow: domains and times.
+    pub(crate) fn path_of<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (&'a str, i64)> {
+        let on_path = flow.steps.iter().filter(|step| step.on_path);
+        on_path.map(|step| (self.domain(self.rows[step.row].domain), self.rows[step.row].time_ns))
+    }
+
+    /// The name of a domain.
+    pub(crate) fn domain(&self, number: u8) -> &str {
+        self.domains.get(&number).map_or("?", String::as_str)
+    }
+
     fn hop<'a>(&'a self, row: &'a Row, on_path: bool) -> Hop<'a> {
         let site = self.sites.get(&row.site);
         Hop {
             t_ns: row.time_ns,
-            domain: self.domains.get(&row.domain).map_or("?", String::as_str),
+            domain: self.domain(row.domain),
             function: site.map_or("?", |site| &site.function),
             offset: site.map_or(0, |site| site.offset),
             module: site.and_then(|site| site.module.as_deref()),
@@ -190,7 +228,8 @@ impl Flows {
 
     fn recount(&mut self) {
         let place = |row: &Row| self.places.get(&(row.domain, row.site)).copied().unwrap_or(Place::MAX);
-        self.segments = segments::of(&self.flows, &self.rows, place, &self.names);
+        let domain = |number| self.domain(number).to_owned();
+        (self.kinds, self.segments) = kinds::of(&self.flows, &self.rows, domain, place, &self.names);
         self.summary.count(&self.flows);
     }
 }
@@ -200,6 +239,7 @@ impl Flows {
 struct FlowDocument<'a> {
     id: u64,
     name: &'a str,
+    frame: Option<Frame>,
     parents: &'a [u64],
     start_ns: i64,
     end_ns: i64,
@@ -224,6 +264,7 @@ impl Serialize for FlowDocuments<'_> {
             list.serialize_element(&FlowDocument {
                 id: flow.id,
                 name: &flow.name,
+                frame: flow.frame,
                 parents: &flow.parents,
                 start_ns: flow.start_ns,
                 end_ns: flow.end_ns,
@@ -247,12 +288,14 @@ impl Serialize for Flows {
         #[derive(Serialize)]
         struct Document<'a> {
             summary: &'a Summary,
+            kinds: &'a [FlowKind],
             segments: &'a [Segment],
             sites: &'a [SiteCounts],
             flows: FlowDocuments<'a>,
         }
         Document {
             summary: &self.summary,
+            kinds: &self.kinds,
             segments: &self.segments,
             sites: &self.site_counts,
             flows: FlowDocuments(self),

@@ -11,6 +11,7 @@ use xweave_trace::Trace;
 use crate::{
     crossing::{Crossing, Crossings},
     dropped::{self, Dropped, Words},
+    frame::Frame,
     local::Locals,
 };
 
@@ -21,6 +22,10 @@ pub struct Flow {
     pub id: u64,
     /// What it is a flow of: the flow definition of its first site that names one.
     pub name: String,
+    /// What its data is, where that was recorded: the first that was, on its path if any was.
+    pub frame: Option<Frame>,
+    /// The numbers of the domains that its path begins and ends in.
+    pub(crate) ends: (u8, u8),
     /// Flows that it is a part of, or that became parts of it; in ascending order.
     pub parents: Vec<u64>,
     /// When its path began, in nanoseconds of the reference domain.
@@ -156,12 +161,17 @@ impl Builder<'_> {
         let on_path = || steps.iter().filter(|step| step.on_path);
         let time = |step: Option<&Step>| step.map_or(0, |step| self.locals.rows[step.row].time_ns);
         let (start_ns, end_ns) = (time(on_path().next()), time(on_path().next_back()));
+        let domain = |step: Option<&Step>| step.map_or(0, |step| self.locals.rows[step.row].domain);
+        let ends = (domain(on_path().next()), domain(on_path().next_back()));
+        let frame = |step: &Step| Frame::of(&self.locals.rows[step.row]);
+        let frame = on_path().find_map(frame).or_else(|| steps.iter().find_map(frame));
         let name = steps.iter().find_map(|step| {
             self.trace.site(self.locals.rows[step.row].site).and_then(|site| site.xflow.clone())
         });
         let lost = members.iter().map(|&local| self.locals.flows[local].lost).sum();
         let row = |row: usize| &self.locals.rows[row];
         let last = path.last().and_then(|&local| self.locals.flows[local].dropped);
+        let dropped = last.map(|at| self.words.dropped(row(at))).filter(|of| !of.is_use_of(frame.as_ref()));
         let drops = steps.iter().filter(|step| dropped::is_drop(row(step.row))).count();
         // The path first, then what branched off it.
         let mut ordered = path.clone();
@@ -169,11 +179,13 @@ impl Builder<'_> {
         Flow {
             id: self.locals.flows[root].id,
             name: name.unwrap_or_default(),
+            frame,
+            ends,
             parents: members.iter().flat_map(|local| &self.locals.flows[*local].parents).copied().collect(),
             start_ns,
             end_ns,
-            incomplete: self.incomplete(root, &path, lost),
-            dropped: last.map(|at| self.words.dropped(row(at))),
+            incomplete: self.incomplete(root, &path, lost, dropped.is_some()),
+            dropped,
             drops: u32::try_from(drops).unwrap_or(u32::MAX),
             lost,
             crossings: u32::try_from(path.len() - 1).unwrap_or(u32::MAX),
@@ -263,7 +275,7 @@ impl Builder<'_> {
         steps
     }
 
-    fn incomplete(&self, root: usize, path: &[usize], lost: u64) -> Option<Incomplete> {
+    fn incomplete(&self, root: usize, path: &[usize], lost: u64, dropped: bool) -> Option<Incomplete> {
         let last = &self.locals.flows[*path.last().unwrap_or(&root)];
         if lost > 0 {
             Some(Incomplete::Lost)
@@ -271,7 +283,7 @@ impl Builder<'_> {
             Some(Incomplete::NoStart)
         } else if last.rows.clone().any(|row| self.unmatched.contains(&row)) {
             Some(Incomplete::Unmatched)
-        } else if last.dropped.is_some() {
+        } else if dropped {
             Some(Incomplete::Dropped)
         } else if !last.quit {
             Some(Incomplete::NoEnd)

@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Modules: [`clock`] brings times onto one line while recording; [`local`] groups rows by local ID;
-//! [`crossing`] pairs the two sides of carriers, with `positions`, which knows how far their rings have come; [`dropped`] is what the kernel threw away; [`graph`] connects local flows and finds each
-//! flow's path; [`segments`] adds up the times between hops; [`sites`] and [`summary`] count;
+//! [`crossing`] pairs the two sides of carriers, with `positions`, which knows how far their rings have come;
+//! [`dropped`] is what the kernel threw away; [`frame`] is what a network frame is, [`exchange`] a request and its answer; [`graph`] connects local flows and
+//! finds each flow's path; `kinds` tells flows of one kind from others; [`segments`] adds up the times between hops; [`sites`] and [`summary`] count;
 //! [`flows`] is the whole result, which serializes to what `xweave flows --json` prints.
 //!
 //! ```
@@ -44,8 +45,11 @@
 pub mod clock;
 pub mod crossing;
 pub mod dropped;
+pub mod exchange;
 pub mod flows;
+pub mod frame;
 pub mod graph;
+mod kinds;
 pub mod local;
 mod positions;
 pub mod segments;
@@ -53,8 +57,11 @@ pub mod sites;
 pub mod summary;
 
 pub use dropped::Dropped;
+pub use exchange::{Exchange, Service};
 pub use flows::{Flows, Hop};
+pub use frame::Frame;
 pub use graph::{Flow, Incomplete};
+pub use kinds::FlowKind;
 pub use segments::Segment;
 pub use sites::SiteCounts;
 pub use summary::Summary;

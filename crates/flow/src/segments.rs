@@ -11,6 +11,8 @@ use crate::graph::Flow;
 /// The time between two hops that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Segment {
+    /// The kind of flow that it is of: [`FlowKind::name`](crate::FlowKind::name).
+    pub kind: String,
     /// Where it begins: `domain:function`.
     pub from: String,
     /// Where it ends: `domain:function`.
@@ -25,26 +27,27 @@ pub struct Segment {
     pub p99_ns: i64,
     /// Longest.
     pub max_ns: i64,
-    /// Whether it lies on the path that most flows take.
+    /// Whether it lies on the path that most flows of its kind take.
     pub main: bool,
 }
 
 /// Where on the path a hop is: functions of a domain, numbered.
 pub(crate) type Place = u32;
 
-/// Adds up the segments of flows, those of the commonest path first, in its order; the others by
+/// Adds up the segments of flows of one kind, those of the commonest path first, in its order; the others by
 /// their mean place in their flows.
 ///
 /// Flows that lost records are left out, since their neighbours are none; so are, if there are
 /// complete flows, all that are not.
 pub(crate) fn of(
-    flows: &[Flow],
+    kind: &str,
+    flows: &[&Flow],
     rows: &[Row],
     place: impl Fn(&Row) -> Place,
     names: &[String],
 ) -> Vec<Segment> {
-    let any_complete = flows.iter().any(Flow::complete);
-    let taken = |flow: &&Flow| flow.lost == 0 && (flow.complete() || !any_complete);
+    let any_complete = flows.iter().any(|flow| flow.complete());
+    let taken = |flow: &&&Flow| flow.lost == 0 && (flow.complete() || !any_complete);
     let mut shapes: HashMap<Vec<Place>, u64> = HashMap::new();
     let mut all: HashMap<(Place, Place), Times> = HashMap::new();
     for flow in flows.iter().filter(taken) {
@@ -72,7 +75,7 @@ pub(crate) fn of(
     let name = |place: Place| names.get(place as usize).cloned().unwrap_or_default();
     let segment = |((from, to), times): ((Place, Place), Times)| {
         let main = main.contains_key(&(from, to));
-        times.segment(name(from), name(to), main)
+        times.segment(kind, name(from), name(to), main)
     };
     ordered.into_iter().map(segment).collect()
 }
@@ -81,7 +84,10 @@ pub(crate) fn of(
 /// is no step of its own: advice and operation are woven into the same place.
 fn path(flow: &Flow, rows: &[Row], place: impl Fn(&Row) -> Place) -> Vec<(Place, i64)> {
     let operation = |row: &Row| {
-        matches!(row.kind, Kind::Start | Kind::Move | Kind::Copy | Kind::Quit | Kind::Split | Kind::Merge)
+        matches!(
+            row.kind,
+            Kind::Start | Kind::Move | Kind::Copy | Kind::Quit | Kind::Split | Kind::Merge | Kind::Frame
+        )
     };
     let mut path: Vec<(Place, i64)> = Vec::new();
     let mut last: Option<&Row> = None;
@@ -99,6 +105,11 @@ fn path(flow: &Flow, rows: &[Row], place: impl Fn(&Row) -> Place) -> Vec<(Place,
     path
 }
 
+/// The smallest of the values, which are in ascending order and not none, that at least that share does not exceed.
+pub(crate) fn rank(ns: &[i64], percent: usize) -> i64 {
+    ns[(ns.len() * percent).div_ceil(100).max(1) - 1]
+}
+
 #[derive(Default)]
 struct Times {
     ns: Vec<i64>,
@@ -107,11 +118,11 @@ struct Times {
 }
 
 impl Times {
-    fn segment(mut self, from: String, to: String, main: bool) -> Segment {
+    fn segment(mut self, kind: &str, from: String, to: String, main: bool) -> Segment {
         self.ns.sort_unstable();
-        // The smallest value that at least that share of all does not exceed.
-        let rank = |percent: usize| self.ns[(self.ns.len() * percent).div_ceil(100).max(1) - 1];
+        let rank = |percent| rank(&self.ns, percent);
         Segment {
+            kind: kind.to_owned(),
             from,
             to,
             count: self.ns.len() as u64,

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(flow) = flows.typical() {
         println!("{}", hops::table(&flows, flow, view));
     }
-    println!("{}", segments::table(flows.segments(), view));
+    println!("{}", segments::table(flows.segments(), None, view));
     print!("{}", closing::line(flows.summary(), view));
     if let Some(page) = arguments.next() {
         std::fs::write(page, html::page(&flows, "A made-up trace"))?;

@@ -6,6 +6,9 @@ use xweave_flow::{Flow, Flows, Segment};
 
 use crate::{closing, hops, number, segments};
 
+/// Kinds of flow that have a table: those that most flows are of.
+const KINDS: usize = 20;
+
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c2024; --soft: #60646c; --line: #e0e1e6; --paper: #fcfcfd;
   --card: #fff; --main: #0588f0; --side: #b9bbc6; --warn: #ab6400; --warn-paper: #fff7c2; }
@@ -15,6 +18,7 @@ const STYLE: &str = "
 body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 74rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
 h1 { font-size: 1.6rem; margin: 0 0 1.25rem; } h2 { font-size: 1.15rem; margin: 2.25rem 0 .35rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .35rem; }
 p { margin: 0 0 .75rem; color: var(--soft); max-width: 46rem; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .75rem; }
 .facts div { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .7rem .9rem; }
@@ -52,9 +56,7 @@ pub fn page(flows: &Flows, title: &str) -> String {
     );
     push(&mut page, format_args!("<h1>{title}</h1>\n"));
     summary(&mut page, flows);
-    if !flows.segments().is_empty() {
-        segment_table(&mut page, flows.segments());
-    }
+    segment_tables(&mut page, flows);
     if let Some(flow) = flows.typical() {
         hop_table(&mut page, flows, flow);
     }
@@ -93,11 +95,27 @@ fn summary(page: &mut String, flows: &Flows) {
     }
 }
 
-fn segment_table(page: &mut String, all: &[Segment]) {
+fn segment_tables(page: &mut String, flows: &Flows) {
+    if flows.segments().is_empty() {
+        return;
+    }
     page.push_str(
-        "<h2>Where the time goes</h2>\n<p>Time between each two consecutive steps, over all flows. ",
+        "<h2>Where the time goes</h2>\n<p>Time between each two consecutive steps, by kind of flow. ",
     );
-    page.push_str("Bars show a step's share of the sum of the medians on the commonest path.</p>\n");
+    page.push_str("Bars show a step's share of the sum of the medians on the kind's commonest path.</p>\n");
+    for kind in flows.kinds().iter().take(KINDS) {
+        let flows_of = number::counted(kind.flows, "flow", "flows");
+        push(page, format_args!("<h3>{}: {flows_of}</h3>\n", escape(&kind.name)));
+        segment_table(page, flows.segments_of(kind));
+    }
+    let left = flows.kinds().len().saturating_sub(KINDS);
+    if left > 0 {
+        let left = number::counted(left as u64, "other kind", "other kinds");
+        push(page, format_args!("<p>{left} of flow: <code>xweave flows --all</code> shows them.</p>\n"));
+    }
+}
+
+fn segment_table(page: &mut String, all: &[Segment]) {
     let shares = segments::shares(all);
     page.push_str("<div class=\"strip\">");
     for (segment, share) in all.iter().zip(&shares) {

@@ -3,7 +3,8 @@
 //! Everything here is a pure function from what another crate has found out to text; how wide that may be and whether
 //! in colour is said by a [`View`].
 //!
-//! Modules: [`hops`] is one flow step by step; [`segments`] is where the time of all flows goes;
+//! Modules: [`hops`] is one flow step by step; [`kinds`] is which kinds of flow there are, [`segments`] where their time goes;
+//! [`exchanges`] is the same of requests and their answers;
 //! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
 //! transactions goes, [`losses`] what is not known of it, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side;
 //! [`recording`] is how a recording went, [`mod@import`] what came of an import, [`check`] what would be woven where,
@@ -21,7 +22,7 @@
 //! if let Some(flow) = flows.typical() {
 //!     print!("{}", hops::table(&flows, flow, view));
 //! }
-//! print!("{}", segments::table(flows.segments(), view));
+//! print!("{}", segments::table(flows.segments(), None, view));
 //! print!("{}", closing::line(flows.summary(), view));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -31,9 +32,11 @@ pub mod closing;
 pub mod comparison;
 pub mod doctor;
 pub mod document;
+pub mod exchanges;
 pub mod hops;
 pub mod html;
 pub mod import;
+pub mod kinds;
 pub mod losses;
 pub mod mermaid;
 pub mod number;

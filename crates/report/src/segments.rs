@@ -1,4 +1,4 @@
-//! Where the time of all flows goes.
+//! Where the time of the flows of a kind goes.
 
 use comfy_table::{Attribute, Cell, Color};
 use xweave_flow::Segment;
@@ -11,10 +11,16 @@ use crate::{
 /// Columns that the other columns need at least; what is left is the bar's.
 const BESIDE_BAR: u16 = 84;
 
-/// The segments, with a bar that shows each one's share of the time that the commonest path takes.
-pub fn table(segments: &[Segment], view: View) -> String {
+/// The segments of a kind of flow, with a bar that shows each one's share of the time that its commonest path takes: all
+/// of them in the path's order, or the largest ones, and in a line what they leave out.
+pub fn table(segments: &[Segment], most: Option<usize>, view: View) -> String {
     if segments.is_empty() {
         return String::new();
+    }
+    let mut shown: Vec<(&Segment, Option<f64>)> = segments.iter().zip(shares(segments)).collect();
+    if let Some(most) = most {
+        shown.sort_by(|(_, a), (_, b)| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0)));
+        shown.truncate(most);
     }
     let bar_width = usize::from(view.width.saturating_sub(BESIDE_BAR).clamp(8, 24));
     let headings = [
@@ -27,7 +33,7 @@ pub fn table(segments: &[Segment], view: View) -> String {
         Heading("Share", false),
     ];
     let mut table = table::new(&headings, view);
-    for (segment, share) in segments.iter().zip(shares(segments)) {
+    for (segment, share) in &shown {
         let style = |text: String| {
             let cell = Cell::new(text);
             if view.color && !segment.main { cell.add_attribute(Attribute::Dim) } else { cell }
@@ -43,7 +49,17 @@ pub fn table(segments: &[Segment], view: View) -> String {
             if view.color { bar.fg(Color::Cyan) } else { bar },
         ]);
     }
-    table::text(&table)
+    let mut text = table::text(&table);
+    let left = segments.len() - shown.len();
+    if left > 0 {
+        let share: f64 = 1.0 - shown.iter().filter_map(|(_, share)| *share).sum::<f64>();
+        let left = number::counted(left as u64, "other step", "other steps");
+        text.push_str(&format!(
+            "… and {left}, {:.0}% of the time: --all shows them\n",
+            share.max(0.0) * 100.0
+        ));
+    }
+    text
 }
 
 /// Each segment's share of the sum of the medians on the commonest path; none for other segments.
@@ -55,7 +71,7 @@ pub fn shares(segments: &[Segment]) -> Vec<Option<f64>> {
 }
 
 /// A bar of blocks, to an eighth of a column, and the share in percent.
-fn bar(share: f64, width: usize) -> String {
+pub(crate) fn bar(share: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let columns = width.saturating_sub(5) as f64;
     let percent = format!("{:>3.0}%", share * 100.0);

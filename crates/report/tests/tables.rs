@@ -39,7 +39,7 @@ fn a_narrow_terminal_leaves_columns_out_and_breaks_no_line() {
         let text = hops::table(&flows, flow, View { width, color: false });
         assert!(!text.contains("Process"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
-        let text = segments::table(flows.segments(), View { width, color: false });
+        let text = segments::table(flows.segments(), None, View { width, color: false });
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
     }
 }
@@ -56,9 +56,9 @@ fn segments_have_bars_that_add_up() {
     let (_dir, flows) = flows(true);
     let shares: f64 = segments::shares(flows.segments()).iter().flatten().sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
-    let text = segments::table(flows.segments(), PLAIN);
+    let text = segments::table(flows.segments(), None, PLAIN);
     assert!(text.lines().any(|line| line.contains("host:tun_get_user") && line.contains('█')), "{text}");
-    assert_eq!(segments::table(&[], PLAIN), "");
+    assert_eq!(segments::table(&[], None, PLAIN), "");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn colour_is_there_only_when_asked_for() {
     let color = View { color: true, ..PLAIN };
     assert!(hops::table(&flows, flow, color).contains("\x1b["));
     assert!(closing::line(flows.summary(), color).contains("\x1b["));
-    let plain = hops::table(&flows, flow, PLAIN) + &segments::table(flows.segments(), PLAIN);
+    let plain = hops::table(&flows, flow, PLAIN) + &segments::table(flows.segments(), None, PLAIN);
     assert!(!plain.contains('\x1b'));
 }
 

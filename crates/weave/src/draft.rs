@@ -110,9 +110,9 @@ pub struct Text {
     pub programs: String,
     /// The kernel's types, as far as these name them.
     pub types: String,
-    /// The names of the carriers that they use.
-    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::CARRIERS }>")]
-    pub carriers: Vec<String>,
+    /// The names of the headers that they use.
+    #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::HEADERS }>")]
+    pub headers: Vec<String>,
 }
 
 /// The built-in probes of a domain.

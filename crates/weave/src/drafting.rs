@@ -176,12 +176,12 @@ impl Text {
     ///
     /// # Errors
     ///
-    /// [`Error::NoCarrier`]
+    /// [`Error::NoHeader`]
     pub fn files<'a>(&'a self, aspects: &'a Aspects) -> Result<Files<'a>, Error> {
         let mut files = self.own();
-        for name in &self.carriers {
-            let text = prelude::carrier(name).ok_or_else(|| Error::NoCarrier(name.clone()))?;
-            files.push((format!("carriers/{name}"), text));
+        for name in &self.headers {
+            let text = prelude::header(name).ok_or_else(|| Error::NoHeader(name.clone()))?;
+            files.push((name.clone(), text));
         }
         for (file, source) in aspects.sources.iter().enumerate() {
             files.push((emit::source_file(aspects, file), &source.text));

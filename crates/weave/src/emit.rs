@@ -20,7 +20,7 @@ use crate::bind::{RETURN, TARGET};
 use crate::condition::Condition;
 use crate::draft::{DROP_REASONS, Inlined, SiteDraft, Text as DraftText};
 use crate::item::Item;
-use crate::prelude::{self, Carrier};
+use crate::prelude::{self, Header};
 use crate::resolve::{Applied, Point};
 use crate::{Domain, safe};
 
@@ -74,15 +74,15 @@ pub(crate) struct Emitted {
     pub advice: String,
     /// [`KERNEL`]
     pub kernel: String,
-    pub carriers: Vec<Carrier>,
+    pub headers: Vec<Header>,
     /// Structures that the code names, and the kernel does not have.
     pub missing: Vec<String>,
 }
 
 impl Emitted {
     pub(crate) fn text(self) -> DraftText {
-        let carriers = self.carriers.iter().map(|carrier| carrier.name.to_owned()).collect();
-        DraftText { programs: self.advice, types: self.kernel, carriers }
+        let headers = self.headers.iter().map(|header| header.name.to_owned()).collect();
+        DraftText { programs: self.advice, types: self.kernel, headers }
     }
 }
 
@@ -217,9 +217,9 @@ pub(crate) fn source_file(aspects: &Aspects, file: usize) -> String {
 pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>]) -> Emitted {
     let codes: Vec<&Code> = programs.iter().flat_map(Program::codes).collect();
     let requests = programs.iter().flat_map(Program::applied).filter_map(|applied| applied.item.request());
-    let carriers =
-        prelude::carriers(codes.iter().flat_map(|code| code.names()).chain(requests.map(|(_, word)| word)));
-    let all = || codes.iter().copied().chain(carriers.iter().map(|carrier| &carrier.code));
+    let headers =
+        prelude::headers(codes.iter().flat_map(|code| code.names()).chain(requests.map(|(_, word)| word)));
+    let all = || codes.iter().copied().chain(headers.iter().map(|header| &header.code));
     let macros = prelude::macros();
     let identifiers: HashSet<&str> =
         all().flat_map(Code::names).filter(|name| !macros.contains(*name)).collect();
@@ -238,8 +238,8 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
     let _ = writeln!(text.out, "#include \"{}\"", prelude::TYPES.0);
     let _ = writeln!(text.out, "#include \"{KERNEL}\"");
     let _ = writeln!(text.out, "#include \"{}\"", prelude::PRELUDE.0);
-    for carrier in &carriers {
-        let _ = writeln!(text.out, "#include \"carriers/{}\"", carrier.name);
+    for header in &headers {
+        let _ = writeln!(text.out, "#include \"{}\"", header.name);
     }
     let flows = aspects.xflows.iter().map(|xflow| xflow.name.text.as_str());
     for flow in flows.filter(|flow| uses_flow(programs, flow)) {
@@ -250,7 +250,7 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
         let number = if program.hook() == Hook::Tracepoint { tracepoints.next().unwrap_or(0) } else { 0 };
         text.program(program, number);
     }
-    Emitted { advice: text.out, kernel: kernel.declare(&roots, &identifiers), carriers, missing }
+    Emitted { advice: text.out, kernel: kernel.declare(&roots, &identifiers), headers, missing }
 }
 
 fn uses_flow(programs: &[Program<'_>], flow: &str) -> bool {

@@ -44,9 +44,9 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// A draft asks for a carrier that there is not.
-    #[error("there is no carrier {0:?}")]
-    NoCarrier(String),
+    /// A draft asks for a header that there is not.
+    #[error("there is no header {0:?}")]
+    NoHeader(String),
     /// C does not compile: what the compiler says.
     #[error("{0}")]
     C(String),

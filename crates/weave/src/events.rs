@@ -306,7 +306,7 @@ fn text(kernel: &Kernel, programs: &[EventProgram]) -> Text {
     for (name, _) in SOURCES {
         let _ = writeln!(text, "#include \"{name}\"");
     }
-    Text { programs: text, types, carriers: Vec::new() }
+    Text { programs: text, types, headers: Vec::new() }
 }
 
 #[cfg(test)]

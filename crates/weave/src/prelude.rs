@@ -1,4 +1,4 @@
-//! The C that comes with every program: the prelude and the carriers, from `bpf/`, and libbpf's
+//! The C that comes with every program: the prelude and the headers for what is used of them, from `bpf/`, and libbpf's
 //! headers.
 
 use std::collections::HashSet;
@@ -26,13 +26,16 @@ const PARTS: [(&str, &str); 9] = [
     ("program.h", include_str!("../../../bpf/program.h")),
 ];
 
-/// What flows cross boundaries on: functions that give keys.
-const CARRIERS: [(&str, &str); 5] = [
-    ("kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
-    ("vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
-    ("virtblk.h", include_str!("../../../bpf/carriers/virtblk.h")),
-    ("virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
-    ("xen-net.h", include_str!("../../../bpf/carriers/xen-net.h")),
+/// What a program includes if it uses what they define: what flows cross boundaries on (functions that give keys),
+/// what their data is, and what becomes of it.
+const HEADERS: [(&str, &str); 7] = [
+    ("bridge.h", include_str!("../../../bpf/bridge.h")),
+    ("carriers/kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
+    ("carriers/vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
+    ("carriers/virtblk.h", include_str!("../../../bpf/carriers/virtblk.h")),
+    ("carriers/virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
+    ("carriers/xen-net.h", include_str!("../../../bpf/carriers/xen-net.h")),
+    ("frame.h", include_str!("../../../bpf/frame.h")),
 ];
 
 /// All that every program includes, by name: libbpf's headers are `<bpf/…>`.
@@ -42,31 +45,30 @@ pub(crate) fn files() -> Vec<(String, &'static str)> {
     own.chain(libbpf.map(|(name, text)| (format!("bpf/{name}"), text))).collect()
 }
 
-/// The text of a carrier, by its file's name.
-pub(crate) fn carrier(name: &str) -> Option<&'static str> {
-    CARRIERS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+/// The text of such a header, by its file's name.
+pub(crate) fn header(name: &str) -> Option<&'static str> {
+    HEADERS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// A carrier that a program uses.
-pub(crate) struct Carrier {
+/// A header that a program uses.
+pub(crate) struct Header {
     /// Its file's name.
     pub name: &'static str,
     pub code: Code,
 }
 
-/// The carriers of which the names call or use something, and those that these use.
-pub(crate) fn carriers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Carrier> {
+/// The headers of which the names call or use something, and those that these use.
+pub(crate) fn headers<'a>(names: impl Iterator<Item = &'a str>) -> Vec<Header> {
     let mut used: HashSet<String> = names.map(str::to_owned).collect();
     let mut left: Vec<_> =
-        CARRIERS.into_iter().map(|(name, text)| Carrier { name, code: Code::lex(text) }).collect();
-    let mut found: Vec<Carrier> = Vec::new();
-    while let Some(at) =
-        left.iter().position(|carrier| defined(&carrier.code).any(|name| used.contains(name)))
+        HEADERS.into_iter().map(|(name, text)| Header { name, code: Code::lex(text) }).collect();
+    let mut found: Vec<Header> = Vec::new();
+    while let Some(at) = left.iter().position(|header| defined(&header.code).any(|name| used.contains(name)))
     {
-        let carrier = left.remove(at);
-        used.extend(carrier.code.names().map(str::to_owned));
+        let header = left.remove(at);
+        used.extend(header.code.names().map(str::to_owned));
         // One that another uses comes before it.
-        found.insert(0, carrier);
+        found.insert(0, header);
     }
     found
 }
@@ -121,23 +123,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_carriers_are_known() {
+    fn all_headers_are_known() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bpf/carriers");
         let mut files: Vec<_> = std::fs::read_dir(folder)
             .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .map(|entry| format!("carriers/{}", entry.unwrap().file_name().into_string().unwrap()))
             .collect();
         files.sort();
-        assert_eq!(files, CARRIERS.map(|(name, _)| name));
+        files.insert(0, "bridge.h".into());
+        files.push("frame.h".into());
+        assert_eq!(files, HEADERS.map(|(name, _)| name));
     }
 
     #[test]
-    fn a_carrier_is_found_by_what_it_defines() {
+    fn a_header_is_found_by_what_it_defines() {
         let names = |names: &[&'static str]| {
-            carriers(names.iter().copied()).iter().map(|carrier| carrier.name).collect::<Vec<_>>()
+            headers(names.iter().copied()).iter().map(|header| header.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(&["virtqueue_avail"]), ["virtqueue.h"]);
-        assert_eq!(names(&["vhost_avail", "XW_MAX_REGIONS"]), ["vhost.h"]);
+        assert_eq!(names(&["virtqueue_avail"]), ["carriers/virtqueue.h"]);
+        assert_eq!(names(&["vhost_avail", "XW_MAX_REGIONS"]), ["carriers/vhost.h"]);
         assert_eq!(names(&["vq", "SEC", "key", "bpf_map_lookup_elem"]), [""; 0]);
     }
 }

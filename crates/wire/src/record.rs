@@ -46,6 +46,8 @@ pub enum Kind {
     /// A flow began that has another's data in it; one record for each of these. Values: the parent's
     /// local ID, its key, the new flow's key.
     Merge = 8,
+    /// What the flow's data is, as the headers of a network frame tell. Values: those of `bpf/frame.h`.
+    Frame = 9,
 }
 
 impl Kind {
@@ -61,6 +63,7 @@ impl Kind {
             6 => Self::Xout,
             7 => Self::Split,
             8 => Self::Merge,
+            9 => Self::Frame,
             _ => return None,
         })
     }
@@ -77,12 +80,13 @@ impl Kind {
             Self::Xout => "xout",
             Self::Split => "split",
             Self::Merge => "merge",
+            Self::Frame => "frame",
         }
     }
 
     /// The reverse of [`Kind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
-        (0..=8).filter_map(Self::from_byte).find(|kind| kind.name() == name)
+        (0..=9).filter_map(Self::from_byte).find(|kind| kind.name() == name)
     }
 }
 

@@ -25,8 +25,8 @@ pub(super) const ITEMS: usize = 1 << 16;
 /// Built-in probes, and what is said of them.
 pub(super) const PROBES: usize = 256;
 
-/// Carriers that a program uses.
-pub(super) const CARRIERS: usize = 64;
+/// Headers that a program includes of those that it need not.
+pub(super) const HEADERS: usize = 64;
 
 /// Functions that are named of those that one is inlined into.
 pub(super) const CALLERS: usize = 16;

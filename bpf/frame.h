@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a network frame is, as its headers say: crates/flow/src/frame.rs reads it.
+ *
+ * Headers are a guest's word, or a stranger's: no length among them is believed beyond the buffer's linear part.
+ */
+#ifndef XW_FRAME_H
+#define XW_FRAME_H
+
+/* The words of a record of kind XW_FRAME. */
+enum xw_frame_word {
+	/* Bytes after the headers that are known (32 bits), EtherType (16), IP protocol or ARP operation (8),
+	 * TCP flags or ICMP type (8). */
+	XW_FRAME_WHAT,
+	/* Addresses as they are on the wire, two words each; IPv4's and ARP's are the first 4 bytes. */
+	XW_FRAME_SOURCE,
+	XW_FRAME_TARGET = XW_FRAME_SOURCE + 2,
+	/* TCP's sequence number (32 bits) and acknowledgement (32); ICMP echo's identifier and sequence number. */
+	XW_FRAME_SEQUENCE = XW_FRAME_TARGET + 2,
+	/* IPv4's identification (16) and fragment word (16: 0x2000 more follow, offset / 8), ports (16 each). */
+	XW_FRAME_PORTS,
+	XW_FRAME_WORDS
+};
+
+/* include/uapi/linux/if_ether.h, include/uapi/linux/in.h, include/uapi/linux/icmpv6.h */
+#define XW_ETH_IPV4 0x0800
+#define XW_ETH_ARP 0x0806
+#define XW_ETH_IPV6 0x86dd
+#define XW_ICMP 1
+#define XW_TCP 6
+#define XW_UDP 17
+#define XW_ICMPV6 58
+
+static __always_inline u64 xw_four_bytes(void *from)
+{
+	return READ(*(u32 *)from);
+}
+
+/* The transport header, of which `room` bytes are there to be read; `what` is what is known. Returns bytes of header. */
+static __always_inline u32 xw_frame_transport(u64 *words, u32 protocol, void *at, s64 room)
+{
+	if ((protocol == XW_TCP || protocol == XW_UDP) && room >= 8)
+		words[XW_FRAME_PORTS] |= __builtin_bswap32(xw_four_bytes(at));
+	if (protocol == XW_UDP && room >= 8)
+		return 8;
+	if (protocol == XW_TCP && room >= 20) {
+		words[XW_FRAME_SEQUENCE] = (u64)__builtin_bswap32(xw_four_bytes(at + 4)) << 32 |
+					   __builtin_bswap32(xw_four_bytes(at + 8));
+		words[XW_FRAME_WHAT] |= READ(*(u8 *)(at + 13));
+		return (READ(*(u8 *)(at + 12)) >> 4) * 4;
+	}
+	if ((protocol == XW_ICMP || protocol == XW_ICMPV6) && room >= 8) {
+		u32 type = READ(*(u8 *)at);
+		/* Echo and its reply. */
+		if (protocol == XW_ICMP ? type == 8 || type == 0 : type == 128 || type == 129)
+			words[XW_FRAME_SEQUENCE] = __builtin_bswap32(xw_four_bytes(at + 4));
+		words[XW_FRAME_WHAT] |= type;
+		return 8;
+	}
+	return 0;
+}
+
+/* A whole frame, whose network header is at `at`. */
+static __noinline bool xw_frame(struct sk_buff *skb, void *at, u64 *words)
+{
+	u32 type = __builtin_bswap16(READ(skb->protocol));
+	s64 left = (s64)(READ(skb->head) + READ(skb->tail)) - (s64)at;
+	s64 bytes = (s64)READ(skb->len) - (s64)(at - (void *)READ(skb->data));
+	u32 header = 0, protocol = 0;
+
+	_Pragma("unroll") for (int i = 0; i < XW_FRAME_WORDS; i++) words[i] = 0;
+	words[XW_FRAME_WHAT] = (u64)type << 16;
+	if (type == XW_ETH_IPV4 && left >= 20) {
+		u32 fragment = __builtin_bswap32(xw_four_bytes(at + 4));
+		u16 total = __builtin_bswap16(READ(*(u16 *)(at + 2)));
+
+		/* Ethernet pads what is short. */
+		if (total >= 20 && total < bytes)
+			bytes = total;
+		protocol = READ(*(u8 *)(at + 9));
+		header = (READ(*(u8 *)at) & 15) * 4;
+		words[XW_FRAME_SOURCE] = xw_four_bytes(at + 12);
+		words[XW_FRAME_TARGET] = xw_four_bytes(at + 16);
+		words[XW_FRAME_PORTS] = (u64)(fragment & 0xffff3fff) << 32;
+		if (!(fragment & 0x1fff))
+			header += xw_frame_transport(words, protocol, at + header, left - header);
+	} else if (type == XW_ETH_IPV6 && left >= 40) {
+		protocol = READ(*(u8 *)(at + 6));
+		header = 40;
+		words[XW_FRAME_SOURCE] = READ(*(u64 *)(at + 8));
+		words[XW_FRAME_SOURCE + 1] = READ(*(u64 *)(at + 16));
+		words[XW_FRAME_TARGET] = READ(*(u64 *)(at + 24));
+		words[XW_FRAME_TARGET + 1] = READ(*(u64 *)(at + 32));
+		header += xw_frame_transport(words, protocol, at + header, left - header);
+	} else if (type == XW_ETH_ARP && left >= 28) {
+		protocol = READ(*(u8 *)(at + 7));
+		header = 28;
+		words[XW_FRAME_SOURCE] = xw_four_bytes(at + 14);
+		words[XW_FRAME_TARGET] = xw_four_bytes(at + 24);
+	}
+	words[XW_FRAME_WHAT] |= (u64)(u8)protocol << 8;
+	if (bytes > header)
+		words[XW_FRAME_WHAT] |= (u64)(bytes - header) << 32;
+	return true;
+}
+
+/* A record of what a frame is whose network header is at `at`: xw_flow's, as all that STORE_… makes. */
+#define STORE_FRAME(skb, at)                                                                       \
+	({                                                                                         \
+		u64 xw_words[XW_FRAME_WORDS];                                                      \
+		if (xw_frame((void *)(skb), (void *)(at), xw_words))                               \
+			XW_RECORD(XW_FRAME, xw_flow, 7, xw_words[0], xw_words[1], xw_words[2],     \
+				  xw_words[3], xw_words[4], xw_words[5], xw_words[6]);             \
+	})
+
+/* The network header of what is being sent. Of what has just been received, data begins with it. */
+#define frame_header(skb) (READ((skb)->head) + READ((skb)->network_header))
+
+#endif

@@ -1,0 +1,446 @@
+//! A request and its answer, found in the frames that carried them.
+//!
+//! Of a TCP connection, or of two ends that send each other datagrams: what one end sent until the other answered is
+//! a request, and what that sends until the first asks again is its answer. TCP's bytes are known by their sequence
+//! numbers, so that what is cut, put together or sent again belongs to the exchange that its bytes do. An ICMP echo is
+//! known by its own numbers. Requests that a client sends before it has its answer (pipelining) cannot be told apart
+//! and are one.
+//!
+//! ```text
+//! client   ├─ request ─┐                            ┌─ answer ──┤
+//! server               └── until its program sends ─┘
+//!          ├ in host ┼ host → vm1 ┼ in vm1 ┼ server ┼ in vm1 ┼ vm1 → host ┼ in host ┤      the parts; they sum to the whole
+//! ```
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::{IpAddr, SocketAddr},
+};
+
+use serde::Serialize;
+
+use crate::{flows::Flows, frame::Frame, graph::Flow, segments::rank};
+
+/// Who asks whom, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Connection {
+    /// `TCP`, `UDP` or `ICMP`.
+    pub protocol: &'static str,
+    /// Who asks: who opened the connection or, where that was not seen, who sent first. An echo's port is its
+    /// identifier.
+    pub client: SocketAddr,
+    /// Who answers.
+    pub server: SocketAddr,
+}
+
+/// One request and its answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exchange {
+    /// Who asked whom.
+    pub connection: Connection,
+    /// The domain in which the request was first seen.
+    pub client_domain: String,
+    /// The domain that answered.
+    pub server_domain: String,
+    /// When the first of the request's frames began, in nanoseconds of the reference domain.
+    pub start_ns: i64,
+    /// When the last of the answer's ended.
+    pub end_ns: i64,
+    /// Whether all of its frames are known from their beginnings to their ends.
+    pub complete: bool,
+    /// What asked.
+    pub request: Side,
+    /// What answered.
+    pub answer: Side,
+    /// Where the time went, in its order; the sum is the whole.
+    pub parts: Vec<Part>,
+}
+
+/// The frames of a request, or of an answer.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Side {
+    /// Bytes of the programs.
+    pub bytes: u64,
+    /// The IDs of its flows, in the order of their beginnings.
+    pub flows: Vec<u64>,
+}
+
+/// A part of an exchange's time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Part {
+    /// `request in vm1`, `request, vm1 → host`, `server in vm2`.
+    pub name: String,
+    /// How long it took, in nanoseconds.
+    pub ns: i64,
+}
+
+impl Exchange {
+    /// How long it took, in nanoseconds.
+    pub fn total_ns(&self) -> i64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+}
+
+/// The exchanges of all clients of a domain with one server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Service {
+    /// `TCP`, `UDP` or `ICMP`.
+    pub protocol: &'static str,
+    /// The domain in which the requests were first seen.
+    pub client_domain: String,
+    /// Who answers.
+    pub server: SocketAddr,
+    /// In which domain.
+    pub server_domain: String,
+    /// How many exchanges.
+    pub exchanges: u64,
+    /// How many of them are known from their beginnings to their ends.
+    pub complete: u64,
+    /// Half of them took at most this long, in nanoseconds.
+    pub p50_ns: i64,
+    /// All but one in a hundred.
+    pub p99_ns: i64,
+    /// The longest.
+    pub max_ns: i64,
+    /// Where their time went, in its order.
+    pub parts: Vec<PartTimes>,
+}
+
+/// A part of the time of several exchanges.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartTimes {
+    /// As [`Part::name`].
+    pub name: String,
+    /// How many exchanges have it.
+    pub count: u64,
+    /// Half of these took at most this long, in nanoseconds.
+    pub p50_ns: i64,
+    /// All but one in a hundred.
+    pub p99_ns: i64,
+    /// The longest.
+    pub max_ns: i64,
+    /// Its share of the time of all the exchanges, of those too that have no such part: all shares sum to 1.
+    pub share: f64,
+}
+
+/// Exchanges by client's domain and server, the most frequent first.
+pub fn services(exchanges: &[Exchange]) -> Vec<Service> {
+    let mut groups: BTreeMap<_, Vec<&Exchange>> = BTreeMap::new();
+    for exchange in exchanges {
+        let Connection { protocol, server, .. } = exchange.connection;
+        // An echo's port is its client's.
+        let server = if protocol == "ICMP" { SocketAddr::new(server.ip(), 0) } else { server };
+        groups.entry((protocol, &exchange.client_domain, server)).or_default().push(exchange);
+    }
+    let mut all: Vec<Service> = (groups.into_iter())
+        .map(|((protocol, client_domain, server), of)| {
+            let mut ns: Vec<i64> = of.iter().map(|exchange| exchange.total_ns()).collect();
+            ns.sort_unstable();
+            Service {
+                protocol,
+                client_domain: client_domain.clone(),
+                server,
+                server_domain: of[0].server_domain.clone(),
+                exchanges: of.len() as u64,
+                complete: of.iter().filter(|exchange| exchange.complete).count() as u64,
+                p50_ns: rank(&ns, 50),
+                p99_ns: rank(&ns, 99),
+                max_ns: rank(&ns, 100),
+                parts: part_times(&of),
+            }
+        })
+        .collect();
+    all.sort_by_key(|service| std::cmp::Reverse(service.exchanges));
+    all
+}
+
+fn part_times(exchanges: &[&Exchange]) -> Vec<PartTimes> {
+    /// Times, and the sum of the places in their exchanges.
+    type Times = (Vec<i64>, usize);
+    let mut parts: BTreeMap<&str, Times> = BTreeMap::new();
+    for exchange in exchanges {
+        for (place, part) in exchange.parts.iter().enumerate() {
+            let (ns, places) = parts.entry(&part.name).or_default();
+            ns.push(part.ns);
+            // As far into the exchange as if all had as many parts.
+            *places += place * 1000 / exchange.parts.len();
+        }
+    }
+    let total: i64 = exchanges.iter().map(|exchange| exchange.total_ns()).sum();
+    let mut ordered: Vec<(&str, Times)> = parts.into_iter().collect();
+    ordered.sort_by_key(|(_, (ns, places))| places / ns.len());
+    let times = |(name, (mut ns, _)): (&str, Times)| {
+        ns.sort_unstable();
+        PartTimes {
+            name: name.to_owned(),
+            count: ns.len() as u64,
+            p50_ns: rank(&ns, 50),
+            p99_ns: rank(&ns, 99),
+            max_ns: rank(&ns, 100),
+            share: ns.iter().sum::<i64>() as f64 / total.max(1) as f64,
+        }
+    };
+    ordered.into_iter().map(times).collect()
+}
+
+/// All exchanges of a trace, in the order of their beginnings.
+pub fn of(flows: &Flows) -> Vec<Exchange> {
+    let by_id: HashMap<u64, usize> =
+        flows.flows().iter().enumerate().map(|(at, flow)| (flow.id, at)).collect();
+    let mut talks: BTreeMap<(&'static str, SocketAddr, SocketAddr), Talk> = BTreeMap::new();
+    // In the order of their beginnings, which flows have.
+    for (at, flow) in flows.flows().iter().enumerate() {
+        let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(at, frame)) else { continue };
+        let (low, high) = (sent.from.min(sent.to), sent.from.max(sent.to));
+        talks.entry((sent.protocol, low, high)).or_default().take(&sent);
+    }
+    let mut all: Vec<Exchange> = (talks.into_iter())
+        .flat_map(|((protocol, ..), talk)| talk.end().into_iter().map(move |turn| (protocol, turn)))
+        .filter_map(|(protocol, turn)| turn.exchange(protocol, flows, &by_id))
+        .collect();
+    all.sort_by_key(|exchange| exchange.start_ns);
+    all
+}
+
+/// What one flow's frame says of the talk that it is of.
+struct Sent {
+    flow: usize,
+    protocol: &'static str,
+    from: SocketAddr,
+    to: SocketAddr,
+    /// Whether only a client sends such, or only a server.
+    opens: Option<bool>,
+    bytes: u32,
+    /// TCP's; of others none.
+    sequence: Option<u32>,
+}
+
+impl Sent {
+    fn of(flow: usize, frame: &Frame) -> Option<Self> {
+        let ends = |source_port, target_port| {
+            let end = |address: IpAddr, port| SocketAddr::new(address, port);
+            (end(frame.source, source_port), end(frame.target, target_port))
+        };
+        let ports = ends(frame.source_port, frame.target_port);
+        // Fragments have no ports; the first, which has, stands for its datagram.
+        let no_fragment = frame.fragment.is_none_or(|(offset, _)| offset == 0);
+        let (protocol, (from, to), opens, sequence) = if frame.is_tcp() {
+            ("TCP", ports, frame.opens(), Some(frame.sequence))
+        } else if frame.is_udp() && no_fragment {
+            ("UDP", ports, None, None)
+        } else if let Some(asks) = frame.asks_for_echo() {
+            let identifier = (frame.sequence >> 16) as u16;
+            ("ICMP", ends(identifier, identifier), Some(asks), None)
+        } else {
+            return None;
+        };
+        Some(Self { flow, protocol, from, to, opens, bytes: frame.bytes, sequence })
+    }
+}
+
+/// What two ends send each other.
+#[derive(Default)]
+struct Talk {
+    client: Option<SocketAddr>,
+    done: Vec<Turn>,
+    now: Option<Turn>,
+}
+
+/// A request, and what has come of its answer.
+struct Turn {
+    client: SocketAddr,
+    server: SocketAddr,
+    request: Way,
+    answer: Way,
+}
+
+/// What went one way.
+#[derive(Default)]
+struct Way {
+    flows: Vec<usize>,
+    bytes: u64,
+    /// TCP's sequence numbers: the first, and the one after the last.
+    range: Option<(u32, u32)>,
+}
+
+/// How many turns before this one are looked through for what was put together late.
+const LATE: usize = 4;
+
+impl Talk {
+    fn take(&mut self, sent: &Sent) {
+        match sent.opens {
+            // A connection that opens anew, on ports that were in use before.
+            Some(true) if sent.bytes == 0 && sent.sequence.is_some() => {
+                self.done.extend(self.now.take());
+                self.client = Some(sent.from);
+            }
+            Some(opens) => self.client = Some(if opens { sent.from } else { sent.to }),
+            None => {}
+        }
+        // What has no bytes asks and answers nothing, but an echo.
+        if sent.bytes == 0 && sent.sequence.is_some() {
+            return;
+        }
+        let client = *self.client.get_or_insert(sent.from);
+        let asks = sent.from == client;
+        let recent = self.now.iter_mut().chain(self.done.iter_mut().rev().take(LATE));
+        for turn in recent {
+            let way = if asks { &mut turn.request } else { &mut turn.answer };
+            if way.has(sent) {
+                way.flows.push(sent.flow);
+                return;
+            }
+        }
+        // Every echo is one of its own.
+        let over = |turn: &Turn| sent.protocol == "ICMP" || !turn.answer.flows.is_empty();
+        if asks && self.now.as_ref().is_some_and(over) {
+            self.done.extend(self.now.take());
+        }
+        let server = if asks { sent.to } else { sent.from };
+        match &mut self.now {
+            Some(turn) if asks => turn.request.add(sent),
+            Some(turn) => turn.answer.add(sent),
+            // What nobody asked for: a greeting.
+            None if !asks => {}
+            None => {
+                let turn = Turn { client, server, request: Way::default(), answer: Way::default() };
+                self.now.insert(turn).request.add(sent);
+            }
+        }
+    }
+
+    fn end(mut self) -> Vec<Turn> {
+        self.done.extend(self.now.take());
+        self.done
+    }
+}
+
+impl Way {
+    /// Whether all bytes of a frame have been seen on this way.
+    fn has(&self, sent: &Sent) -> bool {
+        let (Some((first, next)), Some(sequence)) = (self.range, sent.sequence) else { return false };
+        // Sequence numbers wrap: what lies less than half of them behind is before.
+        let after = |a: u32, b: u32| a.wrapping_sub(b) < 1 << 31;
+        after(sequence, first) && after(next, sequence.wrapping_add(sent.bytes))
+    }
+
+    fn add(&mut self, sent: &Sent) {
+        self.flows.push(sent.flow);
+        let Some(sequence) = sent.sequence else {
+            self.bytes += u64::from(sent.bytes);
+            return;
+        };
+        let end = sequence.wrapping_add(sent.bytes);
+        match &mut self.range {
+            Some((_, next)) => {
+                let new = end.wrapping_sub(*next);
+                if new < 1 << 31 {
+                    self.bytes += u64::from(new);
+                    *next = end;
+                }
+            }
+            None => {
+                self.bytes = u64::from(sent.bytes);
+                self.range = Some((sequence, end));
+            }
+        }
+    }
+
+    fn side(&self, flows: &[Flow]) -> Side {
+        Side { bytes: self.bytes, flows: self.flows.iter().map(|&at| flows[at].id).collect() }
+    }
+}
+
+impl Turn {
+    /// None without an answer.
+    fn exchange(
+        self,
+        protocol: &'static str,
+        flows: &Flows,
+        by_id: &HashMap<u64, usize>,
+    ) -> Option<Exchange> {
+        let all = flows.flows();
+        let ended = |way: &Way| way.flows.iter().map(|&at| all[at].end_ns).max();
+        let end_ns = ended(&self.answer)?;
+        // What carried its last byte to the server, from where that was cut off or put together; and the answer's first.
+        let last = self.request.flows.iter().copied().max_by_key(|&at| all[at].end_ns)?;
+        let first = self.answer.flows.iter().copied().min_by_key(|&at| all[at].start_ns)?;
+        let began = |at: &usize| origins(*at, all, by_id).iter().map(|&at| all[at].start_ns).min();
+        let start_ns = self.request.flows.iter().filter_map(began).min()?;
+        let mut parts = Parts { at: start_ns, end: end_ns, all: Vec::new() };
+        let way = origins(last, all, by_id);
+        let client = way.first().map_or("?", |&at| flows.domain(all[at].ends.0));
+        let starts = way.first().map_or(start_ns, |&at| all[at].start_ns);
+        parts.until(starts, "request, frames before its last");
+        for at in way {
+            parts.path(flows, &all[at], "request");
+        }
+        let server = flows.domain(all[first].ends.0);
+        parts.until(all[first].start_ns, &format!("server in {server}"));
+        parts.path(flows, &all[first], "answer");
+        parts.until(end_ns, "answer, frames after its first");
+        Some(Exchange {
+            connection: Connection { protocol, client: self.client, server: self.server },
+            client_domain: client.to_owned(),
+            server_domain: server.to_owned(),
+            start_ns,
+            end_ns,
+            complete: self.request.flows.iter().chain(&self.answer.flows).all(|&at| all[at].complete()),
+            request: self.request.side(all),
+            answer: self.answer.side(all),
+            parts: parts.all,
+        })
+    }
+}
+
+/// The most generations that a flow is followed back.
+const GENERATIONS: usize = 16;
+
+/// What a flow was cut off or put together from, and so on, the oldest first, itself last: of several parents the one
+/// that ended last, which the others waited for.
+fn origins(at: usize, flows: &[Flow], by_id: &HashMap<u64, usize>) -> Vec<usize> {
+    let mut way = vec![at];
+    while let Some(&now) = way.last()
+        && way.len() < GENERATIONS
+    {
+        let parents = flows[now].parents.iter().filter_map(|id| by_id.get(id).copied());
+        let Some(parent) = parents.filter(|at| !way.contains(at)).max_by_key(|&at| flows[at].start_ns) else {
+            break;
+        };
+        way.push(parent);
+    }
+    way.reverse();
+    way
+}
+
+/// Parts, as they follow each other: none begins before the one before it ends.
+struct Parts {
+    at: i64,
+    end: i64,
+    all: Vec<Part>,
+}
+
+impl Parts {
+    fn until(&mut self, time: i64, name: &str) {
+        let time = time.clamp(self.at, self.end.max(self.at));
+        let ns = time - self.at;
+        self.at = time;
+        match self.all.last_mut() {
+            Some(last) if last.name == name => last.ns += ns,
+            _ if ns == 0 => {}
+            _ => self.all.push(Part { name: name.to_owned(), ns }),
+        }
+    }
+
+    /// The path of a flow, by the domains that it goes through.
+    fn path(&mut self, flows: &Flows, flow: &Flow, what: &str) {
+        let mut before: Option<&str> = None;
+        for (domain, time) in flows.path_of(flow) {
+            match before {
+                Some(before) if before != domain => self.until(time, &format!("{what}, {before} → {domain}")),
+                _ => self.until(time, &format!("{what} in {domain}")),
+            }
+            before = Some(domain);
+        }
+    }
+}

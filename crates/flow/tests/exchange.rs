@@ -1,0 +1,181 @@
+//! Requests and answers, found in the frames that carried them.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
+
+use xweave_flow::{Exchange, Flows, exchange};
+use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
+use xweave_wire::record::{Kind, Record};
+
+const HOST: u64 = 1;
+const VM1: u64 = 2;
+
+const SYN: u64 = 2;
+const ACK: u64 = 16;
+
+/// Ends of the connections: 10.0.0.1 is the host's, 10.0.0.2 vm1's.
+const CLIENT: (u64, u64) = (u32::from_le_bytes([10, 0, 0, 1]) as u64, 40_000);
+const SERVER: (u64, u64) = (u32::from_le_bytes([10, 0, 0, 2]) as u64, 80);
+
+/// What a test says of a frame: from the client or from the server, when it begins, and its words.
+struct Sent {
+    by_client: bool,
+    at: u64,
+    protocol: u64,
+    flags: u64,
+    bytes: u64,
+    sequence: u64,
+    parents: Vec<u64>,
+}
+
+fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent {
+    Sent {
+        by_client,
+        at,
+        protocol: 6,
+        flags,
+        bytes,
+        sequence: u64::from(sequence) << 32,
+        parents: Vec::new(),
+    }
+}
+
+fn other(by_client: bool, at: u64, protocol: u64, flags: u64, sequence: u64) -> Sent {
+    Sent { by_client, at, protocol, flags, bytes: 10, sequence, parents: Vec::new() }
+}
+
+/// A trace of frames: each begins in its sender's domain, is put on a ring 10 ns later, comes off it 30 ns later and ends
+/// 50 ns later. Frames number their flows from 1, in their sender's domain.
+fn exchanges(frames: &[Sent]) -> Vec<Exchange> {
+    let dir = tempfile::tempdir().unwrap();
+    let vm = Some(DomainVm { host: "host".into(), pid: 4002, cid: None });
+    let guest = Domain { name: "vm1".into(), number: 2, role: Role::Guest, vm, ..Domain::default() };
+    let host = Domain { name: "host".into(), number: 1, ..Domain::default() };
+    let manifest = Manifest { domains: vec![host, guest], ..Manifest::default() };
+    let mut writer = Writer::create(dir.path(), manifest).unwrap();
+    let site = |site| Site { site, carrier: Some("virtio_net".into()), ..Site::default() };
+    writer.sites(&[site(1), site(2)]).unwrap();
+    let mut records = Vec::new();
+    for (number, sent) in (1..).zip(frames) {
+        let (from, to) = if sent.by_client { (HOST, VM1) } else { (VM1, HOST) };
+        let (source, target) = if sent.by_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+        let (flow, other) = (from << 56 | number, to << 56 | (1000 + number));
+        let ports = if sent.protocol == 1 { 0 } else { source.1 << 16 | target.1 };
+        let what = sent.bytes << 32 | 0x0800 << 16 | sent.protocol << 8 | sent.flags;
+        let words = vec![what, source.0, 0, target.0, 0, sent.sequence, ports];
+        let key = |domain| vec![0x1000 * from, number, number, if domain == HOST { 4002 } else { 0 }];
+        if sent.parents.is_empty() {
+            records.push((sent.at, from, flow, Kind::Start, vec![7]));
+        }
+        for parent in &sent.parents {
+            records.push((sent.at, from, flow, Kind::Split, vec![*parent, 7, 8]));
+        }
+        records.push((sent.at + 5, from, flow, Kind::Frame, words));
+        records.push((sent.at + 10, from, flow, Kind::Xin, key(from)));
+        records.push((sent.at + 40, to, other, Kind::Xout, key(to)));
+        records.push((sent.at + 90, to, other, Kind::Quit, vec![9]));
+    }
+    for (time_ns, domain, flow, kind, values) in records {
+        let domain = u8::try_from(domain).unwrap();
+        let (site, comm) = (domain.into(), [0; 16]);
+        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm, values };
+        writer.append(domain, i64::try_from(time_ns).unwrap(), &record).unwrap();
+    }
+    writer.finish().unwrap();
+    exchange::of(&Flows::of(&Trace::open(dir.path()).unwrap()))
+}
+
+fn parts(exchange: &Exchange) -> Vec<(&str, i64)> {
+    assert_eq!(exchange.parts.iter().map(|part| part.ns).sum::<i64>(), exchange.total_ns());
+    exchange.parts.iter().map(|part| (part.name.as_str(), part.ns)).collect()
+}
+
+#[test]
+fn the_time_of_a_request_is_told_by_domains_crossings_and_server() {
+    let all = exchanges(&[
+        tcp(true, 0, SYN, 99, 0),
+        tcp(false, 100, SYN | ACK, 499, 0),
+        tcp(true, 200, ACK, 100, 0),
+        tcp(true, 1_000, ACK, 100, 20),
+        tcp(false, 1_100, ACK, 500, 0),
+        tcp(false, 3_000, ACK, 500, 1_400),
+        tcp(false, 3_200, ACK, 1_900, 600),
+    ]);
+    let [one] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(one.connection.client.to_string(), "10.0.0.1:40000");
+    assert_eq!(one.connection.server.to_string(), "10.0.0.2:80");
+    assert_eq!((&*one.client_domain, &*one.server_domain, one.complete), ("host", "vm1", true));
+    assert_eq!((one.request.bytes, one.answer.bytes), (20, 2_000));
+    assert_eq!((one.request.flows.len(), one.answer.flows.len()), (1, 2));
+    assert_eq!(
+        parts(one),
+        [
+            ("request in host", 10),
+            ("request, host → vm1", 30),
+            ("request in vm1", 50),
+            ("server in vm1", 1_910),
+            ("answer in vm1", 10),
+            ("answer, vm1 → host", 30),
+            ("answer in host", 50),
+            ("answer, frames after its first", 200),
+        ]
+    );
+}
+
+#[test]
+fn requests_on_one_connection_follow_each_other() {
+    // The second request's bytes go past the end of sequence numbers; an answer's part is put together late.
+    let near_end = u32::MAX - 9;
+    let mut late = tcp(false, 2_100, ACK, 500, 50);
+    late.parents = vec![VM1 << 56 | 2];
+    let all = exchanges(&[
+        tcp(true, 0, ACK, near_end - 30, 30),
+        tcp(false, 1_000, ACK, 500, 100),
+        tcp(true, 2_000, ACK, near_end, 20),
+        late,
+        tcp(true, 2_200, ACK, 10, 5),
+        tcp(false, 4_000, ACK, 600, 10),
+    ]);
+    let sides: Vec<_> = all
+        .iter()
+        .map(|one| (one.request.bytes, one.answer.bytes, one.request.flows.len(), one.answer.flows.len()))
+        .collect();
+    assert_eq!(sides, [(30, 100, 1, 2), (25, 10, 2, 1)]);
+    assert_eq!(all[1].parts[0].name, "request, frames before its last");
+    for one in &all {
+        parts(one);
+    }
+}
+
+#[test]
+fn what_is_not_answered_is_no_exchange_and_a_greeting_is_no_answer() {
+    assert!(exchanges(&[other(true, 0, 17, 0, 0), other(true, 200, 17, 0, 0)]).is_empty());
+    let all = exchanges(&[
+        tcp(true, 0, SYN, 99, 0),
+        tcp(false, 200, ACK, 500, 40),
+        tcp(true, 400, ACK, 100, 7),
+        tcp(false, 600, ACK, 540, 8),
+    ]);
+    let [one] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((one.start_ns, one.request.bytes, one.answer.bytes), (400, 7, 8));
+}
+
+#[test]
+fn datagrams_and_echoes_are_asked_and_answered_too() {
+    let echo =
+        |by_client, at, number: u64| other(by_client, at, 1, if by_client { 8 } else { 0 }, 5 << 16 | number);
+    let all = exchanges(&[
+        other(true, 0, 17, 0, 0),
+        other(false, 300, 17, 0, 0),
+        // The first of these is lost.
+        echo(true, 1_000, 1),
+        echo(true, 2_000, 2),
+        echo(false, 2_200, 2),
+    ]);
+    let services = exchange::services(&all);
+    let told: Vec<_> =
+        services.iter().map(|of| (of.protocol, of.server.to_string(), of.exchanges, of.p50_ns)).collect();
+    assert_eq!(told, [("ICMP", "10.0.0.2:0".to_owned(), 1, 290), ("UDP", "10.0.0.2:80".to_owned(), 1, 390)]);
+    for service in &services {
+        assert!((service.parts.iter().map(|part| part.share).sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+}

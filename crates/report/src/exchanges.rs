@@ -1,0 +1,98 @@
+//! Requests and their answers: how long they took, and where that time went.
+
+use comfy_table::{Cell, Color};
+use xweave_flow::{Exchange, Service};
+
+use crate::{
+    View, number,
+    segments::bar,
+    table::{self, Heading},
+};
+
+/// Columns of a bar.
+const BAR: usize = 24;
+
+/// The services, the most used first; at most so many, and in a line how many more there are.
+pub fn services(services: &[Service], most: usize, view: View) -> String {
+    let headings = [
+        Heading("Requests", false),
+        Heading("Count", true),
+        Heading("Complete", true),
+        Heading("p50 (µs)", true),
+        Heading("p99 (µs)", true),
+        Heading("max (µs)", true),
+    ];
+    let mut table = table::new(&headings, view);
+    for service in services.iter().take(most) {
+        let counts = [service.exchanges, service.complete].map(number::count);
+        let times = [service.p50_ns, service.p99_ns, service.max_ns].map(number::micros);
+        table.add_row(std::iter::once(title(service)).chain(counts).chain(times).map(Cell::new));
+    }
+    let mut text = table::text(&table);
+    if services.len() > most {
+        let left = number::counted((services.len() - most) as u64, "other server", "other servers");
+        text.push_str(&format!("… and {left}: --all shows them\n"));
+    }
+    text
+}
+
+/// Where the time of a service's requests went, in its order.
+pub fn parts(service: &Service, view: View) -> String {
+    let headings = [
+        Heading("Part", false),
+        Heading("Count", true),
+        Heading("p50 (µs)", true),
+        Heading("p99 (µs)", true),
+        Heading("max (µs)", true),
+        Heading("Share of all time", false),
+    ];
+    let mut table = table::new(&headings, view);
+    for part in &service.parts {
+        let times = [part.p50_ns, part.p99_ns, part.max_ns].map(number::micros);
+        let mut cells: Vec<Cell> = [part.name.clone(), number::count(part.count)].map(Cell::new).into();
+        cells.extend(times.map(Cell::new));
+        let share = Cell::new(bar(part.share, BAR));
+        cells.push(if view.color { share.fg(Color::Cyan) } else { share });
+        table.add_row(cells);
+    }
+    format!("{}:\n{}", title(service), table::text(&table))
+}
+
+/// One line for each exchange.
+pub fn list<'a>(exchanges: impl Iterator<Item = &'a Exchange>, view: View) -> String {
+    let headings = [
+        Heading("Start (µs)", true),
+        Heading("Time (µs)", true),
+        Heading("Connection", false),
+        Heading("Asked (B)", true),
+        Heading("Answered (B)", true),
+        Heading("Longest part", false),
+        Heading("First flow", true),
+    ];
+    let mut table = table::new(&headings, view);
+    let mut first = None;
+    for exchange in exchanges {
+        let start = *first.get_or_insert(exchange.start_ns);
+        let of = &exchange.connection;
+        let longest = exchange.parts.iter().max_by_key(|part| part.ns);
+        table.add_row([
+            number::micros(exchange.start_ns - start),
+            number::micros(exchange.total_ns()),
+            format!("{} {} → {}", of.protocol, of.client, of.server),
+            number::count(exchange.request.bytes),
+            number::count(exchange.answer.bytes),
+            longest.map_or_else(String::new, |part| format!("{}: {}", part.name, number::micros(part.ns))),
+            exchange.request.flows.first().map_or_else(String::new, |flow| format!("{flow:#x}")),
+        ]);
+    }
+    table::text(&table)
+}
+
+/// `TCP, host → 10.77.0.1:80 (vm1)`
+fn title(service: &Service) -> String {
+    let server = match service.server.port() {
+        0 => service.server.ip().to_string(),
+        _ => service.server.to_string(),
+    };
+    format!("{}, {} → {server} ({})", service.protocol, service.client_domain, service.server_domain)
+}
