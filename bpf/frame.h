@@ -15,7 +15,7 @@ enum xw_frame_word {
 	/* Addresses as they are on the wire, two words each; IPv4's and ARP's are the first 4 bytes. */
 	XW_FRAME_SOURCE,
 	XW_FRAME_TARGET = XW_FRAME_SOURCE + 2,
-	/* TCP's sequence number (32 bits) and acknowledgement (32); ICMP echo's identifier and sequence number. */
+	/* TCP's sequence number (32 bits) and acknowledgement (32); ICMP echo's identifier (16) and number (16), and 0. */
 	XW_FRAME_SEQUENCE = XW_FRAME_TARGET + 2,
 	/* IPv4's identification (16) and fragment word (16: 0x2000 more follow, offset / 8), ports (16 each). */
 	XW_FRAME_PORTS,
@@ -53,7 +53,7 @@ static __always_inline u32 xw_frame_transport(u64 *words, u32 protocol, void *at
 		u32 type = READ(*(u8 *)at);
 		/* Echo and its reply. */
 		if (protocol == XW_ICMP ? type == 8 || type == 0 : type == 128 || type == 129)
-			words[XW_FRAME_SEQUENCE] = __builtin_bswap32(xw_four_bytes(at + 4));
+			words[XW_FRAME_SEQUENCE] = (u64)__builtin_bswap32(xw_four_bytes(at + 4)) << 32;
 		words[XW_FRAME_WHAT] |= type;
 		return 8;
 	}
@@ -94,7 +94,7 @@ static __noinline bool xw_frame(struct sk_buff *skb, void *at, u64 *words)
 		header += xw_frame_transport(words, protocol, at + header, left - header);
 	} else if (type == XW_ETH_ARP && left >= 28) {
 		protocol = READ(*(u8 *)(at + 7));
-		header = 28;
+		bytes = header = 28;
 		words[XW_FRAME_SOURCE] = xw_four_bytes(at + 14);
 		words[XW_FRAME_TARGET] = xw_four_bytes(at + 24);
 	}

@@ -19,6 +19,9 @@ use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner}
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
 
+/// Parts that are listed unless all are asked for.
+const PARTS: usize = 12;
+
 /// Break down the time of transactions: threads, disks, locks, connections, vCPUs
 ///
 /// Each transaction's time is divided among the objects that took it, without gap or overlap: who ran, who waited
@@ -49,6 +52,9 @@ pub struct Args {
     /// Which transactions [default: what the trace has: flows, requests or processes]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
+    /// List all parts that took at least a thousandth of the time, not only the largest
+    #[arg(long)]
+    all: bool,
     /// How many of the slowest to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
@@ -75,7 +81,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let printed = shown::print(|out| match (args.json, args.id) {
         (true, wanted) => document(&trace, &spec, wanted, out),
         (false, Some(wanted)) => one(&trace, &spec, wanted, args.mermaid, out),
-        (false, None) => tables(&trace, &spec, args.limit, out),
+        (false, None) => tables(&trace, &spec, args, out),
     })?;
     let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
     for damaged in &outcome.damaged {
@@ -111,8 +117,9 @@ struct Printed {
     found: bool,
 }
 
-fn tables(trace: &Trace, spec: &Spec, limit: usize, out: &mut impl Write) -> io::Result<Printed> {
+fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::Result<Printed> {
     let view = View::of_stdout(WIDE);
+    let (limit, most) = (args.limit, if args.all { usize::MAX } else { PARTS });
     let mut totals = Totals::default();
     let mut slowest = Slowest::new(limit);
     let outcome = explain(trace, spec, &mut |transaction, objects| {
@@ -121,7 +128,7 @@ fn tables(trace: &Trace, spec: &Spec, limit: usize, out: &mut impl Write) -> io:
     });
     if outcome.transactions > 0 {
         write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?;
-        writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
+        writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), most, view))?;
         let slowest = slowest.into_vec();
         if !slowest.is_empty() {
             writeln!(out, "The slowest:\n{}", transactions::table(&slowest, &outcome.objects, view))?;

@@ -92,15 +92,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn by_connection(flows: &Flows, args: &Args) -> Result<ExitCode, Failure> {
-    let exchanges = exchange::of(flows);
-    let services = exchange::services(&exchanges);
-    let listed = &exchanges[..args.limit.unwrap_or(usize::MAX).min(exchanges.len())];
+    let found = exchange::of(flows);
+    let services = exchange::services(&found);
+    let listed = &found[..args.limit.unwrap_or(usize::MAX).min(found.len())];
     if args.json {
         let (summary, services) = (flows.summary(), &*services);
         let connections = document::flows::Connections { summary, services, exchanges: listed };
         return shown::only(|out| document::flows::write_connections(out, &connections));
     }
-    if exchanges.is_empty() {
+    if found.is_empty() {
         return Err(Failure::Failed(format!(
             "no request with an answer is in {}: frames of TCP, UDP or ICMP both ways are needed, \
              as `xweave record virtio-net` records them",
@@ -111,6 +111,9 @@ fn by_connection(flows: &Flows, args: &Args) -> Result<ExitCode, Failure> {
         let view = View::of_stdout(WIDE);
         if args.limit.is_some() {
             writeln!(out, "{}", exchanges::list(listed.iter(), view))?;
+        }
+        if let Some(text) = services.first().and_then(|of| exchanges::typical(of, &found, view)) {
+            writeln!(out, "{text}")?;
         }
         let (most, detailed) = if args.all { (usize::MAX, usize::MAX) } else { (KINDS, 1) };
         writeln!(out, "{}", exchanges::services(&services, most, view))?;

@@ -56,8 +56,10 @@ impl Dropped {
     }
 }
 
-/// Reasons that the kernel also gives for what it has made use of.
-const USED_UP: [&str; 2] = ["NOT_SPECIFIED", "QUEUE_PURGE"];
+/// Reasons that the kernel also gives for what it has made use of, and for what told it nothing that it did not know
+/// (`include/net/dropreason-core.h`, Linux 6.12).
+const USED_UP: [&str; 6] =
+    ["NOT_SPECIFIED", "QUEUE_PURGE", "TCP_OLD_ACK", "TCP_OLD_DATA", "TCP_OLD_SEQUENCE", "TCP_RFC7323_PAWS"];
 
 impl Dropped {
     /// Whether this is only how TCP is done with a frame that has no data in it: an acknowledgement in the time-wait

@@ -46,6 +46,9 @@ pub struct Exchange {
     pub start_ns: i64,
     /// When the last of the answer's ended.
     pub end_ns: i64,
+    /// The exchange, by its place in the order of their beginnings, during which its client asked: the only one under
+    /// way that the client's domain served, and that ended after it. None if there is none, or are several.
+    pub inside: Option<usize>,
     /// Whether all of its frames are known from their beginnings to their ends.
     pub complete: bool,
     /// What asked.
@@ -72,6 +75,17 @@ pub struct Part {
     pub name: String,
     /// How long it took, in nanoseconds.
     pub ns: i64,
+}
+
+impl Service {
+    /// Whether an exchange is one of its own.
+    pub fn has(&self, exchange: &Exchange) -> bool {
+        let of = &exchange.connection;
+        let port = of.protocol == "ICMP" || of.server.port() == self.server.port();
+        (of.protocol, of.server.ip()) == (self.protocol, self.server.ip())
+            && port
+            && exchange.client_domain == self.client_domain
+    }
 }
 
 impl Exchange {
@@ -123,7 +137,7 @@ pub struct PartTimes {
     pub share: f64,
 }
 
-/// Exchanges by client's domain and server, the most frequent first.
+/// Exchanges by client's domain and server: those between two domains first, and of these the most frequent.
 pub fn services(exchanges: &[Exchange]) -> Vec<Service> {
     let mut groups: BTreeMap<_, Vec<&Exchange>> = BTreeMap::new();
     for exchange in exchanges {
@@ -150,7 +164,7 @@ pub fn services(exchanges: &[Exchange]) -> Vec<Service> {
             }
         })
         .collect();
-    all.sort_by_key(|service| std::cmp::Reverse(service.exchanges));
+    all.sort_by_key(|of| (of.client_domain == of.server_domain, std::cmp::Reverse(of.exchanges)));
     all
 }
 
@@ -199,7 +213,32 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
         .filter_map(|(protocol, turn)| turn.exchange(protocol, flows, &by_id))
         .collect();
     all.sort_by_key(|exchange| exchange.start_ns);
+    nest(&mut all);
     all
+}
+
+/// How many exchanges under way are looked through for the one that another is inside of.
+const UNDER_WAY: usize = 256;
+
+fn nest(all: &mut [Exchange]) {
+    // By the domain that serves them.
+    let mut under_way: HashMap<String, Vec<usize>> = HashMap::new();
+    for at in 0..all.len() {
+        let (start, end) = (all[at].start_ns, all[at].end_ns);
+        if let Some(served) = under_way.get_mut(&all[at].client_domain) {
+            served.retain(|&other| all[other].end_ns >= start);
+            let mut around = served.iter().rev().copied().filter(|&other| all[other].end_ns >= end);
+            let only = around.next();
+            all[at].inside = only.filter(|_| served.len() <= UNDER_WAY && around.next().is_none());
+        }
+        // What a domain asks itself says nothing of who had it do so.
+        if all[at].client_domain != all[at].server_domain {
+            let served = under_way.entry(all[at].server_domain.clone()).or_default();
+            if served.len() <= UNDER_WAY {
+                served.push(at);
+            }
+        }
+    }
 }
 
 /// What one flow's frame says of the talk that it is of.
@@ -229,7 +268,7 @@ impl Sent {
         } else if frame.is_udp() && no_fragment {
             ("UDP", ports, None, None)
         } else if let Some(asks) = frame.asks_for_echo() {
-            let identifier = (frame.sequence >> 16) as u16;
+            let identifier = frame.echo_identifier();
             ("ICMP", ends(identifier, identifier), Some(asks), None)
         } else {
             return None;
@@ -385,6 +424,7 @@ impl Turn {
             server_domain: server.to_owned(),
             start_ns,
             end_ns,
+            inside: None,
             complete: self.request.flows.iter().chain(&self.answer.flows).all(|&at| all[at].complete()),
             request: self.request.side(all),
             answer: self.answer.side(all),

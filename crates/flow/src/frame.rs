@@ -62,31 +62,37 @@ impl Frame {
         if row.kind != Kind::Frame {
             return None;
         }
-        let ether_type = (what >> 16) as u16;
+        let [flags, protocol, _, _, bytes @ ..] = what.to_le_bytes();
+        let [_, ether_type, ..] = quarters(what);
         let address = |high: u64, low: u64| {
+            let [a, b, c, d, ..] = high.to_le_bytes();
             if ether_type == IPV6 {
                 let mut octets = [0; 16];
                 octets[..8].copy_from_slice(&high.to_le_bytes());
                 octets[8..].copy_from_slice(&low.to_le_bytes());
                 IpAddr::from(Ipv6Addr::from(octets))
             } else {
-                IpAddr::from(Ipv4Addr::from((high as u32).to_le_bytes()))
+                IpAddr::from(Ipv4Addr::from([a, b, c, d]))
             }
         };
-        let fragment = (ports >> 32) as u16;
+        let [target_port, source_port, fragment, identification] = quarters(ports);
         let (offset, more) = (u32::from(fragment & 0x1fff) * 8, fragment & 0x2000 != 0);
+        let [acknowledgement, sequence] = {
+            let [a, b, c, d, high @ ..] = sequence.to_le_bytes();
+            [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(high)]
+        };
         Some(Self {
-            bytes: (what >> 32) as u32,
+            bytes: u32::from_le_bytes(bytes),
             ether_type,
-            protocol: (what >> 8) as u8,
-            flags: what as u8,
+            protocol,
+            flags,
             source: address(source, source_low),
             target: address(target, target_low),
-            source_port: (ports >> 16) as u16,
-            target_port: ports as u16,
-            sequence: (sequence >> 32) as u32,
-            acknowledgement: sequence as u32,
-            identification: (ports >> 48) as u16,
+            source_port,
+            target_port,
+            sequence,
+            acknowledgement,
+            identification,
             fragment: (offset > 0 || more).then_some((offset, more)),
         })
     }
@@ -99,6 +105,12 @@ impl Frame {
     /// Whether it is UDP's.
     pub fn is_udp(&self) -> bool {
         self.is_ip(UDP)
+    }
+
+    /// Of an ICMP echo and its reply.
+    pub fn echo_identifier(&self) -> u16 {
+        let [high, low, ..] = self.sequence.to_be_bytes();
+        u16::from_be_bytes([high, low])
     }
 
     /// Whether it has bytes of a program in it.
@@ -183,6 +195,12 @@ impl Frame {
             (_, protocol) => format!("IP protocol {protocol}"),
         }
     }
+}
+
+/// A word's quarters, the lowest first.
+fn quarters(word: u64) -> [u16; 4] {
+    let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
+    [[a, b], [c, d], [e, f], [g, h]].map(u16::from_le_bytes)
 }
 
 /// `TCP data 10.77.0.1:41234 → 10.77.0.2:80, 1448 bytes`

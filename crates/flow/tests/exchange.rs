@@ -161,8 +161,9 @@ fn what_is_not_answered_is_no_exchange_and_a_greeting_is_no_answer() {
 
 #[test]
 fn datagrams_and_echoes_are_asked_and_answered_too() {
-    let echo =
-        |by_client, at, number: u64| other(by_client, at, 1, if by_client { 8 } else { 0 }, 5 << 16 | number);
+    let echo = |by_client, at, number: u64| {
+        other(by_client, at, 1, if by_client { 8 } else { 0 }, (5 << 16 | number) << 32)
+    };
     let all = exchanges(&[
         other(true, 0, 17, 0, 0),
         other(false, 300, 17, 0, 0),
@@ -178,4 +179,20 @@ fn datagrams_and_echoes_are_asked_and_answered_too() {
     for service in &services {
         assert!((service.parts.iter().map(|part| part.share).sum::<f64>() - 1.0).abs() < 1e-9);
     }
+}
+
+#[test]
+fn what_a_server_asks_meanwhile_is_inside_what_it_was_asked() {
+    let all = exchanges(&[
+        tcp(true, 1_000, ACK, 100, 20),
+        other(false, 1_500, 17, 0, 0),
+        other(true, 1_700, 17, 0, 0),
+        tcp(false, 3_000, ACK, 500, 40),
+        // After it, and of another domain.
+        other(false, 5_000, 17, 0, 0),
+        other(true, 5_200, 17, 0, 0),
+    ]);
+    let told: Vec<_> =
+        all.iter().map(|one| (&*one.client_domain, one.connection.protocol, one.inside)).collect();
+    assert_eq!(told, [("host", "TCP", None), ("vm1", "UDP", Some(0)), ("vm1", "UDP", None)]);
 }

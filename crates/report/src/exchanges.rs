@@ -1,7 +1,7 @@
 //! Requests and their answers: how long they took, and where that time went.
 
-use comfy_table::{Cell, Color};
-use xweave_flow::{Exchange, Service};
+use comfy_table::{Cell, Color, Table};
+use xweave_flow::{Exchange, Service, exchange::Connection};
 
 use crate::{
     View, number,
@@ -56,6 +56,51 @@ pub fn parts(service: &Service, view: View) -> String {
         table.add_row(cells);
     }
     format!("{}:\n{}", title(service), table::text(&table))
+}
+
+/// The exchange of a service that took the median time, and those that were made inside it.
+pub fn typical(service: &Service, exchanges: &[Exchange], view: View) -> Option<String> {
+    let of = |at: &usize| service.has(&exchanges[*at]);
+    let mut all: Vec<usize> = (0..exchanges.len()).filter(of).collect();
+    all.sort_by_key(|&at| exchanges[at].total_ns());
+    let which = *all.get(all.len().saturating_sub(1) / 2)?;
+    let mut table = table::new(
+        &[
+            Heading("Time (µs)", true),
+            Heading("Share", true),
+            Heading("One request, and what was asked meanwhile", false),
+        ],
+        view,
+    );
+    rows(&mut table, exchanges, which, 0, exchanges[which].total_ns());
+    Some(table::text(&table))
+}
+
+/// How deep exchanges inside exchanges are shown, and how many of one.
+const DEPTH: usize = 8;
+const INSIDE: usize = 16;
+
+fn rows(table: &mut Table, exchanges: &[Exchange], at: usize, depth: usize, whole: i64) {
+    let of = &exchanges[at];
+    let share = |ns: i64| format!("{:.1}%", ns as f64 / whole.max(1) as f64 * 100.0);
+    let cells = |ns: i64, depth: usize, text: &str| {
+        // Blanks at the beginning would be taken off.
+        [number::micros(ns), share(ns), format!("{}{text}", "· ".repeat(depth))]
+    };
+    let (asked, answered) = (number::count(of.request.bytes), number::count(of.answer.bytes));
+    let Connection { protocol, client, server } = &of.connection;
+    let title = format!("{protocol} {client} → {server}, {asked} bytes asked, {answered} answered");
+    table.add_row(cells(of.total_ns(), depth, &title));
+    let served = format!("server in {}", of.server_domain);
+    for part in &of.parts {
+        table.add_row(cells(part.ns, depth + 1, &part.name));
+        if part.name == served && depth < DEPTH {
+            let inside = |other: &usize| exchanges[*other].inside == Some(at);
+            for other in (at + 1..exchanges.len()).filter(inside).take(INSIDE) {
+                rows(table, exchanges, other, depth + 2, whole);
+            }
+        }
+    }
 }
 
 /// One line for each exchange.

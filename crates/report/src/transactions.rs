@@ -14,8 +14,8 @@ use crate::{
 /// Parts that take less than this share of the time are summed up in one line.
 const TELLING: f64 = 0.001;
 
-/// How long they took, and what that time was spent on.
-pub fn totals(totals: &Totals, what: &str, view: View) -> String {
+/// How long they took, and what that time was spent on: the largest parts, at most so many.
+pub fn totals(totals: &Totals, what: &str, most: usize, view: View) -> String {
     let quantile = |share| totals.quantile(share).map_or_else(String::new, number::span);
     let mut text = format!(
         "{} ({what}): p50 {}, p99 {}, max {}\n\n",
@@ -35,9 +35,10 @@ pub fn totals(totals: &Totals, what: &str, view: View) -> String {
     ];
     let mut table = table::new(&headings, view);
     let share = |ns: u64| ns as f64 / totals.ns().max(1) as f64;
-    let (mut rest, mut left) = (0, 0);
-    for total in totals.all() {
-        if share(total.ns) < TELLING {
+    let (mut rest, mut left, mut telling) = (0, 0, 0);
+    for (at, total) in totals.all().into_iter().enumerate() {
+        if share(total.ns) < TELLING || at >= most {
+            telling += usize::from(share(total.ns) >= TELLING);
             rest += total.ns;
             left += 1;
             continue;
@@ -55,7 +56,8 @@ pub fn totals(totals: &Totals, what: &str, view: View) -> String {
     text.push_str(&table::text(&table));
     if left > 0 {
         let others = number::counted(left, "other part", "other parts");
-        text.push_str(&format!("{others}: {} ({:.1} %)\n", number::span(rest), 100.0 * share(rest)));
+        let how = if telling > 0 { "; --all lists them" } else { "" };
+        text.push_str(&format!("{others}: {} ({:.1} %){how}\n", number::span(rest), 100.0 * share(rest)));
     }
     text
 }

@@ -48,7 +48,7 @@ fn tables_say_who_took_the_time() {
         totals.add(&transaction, objects);
         all.push(transaction);
     });
-    let text = transactions::totals(&totals, &spec.to_string(), VIEW);
+    let text = transactions::totals(&totals, &spec.to_string(), 12, VIEW);
     assert_eq!(
         text.lines().collect::<Vec<_>>()[..5],
         [
@@ -60,6 +60,9 @@ fn tables_say_who_took_the_time() {
         ],
         "{text}"
     );
+    let short = transactions::totals(&totals, &spec.to_string(), 1, VIEW);
+    assert!(short.contains("hog had") && !short.contains("server  running"), "{short}");
+    assert!(short.contains("other parts: ") && short.ends_with("--all lists them\n"), "{short}");
     let text = transactions::table(&all, &outcome.objects, VIEW);
     assert!(text.contains("998.0 µs of server/8, vm1, ready: hog/9 had the processor"), "{text}");
     let text = transactions::steps(&all[0], &outcome.objects, VIEW);

@@ -15,6 +15,7 @@ mod cost;
 mod crossing;
 mod disks;
 mod events;
+mod frames;
 mod instructions;
 mod kernel_safety;
 mod library;
