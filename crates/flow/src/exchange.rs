@@ -180,7 +180,8 @@ fn part_times(exchanges: &[&Exchange]) -> Vec<PartTimes> {
             *places += place * 1000 / exchange.parts.len();
         }
     }
-    let total: i64 = exchanges.iter().map(|exchange| exchange.total_ns()).sum();
+    let sum = |all: &mut dyn Iterator<Item = i64>| all.fold(0i64, i64::saturating_add);
+    let total = sum(&mut exchanges.iter().map(|exchange| exchange.total_ns()));
     let mut ordered: Vec<(&str, Times)> = parts.into_iter().collect();
     ordered.sort_by_key(|(_, (ns, places))| places / ns.len());
     let times = |(name, (mut ns, _)): (&str, Times)| {
@@ -191,7 +192,7 @@ fn part_times(exchanges: &[&Exchange]) -> Vec<PartTimes> {
             p50_ns: rank(&ns, 50),
             p99_ns: rank(&ns, 99),
             max_ns: rank(&ns, 100),
-            share: ns.iter().sum::<i64>() as f64 / total.max(1) as f64,
+            share: sum(&mut ns.iter().copied()) as f64 / total.max(1) as f64,
         }
     };
     ordered.into_iter().map(times).collect()
@@ -433,8 +434,14 @@ impl Turn {
     }
 }
 
-/// The most generations that a flow is followed back.
+/// The most generations that a flow is followed back, and of how many parents the one is looked for that ended last.
 const GENERATIONS: usize = 16;
+const PARENTS: usize = 64;
+
+/// The most steps of a flow that are looked at, and parts that an exchange has: who makes up a way of thousands makes it
+/// up for thousands of exchanges.
+const STEPS: usize = 1024;
+const PARTS: usize = 64;
 
 /// What a flow was cut off or put together from, and so on, the oldest first, itself last: of several parents the one
 /// that ended last, which the others waited for.
@@ -443,7 +450,7 @@ fn origins(at: usize, flows: &[Flow], by_id: &HashMap<u64, usize>) -> Vec<usize>
     while let Some(&now) = way.last()
         && way.len() < GENERATIONS
     {
-        let parents = flows[now].parents.iter().filter_map(|id| by_id.get(id).copied());
+        let parents = flows[now].parents.iter().take(PARENTS).filter_map(|id| by_id.get(id).copied());
         let Some(parent) = parents.filter(|at| !way.contains(at)).max_by_key(|&at| flows[at].start_ns) else {
             break;
         };
@@ -463,10 +470,11 @@ struct Parts {
 impl Parts {
     fn until(&mut self, time: i64, name: &str) {
         let time = time.clamp(self.at, self.end.max(self.at));
-        let ns = time - self.at;
+        let ns = time.saturating_sub(self.at);
         self.at = time;
+        let full = self.all.len() == PARTS;
         match self.all.last_mut() {
-            Some(last) if last.name == name => last.ns += ns,
+            Some(last) if last.name == name || full => last.ns = last.ns.saturating_add(ns),
             _ if ns == 0 => {}
             _ => self.all.push(Part { name: name.to_owned(), ns }),
         }
@@ -475,7 +483,7 @@ impl Parts {
     /// The path of a flow, by the domains that it goes through.
     fn path(&mut self, flows: &Flows, flow: &Flow, what: &str) {
         let mut before: Option<&str> = None;
-        for (domain, time) in flows.path_of(flow) {
+        for (domain, time) in flows.path_of(flow).take(STEPS) {
             match before {
                 Some(before) if before != domain => self.until(time, &format!("{what}, {before} → {domain}")),
                 _ => self.until(time, &format!("{what} in {domain}")),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
+use proptest::{collection::vec, prelude::*};
 use xweave_flow::{Exchange, Flows, exchange};
 use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
 use xweave_wire::record::{Kind, Record};
@@ -195,4 +196,39 @@ fn what_a_server_asks_meanwhile_is_inside_what_it_was_asked() {
     let told: Vec<_> =
         all.iter().map(|one| (&*one.client_domain, one.connection.protocol, one.inside)).collect();
     assert_eq!(told, [("host", "TCP", None), ("vm1", "UDP", Some(0)), ("vm1", "UDP", None)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever frames say of themselves: parts sum to the whole, and what is inside is enclosed.
+    #[test]
+    fn any_frames_make_exchanges_that_add_up(
+        frames in vec((any::<bool>(), 0u64..5_000, 0usize..3, any::<u8>(), 0u64..4_000, any::<u32>(), 0u64..20), 0..60),
+    ) {
+        let mut sent: Vec<Sent> = frames
+            .into_iter()
+            .map(|(by_client, at, protocol, flags, bytes, sequence, parent)| Sent {
+                by_client,
+                at,
+                protocol: [6, 17, 1][protocol],
+                flags: flags.into(),
+                bytes,
+                sequence: u64::from(sequence) << 32,
+                parents: if parent < 5 { vec![(1 + parent % 2) << 56 | (1 + parent)] } else { Vec::new() },
+            })
+            .collect();
+        sent.sort_by_key(|sent| sent.at);
+        let all = exchanges(&sent);
+        for (at, one) in all.iter().enumerate() {
+            parts(one);
+            prop_assert!(one.start_ns <= one.end_ns);
+            if let Some(around) = one.inside {
+                prop_assert!(around < at && all[around].end_ns >= one.end_ns);
+                prop_assert_eq!(&all[around].server_domain, &one.client_domain);
+            }
+        }
+        let services = exchange::services(&all);
+        prop_assert_eq!(services.iter().map(|of| of.exchanges).sum::<u64>(), all.len() as u64);
+    }
 }

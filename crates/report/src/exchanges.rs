@@ -76,9 +76,10 @@ pub fn typical(service: &Service, exchanges: &[Exchange], view: View) -> Option<
     Some(table::text(&table))
 }
 
-/// How deep exchanges inside exchanges are shown, and how many of one.
+/// How deep exchanges inside exchanges are shown, how many of one, and how many lines in all.
 const DEPTH: usize = 8;
 const INSIDE: usize = 16;
+const LINES: usize = 200;
 
 fn rows(table: &mut Table, exchanges: &[Exchange], at: usize, depth: usize, whole: i64) {
     let of = &exchanges[at];
@@ -94,7 +95,7 @@ fn rows(table: &mut Table, exchanges: &[Exchange], at: usize, depth: usize, whol
     let served = format!("server in {}", of.server_domain);
     for part in &of.parts {
         table.add_row(cells(part.ns, depth + 1, &part.name));
-        if part.name == served && depth < DEPTH {
+        if part.name == served && depth < DEPTH && table.row_count() < LINES {
             let inside = |other: &usize| exchanges[*other].inside == Some(at);
             for other in (at + 1..exchanges.len()).filter(inside).take(INSIDE) {
                 rows(table, exchanges, other, depth + 2, whole);
@@ -121,7 +122,7 @@ pub fn list<'a>(exchanges: impl Iterator<Item = &'a Exchange>, view: View) -> St
         let of = &exchange.connection;
         let longest = exchange.parts.iter().max_by_key(|part| part.ns);
         table.add_row([
-            number::micros(exchange.start_ns - start),
+            number::micros(exchange.start_ns.saturating_sub(start)),
             number::micros(exchange.total_ns()),
             format!("{} {} → {}", of.protocol, of.client, of.server),
             number::count(exchange.request.bytes),
