@@ -202,12 +202,17 @@ fn part_times(exchanges: &[&Exchange]) -> Vec<PartTimes> {
 pub fn of(flows: &Flows) -> Vec<Exchange> {
     let by_id: HashMap<u64, usize> =
         flows.flows().iter().enumerate().map(|(at, flow)| (flow.id, at)).collect();
-    let mut talks: BTreeMap<(&'static str, SocketAddr, SocketAddr), Talk> = BTreeMap::new();
+    // Tenants may have the same addresses, and may lie about theirs: not about the domains that frames begin and end in.
+    type Ends = (&'static str, [SocketAddr; 2], [u8; 2]);
+    let mut talks: BTreeMap<Ends, Talk> = BTreeMap::new();
     // In the order of their beginnings, which flows have.
     for (at, flow) in flows.flows().iter().enumerate() {
         let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(at, frame)) else { continue };
-        let (low, high) = (sent.from.min(sent.to), sent.from.max(sent.to));
-        talks.entry((sent.protocol, low, high)).or_default().take(&sent);
+        let (mut addresses, origin) = ([sent.from, sent.to], origins(at, flows.flows(), &by_id)[0]);
+        let mut domains = [flows.flows()[origin].ends.0, flow.ends.1];
+        addresses.sort_unstable();
+        domains.sort_unstable();
+        talks.entry((sent.protocol, addresses, domains)).or_default().take(&sent);
     }
     let mut all: Vec<Exchange> = (talks.into_iter())
         .flat_map(|((protocol, ..), talk)| talk.end().into_iter().map(move |turn| (protocol, turn)))

@@ -9,6 +9,7 @@ use xweave_wire::record::{Kind, Record};
 
 const HOST: u64 = 1;
 const VM1: u64 = 2;
+const VM2: u64 = 3;
 
 const SYN: u64 = 2;
 const ACK: u64 = 16;
@@ -20,6 +21,8 @@ const SERVER: (u64, u64) = (u32::from_le_bytes([10, 0, 0, 2]) as u64, 80);
 /// What a test says of a frame: from the client or from the server, when it begins, and its words.
 struct Sent {
     by_client: bool,
+    /// The guest that the server is in.
+    guest: u64,
     at: u64,
     protocol: u64,
     flags: u64,
@@ -31,6 +34,7 @@ struct Sent {
 fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent {
     Sent {
         by_client,
+        guest: VM1,
         at,
         protocol: 6,
         flags,
@@ -41,29 +45,32 @@ fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent 
 }
 
 fn other(by_client: bool, at: u64, protocol: u64, flags: u64, sequence: u64) -> Sent {
-    Sent { by_client, at, protocol, flags, bytes: 10, sequence, parents: Vec::new() }
+    Sent { by_client, guest: VM1, at, protocol, flags, bytes: 10, sequence, parents: Vec::new() }
 }
 
 /// A trace of frames: each begins in its sender's domain, is put on a ring 10 ns later, comes off it 30 ns later and ends
 /// 50 ns later. Frames number their flows from 1, in their sender's domain.
 fn exchanges(frames: &[Sent]) -> Vec<Exchange> {
     let dir = tempfile::tempdir().unwrap();
-    let vm = Some(DomainVm { host: "host".into(), pid: 4002, cid: None });
-    let guest = Domain { name: "vm1".into(), number: 2, role: Role::Guest, vm, ..Domain::default() };
+    let guest = |name: &str, number: u8| {
+        let vm = Some(DomainVm { host: "host".into(), pid: 4000 + u32::from(number), cid: None });
+        Domain { name: name.into(), number, role: Role::Guest, vm, ..Domain::default() }
+    };
     let host = Domain { name: "host".into(), number: 1, ..Domain::default() };
-    let manifest = Manifest { domains: vec![host, guest], ..Manifest::default() };
+    let manifest = Manifest { domains: vec![host, guest("vm1", 2), guest("vm2", 3)], ..Manifest::default() };
     let mut writer = Writer::create(dir.path(), manifest).unwrap();
     let site = |site| Site { site, carrier: Some("virtio_net".into()), ..Site::default() };
-    writer.sites(&[site(1), site(2)]).unwrap();
+    writer.sites(&[site(1), site(2), site(3)]).unwrap();
     let mut records = Vec::new();
     for (number, sent) in (1..).zip(frames) {
-        let (from, to) = if sent.by_client { (HOST, VM1) } else { (VM1, HOST) };
+        let (from, to) = if sent.by_client { (HOST, sent.guest) } else { (sent.guest, HOST) };
         let (source, target) = if sent.by_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let (flow, other) = (from << 56 | number, to << 56 | (1000 + number));
         let ports = if sent.protocol == 1 { 0 } else { source.1 << 16 | target.1 };
         let what = sent.bytes << 32 | 0x0800 << 16 | sent.protocol << 8 | sent.flags;
         let words = vec![what, source.0, 0, target.0, 0, sent.sequence, ports];
-        let key = |domain| vec![0x1000 * from, number, number, if domain == HOST { 4002 } else { 0 }];
+        let key =
+            |domain| vec![0x1000 * from, number, number, if domain == HOST { 4000 + sent.guest } else { 0 }];
         if sent.parents.is_empty() {
             records.push((sent.at, from, flow, Kind::Start, vec![7]));
         }
@@ -198,6 +205,24 @@ fn what_a_server_asks_meanwhile_is_inside_what_it_was_asked() {
     assert_eq!(told, [("host", "TCP", None), ("vm1", "UDP", Some(0)), ("vm1", "UDP", None)]);
 }
 
+#[test]
+fn tenants_with_the_same_addresses_have_requests_of_their_own() {
+    let other = |mut sent: Sent| {
+        sent.guest = VM2;
+        sent
+    };
+    let all = exchanges(&[
+        tcp(true, 1_000, ACK, 100, 20),
+        other(tcp(true, 1_100, ACK, 100, 7)),
+        // A guest that makes up what another would answer.
+        other(tcp(false, 1_200, ACK, 500, 9)),
+        tcp(false, 3_000, ACK, 500, 40),
+    ]);
+    let told: Vec<_> =
+        all.iter().map(|one| (&*one.server_domain, one.request.bytes, one.answer.bytes)).collect();
+    assert_eq!(told, [("vm1", 20, 40), ("vm2", 7, 9)]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -210,6 +235,7 @@ proptest! {
             .into_iter()
             .map(|(by_client, at, protocol, flags, bytes, sequence, parent)| Sent {
                 by_client,
+                guest: VM1,
                 at,
                 protocol: [6, 17, 1][protocol],
                 flags: flags.into(),
