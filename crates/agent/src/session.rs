@@ -62,6 +62,8 @@ impl Default for Options {
 /// When the transport fails, the other end does not speak the protocol, or the lease is over. The kernel is clean
 /// then too.
 pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Options) -> Result<(), Error> {
+    // Started as /proc/self/exe, it would be called `exe` in what is recorded of it. If it may not say so, it is.
+    let _ = std::fs::write("/proc/self/comm", "xweave");
     settings::restore_and_tell();
     let output = Arc::new(Output::new(output));
     let lease = Lease::new(options.lease);

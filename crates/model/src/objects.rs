@@ -33,7 +33,7 @@ pub struct Named {
 /// What more is known of why: as [`breakdown::Cause`], with the thread's number among [`Objects`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// This thread had the processor.
+    /// This thread, or vCPU, had the processor.
     Had(ObjectNumber),
     /// It was sent again so many times.
     Repeated(usize),
@@ -139,7 +139,11 @@ impl Objects {
 
     pub(crate) fn cause(&mut self, cause: breakdown::Cause, machine: &Machine, names: &Names) -> Cause {
         match cause {
-            breakdown::Cause::Had(thread) => Cause::Had(self.number(Object::Thread(thread), machine, names)),
+            // A vCPU has the name that users know.
+            breakdown::Cause::Had(thread) => {
+                let vcpu = machine.vcpus.which(thread).map(Object::Vcpu);
+                Cause::Had(self.number(vcpu.unwrap_or(Object::Thread(thread)), machine, names))
+            }
             breakdown::Cause::Repeated(times) => Cause::Repeated(times),
             breakdown::Cause::Refused(times, refused) => Cause::Refused(times, refused),
             breakdown::Cause::Futex(address) => Cause::Futex(address),

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     breakdown::TimeState,
+    comparison::RECORDER,
     explanation::Explained,
     objects::{Cause, Objects},
     thread::between,
@@ -71,6 +72,49 @@ struct Such {
     kind: &'static str,
     spent: TimeState,
     why: Option<String>,
+    /// Who had the processor meanwhile.
+    by: Option<String>,
+}
+
+impl Such {
+    /// What kept the transactions, and by whom.
+    fn kept(&self) -> (String, Option<String>) {
+        let (of, group) = (&self.domain, || Some(self.group.clone()));
+        match (self.spent, self.kind) {
+            (TimeState::Ready | TimeState::Preempted, _) => {
+                let recorder = self.by.as_deref().is_some_and(|by| RECORDER.contains(&by));
+                let by = if recorder { Some("xweave itself".to_owned()) } else { self.by.clone() };
+                (format!("waiting for a CPU of {of}"), by)
+            }
+            (TimeState::Running, _) => (format!("running in {of}"), group()),
+            (TimeState::Network | TimeState::Retransmit, _) => (format!("on the network, {of}"), None),
+            (TimeState::Queue | TimeState::Device | TimeState::Completion, "disk") => {
+                (format!("disk I/O of {of}"), group())
+            }
+            (TimeState::Exit, _) => (format!("exits of {}", self.group), None),
+            (spent, _) => (format!("{} in {of}", spent.name()), group()),
+        }
+    }
+}
+
+/// What kept transactions, and who: all of it in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// `waiting for a CPU of host`, `running in vm1`, `on the network, host → vm1`.
+    pub what: String,
+    /// How much.
+    pub ns: u64,
+    /// By whom, as far as that is known, the most first: who had the CPU, who ran, which disk.
+    pub by: Vec<By>,
+}
+
+/// A share of what kept transactions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct By {
+    /// Threads of a name, the vCPUs of a guest, `xweave itself`.
+    pub who: String,
+    /// How much.
+    pub ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,7 +155,11 @@ impl Totals {
             let named = objects.named(object);
             let (domain, group) = (named.domain.clone(), named.group.clone());
             let why = cause.map(|cause| objects.why_such(cause));
-            *sums.entry(Such { domain, group, kind: named.kind, spent, why }).or_default() += ns;
+            let by = match cause {
+                Some(Cause::Had(other)) => Some(objects.named(other).group.clone()),
+                _ => None,
+            };
+            *sums.entry(Such { domain, group, kind: named.kind, spent, why, by }).or_default() += ns;
         }
         for (such, ns) in sums {
             let sum = self.sums.entry(such).or_default();
@@ -133,6 +181,28 @@ impl Totals {
         };
         let mut all: Vec<Total> = self.sums.iter().map(total).collect();
         all.sort_by_key(|total| std::cmp::Reverse(total.ns));
+        all
+    }
+
+    /// What kept the transactions, whatever objects it kept, the most first.
+    pub fn causes(&self) -> Vec<Kept> {
+        let mut all: BTreeMap<String, (u64, BTreeMap<String, u64>)> = BTreeMap::new();
+        for (such, sum) in &self.sums {
+            let (what, by) = such.kept();
+            let (ns, of) = all.entry(what).or_default();
+            *ns += sum.ns;
+            if let Some(by) = by {
+                *of.entry(by).or_default() += sum.ns;
+            }
+        }
+        let most_first = |by: BTreeMap<String, u64>| {
+            let mut by: Vec<By> = by.into_iter().map(|(who, ns)| By { who, ns }).collect();
+            by.sort_by_key(|by| std::cmp::Reverse(by.ns));
+            by
+        };
+        let kept = |(what, (ns, by))| Kept { what, ns, by: most_first(by) };
+        let mut all: Vec<Kept> = all.into_iter().map(kept).collect();
+        all.sort_by_key(|kept| std::cmp::Reverse(kept.ns));
         all
     }
 

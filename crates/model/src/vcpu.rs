@@ -144,6 +144,11 @@ impl Vcpus {
         self.all.get(&cpu).filter(|vcpu| vcpu.known_since() <= time)
     }
 
+    /// The vCPU that a thread is, if it has been seen as one.
+    pub fn which(&self, thread: ThreadId) -> Option<CpuId> {
+        self.of.get(&thread).copied()
+    }
+
     /// Thread `thread` of process `process` goes on as vCPU `event.object`.
     pub(crate) fn enter(&mut self, event: &Event, thread: ThreadId, process: u64) {
         let cpu = match self.of.get(&thread) {

@@ -14,6 +14,23 @@ use crate::{
 /// Parts that take less than this share of the time are summed up in one line.
 const TELLING: f64 = 0.001;
 
+/// Lines of what kept transactions, and names in each.
+const CAUSES: usize = 6;
+const OFFENDERS: usize = 4;
+
+/// What kept them, in a few lines: what is less than a hundredth is left out.
+pub fn causes(totals: &Totals) -> String {
+    let percent = |ns: u64| 100.0 * ns as f64 / totals.ns().max(1) as f64;
+    let mut text = String::new();
+    for kept in totals.causes().iter().take(CAUSES).filter(|kept| percent(kept.ns) >= 1.0) {
+        let by = kept.by.iter().take(OFFENDERS).filter(|by| percent(by.ns) >= 1.0);
+        let by: Vec<String> = by.map(|by| format!("{} {:.0} %", by.who, percent(by.ns))).collect();
+        let by = if by.is_empty() { String::new() } else { format!(": {}", by.join(", ")) };
+        text.push_str(&format!("{:>4.0} %  {}{by}\n", percent(kept.ns), kept.what));
+    }
+    text
+}
+
 /// How long they took, and what that time was spent on: the largest parts, at most so many.
 pub fn totals(totals: &Totals, what: &str, most: usize, view: View) -> String {
     let quantile = |share| totals.quantile(share).map_or_else(String::new, number::span);
@@ -24,6 +41,8 @@ pub fn totals(totals: &Totals, what: &str, most: usize, view: View) -> String {
         quantile(0.99),
         quantile(1.0),
     );
+    text.push_str(&causes(totals));
+    text.push('\n');
     let headings = [
         Heading("Domain", false),
         Heading("Object", false),

@@ -50,9 +50,12 @@ fn tables_say_who_took_the_time() {
     });
     let text = transactions::totals(&totals, &spec.to_string(), 12, VIEW);
     assert_eq!(
-        text.lines().collect::<Vec<_>>()[..5],
+        text.lines().collect::<Vec<_>>()[..8],
         [
             "1 transaction (between:ask..answered): p50 1.21 ms, p99 1.21 ms, max 1.21 ms",
+            "",
+            "  82 %  waiting for a CPU of vm1: hog 82 %",
+            "  17 %  running in vm1: server 17 %",
             "",
             "Domain  Object  State        Time   Share  Count  Why",
             "vm1     server  ready    998.0 µs  82.5 %      1  hog had the processor",

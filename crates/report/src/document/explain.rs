@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use xweave_model::{
     Explained, LossOfDomain, Objects, Outcome, Spec,
-    parts::{Part, Total, Totals, parts},
+    parts::{Kept, Part, Total, Totals, parts},
 };
 
 use xweave_trace::Late;
@@ -133,6 +133,8 @@ pub struct Summary {
     pub p99_ns: Option<u64>,
     /// The longest.
     pub max_ns: Option<u64>,
+    /// What kept the transactions, whatever objects it kept.
+    pub causes: Vec<Kept>,
     /// What all that time was spent on, the most first.
     pub parts: Vec<Total>,
     /// Events that were lost, in all domains.
@@ -226,6 +228,7 @@ impl Summary {
             p50_ns: totals.quantile(0.5),
             p99_ns: totals.quantile(0.99),
             max_ns: totals.quantile(1.0),
+            causes: totals.causes(),
             parts: totals.all(),
             lost: outcome.lost.iter().map(|loss| loss.events).fold(0, u64::saturating_add),
             losses: outcome.lost.iter().map(Loss::new).collect(),
