@@ -63,7 +63,7 @@ impl Default for Options {
 /// then too.
 pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Options) -> Result<(), Error> {
     // Started as /proc/self/exe, it would be called `exe` in what is recorded of it. If it may not say so, it is.
-    let _ = std::fs::write("/proc/self/comm", "xweave");
+    let _ = fs::write("/proc/self/comm", "xweave");
     settings::restore_and_tell();
     let output = Arc::new(Output::new(output));
     let lease = Lease::new(options.lease);
