@@ -139,13 +139,12 @@ fn tables(flows: &Flows, args: &Args, out: &mut impl Write) -> io::Result<()> {
         let most = if args.all { usize::MAX } else { KINDS };
         writeln!(out, "{}", kinds::table(flows.kinds(), most, view))?;
     }
-    for kind in flows.kinds() {
-        let segments = flows.segments_of(kind);
-        if segments.is_empty() || !args.all && of_typical != Some(kind) {
-            continue;
+    let most = (!args.all).then_some(STEPS);
+    for of_kind in flows.segments().chunk_by(|a, b| a.kind == b.kind) {
+        let kind = &of_kind[0].kind;
+        if args.all || of_typical.is_some_and(|of| of.name == *kind) {
+            writeln!(out, "{kind}:\n{}", segments::table(of_kind, most, view))?;
         }
-        let most = (!args.all).then_some(STEPS);
-        writeln!(out, "{}:\n{}", kind.name, segments::table(segments, most, view))?;
     }
     write!(out, "{}", closing::line(flows.summary(), view))
 }

@@ -7,6 +7,7 @@ use xweave_trace::{
 };
 
 use crate::{
+    ThreadId,
     breakdown::{self, Object},
     connection::Refused,
     disk::DiskNames,
@@ -132,7 +133,13 @@ impl Objects {
             return *known;
         }
         let number = ObjectNumber(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        self.all.push(self.name(object, names.text(name)));
+        let text = names.text(name);
+        let vhost = match object {
+            Object::Thread(id) => vhost(id, text, machine),
+            _ => None,
+        };
+        let name_of_thread = vhost.map(|guest| format!("vhost of {}", self.domain(guest)));
+        self.all.push(self.name(object, name_of_thread.as_deref().unwrap_or(text)));
         self.numbers.insert((object, name), number);
         number
     }
@@ -190,4 +197,10 @@ impl Objects {
             }
         }
     }
+}
+
+/// The guest for which a thread serves rings: the kernel calls it by the process that runs the guest
+/// (`drivers/vhost/vhost.c`, Linux 6.1 to 6.12).
+fn vhost(id: ThreadId, name: &str, machine: &Machine) -> Option<u8> {
+    machine.vcpus.guest(id.domain, name.strip_prefix("vhost-")?.parse().ok()?)
 }

@@ -149,6 +149,12 @@ impl Vcpus {
         self.of.get(&thread).copied()
     }
 
+    /// The guest that a process of a domain runs.
+    pub fn guest(&self, host: u8, process: u64) -> Option<u8> {
+        let found = self.guests.iter().find(|guest| (guest.host, guest.process) == (host, process));
+        found.map(|guest| guest.domain)
+    }
+
     /// Thread `thread` of process `process` goes on as vCPU `event.object`.
     pub(crate) fn enter(&mut self, event: &Event, thread: ThreadId, process: u64) {
         let cpu = match self.of.get(&thread) {

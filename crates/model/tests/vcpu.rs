@@ -101,3 +101,52 @@ fn an_interrupt_of_the_host_ends_the_time_inside_before_the_exit_is_told() {
     let told: Vec<_> = pieces.iter().map(|piece| (piece.spent, piece.to - piece.from)).collect();
     assert_eq!(told, [(TimeState::Running, 80), (TimeState::Exit, 500), (TimeState::Running, 100)]);
 }
+
+/// On one CPU of the host, a vCPU makes way for another one, for a vhost thread of its guest, and for some other thread.
+#[test]
+fn who_had_the_processor_is_called_as_users_know_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
+    let vm = Some(DomainVm { host: "host".into(), pid: 50, cid: None });
+    let domains = vec![domain("host", 1), Domain { vm, ..domain("vm1", 2) }];
+    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+    let [qemu, vhost, stranger] = ["qemu-system-x86", "vhost-50", "vhost-51"].map(|name| writer.name(name));
+    let [begin, end] = ["begin", "end"].map(|name| writer.name(name));
+    let mut tell = |time, kind, domain, tid, with: &dyn Fn(&mut Event)| {
+        let mut event = Event::new(kind, domain, time, 0, tid);
+        with(&mut event);
+        writer.event(event).unwrap();
+    };
+    for (tid, process, name) in [(53, 50, qemu), (54, 50, qemu), (60, 50, vhost), (70, 70, stranger)] {
+        tell(0, Kind::Thread, 1, 0, &|event| (event.other, event.object, event.name) = (tid, process, name));
+    }
+    let runnable = State::Runnable.code();
+    tell(1, Kind::Switch, 1, 0, &|event| event.other = 54);
+    tell(2, Kind::VmEnter, 1, 54, &|event| event.object = 1);
+    tell(3, Kind::VmExit, 1, 54, &|event| event.object = 1);
+    tell(4, Kind::Switch, 1, 54, &|event| (event.other, event.code) = (53, State::Sleeping.code()));
+    tell(5, Kind::VmEnter, 1, 53, &|event| event.object = 0);
+    tell(10, Kind::Switch, 2, 0, &|event| event.other = 7);
+    tell(11, Kind::Other, 2, 7, &|event| event.name = begin);
+    for (nth, other) in [54, 60, 70].into_iter().enumerate() {
+        let time = 1_000 * (1 + i64::try_from(nth).unwrap());
+        tell(time, Kind::VmExit, 1, 53, &|event| event.object = 0);
+        tell(time + 1, Kind::Switch, 1, 53, &|event| (event.other, event.code) = (other, runnable));
+        tell(time + 501, Kind::Switch, 1, other, &|event| {
+            (event.other, event.code) = (53, State::Sleeping.code());
+        });
+        tell(time + 502, Kind::VmEnter, 1, 53, &|event| event.object = 0);
+    }
+    tell(9_000, Kind::Other, 2, 7, &|event| event.name = end);
+    writer.finish().unwrap();
+    let trace = Trace::open(dir.path()).unwrap();
+    let mut told = Vec::new();
+    explain(&trace, &"between:begin..end".parse::<Spec>().unwrap(), &mut |found, objects| {
+        let causes = found.steps.iter().filter_map(|step| step.cause);
+        told.extend(causes.map(|cause| (objects.why(cause), objects.why_such(cause))));
+    });
+    let had = |who: &str| format!("{who} had the processor");
+    let expected =
+        [("vCPU 1 of vm1", "vCPUs of vm1"), ("vhost of vm1/60", "vhost of vm1"), ("vhost-51/70", "vhost-51")];
+    assert_eq!(told, expected.map(|(one, such)| (had(one), had(such))));
+}
