@@ -61,7 +61,7 @@ static __always_inline u32 xw_frame_transport(u64 *words, u32 protocol, void *at
 }
 
 /* A whole frame, whose network header is at `at`. */
-static __noinline bool xw_frame(struct sk_buff *skb, void *at, u64 *words)
+static __noinline void xw_frame(struct sk_buff *skb, void *at, u64 *words)
 {
 	u32 type = __builtin_bswap16(READ(skb->protocol));
 	s64 left = (s64)(READ(skb->head) + READ(skb->tail)) - (s64)at;
@@ -101,16 +101,15 @@ static __noinline bool xw_frame(struct sk_buff *skb, void *at, u64 *words)
 	words[XW_FRAME_WHAT] |= (u64)(u8)protocol << 8;
 	if (bytes > header)
 		words[XW_FRAME_WHAT] |= (u64)(bytes - header) << 32;
-	return true;
 }
 
 /* A record of what a frame is whose network header is at `at`: xw_flow's, as all that STORE_… makes. */
 #define STORE_FRAME(skb, at)                                                                       \
 	({                                                                                         \
 		u64 xw_words[XW_FRAME_WORDS];                                                      \
-		if (xw_frame((void *)(skb), (void *)(at), xw_words))                               \
-			XW_RECORD(XW_FRAME, xw_flow, 7, xw_words[0], xw_words[1], xw_words[2],     \
-				  xw_words[3], xw_words[4], xw_words[5], xw_words[6]);             \
+		xw_frame((void *)(skb), (void *)(at), xw_words);                                   \
+		XW_RECORD(XW_FRAME, xw_flow, XW_FRAME_WORDS, xw_words[0], xw_words[1],             \
+			  xw_words[2], xw_words[3], xw_words[4], xw_words[5], xw_words[6]);        \
 	})
 
 /* The network header of what is being sent. Of what has just been received, data begins with it. */
