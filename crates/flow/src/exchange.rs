@@ -77,21 +77,18 @@ pub struct Part {
     pub ns: i64,
 }
 
-impl Service {
-    /// Whether an exchange is one of its own.
-    pub fn has(&self, exchange: &Exchange) -> bool {
-        let of = &exchange.connection;
-        let port = of.protocol == "ICMP" || of.server.port() == self.server.port();
-        (of.protocol, of.server.ip()) == (self.protocol, self.server.ip())
-            && port
-            && exchange.client_domain == self.client_domain
-    }
-}
-
 impl Exchange {
     /// How long it took, in nanoseconds.
     pub fn total_ns(&self) -> i64 {
         self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// What exchanges of one service have in common: protocol, client's domain, server.
+    fn service(&self) -> (&'static str, &str, SocketAddr) {
+        let Connection { protocol, server, .. } = self.connection;
+        // An echo's port is its client's.
+        let port = if protocol == "ICMP" { 0 } else { server.port() };
+        (protocol, &self.client_domain, SocketAddr::new(server.ip(), port))
     }
 }
 
@@ -120,6 +117,13 @@ pub struct Service {
     pub parts: Vec<PartTimes>,
 }
 
+impl Service {
+    /// Whether an exchange is one of its own.
+    pub fn has(&self, exchange: &Exchange) -> bool {
+        exchange.service() == (self.protocol, &self.client_domain, self.server)
+    }
+}
+
 /// A part of the time of several exchanges.
 #[derive(Clone, Debug, Serialize)]
 pub struct PartTimes {
@@ -141,10 +145,7 @@ pub struct PartTimes {
 pub fn services(exchanges: &[Exchange]) -> Vec<Service> {
     let mut groups: BTreeMap<_, Vec<&Exchange>> = BTreeMap::new();
     for exchange in exchanges {
-        let Connection { protocol, server, .. } = exchange.connection;
-        // An echo's port is its client's.
-        let server = if protocol == "ICMP" { SocketAddr::new(server.ip(), 0) } else { server };
-        groups.entry((protocol, &exchange.client_domain, server)).or_default().push(exchange);
+        groups.entry(exchange.service()).or_default().push(exchange);
     }
     let mut all: Vec<Service> = (groups.into_iter())
         .map(|((protocol, client_domain, server), of)| {
@@ -152,7 +153,7 @@ pub fn services(exchanges: &[Exchange]) -> Vec<Service> {
             ns.sort_unstable();
             Service {
                 protocol,
-                client_domain: client_domain.clone(),
+                client_domain: client_domain.to_owned(),
                 server,
                 server_domain: of[0].server_domain.clone(),
                 exchanges: of.len() as u64,
@@ -207,9 +208,12 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
     let mut talks: BTreeMap<Ends, Talk> = BTreeMap::new();
     // In the order of their beginnings, which flows have.
     for (at, flow) in flows.flows().iter().enumerate() {
-        let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(at, frame)) else { continue };
-        let (mut addresses, origin) = ([sent.from, sent.to], origins(at, flows.flows(), &by_id)[0]);
-        let mut domains = [flows.flows()[origin].ends.0, flow.ends.1];
+        let Some(frame) = &flow.frame else { continue };
+        let origins = origins(at, flows.flows(), &by_id);
+        let began = origins.iter().map(|&at| flows.flows()[at].start_ns).min().unwrap_or(flow.start_ns);
+        let Some(sent) = Sent::of(at, began, frame) else { continue };
+        let mut addresses = [sent.from, sent.to];
+        let mut domains = [flows.flows()[origins[0]].ends.0, flow.ends.1];
         addresses.sort_unstable();
         domains.sort_unstable();
         talks.entry((sent.protocol, addresses, domains)).or_default().take(&sent);
@@ -250,6 +254,8 @@ fn nest(all: &mut [Exchange]) {
 /// What one flow's frame says of the talk that it is of.
 struct Sent {
     flow: usize,
+    /// When the first of what it was made of began, in nanoseconds.
+    began: i64,
     protocol: &'static str,
     from: SocketAddr,
     to: SocketAddr,
@@ -261,7 +267,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn of(flow: usize, frame: &Frame) -> Option<Self> {
+    fn of(flow: usize, began: i64, frame: &Frame) -> Option<Self> {
         let ends = |source_port, target_port| {
             let end = |address: IpAddr, port| SocketAddr::new(address, port);
             (end(frame.source, source_port), end(frame.target, target_port))
@@ -279,7 +285,7 @@ impl Sent {
         } else {
             return None;
         };
-        Some(Self { flow, protocol, from, to, opens, bytes: frame.bytes, sequence })
+        Some(Self { flow, began, protocol, from, to, opens, bytes: frame.bytes, sequence })
     }
 }
 
@@ -303,6 +309,8 @@ struct Turn {
 #[derive(Default)]
 struct Way {
     flows: Vec<usize>,
+    /// When the first began.
+    began: Option<i64>,
     bytes: u64,
     /// TCP's sequence numbers: the first, and the one after the last.
     range: Option<(u32, u32)>,
@@ -332,7 +340,7 @@ impl Talk {
         for turn in recent {
             let way = if asks { &mut turn.request } else { &mut turn.answer };
             if way.has(sent) {
-                way.flows.push(sent.flow);
+                way.take(sent);
                 return;
             }
         }
@@ -369,8 +377,14 @@ impl Way {
         after(sequence, first) && after(next, sequence.wrapping_add(sent.bytes))
     }
 
-    fn add(&mut self, sent: &Sent) {
+    /// One of its flows, whose bytes may have been seen.
+    fn take(&mut self, sent: &Sent) {
         self.flows.push(sent.flow);
+        self.began = Some(self.began.map_or(sent.began, |began| began.min(sent.began)));
+    }
+
+    fn add(&mut self, sent: &Sent) {
+        self.take(sent);
         let Some(sequence) = sent.sequence else {
             self.bytes += u64::from(sent.bytes);
             return;
@@ -410,8 +424,7 @@ impl Turn {
         // What carried its last byte to the server, from where that was cut off or put together; and the answer's first.
         let last = self.request.flows.iter().copied().max_by_key(|&at| all[at].end_ns)?;
         let first = self.answer.flows.iter().copied().min_by_key(|&at| all[at].start_ns)?;
-        let began = |at: &usize| origins(*at, all, by_id).iter().map(|&at| all[at].start_ns).min();
-        let start_ns = self.request.flows.iter().filter_map(began).min()?;
+        let start_ns = self.request.began?;
         let mut parts = Parts { at: start_ns, end: end_ns, all: Vec::new() };
         let way = origins(last, all, by_id);
         let client = way.first().map_or("?", |&at| flows.domain(all[at].ends.0));
@@ -439,7 +452,7 @@ impl Turn {
     }
 }
 
-/// The most generations that a flow is followed back, and of how many parents the one is looked for that ended last.
+/// The most generations that a flow is followed back, and of how many parents the one is looked for that began last.
 const GENERATIONS: usize = 16;
 const PARENTS: usize = 64;
 
@@ -449,7 +462,7 @@ const STEPS: usize = 1024;
 const PARTS: usize = 64;
 
 /// What a flow was cut off or put together from, and so on, the oldest first, itself last: of several parents the one
-/// that ended last, which the others waited for.
+/// that began last, which the others waited for.
 fn origins(at: usize, flows: &[Flow], by_id: &HashMap<u64, usize>) -> Vec<usize> {
     let mut way = vec![at];
     while let Some(&now) = way.last()

@@ -138,7 +138,7 @@ impl Flows {
 
     /// The kind of one of the flows.
     pub fn kind_of(&self, flow: &Flow) -> Option<&FlowKind> {
-        let name = kinds::name(flow, |number| self.domain(number).to_owned());
+        let name = kinds::name(flow, |number| self.domain(number));
         self.kinds.iter().find(|kind| kind.name == name)
     }
 
@@ -228,7 +228,7 @@ impl Flows {
 
     fn recount(&mut self) {
         let place = |row: &Row| self.places.get(&(row.domain, row.site)).copied().unwrap_or(Place::MAX);
-        let domain = |number| self.domain(number).to_owned();
+        let domain = |number| self.domain(number);
         (self.kinds, self.segments) = kinds::of(&self.flows, &self.rows, domain, place, &self.names);
         self.summary.count(&self.flows);
     }

@@ -39,11 +39,11 @@ fn what(flow: &Flow) -> String {
 }
 
 /// The name of a flow's kind.
-pub(crate) fn name(flow: &Flow, domain: impl Fn(u8) -> String) -> String {
+pub(crate) fn name<'a>(flow: &Flow, domain: impl Fn(u8) -> &'a str) -> String {
     named(&what(flow), flow.ends, domain)
 }
 
-fn named(what: &str, (from, to): (u8, u8), domain: impl Fn(u8) -> String) -> String {
+fn named<'a>(what: &str, (from, to): (u8, u8), domain: impl Fn(u8) -> &'a str) -> String {
     if from == to {
         format!("{what}, {}", domain(from))
     } else {
@@ -52,10 +52,10 @@ fn named(what: &str, (from, to): (u8, u8), domain: impl Fn(u8) -> String) -> Str
 }
 
 /// The kinds, the commonest first, and the segments of each, in the same order.
-pub(crate) fn of(
+pub(crate) fn of<'a>(
     flows: &[Flow],
     rows: &[Row],
-    domain: impl Fn(u8) -> String,
+    domain: impl Fn(u8) -> &'a str,
     place: impl Fn(&Row) -> Place,
     names: &[String],
 ) -> (Vec<FlowKind>, Vec<Segment>) {

@@ -6,7 +6,7 @@ use xweave_flow::{Exchange, Service, exchange::Connection};
 use crate::{
     View, number,
     segments::bar,
-    table::{self, Heading},
+    table::{self, Alike, Heading, alike},
 };
 
 /// Columns of a bar.
@@ -14,26 +14,12 @@ const BAR: usize = 24;
 
 /// The services, the most used first; at most so many, and in a line how many more there are.
 pub fn services(services: &[Service], most: usize, view: View) -> String {
-    let headings = [
-        Heading("Requests", false),
-        Heading("Count", true),
-        Heading("Complete", true),
-        Heading("p50 (µs)", true),
-        Heading("p99 (µs)", true),
-        Heading("max (µs)", true),
-    ];
-    let mut table = table::new(&headings, view);
-    for service in services.iter().take(most) {
-        let counts = [service.exchanges, service.complete].map(number::count);
-        let times = [service.p50_ns, service.p99_ns, service.max_ns].map(number::micros);
-        table.add_row(std::iter::once(title(service)).chain(counts).chain(times).map(Cell::new));
-    }
-    let mut text = table::text(&table);
-    if services.len() > most {
-        let left = number::counted((services.len() - most) as u64, "other server", "other servers");
-        text.push_str(&format!("… and {left}: --all shows them\n"));
-    }
-    text
+    let row = |service: &Service| Alike {
+        name: title(service),
+        counts: [service.exchanges, service.complete],
+        times: [service.p50_ns, service.p99_ns, service.max_ns],
+    };
+    alike("Requests", services.iter().map(row), most, ("other server", "other servers"), view)
 }
 
 /// Where the time of a service's requests went, in its order.

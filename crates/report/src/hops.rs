@@ -68,10 +68,10 @@ pub fn title(flow: &Flow) -> String {
     let name = if flow.name.is_empty() { "flow" } else { &flow.name };
     let crossings = number::counted(u64::from(flow.crossings), "crossing", "crossings");
     let total = number::micros(flow.total_ns());
-    let mut title = format!("{name} {:#x}: {total} µs, {crossings}", flow.id);
-    if let Some(frame) = &flow.frame {
-        title = format!("{frame}: {total} µs, {crossings} ({name} {:#x})", flow.id);
-    }
+    let mut title = match &flow.frame {
+        Some(frame) => format!("{frame}: {total} µs, {crossings} ({name} {:#x})", flow.id),
+        None => format!("{name} {:#x}: {total} µs, {crossings}", flow.id),
+    };
     if flow.copies > 1 {
         title.push_str(&format!("; 1 of {} copies", number::count(flow.copies.into())));
     }

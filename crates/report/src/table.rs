@@ -2,7 +2,7 @@
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
 
-use crate::View;
+use crate::{View, number};
 
 /// A column's heading, and whether it holds numbers.
 pub struct Heading<'a>(pub &'a str, pub bool);
@@ -38,6 +38,46 @@ pub fn text(table: &Table) -> String {
     for line in table.lines() {
         text.push_str(line.trim_end());
         text.push('\n');
+    }
+    text
+}
+
+/// What is alike, told together: how many, and how long they took.
+pub struct Alike {
+    /// What they are.
+    pub name: String,
+    /// How many, and how many of these are known from their beginnings to their ends.
+    pub counts: [u64; 2],
+    /// Median, 99th percentile and longest, in nanoseconds.
+    pub times: [i64; 3],
+}
+
+/// A row for each of these, at most so many; and in a line how many more (`one`, `many`) there are.
+pub fn alike(
+    heading: &str,
+    all: impl ExactSizeIterator<Item = Alike>,
+    most: usize,
+    (one, many): (&str, &str),
+    view: View,
+) -> String {
+    let headings = [
+        Heading(heading, false),
+        Heading("Count", true),
+        Heading("Complete", true),
+        Heading("p50 (µs)", true),
+        Heading("p99 (µs)", true),
+        Heading("max (µs)", true),
+    ];
+    let left = all.len().saturating_sub(most);
+    let mut table = new(&headings, view);
+    for of in all.take(most) {
+        let (counts, times) = (of.counts.map(number::count), of.times.map(number::micros));
+        table.add_row(std::iter::once(of.name).chain(counts).chain(times).map(Cell::new));
+    }
+    let mut text = text(&table);
+    if left > 0 {
+        let left = number::counted(left as u64, one, many);
+        text.push_str(&format!("… and {left}: --all shows them\n"));
     }
     text
 }
