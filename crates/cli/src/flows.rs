@@ -6,10 +6,10 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_flow::{Flows, exchange};
+use xweave_flow::{Flow, Flows, Wanted, exchange};
 use xweave_report::{View, closing, document, exchanges, hops, kinds, segments};
 
-use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{arguments, confinement::Only, failure::Failure, joining, shown, trust::Owner};
 
 /// Kinds of flow that are listed, and steps of a typical one's kind, unless all are asked for.
 const KINDS: usize = 8;
@@ -68,26 +68,36 @@ enum By {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
     let trace = args.owner.open(&args.trace)?;
-    let mut flows = Flows::of(&trace);
-    if let Some(name) = &args.name {
-        flows.retain(|flow| flow.name == *name);
+    let of = |flow: &Flow| {
+        args.name.as_ref().is_none_or(|name| flow.name == *name)
+            && args.flow.is_none_or(|id| flow.locals.contains(&id))
+    };
+    let wanted = |kept| Wanted { of: &of, kept };
+    let join = || joining::join(&trace);
+    if args.by.is_some() {
+        return by_connection(&Flows::read(&trace, join(), wanted(None)), &args);
     }
     if let Some(id) = args.flow {
-        let Some(found) = flows.flow(id).map(|flow| flow.id) else {
+        let flows = Flows::read(&trace, join(), wanted(None));
+        if flows.flows().is_empty() {
             let dir = args.trace.display();
             return Err(Failure::Failed(format!(
                 "{dir} has no flow {id:#x}: `xweave flows {dir} --json` lists all"
             )));
+        }
+        return match args.json {
+            true => shown::only(|out| document::flows::write(out, &flows)),
+            false => shown::only(|out| tables(&flows, &args, out)),
         };
-        flows.retain(|flow| flow.id == found);
-    }
-    if args.by.is_some() {
-        return by_connection(&flows, &args);
     }
     if args.json {
-        flows.truncate(args.limit.unwrap_or(usize::MAX));
-        return shown::only(|out| document::flows::write(out, &flows));
+        return shown::only(|out| {
+            let mut document = document::flows::Stream::begin(out, args.limit.unwrap_or(usize::MAX))?;
+            let flows = Flows::each(&trace, join(), wanted(Some(0)), |flow| document.flow(&flow))?;
+            document.end(&flows)
+        });
     }
+    let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0))));
     shown::only(|out| tables(&flows, &args, out))
 }
 

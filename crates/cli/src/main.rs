@@ -17,6 +17,7 @@ mod failure;
 mod flows;
 mod fmt;
 mod import;
+mod joining;
 mod lab;
 mod record;
 mod report;

@@ -7,8 +7,8 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, trust::Owner};
-use xweave_flow::Flows;
+use crate::{confinement::Only, failure::Failure, joining, trust::Owner};
+use xweave_flow::{Flows, Wanted};
 use xweave_guard::private;
 use xweave_report::html;
 
@@ -39,7 +39,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).writing(&args.output).apply()?;
     let trace = args.owner.open(&args.trace)?;
     let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
-    let page = html::page(&Flows::of(&trace), &title);
+    // A page shows one flow, and what is known of all.
+    let flows = Flows::read(&trace, joining::join(&trace), Wanted { of: &|_| true, kept: Some(0) });
+    let page = html::page(&flows, &title);
     write(&args.output, &page)?;
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)

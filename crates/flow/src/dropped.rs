@@ -121,6 +121,45 @@ pub(crate) fn decisive(rows: &[Row]) -> Option<usize> {
     rows.iter().any(is_drop).then(|| Copies::of(rows).dropped(rows)).flatten()
 }
 
+/// Whether all copies have ended: nothing is recorded of what no key carries. False of more copies than are looked
+/// through.
+pub(crate) fn all_ended(rows: &[Row]) -> bool {
+    const MOST: usize = 64;
+    let (mut live, mut unnamed) = (Vec::new(), false);
+    for row in rows {
+        let key = |nth: usize| row.values().get(nth).copied().unwrap_or(0);
+        let mut take = |live: &mut Vec<u64>, key: u64| match live.iter().position(|of| *of == key) {
+            Some(at) => _ = live.swap_remove(at),
+            None => unnamed = false,
+        };
+        let begin = |live: &mut Vec<u64>, key: u64| {
+            if !live.contains(&key) {
+                live.push(key);
+            }
+        };
+        match row.kind {
+            Kind::Start => begin(&mut live, key(0)),
+            Kind::Split | Kind::Merge => begin(&mut live, key(2)),
+            Kind::Xout => unnamed = true,
+            Kind::Move => {
+                take(&mut live, key(0));
+                begin(&mut live, key(1));
+            }
+            Kind::Copy => {
+                take(&mut live, key(0));
+                begin(&mut live, key(0));
+                begin(&mut live, key(1));
+            }
+            Kind::Quit => take(&mut live, key(0)),
+            Kind::Hop | Kind::Xin | Kind::Frame => {}
+        }
+        if live.len() > MOST {
+            return false;
+        }
+    }
+    live.is_empty() && !unnamed
+}
+
 /// A copy of what a local flow follows.
 #[derive(Default)]
 struct Copy {

@@ -3,36 +3,51 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
+    convert::Infallible,
 };
 
-use serde::{Serialize, Serializer, ser::SerializeSeq};
-use xweave_trace::{Row, Site, Trace};
+use serde::{Serialize, Serializer};
+use xweave_trace::{Damage, Damaged, Row, Site, Trace};
 
 use crate::{
-    crossing::Crossings,
     dropped::Dropped,
     frame::Frame,
-    graph::{self, Flow, Incomplete},
-    kinds::{self, FlowKind},
-    local::Locals,
+    graph::{Flow, Incomplete},
+    join::Join,
+    kinds::{self, FlowKind, Kinds},
+    sample::Sample,
     segments::{Place, Segment},
     sites::{self, SiteCounts},
-    summary::Summary,
+    summary::{FlowCounts, Summary},
 };
 
-/// All flows of a trace. Serializes to the document that `xweave flows --json` prints.
+/// Rows of flows that are kept unasked: with the flows, some 8 GB.
+const MOST: usize = 32 << 20;
+
+/// Flows of which the typical one is chosen, where not all are kept.
+const STAND_INS: usize = 1 << 10;
+
+/// What is known of the flows of a trace, and all of them, or some. Serializes to the document that `xweave flows --json`
+/// prints, of those that are kept.
 pub struct Flows {
-    rows: Vec<Row>,
-    sites: HashMap<u32, Site>,
-    domains: BTreeMap<u8, String>,
-    /// `domain:function` by number, and the number of each (domain, site).
-    names: Vec<String>,
-    places: HashMap<(u8, u32), Place>,
+    scene: Scene,
     flows: Vec<Flow>,
+    /// Of the likes of the typical flow some, where not all flows are kept.
+    stand_ins: Vec<Flow>,
     kinds: Vec<FlowKind>,
     segments: Vec<Segment>,
     site_counts: Vec<SiteCounts>,
     summary: Summary,
+}
+
+/// Which flows of a trace are looked at, and how many of them are kept. All others are as if they were not there; what
+/// concerns the trace as a whole (records, losses, sites, carriers) stays.
+#[derive(Clone, Copy)]
+pub struct Wanted<'w> {
+    /// Whether a flow is looked at.
+    pub of: &'w dyn Fn(&Flow) -> bool,
+    /// So many are kept, the first ones; the others are counted and let go. None: all.
+    pub kept: Option<usize>,
 }
 
 /// One record of a flow, with what is known of where it was made.
@@ -43,7 +58,7 @@ pub struct Hop<'a> {
     /// Where.
     pub domain: &'a str,
     /// The function; `site N` if the trace does not tell.
-    pub function: &'a str,
+    pub function: Cow<'a, str>,
     /// Bytes from its beginning.
     pub offset: u64,
     /// Its module; none for the kernel image.
@@ -71,33 +86,77 @@ pub struct Hop<'a> {
     pub values: &'a [u64],
 }
 
+/// What sites and domains are called.
+struct Scene {
+    sites: HashMap<u32, Site>,
+    domains: BTreeMap<u8, String>,
+}
+
 impl Flows {
     /// Joins the records of a trace. Damaged files are left out, and said in the summary.
     pub fn of(trace: &Trace) -> Self {
-        let locals = Locals::of(trace);
-        let crossings = Crossings::of(trace, &locals);
-        let flows = graph::connect(trace, &locals, &crossings);
-        let site_counts = sites::of(trace, &locals.by_site);
-        let summary = Summary::of(trace, &locals, crossings);
-        let domains = trace.manifest().domains.iter().map(|d| (d.number, d.name.clone())).collect();
-        let mut all = Self {
-            rows: locals.rows,
-            sites: trace.sites().iter().map(|site| (site.site, site.clone())).collect(),
-            domains,
-            names: Vec::new(),
-            places: HashMap::new(),
-            flows,
-            kinds: Vec::new(),
-            segments: Vec::new(),
-            site_counts,
-            summary,
-        };
-        all.name_places();
-        all.recount();
-        all
+        Self::read(trace, Join::of(trace), Wanted { of: &|_| true, kept: None })
     }
 
-    /// The flows, in the order of their beginnings.
+    /// The flows of a join that are wanted.
+    pub fn read(trace: &Trace, join: Join<'_>, wanted: Wanted<'_>) -> Self {
+        let Ok(flows) = Self::each(trace, join, wanted, |_| Ok::<_, Infallible>(()));
+        flows
+    }
+
+    /// As [`Flows::read`]; does something with each flow that is wanted, kept or not, in the order in which they come:
+    /// window by window ([`crate::join`]).
+    ///
+    /// # Errors
+    /// Those of `each`, at once.
+    pub fn each<E>(
+        trace: &Trace,
+        mut join: Join<'_>,
+        wanted: Wanted<'_>,
+        mut each: impl FnMut(FlowDocument<'_>) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let scene = Scene::of(trace);
+        let (mut tally, mut flows, mut rows, mut too_many) = (Tally::default(), Vec::new(), 0, false);
+        let mut stand_ins = (usize::MAX, Sample::of_at_most(STAND_INS));
+        let most = wanted.kept.unwrap_or(usize::MAX);
+        'all: for window in &mut join {
+            for flow in window.into_iter().filter(|flow| (wanted.of)(flow)) {
+                tally.add(&flow, &scene);
+                each(FlowDocument { flow: &flow, scene: &scene })?;
+                if wanted.kept.is_some() {
+                    let class = TYPICAL.iter().position(|is| is(&flow)).unwrap_or(usize::MAX);
+                    if class < stand_ins.0 {
+                        stand_ins = (class, Sample::of_at_most(STAND_INS));
+                    }
+                    if class == stand_ins.0 {
+                        stand_ins.1.offer_with(|| flow.clone());
+                    }
+                }
+                if flows.len() < most {
+                    rows += flow.steps.len();
+                    flows.push(flow);
+                    too_many = rows > MOST && !trace.is_forced();
+                    if too_many {
+                        break 'all;
+                    }
+                }
+            }
+        }
+        // Flows under way at the end of a window come with a later one.
+        flows.sort_by_key(|flow| (flow.start_ns, flow.id));
+        let mut totals = join.finish();
+        if too_many {
+            let damage = Damage::Memory { most: MOST };
+            totals.damaged.push(Damaged::new(trace.dir().join("records"), damage));
+        }
+        let site_counts = sites::of(trace, &totals.by_site);
+        let (kinds, segments, counts) = tally.told(&scene);
+        let summary = Summary::of(trace.manifest(), totals, counts);
+        let stand_ins = stand_ins.1.into_chosen();
+        Ok(Self { scene, flows, stand_ins, kinds, segments, site_counts, summary })
+    }
+
+    /// The flows that are kept, in the order of their beginnings.
     pub fn flows(&self) -> &[Flow] {
         &self.flows
     }
@@ -122,7 +181,7 @@ impl Flows {
         &self.summary
     }
 
-    /// The flow that has, or in some domain had, that ID.
+    /// The flow, of those that are kept, that has, or in some domain had, that ID.
     pub fn flow(&self, id: u64) -> Option<&Flow> {
         let exact = self.flows.iter().find(|flow| flow.id == id);
         exact.or_else(|| self.flows.iter().find(|flow| flow.locals.contains(&id)))
@@ -145,45 +204,72 @@ impl Flows {
     /// The flow to show when one is to stand for all: of the complete ones that crossed and have data (or else, that
     /// crossed; or else, of the complete ones; or else, of all), the one with the median total time.
     pub fn typical(&self) -> Option<&Flow> {
-        let choices: [fn(&Flow) -> bool; 4] = [
-            |flow| flow.complete() && flow.crossings > 0 && flow.frame.is_none_or(|frame| frame.has_data()),
-            |flow| flow.complete() && flow.crossings > 0,
-            Flow::complete,
-            |_| true,
-        ];
-        choices.iter().find_map(|choice| {
-            let mut chosen: Vec<&Flow> = self.flows.iter().filter(|flow| choice(flow)).collect();
+        let all = if self.stand_ins.is_empty() { &self.flows } else { &self.stand_ins };
+        TYPICAL.iter().find_map(|choice| {
+            let mut chosen: Vec<&Flow> = all.iter().filter(|flow| choice(flow)).collect();
             chosen.sort_by_key(|flow| (flow.total_ns(), flow.id));
             chosen.get(chosen.len().saturating_sub(1) / 2).copied()
         })
     }
 
-    /// Keeps some flows only: segments and the summary's counts of flows are of these then. What
-    /// concerns the trace as a whole (records, losses, sites, carriers) stays.
-    pub fn retain(&mut self, keep: impl FnMut(&Flow) -> bool) {
-        self.flows.retain(keep);
-        self.recount();
-    }
-
-    /// At most that many flows: the first ones. Segments and summary stay those of all.
-    pub fn truncate(&mut self, limit: usize) {
-        self.flows.truncate(limit);
-    }
-
     /// The records of a flow: those of its path in the path's order, the others among them by time.
     pub fn hops<'a>(&'a self, flow: &'a Flow) -> impl ExactSizeIterator<Item = Hop<'a>> {
-        flow.steps.iter().map(|step| self.hop(&self.rows[step.row], step.on_path))
+        self.scene.hops(flow)
     }
 
     /// The path of a flow: domains and times.
     pub(crate) fn path_of<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (&'a str, i64)> {
         let on_path = flow.steps.iter().filter(|step| step.on_path);
-        on_path.map(|step| (self.domain(self.rows[step.row].domain), self.rows[step.row].time_ns))
+        on_path.map(|step| (self.domain(step.row.domain), step.row.time_ns))
     }
 
     /// The name of a domain.
     pub(crate) fn domain(&self, number: u8) -> &str {
+        self.scene.domain(number)
+    }
+
+    /// What is said of each flow, of the kinds and segments of all, and of the trace, without the flows themselves: what
+    /// the document has besides them.
+    pub fn about(&self) -> impl Serialize + '_ {
+        About {
+            summary: &self.summary,
+            kinds: &self.kinds,
+            segments: &self.segments,
+            sites: &self.site_counts,
+        }
+    }
+}
+
+/// Which flow stands for all: of those that the first of these is true of.
+const TYPICAL: [fn(&Flow) -> bool; 4] = [
+    |flow| flow.complete() && flow.crossings > 0 && flow.frame.is_none_or(|frame| frame.has_data()),
+    |flow| flow.complete() && flow.crossings > 0,
+    Flow::complete,
+    |_| true,
+];
+
+impl Scene {
+    fn of(trace: &Trace) -> Self {
+        let domains = trace.manifest().domains.iter();
+        Self {
+            sites: trace.sites().iter().map(|site| (site.site, site.clone())).collect(),
+            domains: domains.map(|domain| (domain.number, domain.name.clone())).collect(),
+        }
+    }
+
+    fn domain(&self, number: u8) -> &str {
         self.domains.get(&number).map_or("?", String::as_str)
+    }
+
+    fn function(&self, site: u32) -> Cow<'_, str> {
+        match self.sites.get(&site) {
+            Some(site) => Cow::Borrowed(&site.function),
+            None => sites::unknown(site).function.into(),
+        }
+    }
+
+    fn hops<'a>(&'a self, flow: &'a Flow) -> impl ExactSizeIterator<Item = Hop<'a>> {
+        flow.steps.iter().map(|step| self.hop(&step.row, step.on_path))
     }
 
     fn hop<'a>(&'a self, row: &'a Row, on_path: bool) -> Hop<'a> {
@@ -191,7 +277,7 @@ impl Flows {
         Hop {
             t_ns: row.time_ns,
             domain: self.domain(row.domain),
-            function: site.map_or("?", |site| &site.function),
+            function: self.function(row.site),
             offset: site.map_or(0, |site| site.offset),
             module: site.and_then(|site| site.module.as_deref()),
             file: site.and_then(|site| site.file.as_deref()),
@@ -207,36 +293,102 @@ impl Flows {
         }
     }
 
-    /// Numbers the functions that records come from; makes up sites that the trace lacks.
-    fn name_places(&mut self) {
-        let mut numbers: HashMap<String, Place> = HashMap::new();
-        for row in &self.rows {
-            if self.places.contains_key(&(row.domain, row.site)) {
-                continue;
-            }
-            let site = self.sites.entry(row.site).or_insert_with(|| sites::unknown(row.site));
-            let domain = self.domains.get(&row.domain).map_or("?", String::as_str);
-            let name = format!("{domain}:{}", site.function);
-            let next = Place::try_from(numbers.len()).unwrap_or(Place::MAX);
-            let place = *numbers.entry(name.clone()).or_insert(next);
-            if place == next {
-                self.names.push(name);
-            }
-            self.places.insert((row.domain, row.site), place);
+    fn members<'a>(&'a self, flow: &'a Flow) -> FlowMembers<'a> {
+        FlowMembers {
+            id: flow.id,
+            name: &flow.name,
+            frame: flow.frame,
+            parents: &flow.parents,
+            start_ns: flow.start_ns,
+            end_ns: flow.end_ns,
+            complete: flow.complete(),
+            incomplete: flow.incomplete,
+            dropped: flow.dropped.as_ref(),
+            drops: flow.drops,
+            lost: flow.lost,
+            crossings: flow.crossings,
+            copies: flow.copies,
+            locals: &flow.locals,
+            hops: self.hops(flow).collect(),
         }
     }
+}
 
-    fn recount(&mut self) {
-        let place = |row: &Row| self.places.get(&(row.domain, row.site)).copied().unwrap_or(Place::MAX);
-        let domain = |number| self.domain(number);
-        (self.kinds, self.segments) = kinds::of(&self.flows, &self.rows, domain, place, &self.names);
-        self.summary.count(&self.flows);
+/// Functions that are told apart in segments: as many as are woven, and more.
+const PLACES: usize = 1 << 20;
+
+const LATELY: usize = 1024;
+
+/// What is added up of flows.
+struct Tally {
+    kinds: Kinds,
+    counts: FlowCounts,
+    /// `domain:function` by number, and the number of each (domain, site).
+    names: Vec<String>,
+    numbers: HashMap<String, Place>,
+    places: HashMap<(u8, u32), Place>,
+    /// Those that were asked for lately, by what is left of the site's number.
+    lately: Box<[Option<(u8, u32, Place)>; LATELY]>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let (kinds, counts, names) = (Kinds::default(), FlowCounts::default(), Vec::new());
+        let (numbers, places, lately) = (HashMap::new(), HashMap::new(), Box::new([None; LATELY]));
+        Self { kinds, counts, names, numbers, places, lately }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, flow: &Flow, scene: &Scene) {
+        self.counts.add(flow);
+        let Self { kinds, names, numbers, places, lately, .. } = self;
+        kinds.add(flow, |row| {
+            // Sites are few, and their numbers follow each other.
+            let lately = &mut lately[row.site as usize % LATELY];
+            match lately {
+                Some((domain, site, place)) if (*domain, *site) == (row.domain, row.site) => return *place,
+                _ => {}
+            }
+            if let Some(place) = places.get(&(row.domain, row.site)) {
+                *lately = Some((row.domain, row.site, *place));
+                return *place;
+            }
+            if places.len() >= PLACES {
+                return Place::MAX;
+            }
+            let name = format!("{}:{}", scene.domain(row.domain), scene.function(row.site));
+            let next = Place::try_from(names.len()).unwrap_or(Place::MAX);
+            let place = *numbers.entry(name.clone()).or_insert(next);
+            if place == next {
+                names.push(name);
+            }
+            places.insert((row.domain, row.site), place);
+            place
+        });
+    }
+
+    fn told(self, scene: &Scene) -> (Vec<FlowKind>, Vec<Segment>, FlowCounts) {
+        let (kinds, segments) = self.kinds.told(|number| scene.domain(number), &self.names);
+        (kinds, segments, self.counts)
     }
 }
 
 /// A flow as the document has it.
+#[derive(Clone, Copy)]
+pub struct FlowDocument<'a> {
+    flow: &'a Flow,
+    scene: &'a Scene,
+}
+
+impl Serialize for FlowDocument<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.scene.members(self.flow).serialize(serializer)
+    }
+}
+
 #[derive(Serialize)]
-struct FlowDocument<'a> {
+struct FlowMembers<'a> {
     id: u64,
     name: &'a str,
     frame: Option<Frame>,
@@ -254,52 +406,33 @@ struct FlowDocument<'a> {
     hops: Vec<Hop<'a>>,
 }
 
+/// The document but for its flows.
+#[derive(Serialize)]
+struct About<'a> {
+    summary: &'a Summary,
+    kinds: &'a [FlowKind],
+    segments: &'a [Segment],
+    sites: &'a [SiteCounts],
+}
+
 /// Written one by one: a document of millions of hops is never in memory as a whole.
 struct FlowDocuments<'a>(&'a Flows);
 
 impl Serialize for FlowDocuments<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.0.flows.len()))?;
-        for flow in &self.0.flows {
-            list.serialize_element(&FlowDocument {
-                id: flow.id,
-                name: &flow.name,
-                frame: flow.frame,
-                parents: &flow.parents,
-                start_ns: flow.start_ns,
-                end_ns: flow.end_ns,
-                complete: flow.complete(),
-                incomplete: flow.incomplete,
-                dropped: flow.dropped.as_ref(),
-                drops: flow.drops,
-                lost: flow.lost,
-                crossings: flow.crossings,
-                copies: flow.copies,
-                locals: &flow.locals,
-                hops: self.0.hops(flow).collect(),
-            })?;
-        }
-        list.end()
+        let scene = &self.0.scene;
+        serializer.collect_seq(self.0.flows.iter().map(|flow| FlowDocument { flow, scene }))
     }
 }
 
 impl Serialize for Flows {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Document<'a> {
-            summary: &'a Summary,
-            kinds: &'a [FlowKind],
-            segments: &'a [Segment],
-            sites: &'a [SiteCounts],
+        struct Document<'a, A> {
+            #[serde(flatten)]
+            about: A,
             flows: FlowDocuments<'a>,
         }
-        Document {
-            summary: &self.summary,
-            kinds: &self.kinds,
-            segments: &self.segments,
-            sites: &self.site_counts,
-            flows: FlowDocuments(self),
-        }
-        .serialize(serializer)
+        Document { about: self.about(), flows: FlowDocuments(self) }.serialize(serializer)
     }
 }

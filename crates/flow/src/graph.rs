@@ -1,18 +1,15 @@
 //! Local flows connected by crossings, and the path through them.
 
-use std::{
-    cmp::Reverse,
-    collections::{HashMap, HashSet},
-};
+use std::cmp::Reverse;
 
 use serde::Serialize;
-use xweave_trace::Trace;
+use xweave_trace::{Row, Trace};
 
 use crate::{
     crossing::{Crossing, Crossings},
     dropped::{self, Dropped, Words},
     frame::Frame,
-    local::Locals,
+    local::{Local, Locals},
 };
 
 /// One piece of data, followed through all domains.
@@ -53,8 +50,7 @@ pub struct Flow {
 /// One record of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Place of the row.
-    pub row: usize,
+    pub row: Row,
     pub on_path: bool,
 }
 
@@ -86,27 +82,47 @@ impl Flow {
     }
 }
 
-/// Connects local flows. In the order of their beginnings.
-pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> Vec<Flow> {
+/// A flow, and what it is made of.
+pub(crate) struct Connected {
+    pub flow: Flow,
+    /// Places of its local flows.
+    pub members: Vec<usize>,
+}
+
+/// Connects local flows.
+pub(crate) fn connect(
+    trace: &Trace,
+    words: &Words<'_>,
+    locals: &Locals,
+    crossings: &Crossings,
+) -> Vec<Connected> {
     let mut incoming: Vec<Option<&Crossing>> = vec![None; locals.flows.len()];
-    let mut outgoing: HashMap<usize, Vec<&Crossing>> = HashMap::new();
+    let mut outgoing: Vec<(usize, usize)> = Vec::with_capacity(crossings.pairs.len());
     for pair in &crossings.pairs {
         // A local flow comes off one carrier once: what else claims it is damaged data.
         if incoming[pair.to.0].is_none() && pair.to.0 != pair.from.0 {
             incoming[pair.to.0] = Some(pair);
-            outgoing.entry(pair.from.0).or_default().push(pair);
+            outgoing.push((pair.from.0, pair.to.0));
         }
     }
+    // Stable: those of one local flow stay in the order of their pairs.
+    outgoing.sort_by_key(|(from, _)| *from);
+    let mut first = vec![0; locals.flows.len() + 1];
+    outgoing.iter().for_each(|(from, _)| first[from + 1] += 1);
+    (1..first.len()).for_each(|at| first[at] += first[at - 1]);
+    let mut unmatched = crossings.unmatched_rows.clone();
+    unmatched.sort_unstable();
     let mut builder = Builder {
         trace,
         locals,
-        words: Words::of(trace),
+        words,
         incoming,
-        outgoing,
+        outgoing: outgoing.into_iter().map(|(_, to)| to).collect(),
+        first,
         seen: vec![false; locals.flows.len()],
         depth: vec![0; locals.flows.len()],
         on_path: vec![false; locals.flows.len()],
-        unmatched: crossings.unmatched_rows.iter().copied().collect(),
+        unmatched,
     };
     let mut flows = Vec::new();
     for root in 0..locals.flows.len() {
@@ -121,62 +137,51 @@ pub(crate) fn connect(trace: &Trace, locals: &Locals, crossings: &Crossings) -> 
             flows.push(builder.flow(root));
         }
     }
-    // Parents were noted by the IDs that they had in their domain.
-    let of_local: HashMap<u64, u64> =
-        flows.iter().flat_map(|flow| flow.locals.iter().map(|local| (*local, flow.id))).collect();
-    for flow in &mut flows {
-        for parent in &mut flow.parents {
-            *parent = of_local.get(parent).copied().unwrap_or(*parent);
-        }
-        flow.parents.sort_unstable();
-        flow.parents.dedup();
-        flow.parents.retain(|parent| *parent != flow.id);
-    }
-    flows.sort_by_key(|flow| (flow.start_ns, flow.id));
     flows
 }
 
 struct Builder<'a> {
     trace: &'a Trace,
     locals: &'a Locals,
-    words: Words<'a>,
+    words: &'a Words<'a>,
     /// Per local flow, what it came off.
     incoming: Vec<Option<&'a Crossing>>,
-    /// Per local flow, what it was put on.
-    outgoing: HashMap<usize, Vec<&'a Crossing>>,
+    /// What local flows lead to by crossings, and where each one's begin among these.
+    outgoing: Vec<usize>,
+    first: Vec<usize>,
     seen: Vec<bool>,
     /// Per local flow, how many crossings lead to it.
     depth: Vec<u32>,
     /// Per local flow, whether it is on the path of the flow that it is a part of.
     on_path: Vec<bool>,
-    /// Rows put on a carrier and not taken off.
-    unmatched: HashSet<usize>,
+    /// Rows put on a carrier and not taken off, in ascending order.
+    unmatched: Vec<usize>,
 }
 
 impl Builder<'_> {
-    fn flow(&mut self, root: usize) -> Flow {
+    fn flow(&mut self, root: usize) -> Connected {
         let members = self.members(root);
         let path = self.path(root, &members);
         let steps = self.steps(&members, &path);
         let on_path = || steps.iter().filter(|step| step.on_path);
-        let time = |step: Option<&Step>| step.map_or(0, |step| self.locals.rows[step.row].time_ns);
+        let time = |step: Option<&Step>| step.map_or(0, |step| step.row.time_ns);
         let (start_ns, end_ns) = (time(on_path().next()), time(on_path().next_back()));
-        let domain = |step: Option<&Step>| step.map_or(0, |step| self.locals.rows[step.row].domain);
+        let domain = |step: Option<&Step>| step.map_or(0, |step| step.row.domain);
         let ends = (domain(on_path().next()), domain(on_path().next_back()));
-        let frame = |step: &Step| Frame::of(&self.locals.rows[step.row]);
+        let frame = |step: &Step| Frame::of(&step.row);
         let frame = on_path().find_map(frame).or_else(|| steps.iter().find_map(frame));
-        let name = steps.iter().find_map(|step| {
-            self.trace.site(self.locals.rows[step.row].site).and_then(|site| site.xflow.clone())
-        });
+        let name =
+            steps.iter().find_map(|step| self.trace.site(step.row.site).and_then(|site| site.xflow.clone()));
         let lost = members.iter().map(|&local| self.locals.flows[local].lost).sum();
-        let row = |row: usize| &self.locals.rows[row];
         let last = path.last().and_then(|&local| self.locals.flows[local].dropped);
-        let dropped = last.map(|at| self.words.dropped(row(at))).filter(|of| !of.is_use_of(frame.as_ref()));
-        let drops = steps.iter().filter(|step| dropped::is_drop(row(step.row))).count();
+        let dropped = last
+            .map(|at| self.words.dropped(&self.locals.rows[at]))
+            .filter(|of| !of.is_use_of(frame.as_ref()));
+        let drops = steps.iter().filter(|step| dropped::is_drop(&step.row)).count();
         // The path first, then what branched off it.
         let mut ordered = path.clone();
         ordered.extend(members.iter().filter(|&&local| !self.on_path[local]));
-        Flow {
+        let flow = Flow {
             id: self.locals.flows[root].id,
             name: name.unwrap_or_default(),
             frame,
@@ -193,7 +198,8 @@ impl Builder<'_> {
                 .unwrap_or(u32::MAX),
             locals: ordered.iter().map(|&local| self.locals.flows[local].id).collect(),
             steps,
-        }
+        };
+        Connected { flow, members }
     }
 
     /// All local flows that a root leads to, itself first.
@@ -202,11 +208,12 @@ impl Builder<'_> {
         self.seen[root] = true;
         let mut next = 0;
         while let Some(&local) = members.get(next) {
-            for crossing in self.outgoing.get(&local).into_iter().flatten() {
-                if !self.seen[crossing.to.0] {
-                    self.seen[crossing.to.0] = true;
-                    self.depth[crossing.to.0] = self.depth[local] + 1;
-                    members.push(crossing.to.0);
+            for at in self.first[local]..self.first[local + 1] {
+                let to = self.outgoing[at];
+                if !self.seen[to] {
+                    self.seen[to] = true;
+                    self.depth[to] = self.depth[local] + 1;
+                    members.push(to);
                 }
             }
             next += 1;
@@ -216,8 +223,7 @@ impl Builder<'_> {
 
     /// Whether it was put on no carrier that leads on.
     fn is_leaf(&self, root: usize, local: usize) -> bool {
-        let mut outgoing = self.outgoing.get(&local).into_iter().flatten();
-        !outgoing.any(|crossing| crossing.to.0 != root)
+        self.outgoing[self.first[local]..self.first[local + 1]].iter().all(|&to| to == root)
     }
 
     /// From the root to the leaf that got farthest; marked as such. A copy that was dropped got nowhere. What crossed
@@ -262,11 +268,10 @@ impl Builder<'_> {
             off.extend(end..rows.end);
         }
         off.sort_by_key(|&row| self.locals.rows[row].time_ns);
-        let mut off = off.into_iter().peekable();
-        let mut steps = Vec::with_capacity(on.len());
-        for row in on {
-            let time = self.locals.rows[row].time_ns;
-            while let Some(row) = off.next_if(|&other| self.locals.rows[other].time_ns < time) {
+        let mut steps = Vec::with_capacity(on.len() + off.len());
+        let mut off = off.into_iter().map(|row| self.locals.rows[row]).peekable();
+        for row in on.into_iter().map(|row| self.locals.rows[row]) {
+            while let Some(row) = off.next_if(|other| other.time_ns < row.time_ns) {
                 steps.push(Step { row, on_path: false });
             }
             steps.push(Step { row, on_path: true });
@@ -275,13 +280,18 @@ impl Builder<'_> {
         steps
     }
 
+    fn is_unmatched(&self, local: &Local) -> bool {
+        let next = self.unmatched.partition_point(|&row| row < local.rows.start);
+        self.unmatched.get(next).is_some_and(|row| local.rows.contains(row))
+    }
+
     fn incomplete(&self, root: usize, path: &[usize], lost: u64, dropped: bool) -> Option<Incomplete> {
         let last = &self.locals.flows[*path.last().unwrap_or(&root)];
         if lost > 0 {
             Some(Incomplete::Lost)
         } else if !self.locals.flows[root].started {
             Some(Incomplete::NoStart)
-        } else if last.rows.clone().any(|row| self.unmatched.contains(&row)) {
+        } else if self.is_unmatched(last) {
             Some(Incomplete::Unmatched)
         } else if dropped {
             Some(Incomplete::Dropped)

@@ -7,7 +7,7 @@ use xweave_trace::Row;
 
 use crate::{
     graph::Flow,
-    segments::{self, Place, Segment},
+    segments::{Durations, Paths, Place, Segment, Spread},
 };
 
 /// All flows of one kind.
@@ -51,37 +51,48 @@ fn named<'a>(what: &str, (from, to): (u8, u8), domain: impl Fn(u8) -> &'a str) -
     }
 }
 
-/// The kinds, the commonest first, and the segments of each, in the same order.
-pub(crate) fn of<'a>(
-    flows: &[Flow],
-    rows: &[Row],
-    domain: impl Fn(u8) -> &'a str,
-    place: impl Fn(&Row) -> Place,
-    names: &[String],
-) -> (Vec<FlowKind>, Vec<Segment>) {
-    let mut groups: BTreeMap<(String, (u8, u8)), Vec<&Flow>> = BTreeMap::new();
-    for flow in flows {
-        groups.entry((what(flow), flow.ends)).or_default().push(flow);
+/// What is added up of the flows of one kind: of the complete ones, and of the others.
+#[derive(Default)]
+struct Kind([OfSome; 2]);
+
+#[derive(Default)]
+struct OfSome {
+    times: Durations,
+    paths: Paths,
+}
+
+/// All flows, added up by their kinds.
+#[derive(Default)]
+pub(crate) struct Kinds(BTreeMap<(String, (u8, u8)), Kind>);
+
+impl Kinds {
+    pub(crate) fn add(&mut self, flow: &Flow, place: impl FnMut(&Row) -> Place) {
+        let Kind(of) = self.0.entry((what(flow), flow.ends)).or_default();
+        let some = &mut of[usize::from(!flow.complete())];
+        some.times.add(flow.total_ns());
+        some.paths.add(flow, place);
     }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, flows)| std::cmp::Reverse(flows.len()));
-    let (mut kinds, mut all) = (Vec::new(), Vec::new());
-    for ((what, ends), flows) in groups {
-        let name = named(&what, ends, &domain);
-        let complete = flows.iter().filter(|flow| flow.complete()).count();
-        let mut ns: Vec<i64> = (flows.iter().filter(|flow| complete == 0 || flow.complete()))
-            .map(|flow| flow.total_ns())
-            .collect();
-        ns.sort_unstable();
-        all.extend(segments::of(&name, &flows, rows, &place, names));
-        kinds.push(FlowKind {
-            name,
-            flows: flows.len() as u64,
-            complete: complete as u64,
-            p50_ns: segments::rank(&ns, 50),
-            p99_ns: segments::rank(&ns, 99),
-            max_ns: segments::rank(&ns, 100),
-        });
+
+    /// The kinds, the commonest first, and the segments of each, in the same order: of the complete flows, if there
+    /// are any.
+    pub(crate) fn told<'a>(
+        self,
+        domain: impl Fn(u8) -> &'a str,
+        names: &[String],
+    ) -> (Vec<FlowKind>, Vec<Segment>) {
+        let count = |Kind(of): &Kind| of.iter().map(|some| some.times.count()).sum::<u64>();
+        let mut groups: Vec<_> = self.0.into_iter().collect();
+        groups.sort_by_key(|(_, kind)| std::cmp::Reverse(count(kind)));
+        let (mut kinds, mut all) = (Vec::new(), Vec::new());
+        for ((what, ends), kind) in groups {
+            let (name, flows) = (named(&what, ends, &domain), count(&kind));
+            let Kind([mut done, mut others]) = kind;
+            let complete = done.times.count();
+            let some = if complete > 0 { &mut done } else { &mut others };
+            all.extend(some.paths.segments(&name, names));
+            let Spread { p50_ns, p99_ns, max_ns, .. } = some.times.spread();
+            kinds.push(FlowKind { name, flows, complete, p50_ns, p99_ns, max_ns });
+        }
+        (kinds, all)
     }
-    (kinds, all)
 }

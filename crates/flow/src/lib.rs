@@ -9,11 +9,12 @@
 //! host                      xout ─ hop ─ hop ─ quit            local flow 0x01…07
 //! ```
 //!
-//! Modules: [`clock`] brings times onto one line while recording; [`local`] groups rows by local ID;
-//! [`crossing`] pairs the two sides of carriers, with `positions`, which knows how far their rings have come;
-//! [`dropped`] is what the kernel threw away; [`frame`] is what a network frame is, [`exchange`] a request and its answer; [`graph`] connects local flows and
-//! finds each flow's path; `kinds` tells flows of one kind from others; [`segments`] adds up the times between hops; [`sites`] and [`summary`] count;
-//! [`flows`] is the whole result, which serializes to what `xweave flows --json` prints.
+//! Modules: [`clock`] brings times onto one line while recording. [`join`] goes through a trace window by window:
+//! `local` groups rows by local ID; [`crossing`] pairs the two sides of carriers, and knows how far their rings have
+//! come and which process runs which guest; [`graph`] connects local flows and finds each flow's path. [`dropped`] is
+//! what the kernel threw away, [`frame`] what a network frame is. `kinds` tells flows of one kind from others;
+//! [`segments`] adds up the times between hops, in a `sample`; [`sites`] and [`summary`] count; [`flows`] is the whole
+//! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer.
 //!
 //! ```
 //! use xweave_flow::Flows;
@@ -49,18 +50,20 @@ pub mod exchange;
 pub mod flows;
 pub mod frame;
 pub mod graph;
+pub mod join;
 mod kinds;
-pub mod local;
-mod positions;
+mod local;
+mod sample;
 pub mod segments;
 pub mod sites;
 pub mod summary;
 
 pub use dropped::Dropped;
 pub use exchange::{Exchange, Service};
-pub use flows::{Flows, Hop};
+pub use flows::{FlowDocument, Flows, Hop, Wanted};
 pub use frame::Frame;
 pub use graph::{Flow, Incomplete};
+pub use join::Join;
 pub use kinds::FlowKind;
 pub use segments::Segment;
 pub use sites::SiteCounts;

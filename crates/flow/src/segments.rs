@@ -6,7 +6,10 @@ use serde::Serialize;
 use xweave_trace::Row;
 use xweave_wire::record::Kind;
 
-use crate::graph::Flow;
+use crate::{
+    graph::{Flow, Step},
+    sample::Sample,
+};
 
 /// The time between two hops that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,75 +37,131 @@ pub struct Segment {
 /// Where on the path a hop is: functions of a domain, numbered.
 pub(crate) type Place = u32;
 
-/// Adds up the segments of flows of one kind, those of the commonest path first, in its order; the others by
-/// their mean place in their flows.
-///
-/// Flows that lost records are left out, since their neighbours are none; so are, if there are
-/// complete flows, all that are not.
-pub(crate) fn of(
-    kind: &str,
-    flows: &[&Flow],
-    rows: &[Row],
-    place: impl Fn(&Row) -> Place,
-    names: &[String],
-) -> Vec<Segment> {
-    let any_complete = flows.iter().any(|flow| flow.complete());
-    let taken = |flow: &&&Flow| flow.lost == 0 && (flow.complete() || !any_complete);
-    let mut shapes: HashMap<Vec<Place>, u64> = HashMap::new();
-    let mut all: HashMap<(Place, Place), Times> = HashMap::new();
-    for flow in flows.iter().filter(taken) {
-        let path = path(flow, rows, &place);
-        for (position, pair) in path.windows(2).enumerate() {
-            let times = all.entry((pair[0].0, pair[1].0)).or_default();
-            times.ns.push(pair[1].1.saturating_sub(pair[0].1));
-            times.positions += position as u64;
-        }
-        *shapes.entry(path.into_iter().map(|(place, _)| place).collect()).or_default() += 1;
-    }
-    // The longer shape of two equally common ones tells more; then any, but always the same.
-    let commonest = shapes.into_iter().max_by(|(a, n), (b, m)| (n, a.len(), b).cmp(&(m, b.len(), a)));
-    let main: HashMap<(Place, Place), usize> = commonest
-        .iter()
-        .flat_map(|(shape, _)| shape.windows(2).enumerate().rev().map(|(at, pair)| ((pair[0], pair[1]), at)))
-        .collect();
+/// Shapes of paths of a kind that are told apart: the commonest is among the first.
+const SHAPES: usize = 4 << 10;
 
-    let mut ordered: Vec<_> = all.into_iter().collect();
-    ordered.sort_by(|(a, x), (b, y)| {
-        let place = |pair| main.get(pair).copied().unwrap_or(usize::MAX);
-        let mean = |times: &Times| times.positions as f64 / times.ns.len() as f64;
-        place(a).cmp(&place(b)).then(mean(x).total_cmp(&mean(y))).then(a.cmp(b))
-    });
-    let name = |place: Place| names.get(place as usize).cloned().unwrap_or_default();
-    let segment = |((from, to), times): ((Place, Place), Times)| {
-        let main = main.contains_key(&(from, to));
-        times.segment(kind, name(from), name(to), main)
-    };
-    ordered.into_iter().map(segment).collect()
+/// Times that are remembered of a segment at most; of more, a choice.
+const TIMES: usize = 64 << 10;
+
+/// The paths of flows of one kind, added up.
+#[derive(Default)]
+pub(crate) struct Paths {
+    shapes: HashMap<Vec<Place>, Shape>,
+    /// By the places that they are between; and each one's place in `times`.
+    pairs: HashMap<(Place, Place), usize>,
+    times: Vec<Times>,
+    /// The path of a flow, and its shape.
+    path: Vec<(Place, i64)>,
+    shape: Vec<Place>,
+}
+
+/// The flows of one shape.
+#[derive(Default)]
+struct Shape {
+    flows: u64,
+    /// The segments' places in [`Paths::times`], in their order.
+    times: Vec<usize>,
+}
+
+impl Paths {
+    /// Adds a flow's. One that lost records has no path: its neighbours are none.
+    pub(crate) fn add(&mut self, flow: &Flow, place: impl FnMut(&Row) -> Place) {
+        if flow.lost > 0 {
+            return;
+        }
+        path(flow, &mut self.path, place);
+        self.shape.clear();
+        self.shape.extend(self.path.iter().map(|(place, _)| *place));
+        if self.shapes.len() < SHAPES && !self.shapes.contains_key(&self.shape) {
+            let (pairs, times) = (&mut self.pairs, &mut self.times);
+            let of = self.shape.windows(2).map(|pair| place_of(pairs, times, pair)).collect();
+            self.shapes.insert(self.shape.clone(), Shape { flows: 0, times: of });
+        }
+        let mut shape = self.shapes.get_mut(&self.shape);
+        if let Some(shape) = &mut shape {
+            shape.flows += 1;
+        }
+        for (position, pair) in self.path.windows(2).enumerate() {
+            let at = match &shape {
+                Some(shape) => shape.times[position],
+                None => place_of(&mut self.pairs, &mut self.times, &[pair[0].0, pair[1].0]),
+            };
+            self.times[at].ns.add(pair[1].1.saturating_sub(pair[0].1));
+            self.times[at].positions += position as u64;
+        }
+    }
+
+    /// The segments: those of the commonest path first, in its order; the others by their mean place in their flows.
+    pub(crate) fn segments(&mut self, kind: &str, names: &[String]) -> Vec<Segment> {
+        let named = |place: &Place| names.get(*place as usize);
+        // The longer shape of two equally common ones tells more; then any, but always the same.
+        let commonest = self.shapes.iter().max_by(|(a, of), (b, other)| {
+            let tie = || b.iter().map(named).cmp(a.iter().map(named));
+            (of.flows, a.len()).cmp(&(other.flows, b.len())).then_with(tie)
+        });
+        let main: HashMap<(Place, Place), usize> = commonest
+            .iter()
+            .flat_map(|(shape, _)| {
+                shape.windows(2).enumerate().rev().map(|(at, pair)| ((pair[0], pair[1]), at))
+            })
+            .collect();
+        let times = &mut self.times;
+        let mut ordered: Vec<(&(Place, Place), usize)> =
+            self.pairs.iter().map(|(pair, at)| (pair, *at)).collect();
+        ordered.sort_by(|(a, x), (b, y)| {
+            let place = |pair| main.get(pair).copied().unwrap_or(usize::MAX);
+            let mean = |times: &Times| times.positions as f64 / times.ns.count() as f64;
+            let tie = || (named(&a.0), named(&a.1)).cmp(&(named(&b.0), named(&b.1)));
+            place(a).cmp(&place(b)).then(mean(&times[*x]).total_cmp(&mean(&times[*y]))).then_with(tie)
+        });
+        let name = |place: Place| names.get(place as usize).cloned().unwrap_or_default();
+        let mut segment = |(pair, at): (&(Place, Place), usize)| {
+            let times = &mut times[at];
+            let Spread { min_ns, p50_ns, p99_ns, max_ns } = times.ns.spread();
+            Segment {
+                kind: kind.to_owned(),
+                from: name(pair.0),
+                to: name(pair.1),
+                count: times.ns.count(),
+                min_ns,
+                p50_ns,
+                p99_ns,
+                max_ns,
+                main: main.contains_key(pair),
+            }
+        };
+        ordered.into_iter().map(&mut segment).collect()
+    }
+}
+
+fn place_of(pairs: &mut HashMap<(Place, Place), usize>, times: &mut Vec<Times>, pair: &[Place]) -> usize {
+    *pairs.entry((pair[0], pair[1])).or_insert_with(|| {
+        times.push(Times::default());
+        times.len() - 1
+    })
 }
 
 /// The hops on a flow's path. What a flow operation recorded at the function of the hop before it
 /// is no step of its own: advice and operation are woven into the same place.
-fn path(flow: &Flow, rows: &[Row], place: impl Fn(&Row) -> Place) -> Vec<(Place, i64)> {
+fn path(flow: &Flow, path: &mut Vec<(Place, i64)>, mut place: impl FnMut(&Row) -> Place) {
     let operation = |row: &Row| {
         matches!(
             row.kind,
             Kind::Start | Kind::Move | Kind::Copy | Kind::Quit | Kind::Split | Kind::Merge | Kind::Frame
         )
     };
-    let mut path: Vec<(Place, i64)> = Vec::new();
-    let mut last: Option<&Row> = None;
-    for step in flow.steps.iter().filter(|step| step.on_path) {
-        let row = &rows[step.row];
+    path.clear();
+    let mut last: Option<(&Row, Place)> = None;
+    for Step { row, .. } in flow.steps.iter().filter(|step| step.on_path) {
         let here = place(row);
-        let same = last.is_some_and(|last| {
-            last.tid == row.tid && place(last) == here && (operation(last) || operation(row))
+        let same = last.is_some_and(|(last, there)| {
+            last.tid == row.tid && there == here && (operation(last) || operation(row))
         });
         if !same {
             path.push((here, row.time_ns));
         }
-        last = Some(row);
+        last = Some((row, here));
     }
-    path
 }
 
 /// The smallest of the values, which are in ascending order and not none, that at least that share does not exceed.
@@ -110,27 +169,53 @@ pub(crate) fn rank(ns: &[i64], percent: usize) -> i64 {
     ns[(ns.len() * percent).div_ceil(100).max(1) - 1]
 }
 
-#[derive(Default)]
-struct Times {
-    ns: Vec<i64>,
-    /// Sum of the places in their flows.
-    positions: u64,
+/// How long something took each time, in bounded memory: the shortest and the longest as they were; of more than
+/// some ten thousand, the others by a choice.
+#[derive(Clone, Debug)]
+pub(crate) struct Durations {
+    min: i64,
+    max: i64,
+    sample: Sample<i64>,
 }
 
-impl Times {
-    fn segment(mut self, kind: &str, from: String, to: String, main: bool) -> Segment {
-        self.ns.sort_unstable();
-        let rank = |percent| rank(&self.ns, percent);
-        Segment {
-            kind: kind.to_owned(),
-            from,
-            to,
-            count: self.ns.len() as u64,
-            min_ns: rank(0),
-            p50_ns: rank(50),
-            p99_ns: rank(99),
-            max_ns: rank(100),
-            main,
-        }
+impl Default for Durations {
+    fn default() -> Self {
+        Self { min: i64::MAX, max: i64::MIN, sample: Sample::of_at_most(TIMES) }
     }
+}
+
+/// The shortest and longest duration and those between, in nanoseconds; all 0 of none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spread {
+    pub min_ns: i64,
+    pub p50_ns: i64,
+    pub p99_ns: i64,
+    pub max_ns: i64,
+}
+
+impl Durations {
+    pub(crate) fn add(&mut self, ns: i64) {
+        (self.min, self.max) = (self.min.min(ns), self.max.max(ns));
+        self.sample.offer(ns);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.sample.seen()
+    }
+
+    pub(crate) fn spread(&mut self) -> Spread {
+        let ns = self.sample.chosen_mut();
+        ns.sort_unstable();
+        if ns.is_empty() {
+            return Spread::default();
+        }
+        Spread { min_ns: self.min, p50_ns: rank(ns, 50), p99_ns: rank(ns, 99), max_ns: self.max }
+    }
+}
+
+#[derive(Default)]
+struct Times {
+    ns: Durations,
+    /// Sum of the places in their flows.
+    positions: u64,
 }

@@ -3,13 +3,17 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
-use xweave_trace::{Manifest, Trace};
+use xweave_trace::Manifest;
 
 use crate::{
-    crossing::{CarrierCounts, Crossings, FoundPeer},
+    crossing::{CarrierCounts, FoundPeer},
+    dropped::Dropped,
     graph::{Flow, Incomplete},
-    local::Locals,
+    join::Totals,
 };
+
+/// Reasons for drops that are told apart: the kernel has some hundred.
+const REASONS: usize = 1 << 10;
 
 /// Counts over a trace's flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -41,6 +45,9 @@ pub struct Summary {
     pub uncounted_sites: u64,
     /// Records that the manifest tells of and that could not be read.
     pub unreadable: u64,
+    /// Flows that were taken as they were when more were under way than memory should hold: what was recorded of them
+    /// later is of other flows here.
+    pub set_down: u64,
     /// Files that could not be read, and why.
     pub damaged: Vec<String>,
     /// Why flows are incomplete.
@@ -77,48 +84,64 @@ pub struct DropCount {
     pub flows: u64,
 }
 
+/// What is counted of flows one by one.
+#[derive(Default)]
+pub(crate) struct FlowCounts {
+    flows: u64,
+    complete: u64,
+    crossed: u64,
+    incomplete: IncompleteCounts,
+    dropped: BTreeMap<String, u64>,
+}
+
+impl FlowCounts {
+    pub(crate) fn add(&mut self, flow: &Flow) {
+        self.flows += 1;
+        self.complete += u64::from(flow.complete());
+        self.crossed += u64::from(flow.crossings > 0);
+        let of = &mut self.incomplete;
+        match flow.incomplete {
+            None => {}
+            Some(Incomplete::Lost) => of.lost += 1,
+            Some(Incomplete::NoStart) => of.no_start += 1,
+            Some(Incomplete::Unmatched) => of.unmatched += 1,
+            Some(Incomplete::Dropped) => of.dropped += 1,
+            Some(Incomplete::NoEnd) => of.no_end += 1,
+        }
+        if let Some(Dropped { reason, .. }) = &flow.dropped {
+            let room = self.dropped.len() < REASONS || self.dropped.contains_key(reason);
+            let reason = if room { reason } else { "other reasons" };
+            *self.dropped.entry(reason.to_owned()).or_default() += 1;
+        }
+    }
+}
+
 impl Summary {
-    /// What does not depend on which flows are looked at.
-    pub(crate) fn of(trace: &Trace, locals: &Locals, crossings: Crossings) -> Self {
-        let manifest: &Manifest = trace.manifest();
+    pub(crate) fn of(manifest: &Manifest, totals: Totals, counts: FlowCounts) -> Self {
+        let count = |(reason, flows): (String, u64)| DropCount { reason, flows };
+        let mut dropped: Vec<DropCount> = counts.dropped.into_iter().map(count).collect();
+        dropped.sort_by_key(|count| Reverse(count.flows));
         Self {
-            records: locals.records,
+            flows: counts.flows,
+            complete: counts.complete,
+            crossed: counts.crossed,
+            incomplete: counts.incomplete,
+            dropped,
+            records: totals.records,
             lost: manifest.lost,
-            negative_gaps: crossings.carriers.iter().map(|c| c.negative_gaps).sum(),
+            negative_gaps: totals.carriers.iter().map(|c| c.negative_gaps).sum(),
             clock_error_ns: manifest.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
             clock_breaks: manifest.clocks.iter().map(|clock| clock.breaks.len() as u64).sum(),
             recording_complete: manifest.complete,
             overwritten: manifest.loss.sites.iter().fold(0, |sum, site| sum.saturating_add(site.overwritten)),
             lost_unattributed: manifest.loss.unattributed,
             uncounted_sites: manifest.loss.uncounted.iter().map(|domain| u64::from(domain.sites)).sum(),
-            unreadable: manifest.records.saturating_sub(locals.records),
-            damaged: locals.damaged.iter().map(ToString::to_string).collect(),
-            carriers: crossings.carriers,
-            found: crossings.found,
-            ..Self::default()
+            unreadable: manifest.records.saturating_sub(totals.records),
+            set_down: totals.set_down,
+            damaged: totals.damaged.iter().map(ToString::to_string).collect(),
+            carriers: totals.carriers,
+            found: totals.found,
         }
-    }
-
-    /// Counts the flows that are looked at.
-    pub(crate) fn count(&mut self, flows: &[Flow]) {
-        let reason = |reason| flows.iter().filter(|flow| flow.incomplete == Some(reason)).count() as u64;
-        self.flows = flows.len() as u64;
-        self.complete = flows.iter().filter(|flow| flow.complete()).count() as u64;
-        self.crossed = flows.iter().filter(|flow| flow.crossings > 0).count() as u64;
-        self.incomplete = IncompleteCounts {
-            lost: reason(Incomplete::Lost),
-            no_start: reason(Incomplete::NoStart),
-            unmatched: reason(Incomplete::Unmatched),
-            dropped: reason(Incomplete::Dropped),
-            no_end: reason(Incomplete::NoEnd),
-        };
-        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-        for dropped in flows.iter().filter_map(|flow| flow.dropped.as_ref()) {
-            *reasons.entry(&dropped.reason).or_default() += 1;
-        }
-        let count = |(reason, flows): (&str, u64)| DropCount { reason: reason.to_owned(), flows };
-        self.dropped = reasons.into_iter().map(count).collect();
-        self.dropped.sort_by_key(|count| Reverse(count.flows));
     }
 
     /// Records put on carriers that were not seen to come off.

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use xweave_flow::Flows;
+use xweave_flow::{Flow, Flows, Join, Wanted};
 use xweave_trace::{
-    Clock, Domain, DomainVm, FlowLoss, Manifest, Role, Site, SiteLoss, Trace, Uncounted, Writer,
+    Clock, Domain, DomainVm, FlowLoss, Manifest, Part, Role, Site, SiteLoss, Trace, Uncounted, Writer,
 };
 use xweave_wire::record::{Kind, Record};
 
@@ -241,6 +241,10 @@ fn make(world: &World) -> Made {
     Made { _parent: parent, trace, flows, complete, crossings, negative, unmatched, superseded }
 }
 
+fn those(trace: &Trace, of: &dyn Fn(&Flow) -> bool) -> Flows {
+    Flows::read(trace, Join::of(trace), Wanted { of, kept: None })
+}
+
 fn check(world: &World) -> Result<(), TestCaseError> {
     let made = make(world);
     let flows = Flows::of(&made.trace);
@@ -296,6 +300,40 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
+    fn flows_are_the_same_wherever_windows_end(
+        fates in proptest::collection::vec(fate(500..4_000), 1..300),
+        known in any::<bool>(),
+        lose_xin in any::<bool>(),
+        (window, part) in (20usize..400, 1usize..100),
+    ) {
+        let world = World { fates, off: [0; 3], error: 100, known, lose_xin };
+        let made = make(&world);
+        let (mut rows, _) = made.trace.rows();
+        // So that most is settled long before a window ends.
+        rows.iter_mut().for_each(|row| row.time_ns *= 1_000);
+        rows.sort_by_key(|row| row.time_ns);
+        let read = |window: usize| {
+            let next = |at: usize| rows.get(at).map_or(i64::MAX, |row| row.time_ns);
+            let parts = rows.chunks(part).enumerate().map(|(nth, rows)| {
+                Ok(Part { rows: rows.to_vec(), before_ns: next(nth * part + rows.len()) })
+            });
+            let join = Join::of_parts(&made.trace, parts).windows(window, usize::MAX);
+            let flows = Flows::read(&made.trace, join, Wanted { of: &|_| true, kept: None });
+            serde_json::to_value(&flows).unwrap()
+        };
+        let (mut whole, mut windows) = (read(usize::MAX), read(window));
+        // By how many keys a guest's process is found depends on how many were seen then.
+        for all in [&mut whole, &mut windows] {
+            all["summary"]["found"].as_array_mut().unwrap().iter_mut().for_each(|found| {
+                (found["keys"], found["next_best"]) = (0.into(), 0.into());
+            });
+        }
+        for what in ["summary", "kinds", "segments", "sites", "flows"] {
+            prop_assert_eq!(&windows[what], &whole[what]);
+        }
+    }
+
+    #[test]
     fn what_is_joined_is_the_truth(
         fates in proptest::collection::vec(fate(500..4_000), 1..300),
         off in [-700i64..=700, -700i64..=700, -700i64..=700],
@@ -321,7 +359,8 @@ proptest! {
 fn a_plain_flow_in_full() {
     let fate = Fate { on: true, freed: true, guest: 0, gap: 1_500, ..Fate::default() };
     let world = World { fates: vec![fate; 5], off: [0; 3], error: 10, known: true, lose_xin: false };
-    let mut flows = Flows::of(&make(&world).trace);
+    let made = make(&world);
+    let flows = Flows::of(&made.trace);
     let flow = flows.typical().unwrap();
     assert_eq!((flow.crossings, flow.total_ns(), flow.name.as_str()), (2, 20_000, "send"));
     let hops: Vec<_> =
@@ -350,7 +389,7 @@ fn a_plain_flow_in_full() {
     let any_local = flows.flows()[3].locals[1];
     let id = flows.flows()[3].id;
     assert_eq!(flows.flow(any_local).unwrap().id, id);
-    flows.retain(|flow| flow.id == id);
+    let flows = those(&made.trace, &|flow| flow.id == id);
     assert_eq!((flows.summary().flows, flows.segments()[0].count), (1, 1));
 
     let document = serde_json::to_value(&flows).unwrap();
@@ -401,8 +440,7 @@ fn sites_are_counted_over_the_whole_trace() {
     writer.manifest_mut().loss.uncounted = vec![Uncounted { domain: "vm1".into(), sites: 1 }];
     writer.finish().unwrap();
 
-    let mut flows = Flows::of(&Trace::open(parent.path()).unwrap());
-    flows.retain(|flow| flow.id == 2 << 56 | 1);
+    let flows = those(&Trace::open(parent.path()).unwrap(), &|flow| flow.id == 2 << 56 | 1);
     let counts = |number: u32| flows.sites().iter().find(|site| site.site == number).unwrap();
     let of = |number| {
         let site = counts(number);

@@ -95,6 +95,12 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
             number::count(found.next_best),
         ));
     }
+    if summary.set_down > 0 {
+        let n = number::counted(summary.set_down, "flow was", "flows were");
+        remarks.push(format!(
+            "{n} under way beside more than memory should hold: what came of them later is told as flows of its own"
+        ));
+    }
     if summary.overwritten > 0 {
         let n = number::counted(summary.overwritten, "flow", "flows");
         remarks.push(format!("{n} ended where no site is: their memory was used again, for other data"));

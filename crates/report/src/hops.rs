@@ -19,9 +19,9 @@ pub fn table(flows: &Flows, flow: &Flow, view: View) -> String {
     let mut columns: Vec<(Heading, Show)> = vec![(Heading("Domain", false), |hop| hop.domain.to_owned())];
     if with_lines {
         columns.push((Heading("Place", false), place));
-        columns.push((Heading("Function", false), |hop| hop.function.to_owned()));
+        columns.push((Heading("Function", false), |hop| hop.function.to_string()));
     } else {
-        columns.push((Heading("Function", false), |hop| location(hop.function, hop.offset)));
+        columns.push((Heading("Function", false), |hop| location(&hop.function, hop.offset)));
     }
     columns.push((Heading("Kind", false), |hop| hop.kind.to_owned()));
     columns.push((Heading("CPU", true), |hop| hop.cpu.to_string()));
@@ -102,6 +102,6 @@ pub fn place(hop: &Hop<'_>) -> String {
     match (hop.file, hop.line) {
         (Some(file), Some(line)) => format!("{file}:{line}"),
         (Some(file), None) => file.to_owned(),
-        (None, _) => location(hop.function, hop.offset),
+        (None, _) => location(&hop.function, hop.offset),
     }
 }

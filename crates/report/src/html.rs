@@ -172,7 +172,7 @@ fn hop_table(page: &mut String, flows: &Flows, flow: &Flow) {
         let time = number::micros(hop.t_ns.saturating_sub(flow.start_ns));
         push(page, format_args!("<tr{class}><td class=\"n\">{time}</td><td>{}</td>", escape(hop.domain)));
         push(page, format_args!("<td class=\"code\">{}</td>", escape(&hops::place(&hop))));
-        push(page, format_args!("<td class=\"code\">{}</td><td>{}</td>", escape(hop.function), hop.kind));
+        push(page, format_args!("<td class=\"code\">{}</td><td>{}</td>", escape(&hop.function), hop.kind));
         push(
             page,
             format_args!("<td class=\"n\">{}</td><td>{}/{}</td></tr>\n", hop.cpu, escape(&hop.comm), hop.tid),

@@ -46,8 +46,10 @@ pub mod event;
 mod events;
 mod given;
 pub mod manifest;
+mod meanings;
 pub mod merge;
 mod pages;
+pub mod parts;
 pub mod reader;
 mod records;
 pub mod row;
@@ -66,6 +68,7 @@ pub use manifest::{
     Role, SiteLoss, Uncounted, Unloaded,
 };
 pub use merge::Events;
+pub use parts::{Part, Parts};
 pub use reader::{Batches, Trace};
 pub use row::Row;
 pub use site::Site;

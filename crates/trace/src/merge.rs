@@ -134,8 +134,7 @@ fn read(
         Some(table) => table,
         None => trace.table(1, file, (&events::REQUIRED, &events::OPTIONAL), allowance)?,
     };
-    let domains = &trace.manifest().domains;
-    let number = |name: &str| domains.iter().find(|domain| domain.name == name).map(|domain| domain.number);
+    let number = |name: &str| trace.domain_number(name);
     let Some((count, columns)) = table.next(BATCH)? else { return Ok(None) };
     let batch = events::from_columns(&columns, count, number, names, room)?;
     Ok(Some((table, batch)))

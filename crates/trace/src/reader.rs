@@ -29,7 +29,7 @@ pub(crate) const FOLDERS: [&str; 2] = ["records", "events"];
 pub(crate) const FILES: usize = 1 << 20;
 
 /// The most rows that one batch holds.
-const BATCH_ROWS: usize = 64 << 10;
+pub(crate) const BATCH_ROWS: usize = 64 << 10;
 
 /// Bytes of a manifest.
 const MANIFEST_SIZE: u64 = 64 << 20;
@@ -146,6 +146,16 @@ impl Trace {
         Batches { trace: self, segments, open: None, allowance: self.allowance() }
     }
 
+    /// The number of the domain of that name.
+    pub(crate) fn domain_number(&self, name: &str) -> Option<u8> {
+        self.manifest.domains.iter().find(|domain| domain.name == name).map(|domain| domain.number)
+    }
+
+    /// The files of records.
+    pub(crate) fn segments(&self) -> &[String] {
+        &self.segments
+    }
+
     /// The files of events.
     pub(crate) fn event_segments(&self) -> &[String] {
         &self.event_segments
@@ -211,8 +221,7 @@ impl Iterator for Batches<'_> {
                     }
                 }
             };
-            let domains = &self.trace.manifest.domains;
-            let number = |name: &str| domains.iter().find(|d| d.name == name).map(|d| d.number);
+            let number = |name: &str| self.trace.domain_number(name);
             let batch = table.next(BATCH_ROWS).and_then(|batch| {
                 batch.map(|(count, columns)| records::from_columns(&columns, count, number)).transpose()
             });

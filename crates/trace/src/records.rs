@@ -7,9 +7,10 @@ use xweave_wire::record::{Kind, MAX_VALUES};
 
 use crate::{
     damage::{Damage, Wrong},
+    meanings::{BLOCK, Meanings, Seen},
     row::Row,
     segments::{Line, domain_numbers},
-    table::{Column, Values},
+    table::{Column, InTurn, Values},
 };
 
 impl Line for Row {
@@ -40,6 +41,9 @@ impl Line for Row {
         to_columns(domain, rows)
     }
 }
+
+/// The column of times.
+pub(crate) const TIME: &str = "time_ns";
 
 /// Columns that any table of records has, in the order in which [`from_columns`] takes them.
 pub(crate) const REQUIRED: [&str; 8] = ["time_ns", "domain", "cpu", "pid", "tid", "comm", "site", "kind"];
@@ -86,48 +90,60 @@ pub(crate) fn from_columns(
     count: usize,
     number: impl Fn(&str) -> Option<u8>,
 ) -> Result<Vec<Row>, Damage> {
-    let name = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
-    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(name(at)));
-    let wrong = |at: usize| move |wrong| Damage::Column { name: name(at), wrong };
-    let numbers = |at: usize| column(at)?.numbers(count).map_err(wrong(at));
-    let bytes = |at: usize| column(at)?.bytes(count).map_err(wrong(at));
-    let null = |at: usize| wrong(at)(Wrong::Null);
-    let narrow = |value: Option<u64>, at: usize| {
-        let value = value.ok_or_else(|| null(at))?;
-        u32::try_from(value).map_err(|_| wrong(at)(Wrong::Wide(value)))
-    };
-
-    let (time, cpu, pid, tid, site) = (numbers(0)?, numbers(2)?, numbers(3)?, numbers(4)?, numbers(6)?);
-    let (domain, comm, kind) = (bytes(1)?, bytes(5)?, bytes(7)?);
-    let flow = numbers(8)?;
-    let values = (9..9 + MAX_VALUES).map(numbers).collect::<Result<Vec<_>, _>>()?;
-
-    let mut numbers_of_domains = domain_numbers("records", number);
-    let mut rows = Vec::with_capacity(count);
-    for at in 0..count {
-        let number = numbers_of_domains(domain[at].ok_or_else(|| null(1))?)?;
-        let kind = kind[at].ok_or_else(|| null(7))?;
-        let kind = std::str::from_utf8(kind).ok().and_then(Kind::from_name);
-        let mut stored = [0; MAX_VALUES];
-        let mut stored_count = 0;
-        for column in &values {
-            let Some(value) = column[at] else { break };
-            stored[usize::from(stored_count)] = value;
-            stored_count += 1;
+    let title = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
+    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(title(at)));
+    let wrong = |at: usize| move |wrong| Damage::Column { name: title(at), wrong };
+    // What is null is 0, where it may be null.
+    let numbers = |at: usize| {
+        if at < REQUIRED.len() && column(at)?.has_nulls() {
+            return Err(wrong(at)(Wrong::Null));
         }
-        rows.push(Row {
-            time_ns: time[at].ok_or_else(|| null(0))?.cast_signed(),
-            flow: flow[at].unwrap_or(0),
-            site: narrow(site[at], 6)?,
-            pid: narrow(pid[at], 3)?,
-            tid: narrow(tid[at], 4)?,
-            cpu: narrow(cpu[at], 2)?,
-            comm: padded(comm[at].unwrap_or(b"")),
-            domain: number,
-            kind: kind.ok_or(Damage::Kind)?,
-            count: stored_count,
-            stored,
-        });
+        column(at)?.in_turn(count).map_err(wrong(at))
+    };
+    let placed = |at: usize| column(at)?.places(count).map_err(wrong(at));
+
+    let (mut times, mut cpus, mut pids, mut tids) = (numbers(0)?, numbers(2)?, numbers(3)?, numbers(4)?);
+    let (mut sites, mut flows) = (numbers(6)?, numbers(8)?);
+    let ((domains, domain_of), (kinds, kind_of)) = (placed(1)?, placed(7)?);
+    let comms = column(5)?.bytes(count).map_err(wrong(5))?;
+    let mut stored = (9..9 + MAX_VALUES).map(numbers).collect::<Result<Vec<_>, _>>()?;
+
+    let (mut numbers_of_domains, mut kinds_of) = (Meanings::of(domains), Meanings::of(kinds));
+    let mut names = Seen::default();
+    let mut domain_number = domain_numbers("records", number);
+    let mut rows = vec![Row::nothing(); count];
+    for (rows, first) in rows.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
+        let mut narrow = |numbers: &mut InTurn<'_>, at: usize, set: fn(&mut Row, u32)| {
+            // The largest tells whether all fit: none is cut off unseen.
+            let mut largest = 0;
+            numbers.give(rows, |row, number| {
+                largest = largest.max(number);
+                set(row, u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0));
+            });
+            if u32::try_from(largest).is_ok() { Ok(()) } else { Err(wrong(at)(Wrong::Wide(largest))) }
+        };
+        narrow(&mut cpus, 2, |row, cpu| row.cpu = cpu)?;
+        narrow(&mut pids, 3, |row, pid| row.pid = pid)?;
+        narrow(&mut tids, 4, |row, tid| row.tid = tid)?;
+        narrow(&mut sites, 6, |row, site| row.site = site)?;
+        times.give(rows, |row, time| row.time_ns = time.cast_signed());
+        flows.give(rows, |row, flow| row.flow = flow);
+        for (at, values) in stored.iter_mut().enumerate() {
+            // Up to the first that is null.
+            values.give_some(rows, |row, value| {
+                if usize::from(row.count) == at {
+                    row.stored[at] = value;
+                    row.count += 1;
+                }
+            });
+        }
+        for (row, at) in rows.iter_mut().zip(first..) {
+            row.domain = numbers_of_domains.get(domain_of[at], &mut domain_number)?;
+            let named = |text: &[u8]| str::from_utf8(text).ok().and_then(Kind::from_name).ok_or(Damage::Kind);
+            row.kind = kinds_of.get(kind_of[at], named)?;
+            let name = comms[at].unwrap_or_default();
+            row.comm = names.get(name, || padded(name));
+        }
     }
     Ok(rows)
 }

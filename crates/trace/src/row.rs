@@ -51,6 +51,23 @@ impl Row {
         }
     }
 
+    /// What a row is before it is read.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            time_ns: 0,
+            flow: 0,
+            site: 0,
+            pid: 0,
+            tid: 0,
+            cpu: 0,
+            comm: [0; 16],
+            domain: 0,
+            kind: Kind::Hop,
+            count: 0,
+            stored: [0; MAX_VALUES],
+        }
+    }
+
     /// What was stored, or the flow operation's keys: `v1…v7` up to the first null.
     pub fn values(&self) -> &[u64] {
         &self.stored[..usize::from(self.count)]

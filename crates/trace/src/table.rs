@@ -14,6 +14,7 @@ use parquet::{
     errors::ParquetError,
     file::{
         properties::{EnabledStatistics, WriterProperties, WriterPropertiesPtr},
+        statistics::Statistics,
         writer::SerializedFileWriter,
     },
     schema::{
@@ -175,6 +176,7 @@ pub(crate) struct InTurn<'c> {
     values: Bits<'c>,
 }
 
+#[derive(Clone, Copy)]
 enum Bits<'c> {
     Narrow(&'c [i32]),
     Wide(&'c [i64]),
@@ -188,6 +190,25 @@ impl InTurn<'_> {
             Bits::Narrow(values) => give(levels, values, rows, |value| value.cast_unsigned().into(), set),
             Bits::Wide(values) => give(levels, values, rows, i64::cast_unsigned, set),
         }
+    }
+
+    /// As [`InTurn::give`], but to those rows only that have a number.
+    pub(crate) fn give_some<R>(&mut self, rows: &mut [R], mut set: impl FnMut(&mut R, u64)) {
+        let Some(levels) = self.levels else {
+            return self.give(rows, set);
+        };
+        let (now, later) = levels.split_at(rows.len().min(levels.len()));
+        let mut values = self.values;
+        let mut next = || match &mut values {
+            Bits::Narrow(values) => values.split_off_first().map(|value| value.cast_unsigned().into()),
+            Bits::Wide(values) => values.split_off_first().map(|value| value.cast_unsigned()),
+        };
+        for (row, _) in rows.iter_mut().zip(now).filter(|(_, level)| **level > 0) {
+            if let Some(value) = next() {
+                set(row, value);
+            }
+        }
+        (self.levels, self.values) = (Some(later), values);
     }
 }
 
@@ -326,8 +347,9 @@ pub(crate) struct TableReader {
     file: Checked,
     /// Where the wanted columns are in the file; none for an optional one that it lacks.
     columns: Vec<Option<usize>>,
-    /// The next row group.
+    /// The next row group, and the one before which to end.
     group: usize,
+    end: usize,
     /// The current row group's columns, and how many of its rows are left.
     open: Vec<Option<(ColumnReader, Option<Words>)>>,
     left: usize,
@@ -361,7 +383,35 @@ impl TableReader {
             columns.push(Some(find(&name).ok_or(Damage::NoColumn(name))?));
         }
         columns.extend(optional.iter().map(find));
-        Ok(Self { file, columns, group: 0, open: Vec::new(), left: 0 })
+        Ok(Self { file, columns, group: 0, end: usize::MAX, open: Vec::new(), left: 0 })
+    }
+
+    /// The groups of rows that the file has: of each how many rows, and the least number of a column, as the file's
+    /// statistics tell it; the least of all where they do not.
+    pub(crate) fn groups(&self, name: &str) -> Vec<(u64, i64)> {
+        let schema = self.file.metadata.file_metadata().schema_descr_ptr();
+        let column = schema.columns().iter().position(|column| column.path().parts() == [name]);
+        let groups = self.file.metadata.row_groups().iter();
+        groups
+            .map(|group| {
+                let told = column.and_then(|at| group.columns().get(at)).and_then(|chunk| chunk.statistics());
+                let least = match told {
+                    Some(Statistics::Int64(told)) => told.min_opt().copied(),
+                    _ => None,
+                };
+                (u64::try_from(group.num_rows()).unwrap_or(0), least.unwrap_or(i64::MIN))
+            })
+            .collect()
+    }
+
+    /// Whether rows of the group that was begun are left.
+    pub(crate) fn is_within(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Goes on with that group, and ends with it.
+    pub(crate) fn only(&mut self, group: usize) {
+        (self.group, self.end, self.left) = (group, group + 1, 0);
     }
 
     /// The next rows, at most `max`, as their number and the wanted columns.
@@ -372,7 +422,8 @@ impl TableReader {
 
     fn try_next(&mut self, max: usize) -> Result<Option<(usize, Vec<Column>)>, Damage> {
         while self.left == 0 {
-            let Some(group) = self.file.metadata.row_groups().get(self.group) else { return Ok(None) };
+            let group = self.file.metadata.row_groups().get(self.group);
+            let Some(group) = group.filter(|_| self.group < self.end) else { return Ok(None) };
             self.left = usize::try_from(group.num_rows()).map_err(|_| Damage::RowCount)?;
             let open = |at: &Option<usize>| at.map(|at| self.file.column(self.group, at)).transpose();
             self.open = self.columns.iter().map(open).collect::<Result<_, Damage>>()?;

@@ -6,16 +6,23 @@
 //! steps between its records; where so many of them are missing that the index may have come round unseen, two records
 //! on either side of that hole are not joined.
 
+use std::collections::VecDeque;
+
 /// No ring has more slots (virtio 1.2, 2.7).
-pub(crate) const LARGEST: i64 = 1 << 15;
+pub(super) const LARGEST: i64 = 1 << 15;
 
 /// No ring comes half round sooner, in nanoseconds: 50 for each buffer, which the record alone takes.
 const HALF_ROUND: i64 = 50 * LARGEST;
 
+/// Records of a side that are remembered at most.
+const REMEMBERED: usize = 1 << 20;
+
 /// One side of a ring: what was put on, or what came off, in the order of time.
 #[derive(Default)]
 struct Side {
-    points: Vec<Point>,
+    /// Those that are remembered, and how many are not any more.
+    points: VecDeque<Point>,
+    forgotten: usize,
     /// Whether its index is ever another one: what is found by its address alone has the same for ever.
     moves: bool,
 }
@@ -32,32 +39,29 @@ struct Point {
 
 /// A record's place on one side of a ring.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(super) struct Place {
     side: usize,
     nth: usize,
 }
 
 /// All sides of all rings.
 #[derive(Default)]
-pub(crate) struct Positions {
+pub(super) struct Positions {
     sides: Vec<Side>,
 }
 
 impl Positions {
-    /// The records that are added from now on are of another side.
-    pub(crate) fn next_side(&mut self) {
+    /// One more side.
+    pub(super) fn new_side(&mut self) -> usize {
         self.sides.push(Side::default());
+        self.sides.len() - 1
     }
 
     /// Adds a side's next record.
-    pub(crate) fn add(&mut self, time: i64, index: u64) -> Place {
-        if self.sides.is_empty() {
-            self.next_side();
-        }
-        let side = self.sides.len() - 1;
-        let Side { points, moves } = &mut self.sides[side];
+    pub(super) fn add(&mut self, side: usize, time: i64, index: u64) -> Place {
+        let Side { points, moves, forgotten } = &mut self.sides[side];
         let mut point = Point { time, index, position: 0, hole: (i64::MIN, time) };
-        if let Some(last) = points.last() {
+        if let Some(last) = points.back() {
             // What is put back, or tried again, is a step back.
             *moves |= index != last.index;
             let step = index.wrapping_sub(last.index).to_le_bytes();
@@ -65,16 +69,29 @@ impl Positions {
             let long = time.saturating_sub(last.time) >= HALF_ROUND;
             point.hole = if long { (last.time, time) } else { last.hole };
         }
-        points.push(point);
-        Place { side, nth: points.len() - 1 }
+        points.push_back(point);
+        Place { side, nth: *forgotten + points.len() - 1 }
+    }
+
+    /// Forgets what happened before that time, but for the last on each side; and more, of sides that remember very much.
+    pub(super) fn forget_before(&mut self, time: i64) {
+        for Side { points, forgotten, .. } in &mut self.sides {
+            let old = points.partition_point(|point| point.time < time);
+            let gone = old.max(points.len().saturating_sub(REMEMBERED)).min(points.len().saturating_sub(1));
+            points.drain(..gone);
+            *forgotten += gone;
+        }
     }
 
     /// Whether what was put on may be what came off: the times between domains may be wrong by that much. `lossy`:
     /// whether so many records of what came off are missing that the index may have come round without one.
-    pub(crate) fn may_be_one(&self, put: Place, off: Place, error: u64, lossy: bool) -> bool {
+    pub(super) fn may_be_one(&self, put: Place, off: Place, error: u64, lossy: bool) -> bool {
         let lossy = lossy && self.sides[off.side].moves;
-        let (puts, offs) = (&self.sides[put.side].points, &self.sides[off.side].points);
-        let (put, off) = (puts[put.nth], offs[off.nth]);
+        let (Some(put), Some(off), puts, offs) =
+            (self.point(put), self.point(off), &self.sides[put.side].points, &self.sides[off.side].points)
+        else {
+            return true;
+        };
         // What was certainly put on before the one came off, and came off after the other was put on.
         let latest = off.time.saturating_sub_unsigned(error);
         let before = puts.partition_point(|point| point.time <= latest).checked_sub(1);
@@ -85,5 +102,10 @@ impl Positions {
         let (from, to) = (off.hole.0.max(put.time), off.hole.1.min(off.time));
         let unseen = lossy && to.saturating_sub(from) >= HALF_ROUND;
         came <= LARGEST && went <= LARGEST && !unseen
+    }
+
+    fn point(&self, at: Place) -> Option<Point> {
+        let side = &self.sides[at.side];
+        side.points.get(at.nth.checked_sub(side.forgotten)?).copied()
     }
 }

@@ -6,14 +6,57 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use xweave_flow::{Exchange, Flows, Service, Summary};
+use xweave_flow::{Exchange, FlowDocument, Flows, Service, Summary};
 
-/// Writes the document, which is never in memory as a whole.
+/// Writes the document of the flows that are kept.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(out: &mut impl Write, flows: &Flows) -> io::Result<()> {
     super::stream(out, flows)
+}
+
+/// The document as it is made: first the flows one by one, then what is known of all. It is never in memory as a whole.
+pub struct Stream<'o, W> {
+    out: &'o mut W,
+    /// How many more flows are written.
+    left: usize,
+    any: bool,
+}
+
+impl<'o, W: Write> Stream<'o, W> {
+    /// Begins a document of so many flows at most.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn begin(out: &'o mut W, most: usize) -> io::Result<Self> {
+        write!(out, "{{\"schema\":{},\"flows\":[", super::SCHEMA)?;
+        Ok(Self { out, left: most, any: false })
+    }
+
+    /// Writes a flow.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn flow(&mut self, flow: &FlowDocument<'_>) -> io::Result<()> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
+        self.left = left;
+        if self.any {
+            self.out.write_all(b",")?;
+        }
+        self.any = true;
+        Ok(serde_json::to_writer(&mut *self.out, flow)?)
+    }
+
+    /// Writes what is known of all flows.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn end(self, flows: &Flows) -> io::Result<()> {
+        let about = serde_json::to_string(&flows.about())?;
+        // Members of the same object.
+        writeln!(self.out, "],{}", about.strip_prefix('{').unwrap_or(&about))
+    }
 }
 
 /// Requests and their answers: what `xweave flows --by connection --json` prints.
