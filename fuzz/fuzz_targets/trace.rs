@@ -60,14 +60,14 @@ fn read([manifest, sites, records, events]: [&[u8]; 4]) {
         assert!(trace.site(site.site).is_some());
         shown(&site.function);
     }
-    // Some bytes can stand for millions of equal rows: some batches tell as much as all.
+    // Some bytes can stand for millions of equal rows: some tell as much as all.
     let mut rows = 0;
-    for batch in trace.batches().take(8) {
-        match batch {
-            Ok(batch) => {
-                assert!(batch.len() <= 64 << 10);
-                rows += batch.len();
-                batch.first().into_iter().for_each(|row| shown(&row.comm()));
+    for part in trace.parts().take(64) {
+        match part {
+            Ok(part) => {
+                assert!(part.rows.len() <= 8 << 10);
+                rows += part.rows.len();
+                part.rows.first().into_iter().for_each(|row| shown(&row.comm()));
             }
             Err(damaged) => shown(&damaged.to_string()),
         }

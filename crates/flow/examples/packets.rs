@@ -95,7 +95,8 @@ fn main() {
                     continue;
                 }
                 let wait = if at >= 12 { late } else { 0 };
-                let jitter = packet.wrapping_mul(0x9e37_79b9) >> 7 & 0x7ff;
+                let mixed = (packet << 4 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let jitter = mixed >> 54;
                 let record = Record {
                     time_ns: 1_000_000_000 + packet * EVERY + us * 1_000 + jitter + wait,
                     flow: u64::from(domain) << 56 | (packet + 1),

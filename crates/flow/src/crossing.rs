@@ -302,6 +302,16 @@ impl<'t> Carriers<'t> {
         pairs: &mut Vec<Crossing>,
         outcomes: &mut Vec<(Event, Outcome)>,
     ) {
+        if let [put, off] = group
+            && put.put
+            && !off.put
+        {
+            return self.pair_of_two(put, off, locals, pairs, outcomes);
+        }
+        if let [alone] = group {
+            outcomes.push((*alone, Outcome::Unmatched));
+            return;
+        }
         let mut ins: Vec<&Event> = Vec::new();
         for event in group.iter().filter(|e| e.put) {
             match ins.last_mut() {
@@ -352,13 +362,7 @@ impl<'t> Carriers<'t> {
         for (i, event) in ins.iter().enumerate() {
             let outcome = match partner_of_in[i] {
                 Some(o) => {
-                    let out: &Event = outs[o];
-                    let crossing = Crossing {
-                        from: (event.local, event.row),
-                        to: (out.local, out.row),
-                        gap_ns: out.time.saturating_sub(event.time),
-                        error_ns: self.errors.between(event, out),
-                    };
+                    let crossing = self.crossing(event, outs[o]);
                     pairs.push(crossing);
                     Outcome::Paired { negative: crossing.is_negative() }
                 }
@@ -380,6 +384,34 @@ impl<'t> Carriers<'t> {
                 None => Outcome::Unmatched,
             };
             outcomes.push((**event, outcome));
+        }
+    }
+
+    /// Nearly always a key has one of each.
+    fn pair_of_two(
+        &self,
+        put: &Event,
+        off: &Event,
+        locals: &Locals,
+        pairs: &mut Vec<Crossing>,
+        outcomes: &mut Vec<(Event, Outcome)>,
+    ) {
+        if !self.rings.may_be_one(put, off, locals, &self.errors) {
+            outcomes.extend([(*put, Outcome::Unmatched), (*off, Outcome::Refused)]);
+            return;
+        }
+        let crossing = self.crossing(put, off);
+        pairs.push(crossing);
+        let outcome = |negative| Outcome::Paired { negative };
+        outcomes.extend([(*put, outcome(crossing.is_negative())), (*off, outcome(false))]);
+    }
+
+    fn crossing(&self, put: &Event, off: &Event) -> Crossing {
+        Crossing {
+            from: (put.local, put.row),
+            to: (off.local, off.row),
+            gap_ns: off.time.saturating_sub(put.time),
+            error_ns: self.errors.between(put, off),
         }
     }
 

@@ -125,39 +125,47 @@ pub(crate) fn decisive(rows: &[Row]) -> Option<usize> {
 /// through.
 pub(crate) fn all_ended(rows: &[Row]) -> bool {
     const MOST: usize = 64;
-    let (mut live, mut unnamed) = (Vec::new(), false);
+    // Without an allocation: this is asked of each local flow.
+    let (mut live, mut count, mut unnamed) = ([0; MOST], 0, false);
     for row in rows {
         let key = |nth: usize| row.values().get(nth).copied().unwrap_or(0);
-        let mut take = |live: &mut Vec<u64>, key: u64| match live.iter().position(|of| *of == key) {
-            Some(at) => _ = live.swap_remove(at),
+        let mut take = |key: u64, live: &mut [u64; MOST], count: &mut usize| match live[..*count]
+            .iter()
+            .position(|of| *of == key)
+        {
+            Some(at) => {
+                *count -= 1;
+                live[at] = live[*count];
+            }
             None => unnamed = false,
         };
-        let begin = |live: &mut Vec<u64>, key: u64| {
-            if !live.contains(&key) {
-                live.push(key);
+        let begin = |key: u64, live: &mut [u64; MOST], count: &mut usize| {
+            if !live[..*count].contains(&key) {
+                live[*count] = key;
+                *count += 1;
             }
         };
-        match row.kind {
-            Kind::Start => begin(&mut live, key(0)),
-            Kind::Split | Kind::Merge => begin(&mut live, key(2)),
-            Kind::Xout => unnamed = true,
-            Kind::Move => {
-                take(&mut live, key(0));
-                begin(&mut live, key(1));
-            }
-            Kind::Copy => {
-                take(&mut live, key(0));
-                begin(&mut live, key(0));
-                begin(&mut live, key(1));
-            }
-            Kind::Quit => take(&mut live, key(0)),
-            Kind::Hop | Kind::Xin | Kind::Frame => {}
-        }
-        if live.len() > MOST {
+        if count + 2 > MOST {
             return false;
         }
+        match row.kind {
+            Kind::Start => begin(key(0), &mut live, &mut count),
+            Kind::Split | Kind::Merge => begin(key(2), &mut live, &mut count),
+            Kind::Xout => unnamed = true,
+            Kind::Move => {
+                take(key(0), &mut live, &mut count);
+                begin(key(1), &mut live, &mut count);
+            }
+            Kind::Copy => {
+                take(key(0), &mut live, &mut count);
+                begin(key(0), &mut live, &mut count);
+                begin(key(1), &mut live, &mut count);
+            }
+            Kind::Quit => take(key(0), &mut live, &mut count),
+            Kind::Hop | Kind::Xin | Kind::Frame => {}
+        }
     }
-    live.is_empty() && !unnamed
+    count == 0 && !unnamed
 }
 
 /// A copy of what a local flow follows.

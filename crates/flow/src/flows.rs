@@ -21,9 +21,6 @@ use crate::{
     summary::{FlowCounts, Summary},
 };
 
-/// Rows of flows that are kept unasked: with the flows, some 8 GB.
-const MOST: usize = 32 << 20;
-
 /// Flows of which the typical one is chosen, where not all are kept.
 const STAND_INS: usize = 1 << 10;
 
@@ -118,7 +115,9 @@ impl Flows {
         let scene = Scene::of(trace);
         let (mut tally, mut flows, mut rows, mut too_many) = (Tally::default(), Vec::new(), 0, false);
         let mut stand_ins = (usize::MAX, Sample::of_at_most(STAND_INS));
-        let most = wanted.kept.unwrap_or(usize::MAX);
+        let kept = wanted.kept.unwrap_or(usize::MAX);
+        // With the flows, some 8 GB.
+        let most = join.most().saturating_mul(2);
         'all: for window in &mut join {
             for flow in window.into_iter().filter(|flow| (wanted.of)(flow)) {
                 tally.add(&flow, &scene);
@@ -132,10 +131,10 @@ impl Flows {
                         stand_ins.1.offer_with(|| flow.clone());
                     }
                 }
-                if flows.len() < most {
+                if flows.len() < kept {
                     rows += flow.steps.len();
                     flows.push(flow);
-                    too_many = rows > MOST && !trace.is_forced();
+                    too_many = rows > most;
                     if too_many {
                         break 'all;
                     }
@@ -146,7 +145,7 @@ impl Flows {
         flows.sort_by_key(|flow| (flow.start_ns, flow.id));
         let mut totals = join.finish();
         if too_many {
-            let damage = Damage::Memory { most: MOST };
+            let damage = Damage::Memory { most };
             totals.damaged.push(Damaged::new(trace.dir().join("records"), damage));
         }
         let site_counts = sites::of(trace, &totals.by_site);

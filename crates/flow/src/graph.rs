@@ -1,6 +1,6 @@
 //! Local flows connected by crossings, and the path through them.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, ops::Range};
 
 use serde::Serialize;
 use xweave_trace::{Row, Trace};
@@ -251,7 +251,7 @@ impl Builder<'_> {
     }
 
     fn steps(&self, members: &[usize], path: &[usize]) -> Vec<Step> {
-        let mut on = Vec::new();
+        let mut on: Vec<Range<usize>> = Vec::with_capacity(path.len());
         let mut off: Vec<usize> = Vec::new();
         for &local in members {
             if !self.on_path[local] {
@@ -264,13 +264,14 @@ impl Builder<'_> {
             let leaves =
                 path.get(at + 1).and_then(|&next| self.incoming[next]).map(|crossing| crossing.from.1 + 1);
             let end = leaves.unwrap_or(rows.end);
-            on.extend(rows.start..end);
+            on.push(rows.start..end);
             off.extend(end..rows.end);
         }
         off.sort_by_key(|&row| self.locals.rows[row].time_ns);
-        let mut steps = Vec::with_capacity(on.len() + off.len());
+        let all = on.iter().map(ExactSizeIterator::len).sum::<usize>() + off.len();
+        let mut steps = Vec::with_capacity(all);
         let mut off = off.into_iter().map(|row| self.locals.rows[row]).peekable();
-        for row in on.into_iter().map(|row| self.locals.rows[row]) {
+        for &row in on.into_iter().flat_map(|rows| &self.locals.rows[rows]) {
             while let Some(row) = off.next_if(|other| other.time_ns < row.time_ns) {
                 steps.push(Step { row, on_path: false });
             }

@@ -30,6 +30,9 @@ use crate::{
 /// Records that a window takes up at least, if there are as many.
 const WINDOW: usize = 128 << 10;
 
+/// A window has so many times the records that went along into it, at least.
+const ALONG: usize = 3;
+
 /// Records of flows under way that are taken along.
 const UNDER_WAY: usize = 256 << 10;
 
@@ -56,6 +59,8 @@ pub struct Join<'t> {
     carriers: Carriers<'t>,
     /// What went along from the window before, what the window has, and what has been read and is later.
     held: Vec<Row>,
+    /// Where a window's rows are put in order.
+    room: Vec<Row>,
     /// Before that time nothing is left to be read.
     read_ns: i64,
     along: Along,
@@ -116,6 +121,7 @@ impl<'t> Join<'t> {
             words: Words::of(trace),
             carriers: Carriers::of(trace),
             held: Vec::new(),
+            room: Vec::new(),
             read_ns: i64::MIN,
             along: Along::default(),
             totals: Totals { damaged, ..Totals::default() },
@@ -128,6 +134,17 @@ impl<'t> Join<'t> {
     pub fn windows(mut self, records: usize, under_way: usize) -> Self {
         (self.window, self.under_way) = (records, under_way);
         self
+    }
+
+    /// At most so many records held at once; of flows that are kept, twice as many.
+    #[must_use]
+    pub fn at_most(mut self, records: usize) -> Self {
+        self.most = records;
+        self
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// How many records have been read.
@@ -143,8 +160,10 @@ impl<'t> Join<'t> {
 
     /// Reads a window's rows; whether it is the last.
     fn take_up(&mut self) -> bool {
+        // What goes along is looked at again: that must not be most of what is done.
+        let window = self.window.max(self.along.rows.saturating_mul(ALONG));
         let mut ready = 0;
-        while ready < self.window {
+        while ready < window {
             let Some(part) = self.parts.next() else { return true };
             match part {
                 Ok(part) => {
@@ -152,7 +171,7 @@ impl<'t> Join<'t> {
                     self.held.extend(part.rows.iter().filter(|row| row.flow != 0));
                     self.read_ns = self.read_ns.max(part.before_ns);
                     // Not counted before there may be enough.
-                    if self.read_ns > i64::MIN && self.held.len() - self.along.rows >= self.window {
+                    if self.read_ns > i64::MIN && self.held.len() - self.along.rows >= window {
                         let new = &self.held[self.along.rows..];
                         ready = new.iter().filter(|row| row.time_ns < self.read_ns).count();
                     }
@@ -173,7 +192,8 @@ impl<'t> Join<'t> {
     fn flows(&mut self, last: bool) -> Vec<Flow> {
         let along = mem::take(&mut self.along);
         let is_of_window = |at: usize, row: &Row| last || at < along.rows || row.time_ns < self.read_ns;
-        let locals = Locals::of(&self.held, is_of_window, &self.lost, along.merged);
+        let locals =
+            Locals::of(&self.held, is_of_window, &self.lost, along.merged, mem::take(&mut self.room));
         // What is later stays; what goes along comes before it again.
         let read_ns = self.read_ns;
         let mut at = 0;
@@ -224,6 +244,7 @@ impl<'t> Join<'t> {
             flow.parents.dedup();
             flow.parents.retain(|parent| *parent != flow.id);
         }
+        self.room = locals.rows;
         done.sort_by_key(|flow| (flow.start_ns, flow.id));
         done
     }

@@ -45,12 +45,13 @@ pub(crate) struct Local {
 
 impl Locals {
     /// Groups those of the rows that are of a window. `lost` has the records that are missing by local flow; `merged` what is known to have become part of
-    /// others from before.
+    /// others from before; `room` is where the rows are put.
     pub(crate) fn of(
         rows: &[Row],
         is_of_window: impl Fn(usize, &Row) -> bool,
         lost: &HashMap<u64, u64>,
         mut merged: HashSet<u64>,
+        mut room: Vec<Row>,
     ) -> Self {
         let key = |(at, row): (usize, &Row)| is_of_window(at, row).then_some((row.flow, row.time_ns, at));
         let mut order: Vec<(u64, i64, usize)> = rows.iter().enumerate().filter_map(key).collect();
@@ -60,7 +61,9 @@ impl Locals {
             _ => None,
         };
         let places: Vec<usize> = order.iter().map(|(_, _, at)| *at).collect();
-        let rows: Vec<Row> = places.iter().map(|&at| rows[at]).collect();
+        room.clear();
+        room.extend(places.iter().map(|&at| rows[at]));
+        let rows = room;
         merged.extend(rows.iter().filter(|row| row.kind == Kind::Merge).filter_map(parent));
         let mut flows = Vec::new();
         let mut start = 0;

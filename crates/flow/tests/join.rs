@@ -586,7 +586,7 @@ fn a_million_records() {
     let made = make(&world);
     println!("written: {} records in {:?}", made.trace.manifest().records, begun.elapsed());
     let begun = std::time::Instant::now();
-    let read: usize = made.trace.batches().map(|batch| batch.unwrap().len()).sum();
+    let read: usize = made.trace.parts().map(|part| part.unwrap().rows.len()).sum();
     println!("read:    {read} records in {:?}", begun.elapsed());
     let begun = std::time::Instant::now();
     let flows = Flows::of(&made.trace);

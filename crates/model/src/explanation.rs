@@ -245,8 +245,8 @@ struct Mark {
 fn marks(trace: &Trace, spec: &Spec) -> VecDeque<Mark> {
     let Spec::Between(from, to) = spec else { return VecDeque::new() };
     let mut marks = Vec::new();
-    for batch in trace.batches().flatten() {
-        for row in batch {
+    for part in trace.parts().flatten() {
+        for row in part.rows {
             let Some(site) = trace.site(row.site).filter(|site| [from, to].contains(&&site.function)) else {
                 continue;
             };

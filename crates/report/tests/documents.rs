@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 use xweave_access as access;
 use xweave_aspect::{Diagnostic, Severity};
-use xweave_flow::Flows;
+use xweave_flow::{Flows, Join, Wanted};
 use xweave_import::import::Imported;
 use xweave_model::{
     Comparison, Spec, Usage, explain,
@@ -306,7 +306,7 @@ fn flows() {
     let beginnings = [
         r#"{"schema":2,"summary":{"flows":1,"complete":1,"crossed":1,"records":13,"lost":0,
            "negative_gaps":0,"clock_error_ns":210,"clock_breaks":0,"recording_complete":true,
-           "overwritten":0,"lost_unattributed":0,"uncounted_sites":0,"unreadable":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
+           "overwritten":0,"lost_unattributed":0,"uncounted_sites":0,"unreadable":0,"set_down":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
            "unmatched":0,"dropped":0,"no_end":0},"dropped":[],"carriers":[{"carrier":"virtqueue","crossings":2,"unmatched_xin":0,
            "unmatched_xout":0,"superseded":0,"refused":0,"negative_gaps":0}],"found":[]}"#,
         r#""kinds":[{"name":"virtio_tx, vm1 → vm2","flows":1,"complete":1,"p50_ns":640000,"p99_ns":640000,"max_ns":640000}]"#,
@@ -324,6 +324,26 @@ fn flows() {
     ];
     let places = beginnings.map(|text| of_one.find(&joined(text)));
     assert!(places[0] == Some(0) && places.is_sorted() && !places.contains(&None), "{places:?}: {of_one}");
+}
+
+#[test]
+fn flows_one_by_one_are_the_same_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = made_up::write(&dir.path().join("many"), 20, true);
+    let whole = written(|out| flows::write(out, &Flows::of(&trace)).unwrap());
+    let streamed = |most| {
+        written(|out| {
+            let mut document = flows::Stream::begin(out, most).unwrap();
+            let wanted = Wanted { of: &|_| true, kept: Some(0) };
+            let all = Flows::each(&trace, Join::of(&trace), wanted, |flow| document.flow(&flow)).unwrap();
+            document.end(&all).unwrap();
+        })
+    };
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    assert_eq!(read(&streamed(usize::MAX)), read(&whole));
+    let some = read(&streamed(3));
+    assert_eq!(some["flows"].as_array().unwrap()[..], read(&whole)["flows"].as_array().unwrap()[..3]);
+    assert_eq!(some["summary"], read(&whole)["summary"]);
 }
 
 #[test]

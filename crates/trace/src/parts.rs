@@ -4,11 +4,14 @@ use std::collections::HashSet;
 
 use crate::{
     damage::{Damage, Damaged},
-    reader::{BATCH_ROWS, Trace},
+    reader::Trace,
     records,
     row::Row,
     table::{Allowance, TableReader},
 };
+
+/// Rows that are read at once: with their columns, what a processor's cache holds.
+const BATCH: usize = 8 << 10;
 
 /// The records of a trace, as [`Trace::parts`] gives them: the groups of rows of all files in the order of the earliest
 /// times that they say to have. Holds one batch in memory.
@@ -100,7 +103,7 @@ impl Parts<'_> {
                 }
             };
             let number = |name: &str| self.trace.domain_number(name);
-            let batch = table.next(BATCH_ROWS).and_then(|batch| {
+            let batch = table.next(BATCH).and_then(|batch| {
                 batch.map(|(count, columns)| records::from_columns(&columns, count, number)).transpose()
             });
             if let Some(rows) = batch.map_err(|damage| (file, damage))? {

@@ -1,9 +1,6 @@
 //! Opening a trace and streaming its records.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    path::Path,
-};
+use std::{collections::HashMap, path::Path};
 
 use serde::Deserialize;
 use xweave_guard::private::{Dir, Trust};
@@ -14,7 +11,6 @@ use crate::{
     damage::{Damage, Damaged},
     error::{Error, ErrorKind},
     manifest::{Domain, Manifest},
-    records,
     row::Row,
     site::{self, Site},
     table::{Allowance, TableReader},
@@ -27,9 +23,6 @@ pub(crate) const FOLDERS: [&str; 2] = ["records", "events"];
 
 /// The most files in a folder: one for each second and domain, for days.
 pub(crate) const FILES: usize = 1 << 20;
-
-/// The most rows that one batch holds.
-pub(crate) const BATCH_ROWS: usize = 64 << 10;
 
 /// Bytes of a manifest.
 const MANIFEST_SIZE: u64 = 64 << 20;
@@ -139,13 +132,6 @@ impl Trace {
         self.manifest.domains.iter().find(|domain| domain.number == number)
     }
 
-    /// The records, segment by segment in the order of their names, in batches of bounded size.
-    /// A file that cannot be read, or not to its end, is one `Err`; the next ones follow.
-    pub fn batches(&self) -> Batches<'_> {
-        let segments = self.segments.iter().map(String::as_str).collect();
-        Batches { trace: self, segments, open: None, allowance: self.allowance() }
-    }
-
     /// The number of the domain of that name.
     pub(crate) fn domain_number(&self, name: &str) -> Option<u8> {
         self.manifest.domains.iter().find(|domain| domain.name == name).map(|domain| domain.number)
@@ -187,53 +173,13 @@ impl Trace {
     /// All records at once, and the files that could not be read.
     pub fn rows(&self) -> (Vec<Row>, Vec<Damaged>) {
         let (mut rows, mut damaged) = (Vec::new(), Vec::new());
-        for batch in self.batches() {
-            match batch {
-                Ok(batch) => rows.extend(batch),
+        for part in self.parts() {
+            match part {
+                Ok(part) => rows.extend(part.rows),
                 Err(file) => damaged.push(file),
             }
         }
         (rows, damaged)
-    }
-}
-
-/// The records of a trace, as [`Trace::batches`] gives them. Holds one batch in memory.
-pub struct Batches<'a> {
-    trace: &'a Trace,
-    segments: VecDeque<&'a str>,
-    open: Option<(&'a str, TableReader)>,
-    allowance: Allowance,
-}
-
-impl Iterator for Batches<'_> {
-    type Item = Result<Vec<Row>, Damaged>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (name, mut table) = match self.open.take() {
-                Some(open) => open,
-                None => {
-                    let name = self.segments.pop_front()?;
-                    let columns = (&records::REQUIRED[..], &records::OPTIONAL[..]);
-                    match self.trace.table(0, name, columns, &mut self.allowance) {
-                        Ok(table) => (name, table),
-                        Err(damage) => return Some(Err(self.trace.damaged(0, name, damage))),
-                    }
-                }
-            };
-            let number = |name: &str| self.trace.domain_number(name);
-            let batch = table.next(BATCH_ROWS).and_then(|batch| {
-                batch.map(|(count, columns)| records::from_columns(&columns, count, number)).transpose()
-            });
-            match batch {
-                Ok(Some(rows)) => {
-                    self.open = Some((name, table));
-                    return Some(Ok(rows));
-                }
-                Ok(None) => {}
-                Err(damage) => return Some(Err(self.trace.damaged(0, name, damage))),
-            }
-        }
     }
 }
 

@@ -361,15 +361,15 @@ fn loss_is_added_up_over_domains() {
 }
 
 #[test]
-fn batches_are_bounded() {
+fn parts_are_bounded() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path();
     let mut writer = Writer::create(dir, manifest()).unwrap();
     fill(&mut writer, 1, 150_000);
     writer.finish().unwrap();
-    let sizes: Vec<usize> = Trace::open(dir).unwrap().batches().map(|b| b.unwrap().len()).collect();
+    let sizes: Vec<usize> = Trace::open(dir).unwrap().parts().map(|part| part.unwrap().rows.len()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 150_000);
-    assert!(sizes.iter().all(|&n| n <= 65_536), "{sizes:?}");
+    assert!(sizes.iter().all(|&n| n <= 8_192), "{sizes:?}");
 }
 
 /// Found by a fuzz target: a manifest whose losses are more than a number can hold.
@@ -542,4 +542,58 @@ fn numbers_come_back_whether_few_of_them_differ_or_many() {
     let mut events = trace.events();
     assert!(events.by_ref().eq(written.iter().copied()));
     assert!(events.damaged().is_empty(), "{:?}", events.damaged());
+}
+
+#[test]
+fn parts_are_all_records_and_nothing_earlier_than_told_follows() {
+    const RECORDS: u64 = 300_000;
+    let parent = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(parent.path(), manifest()).unwrap();
+    for i in 0..RECORDS {
+        // Two domains; the second's times lie apart, and a little out of order.
+        let domain = u8::try_from(i % 2).unwrap() + 1;
+        let time = i64::try_from(if domain == 1 { i } else { RECORDS / 2 + (i ^ 0xff) }).unwrap();
+        writer.append(domain, time, &record(i)).unwrap();
+    }
+    writer.finish().unwrap();
+    let trace = Trace::open(parent.path()).unwrap();
+    let parts: Vec<_> = trace.parts().map(Result::unwrap).collect();
+    assert_eq!(trace.parts().rows(), RECORDS);
+    let mut least = i64::MAX;
+    for part in parts.iter().rev() {
+        assert!(part.before_ns <= least, "{} is told, and {least} follows", part.before_ns);
+        least = part.rows.iter().map(|row| row.time_ns).min().unwrap().min(least);
+    }
+    // Told often enough to be done with what is read.
+    let told: Vec<i64> = parts.iter().map(|part| part.before_ns).filter(|ns| *ns > i64::MIN).collect();
+    assert!(told.is_sorted() && told.len() >= 4, "{told:?}");
+    let sorted = |mut rows: Vec<Row>| {
+        rows.sort_by_key(|row| (row.domain, row.time_ns, row.flow));
+        rows
+    };
+    let read = parts.into_iter().flat_map(|part| part.rows).collect();
+    assert!(sorted(read) == sorted(trace.rows().0), "the same records");
+}
+
+#[test]
+fn parts_tell_of_a_damaged_file_once_and_go_on() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(parent.path(), manifest()).unwrap();
+    for i in 0..200_000 {
+        writer.append(u8::try_from(i % 2).unwrap() + 1, i64::try_from(i).unwrap(), &record(i)).unwrap();
+    }
+    writer.finish().unwrap();
+    let folder = parent.path().join("records");
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut bytes = fs::read(&files[0]).unwrap();
+    // A page's header; then a file without an end.
+    bytes[4..64].fill(0xff);
+    fs::write(&files[0], &bytes).unwrap();
+    fs::write(folder.join("cut.parquet"), &bytes[..bytes.len() / 2]).unwrap();
+    let trace = Trace::open(parent.path()).unwrap();
+    let (parts, damaged): (Vec<_>, Vec<_>) = trace.parts().partition(Result::is_ok);
+    let rows: usize = parts.into_iter().map(|part| part.unwrap().rows.len()).sum();
+    assert_eq!(damaged.len(), 2);
+    assert_eq!(rows, 100_000, "the other domain's");
 }

@@ -14,7 +14,7 @@ pub(super) const LARGEST: i64 = 1 << 15;
 /// No ring comes half round sooner, in nanoseconds: 50 for each buffer, which the record alone takes.
 const HALF_ROUND: i64 = 50 * LARGEST;
 
-/// Records of a side that are remembered at most.
+/// Records of all sides together that are remembered at most.
 const REMEMBERED: usize = 1 << 20;
 
 /// One side of a ring: what was put on, or what came off, in the order of time.
@@ -75,9 +75,10 @@ impl Positions {
 
     /// Forgets what happened before that time, but for the last on each side; and more, of sides that remember very much.
     pub(super) fn forget_before(&mut self, time: i64) {
+        let each = REMEMBERED / self.sides.len().max(1);
         for Side { points, forgotten, .. } in &mut self.sides {
             let old = points.partition_point(|point| point.time < time);
-            let gone = old.max(points.len().saturating_sub(REMEMBERED)).min(points.len().saturating_sub(1));
+            let gone = old.max(points.len().saturating_sub(each)).min(points.len().saturating_sub(1));
             points.drain(..gone);
             *forgotten += gone;
         }
@@ -87,11 +88,11 @@ impl Positions {
     /// whether so many records of what came off are missing that the index may have come round without one.
     pub(super) fn may_be_one(&self, put: Place, off: Place, error: u64, lossy: bool) -> bool {
         let lossy = lossy && self.sides[off.side].moves;
-        let (Some(put), Some(off), puts, offs) =
-            (self.point(put), self.point(off), &self.sides[put.side].points, &self.sides[off.side].points)
-        else {
+        let (puts, offs) = (&self.sides[put.side].points, &self.sides[off.side].points);
+        let (Some(put), Some(off)) = (self.point(put), self.point(off)) else { return true };
+        if off.time.abs_diff(put.time).saturating_add(error) < HALF_ROUND.unsigned_abs() {
             return true;
-        };
+        }
         // What was certainly put on before the one came off, and came off after the other was put on.
         let latest = off.time.saturating_sub_unsigned(error);
         let before = puts.partition_point(|point| point.time <= latest).checked_sub(1);
