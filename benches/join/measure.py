@@ -13,10 +13,10 @@ from bench import Bound, Report, Run, alternate  # noqa: E402
 HERE = pathlib.Path(__file__).parent
 GIB = 2**10
 BOUNDS = {
-    'joining': Bound(3, 'following flows must not be what one waits for'),
+    'joining': Bound(2, 'following flows must not be what one waits for'),
     'memory': Bound(0.25, 'a trace is larger than memory'),
     'memory of many': Bound(GIB, 'a trace is larger than memory', 'ours'),
-    'joining many': Bound(3, 'what takes longer with more is never looked at'),
+    'joining many': Bound(1.5, 'what takes longer with more is never looked at'),
 }
 PIDS = "MAP {4002: 'vm1', 4003: 'vm2'}"
 
@@ -55,7 +55,9 @@ def main():
     rounds, records, many = int(sys.argv[4]), sys.argv[5], sys.argv[6]
     trace = str(work / 'trace')
     flows, complete, _ = made(packets, records, trace)
-    found, by_sql = ours(xweave, trace), json.loads(json.dumps(sql(trace)))
+    # In a process of its own: what it takes of memory counts for those that are begun here later.
+    said = subprocess.run([sys.executable, __file__, 'sql', trace], stdout=subprocess.PIPE, check=True).stdout
+    found, by_sql = ours(xweave, trace), json.loads(said)
     if found['flows'][0][:2] != [flows, complete]:
         sys.exit(f'join: {flows} flows were made, {complete} of them complete; found: {found["flows"]}')
     # Medians of more than some ten thousand times are those of a choice.

@@ -70,7 +70,7 @@ impl Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Channel {
     guest: Guest,
-    /// Place in [`Crossings::carriers`].
+    /// Place in [`Carriers::counts`].
     carrier: usize,
     ring: u64,
     to_host: bool,

@@ -231,21 +231,33 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
 const UNDER_WAY: usize = 256;
 
 fn nest(all: &mut [Exchange]) {
-    // By the domain that serves them.
-    let mut under_way: HashMap<String, Vec<usize>> = HashMap::new();
+    /// What a domain serves at a time.
+    struct Served {
+        under_way: Vec<usize>,
+        /// Until then others are under way that are not looked through.
+        others_ns: i64,
+    }
+    let mut by_domain: HashMap<String, Served> = HashMap::new();
     for at in 0..all.len() {
         let (start, end) = (all[at].start_ns, all[at].end_ns);
-        if let Some(served) = under_way.get_mut(&all[at].client_domain) {
-            served.retain(|&other| all[other].end_ns >= start);
-            let mut around = served.iter().rev().copied().filter(|&other| all[other].end_ns >= end);
+        if let Some(Served { under_way, others_ns }) = by_domain.get_mut(&all[at].client_domain) {
+            under_way.retain(|&other| all[other].end_ns >= start);
+            let mut around = under_way.iter().rev().copied().filter(|&other| all[other].end_ns >= end);
             let only = around.next();
-            all[at].inside = only.filter(|_| served.len() <= UNDER_WAY && around.next().is_none());
+            all[at].inside = only.filter(|_| *others_ns < start && around.next().is_none());
         }
         // What a domain asks itself says nothing of who had it do so.
         if all[at].client_domain != all[at].server_domain {
-            let served = under_way.entry(all[at].server_domain.clone()).or_default();
-            if served.len() <= UNDER_WAY {
-                served.push(at);
+            let new = || Served { under_way: Vec::new(), others_ns: i64::MIN };
+            let Served { under_way, others_ns } =
+                by_domain.entry(all[at].server_domain.clone()).or_insert_with(new);
+            if under_way.len() >= UNDER_WAY {
+                under_way.retain(|&other| all[other].end_ns >= start);
+            }
+            if under_way.len() < UNDER_WAY {
+                under_way.push(at);
+            } else {
+                *others_ns = end.max(*others_ns);
             }
         }
     }
@@ -508,5 +520,40 @@ impl Parts {
             }
             before = Some(domain);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(client: &str, server: &str, start_ns: i64, end_ns: i64) -> Exchange {
+        let address = SocketAddr::from(([10, 0, 0, 1], 80));
+        Exchange {
+            connection: Connection { protocol: "TCP", client: address, server: address },
+            client_domain: client.into(),
+            server_domain: server.into(),
+            start_ns,
+            end_ns,
+            inside: None,
+            complete: true,
+            request: Side::default(),
+            answer: Side::default(),
+            parts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_exchange_is_inside_another_only_if_no_other_is_under_way_however_many_there_were() {
+        let many = i64::try_from(UNDER_WAY).unwrap();
+        // The last of those that come at once is under way for longer than can be looked through.
+        let mut all: Vec<Exchange> = (0..many).map(|nth| exchange("host", "vm1", nth, 1_000)).collect();
+        all.push(exchange("host", "vm1", many, 9_000));
+        all.push(exchange("host", "vm1", 2_000, 8_000));
+        let ask = |start| exchange("vm1", "vm2", start, start + 10);
+        all.extend([ask(2_500), exchange("host", "vm1", 9_500, 9_900), ask(9_600)]);
+        nest(&mut all);
+        let inside: Vec<_> = all[all.len() - 3..].iter().map(|one| one.inside).collect();
+        assert_eq!(inside, [None, None, Some(all.len() - 2)]);
     }
 }

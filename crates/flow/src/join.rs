@@ -169,9 +169,10 @@ impl<'t> Join<'t> {
                 Ok(part) => {
                     self.totals.count(self.trace, &part.rows);
                     self.held.extend(part.rows.iter().filter(|row| row.flow != 0));
+                    let more = part.before_ns > self.read_ns;
                     self.read_ns = self.read_ns.max(part.before_ns);
-                    // Not counted before there may be enough.
-                    if self.read_ns > i64::MIN && self.held.len() - self.along.rows >= window {
+                    // Counted where more may be ready, and enough.
+                    if more && self.held.len() - self.along.rows >= window {
                         let new = &self.held[self.along.rows..];
                         ready = new.iter().filter(|row| row.time_ns < self.read_ns).count();
                     }
