@@ -7,6 +7,8 @@ use std::{fs, path::Path, str::FromStr};
 
 use xweave_wire::message::Vm;
 
+use crate::back_ends;
+
 const KVM_DIR: &str = "/sys/kernel/debug/kvm";
 
 /// All of them, in order of their process IDs; none where debugfs is not mounted or readable.
@@ -39,6 +41,7 @@ fn vm(dir: &Path) -> Option<Vm> {
         comm: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned(),
         tsc_offsets: vcpus.iter().filter_map(|(_, dir)| number(dir, "tsc-offset")).collect(),
         tsc_scaling: scaling,
+        back_ends: back_ends::of(&Path::new("/proc").join(pid.to_string())),
         cid: cid(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()),
     })
 }

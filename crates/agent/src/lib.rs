@@ -21,6 +21,7 @@
 
 mod addresses;
 mod attach;
+mod back_ends;
 mod cancel;
 mod clock;
 mod drain;

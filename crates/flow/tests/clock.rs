@@ -290,7 +290,7 @@ fn facts(vms: Vec<Vm>) -> DomainInfo {
 }
 
 fn machine(pid: u32, offset: i64, tsc_scaling: (u64, u32)) -> Vm {
-    Vm { pid, comm: "qemu".into(), tsc_offsets: vec![offset; 2], tsc_scaling, cid: None }
+    Vm { pid, comm: "qemu".into(), tsc_offsets: vec![offset; 2], tsc_scaling, ..Vm::default() }
 }
 
 fn mono() -> impl Strategy<Value = Mono> {

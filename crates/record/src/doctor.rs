@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use xweave_agent::{StaleSettings, facts, restore_settings};
 
-use crate::kernels;
+use crate::{back_ends, kernels};
 
 /// One thing that recording needs, or is better with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,7 @@ pub fn doctor() -> Vec<Check> {
         .to_owned();
     let steady = matches!(clock.as_str(), "tsc" | "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page");
     let confinement = xweave_guard::confine::layers();
+    let unseen = back_ends::of_host(&facts.vms);
     let left = restore_settings();
     let not_put_back = left.iter().any(|left| left.failed.is_some());
     vec![
@@ -128,6 +129,17 @@ pub fn doctor() -> Vec<Check> {
                 (true, n) => format!("{n} running under KVM"),
             },
             "start the guests first; as root, with debugfs mounted, they are seen in /sys/kernel/debug/kvm",
+        ),
+        check(
+            "devices of guests",
+            unseen.is_empty(),
+            false,
+            match facts.vms.iter().filter(|vm| !vm.back_ends.is_empty()).count() {
+                0 => "none seen".to_owned(),
+                n if unseen.is_empty() => format!("this kernel sees what goes through those of {n}"),
+                _ => unseen.join("; "),
+            },
+            "record these guests all the same: their own side is followed",
         ),
         check(
             "vsock to guests",

@@ -18,8 +18,9 @@ use xweave_trace::Trace;
 use xweave_wire::{
     event,
     message::{
-        ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, FunctionClone, LeftOut,
-        Loss, ModuleInfo, Processor, Reply, SiteAddress, SiteLoss, SkippedSite, Symbol, Unloaded, Vm,
+        BackEnd, ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, FunctionClone,
+        LeftOut, Loss, ModuleInfo, Processor, Reply, SiteAddress, SiteLoss, SkippedSite, Symbol, Unloaded,
+        Vm,
     },
     record::Kind,
 };
@@ -226,6 +227,13 @@ fn vm(chance: &mut Chance) -> Vm {
         tsc_offsets: chance.list(|chance| chance.number().cast_signed()),
         tsc_scaling: (chance.number(), chance.small() * 20),
         cid: Some(chance.small()),
+        back_ends: chance.list(|chance| match chance.small() % 5 {
+            0 => BackEnd::VhostNet,
+            1 => BackEnd::EmulatedNet,
+            2 => BackEnd::VhostUser,
+            3 => BackEnd::Vdpa,
+            _ => BackEnd::Vfio,
+        }),
     }
 }
 

@@ -12,6 +12,7 @@
 //! Guests are hostile: `wire` bounds what a message says, `session` what a domain may say when, `budget` what it may use;
 //! what is parsed or compiled of what it sent, [`confined`] processes do.
 
+mod back_ends;
 mod budget;
 mod capture;
 mod command;

@@ -15,7 +15,7 @@ use xweave_weave::{Role, Woven};
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
-    Error, Options, Outcome, Phase, Transport, Until,
+    Error, Options, Outcome, Phase, Transport, Until, back_ends,
     budget::Budget,
     capture::{Capture, SOON},
     command::Command,
@@ -76,7 +76,10 @@ pub(crate) fn record_by(
         session.drops.reasons.clone_from(&woven.drop_reasons);
     }
     let weaving = begun.elapsed();
-    let of_agents = weaving::warnings(&capture.sessions, &woven, &there);
+    let mut of_agents = weaving::warnings(&capture.sessions, &woven, &there);
+    if weaving::has_carriers(&woven) {
+        of_agents.extend(back_ends::warnings(&capture.sessions, |number| capture.timeline.vm(number)));
+    }
     let uncounted = weaving::uncounted(&capture.sessions, &woven);
     let sites = sites(&woven, &there);
 

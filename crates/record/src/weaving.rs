@@ -38,6 +38,11 @@ impl There {
     }
 }
 
+/// Whether anything is followed from one domain to another.
+pub(crate) fn has_carriers(woven: &[Woven]) -> bool {
+    woven.iter().flat_map(|woven| &woven.sites).any(|site| site.carrier.is_some())
+}
+
 /// What whoever reads the trace must know besides the losses.
 pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> Vec<String> {
     let mut warnings = there.left_out.clone();

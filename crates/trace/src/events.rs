@@ -162,15 +162,8 @@ pub(crate) fn from_columns(
     let mut domain_number = domain_numbers("events", number);
     let mut events = vec![Event::new(Kind::Other, 0, 0, 0, 0); count];
     for (events, first) in events.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
-        let mut narrow = |numbers: &mut InTurn<'_>, at: usize, set: fn(&mut Event, u32)| {
-            // The largest tells whether all fit: none is cut off unseen.
-            let mut largest = 0;
-            numbers.give(events, |event, number| {
-                largest = largest.max(number);
-                set(event, u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0));
-            });
-            if u32::try_from(largest).is_ok() { Ok(()) } else { Err(wrong(at)(Wrong::Wide(largest))) }
-        };
+        let mut narrow =
+            |numbers: &mut InTurn<'_>, at: usize, set| numbers.give_narrow(events, set).map_err(wrong(at));
         narrow(&mut cpus, 2, |event, cpu| event.cpu = cpu)?;
         narrow(&mut tids, 4, |event, tid| event.tid = tid)?;
         narrow(&mut others, 5, |event, other| event.other = other)?;

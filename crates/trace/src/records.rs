@@ -113,15 +113,8 @@ pub(crate) fn from_columns(
     let mut domain_number = domain_numbers("records", number);
     let mut rows = vec![Row::nothing(); count];
     for (rows, first) in rows.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
-        let mut narrow = |numbers: &mut InTurn<'_>, at: usize, set: fn(&mut Row, u32)| {
-            // The largest tells whether all fit: none is cut off unseen.
-            let mut largest = 0;
-            numbers.give(rows, |row, number| {
-                largest = largest.max(number);
-                set(row, u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0));
-            });
-            if u32::try_from(largest).is_ok() { Ok(()) } else { Err(wrong(at)(Wrong::Wide(largest))) }
-        };
+        let mut narrow =
+            |numbers: &mut InTurn<'_>, at: usize, set| numbers.give_narrow(rows, set).map_err(wrong(at));
         narrow(&mut cpus, 2, |row, cpu| row.cpu = cpu)?;
         narrow(&mut pids, 3, |row, pid| row.pid = pid)?;
         narrow(&mut tids, 4, |row, tid| row.tid = tid)?;

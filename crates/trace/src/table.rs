@@ -192,6 +192,17 @@ impl InTurn<'_> {
         }
     }
 
+    /// As [`InTurn::give`], numbers of 32 bits; an error if one of these is wider.
+    pub(crate) fn give_narrow<R>(&mut self, rows: &mut [R], set: fn(&mut R, u32)) -> Result<(), Wrong> {
+        // The largest tells whether all fit: none is cut off unseen.
+        let mut largest = 0;
+        self.give(rows, |row, number| {
+            largest = largest.max(number);
+            set(row, u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0));
+        });
+        if u32::try_from(largest).is_ok() { Ok(()) } else { Err(Wrong::Wide(largest)) }
+    }
+
     /// As [`InTurn::give`], but to those rows only that have a number.
     pub(crate) fn give_some<R>(&mut self, rows: &mut [R], mut set: impl FnMut(&mut R, u64)) {
         let Some(levels) = self.levels else {

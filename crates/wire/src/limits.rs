@@ -117,6 +117,7 @@ fn check_vms(vms: &mut [Vm]) -> Result<(), Violation> {
     for vm in vms {
         bound(&mut vm.comm, NAME);
         at_most("processors of a virtual machine", vm.tsc_offsets.len(), CPUS)?;
+        at_most("back ends of a virtual machine", vm.back_ends.len(), ITEMS)?;
         if vm.tsc_scaling.1 >= 64 {
             return Err(Violation(format!("scales a TSC by a fraction of {} bits", vm.tsc_scaling.1)));
         }

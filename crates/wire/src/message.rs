@@ -207,6 +207,23 @@ pub struct Vm {
     pub tsc_scaling: (u64, u32),
     /// The context ID of its vsock device, where the process's command line names one.
     pub cid: Option<u32>,
+    /// What serves its devices, as far as that can be told: of each kind one.
+    pub back_ends: Vec<BackEnd>,
+}
+
+/// What serves a device of a virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BackEnd {
+    /// The host's kernel: vhost-net.
+    VhostNet,
+    /// The machine's own process, which sends and receives by a tap.
+    EmulatedNet,
+    /// Another process.
+    VhostUser,
+    /// Hardware with virtio's rings.
+    Vdpa,
+    /// Hardware that is passed through.
+    Vfio,
 }
 
 /// The clocks of a domain, read together.

@@ -1,4 +1,5 @@
-//! Guests whose processors are numbered otherwise than the host numbers their vCPUs.
+//! Guests that are built otherwise than the lab's: whose processors are numbered otherwise than the host numbers their
+//! vCPUs, and whose network device is QEMU's own.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,9 @@ impl<'w> Rebuilt<'w> {
     fn new(world: &'w World, processors: &str) -> Self {
         world.run(
             "host",
-            &format!("sed 's/-smp 2 /-smp {processors} /' /run/lab/host-guest.sh >/tmp/rebuilt.sh"),
+            &format!(
+                "sed 's/-smp 2 /-smp {processors} /; s/vhost=on/vhost=off/' /run/lab/host-guest.sh >/tmp/rebuilt.sh"
+            ),
         );
         let rebuilt = Self(world);
         rebuilt.start("/tmp/rebuilt.sh");
@@ -49,7 +52,19 @@ fn replace_by(script: &str) -> String {
 #[test]
 fn processors_of_two_sockets_of_three_cores_are_the_vcpus_that_they_are() {
     let Some(world) = World::find("sockets and cores") else { return };
+    let devices = || {
+        let told: Value = serde_json::from_str(&world.run("host", "xweave doctor --json")).unwrap();
+        let mut checks = told["checks"].as_array().unwrap().iter();
+        checks.find(|check| check["name"] == "devices of guests").unwrap().clone()
+    };
+    let before = devices();
+    assert!(before["ok"] == true && before["found"].as_str().unwrap().ends_with("of 2"), "{before}");
     let _rebuilt = Rebuilt::new(&world, "6,sockets=2,cores=3,threads=1");
+    let after = devices();
+    assert!(after["ok"] == false && after["found"].as_str().unwrap().contains("vhost=off"), "{after}");
+    let log = world.record("virtio-net --domain vm2=vsock:4 -o /tmp/emulated").finish_well();
+    assert!(log.contains("note: vm2: its network device is emulated"), "{log}");
+
     let recording = world.record("--events sched,vm --domain vm2=vsock:4 -o /tmp/topology");
     world.run(
         "vm2",

@@ -25,7 +25,7 @@ pub enum Found<'a> {
 
 /// A machine whose TSC is the host's.
 pub fn unchanged() -> Vm {
-    Vm { pid: 0, comm: String::new(), tsc_offsets: vec![0], tsc_scaling: (1, 0), cid: None }
+    Vm { pid: 0, comm: String::new(), tsc_offsets: vec![0], tsc_scaling: (1, 0), ..Vm::default() }
 }
 
 /// Finds the one machine whose TSC, computed from the host's, passes through all sightings.
@@ -84,7 +84,13 @@ mod tests {
     use super::*;
 
     fn vm(pid: u32, offset: i64, scaling: (u64, u32)) -> Vm {
-        Vm { pid, comm: "qemu".into(), tsc_offsets: vec![offset, offset], tsc_scaling: scaling, cid: None }
+        Vm {
+            pid,
+            comm: "qemu".into(),
+            tsc_offsets: vec![offset, offset],
+            tsc_scaling: scaling,
+            ..Vm::default()
+        }
     }
 
     #[test]
