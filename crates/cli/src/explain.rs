@@ -34,7 +34,7 @@ What a transaction is (SPEC):
   request[:PORT]       from a request on a connection to the end of its response
   process[:NAME]       from the start of a process to its exit
   thread[:NAME]        from the start of a thread to its exit
-  flow[:NAME]          from the start of a flow to its end
+  flow[:NAME]          from the start of a flow to its end; of network frames, those with data, if there are any
   between:FROM..TO     from one event or function to another of the same thread
 
 Examples:

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use xweave_flow::Flows;
+use xweave_flow::{Flow, Flows, Join, Wanted};
 use xweave_trace::{
     Damaged, Late, Trace,
     event::{Event, Kind, Names},
@@ -79,6 +79,8 @@ pub struct Outcome {
     pub late: Vec<Late>,
     /// Guests of which events say that their processors are not the vCPUs that they are taken for, by their names.
     pub outside: Vec<(String, Check)>,
+    /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
+    pub incomplete_flows: bool,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -126,11 +128,12 @@ fn know(vcpus: &mut Vcpus, trace: &Trace) {
 /// the objects so far.
 pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Objects)) -> Outcome {
     let mut losses = Losses::of(trace);
+    let (flows, incomplete_flows) = flows(trace, spec);
     let mut all = Explanation {
         machine: Machine::lossy(guests(trace), losses.all()),
         objects: Objects::of(trace),
         marks: marks(trace, spec),
-        flows: if matches!(spec, Spec::Flow(_)) { flows(trace, spec) } else { VecDeque::new() },
+        flows,
         outcome: Outcome::default(),
         each,
     };
@@ -183,6 +186,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         late: trace.manifest().loss.late.clone(),
         outside,
         damaged,
+        incomplete_flows,
         objects: all.objects,
         ..all.outcome
     }
@@ -294,17 +298,30 @@ impl FlowPath {
     }
 }
 
-/// The complete flows, in the order of their ends.
-fn flows(trace: &Trace, spec: &Spec) -> VecDeque<FlowPath> {
-    let Spec::Flow(name) = spec else { return VecDeque::new() };
-    let flows = Flows::of(trace);
-    let wanted = flows
-        .flows()
-        .iter()
-        .filter(|flow| flow.complete() && name.as_ref().is_none_or(|name| *name == flow.name));
+/// Which flows are transactions: the first of these that there are. A frame without data (an acknowledgement, a question
+/// for an address) is not what anybody waits for.
+const TRANSACTIONS: [fn(&Flow) -> bool; 3] = [
+    |flow| flow.complete() && flow.frame.is_none_or(|frame| frame.has_data()),
+    Flow::complete,
+    |flow| flow.lost == 0 && flow.total_ns() > 0,
+];
+
+/// The flows that are transactions, in the order of their ends; and whether they are incomplete.
+fn flows(trace: &Trace, spec: &Spec) -> (VecDeque<FlowPath>, bool) {
+    let Spec::Flow(name) = spec else { return (VecDeque::new(), false) };
+    let named = |flow: &Flow| name.as_ref().is_none_or(|name| *name == flow.name);
+    let found = TRANSACTIONS.iter().find_map(|is| {
+        let wanted = Wanted { of: &|flow| is(flow) && named(flow), kept: None };
+        let flows = Flows::read(trace, Join::of(trace), wanted);
+        (!flows.flows().is_empty()).then_some(flows)
+    });
+    let Some(flows) = found else { return (VecDeque::new(), false) };
+    let incomplete = flows.summary().complete == 0;
     let number =
         |name: &str| trace.manifest().domains.iter().find(|d| d.name == name).map_or(0, |d| d.number);
-    let mut paths: Vec<_> = wanted
+    let mut paths: Vec<_> = flows
+        .flows()
+        .iter()
         .map(|flow| {
             let on_path = flows.hops(flow).filter(|hop| hop.on_path);
             let hops = on_path
@@ -320,5 +337,5 @@ fn flows(trace: &Trace, spec: &Spec) -> VecDeque<FlowPath> {
         flow.earliest_ns = earliest.min(flow.start_ns);
         flow.earliest_ns
     });
-    paths.into()
+    (paths.into(), incomplete)
 }

@@ -10,7 +10,12 @@ const CPUS: usize = 8;
 /// What a reader must know before trusting the breakdown, a line each; times are told since `start_ns`. Empty if there
 /// is nothing.
 pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
-    let mut remarks: Vec<String> = outcome.lost.iter().map(|loss| lost(loss, start_ns)).collect();
+    let mut remarks = Vec::new();
+    if outcome.incomplete_flows {
+        let what = "what was seen of incomplete ones is explained, from the first to the last step of each";
+        remarks.push(format!("no flow is complete: {what} (xweave flows says what they lack)"));
+    }
+    remarks.extend(outcome.lost.iter().map(|loss| lost(loss, start_ns)));
     if outcome.unwritten > 0 {
         let count = number::counted(outcome.unwritten, "record or event", "records and events");
         remarks.push(format!("{count} arrived and could not be stored: anything may lack them"));

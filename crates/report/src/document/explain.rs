@@ -147,6 +147,8 @@ pub struct Summary {
     pub late: Vec<Late>,
     /// Guests with events while the vCPU was outside the guest: their CPUs are not the vCPUs that they are taken for.
     pub outside: Vec<Outside>,
+    /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
+    pub incomplete_flows: bool,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<String>,
 }
@@ -235,6 +237,7 @@ impl Summary {
             unwritten: outcome.unwritten,
             late: outcome.late.clone(),
             outside: outcome.outside.iter().map(outside).collect(),
+            incomplete_flows: outcome.incomplete_flows,
             damaged: outcome.damaged.iter().map(ToString::to_string).collect(),
         }
     }
