@@ -44,6 +44,10 @@ const MOST: usize = 16 << 20;
 /// at one place and goes on at another is one act of a kernel.
 const SETTLES: i64 = 10_000_000;
 
+/// Clocks that may be wrong by more put records of one act into windows far from each other: all is one window then, in
+/// nanoseconds.
+const CLOCKS_ERR: u64 = 1_000_000_000;
+
 /// Sites that the trace does not tell of, and whose records are counted each.
 const UNKNOWN_SITES: usize = 64 << 10;
 
@@ -161,7 +165,10 @@ impl<'t> Join<'t> {
     /// Reads a window's rows; whether it is the last.
     fn take_up(&mut self) -> bool {
         // What goes along is looked at again: that must not be most of what is done.
-        let window = self.window.max(self.along.rows.saturating_mul(ALONG));
+        let window = match self.carriers.clock_error() {
+            0..CLOCKS_ERR => self.window.max(self.along.rows.saturating_mul(ALONG)),
+            _ => usize::MAX,
+        };
         let mut ready = 0;
         while ready < window {
             let Some(part) = self.parts.next() else { return true };

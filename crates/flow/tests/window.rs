@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
 use xweave_flow::{Flows, Join, Wanted};
-use xweave_trace::{Domain, Manifest, Part, Row, Trace, Writer};
+use xweave_trace::{Clock, Domain, Manifest, Part, Row, Trace, Writer};
 use xweave_wire::record::{Kind, Record};
 
 /// Nanoseconds from one record to the next.
@@ -25,9 +25,20 @@ fn parts(rows: &[Row]) -> impl Iterator<Item = Result<Part, xweave_trace::Damage
 }
 
 fn trace() -> (tempfile::TempDir, Trace) {
+    trace_of(&["host"], 0)
+}
+
+/// Of domains whose clocks err by so much.
+fn trace_of(names: &[&str], error_ns: u64) -> (tempfile::TempDir, Trace) {
     let dir = tempfile::tempdir().unwrap();
-    let domains = vec![Domain { name: "host".into(), number: 1, ..Domain::default() }];
-    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+    let domain = |(number, name): (u8, &&str)| Domain { name: (*name).into(), number, ..Domain::default() };
+    let clock = |name: &&str| Clock { domain: (*name).into(), error_ns, ..Clock::default() };
+    let manifest = Manifest {
+        domains: (1..).zip(names).map(domain).collect(),
+        clocks: names.iter().map(clock).collect(),
+        ..Manifest::default()
+    };
+    let mut writer = Writer::create(dir.path(), manifest).unwrap();
     writer.sites(&[]).unwrap();
     writer.finish().unwrap();
     let trace = Trace::open(dir.path()).unwrap();
@@ -126,4 +137,30 @@ fn a_file_that_lies_about_its_times_costs_its_own_flows_only() {
     assert_eq!((flows.summary().records, hops), (600, 600), "no record is lost");
     // Of flows, those that lie on both sides of where such a window ends may be two.
     assert!(flows.summary().complete >= 160, "{}", flows.summary().complete);
+}
+
+#[test]
+fn sides_that_clocks_of_unknown_error_put_far_from_each_other_are_joined() {
+    let (_dir, trace) = trace_of(&["host", "vm1"], u64::MAX);
+    let side = |domain: u8, kind, nth: u64, after: i64| {
+        let (peer, words) = (if domain == 1 { 4002 } else { 0 }, |key| vec![key]);
+        let values = if matches!(kind, Kind::Xin | Kind::Xout) { vec![7, nth, 0, peer] } else { words(nth) };
+        let (site, pid, tid, cpu, comm) = (1, 1, 1, 0, [0; 16]);
+        let flow = u64::from(domain) << 56 | (nth + 1);
+        let record = Record { time_ns: 0, flow, site, pid, tid, cpu, kind, comm, values };
+        Row::new(domain, i64::try_from(nth).unwrap() * STEP + after, &record)
+    };
+    // The guest's clock is an hour ahead.
+    let hour = 3_600_000_000_000;
+    let mut rows: Vec<Row> = (0..400)
+        .flat_map(|nth| {
+            let guest = [(Kind::Start, 0), (Kind::Xin, 10), (Kind::Quit, 20)];
+            let host = [(Kind::Xout, 30), (Kind::Quit, 40)];
+            let of_guest = guest.map(|(kind, after)| side(2, kind, nth, after + hour)).into_iter();
+            of_guest.chain(host.map(|(kind, after)| side(1, kind, nth, after))).collect::<Vec<_>>()
+        })
+        .collect();
+    rows.sort_by_key(|row| row.time_ns);
+    let flows = all(&trace, Join::of_parts(&trace, parts(&rows)).windows(300, 100));
+    assert_eq!((flows.summary().flows, flows.summary().crossed), (400, 400));
 }
