@@ -6,7 +6,7 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_flow::{Flow, Flows, Wanted, exchange};
+use xweave_flow::{Flow, Flows, Wanted, ancestry, exchange};
 use xweave_report::{View, closing, document, exchanges, hops, kinds, segments};
 
 use crate::{arguments, confinement::Only, failure::Failure, joining, shown, trust::Owner};
@@ -40,7 +40,7 @@ pub struct Args {
     /// Print a JSON document
     #[arg(long)]
     json: bool,
-    /// Show the flow with this ID (decimal or 0x…)
+    /// Show the flow with this ID (decimal or 0x…), and what it is a part of and was cut into
     #[arg(long, value_name = "ID", value_parser = arguments::id)]
     flow: Option<u64>,
     /// Show the first N flows
@@ -85,10 +85,21 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
                 "{dir} has no flow {id:#x}: `xweave flows {dir} --json` lists all"
             )));
         }
-        return match args.json {
-            true => shown::only(|out| document::flows::write(out, &flows)),
-            false => shown::only(|out| tables(&flows, &args, out)),
-        };
+        if args.json {
+            return shown::only(|out| document::flows::write(out, &flows));
+        }
+        let relatives = ancestry::relatives(join(), id);
+        let is_one = |flow: &Flow| relatives.contains(&flow.id);
+        let family =
+            (relatives.len() > 1).then(|| Flows::read(&trace, join(), Wanted { of: &is_one, kept: None }));
+        return shown::only(|out| {
+            if let Some(family) = &family {
+                let family = ancestry::family(family.flows());
+                let own = flows.flows().first().map_or(id, |flow| flow.id);
+                writeln!(out, "{}", xweave_report::ancestry::table(&family, own, View::of_stdout(WIDE)))?;
+            }
+            tables(&flows, &args, out)
+        });
     }
     if args.json {
         return shown::only(|out| {

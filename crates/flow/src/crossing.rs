@@ -4,10 +4,10 @@
 //! records have the same key. Keys come again: ring indexes wrap, queues are reset, a full ring is
 //! tried again with the same index. So times decide between equal keys, as follows.
 //!
-//! A slot that is put on again has been taken off before: an `xout` belongs to the latest `xin`
-//! before it, unless the ring has come round between them (`positions`). Where the clocks' error leaves that open, the nearest of the neighbours is taken. Only
-//! where more find a partner so, or much nearer ones, is one taken against causality (a *negative
-//! gap*).
+//! A slot that is put on again has been taken off before: an `xout` belongs to the latest `xin` before it, unless the
+//! ring has come round between them (`positions`). Where the clocks' error leaves that open, the nearest of the
+//! neighbours is taken. Only where more find a partner so, or much nearer ones, is one taken against causality (a
+//! *negative gap*; `matching`).
 //!
 //! Records come window by window ([`crate::join`]): how far rings have come, which process runs which guest, and what
 //! happened on each carrier is kept from one to the next.
@@ -219,7 +219,9 @@ impl<'t> Carriers<'t> {
         events.sort_unstable_by_key(|e| (e.key(), e.time, e.row));
         for of_one in events.chunk_by(|a, b| a.channel == b.channel) {
             for event in [true, false].into_iter().filter_map(|put| of_one.iter().find(|e| e.put == put)) {
-                self.seen.insert((event.channel, event.put));
+                if self.seen.len() < 2 * SIDES {
+                    self.seen.insert((event.channel, event.put));
+                }
                 self.taken.extend((!event.put).then_some(event.channel.carrier));
             }
         }

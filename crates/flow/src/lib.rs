@@ -14,7 +14,8 @@
 //! come and which process runs which guest; [`graph`] connects local flows and finds each flow's path. [`dropped`] is
 //! what the kernel threw away, [`frame`] what a network frame is. `kinds` tells flows of one kind from others;
 //! [`segments`] adds up the times between hops, in a `sample`; [`sites`] and [`summary`] count; [`flows`] is the whole
-//! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer.
+//! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer,
+//! [`ancestry`] what a flow was cut off and put together of.
 //!
 //! ```
 //! use xweave_flow::Flows;
@@ -43,6 +44,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod ancestry;
 pub mod clock;
 pub mod crossing;
 pub mod dropped;

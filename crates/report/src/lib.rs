@@ -3,13 +3,13 @@
 //! Everything here is a pure function from what another crate has found out to text; how wide that may be and whether
 //! in colour is said by a [`View`].
 //!
-//! Modules: [`hops`] is one flow step by step; [`kinds`] is which kinds of flow there are, [`segments`] where their time goes;
-//! [`exchanges`] is the same of requests and their answers;
-//! [`closing`] is what was followed and what is missing; [`html`] is the page; [`transactions`] is where the time of
-//! transactions goes, [`losses`] what is not known of it, and [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side;
-//! [`recording`] is how a recording went, [`mod@import`] what came of an import, [`check`] what would be woven where,
-//! [`sites`] which instructions a pointcut selects, [`doctor`] what a machine can do; [`number`] writes times and
-//! counts; [`document`] has the JSON documents.
+//! Modules: [`hops`] is one flow step by step, [`ancestry`] what it is a part of; [`kinds`] is which kinds of flow there are, [`segments`] where their time
+//! goes; [`exchanges`] is the same of requests and their answers; [`closing`] is what was followed and what is missing;
+//! [`html`] is the page; [`transactions`] is where the time of transactions goes, [`losses`] what is not known of it, and
+//! [`mermaid`] one as a sequence diagram; [`comparison`] is two traces side by side; [`recording`] is how a recording
+//! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
+//! pointcut selects, [`doctor`] what a machine can do; [`number`] writes times and counts; [`document`] has the JSON
+//! documents.
 //!
 //! ```
 //! # use xweave_trace::{Manifest, Trace, Writer};
@@ -27,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod ancestry;
 pub mod check;
 pub mod closing;
 pub mod comparison;
