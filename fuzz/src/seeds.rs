@@ -9,8 +9,8 @@ use xweave_code::image::Image;
 use xweave_trace::{Domain, DomainVm, Exit, Loss, Manifest, Site, SiteLoss, Writer};
 use xweave_wire::event;
 use xweave_wire::message::{
-    self, ClockSample, CodeParts, Disk, DomainInfo, DropReason, Event, EventLoss, FromAgent, FunctionClone,
-    LeftOut, ModuleInfo, Processor, Reply, Request, SkippedSite, Symbol, Vm, Woven,
+    self, BackEnd, ClockSample, CodeParts, Disk, DomainInfo, DropReason, Event, EventLoss, FromAgent,
+    FunctionClone, LeftOut, ModuleInfo, Processor, Reply, Request, SkippedSite, Symbol, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
@@ -355,6 +355,7 @@ pub fn wire() -> Vec<Vec<u8>> {
             tsc_offsets: vec![-5],
             tsc_scaling: (1, 0),
             cid: Some(3),
+            back_ends: vec![BackEnd::VhostNet, BackEnd::Vfio],
         }],
         disks: vec![Disk { name: "vda".into(), major: 254, minor: 0 }],
         xen_pv: true,
