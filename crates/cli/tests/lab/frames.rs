@@ -215,12 +215,15 @@ fn requests_are_found(world: &World, trace: &Path, report: &Value) {
     let flows = report["flows"].as_array().unwrap().iter();
     let dropped: HashSet<u64> =
         flows.filter(|flow| !flow["dropped"].is_null()).map(|flow| flow["id"].as_u64().unwrap()).collect();
+    let mut incomplete = 0;
     for exchange in document["exchanges"].as_array().unwrap() {
         let mut of =
             ["request", "answer"].iter().flat_map(|side| exchange[side]["flows"].as_array().unwrap());
         let any_dropped = of.any(|flow| dropped.contains(&flow.as_u64().unwrap()));
         assert_eq!(exchange["complete"], !any_dropped, "{exchange}");
+        incomplete += u64::from(any_dropped);
     }
+    println!("{incomplete} requests with frames that were dropped");
     // Three each of the bridge's client and the namespace's, and vm1's own.
     assert_eq!(of("host", "10.77.0.1:8090"), 6, "{services:?}");
     assert_eq!(of("host", "10.77.0.2:8090"), 6, "{services:?}");
