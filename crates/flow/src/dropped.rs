@@ -121,51 +121,92 @@ pub(crate) fn decisive(rows: &[Row]) -> Option<usize> {
     rows.iter().any(is_drop).then(|| Copies::of(rows).dropped(rows)).flatten()
 }
 
+/// What a record does to the keys that carry a local flow.
+enum Change {
+    /// One carries it.
+    Begins(u64),
+    /// It came off a carrier: under which key is not recorded.
+    ComesOff,
+    /// Another carries it in one's place.
+    Moves(u64, u64),
+    /// Another carries a copy.
+    Copies(u64, u64),
+    /// One carries it no more.
+    Ends(u64),
+}
+
+impl Change {
+    fn of(row: &Row) -> Option<Self> {
+        let key = |nth: usize| row.values().get(nth).copied().unwrap_or(0);
+        match row.kind {
+            Kind::Start => Some(Self::Begins(key(0))),
+            Kind::Split | Kind::Merge => Some(Self::Begins(key(2))),
+            Kind::Xout => Some(Self::ComesOff),
+            Kind::Move => Some(Self::Moves(key(0), key(1))),
+            Kind::Copy => Some(Self::Copies(key(0), key(1))),
+            Kind::Quit => Some(Self::Ends(key(0))),
+            Kind::Hop | Kind::Xin | Kind::Frame => None,
+        }
+    }
+}
+
 /// Whether all copies have ended: nothing is recorded of what no key carries. False of more copies than are looked
 /// through.
 pub(crate) fn all_ended(rows: &[Row]) -> bool {
-    const MOST: usize = 64;
-    // Without an allocation: this is asked of each local flow.
-    let (mut live, mut count, mut unnamed) = ([0; MOST], 0, false);
+    let mut live = Live { keys: [0; MOST_LIVE], count: 0, unnamed: false };
     for row in rows {
-        let key = |nth: usize| row.values().get(nth).copied().unwrap_or(0);
-        let mut take = |key: u64, live: &mut [u64; MOST], count: &mut usize| match live[..*count]
-            .iter()
-            .position(|of| *of == key)
-        {
-            Some(at) => {
-                *count -= 1;
-                live[at] = live[*count];
-            }
-            None => unnamed = false,
-        };
-        let begin = |key: u64, live: &mut [u64; MOST], count: &mut usize| {
-            if !live[..*count].contains(&key) {
-                live[*count] = key;
-                *count += 1;
-            }
-        };
-        if count + 2 > MOST {
+        if live.count + 2 > MOST_LIVE {
             return false;
         }
-        match row.kind {
-            Kind::Start => begin(key(0), &mut live, &mut count),
-            Kind::Split | Kind::Merge => begin(key(2), &mut live, &mut count),
-            Kind::Xout => unnamed = true,
-            Kind::Move => {
-                take(key(0), &mut live, &mut count);
-                begin(key(1), &mut live, &mut count);
+        match Change::of(row) {
+            Some(Change::Begins(key)) => live.begin(key),
+            Some(Change::ComesOff) => live.unnamed = true,
+            Some(Change::Moves(from, to)) => {
+                live.take(from);
+                live.begin(to);
             }
-            Kind::Copy => {
-                take(key(0), &mut live, &mut count);
-                begin(key(0), &mut live, &mut count);
-                begin(key(1), &mut live, &mut count);
+            Some(Change::Copies(of, to)) => {
+                live.take(of);
+                live.begin(of);
+                live.begin(to);
             }
-            Kind::Quit => take(key(0), &mut live, &mut count),
-            Kind::Hop | Kind::Xin | Kind::Frame => {}
+            Some(Change::Ends(key)) => live.take(key),
+            None => {}
         }
     }
-    count == 0 && !unnamed
+    live.count == 0 && !live.unnamed
+}
+
+const MOST_LIVE: usize = 64;
+
+/// The keys that carry a local flow, without an allocation: they are asked for of each.
+struct Live {
+    keys: [u64; MOST_LIVE],
+    count: usize,
+    unnamed: bool,
+}
+
+impl Live {
+    fn place(&self, key: u64) -> Option<usize> {
+        self.keys[..self.count].iter().position(|of| *of == key)
+    }
+
+    fn begin(&mut self, key: u64) {
+        if self.place(key).is_none() {
+            self.keys[self.count] = key;
+            self.count += 1;
+        }
+    }
+
+    fn take(&mut self, key: u64) {
+        match self.place(key) {
+            Some(at) => {
+                self.count -= 1;
+                self.keys[at] = self.keys[self.count];
+            }
+            None => self.unnamed = false,
+        }
+    }
 }
 
 /// A copy of what a local flow follows.
@@ -198,26 +239,24 @@ impl Copies {
     fn of(rows: &[Row]) -> Self {
         let mut copies = Self::default();
         for (at, row) in rows.iter().enumerate() {
-            let key = |nth: usize| row.values().get(nth).copied().unwrap_or(0);
-            match row.kind {
-                Kind::Start => copies.begin(key(0)),
-                Kind::Split | Kind::Merge => copies.begin(key(2)),
-                Kind::Xout => copies.unnamed = Some(copies.add(None)),
-                Kind::Move => {
-                    let copy = copies.take(key(0));
-                    copies.live.insert(key(1), copy);
+            match Change::of(row) {
+                Some(Change::Begins(key)) => copies.begin(key),
+                Some(Change::ComesOff) => copies.unnamed = Some(copies.add(None)),
+                Some(Change::Moves(from, to)) => {
+                    let copy = copies.take(from);
+                    copies.live.insert(to, copy);
                 }
-                Kind::Copy => {
-                    let of = copies.take(key(0));
-                    copies.live.insert(key(0), of);
-                    let copy = copies.add(Some(of));
-                    copies.live.insert(key(1), copy);
+                Some(Change::Copies(of, to)) => {
+                    let original = copies.take(of);
+                    copies.live.insert(of, original);
+                    let copy = copies.add(Some(original));
+                    copies.live.insert(to, copy);
                 }
-                Kind::Quit => {
-                    let copy = copies.take(key(0));
+                Some(Change::Ends(key)) => {
+                    let copy = copies.take(key);
                     (copies.all[copy].end, copies.all[copy].dropped) = (Some(at), is_drop(row));
                 }
-                Kind::Hop | Kind::Xin | Kind::Frame => {}
+                None => {}
             }
         }
         copies
