@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use xweave_text as text;
 
 use crate::{
-    damage::{Damage, Wrong},
+    damage::Damage,
     event::{Event, Kind, Name, Names},
     meanings::{BLOCK, Meanings, Seen},
     segments::{Line, domain_numbers},
-    table::{Column, InTurn, Values},
+    table::{Column, InTurn, Values, Wanted},
 };
 
 /// Columns that any table of events has, in the order in which [`from_columns`] takes them.
@@ -139,31 +139,23 @@ pub(crate) fn from_columns(
     names: &mut Names,
     room: &mut usize,
 ) -> Result<Vec<Event>, Damage> {
-    let title = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
-    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(title(at)));
-    let wrong = |at: usize| move |wrong| Damage::Column { name: title(at), wrong };
-    // What is null is 0, where it may be null.
-    let numbers = |at: usize| {
-        if at < REQUIRED.len() && column(at)?.has_nulls() {
-            return Err(wrong(at)(Wrong::Null));
-        }
-        column(at)?.in_turn(count).map_err(wrong(at))
-    };
-    let placed = |at: usize| column(at)?.places(count).map_err(wrong(at));
+    let columns = Wanted { columns, names: (&REQUIRED, &OPTIONAL), rows: count };
+    let (numbers, placed) = (|at| columns.numbers(at), |at| columns.places(at));
 
     let (mut times, mut cpus, mut tids) = (numbers(0)?, numbers(2)?, numbers(4)?);
     let (mut others, mut objects, mut positions) = (numbers(5)?, numbers(6)?, numbers(7)?);
     let (mut sizes, mut codes) = (numbers(8)?, numbers(9)?);
     let ((domains, domain_of), (kinds, kind_of)) = (placed(1)?, placed(3)?);
-    let called = column(10)?.bytes(count).map_err(wrong(10))?;
+    let called = columns.bytes(10)?;
 
     let (mut numbers_of_domains, mut kinds_of) = (Meanings::of(domains), Meanings::of(kinds));
     let mut texts = Seen::default();
     let mut domain_number = domain_numbers("events", number);
     let mut events = vec![Event::new(Kind::Other, 0, 0, 0, 0); count];
     for (events, first) in events.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
-        let mut narrow =
-            |numbers: &mut InTurn<'_>, at: usize, set| numbers.give_narrow(events, set).map_err(wrong(at));
+        let mut narrow = |numbers: &mut InTurn<'_>, at: usize, set| {
+            numbers.give_narrow(events, set).map_err(|wrong| columns.wrong(at, wrong))
+        };
         narrow(&mut cpus, 2, |event, cpu| event.cpu = cpu)?;
         narrow(&mut tids, 4, |event, tid| event.tid = tid)?;
         narrow(&mut others, 5, |event, other| event.other = other)?;

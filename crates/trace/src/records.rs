@@ -6,11 +6,11 @@ use parquet::data_type::ByteArray;
 use xweave_wire::record::{Kind, MAX_VALUES};
 
 use crate::{
-    damage::{Damage, Wrong},
+    damage::Damage,
     meanings::{BLOCK, Meanings, Seen},
     row::Row,
     segments::{Line, domain_numbers},
-    table::{Column, InTurn, Values},
+    table::{Column, InTurn, Values, Wanted},
 };
 
 impl Line for Row {
@@ -90,22 +90,13 @@ pub(crate) fn from_columns(
     count: usize,
     number: impl Fn(&str) -> Option<u8>,
 ) -> Result<Vec<Row>, Damage> {
-    let title = |at: usize| REQUIRED.iter().chain(&OPTIONAL).nth(at).copied().unwrap_or("?");
-    let column = |at: usize| columns.get(at).ok_or(Damage::NoColumn(title(at)));
-    let wrong = |at: usize| move |wrong| Damage::Column { name: title(at), wrong };
-    // What is null is 0, where it may be null.
-    let numbers = |at: usize| {
-        if at < REQUIRED.len() && column(at)?.has_nulls() {
-            return Err(wrong(at)(Wrong::Null));
-        }
-        column(at)?.in_turn(count).map_err(wrong(at))
-    };
-    let placed = |at: usize| column(at)?.places(count).map_err(wrong(at));
+    let columns = Wanted { columns, names: (&REQUIRED, &OPTIONAL), rows: count };
+    let (numbers, placed) = (|at| columns.numbers(at), |at| columns.places(at));
 
     let (mut times, mut cpus, mut pids, mut tids) = (numbers(0)?, numbers(2)?, numbers(3)?, numbers(4)?);
     let (mut sites, mut flows) = (numbers(6)?, numbers(8)?);
     let ((domains, domain_of), (kinds, kind_of)) = (placed(1)?, placed(7)?);
-    let comms = column(5)?.bytes(count).map_err(wrong(5))?;
+    let comms = columns.bytes(5)?;
     let mut stored = (9..9 + MAX_VALUES).map(numbers).collect::<Result<Vec<_>, _>>()?;
 
     let (mut numbers_of_domains, mut kinds_of) = (Meanings::of(domains), Meanings::of(kinds));
@@ -113,8 +104,9 @@ pub(crate) fn from_columns(
     let mut domain_number = domain_numbers("records", number);
     let mut rows = vec![Row::nothing(); count];
     for (rows, first) in rows.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
-        let mut narrow =
-            |numbers: &mut InTurn<'_>, at: usize, set| numbers.give_narrow(rows, set).map_err(wrong(at));
+        let mut narrow = |numbers: &mut InTurn<'_>, at: usize, set| {
+            numbers.give_narrow(rows, set).map_err(|wrong| columns.wrong(at, wrong))
+        };
         narrow(&mut cpus, 2, |row, cpu| row.cpu = cpu)?;
         narrow(&mut pids, 3, |row, pid| row.pid = pid)?;
         narrow(&mut tids, 4, |row, tid| row.tid = tid)?;

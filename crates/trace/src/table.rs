@@ -170,6 +170,47 @@ impl Column {
     }
 }
 
+/// Columns as a reader gave them, by their places among the names of those that are needed and those that may lack.
+pub(crate) struct Wanted<'c> {
+    pub columns: &'c [Column],
+    pub names: (&'static [&'static str], &'static [&'static str]),
+    pub rows: usize,
+}
+
+impl<'c> Wanted<'c> {
+    /// What is wrong with a column.
+    pub(crate) fn wrong(&self, at: usize, wrong: Wrong) -> Damage {
+        Damage::Column { name: self.name(at), wrong }
+    }
+
+    fn name(&self, at: usize) -> &'static str {
+        self.names.0.iter().chain(self.names.1).nth(at).copied().unwrap_or("?")
+    }
+
+    fn column(&self, at: usize) -> Result<&'c Column, Damage> {
+        self.columns.get(at).ok_or_else(|| Damage::NoColumn(self.name(at)))
+    }
+
+    /// Numbers; what is null is 0, where it may be null.
+    pub(crate) fn numbers(&self, at: usize) -> Result<InTurn<'c>, Damage> {
+        let column = self.column(at)?;
+        if at < self.names.0.len() && column.has_nulls() {
+            return Err(self.wrong(at, Wrong::Null));
+        }
+        column.in_turn(self.rows).map_err(|wrong| self.wrong(at, wrong))
+    }
+
+    /// Texts as words and places among them.
+    pub(crate) fn places(&self, at: usize) -> Result<(&'c [ByteArray], &'c [u32]), Damage> {
+        self.column(at)?.places(self.rows).map_err(|wrong| self.wrong(at, wrong))
+    }
+
+    /// Texts as bytes.
+    pub(crate) fn bytes(&self, at: usize) -> Result<Vec<Option<&'c [u8]>>, Damage> {
+        self.column(at)?.bytes(self.rows).map_err(|wrong| self.wrong(at, wrong))
+    }
+}
+
 /// Numbers of a column that have not been given to rows yet.
 pub(crate) struct InTurn<'c> {
     levels: Option<&'c [i16]>,
