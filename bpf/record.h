@@ -43,6 +43,21 @@ struct xw_key {
 	u64 peer;
 };
 
+/* The same, of what a guest says in memory that both can read which flow it carries (carriers/shared.h): its own side,
+ * where that has been written, also of what is not followed; */
+struct xw_offered_key {
+	struct xw_key key;
+};
+
+/* and the other, where it has been read. */
+struct xw_told_key {
+	struct xw_key key;
+	u64 flow; /* 0: it is not followed */
+	u64 known;
+};
+
+#define XW_IS(type, value) __builtin_types_compatible_p(__typeof__(value), type)
+
 static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow, u8 kind, u8 n)
 {
 	u64 ids = bpf_get_current_pid_tgid();

@@ -23,6 +23,8 @@ enum xw_state { XW_OFF, XW_ON, XW_DRAINING };
 struct xw_config {
 	u32 state;	 /* enum xw_state */
 	u32 last_bucket; /* of each flow table; their number is a power of 2 */
+	u32 shares;	 /* whether a host reads what this domain's buffers carry: carriers/shared.h */
+	u32 unused;
 };
 
 struct {

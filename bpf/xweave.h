@@ -156,33 +156,45 @@ static __always_inline u64 xw_thread(void)
 		}                                                                                  \
 	})
 
-/* The key is computed only for data that is followed. */
+/* The first words of any kind of key. */
+#define XW_RECORD_CARRIER(kind, carrier)                                                           \
+	({                                                                                         \
+		const struct xw_key *xw_words = (const void *)&(carrier);                          \
+		XW_RECORD(kind, xw_flow, 4, xw_words->ring, xw_words->index, xw_words->check,      \
+			  xw_words->peer);                                                         \
+	})
+
+/* The key is computed only for data that is followed; but where the other side is told that, for all. */
 #define XW_XIN(name, from, key, leave)                                                             \
 	({                                                                                         \
 		u64 xw_from = (u64)(from);                                                         \
-		xw_flow = XW_FLOW_OF(name, xw_from);                                    \
-		if (xw_flow) {                                                                     \
-			struct xw_key xw_carrier = (key);                                          \
+		xw_flow = XW_FLOW_OF(name, xw_from);                                               \
+		if (xw_flow || (XW_IS(struct xw_offered_key, key) && xw_config_now->shares)) {     \
+			__typeof__(key) xw_carrier = (key);                                        \
 			if (leave)                                                                 \
-				XW_FLOW_TAKE(name, xw_from);                               \
-			XW_RECORD(XW_XIN, xw_flow, 4, xw_carrier.ring, xw_carrier.index,           \
-				  xw_carrier.check, xw_carrier.peer);                              \
+				XW_FLOW_TAKE(name, xw_from);                                       \
+			if (xw_flow)                                                               \
+				XW_RECORD_CARRIER(XW_XIN, xw_carrier);                             \
 		}                                                                                  \
 	})
 
 #define XW_XIN_COPY(name, from, key) XW_XIN(name, from, key, 0)
 #define XW_XIN_MOVE(name, from, key) XW_XIN(name, from, key, 1)
 
-/* Whether the other side followed the data cannot be known here: a local flow begins, and the join
- * makes it the continuation of the flow that was put on the carrier under the same key. */
+/* Where the other side has told which flow it is, that goes on, if it is any. Else whether the other side followed the
+ * data cannot be known here: a local flow begins, and the join makes it the continuation of the flow that was put on
+ * the carrier under the same key. */
 #define XW_XOUT(name, key, to)                                                                     \
 	({                                                                                         \
-		struct xw_key xw_carrier = (key);                                                  \
+		__typeof__(key) xw_carrier = (key);                                                \
+		const struct xw_told_key *xw_told = (const void *)&xw_carrier;                     \
+		const bool xw_is_told = XW_IS(struct xw_told_key, key) && xw_told->known;          \
 		u64 xw_to = (u64)(to);                                                             \
-		xw_flow = xw_new_flow();                                                           \
-		if (XW_FLOW_PUT(name, xw_to, xw_flow, xw_place))                        \
-			XW_RECORD(XW_XOUT, xw_flow, 4, xw_carrier.ring, xw_carrier.index,          \
-				  xw_carrier.check, xw_carrier.peer);                              \
+		xw_flow = xw_is_told ? xw_told->flow : xw_new_flow();                              \
+		if (!xw_flow)                                                                      \
+			XW_FLOW_TAKE(name, xw_to);                                                 \
+		else if (XW_FLOW_PUT(name, xw_to, xw_flow, xw_place))                              \
+			XW_RECORD_CARRIER(XW_XOUT, xw_carrier);                                    \
 	})
 
 /* For action blocks. */
@@ -194,6 +206,8 @@ static __always_inline u64 xw_thread(void)
 #define flow_drop(name, key, reason, where) XW_FLOW_DROP(name, key, reason, where)
 #define flow_split(name, from, to) XW_FLOW_SPLIT(name, from, to)
 #define flow_merge(name, from, to) XW_FLOW_MERGE(name, from, to)
+/* What a key carries is carried by another: no end, and no record. */
+#define flow_forget(name, key) XW_FLOW_TAKE(name, key)
 #define flow_of(name, key) XW_FLOW_OF(name, key)
 
 #endif

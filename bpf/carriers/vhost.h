@@ -2,47 +2,29 @@
 /*
  * The host's ends of virtio rings that vhost serves: drivers/vhost/{vhost,net}.c, Linux 6.1 to 6.12.
  *
- * vhost knows a ring by its address in QEMU's memory; the guest by its guest-physical one. The
- * table that vhost itself translates with (vhost_virtqueue.umem) turns the one into the other, once
- * a ring.
+ * vhost knows a ring by its address in QEMU's memory; the guest by its guest-physical one: the one is
+ * turned into the other once a ring.
  */
 #ifndef XW_CARRIER_VHOST_H
 #define XW_CARRIER_VHOST_H
+
+#include "carriers/told.h"
+#include "carriers/vhost-memory.h"
 
 /* What is known of a ring. */
 enum xw_vhost_word {
 	XW_VHOST_DESC, /* QEMU's address: if it changes, the ring was set up anew */
 	XW_VHOST_GPA,
 	XW_VHOST_PID, /* QEMU */
+	XW_VHOST_GUEST, /* whose it is: carriers/told.h */
 	XW_VHOST_WORDS
 };
 
 /* By the address of its struct vhost_virtqueue. */
 XW_TABLE(xw_vhost_rings, XW_VHOST_WORDS, 4096);
 
-/* QEMU maps a guest's memory in a handful of regions; a guest with more has been given hot-plugged
- * memory in many pieces, and its rings keep the address 0, which joins nothing and is counted. */
-#define XW_MAX_REGIONS 32
-
-static __noinline u64 xw_guest_address(struct vhost_virtqueue *queue, u64 address)
-{
-	struct vhost_iotlb *table = READ(queue->umem);
-	struct list_head *head = &table->list;
-	struct list_head *link = READ(head->next);
-
-	for (int i = 0; i < XW_MAX_REGIONS && link != head && link; i++) {
-		struct vhost_iotlb_map *map =
-			(void *)link - bpf_core_field_offset(struct vhost_iotlb_map, link);
-		u64 addr = READ(map->addr), size = READ(map->size);
-
-		if (address >= addr && address - addr < size)
-			return READ(map->start) + (address - addr);
-		link = READ(link->next);
-	}
-	return 0;
-}
-
-static __always_inline void xw_vhost_ring(struct vhost_virtqueue *queue, struct xw_key *key)
+/* Fills in which ring it is. Gives whose. */
+static __always_inline u64 xw_vhost_ring(struct vhost_virtqueue *queue, struct xw_key *key)
 {
 	u64 address = xw_number((u64)queue), desc = (u64)READ(queue->desc);
 	u64 ring[XW_VHOST_WORDS];
@@ -53,23 +35,28 @@ static __always_inline void xw_vhost_ring(struct vhost_virtqueue *queue, struct 
 		struct task_struct *owner = READ(mm->owner);
 
 		ring[XW_VHOST_DESC] = desc;
-		ring[XW_VHOST_GPA] = xw_guest_address(queue, desc);
+		ring[XW_VHOST_GPA] = xw_vhost_translate(queue, desc, false);
 		ring[XW_VHOST_PID] = READ(owner->tgid);
+		ring[XW_VHOST_GUEST] = xw_guest_of(queue);
 		xw_vhost_rings_put(address, ring);
 	}
 	key->ring = ring[XW_VHOST_GPA];
 	key->peer = ring[XW_VHOST_PID];
+	return ring[XW_VHOST_GUEST];
 }
 
-/* At the return of vhost_get_vq_desc: the slot of the available ring that it has just taken. */
-static __always_inline struct xw_key vhost_avail(struct vhost_virtqueue *queue, int head)
+/* At the return of vhost_get_vq_desc: the slot of the available ring that it has just taken, and which flow the guest
+ * says that it carries. */
+static __always_inline struct xw_told_key vhost_avail(struct vhost_virtqueue *queue, int head)
 {
-	struct xw_key key = {
-		.index = (u16)(READ(queue->last_avail_idx) - 1),
-		.check = head,
+	struct xw_told_key told = {
+		.key.index = (u16)(READ(queue->last_avail_idx) - 1),
+		.key.check = head,
 	};
-	xw_vhost_ring(queue, &key);
-	return key;
+	u64 guest = xw_vhost_ring(queue, &told.key);
+
+	xw_listen(queue, guest, &told);
+	return told;
 }
 
 /* The device of a queue of vhost-net; its queues are numbered 0 receive, 1 transmit (seen from the guest). */

@@ -7,6 +7,8 @@
 #ifndef XW_CARRIER_VIRTQUEUE_H
 #define XW_CARRIER_VIRTQUEUE_H
 
+#include "carriers/offered.h"
+
 static __always_inline struct vring_virtqueue *xw_vring(struct virtqueue *vq)
 {
 	return (void *)vq - bpf_core_field_offset(struct vring_virtqueue, vq);
@@ -14,16 +16,20 @@ static __always_inline struct vring_virtqueue *xw_vring(struct virtqueue *vq)
 
 /* At the entry of virtqueue_add_*: the slot of the available ring that this buffer will take. The
  * device cannot see it before the function has published it, so a record made here precedes all of
- * the device's. */
-static __always_inline struct xw_key virtqueue_avail(struct virtqueue *queue)
+ * the device's; and so the device is told which flow the buffer carries. */
+#define virtqueue_avail(queue) xw_virtqueue_avail(queue, xw_flow)
+
+static __always_inline struct xw_offered_key xw_virtqueue_avail(struct virtqueue *queue, u64 flow)
 {
 	struct vring_virtqueue *ring = xw_vring(queue);
-	struct xw_key key = {
+	struct xw_offered_key offered = { .key = {
 		.ring = READ(ring->split.queue_dma_addr),
 		.index = READ(ring->split.avail_idx_shadow),
 		.check = READ(ring->free_head),
-	};
-	return key;
+	} };
+
+	xw_offer(&offered.key, flow);
+	return offered;
 }
 
 /* At the return of virtqueue_get_buf*: the slot of the used ring that this buffer came from, which

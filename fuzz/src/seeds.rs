@@ -10,7 +10,7 @@ use xweave_trace::{Domain, DomainVm, Exit, Loss, Manifest, Site, SiteLoss, Write
 use xweave_wire::event;
 use xweave_wire::message::{
     self, BackEnd, ClockSample, CodeParts, Disk, DomainInfo, DropReason, Event, EventLoss, FromAgent,
-    FunctionClone, LeftOut, ModuleInfo, Processor, Reply, Request, SkippedSite, Symbol, Vm, Woven,
+    FunctionClone, LeftOut, ModuleInfo, Processor, Reply, Request, SHARED_PAGES, Shared, SharingGuest, SkippedSite, Symbol, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
@@ -383,12 +383,20 @@ pub fn wire() -> Vec<Vec<u8>> {
             clones: vec![FunctionClone { site: 7, name: "f.part.0".into() }],
         })),
         FromAgent::Reply(Reply::Symbols(vec![symbol()])),
+        FromAgent::Reply(Reply::Shared(Shared { pages: vec![0x1234_5000; SHARED_PAGES], reason: None })),
         FromAgent::Reply(Reply::Loss(message::Loss { events: vec![lost], ..message::Loss::default() })),
         FromAgent::Event(Event::Events(events.clone())),
         FromAgent::Event(Event::Records(batch.clone())),
     ];
     let parts = CodeParts { kernel: true, modules: vec!["tun".into()] };
-    let requests = [Request::Btf(Some("tun".into())), Request::Code(parts), Request::Weave(Box::new(plan))];
+    let guest = SharingGuest { domain: 2, secret: [1, 2], pages: vec![0x1234_5000; SHARED_PAGES] };
+    let requests = [
+        Request::Btf(Some("tun".into())),
+        Request::Code(parts),
+        Request::Weave(Box::new(plan)),
+        Request::Share([1, 2]),
+        Request::Guests(vec![guest]),
+    ];
     let mut stream = vec![4];
     xweave_wire::frame::write_preamble(&mut stream).expect("memory can be written to");
     for message in &agents {

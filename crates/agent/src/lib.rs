@@ -17,7 +17,7 @@
 //! their work, with `settings` of the kernel that make it fast; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
 //! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
-//! programs are `quiesce`d; `clock`, `facts` and `kvm` look at the machine.
+//! programs are `quiesce`d; `shared` is the memory in which guests tell their host what their buffers carry; `clock`, `facts` and `kvm` look at the machine.
 
 mod addresses;
 mod attach;
@@ -46,6 +46,7 @@ mod rings;
 mod running;
 mod session;
 mod settings;
+mod shared;
 mod symbols;
 mod threads;
 mod weaving;

@@ -198,6 +198,11 @@ impl Session {
             Request::Symbols(addresses) => Ok(Reply::Symbols(symbols(&addresses))),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
+            Request::Share(secret) => self.woven().map(|woven| Reply::Shared(woven.share(secret))),
+            Request::Guests(guests) => {
+                self.woven()?.listen_to(&guests)?;
+                Ok(Reply::Done)
+            }
             Request::Start => self.start(),
             Request::Loss => {
                 let recording = self.recording.as_ref().ok_or_else(|| misuse("nothing is woven"))?;
@@ -248,6 +253,11 @@ impl Session {
         let drain = Drain::start(sources, Arc::clone(&self.output));
         self.recording = Some(Recording { woven, events, drain, modules });
         Ok(Reply::Woven(told))
+    }
+
+    fn woven(&mut self) -> Result<&mut Woven, Failure> {
+        let woven = self.recording.as_mut().and_then(|recording| recording.woven.as_mut());
+        woven.ok_or_else(|| misuse("no aspect is woven"))
     }
 
     fn start(&mut self) -> Result<Reply, Failure> {

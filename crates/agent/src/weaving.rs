@@ -8,7 +8,7 @@ use std::{
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use xweave_wire::{
-    message::{Loss, SiteLoss, SkippedSite},
+    message::{Loss, Shared, SharingGuest, SiteLoss, SkippedSite},
     plan::Plan,
 };
 
@@ -19,7 +19,7 @@ use crate::{
     hook::{Hooked, Part},
     load::{buckets, load, load_object, map, program_info},
     prototype::Mistyped,
-    rings,
+    rings, shared,
 };
 
 /// How a recording stands; `enum xw_state` of the prelude.
@@ -60,6 +60,8 @@ pub(crate) struct Woven {
     object: Object,
     rings: Vec<MapHandle>,
     last_bucket: u32,
+    /// Whether the host is told what buffers carry.
+    shares: bool,
     pub(crate) skipped: Vec<SkippedSite>,
 }
 
@@ -82,7 +84,7 @@ impl Woven {
         let rings = rings::fill_table(&map(&object, rings::TABLE)?, plan.buffer)?;
         let (links, counted, skipped) = Default::default();
         let mut woven =
-            Self { counted, links, sites, object, rings, last_bucket: buckets(plan) - 1, skipped };
+            Self { counted, links, sites, object, rings, last_bucket: buckets(plan) - 1, shares: false, skipped };
         woven.set_state(State::Off)?;
         let loaded = load(&woven.object, plan, addresses)?;
         let mistyped = Mistyped::of(plan, addresses);
@@ -114,11 +116,31 @@ impl Woven {
                 counted.before = counted.left_out(&self.links);
             }
         }
-        let mut value = [0u8; 8];
-        value[..4].copy_from_slice(&(state as u32).to_le_bytes());
-        value[4..].copy_from_slice(&self.last_bucket.to_le_bytes());
+        // `struct xw_config` of the prelude.
+        let config = [state as u32, self.last_bucket, u32::from(self.shares), 0];
+        let value: Vec<u8> = config.into_iter().flat_map(u32::to_le_bytes).collect();
         map(&self.object, "xw_config")?.update(&0u32.to_le_bytes(), &value, MapFlags::ANY)?;
         Ok(())
+    }
+
+    /// Has the host told, from the recording's beginning on, what buffers carry; says where, if anything that is woven
+    /// tells it.
+    pub(crate) fn share(&mut self, secret: [u64; 2]) -> Shared {
+        let table = self.object.maps().find(|map| map.name() == shared::TABLE);
+        let Some(table) = table else { return Shared::default() };
+        match shared::prepare(&table, secret) {
+            Ok(pages) => {
+                self.shares = true;
+                Shared { pages, reason: None }
+            }
+            Err(error) => Shared { pages: Vec::new(), reason: Some(error.to_string()) },
+        }
+    }
+
+    /// Believes guests what they say of their buffers.
+    pub(crate) fn listen_to(&self, guests: &[SharingGuest]) -> Result<(), Error> {
+        let table = self.object.maps().find(|map| map.name() == shared::GUESTS);
+        table.map_or(Ok(()), |table| shared::listen_to(&table, guests).map_err(Error::from))
     }
 
     /// What has been lost up to now.

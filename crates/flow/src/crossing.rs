@@ -23,7 +23,7 @@ use serde::Serialize;
 use xweave_trace::{Row, Trace};
 use xweave_wire::record::Kind;
 
-use crate::local::Locals;
+use crate::{instances, local::Locals};
 use errors::Errors;
 use matching::{Matching, candidates, matched};
 pub use peers::FoundPeer;
@@ -48,6 +48,8 @@ struct Event {
     row: usize,
     local: usize,
     domain: u8,
+    /// Whether its ID was told: it came off as what it had been put on as.
+    told: bool,
     at: OnRing,
 }
 
@@ -112,6 +114,8 @@ pub struct CarrierCounts {
     pub carrier: String,
     /// Pairs found.
     pub crossings: u64,
+    /// Those of them whose ID had crossed, too.
+    pub told: u64,
     /// Put on, and not seen to come off.
     pub unmatched_xin: u64,
     /// Come off, and not seen to be put on: the sender was not traced, or its record is missing.
@@ -121,6 +125,9 @@ pub struct CarrierCounts {
     /// Records of equal keys that were not joined, as the ring's index had come round between them: their partners'
     /// records are missing. Both sides are among those unmatched.
     pub refused: u64,
+    /// Records of equal keys that were not joined, as what came off has the ID of another flow: whoever put it on lies, or
+    /// its records are missing. They are among those unmatched.
+    pub contradicted: u64,
     /// Pairs that contradict causality: an error of the clocks.
     pub negative_gaps: u64,
 }
@@ -129,11 +136,13 @@ pub struct CarrierCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Its partner was found.
-    Paired { negative: bool },
+    Paired { negative: bool, told: bool },
     /// It has none.
     Unmatched,
     /// It has none, as the ring had come round between it and those that have its key.
     Refused,
+    /// It has none, as what was put on under its key has another ID than it.
+    Contradicted,
     /// A later one for the same slot replaced it.
     Superseded,
 }
@@ -233,7 +242,7 @@ impl<'t> Carriers<'t> {
         }
         let (mut unmatched_rows, mut awaited) = (Vec::new(), HashSet::new());
         for (event, outcome) in &outcomes {
-            if !matches!(outcome, Outcome::Unmatched | Outcome::Refused) {
+            if matches!(outcome, Outcome::Paired { .. } | Outcome::Superseded) {
                 continue;
             }
             if self.seen.contains(&(event.channel, !event.put)) || self.peers.may_find(event) {
@@ -254,7 +263,10 @@ impl<'t> Carriers<'t> {
             for at in flow.rows.clone() {
                 let row = &locals.rows[at];
                 let Some(key) = row.carrier_key() else { continue };
+                let told = row.kind == Kind::Xout && instances::is_told(row);
+                let [domain, ..] = row.flow.to_be_bytes();
                 let guest = match (key.peer, self.process.get(&(row.domain, key.peer))) {
+                    _ if told => Guest::Domain(domain),
                     (0, _) => Guest::Domain(row.domain),
                     (_, Some(&domain)) => Guest::Domain(domain),
                     (peer, None) => Guest::Process(row.domain, peer),
@@ -271,6 +283,7 @@ impl<'t> Carriers<'t> {
                     row: at,
                     local,
                     domain: row.domain,
+                    told,
                     at: OnRing::default(),
                 });
             }
@@ -327,14 +340,17 @@ impl<'t> Carriers<'t> {
         }
         let outs: Vec<&Event> = group.iter().filter(|e| !e.put).collect();
         let mut all = candidates(&ins, &outs, &self.errors);
-        let may_be_one = |put: &Event, off: &Event| self.rings.may_be_one(put, off, locals, &self.errors);
+        let may_be_one = |put: &Event, off: &Event| {
+            let is_near = self.rings.may_be_one(put, off, locals, &self.errors);
+            is_near && !contradicts(put, off, locals)
+        };
         let mut refused = Vec::new();
         all.retain(|candidate| {
-            let may = may_be_one(ins[candidate.put], outs[candidate.off]);
-            if !may {
+            let (put, off) = (ins[candidate.put], outs[candidate.off]);
+            if !contradicts(put, off, locals) && !may_be_one(put, off) {
                 refused.push((candidate.put, candidate.off));
             }
-            may
+            may_be_one(put, off)
         });
         let causal = matched(ins.len(), outs.len(), all.iter().filter(|candidate| !candidate.against));
         // Clocks that are wrong by more than they say leave both ends of a row of pairs alone.
@@ -366,7 +382,7 @@ impl<'t> Carriers<'t> {
                 Some(o) => {
                     let crossing = self.crossing(event, outs[o]);
                     pairs.push(crossing);
-                    Outcome::Paired { negative: crossing.is_negative() }
+                    Outcome::Paired { negative: crossing.is_negative(), told: outs[o].told }
                 }
                 // Another flow took the slot, none having been in between: the first did not get it.
                 None if ins.get(i + 1).is_some_and(|next| next.at.run == event.at.run)
@@ -380,9 +396,10 @@ impl<'t> Carriers<'t> {
         }
         for (o, event) in outs.iter().enumerate() {
             let outcome = match partner_of_out[o] {
-                Some(_) => Outcome::Paired { negative: false },
+                Some(_) => Outcome::Paired { negative: false, told: false },
                 None if replaced[o] => Outcome::Superseded,
                 None if refused.contains(&o) => Outcome::Refused,
+                None if ins.iter().any(|put| contradicts(put, event, locals)) => Outcome::Contradicted,
                 None => Outcome::Unmatched,
             };
             outcomes.push((**event, outcome));
@@ -402,10 +419,14 @@ impl<'t> Carriers<'t> {
             outcomes.extend([(*put, Outcome::Unmatched), (*off, Outcome::Refused)]);
             return;
         }
+        if contradicts(put, off, locals) {
+            outcomes.extend([(*put, Outcome::Unmatched), (*off, Outcome::Contradicted)]);
+            return;
+        }
         let crossing = self.crossing(put, off);
         pairs.push(crossing);
-        let outcome = |negative| Outcome::Paired { negative };
-        outcomes.extend([(*put, outcome(crossing.is_negative())), (*off, outcome(false))]);
+        let outcome = |negative, told| Outcome::Paired { negative, told };
+        outcomes.extend([(*put, outcome(crossing.is_negative(), off.told)), (*off, outcome(false, false))]);
     }
 
     fn crossing(&self, put: &Event, off: &Event) -> Crossing {
@@ -426,12 +447,16 @@ impl<'t> Carriers<'t> {
                 false => &mut counts.unmatched_xout,
             };
             match outcome {
-                Outcome::Paired { negative } => {
+                Outcome::Paired { negative, told } => {
                     counts.crossings += u64::from(event.put);
+                    counts.told += u64::from(*told);
                     counts.negative_gaps += u64::from(*negative);
                 }
                 Outcome::Unmatched => *unmatched += 1,
                 Outcome::Refused => (*unmatched, counts.refused) = (*unmatched + 1, counts.refused + 1),
+                Outcome::Contradicted => {
+                    (*unmatched, counts.contradicted) = (*unmatched + 1, counts.contradicted + 1);
+                }
                 Outcome::Superseded => counts.superseded += 1,
             }
         }
@@ -448,6 +473,11 @@ impl Crossings {
     pub(crate) fn on_rings(&self) -> impl Iterator<Item = (usize, usize, OnRing)> {
         self.events.iter().map(|(event, _)| (event.row, event.local, event.at))
     }
+}
+
+/// Whether what came off says that it is another flow than was put on.
+fn contradicts(put: &Event, off: &Event, locals: &Locals) -> bool {
+    off.told && locals.flows[put.local].id != locals.flows[off.local].id
 }
 
 /// How far rings have come, and where so many records are missing that they may have come round unseen.

@@ -122,7 +122,7 @@ pub(crate) fn decisive(rows: &[Row]) -> Option<usize> {
 }
 
 /// What a record does to the keys that carry a local flow.
-enum Change {
+pub(crate) enum Change {
     /// One carries it.
     Begins(u64),
     /// It came off a carrier: under which key is not recorded.
@@ -136,7 +136,7 @@ enum Change {
 }
 
 impl Change {
-    fn of(row: &Row) -> Option<Self> {
+    pub(crate) fn of(row: &Row) -> Option<Self> {
         let key = |nth: usize| row.values().get(nth).copied().unwrap_or(0);
         match row.kind {
             Kind::Start => Some(Self::Begins(key(0))),

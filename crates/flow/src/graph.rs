@@ -181,6 +181,8 @@ impl Builder<'_> {
         // The path first, then what branched off it.
         let mut ordered = path.clone();
         ordered.extend(members.iter().filter(|&&local| !self.on_path[local]));
+        let mut locals: Vec<u64> = ordered.iter().map(|&local| self.locals.flows[local].id).collect();
+        locals.dedup();
         let flow = Flow {
             id: self.locals.flows[root].id,
             name: name.unwrap_or_default(),
@@ -196,7 +198,7 @@ impl Builder<'_> {
             crossings: u32::try_from(path.len() - 1).unwrap_or(u32::MAX),
             copies: u32::try_from(members.iter().filter(|local| self.is_leaf(root, **local)).count())
                 .unwrap_or(u32::MAX),
-            locals: ordered.iter().map(|&local| self.locals.flows[local].id).collect(),
+            locals,
             steps,
         };
         Connected { flow, members }

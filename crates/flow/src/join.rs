@@ -80,7 +80,7 @@ struct Along {
     /// Where on their rings they are, by their places.
     on_rings: HashMap<usize, OnRing>,
     /// Those of their local flows that have become parts of others.
-    merged: HashSet<u64>,
+    merged: HashSet<(u8, u64)>,
     /// The flows that their parents are of, by the parents' local IDs.
     parents: HashMap<u64, u64>,
 }
@@ -266,8 +266,9 @@ impl<'t> Join<'t> {
                 place_of.insert(at, stay.len());
                 stay.push(locals.rows[at]);
             }
-            if locals.merged.contains(&local.id) {
-                along.merged.insert(local.id);
+            let told = locals.told(local);
+            if locals.merged.contains(&told) {
+                along.merged.insert(told);
             }
         }
         along.rows = stay.len();

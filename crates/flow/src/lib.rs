@@ -52,6 +52,7 @@ pub mod exchange;
 pub mod flows;
 pub mod frame;
 pub mod graph;
+mod instances;
 pub mod join;
 mod kinds;
 mod local;

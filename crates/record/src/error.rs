@@ -27,6 +27,9 @@ pub enum Error {
     /// No domain has a place for any of the probes, and there are no aspects.
     #[error("there is nothing to record: {0}")]
     NoEvents(String),
+    /// This machine gives no random numbers.
+    #[error("/dev/urandom cannot be read: {0}")]
+    Random(#[source] io::Error),
     /// A `--domain` argument that is not NAME=TRANSPORT.
     #[error(
         "`{0}` is not a domain: write NAME=TRANSPORT, for example vm1=vsock:3 or vm1='ssh root@vm1 xweave agent --stdio'"

@@ -19,7 +19,7 @@ use xweave_wire::{
     event,
     message::{
         BackEnd, ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, FunctionClone,
-        LeftOut, Loss, ModuleInfo, Processor, Reply, SiteAddress, SiteLoss, SkippedSite, Symbol, Unloaded,
+        LeftOut, Loss, ModuleInfo, Processor, Reply, SHARED_PAGES, Shared, SiteAddress, SiteLoss, SkippedSite, Symbol, Unloaded,
         Vm,
     },
     record::Kind,
@@ -148,7 +148,7 @@ impl Script for Any {
 impl Any {
     fn message(&mut self, voice: &Voice) -> FromAgent {
         let chance = &mut self.chance;
-        match chance.below(17) {
+        match chance.below(18) {
             0 => FromAgent::Event(Event::Weaving { done: chance.small(), total: chance.small() }),
             1 => FromAgent::Event(Event::Records(records(chance, voice))),
             2 => match chance.below(2) {
@@ -168,12 +168,19 @@ impl Any {
             13 => FromAgent::Reply(Reply::Stopped(Loss::default())),
             14 => FromAgent::Reply(Reply::Vms(chance.list(vm))),
             15 => FromAgent::Reply(Reply::Symbols(chance.list(symbol))),
+            16 => FromAgent::Reply(Reply::Shared(shared(chance))),
             _ => FromAgent::Reply(Reply::Failed(Failure {
                 kind: FailureKind::Unsupported,
                 message: chance.text(),
             })),
         }
     }
+}
+
+fn shared(chance: &mut Chance) -> Shared {
+    let count = [0, 1, SHARED_PAGES][usize::try_from(chance.below(3)).unwrap()];
+    let pages = (0..count).map(|_| u64::from(chance.small()) << (12 * chance.below(5))).collect();
+    Shared { pages, reason: (chance.below(2) == 0).then(|| chance.text()) }
 }
 
 fn records(chance: &mut Chance, voice: &Voice) -> Vec<u8> {

@@ -35,6 +35,7 @@ mod recording;
 #[cfg(test)]
 mod scripted;
 mod session;
+mod sharing;
 mod transport;
 mod violation;
 mod waiting;

@@ -26,6 +26,7 @@ use crate::{
     link::Link,
     pace::Pace,
     session::Session,
+    sharing,
     transport::Stream,
     weaving::{self, sites},
 };
@@ -72,11 +73,13 @@ pub(crate) fn record_by(
 
     let begun = Instant::now();
     let there = weave(&mut capture, &woven)?;
+    let not_shared = sharing::share(&mut capture, &woven)?;
     for (session, woven) in capture.sessions.iter_mut().zip(&woven) {
         session.drops.reasons.clone_from(&woven.drop_reasons);
     }
     let weaving = begun.elapsed();
     let mut of_agents = weaving::warnings(&capture.sessions, &woven, &there);
+    of_agents.extend(not_shared);
     if weaving::has_carriers(&woven) {
         of_agents.extend(back_ends::warnings(&capture.sessions, |number| capture.timeline.vm(number)));
     }

@@ -83,6 +83,8 @@ pub(crate) struct Session {
     pub(crate) written_until: u64,
     /// Answers that nobody has looked at.
     pub(crate) answers: VecDeque<Reply>,
+    /// Guests that tell it which flows their buffers carry: it records these under the IDs that they have.
+    pub(crate) believes: HashSet<u8>,
     pub(crate) budget: Budget,
     pace: Pace,
     link: Link,
@@ -112,6 +114,7 @@ impl Session {
             drops: Drops::default(),
             written_until: 0,
             answers: VecDeque::new(),
+            believes: HashSet::new(),
             link,
             budget,
             pace,
@@ -321,9 +324,10 @@ impl Session {
         Some(Violation::RecordOfFlow(other))
     }
 
-    /// Whether a flow's ID is none, or one that this domain gives.
+    /// Whether a flow's ID is none, one that this domain gives, or one that it is told.
     fn may_make(&self, flow: u64) -> bool {
-        flow == 0 || flow >> 56 == u64::from(self.number)
+        let [domain, ..] = flow.to_be_bytes();
+        flow == 0 || domain == self.number || self.believes.contains(&domain)
     }
 
     fn take_loss(&mut self, loss: Loss) -> Result<(), Violation> {

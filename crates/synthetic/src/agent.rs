@@ -12,7 +12,7 @@ use std::{
 
 use xweave_wire::{
     frame,
-    message::{ClockSample, DomainInfo, Event, FromAgent, Loss, Reply, Request, SiteAddress, Woven},
+    message::{ClockSample, DomainInfo, Event, FromAgent, Loss, Reply, Request, Shared, SiteAddress, Woven},
     plan::{Plan, PlanSite},
     record::{Kind, Record},
 };
@@ -206,6 +206,8 @@ impl Voice {
                 let sites = self.sites().into_iter().map(address).collect();
                 Reply::Woven(Woven { sites, ..Woven::default() })
             }
+            Request::Share(_) => Reply::Shared(Shared::default()),
+            Request::Guests(_) => Reply::Done,
             Request::Start => {
                 self.recording = true;
                 Reply::Done

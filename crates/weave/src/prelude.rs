@@ -28,9 +28,13 @@ const PARTS: [(&str, &str); 9] = [
 
 /// What a program includes if it uses what they define: what flows cross boundaries on (functions that give keys),
 /// what their data is, and what becomes of it.
-const HEADERS: [(&str, &str); 7] = [
+const HEADERS: [(&str, &str); 11] = [
     ("bridge.h", include_str!("../../../bpf/bridge.h")),
     ("carriers/kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
+    ("carriers/offered.h", include_str!("../../../bpf/carriers/offered.h")),
+    ("carriers/shared.h", include_str!("../../../bpf/carriers/shared.h")),
+    ("carriers/told.h", include_str!("../../../bpf/carriers/told.h")),
+    ("carriers/vhost-memory.h", include_str!("../../../bpf/carriers/vhost-memory.h")),
     ("carriers/vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
     ("carriers/virtblk.h", include_str!("../../../bpf/carriers/virtblk.h")),
     ("carriers/virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),

@@ -8,7 +8,9 @@ use std::collections::HashSet;
 
 use xweave_text as text;
 
-use crate::message::{DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, Symbol, Vm, Woven};
+use crate::message::{
+    DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Shared, Symbol, Vm, Woven,
+};
 
 /// The longest frame, but for those that follow: an agent sends records in batches of a quarter of it.
 pub const FRAME: u32 = 1 << 20;
@@ -80,6 +82,7 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
         Reply::Vms(vms) => check_vms(vms),
         Reply::Symbols(symbols) => check_symbols(symbols),
         Reply::Woven(woven) => check_woven(woven),
+        Reply::Shared(shared) => check_shared(shared),
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
         Reply::Failed(failure) => {
             failure.message = text::lines_cut(&failure.message, MESSAGE);
@@ -147,6 +150,20 @@ fn check_woven(woven: &mut Woven) -> Result<(), Violation> {
         bound(&mut left.function, FUNCTION);
         bound(&mut left.reason, REASON);
     }
+    Ok(())
+}
+
+fn check_shared(shared: &mut Shared) -> Result<(), Violation> {
+    /// Bits of a physical address.
+    const PHYSICAL: u32 = 52;
+    if !matches!(shared.pages.len(), 0 | SHARED_PAGES) {
+        let (count, pages) = (shared.pages.len(), SHARED_PAGES);
+        return Err(Violation(format!("shares {count} pages, of which there are {pages}, or none")));
+    }
+    if let Some(page) = shared.pages.iter().find(|page| *page % 4096 != 0 || *page >> PHYSICAL != 0) {
+        return Err(Violation(format!("shares a page at {page:#x}, where none can be")));
+    }
+    shared.reason.iter_mut().for_each(|reason| bound(reason, REASON));
     Ok(())
 }
 

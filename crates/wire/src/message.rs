@@ -23,6 +23,12 @@ pub enum Request {
     /// [`Request::Stop`] that arrives while it goes on, or the end of the connection, breaks it off. →
     /// [`Reply::Woven`]
     Weave(Box<Plan>),
+    /// To a guest: tell your host, in memory that it can read, which flows your buffers carry (`bpf/carriers/shared.h`).
+    /// That memory is to begin with this secret. → [`Reply::Shared`]
+    Share([u64; 2]),
+    /// To a host: believe these guests what they say there of their own buffers. [`SHARING_GUESTS`] at most. →
+    /// [`Reply::Done`]
+    Guests(Vec<SharingGuest>),
     /// Record from now on. → [`Reply::Done`]
     Start,
     /// What has been lost up to now? → [`Reply::Loss`]
@@ -53,7 +59,9 @@ pub enum Reply {
     Symbols(Vec<Symbol>),
     /// To [`Request::Weave`].
     Woven(Woven),
-    /// To [`Request::Start`] and [`Request::Drain`].
+    /// To [`Request::Share`].
+    Shared(Shared),
+    /// To [`Request::Guests`], [`Request::Start`] and [`Request::Drain`].
     Done,
     /// To [`Request::Loss`]: totals, not differences.
     Loss(Loss),
@@ -289,6 +297,33 @@ pub struct SiteAddress {
     /// The address of what is hooked in the running kernel: the function's or the instruction's; 0 where
     /// kallsyms hides it, and for tracepoints and programs, which have none there.
     pub address: u64,
+}
+
+/// Pages of the table in which a guest tells its host what its buffers carry: `XW_SHARED_PAGES` of the prelude.
+pub const SHARED_PAGES: usize = 257;
+
+/// How many guests a host can listen to: `XW_GUESTS` of the prelude.
+pub const SHARING_GUESTS: usize = 64;
+
+/// Where a guest tells its host what its buffers carry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// Where the table's pages begin in the guest's physical memory: [`SHARED_PAGES`], or none where nothing that is
+    /// woven tells it, or nothing can.
+    pub pages: Vec<u64>,
+    /// Why it cannot, for people.
+    pub reason: Option<String>,
+}
+
+/// A guest that tells its host what its buffers carry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharingGuest {
+    /// Its number: the top byte of the flow IDs that it makes.
+    pub domain: u8,
+    /// What the table begins with: no other guest knows it.
+    pub secret: [u64; 2],
+    /// See [`Shared::pages`].
+    pub pages: Vec<u64>,
 }
 
 /// What could not be recorded, since the recording began.

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The guest's side of the table in which IDs go along with buffers (carriers/shared.h): it is the guest's own.
+ */
+#ifndef XW_CARRIER_OFFERED_H
+#define XW_CARRIER_OFFERED_H
+
+#include "carriers/shared.h"
+
+/* The agent maps it, and writes the secret into the first slot. Memory that could be mapped begins with a page. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, XW_SHARED_PAGES *XW_SLOTS_A_PAGE);
+	__type(key, u32);
+	__type(value, struct xw_shared_slot);
+} xw_shared_flows SEC(".maps");
+
+/* Before the device can see the buffer: which flow it carries. x86 keeps the order of stores. */
+static __always_inline void xw_offer(const struct xw_key *key, u64 flow)
+{
+	u32 at = XW_SLOTS_A_PAGE + xw_shared_place(key);
+	volatile struct xw_shared_slot *slot = bpf_map_lookup_elem(&xw_shared_flows, &at);
+
+	if (!slot)
+		return;
+	slot->buffer = 0;
+	slot->flow = flow;
+	slot->buffer = xw_shared_buffer(key);
+}
+
+#endif

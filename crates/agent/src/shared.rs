@@ -1,0 +1,95 @@
+//! The table in which a guest tells its host what its buffers carry: `bpf/carriers/shared.h` says why and how.
+
+use std::{
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::FileExt,
+    },
+    ptr,
+};
+
+use libbpf_rs::{Map, MapCore, MapFlags};
+use xweave_wire::message::{SHARED_PAGES, SHARING_GUESTS, SharingGuest};
+
+/// The prelude's table of a guest.
+pub(crate) const TABLE: &str = "xw_shared_flows";
+
+/// The prelude's table of the guests that a host listens to.
+pub(crate) const GUESTS: &str = "xw_guests";
+
+const PAGE: usize = 4096;
+
+/// Why the host cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the table cannot be written: {0}")]
+    Write(#[from] libbpf_rs::Error),
+    #[error("the table cannot be mapped: {0}")]
+    Map(#[source] io::Error),
+    #[error("/proc/self/pagemap cannot be read: {0}")]
+    Pages(#[source] io::Error),
+    #[error("/proc/self/pagemap does not tell where memory is (it takes CAP_SYS_ADMIN)")]
+    Hidden,
+}
+
+/// Puts the secret into the table. Gives where its pages begin in this machine's physical memory.
+pub(crate) fn prepare(table: &Map<'_>, secret: [u64; 2]) -> Result<Vec<u64>, Error> {
+    let words: Vec<u8> = secret.into_iter().flat_map(u64::to_le_bytes).collect();
+    table.update(&0u32.to_le_bytes(), &words, MapFlags::ANY)?;
+    let mapped = Mapped::of(table).map_err(Error::Map)?;
+    let pagemap = File::open("/proc/self/pagemap").map_err(Error::Pages)?;
+    let first = mapped.0 as usize / PAGE;
+    (first..first + SHARED_PAGES).map(|page| physical(&pagemap, page)).collect()
+}
+
+/// Where a page of this process begins in physical memory (Documentation/admin-guide/mm/pagemap.rst).
+fn physical(pagemap: &File, page: usize) -> Result<u64, Error> {
+    const FRAME: u64 = (1 << 55) - 1;
+    let mut entry = [0; 8];
+    pagemap.read_exact_at(&mut entry, page as u64 * 8).map_err(Error::Pages)?;
+    match u64::from_le_bytes(entry) & FRAME {
+        0 => Err(Error::Hidden),
+        frame => Ok(frame * PAGE as u64),
+    }
+}
+
+/// The table in this process's memory, all of it present.
+struct Mapped(*mut libc::c_void);
+
+impl Mapped {
+    fn of(table: &Map<'_>) -> io::Result<Self> {
+        // SAFETY: new memory, that nothing in this process refers to; it is only looked up where it is.
+        let at = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                SHARED_PAGES * PAGE,
+                libc::PROT_READ,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                table.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Self(at)) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this size, and nothing refers to it.
+        unsafe { libc::munmap(self.0, SHARED_PAGES * PAGE) };
+    }
+}
+
+/// Writes the guests that are listened to: `struct xw_guest` of the prelude each.
+pub(crate) fn listen_to(table: &Map<'_>, guests: &[SharingGuest]) -> Result<(), libbpf_rs::Error> {
+    let whole = guests.iter().filter(|guest| guest.pages.len() == SHARED_PAGES).take(SHARING_GUESTS);
+    for (at, guest) in (0u32..).zip(whole) {
+        let words = [u64::from(guest.domain), guest.secret[0], guest.secret[1]].into_iter();
+        let words = words.chain(guest.pages.iter().copied()).chain([0; SHARED_PAGES]);
+        let value: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        table.update(&at.to_le_bytes(), &value, MapFlags::ANY)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Which guests tell their hosts, in memory that both can read, what their buffers carry: `bpf/carriers/shared.h`.
+//!
+//! Each guest's table begins with a secret that it alone was given, by which a host finds out whose a ring is. What a
+//! guest says there is believed of its own buffers alone, and only flows that it may make.
+
+use std::{fs::File, io, io::Read};
+
+use xweave_weave::{Action, Role, Woven};
+use xweave_wire::message::{Reply, Request, SHARING_GUESTS, SharingGuest};
+
+use crate::{Error, capture::Capture};
+
+/// Asks the guests where they tell it, and has the hosts listen. Gives what should be known of those that do not.
+pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<String>, Error> {
+    let those = |role: Role, action: Action| -> Vec<usize> {
+        let sites = |at: usize| woven.get(at).into_iter().flat_map(|woven| &woven.sites);
+        let takes_part = |&at: &usize| {
+            capture.sessions[at].role() == role && sites(at).any(|site| site.action == action)
+        };
+        (0..capture.sessions.len()).filter(takes_part).collect()
+    };
+    let (guests, hosts) = (those(Role::Guest, Action::Xin), those(Role::Host, Action::Xout));
+    if guests.is_empty() || hosts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut asked = Vec::new();
+    for index in guests {
+        let secret = secret().map_err(Error::Random)?;
+        capture.sessions[index].ask(Request::Share(secret));
+        asked.push((index, secret));
+    }
+    capture.until(|session| !session.owes())?;
+    let (mut sharing, mut warnings) = (Vec::new(), Vec::new());
+    for (index, secret) in asked {
+        let Reply::Shared(shared) = capture.answer(index)? else { return Err(capture.unexpected(index)) };
+        let session = &capture.sessions[index];
+        let reason = match shared.reason {
+            _ if !shared.pages.is_empty() && sharing.len() == SHARING_GUESTS => {
+                Some(format!("hosts listen to {SHARING_GUESTS} guests at most"))
+            }
+            None if !shared.pages.is_empty() => {
+                sharing.push(SharingGuest { domain: session.number, secret, pages: shared.pages });
+                None
+            }
+            reason => reason,
+        };
+        warnings.extend(reason.map(|reason| {
+            let name = session.name();
+            format!("{name}: its host is not told which packets are followed, and records all of them: {reason}")
+        }));
+    }
+    if sharing.is_empty() {
+        return Ok(warnings);
+    }
+    for &index in &hosts {
+        let session = &mut capture.sessions[index];
+        session.believes = sharing.iter().map(|guest| guest.domain).collect();
+        session.ask(Request::Guests(sharing.clone()));
+    }
+    capture.until(|session| !session.owes())?;
+    Ok(warnings)
+}
+
+/// What no guest can guess.
+fn secret() -> io::Result<[u64; 2]> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let (low, high) = bytes.split_at(8);
+    let word = |half: &[u8]| u64::from_le_bytes(half.try_into().unwrap_or_default());
+    Ok([word(low), word(high)])
+}
