@@ -31,28 +31,36 @@ struct {
 	__type(value, struct xw_guest);
 } xw_guests SEC(".maps");
 
-/* The place in that table of the guest whose ring it is, from 1; 0 if it is none of them. In a thread of vhost. */
-static __noinline u64 xw_guest_of(struct vhost_virtqueue *queue)
+/* From 1: there is none with the number 0. */
+static __always_inline struct xw_guest *xw_guest(u64 number)
 {
-	for (u32 at = 0; at < XW_GUESTS; at++) {
-		struct xw_guest *guest = bpf_map_lookup_elem(&xw_guests, &at);
+	u32 at = number - 1;
+
+	return bpf_map_lookup_elem(&xw_guests, &at);
+}
+
+/* The place in that table of the guest whose ring it is, from 1; 0 if it is none of them. In a thread of vhost. */
+__noinline u64 xw_guest_of(u64 queue)
+{
+	for (u64 number = 1; number <= XW_GUESTS; number++) {
+		struct xw_guest *guest = xw_guest(number);
 		u64 there, secret[2];
 
 		if (!guest || !guest->domain)
 			return 0;
-		there = xw_vhost_translate(queue, guest->pages[0], true);
+		there = xw_vhost_translate(queue, guest->pages[0], 1);
 		if (there && !bpf_probe_read_user(secret, sizeof(secret), (void *)there) &&
 		    secret[0] == guest->secret[0] && secret[1] == guest->secret[1])
-			return at + 1;
+			return number;
 	}
 	return 0;
 }
 
 /* What the guest says of the buffer with this key. */
-static __always_inline void xw_listen(struct vhost_virtqueue *queue, u64 number, struct xw_told_key *told)
+static __always_inline void xw_listen(u64 queue, u64 number, struct xw_told_key *told)
 {
-	u32 at = number - 1, place = xw_shared_place(&told->key), page = 1 + place / XW_SLOTS_A_PAGE;
-	struct xw_guest *guest = number ? bpf_map_lookup_elem(&xw_guests, &at) : NULL;
+	u32 place = xw_shared_place(&told->key), page = 1 + place / XW_SLOTS_A_PAGE;
+	struct xw_guest *guest = xw_guest(number);
 	struct xw_shared_slot slot;
 	u64 there;
 
@@ -60,7 +68,7 @@ static __always_inline void xw_listen(struct vhost_virtqueue *queue, u64 number,
 		return;
 	there = guest->known[page];
 	if (!there)
-		guest->known[page] = there = xw_vhost_translate(queue, guest->pages[page], true);
+		guest->known[page] = there = xw_vhost_translate(queue, guest->pages[page], 1);
 	if (!there || bpf_probe_read_user(&slot, sizeof(slot),
 					  (void *)there + place % XW_SLOTS_A_PAGE * sizeof(slot)))
 		return;

@@ -35,9 +35,9 @@ static __always_inline u64 xw_vhost_ring(struct vhost_virtqueue *queue, struct x
 		struct task_struct *owner = READ(mm->owner);
 
 		ring[XW_VHOST_DESC] = desc;
-		ring[XW_VHOST_GPA] = xw_vhost_translate(queue, desc, false);
+		ring[XW_VHOST_GPA] = xw_vhost_translate(address, desc, 0);
 		ring[XW_VHOST_PID] = READ(owner->tgid);
-		ring[XW_VHOST_GUEST] = xw_guest_of(queue);
+		ring[XW_VHOST_GUEST] = xw_guest_of(address);
 		xw_vhost_rings_put(address, ring);
 	}
 	key->ring = ring[XW_VHOST_GPA];
@@ -55,7 +55,7 @@ static __always_inline struct xw_told_key vhost_avail(struct vhost_virtqueue *qu
 	};
 	u64 guest = xw_vhost_ring(queue, &told.key);
 
-	xw_listen(queue, guest, &told);
+	xw_listen(xw_number((u64)queue), guest, &told);
 	return told;
 }
 
