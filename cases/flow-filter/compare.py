@@ -82,6 +82,9 @@ def main():
     lost = sum(run.summary['lost'] for kind in KINDS for run in runs[kind])
     flows = sum(run.summary['flows'] for run in runs['filtered'])
     complete = sum(run.summary['complete'] for run in runs['filtered'])
+    carriers = [carrier for run in runs['filtered'] for carrier in run.summary['carriers']]
+    crossings, told, strangers = (sum(carrier[key] for carrier in carriers)
+                                  for key in ('crossings', 'told', 'unmatched_xout'))
     incomplete = collections.Counter()
     for run in runs['filtered']:
         incomplete.update(run.summary['incomplete'])
@@ -93,6 +96,8 @@ def main():
     claims.at_least('with what the flow itself takes', saved(everything)[2], SAVED, '%')
     claims.at_most('records lost', lost, 0, 'records')
     claims.at_least('flows complete', 100 * complete / flows if flows else 0.0, COMPLETE, '%')
+    claims.at_most('records of the host that belong to no flow of the server', strangers, 0, 'records')
+    claims.at_least('flows that the server told the host itself', 100 * told / crossings if crossings else 0.0, 100.0, '%')
     claims.judge(bytes_stored=stored, bytes=everything)
 
 

@@ -27,6 +27,13 @@ MUTATIONS = [
     Mutation('following flows takes more than it saves', 'work/filtered-*.flows', more('start', 200),
              ['with what the flow itself takes']),
     Mutation('a record is lost', 'work/unfiltered-1.flows', summary(lost=1), ['records lost']),
+    Mutation('the host follows a packet that the server does not', 'work/filtered-1.flows',
+             in_json(lambda document: document['summary']['carriers'][0].update(unmatched_xout=1)),
+             ['records of the host that belong to no flow of the server']),
+    Mutation('one flow is found by the ring alone', 'work/filtered-1.flows',
+             in_json(lambda document: document['summary']['carriers'][0].update(
+                 told=document['summary']['carriers'][0]['told'] - 1)),
+             ['flows that the server told the host itself']),
     Mutation('two flows of a hundred have no end', 'work/filtered-*.flows',
              in_json(lambda document: document['summary'].update(complete=document['summary']['flows'] * 98 // 100)),
              ['flows complete']),

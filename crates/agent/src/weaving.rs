@@ -83,8 +83,16 @@ impl Woven {
         let object = load_object(plan, sites.len())?;
         let rings = rings::fill_table(&map(&object, rings::TABLE)?, plan.buffer)?;
         let (links, counted, skipped) = Default::default();
-        let mut woven =
-            Self { counted, links, sites, object, rings, last_bucket: buckets(plan) - 1, shares: false, skipped };
+        let mut woven = Self {
+            counted,
+            links,
+            sites,
+            object,
+            rings,
+            last_bucket: buckets(plan) - 1,
+            shares: false,
+            skipped,
+        };
         woven.set_state(State::Off)?;
         let loaded = load(&woven.object, plan, addresses)?;
         let mistyped = Mistyped::of(plan, addresses);

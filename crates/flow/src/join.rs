@@ -58,7 +58,7 @@ pub struct Join<'t> {
     window: usize,
     under_way: usize,
     most: usize,
-    lost: HashMap<u64, u64>,
+    lost: HashMap<(u8, u64), u64>,
     words: Words<'t>,
     carriers: Carriers<'t>,
     /// What went along from the window before, what the window has, and what has been read and is later.
@@ -110,9 +110,12 @@ impl<'t> Join<'t> {
 
     /// Of a trace's records as they are given, whatever its files have.
     pub fn of_parts(trace: &'t Trace, parts: impl Iterator<Item = Result<Part, Damaged>> + 't) -> Self {
-        let mut lost: HashMap<u64, u64> = HashMap::new();
+        let mut lost: HashMap<(u8, u64), u64> = HashMap::new();
         for loss in &trace.manifest().loss.flows {
-            *lost.entry(loss.flow).or_default() += loss.records;
+            let named = trace.manifest().domains.iter().find(|domain| domain.name == loss.domain);
+            let [of_id, ..] = loss.flow.to_be_bytes();
+            let domain = named.map_or(of_id, |domain| domain.number);
+            *lost.entry((domain, loss.flow)).or_default() += loss.records;
         }
         let damaged = trace.sites_damaged().cloned().into_iter().collect();
         Self {

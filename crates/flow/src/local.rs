@@ -45,17 +45,18 @@ pub(crate) struct Local {
 }
 
 impl Locals {
-    /// Groups those of the rows that are of a window. `lost` has the records that are missing by local flow; `merged` what
+    /// Groups those of the rows that are of a window. `lost` has the records that are missing by domain and local flow; `merged` what
     /// is known to have become part of others from before; `room` is where the rows are put.
     pub(crate) fn of(
         rows: &[Row],
         is_of_window: impl Fn(usize, &Row) -> bool,
-        lost: &HashMap<u64, u64>,
+        lost: &HashMap<(u8, u64), u64>,
         mut merged: HashSet<(u8, u64)>,
         mut room: Vec<Row>,
     ) -> Self {
-        let key =
-            |(at, row): (usize, &Row)| is_of_window(at, row).then_some((row.flow, row.domain, row.time_ns, at));
+        let key = |(at, row): (usize, &Row)| {
+            is_of_window(at, row).then_some((row.flow, row.domain, row.time_ns, at))
+        };
         let mut order: Vec<(u64, u8, i64, usize)> = rows.iter().enumerate().filter_map(key).collect();
         order.sort_unstable();
         let parent = |row: &Row| match row.kind {
@@ -76,12 +77,10 @@ impl Locals {
             let group = &rows[start..start + size];
             let (id, domain) = (group[0].flow, group[0].domain);
             let is_merged = merged.contains(&(domain, id));
-            // Those of several domains are told of one flow: once.
-            let is_first = flows.last().is_none_or(|before| before.id != id);
             flows.push(Local {
                 id,
                 rows: start..start + group.len(),
-                lost: lost.get(&id).copied().filter(|_| is_first).unwrap_or(0),
+                lost: lost.get(&(domain, id)).copied().unwrap_or(0),
                 started: group.iter().any(|row| row.kind == Kind::Start || parent(row).is_some()),
                 quit: is_merged || group.iter().any(|row| row.kind == Kind::Quit),
                 ended: is_merged || dropped::all_ended(group),

@@ -20,8 +20,16 @@ fn id(domain: u64, number: u64) -> u64 {
 }
 
 /// A segment that vm1 sends twice, from 0 and from 5,000 ns on: the records of the way to the host, the crossing to vm2
-/// that each copy has there, and `more`.
-fn sent_twice(crosses: [bool; 2], more: &[(u64, u64, Kind, &[u64])]) -> (Flows, Flow) {
+/// that each copy has there, and `more`. Once the host gives what comes to it IDs of its own, and once it is told them:
+/// whether it is comes with each.
+fn sent_twice(crosses: [bool; 2], more: &[(u64, u64, Kind, &[u64])]) -> [(Flows, Flow, bool); 2] {
+    [false, true].map(|told| {
+        let (flows, flow) = sent_and_recorded(crosses, more, told);
+        (flows, flow, told)
+    })
+}
+
+fn sent_and_recorded(crosses: [bool; 2], more: &[(u64, u64, Kind, &[u64])], told: bool) -> (Flows, Flow) {
     let segment = id(VM1, 1);
     let mut records = vec![(segment, 1, Kind::Start, vec![7])];
     for (nth, begun, crosses) in [(1, 0, crosses[0]), (2, 5_000, crosses[1])] {
@@ -54,6 +62,7 @@ fn sent_twice(crosses: [bool; 2], more: &[(u64, u64, Kind, &[u64])]) -> (Flows, 
     writer.sites(&[site(1), site(2), site(3)]).unwrap();
     for (flow, time_ns, kind, values) in records {
         let domain = u8::try_from(flow >> 56).unwrap();
+        let flow = if told && flow >> 56 == HOST { segment } else { flow };
         let (site, comm) = (domain.into(), [0; 16]);
         let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm, values };
         writer.append(domain, i64::try_from(time_ns).unwrap(), &record).unwrap();
@@ -65,49 +74,71 @@ fn sent_twice(crosses: [bool; 2], more: &[(u64, u64, Kind, &[u64])]) -> (Flows, 
 }
 
 /// That the path is that of this copy, and how long it took.
-fn assert_path(flow: &Flow, nth: u64, total_ns: i64) {
-    assert_eq!(flow.locals[..3], [id(VM1, 1), id(HOST, nth), id(VM2, nth)]);
+fn assert_path(flow: &Flow, told: bool, nth: u64, total_ns: i64) {
+    let host = (!told).then_some(id(HOST, nth));
+    let locals: Vec<u64> = [id(VM1, 1)].into_iter().chain(host).chain([id(VM2, nth)]).collect();
+    assert_eq!(flow.locals[..locals.len()], locals);
     assert_eq!((flow.crossings, flow.total_ns(), flow.copies), (2, total_ns, 2));
 }
 
 #[test]
 fn what_was_sent_again_without_need_is_not_how_it_arrived() {
-    let (flows, flow) = sent_twice(
-        [true; 2],
-        &[(id(VM2, 1), 400, Kind::Quit, &[7]), (id(VM2, 2), 5_400, Kind::Quit, OLD_DATA)],
-    );
-    assert_path(&flow, 1, 399);
-    assert!(flow.complete() && flow.drops == 1);
-    assert_eq!(serde_json::to_value(&flows).unwrap()["flows"][0]["copies"], 2);
+    let ends = [(id(VM2, 1), 400, Kind::Quit, &[7][..]), (id(VM2, 2), 5_400, Kind::Quit, OLD_DATA)];
+    for (flows, flow, told) in sent_twice([true; 2], &ends) {
+        assert_path(&flow, told, 1, 399);
+        assert!(flow.complete() && flow.drops == 1);
+        assert_eq!(serde_json::to_value(&flows).unwrap()["flows"][0]["copies"], 2);
+        let carrier = &flows.summary().carriers[0];
+        let to_host = if told { 2 } else { 0 };
+        assert_eq!((carrier.crossings, carrier.told, carrier.contradicted), (4, to_host, 0));
+    }
     // Nor where the kernel does not tell that it was dropped.
-    let (_, flow) =
-        sent_twice([true; 2], &[(id(VM2, 1), 400, Kind::Quit, &[7]), (id(VM2, 2), 5_400, Kind::Quit, &[7])]);
-    assert_path(&flow, 1, 399);
+    let ends = [(id(VM2, 1), 400, Kind::Quit, &[7][..]), (id(VM2, 2), 5_400, Kind::Quit, &[7])];
+    for (_, flow, told) in sent_twice([true; 2], &ends) {
+        assert_path(&flow, told, 1, 399);
+    }
 }
 
 #[test]
 fn what_was_dropped_on_its_way_is_not_how_it_arrived() {
     for end in [OLD_DATA, &[7]] {
-        let (_, flow) = sent_twice(
-            [false, true],
-            &[(id(HOST, 1), 150, Kind::Quit, end), (id(VM2, 2), 5_400, Kind::Quit, &[7])],
-        );
-        assert_path(&flow, 2, 5_399);
-        assert!(flow.complete());
+        let ends = [(id(HOST, 1), 150, Kind::Quit, end), (id(VM2, 2), 5_400, Kind::Quit, &[7])];
+        for (_, flow, told) in sent_twice([false, true], &ends) {
+            assert_path(&flow, told, 2, 5_399);
+            assert!(flow.complete());
+        }
+    }
+}
+
+#[test]
+fn what_comes_again_before_the_first_is_gone_is_followed_by_itself() {
+    // The first is dropped when the second has crossed already: under its own key, in another thread.
+    let ends = [
+        (id(HOST, 1), 110, Kind::Move, &[11, 12][..]),
+        (id(HOST, 2), 5_110, Kind::Move, &[11, 13]),
+        (id(HOST, 1), 5_350, Kind::Quit, &[12, 28, 0xabc]),
+        (id(HOST, 2), 5_360, Kind::Quit, &[13]),
+        (id(VM2, 2), 5_400, Kind::Quit, &[7]),
+    ];
+    for (_, flow, told) in sent_twice([false, true], &ends) {
+        assert_path(&flow, told, 2, 5_399);
+        assert!(flow.complete() && flow.drops == 1, "{told} {flow:?}");
     }
 }
 
 #[test]
 fn what_waits_to_be_read_is_not_what_was_dropped() {
-    let (_, flow) = sent_twice([true; 2], &[(id(VM2, 2), 5_400, Kind::Quit, OLD_DATA)]);
-    assert_path(&flow, 1, 299);
-    assert_eq!((flow.incomplete, flow.dropped), (Some(Incomplete::NoEnd), None));
+    for (_, flow, told) in sent_twice([true; 2], &[(id(VM2, 2), 5_400, Kind::Quit, OLD_DATA)]) {
+        assert_path(&flow, told, 1, 299);
+        assert_eq!((flow.incomplete, flow.dropped), (Some(Incomplete::NoEnd), None));
+    }
 }
 
 #[test]
 fn what_was_dropped_each_time_is_dropped() {
     let ends: &[(u64, u64, Kind, &[u64])] =
         &[(id(HOST, 1), 150, Kind::Quit, OLD_DATA), (id(HOST, 2), 5_150, Kind::Quit, OLD_DATA)];
-    let (_, flow) = sent_twice([false; 2], ends);
-    assert_eq!((flow.incomplete, flow.crossings, flow.drops), (Some(Incomplete::Dropped), 1, 2));
+    for (_, flow, _) in sent_twice([false; 2], ends) {
+        assert_eq!((flow.incomplete, flow.crossings, flow.drops), (Some(Incomplete::Dropped), 1, 2));
+    }
 }

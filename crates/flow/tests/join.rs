@@ -49,7 +49,14 @@ struct World {
     known: bool,
     /// Which record of a crossing is lost.
     lose_xin: bool,
+    /// Whether the host is told the IDs of what comes to it.
+    told: bool,
 }
+
+const NAMES: [&str; 3] = ["host", "vm1", "vm2"];
+
+/// The domain that records it, and its ID.
+type Local = (u8, u64);
 
 /// A made-up trace and what joining it must give.
 struct Made {
@@ -59,6 +66,7 @@ struct Made {
     flows: Vec<Vec<u64>>,
     complete: u64,
     crossings: u64,
+    told: u64,
     negative: u64,
     unmatched: (u64, u64),
     superseded: u64,
@@ -73,20 +81,20 @@ struct Maker<'a> {
     loss: Vec<FlowLoss>,
     complete: u64,
     crossings: u64,
+    told: u64,
     negative: u64,
     unmatched: (u64, u64),
     superseded: u64,
 }
 
 impl Maker<'_> {
-    fn id(&mut self, domain: u8) -> u64 {
+    fn id(&mut self, domain: u8) -> Local {
         let next = &mut self.next[usize::from(domain) - 1];
         *next += 1;
-        u64::from(domain) << 56 | *next
+        (domain, u64::from(domain) << 56 | *next)
     }
 
-    fn record(&mut self, flow: u64, t: u64, kind: Kind, values: &[u64]) {
-        let domain = u8::try_from(flow >> 56).unwrap();
+    fn record(&mut self, (domain, flow): Local, t: u64, kind: Kind, values: &[u64]) {
         let site = u32::from(domain) * 10 + kind as u32;
         let record = Record {
             time_ns: t,
@@ -103,20 +111,21 @@ impl Maker<'_> {
         self.writer.append(domain, seen, &record).unwrap();
     }
 
-    fn lose(&mut self, flow: u64) {
-        self.loss.push(FlowLoss { flow, records: 1 });
+    fn lose(&mut self, (domain, flow): Local) {
+        let domain = NAMES[usize::from(domain) - 1].to_owned();
+        self.loss.push(FlowLoss { flow, records: 1, domain });
     }
 
     /// Crosses between a guest and the host; the new local ID, and whether both sides recorded it.
     fn cross(
         &mut self,
-        flow: u64,
+        flow: Local,
         guest: usize,
         to_host: bool,
         t: u64,
         fate: &Fate,
         cut: bool,
-    ) -> (u64, bool) {
+    ) -> (Local, bool) {
         let index = self.rings.entry((guest, to_host)).or_insert(WRAP - 3);
         // The same slot twice in a row looks like a second try.
         if fate.reset && *index % WRAP != 1 {
@@ -128,7 +137,11 @@ impl Maker<'_> {
         let guest_side = [ring, at, at * 3, 0];
         let host_side = [ring, at, at * 3, PIDS[guest]];
         let (put, off) = if to_host { (guest_side, host_side) } else { (host_side, guest_side) };
-        let out = self.id(if to_host { HOST } else { u8::try_from(guest).unwrap() + 2 });
+        let out = match to_host {
+            true if self.world.told => (HOST, flow.1),
+            true => self.id(HOST),
+            false => self.id(u8::try_from(guest).unwrap() + 2),
+        };
         if cut && self.world.lose_xin {
             self.lose(flow);
         } else {
@@ -147,8 +160,9 @@ impl Maker<'_> {
         }
         if !cut {
             self.crossings += 1;
-            let late = self.world.off[usize::try_from(out >> 56).unwrap() - 1];
-            let early = self.world.off[usize::try_from(flow >> 56).unwrap() - 1];
+            self.told += u64::from(to_host && self.world.told);
+            let late = self.world.off[usize::from(out.0) - 1];
+            let early = self.world.off[usize::from(flow.0) - 1];
             let gap = i64::try_from(fate.gap).unwrap() + late - early;
             self.negative += u64::from(gap < 0 && gap.unsigned_abs() > 2 * self.world.error);
         }
@@ -161,13 +175,14 @@ impl Maker<'_> {
         self.record(sender, t, Kind::Start, &[0xabc]);
         self.record(sender, t + 1_000, Kind::Hop, &[1, 2]);
         let (host, joined) = self.cross(sender, fate.guest, true, t + 2_000, fate, fate.cut);
-        let mut flows = if joined { vec![vec![sender, host]] } else { vec![vec![sender], vec![host]] };
+        let mut flows =
+            if joined { vec![vec![sender.1, host.1]] } else { vec![vec![sender.1], vec![host.1]] };
         self.record(host, t + 9_000, Kind::Hop, &[]);
         let mut last = host;
         let mut end = t + 10_000;
         if fate.on {
             let (other, _) = self.cross(host, 1 - fate.guest, false, t + 12_000, fate, false);
-            flows.last_mut().unwrap().push(other);
+            flows.last_mut().unwrap().push(other.1);
             last = other;
             end = t + 20_000;
         }
@@ -187,26 +202,25 @@ impl Maker<'_> {
 
 fn make(world: &World) -> Made {
     let parent = tempfile::tempdir().unwrap();
-    let names = ["host", "vm1", "vm2"];
     let domain = |number: u8| {
         let at = usize::from(number) - 1;
         let pid = |at: usize| u32::try_from(PIDS[at - 1]).unwrap();
         let vm = (world.known && at > 0).then(|| DomainVm { host: "host".into(), pid: pid(at), cid: None });
         let role = if at > 0 { Role::Guest } else { Role::Host };
-        Domain { name: names[at].into(), number, role, vm, ..Domain::default() }
+        Domain { name: NAMES[at].into(), number, role, vm, ..Domain::default() }
     };
     let clock = |name: &&str| Clock { domain: (*name).into(), error_ns: world.error, ..Clock::default() };
     let manifest = Manifest {
         reference: "host".into(),
         domains: (1..=3).map(domain).collect(),
-        clocks: names.iter().map(clock).collect(),
+        clocks: NAMES.iter().map(clock).collect(),
         ..Manifest::default()
     };
     let mut writer = Writer::create(parent.path(), manifest).unwrap();
     let sites: Vec<Site> = (10..37)
         .map(|site| Site {
             site,
-            domain: names[site as usize / 10 - 1].into(),
+            domain: NAMES[site as usize / 10 - 1].into(),
             function: format!("function_{}", site % 10),
             xflow: Some("send".into()),
             carrier: (site % 10 >= 5).then(|| "virtqueue".into()),
@@ -224,6 +238,7 @@ fn make(world: &World) -> Made {
         loss: Vec::new(),
         complete: 0,
         crossings: 0,
+        told: 0,
         negative: 0,
         unmatched: (0, 0),
         superseded: 0,
@@ -231,14 +246,18 @@ fn make(world: &World) -> Made {
     for (at, fate) in world.fates.iter().enumerate() {
         maker.flow(at, fate);
     }
-    let Maker { mut writer, loss, made, complete, crossings, negative, unmatched, superseded, .. } = maker;
+    let Maker { mut writer, loss, made, complete, crossings, told, negative, unmatched, superseded, .. } =
+        maker;
     writer.manifest_mut().loss.flows = loss;
     writer.finish().unwrap();
     let trace = Trace::open(parent.path()).unwrap();
     let mut flows = made;
-    flows.iter_mut().for_each(|flow| flow.sort_unstable());
+    for flow in &mut flows {
+        flow.sort_unstable();
+        flow.dedup();
+    }
     flows.sort();
-    Made { _parent: parent, trace, flows, complete, crossings, negative, unmatched, superseded }
+    Made { _parent: parent, trace, flows, complete, crossings, told, negative, unmatched, superseded }
 }
 
 fn those(trace: &Trace, of: &dyn Fn(&Flow) -> bool) -> Flows {
@@ -263,6 +282,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
     prop_assert_eq!(summary.complete, made.complete);
     prop_assert_eq!(summary.negative_gaps, made.negative);
     prop_assert_eq!(summary.carriers.iter().map(|c| c.crossings).sum::<u64>(), made.crossings);
+    prop_assert_eq!(summary.carriers.iter().map(|c| c.told).sum::<u64>(), made.told);
     prop_assert_eq!((summary.unmatched_xin(), summary.unmatched_xout()), made.unmatched);
     prop_assert_eq!(summary.carriers.iter().map(|c| c.superseded).sum::<u64>(), made.superseded);
     for flow in flows.flows() {
@@ -303,10 +323,10 @@ proptest! {
     fn flows_are_the_same_wherever_windows_end(
         fates in proptest::collection::vec(fate(500..4_000), 1..300),
         known in any::<bool>(),
-        lose_xin in any::<bool>(),
+        (lose_xin, told) in any::<(bool, bool)>(),
         (window, part) in (20usize..400, 1usize..100),
     ) {
-        let world = World { fates, off: [0; 3], error: 100, known, lose_xin };
+        let world = World { fates, off: [0; 3], error: 100, known, lose_xin, told };
         let made = make(&world);
         let (mut rows, _) = made.trace.rows();
         // So that most is settled long before a window ends.
@@ -338,27 +358,29 @@ proptest! {
         fates in proptest::collection::vec(fate(500..4_000), 1..300),
         off in [-700i64..=700, -700i64..=700, -700i64..=700],
         known in any::<bool>(),
-        lose_xin in any::<bool>(),
+        (lose_xin, told) in any::<(bool, bool)>(),
     ) {
         // Who is who can only be told by keys if there are some.
         let enough = (0..2).all(|guest| fates.iter().filter(|f| f.guest == guest && !f.cut).count() > 20);
-        check(&World { fates, off, error: 700, known: known || !enough, lose_xin })?;
+        check(&World { fates, off, error: 700, known: known || !enough, lose_xin, told })?;
     }
 
     #[test]
     fn clocks_that_err_more_than_they_say_are_found_out(
         fates in proptest::collection::vec(fate(500..4_000), 1..200),
         off in [0i64..=6_000, 0i64..=6_000, 0i64..=6_000],
+        told in any::<bool>(),
     ) {
         let fates = fates.into_iter().map(|fate| Fate { reset: false, again: false, ..fate }).collect();
-        check(&World { fates, off, error: 100, known: true, lose_xin: true })?;
+        check(&World { fates, off, error: 100, known: true, lose_xin: true, told })?;
     }
 }
 
 #[test]
 fn a_plain_flow_in_full() {
     let fate = Fate { on: true, freed: true, guest: 0, gap: 1_500, ..Fate::default() };
-    let world = World { fates: vec![fate; 5], off: [0; 3], error: 10, known: true, lose_xin: false };
+    let world =
+        World { fates: vec![fate; 5], off: [0; 3], error: 10, known: true, lose_xin: false, told: false };
     let made = make(&world);
     let flows = Flows::of(&made.trace);
     let flow = flows.typical().unwrap();
@@ -416,7 +438,8 @@ fn a_plain_flow_in_full() {
 #[test]
 fn sites_are_counted_over_the_whole_trace() {
     let fate = Fate { on: true, gap: 1_500, ..Fate::default() };
-    let world = World { fates: vec![fate; 4], off: [0; 3], error: 10, known: true, lose_xin: true };
+    let world =
+        World { fates: vec![fate; 4], off: [0; 3], error: 10, known: true, lose_xin: true, told: false };
     let made = make(&world);
     let parent = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
@@ -465,7 +488,8 @@ fn sites_are_counted_over_the_whole_trace() {
 
 #[test]
 fn a_packet_taken_off_put_back_and_taken_off_again_is_one() {
-    let world = World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false };
+    let world =
+        World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false, told: false };
     let made = make(&world);
     let parent = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
@@ -498,7 +522,8 @@ fn a_packet_taken_off_put_back_and_taken_off_again_is_one() {
 /// a slow host takes each up long after it was asked for, and shortly before the next one is.
 #[test]
 fn what_is_used_again_at_once_is_not_taken_for_what_came_before() {
-    let world = World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false };
+    let world =
+        World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false, told: false };
     let made = make(&world);
     let parent = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
@@ -529,7 +554,8 @@ fn what_is_used_again_at_once_is_not_taken_for_what_came_before() {
 
 #[test]
 fn parts_name_what_they_are_parts_of() {
-    let world = World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false };
+    let world =
+        World { fates: Vec::new(), off: [0; 3], error: 10, known: true, lose_xin: false, told: false };
     let made = make(&world);
     let parent = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(parent.path(), made.trace.manifest().clone()).unwrap();
@@ -581,7 +607,7 @@ fn a_million_records() {
     let fate =
         |i: usize| Fate { on: i.is_multiple_of(2), freed: true, guest: i % 2, gap: 1_500, ..Fate::default() };
     let fates: Vec<_> = (0..125_000).map(fate).collect();
-    let world = World { fates, off: [0; 3], error: 10, known: true, lose_xin: false };
+    let world = World { fates, off: [0; 3], error: 10, known: true, lose_xin: false, told: false };
     let begun = std::time::Instant::now();
     let made = make(&world);
     println!("written: {} records in {:?}", made.trace.manifest().records, begun.elapsed());

@@ -73,12 +73,12 @@ impl Traffic {
             let key = |peer| vec![self.ring, index, index % 256, peer];
             let mut records = vec![(2, put, Kind::Start, vec![7])];
             if self.no_xin.contains(&nth) {
-                lost.push(FlowLoss { flow: id(2, nth), records: 1 });
+                lost.push(FlowLoss { flow: id(2, nth), records: 1, ..FlowLoss::default() });
             } else {
                 records.push((2, put + 1, Kind::Xin, key(0)));
             }
             if self.no_xout.contains(&nth) {
-                lost.push(FlowLoss { flow: id(1, nth), records: 1 });
+                lost.push(FlowLoss { flow: id(1, nth), records: 1, ..FlowLoss::default() });
             } else {
                 records.push((1, off, Kind::Xout, key(PID)));
             }

@@ -19,8 +19,8 @@ use xweave_wire::{
     event,
     message::{
         BackEnd, ClockSample, DomainInfo, Event, EventLoss, Failure, FailureKind, FromAgent, FunctionClone,
-        LeftOut, Loss, ModuleInfo, Processor, Reply, SHARED_PAGES, Shared, SiteAddress, SiteLoss, SkippedSite, Symbol, Unloaded,
-        Vm,
+        LeftOut, Loss, ModuleInfo, Processor, Reply, SHARED_PAGES, Shared, SiteAddress, SiteLoss,
+        SkippedSite, Symbol, Unloaded, Vm,
     },
     record::Kind,
 };

@@ -14,9 +14,8 @@ use crate::{Error, capture::Capture};
 pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<String>, Error> {
     let those = |role: Role, action: Action| -> Vec<usize> {
         let sites = |at: usize| woven.get(at).into_iter().flat_map(|woven| &woven.sites);
-        let takes_part = |&at: &usize| {
-            capture.sessions[at].role() == role && sites(at).any(|site| site.action == action)
-        };
+        let takes_part =
+            |&at: &usize| capture.sessions[at].role() == role && sites(at).any(|site| site.action == action);
         (0..capture.sessions.len()).filter(takes_part).collect()
     };
     let (guests, hosts) = (those(Role::Guest, Action::Xin), those(Role::Host, Action::Xout));
@@ -46,7 +45,9 @@ pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<St
         };
         warnings.extend(reason.map(|reason| {
             let name = session.name();
-            format!("{name}: its host is not told which packets are followed, and records all of them: {reason}")
+            format!(
+                "{name}: its host is not told which packets are followed, and records all of them: {reason}"
+            )
         }));
     }
     if sharing.is_empty() {

@@ -376,13 +376,15 @@ pub struct EventLoss {
 }
 
 /// What one local flow lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlowLoss {
     /// Its local ID.
     pub flow: u64,
     /// How many records.
     pub records: u64,
+    /// Which domain lost them. Where it is empty, the one that made the ID.
+    pub domain: String,
 }
 
 impl Loss {
@@ -405,7 +407,8 @@ impl Loss {
             faults: s.faults,
             overwritten: s.overwritten,
         };
-        let flow = |&(flow, records): &(u64, u64)| FlowLoss { flow, records };
+        let flow =
+            |domain: &str, (flow, records): (u64, u64)| FlowLoss { flow, records, domain: domain.to_owned() };
         let event = |domain: &str, loss: &message::EventLoss| EventLoss {
             domain: domain.to_owned(),
             kind: loss.kind.name().to_owned(),
@@ -413,7 +416,10 @@ impl Loss {
             missed: loss.missed,
         };
         self.sites = listed(reported.iter().flat_map(|(_, loss)| loss.sites.iter().map(site)).collect());
-        self.flows = reported.iter().flat_map(|(_, loss)| loss.flows.iter().map(flow)).collect();
+        let flows = |(domain, loss): &(&'_ str, &message::Loss)| {
+            loss.flows.iter().map(|&of| flow(domain, of)).collect::<Vec<_>>()
+        };
+        self.flows = reported.iter().flat_map(flows).collect();
         self.unattributed = reported.iter().map(|(_, loss)| loss.unattributed).fold(0, u64::saturating_add);
         let of_domain = |(domain, loss): &(&'_ str, &message::Loss)| {
             loss.events.iter().map(|loss| event(domain, loss)).collect::<Vec<_>>()

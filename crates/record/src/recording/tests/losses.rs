@@ -21,7 +21,7 @@ fn assert_loss_is_told(manifest: &Manifest, dropped: u64) {
     let loss = &manifest.loss;
     let first = SiteLoss { site: 3, dropped, missed: 2, table_full: 1, faults: 4, overwritten: 7 };
     assert_eq!(loss.sites, [first, SiteLoss { site: 4, dropped: 1, ..SiteLoss::default() }]);
-    assert_eq!(loss.flows, [FlowLoss { flow: 2 << 56 | 9, records: 3 }]);
+    assert_eq!(loss.flows, [FlowLoss { flow: 2 << 56 | 9, records: 3, domain: "vm1".into() }]);
     assert_eq!((loss.unattributed, loss.unwritten), (2, 0));
     let (domain, kind) = ("vm1".to_owned(), "switch".to_owned());
     assert_eq!(loss.events, [EventLoss { domain: domain.clone(), kind, dropped: 10, missed: 20 }]);
