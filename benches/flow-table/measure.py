@@ -15,6 +15,8 @@ BOUNDS = {
     ('get_flowid, empty', 'hash'): Bound(1, WHY),
     **{(f'{what}, {ids}', 'hash'): Bound(0.75, WHY) for what in ('register_flowid', 'get_flowid', 'remove_flowid')
        for ids in ('changing IDs', 'same ID')},
+    ('reading which flow a guest says', "the ring's keys"):
+        Bound(1.5, 'what it spares the host, a record and its joining, takes several times as long'),
     'get_new_flowid': Bound(1.15, 'one addition, as by hand'),
     'a program that does nothing': Bound(3.5, 'the guard is what most places pay for'),
 }

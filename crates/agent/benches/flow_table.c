@@ -92,6 +92,48 @@ static __noinline int bare(u64 cookie)
 TIMED(program_guarded, CALLS, guarded(&key); guarded_spare(&key))
 TIMED(program_bare, CALLS, bare(COOKIE + one); bare(COOKIE | SPARE))
 
+/*
+ * What a host does with a buffer that came off a ring: it makes the key that both sides see, of what vhost has of the
+ * ring and what is known of it; and it reads which flow the guest says that it carries, here in this process's memory,
+ * where flow_table.rs has put it.
+ */
+#define XW_CARRIER_VHOST_MEMORY_H
+static u64 xw_vhost_translate(u64 queue, u64 address, u32 to_qemu)
+{
+	return 0;
+}
+#include "carriers/told.h"
+
+#define RING 0x12345000
+#define SLOT_OF(nth) { .ring = RING, .index = (u16)(nth) }
+
+XW_TABLE(known_rings, 4, 4096);
+
+struct {
+	void *desc;
+	u16 last_avail_idx;
+} queue = { .desc = (void *)RING };
+
+SEC("raw_tp") int know_ring(void *ctx)
+{
+	const u64 ring[4] = { RING, RING, 1, 1 };
+
+	return known_rings_put(RING, ring);
+}
+
+TIMED(keys_of_ring, CALLS, u64 ring[4]; u64 desc = (u64)READ(queue.desc);
+      u16 index = READ(queue.last_avail_idx);
+      count += known_rings_get(RING, ring) && ring[0] == desc && !index)
+TIMED(told_by_guest, CALLS, struct xw_told_key told = { .key = SLOT_OF(nth) }; xw_listen(0, 1, &told);
+      count += told.known && told.flow == (1ULL << 56 | told.key.index))
+
+/* The guest's part. */
+#include "carriers/offered.h"
+
+TIMED(key_of_guest, CALLS, u64 desc = (u64)READ(queue.desc); u16 index = READ(queue.last_avail_idx);
+      u16 head = READ(queue.last_avail_idx); count += desc == RING && !index && !head)
+TIMED(told_to_host, CALLS, struct xw_key slot = SLOT_OF(nth); xw_offer(&slot, id); count++)
+
 /* Keys of others: nearly as many as the tables are meant for. */
 static long fill_call(u32 nth, void *unused)
 {

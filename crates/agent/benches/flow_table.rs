@@ -11,6 +11,7 @@ use std::{arch::x86_64::__cpuid, collections::HashMap, process::ExitCode};
 
 use libbpf_rs::{MapCore, MapFlags, MapType, Object, ObjectBuilder, ProgramInput};
 use serde_json::{Value, json};
+use xweave_wire::message::SHARED_PAGES;
 
 use common::Error;
 
@@ -18,6 +19,7 @@ const CALLS: f64 = 2000.0;
 const ROUNDS: usize = 25;
 const RUNS: usize = 4;
 const BUCKETS: u32 = 32768;
+const PAGE: usize = 4096;
 const ARENA_START: usize = 1 << 44;
 
 const KINDS: [(&str, MapType, u32); 5] = [
@@ -46,6 +48,12 @@ const NEW: [Operation; 1] = [("get_new_flowid", "new_ours", "new_kernels")];
 
 /// What each program does besides what it is for.
 const PROGRAM: [Operation; 1] = [("a program that does nothing", "program_guarded", "program_bare")];
+
+/// What is done with each buffer, beside its keys: on the host's side of a ring, and on the guest's.
+const TOLD: [Operation; 2] = [
+    ("reading which flow a guest says", "told_by_guest", "keys_of_ring"),
+    ("saying it, in the guest", "told_to_host", "key_of_guest"),
+];
 
 /// Reading a bucket's first key, where the buckets are in an array map.
 const IN_ARENA: [Operation; 1] = [("finding a bucket", "bucket_array", "bucket_arena")];
@@ -90,6 +98,11 @@ fn measure() -> Result<Value, Error> {
     let mut full = load(&object, MapType::Hash, 0, false)?;
     run(&mut full, "fill")?;
     all.push(Compared::new("hash, 60,000 more keys", &OPERATIONS, RUNS, full));
+    let mut told = load(&object, MapType::Hash, 0, false)?;
+    let guest = Guest::new();
+    guest.believed_by(&told)?;
+    run(&mut told, "know_ring")?;
+    all.push(Compared::new("the ring's keys", &TOLD, 4 * RUNS, told));
     let arena = has_arena()?;
     if arena {
         all.push(Compared::new("arena", &IN_ARENA, 16 * RUNS, load(&object, MapType::Hash, 0, true)?));
@@ -160,7 +173,7 @@ fn load(object: &[u8], kind: MapType, flags: u32, arena: bool) -> Result<Object,
         });
     }
     let loaded = open.load().map_err(failed)?;
-    let config = [1, BUCKETS - 1].map(u32::to_le_bytes).concat();
+    let config = [1, BUCKETS - 1, 0, 0].map(u32::to_le_bytes).concat();
     for map in loaded.maps().filter(|map| map.name() == "xw_config") {
         map.update(&0u32.to_le_bytes(), &config, MapFlags::ANY).map_err(failed)?;
     }
@@ -172,6 +185,35 @@ fn load(object: &[u8], kind: MapType, flags: u32, arena: bool) -> Result<Object,
         }
     }
     Ok(loaded)
+}
+
+/// The table of a guest that has this process's memory: `struct xw_shared_slot` of the prelude, its number and its
+/// buffer's name by turns.
+struct Guest(Vec<u64>);
+
+impl Guest {
+    const RING: u64 = 0x1234_5000;
+
+    fn new() -> Self {
+        let mut words = vec![0; SHARED_PAGES * PAGE / size_of::<u64>()];
+        // The prelude's xw_hash.
+        let hash = (Self::RING.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & 0xffff;
+        for index in 0..1u64 << 16 {
+            let slot = usize::try_from((hash + index) & 0xffff).unwrap_or(0);
+            let at = PAGE / size_of::<u64>() + 2 * slot;
+            (words[at], words[at + 1]) = (1 << 56 | index, (Self::RING << 4) ^ index);
+        }
+        Self(words)
+    }
+
+    /// As domain 1, the first guest of `struct xw_guest`.
+    fn believed_by(&self, object: &Object) -> Result<(), Error> {
+        let pages = |page: usize| self.0.as_ptr() as u64 + (page * PAGE) as u64;
+        let words = [1, 0, 0].into_iter().chain([0; SHARED_PAGES]).chain((0..SHARED_PAGES).map(pages));
+        let value: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let table = object.maps().find(|map| map.name() == "xw_guests").ok_or("a map is missing")?;
+        Ok(table.update(&0u32.to_le_bytes(), &value, MapFlags::ANY)?)
+    }
 }
 
 /// What programs took, in nanoseconds for all calls of one run.

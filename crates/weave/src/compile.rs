@@ -175,6 +175,7 @@ pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Comp
 /// so that the prelude can be tested and measured.
 pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, Error> {
     let mut files: Files<'_> = prelude::files();
+    files.extend(prelude::all_headers().map(|(name, text)| (name.to_owned(), text)));
     files.push((emit::ADVICE.to_owned(), text));
     let folder = WorkFolder::new(cache)?;
     let compiled = compile_in(Compiler::find()?.path(), &files, &folder.0)?;

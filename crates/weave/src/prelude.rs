@@ -54,6 +54,11 @@ pub(crate) fn header(name: &str) -> Option<&'static str> {
     HEADERS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
+/// All of these.
+pub(crate) fn all_headers() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HEADERS.into_iter()
+}
+
 /// A header that a program uses.
 pub(crate) struct Header {
     /// Its file's name.

@@ -100,6 +100,10 @@ fn ten_thousand_datagrams_of_two_queues_cross_under_their_own_identity() {
     );
     assert_eq!(summary["lost"], 0, "{summary}");
     assert_eq!(summary["negative_gaps"], 0, "{summary}");
+    // The host was told which they are, all of them.
+    let carrier = &summary["carriers"][0];
+    let crossed = carrier["crossings"].as_u64().unwrap();
+    assert!(carrier["told"].as_u64().unwrap() * 2 >= crossed * 999 / 1000, "{carrier}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod misuse;
 mod places;
 mod processor_time;
 mod programs;
+mod told;
 mod topology;
 mod world;
 mod xen;
