@@ -53,7 +53,8 @@ struct xw_offered_key {
 struct xw_told_key {
 	struct xw_key key;
 	u64 flow; /* 0: it is not followed */
-	u64 known;
+	u32 known;
+	u32 stranger; /* it is of no guest that tells */
 };
 
 #define XW_IS(type, value) __builtin_types_compatible_p(__typeof__(value), type)

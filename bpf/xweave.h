@@ -181,14 +181,17 @@ static __always_inline u64 xw_thread(void)
 #define XW_XIN_COPY(name, from, key) XW_XIN(name, from, key, 0)
 #define XW_XIN_MOVE(name, from, key) XW_XIN(name, from, key, 1)
 
-/* Where the other side has told which flow it is, that goes on, if it is any. Else whether the other side followed the
+/* Where the other side has told which flow it is, that goes on, if it is any. Of a guest that is not recorded nothing goes
+ * on, which is known where all that are tell. Else whether the other side followed the
  * data cannot be known here: a local flow begins, and the join makes it the continuation of the flow that was put on
  * the carrier under the same key. */
 #define XW_XOUT(name, key, to)                                                                     \
 	({                                                                                         \
 		__typeof__(key) xw_carrier = (key);                                                \
 		const struct xw_told_key *xw_told = (const void *)&xw_carrier;                     \
-		const bool xw_is_told = XW_IS(struct xw_told_key, key) && xw_told->known;          \
+		const bool xw_is_told =                                                            \
+			XW_IS(struct xw_told_key, key) &&                                          \
+			(xw_told->known || (xw_told->stranger && xw_config_now->hears_all));       \
 		u64 xw_to = (u64)(to);                                                             \
 		xw_flow = xw_is_told ? xw_told->flow : xw_new_flow();                              \
 		if (!xw_flow)                                                                      \

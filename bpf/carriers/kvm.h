@@ -58,6 +58,57 @@ static __noinline u64 kvm_address(u64 address)
 	return 0;
 }
 
+/*
+ * What is done while the process goes on: fs/aio.c, io_uring/rw.c, Linux 6.1 to 6.12. The request's struct kiocb is what
+ * both its beginning and its end are told of (for io_uring, its struct io_kiocb begins with it).
+ */
+
+/* By that: where in the guest's memory the data is, and of which process's guest. */
+XW_TABLE(xw_async, 2, 8192);
+
+/* Where the data is: the first part's, of a call that names several. */
+static __always_inline u64 aio_buffer(const struct iocb *iocb, bool vectored)
+{
+	u64 buffer = READ(iocb->aio_buf);
+
+	return vectored ? (u64)READ_USER(((struct iovec *)buffer)->iov_base) : buffer;
+}
+
+static __always_inline u64 uring_buffer(struct io_kiocb *request)
+{
+	u64 buffer = READ(((struct io_rw *)request)->addr);
+	u8 opcode = READ(request->opcode);
+
+	/* IORING_OP_READV, IORING_OP_WRITEV */
+	return opcode == 1 || opcode == 2 ? (u64)READ_USER(((struct iovec *)buffer)->iov_base) : buffer;
+}
+
+/* The host's side, when it begins, in the process; and when it is done, wherever that is noticed. */
+static __always_inline struct xw_key kvm_memory_of(void *request, u64 address)
+{
+	struct xw_key key = {
+		.ring = kvm_address(address),
+		.peer = bpf_get_current_pid_tgid() >> 32,
+	};
+	const u64 words[2] = { key.ring, key.peer };
+
+	xw_async_put(xw_number((u64)request), words);
+	return key;
+}
+
+static __always_inline struct xw_key kvm_memory_done(void *request)
+{
+	u64 words[2] = {};
+	struct xw_key key = {};
+
+	if (xw_async_get(xw_number((u64)request), words)) {
+		key.ring = words[0];
+		key.peer = words[1];
+		xw_async_drop(xw_number((u64)request));
+	}
+	return key;
+}
+
 /* The host's side: data at this address of the running process. */
 static __always_inline struct xw_key kvm_memory(u64 address)
 {

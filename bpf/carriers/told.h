@@ -39,7 +39,8 @@ static __always_inline struct xw_guest *xw_guest(u64 number)
 	return bpf_map_lookup_elem(&xw_guests, &at);
 }
 
-/* The place in that table of the guest whose ring it is, from 1; 0 if it is none of them. In a thread of vhost. */
+/* The place in that table of the guest whose ring it is, from 1; 0 if it is none of them. In a thread of vhost. Memory
+ * that is not there has not been written to: the secret was, a moment ago. */
 __noinline u64 xw_guest_of(u64 queue)
 {
 	for (u64 number = 1; number <= XW_GUESTS; number++) {
@@ -47,7 +48,7 @@ __noinline u64 xw_guest_of(u64 queue)
 		u64 there, secret[2];
 
 		if (!guest || !guest->domain)
-			return 0;
+			break;
 		there = xw_vhost_translate(queue, guest->pages[0], 1);
 		if (there && !bpf_probe_read_user(secret, sizeof(secret), (void *)there) &&
 		    secret[0] == guest->secret[0] && secret[1] == guest->secret[1])
@@ -64,6 +65,7 @@ static __always_inline void xw_listen(u64 queue, u64 number, struct xw_told_key 
 	struct xw_shared_slot slot;
 	u64 there;
 
+	told->stranger = !number;
 	if (!guest || page >= XW_SHARED_PAGES)
 		return;
 	there = guest->known[page];

@@ -93,16 +93,16 @@ static __always_inline u64 vhost_net_xdp_slot(struct vhost_virtqueue *queue)
 	       READ(nvq->batched_xdp) * bpf_core_type_size(struct xdp_buff);
 }
 
-/* The socket buffer that handle_rx is looking for room for, when it asks for descriptors; none for
- * an XDP frame (drivers/net/tun.c marks those in bit 0). */
-static __always_inline u64 vhost_net_rx_skb(struct vhost_virtqueue *queue)
+/* The socket buffer that handle_rx is looking for room for, when it asks for descriptors; or the XDP frame
+ * (drivers/net/tun.c marks those in bit 0), which lies where its buffer begins (xdp_convert_buff_to_frame). */
+static __always_inline u64 vhost_net_rx_frame(struct vhost_virtqueue *queue)
 {
 	struct vhost_net_virtqueue *nvq =
 		(void *)queue - bpf_core_field_offset(struct vhost_net_virtqueue, vq);
 	void **entries = READ(nvq->rxq.queue);
 	u64 entry = (u64)READ(entries[READ(nvq->rxq.head)]);
 
-	return entry & 1 ? 0 : entry;
+	return entry & ~1ULL;
 }
 
 /* At the return of vhost_get_vq_desc in handle_rx, for the first descriptor of a packet: the slot

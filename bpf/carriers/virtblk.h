@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The guest's side of its memory, where that is what data crosses on: the requests of virtio-blk.
- * drivers/block/virtio_blk.c, include/linux/blk-mq.h, arch/x86/include/asm/page_64.h; Linux 6.1 to 6.12.
+ * The guest's side of its memory, where that is what data crosses on: the requests of virtio-blk and virtio-scsi.
+ * drivers/block/virtio_blk.c, drivers/scsi/virtio_scsi.c, include/linux/blk-mq.h, include/scsi/scsi_cmnd.h,
+ * arch/x86/include/asm/page_64.h; Linux 6.1 to 6.12.
  */
 #ifndef XW_CARRIER_VIRTBLK_H
 #define XW_CARRIER_VIRTBLK_H
 
 extern const void vmemmap_base __ksym;
 
-/* The physical address of the first byte of a request's data; 0 if it has none. */
+/* The physical address of the first byte of a request's data; 0 if it has none, or there is no request. */
 static __noinline u64 request_address(struct request *rq)
 {
-	struct bio *bio = READ(rq->bio);
-	struct bio_vec *part = READ(bio->bi_io_vec);
+	struct bio *bio = rq ? READ(rq->bio) : NULL;
+	struct bio_vec *part = bio ? READ(bio->bi_io_vec) : NULL;
 	u64 pages = 0;
 
 	if (!bio || !part || !READ(rq->__data_len))
@@ -30,18 +31,27 @@ static __always_inline struct xw_key request_memory(struct request *rq)
 	return key;
 }
 
-/* The request that the driver of virtio-blk gave its ring this for. */
-static __always_inline struct request *virtblk_request(void *data)
-{
-	return data - bpf_core_type_size(struct request);
-}
-
-/* Whether the queue is a block device's: type 2. */
-static __always_inline bool virtqueue_is_block(struct virtqueue *queue)
+/* The request that a driver of disks gave its ring this for; NULL if it is none. A request has the driver's words behind
+ * it: for virtio-blk (a device of type 2) these, for virtio-scsi (8) the SCSI command, to which the first of these points.
+ * The first two queues of virtio-scsi are for other things. */
+static __always_inline struct request *virtio_request(struct virtqueue *queue, void *data)
 {
 	struct virtio_device *device = READ(queue->vdev);
+	u32 type = READ(device->id.device);
 
-	return READ(device->id.device) == 2;
+	if (type == 8)
+		data = READ(queue->index) < 2 ? NULL : READ(*(void **)data);
+	else if (type != 2)
+		data = NULL;
+	return data ? data - bpf_core_type_size(struct request) : NULL;
+}
+
+/* Whether a request is for a disk of these drivers: vda, sda. */
+static __always_inline bool request_is_virtio(struct request *rq)
+{
+	u8 first = READ(rq->q->disk->disk_name[0]);
+
+	return (first == 'v' || first == 's') && READ(rq->q->disk->disk_name[1]) == 'd';
 }
 
 #endif

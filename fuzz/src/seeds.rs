@@ -395,7 +395,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         Request::Code(parts),
         Request::Weave(Box::new(plan)),
         Request::Share([1, 2]),
-        Request::Guests(vec![guest]),
+        Request::Guests { guests: vec![guest], all: true },
     ];
     let mut stream = vec![4];
     xweave_wire::frame::write_preamble(&mut stream).expect("memory can be written to");

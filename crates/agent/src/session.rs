@@ -199,8 +199,8 @@ impl Session {
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
             Request::Share(secret) => self.woven().map(|woven| Reply::Shared(woven.share(secret))),
-            Request::Guests(guests) => {
-                self.woven()?.listen_to(&guests)?;
+            Request::Guests { guests, all } => {
+                self.woven()?.listen_to(&guests, all)?;
                 Ok(Reply::Done)
             }
             Request::Start => self.start(),

@@ -62,6 +62,8 @@ pub(crate) struct Woven {
     last_bucket: u32,
     /// Whether the host is told what buffers carry.
     shares: bool,
+    /// Whether all guests that are recorded are believed what they tell.
+    hears_all: bool,
     pub(crate) skipped: Vec<SkippedSite>,
 }
 
@@ -91,6 +93,7 @@ impl Woven {
             rings,
             last_bucket: buckets(plan) - 1,
             shares: false,
+            hears_all: false,
             skipped,
         };
         woven.set_state(State::Off)?;
@@ -125,7 +128,7 @@ impl Woven {
             }
         }
         // `struct xw_config` of the prelude.
-        let config = [state as u32, self.last_bucket, u32::from(self.shares), 0];
+        let config = [state as u32, self.last_bucket, u32::from(self.shares), u32::from(self.hears_all)];
         let value: Vec<u8> = config.into_iter().flat_map(u32::to_le_bytes).collect();
         map(&self.object, "xw_config")?.update(&0u32.to_le_bytes(), &value, MapFlags::ANY)?;
         Ok(())
@@ -145,8 +148,9 @@ impl Woven {
         }
     }
 
-    /// Believes guests what they say of their buffers.
-    pub(crate) fn listen_to(&self, guests: &[SharingGuest]) -> Result<(), Error> {
+    /// Believes guests what they say of their buffers, from the recording's beginning on. `all`: no others are recorded.
+    pub(crate) fn listen_to(&mut self, guests: &[SharingGuest], all: bool) -> Result<(), Error> {
+        self.hears_all = all;
         let table = self.object.maps().find(|map| map.name() == shared::GUESTS);
         table.map_or(Ok(()), |table| shared::listen_to(&table, guests).map_err(Error::from))
     }

@@ -34,7 +34,7 @@ impl Question {
             Request::Symbols(_) => Self::Symbols,
             Request::Weave(_) => Self::Weave,
             Request::Share(_) => Self::Share,
-            Request::Guests(_) => Self::Guests,
+            Request::Guests { .. } => Self::Guests,
             Request::Start => Self::Start,
             Request::Loss => Self::Loss,
             Request::Drain => Self::Drain,

@@ -19,9 +19,10 @@ pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<St
         (0..capture.sessions.len()).filter(takes_part).collect()
     };
     let (guests, hosts) = (those(Role::Guest, Action::Xin), those(Role::Host, Action::Xout));
-    if guests.is_empty() || hosts.is_empty() {
+    if hosts.is_empty() {
         return Ok(Vec::new());
     }
+    let recorded = guests.len();
     let mut asked = Vec::new();
     for index in guests {
         let secret = secret().map_err(Error::Random)?;
@@ -50,13 +51,10 @@ pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<St
             )
         }));
     }
-    if sharing.is_empty() {
-        return Ok(warnings);
-    }
     for &index in &hosts {
         let session = &mut capture.sessions[index];
         session.believes = sharing.iter().map(|guest| guest.domain).collect();
-        session.ask(Request::Guests(sharing.clone()));
+        session.ask(Request::Guests { guests: sharing.clone(), all: sharing.len() == recorded });
     }
     capture.until(|session| !session.owes())?;
     Ok(warnings)

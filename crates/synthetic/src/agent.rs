@@ -207,7 +207,7 @@ impl Voice {
                 Reply::Woven(Woven { sites, ..Woven::default() })
             }
             Request::Share(_) => Reply::Shared(Shared::default()),
-            Request::Guests(_) => Reply::Done,
+            Request::Guests { .. } => Reply::Done,
             Request::Start => {
                 self.recording = true;
                 Reply::Done

@@ -26,9 +26,13 @@ pub enum Request {
     /// To a guest: tell your host, in memory that it can read, which flows your buffers carry (`bpf/carriers/shared.h`).
     /// That memory is to begin with this secret. → [`Reply::Shared`]
     Share([u64; 2]),
-    /// To a host: believe these guests what they say there of their own buffers. [`SHARING_GUESTS`] at most. →
-    /// [`Reply::Done`]
-    Guests(Vec<SharingGuest>),
+    /// To a host: believe these guests what they say there of their own buffers. → [`Reply::Done`]
+    Guests {
+        /// [`SHARING_GUESTS`] at most.
+        guests: Vec<SharingGuest>,
+        /// Whether these are all that are recorded: then nothing goes on of what others put on carriers.
+        all: bool,
+    },
     /// Record from now on. → [`Reply::Done`]
     Start,
     /// What has been lost up to now? → [`Reply::Loss`]

@@ -6,6 +6,7 @@
 
 mod agent_lifetime;
 mod agent_trust;
+mod back_ends;
 mod capture;
 mod clean;
 mod clocks;
@@ -24,6 +25,7 @@ mod misuse;
 mod places;
 mod processor_time;
 mod programs;
+mod rebuilt;
 mod told;
 mod topology;
 mod world;

@@ -5,48 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::world::World;
-
-/// The second guest with other processors; the usual ones come back with the end of this.
-struct Rebuilt<'w>(&'w World);
-
-impl<'w> Rebuilt<'w> {
-    fn new(world: &'w World, processors: &str) -> Self {
-        world.run(
-            "host",
-            &format!(
-                "sed 's/-smp 2 /-smp {processors} /; s/vhost=on/vhost=off/' /run/lab/host-guest.sh >/tmp/rebuilt.sh"
-            ),
-        );
-        let rebuilt = Self(world);
-        rebuilt.start("/tmp/rebuilt.sh");
-        rebuilt
-    }
-
-    fn start(&self, script: &str) {
-        self.0.run("host", &replace_by(script));
-        self.0.until("vm2", "true");
-    }
-}
-
-impl Drop for Rebuilt<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // A second failure would end the tests that follow.
-            self.0.try_run("host", &replace_by("/run/lab/host-guest.sh"));
-        } else {
-            self.start("/run/lab/host-guest.sh");
-        }
-    }
-}
-
-/// Ends the second guest's QEMU and starts another as that script does.
-fn replace_by(script: &str) -> String {
-    format!(
-        "pid=$(cat /run/lab/vm2/pid) && kill $pid && while [ -e /proc/$pid ]; do sleep 0.1; done
-         sh {script} 2"
-    )
-}
+use crate::{rebuilt::Rebuilt, world::World};
 
 /// Two sockets of three cores: their APIC IDs, by which KVM numbers vCPUs, leave one out.
 #[test]
@@ -59,7 +18,8 @@ fn processors_of_two_sockets_of_three_cores_are_the_vcpus_that_they_are() {
     };
     let before = devices();
     assert!(before["ok"] == true && before["found"].as_str().unwrap().ends_with("of 2"), "{before}");
-    let _rebuilt = Rebuilt::new(&world, "6,sockets=2,cores=3,threads=1");
+    let _rebuilt =
+        Rebuilt::new(&world, "s/-smp 2 /-smp 6,sockets=2,cores=3,threads=1 /; s/vhost=on/vhost=off/");
     let after = devices();
     assert!(after["ok"] == false && after["found"].as_str().unwrap().contains("vhost=off"), "{after}");
     let log = world.record("virtio-net --domain vm2=vsock:4 -o /tmp/emulated").finish_well();

@@ -1,0 +1,234 @@
+//! Requests and frames through the back ends that people run: followed from end to end, and how many of them.
+
+use serde_json::Value;
+
+use crate::{rebuilt::Rebuilt, world::World};
+
+/// A disk of the second guest, and how the host's side of its requests is done.
+struct Disk {
+    /// As the guest calls it.
+    name: &'static str,
+    what: &'static str,
+    /// Options of QEMU's, behind the image's file.
+    drive: &'static str,
+    device: &'static str,
+    /// Where the host takes up what is written, and what is read.
+    takes: [&'static str; 2],
+}
+
+const DISKS: [Disk; 6] = [
+    Disk {
+        name: "vdb",
+        what: "aio=native",
+        drive: "format=raw,cache=none,aio=native",
+        device: "virtio-blk-pci",
+        takes: ["aio_write", "aio_read"],
+    },
+    Disk {
+        name: "vdc",
+        what: "aio=io_uring",
+        drive: "format=raw,cache=none,aio=io_uring",
+        device: "virtio-blk-pci",
+        takes: ["io_write", "io_read"],
+    },
+    Disk {
+        name: "vdd",
+        what: "aio=io_uring, cached",
+        drive: "format=raw,cache=writeback,aio=io_uring",
+        device: "virtio-blk-pci",
+        takes: ["io_write", "io_read"],
+    },
+    Disk {
+        name: "vde",
+        what: "qcow2",
+        drive: "format=qcow2",
+        device: "virtio-blk-pci",
+        takes: ["vfs_write", "vfs_read"],
+    },
+    Disk {
+        name: "vdf",
+        what: "packed ring",
+        drive: "format=raw",
+        device: "virtio-blk-pci,packed=on",
+        takes: ["vfs_write", "vfs_read"],
+    },
+    Disk {
+        name: "sda",
+        what: "virtio-scsi, aio=io_uring",
+        drive: "format=raw,cache=none,aio=io_uring",
+        device: "scsi-hd,bus=scsi.0",
+        takes: ["io_write", "io_read"],
+    },
+];
+
+/// Requests that write, and as many that read, of each disk.
+const COUNT: usize = 32;
+
+/// An image of 64 MiB in which nothing is written: the header of qcow2's version 2, one table of reference counts, of
+/// which the first four clusters have one, and an empty table of clusters (docs/interop/qcow2.txt of QEMU).
+const QCOW2: &str = r"
+put() { dd of=/root/vde.disk bs=65536 seek=$1 conv=notrunc status=none; }
+rm -f /root/vde.disk && truncate -s 262144 /root/vde.disk
+printf 'QFI\373\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\20\0\0\0\0\4\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\0\0\1' | put 0
+printf '\0\0\0\0\0\2\0\0' | put 1
+printf '\0\1\0\1\0\1\0\1' | put 2
+";
+
+fn hops<'f>(flow: &'f Value, domain: &str, kind: &str) -> Vec<&'f Value> {
+    let hops = flow["hops"].as_array().unwrap().iter();
+    hops.filter(|hop| hop["domain"] == domain && hop["kind"] == kind).collect()
+}
+
+#[test]
+fn requests_of_each_back_end_of_disks_are_followed_to_the_host_and_back() {
+    let Some(world) = World::find("back ends of disks") else { return };
+    world.run("host", QCOW2);
+    let mut devices = "-device virtio-scsi-pci,id=scsi".to_owned();
+    for Disk { name, drive, device, what, .. } in &DISKS {
+        if *what != "qcow2" {
+            world.run("host", &format!("truncate -s 64M /root/{name}.disk"));
+        }
+        let file = format!("if=none,id={name},file=/root/{name}.disk,{drive}");
+        devices += &format!(" -drive {file} -device {device},drive={name}");
+    }
+    let rebuilt = Rebuilt::new(&world, &format!("s#-device \"vhost-vsock-pci#{devices} &#"));
+    // Not all at once: what QEMU puts together is followed as one.
+    let recording = world.record("virtio-blk --domain vm2=vsock:4 -o /tmp/back-ends");
+    for (nth, Disk { name, .. }) in DISKS.iter().enumerate() {
+        let at = 64 * (nth + 1);
+        world.run(
+            "vm2",
+            &format!(
+                "dd if=/dev/zero of=/dev/{name} bs=4k seek={at} count={COUNT} oflag=direct &&
+                 dd if=/dev/{name} of=/dev/null bs=4k skip={at} count={COUNT} iflag=direct"
+            ),
+        );
+    }
+    recording.finish_well();
+    let dir = tempfile::tempdir().unwrap();
+    world.pull("host", "/tmp/back-ends", &dir.path().join("trace"));
+    let report = world.flows(&dir.path().join("trace"));
+    drop(rebuilt);
+    world.run("host", "rm -f /root/vd?.disk /root/sda.disk");
+
+    let summary = &report["summary"];
+    assert_eq!((&summary["lost"], &summary["negative_gaps"]), (&0.into(), &0.into()), "{summary}");
+    let flows = report["flows"].as_array().unwrap();
+    for (nth, Disk { name, what, takes, .. }) in DISKS.iter().enumerate() {
+        let (first, last) = (64 * (nth + 1) * 8, (64 * (nth + 1) + COUNT) * 8);
+        let issued = |flow: &&Value| {
+            hops(flow, "vm2", "hop").iter().any(|hop| {
+                let sector = hop["values"][0].as_u64().unwrap();
+                hop["function"] == "block_rq_issue" && (first as u64..last as u64).contains(&sector)
+            })
+        };
+        let requests: Vec<&Value> = flows.iter().filter(issued).collect();
+        let whole = |flow: &&Value| flow["complete"] == true && flow["crossings"] == 2;
+        let taken = |flow: &&Value| {
+            hops(flow, "host", "xout")
+                .iter()
+                .any(|hop| takes.iter().any(|function| hop["function"] == *function))
+        };
+        let followed = requests.iter().copied().filter(whole).filter(taken).count();
+        println!("{name} ({what}): {followed} of {} requests", requests.len());
+        assert!(requests.len() >= 2 * COUNT, "{name} ({what}): {} requests; {summary}", requests.len());
+        let example = || requests.iter().find(|flow| !whole(flow) || !taken(flow));
+        assert!(followed * 100 >= requests.len() * 99, "{name} ({what}): {:?}", example());
+    }
+}
+
+/// A device beside the bridge, through which the second guest has another network: what is sent to it comes from a
+/// network namespace.
+const MACVTAP: &str = "
+modprobe -a macvtap veth
+ip netns add beside && ip link add mv0 type veth peer name mv1 && ip link set mv1 netns beside
+ip link add link mv0 name macvtap0 type macvtap mode bridge
+ip link set mv0 up && ip link set macvtap0 address 52:54:00:78:00:02 up
+ip -n beside addr add 10.78.0.1/24 dev mv1 && ip -n beside link set mv1 up
+";
+
+/// The page of a server there, and how many bytes came.
+const GET: &str =
+    r"exec 3<>/dev/tcp/10.78.0.2/8092 && printf 'GET /page HTTP/1.0\r\n\r\n' >&3 && cat <&3 | wc -c";
+
+#[test]
+fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
+    let Some(world) = World::find("macvtap, XDP") else { return };
+    world.run("host", MACVTAP);
+    let device =
+        "-netdev tap,id=n1,fd=30,vhost=on -device virtio-net-pci,netdev=n1,mac=52:54:00:78:00:02,romfile=";
+    let rebuilt = Rebuilt::new(
+        &world,
+        &format!(
+            "s#^exec #exec 30<>/dev/tap$(cat /sys/class/net/macvtap0/ifindex)\\n&#
+             s#-device \"vhost-vsock-pci#{device} &#"
+        ),
+    );
+    world.run(
+        "vm2",
+        "ip addr add 10.78.0.2/24 dev eth1 && ip link set eth1 up && mkdir -p /tmp/beside &&
+         head -c 300000 /dev/urandom >/tmp/beside/page && busybox httpd -p 8092 -h /tmp/beside",
+    );
+    // What comes from the first guest, the second gets without the bridge.
+    world.write(
+        "host",
+        "/tmp/redirect.c",
+        "static long (*redirect)(unsigned to, unsigned long long flags) = (void *)23;
+         __attribute__((section(\"xdp\"), used)) int pass(void *frame) { return redirect(TO, 0); }",
+    );
+    world.run(
+        "host",
+        "cd /tmp && clang-14 -O2 -g -target bpf -DTO=$(cat /sys/class/net/tap2/ifindex) -c redirect.c -o redirect.o",
+    );
+    let recording = world.record("virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o /tmp/beside");
+    let beside = "ip netns exec beside";
+    world.run("host", &format!("{beside} ping -c 20 -i 0.1 10.78.0.2"));
+    world.run("host", &format!("{beside} bash -c \"{GET}\" | grep -qx '300[0-9]*'"));
+    world.run("host", "ip link set dev tap1 xdpdrv obj /tmp/redirect.o sec xdp");
+    let pinged = world.try_run("vm1", "ping -c 20 -i 0.1 10.77.0.2");
+    world.run("host", "ip link set dev tap1 xdpdrv off; sleep 1");
+    recording.finish_well();
+    let dir = tempfile::tempdir().unwrap();
+    world.pull("host", "/tmp/beside", &dir.path().join("trace"));
+    let report = world.flows(&dir.path().join("trace"));
+    drop(rebuilt);
+    world.run("host", "ip link del macvtap0; ip netns del beside");
+
+    let summary = &report["summary"];
+    assert_eq!((&summary["lost"], &summary["negative_gaps"]), (&0.into(), &0.into()), "{summary}");
+    let flows = report["flows"].as_array().unwrap();
+    let frames = |source: &str, target: &str| -> Vec<&Value> {
+        let is_of = |flow: &&Value| flow["frame"]["source"] == source && flow["frame"]["target"] == target;
+        flows.iter().filter(is_of).collect()
+    };
+    for (source, target, least) in [("10.78.0.1", "10.78.0.2", 25), ("10.78.0.2", "10.78.0.1", 25)] {
+        let all = frames(source, target);
+        let whole = |flow: &&&Value| flow["complete"] == true || flow["incomplete"] == "dropped";
+        let crossed = all.iter().filter(whole).filter(|flow| flow["crossings"].as_u64() >= Some(1)).count();
+        // What was cut off or put together has its crossing in another flow.
+        let related = |flow: &&&Value| {
+            !flow["parents"].as_array().unwrap().is_empty()
+                || flows.iter().any(|other| other["parents"].as_array().unwrap().contains(&flow["id"]))
+        };
+        let followed = all
+            .iter()
+            .filter(whole)
+            .filter(|flow| flow["crossings"].as_u64() >= Some(1) || related(flow))
+            .count();
+        println!("macvtap, {source} → {target}: {followed} of {} frames, {crossed} crossed", all.len());
+        assert!(crossed >= least, "{crossed} of {} frames crossed; {summary}", all.len());
+        let example = || all.iter().find(|flow| !whole(flow));
+        assert!(followed * 1000 >= all.len() * 999, "{followed} of {}: {:?}", all.len(), example());
+    }
+    let echoes = frames("10.77.0.1", "10.77.0.2");
+    let echoes: Vec<_> =
+        echoes.into_iter().filter(|flow| flow["frame"]["kind"] == "ICMP echo request").collect();
+    let redirected = |flow: &&&Value| {
+        flow["complete"] == true
+            && flow["crossings"] == 2
+            && !flow["hops"].as_array().unwrap().iter().any(|hop| hop["function"] == "br_handle_frame_finish")
+    };
+    let crossed = echoes.iter().filter(redirected).count();
+    println!("XDP: {crossed} of {} echo requests; {pinged:?}", echoes.len());
+    assert!(crossed >= 20 && crossed == echoes.len(), "{crossed} of {}: {:?}", echoes.len(), echoes.first());
+}
