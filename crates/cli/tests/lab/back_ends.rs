@@ -156,11 +156,11 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
     let Some(world) = World::find("macvtap, XDP") else { return };
     world.run("host", MACVTAP);
     let device =
-        "-netdev tap,id=n1,fd=30,vhost=on -device virtio-net-pci,netdev=n1,mac=52:54:00:78:00:02,romfile=";
+        "-netdev tap,id=n1,fd=9,vhost=on -device virtio-net-pci,netdev=n1,mac=52:54:00:78:00:02,romfile=";
     let rebuilt = Rebuilt::new(
         &world,
         &format!(
-            "s#^exec #exec 30<>/dev/tap$(cat /sys/class/net/macvtap0/ifindex)\\n&#
+            "s#^exec #exec 9<>/dev/tap$(cat /sys/class/net/macvtap0/ifindex)\\n&#
              s#-device \"vhost-vsock-pci#{device} &#"
         ),
     );
