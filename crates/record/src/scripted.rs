@@ -11,7 +11,7 @@ use std::{
 };
 
 use xweave_synthetic::agent::{self, Script};
-use xweave_weave::{Action, SiteInfo, Woven};
+use xweave_weave::{Action, Role, SiteInfo, Woven};
 use xweave_wire::{
     event,
     message::Request,
@@ -153,12 +153,17 @@ fn plans(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
         capture.until(|session| !session.owes())?;
         capture.answer(index)?;
         let number = capture.sessions[index].number;
+        // Flows go from guests to hosts.
+        let crosses = match capture.sessions[index].role() {
+            Role::Guest => Action::Xin,
+            Role::Host => Action::Xout,
+        };
         let info = |site| SiteInfo {
             site,
             aspect: "test".to_owned(),
             aspect_line: 1,
             clause: "test".to_owned(),
-            action: Action::Advice,
+            action: if site == sites(number)[1] { crosses } else { Action::Advice },
             hook: Hook::Entry,
             function: format!("f{site}"),
             module: None,

@@ -3,6 +3,7 @@
 
 mod losses;
 mod refusals;
+mod sharing;
 
 use std::{
     fs, io,
