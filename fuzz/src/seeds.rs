@@ -10,7 +10,8 @@ use xweave_trace::{Domain, DomainVm, Exit, Loss, Manifest, Site, SiteLoss, Write
 use xweave_wire::event;
 use xweave_wire::message::{
     self, BackEnd, ClockSample, CodeParts, Disk, DomainInfo, DropReason, Event, EventLoss, FromAgent,
-    FunctionClone, LeftOut, ModuleInfo, Processor, Reply, Request, SHARED_PAGES, Shared, SharingGuest, SkippedSite, Symbol, Vm, Woven,
+    FunctionClone, LeftOut, ModuleInfo, Processor, Reply, Request, SHARED_PAGES, Shared, SharingGuest,
+    SkippedSite, Symbol, Vm, Woven,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};

@@ -7,8 +7,11 @@ use super::*;
 /// A flow that the guest, domain 2, may have made.
 const OF_GUEST: u64 = 2 << 56 | 9;
 
+/// The guests that a host was told of, and whether these are all.
+type Told = Arc<Mutex<Option<(Vec<SharingGuest>, bool)>>>;
+
 /// Records this flow at the end; notes what it is told of guests, and whether these are all.
-fn host(flow: u64, told: &Arc<Mutex<Option<(Vec<SharingGuest>, bool)>>>) -> impl Script + Send + 'static {
+fn host(flow: u64, told: &Told) -> impl Script + Send + 'static {
     let told = told.clone();
     answering(move |request, voice| {
         match request {
