@@ -344,13 +344,15 @@ impl<'t> Carriers<'t> {
             let is_near = self.rings.may_be_one(put, off, locals, &self.errors);
             is_near && !contradicts(put, off, locals)
         };
-        let mut refused = Vec::new();
+        let (mut refused, mut contradicted) = (Vec::new(), Vec::new());
         all.retain(|candidate| {
             let (put, off) = (ins[candidate.put], outs[candidate.off]);
-            if !contradicts(put, off, locals) && !may_be_one(put, off) {
-                refused.push((candidate.put, candidate.off));
+            let may = may_be_one(put, off);
+            if !may {
+                let why = if contradicts(put, off, locals) { &mut contradicted } else { &mut refused };
+                why.push((candidate.put, candidate.off));
             }
-            may_be_one(put, off)
+            may
         });
         let causal = matched(ins.len(), outs.len(), all.iter().filter(|candidate| !candidate.against));
         // Clocks that are wrong by more than they say leave both ends of a row of pairs alone.
@@ -375,8 +377,11 @@ impl<'t> Carriers<'t> {
             }
         }
 
-        refused.retain(|(i, o)| partner_of_in[*i].is_none() && partner_of_out[*o].is_none());
-        let refused: HashSet<usize> = refused.into_iter().map(|(_, o)| o).collect();
+        let alone = |pairs: Vec<(usize, usize)>| -> HashSet<usize> {
+            let both = |(i, o): &(usize, usize)| partner_of_in[*i].is_none() && partner_of_out[*o].is_none();
+            pairs.into_iter().filter(both).map(|(_, o)| o).collect()
+        };
+        let (refused, contradicted) = (alone(refused), alone(contradicted));
         for (i, event) in ins.iter().enumerate() {
             let outcome = match partner_of_in[i] {
                 Some(o) => {
@@ -399,7 +404,7 @@ impl<'t> Carriers<'t> {
                 Some(_) => Outcome::Paired { negative: false, told: false },
                 None if replaced[o] => Outcome::Superseded,
                 None if refused.contains(&o) => Outcome::Refused,
-                None if ins.iter().any(|put| contradicts(put, event, locals)) => Outcome::Contradicted,
+                None if contradicted.contains(&o) => Outcome::Contradicted,
                 None => Outcome::Unmatched,
             };
             outcomes.push((**event, outcome));

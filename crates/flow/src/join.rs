@@ -110,12 +110,14 @@ impl<'t> Join<'t> {
 
     /// Of a trace's records as they are given, whatever its files have.
     pub fn of_parts(trace: &'t Trace, parts: impl Iterator<Item = Result<Part, Damaged>> + 't) -> Self {
+        let names = trace.manifest().domains.iter().map(|domain| (domain.name.as_str(), domain.number));
+        let names: HashMap<&str, u8> = names.collect();
         let mut lost: HashMap<(u8, u64), u64> = HashMap::new();
         for loss in &trace.manifest().loss.flows {
-            let named = trace.manifest().domains.iter().find(|domain| domain.name == loss.domain);
-            let [of_id, ..] = loss.flow.to_be_bytes();
-            let domain = named.map_or(of_id, |domain| domain.number);
-            *lost.entry((domain, loss.flow)).or_default() += loss.records;
+            let [made, ..] = loss.flow.to_be_bytes();
+            let domain = names.get(loss.domain.as_str()).copied().unwrap_or(made);
+            let records = lost.entry((domain, loss.flow)).or_default();
+            *records = records.saturating_add(loss.records);
         }
         let damaged = trace.sites_damaged().cloned().into_iter().collect();
         Self {

@@ -45,8 +45,8 @@ pub(crate) struct Local {
 }
 
 impl Locals {
-    /// Groups those of the rows that are of a window. `lost` has the records that are missing by domain and local flow; `merged` what
-    /// is known to have become part of others from before; `room` is where the rows are put.
+    /// Groups those of the rows that are of a window. `lost` has the records that are missing by domain and local flow;
+    /// `merged` what is known to have become part of others from before; `room` is where the rows are put.
     pub(crate) fn of(
         rows: &[Row],
         is_of_window: impl Fn(usize, &Row) -> bool,
