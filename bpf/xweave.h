@@ -164,9 +164,21 @@ static __always_inline u64 xw_thread(void)
 			  xw_words->peer);                                                         \
 	})
 
+/* A number for the name of an xflow, which the compiler knows (FNV-1a). */
+static __always_inline u64 xw_named(const char *name, u32 length)
+{
+	u64 hash = 0xcbf29ce484222325ULL;
+
+	_Pragma("clang loop unroll(full)") for (u32 i = 0; i < length; i++) hash =
+		(hash ^ (u8)name[i]) * 0x100000001b3ULL;
+	return hash;
+}
+#define XW_NAMED(name) xw_named(#name, sizeof(#name) - 1)
+
 /* The key is computed only for data that is followed; but where the other side is told that, for all. */
 #define XW_XIN(name, from, key, leave)                                                             \
 	({                                                                                         \
+		const u64 xw_xflow = XW_NAMED(name);                                               \
 		u64 xw_from = (u64)(from);                                                         \
 		xw_flow = XW_FLOW_OF(name, xw_from);                                               \
 		if (xw_flow || (XW_IS(struct xw_offered_key, key) && xw_config_now->shares)) {     \
@@ -187,6 +199,7 @@ static __always_inline u64 xw_thread(void)
  * the carrier under the same key. */
 #define XW_XOUT(name, key, to)                                                                     \
 	({                                                                                         \
+		const u64 xw_xflow = XW_NAMED(name);                                               \
 		__typeof__(key) xw_carrier = (key);                                                \
 		const struct xw_told_key *xw_told = (const void *)&xw_carrier;                     \
 		const bool xw_is_told =                                                            \

@@ -17,16 +17,15 @@ struct {
 } xw_shared_flows SEC(".maps");
 
 /* Before the device can see the buffer: which flow it carries. x86 keeps the order of stores. */
-static __always_inline void xw_offer(const struct xw_key *key, u64 flow)
+static __always_inline void xw_offer(const struct xw_key *key, u64 xflow, u64 flow)
 {
-	u32 at = XW_SLOTS_A_PAGE + xw_shared_place(key);
+	u32 at = XW_SLOTS_A_PAGE + xw_shared_place(key, xflow);
 	volatile struct xw_shared_slot *slot = bpf_map_lookup_elem(&xw_shared_flows, &at);
 
 	if (!slot)
 		return;
-	slot->buffer = 0;
 	slot->flow = flow;
-	slot->buffer = xw_shared_buffer(key);
+	slot->check = xw_shared_check(key, xflow, flow);
 }
 
 #endif

@@ -7,7 +7,7 @@
  * tells where its pages are, and carriers/vhost.h reads them as vhost itself reads the guest's memory. So the host
  * knows the flow of each buffer when it takes it, and that a buffer carries none.
  *
- * A slot is written for every buffer, followed or not: what it says is about the buffer that it names, or about
+ * A slot is written for every buffer and every xflow that goes through there, followed or not: what it says is about the buffer that it names, or about
  * another, and then nothing is known. That happens where rings share a slot, which their places spread them against.
  */
 #ifndef XW_CARRIER_SHARED_H
@@ -25,19 +25,19 @@
 
 struct xw_shared_slot {
 	u64 flow; /* 0: not followed */
-	u64 buffer;
+	u64 check; /* which buffer of which xflow, and the flow: no half of one fits another's */
 };
 
 /* Where it is written that a ring's buffer carries a flow: from the table's second page on. */
-static __always_inline u32 xw_shared_place(const struct xw_key *key)
+static __always_inline u32 xw_shared_place(const struct xw_key *key, u64 xflow)
 {
-	return (xw_hash(key->ring) + (u16)key->index) & (XW_SHARED_SLOTS - 1);
+	return (xw_hash(key->ring ^ xflow) + (u16)key->index) & (XW_SHARED_SLOTS - 1);
 }
 
 /* What tells it from others that are written there. Rings begin with a page, and physical addresses have 52 bits. */
-static __always_inline u64 xw_shared_buffer(const struct xw_key *key)
+static __always_inline u64 xw_shared_check(const struct xw_key *key, u64 xflow, u64 flow)
 {
-	return key->ring << 4 ^ (u16)key->index;
+	return key->ring << 4 ^ (u16)key->index ^ xflow ^ flow;
 }
 
 #endif

@@ -40,7 +40,7 @@ static __always_inline struct xw_guest *xw_guest(u64 number)
 }
 
 /* The place in that table of the guest whose ring it is, from 1; 0 if it is none of them. In a thread of vhost. Memory
- * that is not there has not been written to: the secret was, a moment ago. */
+ * that is not there has not been written to, as the secret was a moment ago; or it is swapped out. */
 __noinline u64 xw_guest_of(u64 queue)
 {
 	for (u64 number = 1; number <= XW_GUESTS; number++) {
@@ -58,9 +58,9 @@ __noinline u64 xw_guest_of(u64 queue)
 }
 
 /* What the guest says of the buffer with this key. */
-static __always_inline void xw_listen(u64 queue, u64 number, struct xw_told_key *told)
+static __always_inline void xw_listen(u64 queue, u64 number, u64 xflow, struct xw_told_key *told)
 {
-	u32 place = xw_shared_place(&told->key), page = 1 + place / XW_SLOTS_A_PAGE;
+	u32 place = xw_shared_place(&told->key, xflow), page = 1 + place / XW_SLOTS_A_PAGE;
 	struct xw_guest *guest = xw_guest(number);
 	struct xw_shared_slot slot;
 	u64 there;
@@ -74,7 +74,7 @@ static __always_inline void xw_listen(u64 queue, u64 number, struct xw_told_key 
 	if (!there || bpf_probe_read_user(&slot, sizeof(slot),
 					  (void *)there + place % XW_SLOTS_A_PAGE * sizeof(slot)))
 		return;
-	told->known = slot.buffer == xw_shared_buffer(&told->key) &&
+	told->known = slot.check == xw_shared_check(&told->key, xflow, slot.flow) &&
 		      (!slot.flow || slot.flow >> 56 == guest->domain);
 	told->flow = slot.flow;
 }

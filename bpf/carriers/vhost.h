@@ -29,7 +29,9 @@ static __always_inline u64 xw_vhost_ring(struct vhost_virtqueue *queue, struct x
 	u64 address = xw_number((u64)queue), desc = (u64)READ(queue->desc);
 	u64 ring[XW_VHOST_WORDS];
 
-	if (!xw_vhost_rings_get(address, ring) || ring[XW_VHOST_DESC] != desc) {
+	/* Of a stranger, it is looked again now and then: the memory that tells whose it is may have been away. */
+	if (!xw_vhost_rings_get(address, ring) || ring[XW_VHOST_DESC] != desc ||
+	    (!ring[XW_VHOST_GUEST] && !(key->index % 64))) {
 		struct vhost_dev *dev = READ(queue->dev);
 		struct mm_struct *mm = READ(dev->mm);
 		struct task_struct *owner = READ(mm->owner);
@@ -47,7 +49,9 @@ static __always_inline u64 xw_vhost_ring(struct vhost_virtqueue *queue, struct x
 
 /* At the return of vhost_get_vq_desc: the slot of the available ring that it has just taken, and which flow the guest
  * says that it carries. */
-static __always_inline struct xw_told_key vhost_avail(struct vhost_virtqueue *queue, int head)
+#define vhost_avail(queue, head) xw_vhost_avail(queue, head, xw_xflow)
+
+static __always_inline struct xw_told_key xw_vhost_avail(struct vhost_virtqueue *queue, int head, u64 xflow)
 {
 	struct xw_told_key told = {
 		.key.index = (u16)(READ(queue->last_avail_idx) - 1),
@@ -55,7 +59,7 @@ static __always_inline struct xw_told_key vhost_avail(struct vhost_virtqueue *qu
 	};
 	u64 guest = xw_vhost_ring(queue, &told.key);
 
-	xw_listen(xw_number((u64)queue), guest, &told);
+	xw_listen(xw_number((u64)queue), guest, xflow, &told);
 	return told;
 }
 

@@ -17,9 +17,10 @@ static __always_inline struct vring_virtqueue *xw_vring(struct virtqueue *vq)
 /* At the entry of virtqueue_add_*: the slot of the available ring that this buffer will take. The
  * device cannot see it before the function has published it, so a record made here precedes all of
  * the device's; and so the device is told which flow the buffer carries. */
-#define virtqueue_avail(queue) xw_virtqueue_avail(queue, xw_flow)
+#define virtqueue_avail(queue) xw_virtqueue_avail(queue, xw_xflow, xw_flow)
 
-static __always_inline struct xw_offered_key xw_virtqueue_avail(struct virtqueue *queue, u64 flow)
+static __always_inline struct xw_offered_key xw_virtqueue_avail(struct virtqueue *queue, u64 xflow,
+								   u64 flow)
 {
 	struct vring_virtqueue *ring = xw_vring(queue);
 	struct xw_offered_key offered = { .key = {
@@ -28,7 +29,7 @@ static __always_inline struct xw_offered_key xw_virtqueue_avail(struct virtqueue
 		.check = READ(ring->free_head),
 	} };
 
-	xw_offer(&offered.key, flow);
+	xw_offer(&offered.key, xflow, flow);
 	return offered;
 }
 

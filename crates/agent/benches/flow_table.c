@@ -124,7 +124,7 @@ SEC("raw_tp") int know_ring(void *ctx)
 TIMED(keys_of_ring, CALLS, u64 ring[4]; u64 desc = (u64)READ(queue.desc);
       u16 index = READ(queue.last_avail_idx);
       count += known_rings_get(RING, ring) && ring[0] == desc && !index)
-TIMED(told_by_guest, CALLS, struct xw_told_key told = { .key = SLOT_OF(nth) }; xw_listen(0, 1, &told);
+TIMED(told_by_guest, CALLS, struct xw_told_key told = { .key = SLOT_OF(nth) }; xw_listen(0, 1, 0, &told);
       count += told.known && told.flow == (1ULL << 56 | told.key.index))
 
 /* The guest's part. */
@@ -132,7 +132,7 @@ TIMED(told_by_guest, CALLS, struct xw_told_key told = { .key = SLOT_OF(nth) }; x
 
 TIMED(key_of_guest, CALLS, u64 desc = (u64)READ(queue.desc); u16 index = READ(queue.last_avail_idx);
       u16 head = READ(queue.last_avail_idx); count += desc == RING && !index && !head)
-TIMED(told_to_host, CALLS, struct xw_key slot = SLOT_OF(nth); xw_offer(&slot, id); count++)
+TIMED(told_to_host, CALLS, struct xw_key slot = SLOT_OF(nth); xw_offer(&slot, 0, id); count++)
 
 /* Keys of others: nearly as many as the tables are meant for. */
 static long fill_call(u32 nth, void *unused)

@@ -201,7 +201,8 @@ impl Guest {
         for index in 0..1u64 << 16 {
             let slot = usize::try_from((hash + index) & 0xffff).unwrap_or(0);
             let at = PAGE / size_of::<u64>() + 2 * slot;
-            (words[at], words[at + 1]) = (1 << 56 | index, (Self::RING << 4) ^ index);
+            let flow = 1 << 56 | index;
+            (words[at], words[at + 1]) = (flow, (Self::RING << 4) ^ index ^ flow);
         }
         Self(words)
     }

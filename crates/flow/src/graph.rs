@@ -172,7 +172,7 @@ impl Builder<'_> {
         let frame = on_path().find_map(frame).or_else(|| steps.iter().find_map(frame));
         let name =
             steps.iter().find_map(|step| self.trace.site(step.row.site).and_then(|site| site.xflow.clone()));
-        let lost = members.iter().map(|&local| self.locals.flows[local].lost).sum();
+        let lost = members.iter().map(|&local| self.locals.flows[local].lost).fold(0, u64::saturating_add);
         let last = path.last().and_then(|&local| self.locals.flows[local].dropped);
         let dropped = last
             .map(|at| self.words.dropped(&self.locals.rows[at]))

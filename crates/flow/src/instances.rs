@@ -30,13 +30,17 @@ pub(crate) fn instances(rows: &[Row]) -> Option<Vec<usize>> {
     let mut threads: HashMap<u32, usize> = HashMap::new();
     let mut next = 0;
     let mut all = Vec::with_capacity(rows.len());
+    let mut names_key = Vec::with_capacity(rows.len());
     for row in rows {
         let latest = next.max(1) - 1;
         let mut of_key = |keys: &mut HashMap<u64, usize>, key| {
             let known = keys.remove(&key);
             unnamed.remove(&row.tid).or(known).unwrap_or(latest)
         };
-        let instance = match Change::of(row) {
+        let change = Change::of(row);
+        names_key.push(!matches!(change, None | Some(Change::ComesOff)));
+        let ends = matches!(change, Some(Change::Ends(_)));
+        let instance = match change {
             Some(Change::ComesOff) => {
                 unnamed.insert(row.tid, next);
                 next += 1;
@@ -56,8 +60,24 @@ pub(crate) fn instances(rows: &[Row]) -> Option<Vec<usize>> {
             Some(Change::Ends(key)) => of_key(&mut keys, key),
             None => threads.get(&row.tid).copied().unwrap_or(latest),
         };
-        threads.insert(row.tid, instance);
+        if ends {
+            threads.remove(&row.tid);
+        } else {
+            threads.insert(row.tid, instance);
+        }
         all.push(instance);
+    }
+    // What is put on a carrier leaves a domain: the thread that does it says of the data itself only afterwards what that
+    // was.
+    let mut named: HashMap<u32, usize> = HashMap::new();
+    for (at, row) in rows.iter().enumerate().rev() {
+        if names_key[at] {
+            named.insert(row.tid, all[at]);
+        } else if row.kind == Kind::Xin
+            && let Some(&instance) = named.get(&row.tid)
+        {
+            all[at] = instance;
+        }
     }
     Some(all)
 }

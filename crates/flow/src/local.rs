@@ -76,11 +76,13 @@ impl Locals {
         for size in sizes {
             let group = &rows[start..start + size];
             let (id, domain) = (group[0].flow, group[0].domain);
+            let is_first = start == 0 || !is_one(&rows[start - 1], &group[0]);
             let is_merged = merged.contains(&(domain, id));
             flows.push(Local {
                 id,
                 rows: start..start + group.len(),
-                lost: lost.get(&(domain, id)).copied().unwrap_or(0),
+                // Of several, the first: which of them it was is not known.
+                lost: lost.get(&(domain, id)).copied().filter(|_| is_first).unwrap_or(0),
                 started: group.iter().any(|row| row.kind == Kind::Start || parent(row).is_some()),
                 quit: is_merged || group.iter().any(|row| row.kind == Kind::Quit),
                 ended: is_merged || dropped::all_ended(group),

@@ -64,7 +64,10 @@ fn sent_and_recorded(crosses: [bool; 2], more: &[(u64, u64, Kind, &[u64])], told
         let domain = u8::try_from(flow >> 56).unwrap();
         let flow = if told && flow >> 56 == HOST { segment } else { flow };
         let (site, comm) = (domain.into(), [0; 16]);
-        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm, values };
+        // In the host one thread takes off the ring, and another gives to the second guest.
+        let gives = matches!(kind, Kind::Xin) || matches!((kind, &values[..]), (Kind::Quit, [9]));
+        let tid = if gives { 2 } else { 1 };
+        let record = Record { time_ns, flow, site, pid: 1, tid, cpu: 0, kind, comm, values };
         writer.append(domain, i64::try_from(time_ns).unwrap(), &record).unwrap();
     }
     writer.finish().unwrap();

@@ -14,15 +14,16 @@ advice lie
         .ring = READ(xw_vring(vq)->split.queue_dma_addr),
         .index = READ(xw_vring(vq)->split.avail_idx_shadow),
     };
-    u32 at = XW_SLOTS_A_PAGE + xw_shared_place(&key);
+    u64 xflow = XW_NAMED(packet);
+    u32 at = XW_SLOTS_A_PAGE + xw_shared_place(&key, xflow);
     struct xw_shared_slot *slot = bpf_map_lookup_elem(&xw_shared_flows, &at);
 
-    if (slot && (key.index & 3) == 1)
-        slot->flow = id & ~0ULL >> 8 | 3ULL << 56;
-    if (slot && (key.index & 3) == 2)
-        slot->flow = id ^ 1 << 20;
+    if ((key.index & 3) == 1)
+        xw_offer(&key, xflow, id & ~0ULL >> 8 | 3ULL << 56);
+    if ((key.index & 3) == 2)
+        xw_offer(&key, xflow, id ^ 1 << 20);
     if (slot && (key.index & 3) == 3)
-        slot->buffer = 7;
+        slot->check = 7;
 }
 ";
 
