@@ -69,7 +69,7 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
     let recording = world.record(&format!("virtio-net {DOMAINS} -o /tmp/frames"));
     let captures = [("tap1", ""), ("tap2", ""), ("eth0", "ip netns exec client ")].map(|(device, run)| {
         let dump =
-            format!("exec {run}tcpdump -i {device} -s 128 -U -w /tmp/frames-{device}.pcap net 10.77.0.0/16");
+            format!("exec {run}tcpdump --immediate-mode -i {device} -s 128 -U -w /tmp/frames-{device}.pcap net 10.77.0.0/16");
         let mut capture = world.start("host", &dump);
         capture.wait_for("listening on");
         (device, capture)
@@ -82,8 +82,8 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
          for i in 1 2 3; do busybox wget -q -O /dev/null http://10.77.0.2:8090/page || exit 1; done
          xweave lab load udp-send --to 10.77.0.2:9010 --count 200 --rate 500 --senders 2",
     );
-    // What was captured last has come to its end then.
-    world.run("host", "pkill -INT tcpdump; while pgrep tcpdump; do sleep 0.1; done; sleep 2");
+    // What was sent last has been captured, and come to its end then.
+    world.run("host", "sleep 2; pkill -INT tcpdump; while pgrep tcpdump; do sleep 0.1; done");
     recording.finish_well();
     drop(receivers);
     world.run("host", "ip netns del client");
