@@ -149,8 +149,11 @@ mod tests {
         let names = |names: &[&'static str]| {
             headers(names.iter().copied()).iter().map(|header| header.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(&["virtqueue_avail"]), ["carriers/virtqueue.h"]);
-        assert_eq!(names(&["vhost_avail", "XW_MAX_REGIONS"]), ["carriers/vhost.h"]);
+        assert_eq!(names(&["frame_header"]), ["frame.h"]);
+        // With those that it uses.
+        let of_guest = ["carriers/shared.h", "carriers/offered.h", "carriers/virtqueue.h"];
+        assert_eq!(names(&["virtqueue_avail"]), of_guest);
+        assert_eq!(names(&["xw_vhost_translate", "XW_MAX_REGIONS"]), ["carriers/vhost-memory.h"]);
         assert_eq!(names(&["vq", "SEC", "key", "bpf_map_lookup_elem"]), [""; 0]);
     }
 }
