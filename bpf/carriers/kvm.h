@@ -58,6 +58,16 @@ static __noinline u64 kvm_address(u64 address)
 	return 0;
 }
 
+/* The host's side: data at this address of the running process. */
+static __always_inline struct xw_key kvm_memory(u64 address)
+{
+	struct xw_key key = {
+		.ring = kvm_address(address),
+		.peer = bpf_get_current_pid_tgid() >> 32,
+	};
+	return key;
+}
+
 /*
  * What is done while the process goes on: fs/aio.c, io_uring/rw.c, Linux 6.1 to 6.12. The request's struct kiocb is what
  * both its beginning and its end are told of (for io_uring, its struct io_kiocb begins with it).
@@ -86,10 +96,7 @@ static __always_inline u64 uring_buffer(struct io_kiocb *request)
 /* The host's side, when it begins, in the process; and when it is done, wherever that is noticed. */
 static __always_inline struct xw_key kvm_memory_of(void *request, u64 address)
 {
-	struct xw_key key = {
-		.ring = kvm_address(address),
-		.peer = bpf_get_current_pid_tgid() >> 32,
-	};
+	struct xw_key key = kvm_memory(address);
 	const u64 words[2] = { key.ring, key.peer };
 
 	xw_async_put(xw_number((u64)request), words);
@@ -106,16 +113,6 @@ static __always_inline struct xw_key kvm_memory_done(void *request)
 		key.peer = words[1];
 		xw_async_drop(xw_number((u64)request));
 	}
-	return key;
-}
-
-/* The host's side: data at this address of the running process. */
-static __always_inline struct xw_key kvm_memory(u64 address)
-{
-	struct xw_key key = {
-		.ring = kvm_address(address),
-		.peer = bpf_get_current_pid_tgid() >> 32,
-	};
 	return key;
 }
 

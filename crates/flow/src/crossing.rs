@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use xweave_trace::{Row, Trace};
-use xweave_wire::record::Kind;
+use xweave_wire::record::{Kind, maker};
 
 use crate::{instances, local::Locals};
 use errors::Errors;
@@ -264,9 +264,8 @@ impl<'t> Carriers<'t> {
                 let row = &locals.rows[at];
                 let Some(key) = row.carrier_key() else { continue };
                 let told = row.kind == Kind::Xout && instances::is_told(row);
-                let [domain, ..] = row.flow.to_be_bytes();
                 let guest = match (key.peer, self.process.get(&(row.domain, key.peer))) {
-                    _ if told => Guest::Domain(domain),
+                    _ if told => Guest::Domain(maker(row.flow)),
                     (0, _) => Guest::Domain(row.domain),
                     (_, Some(&domain)) => Guest::Domain(domain),
                     (peer, None) => Guest::Process(row.domain, peer),

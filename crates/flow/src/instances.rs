@@ -7,14 +7,13 @@
 use std::collections::HashMap;
 
 use xweave_trace::Row;
-use xweave_wire::record::Kind;
+use xweave_wire::record::{Kind, maker};
 
 use crate::dropped::Change;
 
 /// Whether a record is of a flow that its domain did not begin, but was told.
 pub(crate) fn is_told(row: &Row) -> bool {
-    let [domain, ..] = row.flow.to_be_bytes();
-    domain != row.domain
+    maker(row.flow) != row.domain
 }
 
 /// Which of them each record is of, if there are several. The rows are those that one domain has of one flow, in the

@@ -19,6 +19,7 @@ use std::{
 };
 
 use xweave_trace::{Damage, Damaged, Part, Row, Trace};
+use xweave_wire::record::maker;
 
 use crate::{
     crossing::{CarrierCounts, Carriers, Crossings, FoundPeer, OnRing},
@@ -114,8 +115,7 @@ impl<'t> Join<'t> {
         let names: HashMap<&str, u8> = names.collect();
         let mut lost: HashMap<(u8, u64), u64> = HashMap::new();
         for loss in &trace.manifest().loss.flows {
-            let [made, ..] = loss.flow.to_be_bytes();
-            let domain = names.get(loss.domain.as_str()).copied().unwrap_or(made);
+            let domain = names.get(loss.domain.as_str()).copied().unwrap_or(maker(loss.flow));
             let records = lost.entry((domain, loss.flow)).or_default();
             *records = records.saturating_add(loss.records);
         }
@@ -271,9 +271,9 @@ impl<'t> Join<'t> {
                 place_of.insert(at, stay.len());
                 stay.push(locals.rows[at]);
             }
-            let told = locals.told(local);
-            if locals.merged.contains(&told) {
-                along.merged.insert(told);
+            let name = locals.name(local);
+            if locals.merged.contains(&name) {
+                along.merged.insert(name);
             }
         }
         along.rows = stay.len();

@@ -100,7 +100,7 @@ impl Locals {
     }
 
     /// Which domain recorded it, and its ID.
-    pub(crate) fn told(&self, local: &Local) -> (u8, u64) {
+    pub(crate) fn name(&self, local: &Local) -> (u8, u64) {
         (self.rows[local.rows.start].domain, local.id)
     }
 

@@ -15,7 +15,7 @@ use xweave_weave::Role;
 use xweave_wire::{
     limits,
     message::{ClockSample, DomainInfo, Event, FromAgent, Loss, Reply, Request, Vm},
-    record::{Kind, Record},
+    record::{Kind, Record, maker},
 };
 
 use crate::{
@@ -326,7 +326,7 @@ impl Session {
 
     /// Whether a flow's ID is none, one that this domain gives, or one that it is told.
     fn may_make(&self, flow: u64) -> bool {
-        let [domain, ..] = flow.to_be_bytes();
+        let domain = maker(flow);
         flow == 0 || domain == self.number || self.believes.contains(&domain)
     }
 

@@ -127,6 +127,12 @@ pub struct Record {
     pub values: Vec<u64>,
 }
 
+/// The number of the domain that has made a flow ID: its top byte.
+pub fn maker(flow: u64) -> u8 {
+    let [domain, ..] = flow.to_be_bytes();
+    domain
+}
+
 impl Record {
     /// Decodes one record that fills `bytes` exactly; none if the bytes are not a record.
     pub fn decode(bytes: &[u8]) -> Option<Self> {

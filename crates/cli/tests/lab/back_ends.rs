@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::{rebuilt::Rebuilt, world::World};
+use crate::{
+    rebuilt::Rebuilt,
+    world::{World, hops},
+};
 
 /// A disk of the second guest, and how the host's side of its requests is done.
 struct Disk {
@@ -73,11 +76,6 @@ printf 'QFI\373\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\20\0\0\0\0\4\0\0\0\0\0\0\0
 printf '\0\0\0\0\0\2\0\0' | put 1
 printf '\0\1\0\1\0\1\0\1' | put 2
 ";
-
-fn hops<'f>(flow: &'f Value, domain: &str, kind: &str) -> Vec<&'f Value> {
-    let hops = flow["hops"].as_array().unwrap().iter();
-    hops.filter(|hop| hop["domain"] == domain && hop["kind"] == kind).collect()
-}
 
 #[test]
 fn requests_of_each_back_end_of_disks_are_followed_to_the_host_and_back() {

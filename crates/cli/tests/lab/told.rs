@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{DOMAINS, World};
+use crate::world::{DOMAINS, World, hops};
 
 /// In vm1, which lies about three of four buffers, after the library's aspect has said the truth: that they carry a flow
 /// of vm2, another flow of its own, and nothing that could be understood.
@@ -28,12 +28,6 @@ advice lie
 ";
 
 const COUNT: usize = 400;
-
-/// The hops of a flow that put it on a carrier, or took it off one.
-fn crossings<'f>(flow: &'f Value, domain: &str, kind: &str) -> Vec<&'f Value> {
-    let hops = flow["hops"].as_array().unwrap().iter();
-    hops.filter(|hop| hop["domain"] == domain && hop["kind"] == kind).collect()
-}
 
 #[test]
 fn a_guest_that_lies_about_its_buffers_harms_its_own_flows_alone() {
@@ -72,14 +66,14 @@ fn a_guest_that_lies_about_its_buffers_harms_its_own_flows_alone() {
     for flow in &honest {
         assert_eq!(flow["complete"], true, "{flow}");
         assert_eq!(flow["id"].as_u64().unwrap() >> 56, 3, "{flow}");
-        let (host, own) = (crossings(flow, "host", "xout"), crossings(flow, "vm2", "xin"));
+        let (host, own) = (hops(flow, "host", "xout"), hops(flow, "vm2", "xin"));
         assert_eq!((host.len(), own.len()), (1, 1), "{flow}");
     }
     // Where the host sees that it cannot be, it finds out by the ring which flow it is. A flow that is the guest's own may
     // be: that the guest's records say otherwise is found out when they are joined.
     let mut seen = [0; 4];
     for flow in datagrams("10.77.0.1") {
-        let Some(put) = crossings(flow, "vm1", "xin").first().copied() else { continue };
+        let Some(put) = hops(flow, "vm1", "xin").first().copied() else { continue };
         let lie = put["values"][1].as_u64().unwrap() % 4;
         seen[usize::try_from(lie).unwrap()] += 1;
         assert_eq!(flow["complete"] == true, lie != 2, "lie {lie}: {flow}");

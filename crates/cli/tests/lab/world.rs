@@ -289,3 +289,9 @@ pub fn longest(document: &Value, wanted: impl Fn(&Value) -> bool) -> u64 {
     };
     document["transactions"].as_array().unwrap().iter().map(sum).max().unwrap()
 }
+
+/// The hops of a flow in this domain that are of this kind.
+pub fn hops<'f>(flow: &'f Value, domain: &str, kind: &str) -> Vec<&'f Value> {
+    let hops = flow["hops"].as_array().unwrap().iter();
+    hops.filter(|hop| hop["domain"] == domain && hop["kind"] == kind).collect()
+}
