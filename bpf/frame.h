@@ -60,13 +60,18 @@ static __always_inline u32 xw_frame_transport(u64 *words, u32 protocol, void *at
 	return 0;
 }
 
-/* A whole frame, whose network header is at `at`. */
-static __noinline void xw_frame(struct sk_buff *skb, void *at, u64 *words)
+/* Whether a transport header is of a kind that is read. */
+static __always_inline bool xw_is_transport(u32 protocol)
 {
-	u32 type = __builtin_bswap16(READ(skb->protocol));
-	s64 left = (s64)(READ(skb->head) + READ(skb->tail)) - (s64)at;
-	s64 bytes = (s64)READ(skb->len) - (s64)(at - (void *)READ(skb->data));
-	u32 header = 0, protocol = 0;
+	return protocol == XW_TCP || protocol == XW_UDP || protocol == XW_ICMP || protocol == XW_ICMPV6;
+}
+
+/* What is in a frame of this EtherType whose network header is at `at`, of which `left` bytes are there to be read, and
+ * which has `bytes` in all. Returns whether all headers were there. */
+static __noinline bool xw_frame_at(u32 type, void *at, s64 left, s64 bytes, u64 *words)
+{
+	u32 header = 0, protocol = 0, transport = 0;
+	bool whole = type != XW_ETH_IPV4 && type != XW_ETH_IPV6 && type != XW_ETH_ARP;
 
 	_Pragma("unroll") for (int i = 0; i < XW_FRAME_WORDS; i++) words[i] = 0;
 	words[XW_FRAME_WHAT] = (u64)type << 16;
@@ -82,8 +87,9 @@ static __noinline void xw_frame(struct sk_buff *skb, void *at, u64 *words)
 		words[XW_FRAME_SOURCE] = xw_four_bytes(at + 12);
 		words[XW_FRAME_TARGET] = xw_four_bytes(at + 16);
 		words[XW_FRAME_PORTS] = (u64)(fragment & 0xffff3fff) << 32;
-		if (!(fragment & 0x1fff))
-			header += xw_frame_transport(words, protocol, at + header, left - header);
+		whole = fragment & 0x1fff;
+		if (!whole)
+			transport = xw_frame_transport(words, protocol, at + header, left - header);
 	} else if (type == XW_ETH_IPV6 && left >= 40) {
 		protocol = READ(*(u8 *)(at + 6));
 		header = 40;
@@ -91,16 +97,31 @@ static __noinline void xw_frame(struct sk_buff *skb, void *at, u64 *words)
 		words[XW_FRAME_SOURCE + 1] = READ(*(u64 *)(at + 16));
 		words[XW_FRAME_TARGET] = READ(*(u64 *)(at + 24));
 		words[XW_FRAME_TARGET + 1] = READ(*(u64 *)(at + 32));
-		header += xw_frame_transport(words, protocol, at + header, left - header);
+		transport = xw_frame_transport(words, protocol, at + header, left - header);
 	} else if (type == XW_ETH_ARP && left >= 28) {
 		protocol = READ(*(u8 *)(at + 7));
 		bytes = header = 28;
+		whole = true;
 		words[XW_FRAME_SOURCE] = xw_four_bytes(at + 14);
 		words[XW_FRAME_TARGET] = xw_four_bytes(at + 24);
 	}
+	/* Of others only the protocol is known. */
+	if (header && (transport || !xw_is_transport(protocol)))
+		whole = true;
+	header += transport;
 	words[XW_FRAME_WHAT] |= (u64)(u8)protocol << 8;
 	if (bytes > header)
 		words[XW_FRAME_WHAT] |= (u64)(bytes - header) << 32;
+	return whole;
+}
+
+/* A frame whose network header is at `at`. Returns as xw_frame_at. */
+static __always_inline bool xw_frame(struct sk_buff *skb, void *at, u64 *words)
+{
+	s64 left = (s64)(READ(skb->head) + READ(skb->tail)) - (s64)at;
+	s64 bytes = (s64)READ(skb->len) - (s64)(at - (void *)READ(skb->data));
+
+	return xw_frame_at(__builtin_bswap16(READ(skb->protocol)), at, left, bytes, words);
 }
 
 /* A record of what a frame is whose network header is at `at`: xw_flow's, as all that STORE_… makes. */

@@ -9,12 +9,16 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::{Act, Advice, Aspects, ClauseKind, Ident, When, Xflow};
 use pointcut::Where;
 
+/// What `bpf/where.h` has for C that asks whether a frame is followed.
+const ASKS_WHERE: [&str; 3] = ["frame_wanted", "socket_wanted", "virtio_net_wanted"];
+
 /// Appends all mistakes to `errors`.
 pub(crate) fn check(aspects: &Aspects, errors: &mut Vec<Diagnostic>) {
     let mut checker = Checker { aspects, errors };
     checker.duplicates("flow", aspects.xflows.iter().map(|xflow| &xflow.name));
     let named = aspects.advice.iter().filter(|advice| advice.named);
     checker.duplicates("advice", named.map(|advice| &advice.name));
+    checker.selection();
     for xflow in &aspects.xflows {
         checker.beginnings(xflow);
         checker.carriers(xflow);
@@ -71,6 +75,20 @@ impl<'a> Checker<'a> {
             } else {
                 seen.insert(&name.text, name.span);
             }
+        }
+    }
+
+    /// A filter that nothing asks for would select nothing.
+    fn selection(&mut self) {
+        let Some(selection) = &self.aspects.selection else { return };
+        let clauses = self.aspects.xflows.iter().flat_map(|xflow| &xflow.clauses);
+        let mut codes =
+            clauses.flat_map(|clause| clause.pointcut.codes().into_iter().chain(clause.act.codes()));
+        if !codes.any(|code| code.names().any(|name| ASKS_WHERE.contains(&name))) {
+            let message = "no flow of these aspects begins with a frame: `where` selects nothing";
+            let help = "virtio-net, tcp and udp of the library ask for it; a flow of your own does by `start … AND \
+                        if(frame_wanted(skb, frame_header(skb)))`";
+            self.error(selection.span, message, help);
         }
     }
 

@@ -16,19 +16,21 @@
 //! Modules, in the order of imports: [`diagnostic`] is how mistakes are reported, [`code`] a piece of C; [`syntax`] is
 //! the tree that front ends build; `lexer` makes tokens of text; `trivia` are comments and empty lines, and
 //! `parse_state` what is filled while files are read. `grammar` and `pointcut` are what both forms have in common,
-//! `parse` reads the native form and `xml` that of the paper on XenLASY; `frontend` chooses between them. `read`
-//! finds the text (files, the `library`, the command line). `check` judges what can be judged without a kernel. `print`
+//! `parse` reads the native form, with `parse_filter` for a [`filter`], and `xml` that of the paper on XenLASY;
+//! `frontend` chooses between them. `read` finds the text (files, the `library`, the command line). `check` judges what can be judged without a kernel. `print`
 //! makes text of the tree again; `format` goes from text to text.
 
 mod check;
 pub mod code;
 pub mod diagnostic;
+pub mod filter;
 mod format;
 mod frontend;
 mod grammar;
 mod lexer;
 mod library;
 mod parse;
+mod parse_filter;
 mod parse_state;
 mod pointcut;
 mod print;
@@ -39,6 +41,7 @@ mod xml;
 
 pub use code::{Code, Special};
 pub use diagnostic::{Diagnostic, Severity, Source, Span};
+pub use filter::Filter;
 pub use format::{Formatted, format};
 pub use library::{library, library_names};
 pub use pointcut::pointcut;

@@ -26,6 +26,12 @@ pub(crate) fn file(source: &Source, file: usize, reading: &mut ParseState) {
                 reading.aspects.xflows.push(xflow);
                 place
             })
+        } else if parser.lexer.peek().text == "where" {
+            parser.where_().and_then(|selection| {
+                let place = selection.span;
+                reading.select(selection)?;
+                Ok(place)
+            })
         } else {
             parser.advice(source).map(|advice| {
                 let place = advice.name.span;

@@ -1,6 +1,7 @@
 //! What front ends fill, and the words that they suggest.
 
 use crate::diagnostic::Diagnostic;
+use crate::filter::Where;
 use crate::lexer::SyntaxError;
 use crate::syntax::{Aspects, Clause};
 use crate::trivia::Trivia;
@@ -28,6 +29,22 @@ impl ParseState {
 
     fn diagnostic(&self, bad: SyntaxError) -> Diagnostic {
         bad.diagnostic(|span, message| self.aspects.error(span, message))
+    }
+
+    /// Keeps which frames are followed, which can be said once.
+    pub(crate) fn select(&mut self, selection: Where) -> Result<(), SyntaxError> {
+        let Where { span, .. } = selection;
+        match &self.aspects.selection {
+            None => self.aspects.selection = Some(selection),
+            Some(Where { span: first, .. }) => {
+                let file = self.aspects.sources.get(first.file).map_or("", |source| &source.name);
+                let place = if first.file == span.file { String::new() } else { format!(" of {file}") };
+                let message = format!("there is another `where`, in line {}{place}", first.line);
+                let help = "one recording has one: join them by `and` or `or`";
+                return Err(SyntaxError::new(span, message).with_help(help));
+            }
+        }
+        Ok(())
     }
 
     /// Gives clauses outside of flows to the only flow that they can belong to.

@@ -29,6 +29,9 @@ pub(crate) fn print(aspects: &Aspects, margins: &Trivia) -> String {
         let text = print_advice(advice);
         items.push((advice.name.span, text.contains('\n'), text));
     }
+    if let Some(selection) = &aspects.selection {
+        items.push((selection.span, false, selection.to_string()));
+    }
     items.sort_by_key(|(place, ..)| (place.file, place.line, place.column));
     let mut page = Page::default();
     let mut spacious = false;

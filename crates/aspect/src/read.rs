@@ -34,18 +34,24 @@ impl std::error::Error for Unreadable {
 }
 
 /// Reads aspects as a user names them: files, or else names of the library; then texts from the
-/// command line. A file comes before an aspect of the library with the same name.
+/// command line, and which frames are followed. A file comes before an aspect of the library with the same name.
 ///
 /// # Errors
 ///
 /// The first aspect that cannot be read.
-pub fn read(files: &[PathBuf], expressions: &[String]) -> Result<Vec<Source>, Unreadable> {
+pub fn read(
+    files: &[PathBuf],
+    expressions: &[String],
+    filter: Option<&str>,
+) -> Result<Vec<Source>, Unreadable> {
     let expression = |(nth, text): (usize, &String)| Source {
         name: if expressions.len() == 1 { "-e".to_owned() } else { format!("-e {}", nth + 1) },
         text: text.clone(),
     };
     let mut sources = files.iter().map(|file| named(file)).collect::<Result<Vec<_>, _>>()?;
     sources.extend(expressions.iter().enumerate().map(expression));
+    let selection = |filter| Source { name: "--where".to_owned(), text: format!("where {filter};") };
+    sources.extend(filter.map(selection));
     Ok(sources)
 }
 
@@ -65,19 +71,20 @@ mod tests {
     #[test]
     fn files_the_library_and_expressions_are_read_in_this_order() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/read.rs");
-        let sources = read(&[file.into(), "virtio-net".into()], &["a".into(), "b".into()]).unwrap();
+        let sources =
+            read(&[file.into(), "virtio-net".into()], &["a".into(), "b".into()], Some("tcp")).unwrap();
         let names: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
-        assert_eq!(names, [file, "virtio-net.aspect", "-e 1", "-e 2"]);
-        assert_eq!(sources[3].text, "b");
-        assert_eq!(read(&[], &["a".into()]).unwrap()[0].name, "-e");
+        assert_eq!(names, [file, "virtio-net.aspect", "-e 1", "-e 2", "--where"]);
+        assert_eq!((&*sources[3].text, &*sources[4].text), ("b", "where tcp;"));
+        assert_eq!(read(&[], &["a".into()], None).unwrap()[0].name, "-e");
     }
 
     #[test]
     fn what_cannot_be_read_is_named_with_what_there_is() {
-        let error = read(&["nothing.aspect".into()], &[]).unwrap_err().to_string();
+        let error = read(&["nothing.aspect".into()], &[], None).unwrap_err().to_string();
         assert!(error.starts_with("the aspect nothing.aspect cannot be read: "), "{error}");
         assert!(error.contains("one of the library: block, ") && error.ends_with("virtio-net"), "{error}");
-        let folder = read(&[env!("CARGO_MANIFEST_DIR").into()], &[]).unwrap_err().to_string();
+        let folder = read(&[env!("CARGO_MANIFEST_DIR").into()], &[], None).unwrap_err().to_string();
         assert!(!folder.contains("library"), "{folder}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Source, Span};
+use crate::filter::Where;
 
 /// Everything that a set of files says.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +13,8 @@ pub struct Aspects {
     pub xflows: Vec<Xflow>,
     /// The advice, in the order of the files.
     pub advice: Vec<Advice>,
+    /// Which frames are followed, if not all are.
+    pub selection: Option<Where>,
     /// What the user should know of, though it can be woven.
     pub warnings: Vec<Diagnostic>,
 }

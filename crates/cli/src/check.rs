@@ -32,6 +32,9 @@ pub struct Args {
     /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
+    /// Which frames are followed, in tcpdump's words: 'tcp port 80'
+    #[arg(long = "where", value_name = "FILTER")]
+    filter: Option<String>,
     /// Event groups, or `all`: which of their probes the kernels have no place for
     #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
     events: Option<Groups>,
@@ -48,7 +51,8 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let sources = xweave_aspect::read(&args.aspects, &args.expression).map_err(Failure::usage)?;
+    let sources = xweave_aspect::read(&args.aspects, &args.expression, args.filter.as_deref());
+    let sources = sources.map_err(Failure::usage)?;
     let cache = Cache::new()?;
     let domains = if args.domain.is_empty() { vec!["host=live".to_owned()] } else { args.domain };
     let domains = domains.iter().map(|text| Named::parse(text)).collect::<Result<Vec<_>, _>>()?;

@@ -239,6 +239,9 @@ enum Load {
         /// The first sender's source port; 0 is any.
         #[arg(long, default_value_t = 0)]
         bind_base: u16,
+        /// Leave the sockets unconnected
+        #[arg(long)]
+        unconnected: bool,
     },
     /// Receive numbered UDP datagrams; prints what came as JSON.
     UdpRecv {
@@ -443,8 +446,9 @@ fn list(as_json: bool) -> Result<(), Failure> {
 
 fn make_load(load: Load) -> Result<ExitCode, Failure> {
     match load {
-        Load::UdpSend { to, count, rate, senders, size, bind_base } => {
-            let sent = load::udp_send(&load::UdpSend { to, count, rate, senders, size, bind_base })?;
+        Load::UdpSend { to, count, rate, senders, size, bind_base, unconnected } => {
+            let sent =
+                load::udp_send(&load::UdpSend { to, count, rate, senders, size, bind_base, unconnected })?;
             told(&sent, sent.sent == count)
         }
         Load::UdpRecv { port, count, idle_timeout, buffer } => {

@@ -31,6 +31,7 @@ use crate::{
 #[command(after_help = "\
 Examples:
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
+  xweave record virtio-net --where 'tcp port 80' --domain vm1=vsock:3 -o trace --duration 10s
   xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace -- ./load.sh
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
@@ -51,6 +52,9 @@ pub struct Args {
     /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
     expression: Vec<String>,
+    /// Follow only such frames, in tcpdump's words: 'tcp port 80', 'host 10.0.0.1 and not arp'
+    #[arg(long = "where", value_name = "FILTER")]
+    filter: Option<String>,
     /// Event groups to record in all domains, or `all`
     #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
     events: Option<Groups>,
@@ -101,6 +105,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let options = Options {
         aspects: args.aspects,
         expressions: args.expression,
+        filter: args.filter,
         events: args.events.map_or(Vec::new(), |groups| groups.0),
         domains: domains.map_err(Failure::usage)?,
         output: args.output,

@@ -39,6 +39,8 @@ pub struct UdpSend {
     pub size: usize,
     /// The first sender's source port; the next senders have the next ports.
     pub bind_base: u16,
+    /// Says of each datagram where it goes, on sockets that are not connected: so they have no address of their own.
+    pub unconnected: bool,
 }
 
 /// What was sent.
@@ -127,7 +129,7 @@ pub fn udp_send(options: &UdpSend) -> Result<Sent> {
     for sender in 0..options.senders {
         let port = if options.bind_base == 0 { 0 } else { options.bind_base.saturating_add(sender) };
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))
-            .and_then(|socket| socket.connect(to).map(|()| socket))
+            .and_then(|socket| if options.unconnected { Ok(()) } else { socket.connect(to) }.map(|()| socket))
             .map_err(load_error("bind or connect a UDP socket"))?;
         sockets.push(socket);
     }
@@ -142,7 +144,11 @@ pub fn udp_send(options: &UdpSend) -> Result<Sent> {
                     pin(usize::from(sender));
                     for number in (u64::from(sender)..options.count).step_by(usize::from(options.senders)) {
                         pace(begun, number, options.rate);
-                        send(socket, &payload(number, sender, options.size))?;
+                        send(
+                            socket,
+                            options.unconnected.then_some(to),
+                            &payload(number, sender, options.size),
+                        )?;
                         total.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok(())
@@ -167,9 +173,9 @@ fn pace(begun: Instant, number: u64, rate: f64) {
 }
 
 /// Sends one datagram, again if the receiver's "port unreachable" for an earlier one came back.
-fn send(socket: &UdpSocket, data: &[u8]) -> io::Result<()> {
+fn send(socket: &UdpSocket, to: Option<SocketAddr>, data: &[u8]) -> io::Result<()> {
     loop {
-        match socket.send(data) {
+        match to.map_or_else(|| socket.send(data), |to| socket.send_to(data, to)) {
             Ok(_) => return Ok(()),
             Err(e)
                 if e.kind() == io::ErrorKind::ConnectionRefused || e.kind() == io::ErrorKind::Interrupted => {
@@ -449,6 +455,7 @@ mod tests {
             senders: 2,
             size: 64,
             bind_base: 0,
+            unconnected: false,
         };
         assert_eq!(udp_send(&options).unwrap(), Sent { sent: 101 });
         let expected = Received { received: 101, distinct: 101, first: Some(0), last: Some(100) };

@@ -22,6 +22,8 @@ pub struct Options {
     pub aspects: Vec<PathBuf>,
     /// Aspect text from the command line.
     pub expressions: Vec<String>,
+    /// Which frames are followed, as of [`xweave_aspect::filter`]; none: all.
+    pub filter: Option<String>,
     /// The events to record besides, in all domains.
     pub events: Vec<xweave_weave::Group>,
     /// The domains besides this machine.

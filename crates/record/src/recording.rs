@@ -59,7 +59,7 @@ pub(crate) fn record_by(
     means: &Means<'_>,
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Outcome, Error> {
-    let sources = xweave_aspect::read(&options.aspects, &options.expressions)?;
+    let sources = xweave_aspect::read(&options.aspects, &options.expressions, options.filter.as_deref())?;
     let aspects = xweave_aspect::parse(sources).map_err(Error::Aspects)?;
     let specs = domain::complete(&options.domains)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);

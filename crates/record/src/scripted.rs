@@ -53,6 +53,7 @@ pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Bud
     Options {
         aspects: Vec::new(),
         expressions: vec!["execution(f) { STORE_DATA1(1); }".to_owned()],
+        filter: None,
         events: Vec::new(),
         domains: domains.iter().map(spec).collect(),
         output: folder.join("trace"),

@@ -22,7 +22,7 @@ use crate::prelude;
 
 const OBJECT: &str = "advice.o";
 
-const ARGUMENTS: [&str; 18] = [
+const ARGUMENTS: [&str; 19] = [
     "-target",
     "bpf",
     "-mcpu=v3",
@@ -34,6 +34,7 @@ const ARGUMENTS: [&str; 18] = [
     "-Wno-embedded-directive",
     "-Wno-parentheses-equality",
     "-Werror=implicit-function-declaration",
+    "-Werror=return-type",
     "-fno-color-diagnostics",
     "-fno-caret-diagnostics",
     "-ferror-limit=50",

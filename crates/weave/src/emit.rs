@@ -10,6 +10,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 
+use xweave_aspect::filter::Where;
 use xweave_aspect::syntax::Act;
 use xweave_aspect::{Aspects, Code, Special};
 use xweave_code::{Kernel, TypeRef};
@@ -22,7 +23,7 @@ use crate::draft::{DROP_REASONS, Inlined, SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Header};
 use crate::resolve::{Applied, Point};
-use crate::{Domain, safe};
+use crate::{Domain, safe, selection};
 
 /// The name of the file with the programs.
 pub(crate) const ADVICE: &str = "advice.c";
@@ -238,6 +239,9 @@ pub(crate) fn emit(aspects: &Aspects, kernel: &Kernel, programs: &[Program<'_>])
     let _ = writeln!(text.out, "#include \"{}\"", prelude::TYPES.0);
     let _ = writeln!(text.out, "#include \"{KERNEL}\"");
     let _ = writeln!(text.out, "#include \"{}\"", prelude::PRELUDE.0);
+    if let Some(Where { filter, .. }) = &aspects.selection {
+        text.out += &selection::macros(filter);
+    }
     for header in &headers {
         let _ = writeln!(text.out, "#include \"{}\"", header.name);
     }

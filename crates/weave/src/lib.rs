@@ -21,7 +21,8 @@
 //! parts of its pointcut that select places; `point` is a join point, with the `value`s of its variables, and
 //! `instruction` one that the access index found; `choose` says how many of those, `unhookable` what must not be one;
 //! `condition` is what is left of a pointcut where a join point does not decide it; `bind` finds the values of the
-//! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and their bindings; `emit` writes the C program of a domain around the `prelude`; `draft`
+//! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and
+//! their bindings; `emit` writes the C program of a domain around the `prelude`, and `selection` which frames it follows; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
 //! `compile` has clang make an object of the C, or says why not (`error`). `events` are the built-in probes, which go beside. `kernel_files`
 //! reads kernels that are not asked themselves, `clauses` tells what was resolved, and [`unseen_calls`]
@@ -46,6 +47,7 @@ mod point;
 mod prelude;
 mod resolve;
 mod safe;
+mod selection;
 mod unhookable;
 pub mod unseen_calls;
 mod value;

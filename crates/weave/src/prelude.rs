@@ -28,7 +28,7 @@ const PARTS: [(&str, &str); 9] = [
 
 /// What a program includes if it uses what they define: what flows cross boundaries on (functions that give keys),
 /// what their data is, and what becomes of it.
-const HEADERS: [(&str, &str); 11] = [
+const HEADERS: [(&str, &str); 12] = [
     ("bridge.h", include_str!("../../../bpf/bridge.h")),
     ("carriers/kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
     ("carriers/offered.h", include_str!("../../../bpf/carriers/offered.h")),
@@ -40,6 +40,7 @@ const HEADERS: [(&str, &str); 11] = [
     ("carriers/virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
     ("carriers/xen-net.h", include_str!("../../../bpf/carriers/xen-net.h")),
     ("frame.h", include_str!("../../../bpf/frame.h")),
+    ("where.h", include_str!("../../../bpf/where.h")),
 ];
 
 /// All that every program includes, by name: libbpf's headers are `<bpf/…>`.
@@ -140,7 +141,7 @@ mod tests {
             .collect();
         files.sort();
         files.insert(0, "bridge.h".into());
-        files.push("frame.h".into());
+        files.extend(["frame.h".into(), "where.h".into()]);
         assert_eq!(files, HEADERS.map(|(name, _)| name));
     }
 
@@ -150,6 +151,7 @@ mod tests {
             headers(names.iter().copied()).iter().map(|header| header.name).collect::<Vec<_>>()
         };
         assert_eq!(names(&["frame_header"]), ["frame.h"]);
+        assert_eq!(names(&["frame_wanted"]), ["frame.h", "where.h"]);
         // With those that it uses.
         let of_guest = ["carriers/shared.h", "carriers/offered.h", "carriers/virtqueue.h"];
         assert_eq!(names(&["virtqueue_avail"]), of_guest);

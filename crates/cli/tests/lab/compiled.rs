@@ -51,7 +51,7 @@ impl Wanted {
                     (name @ ("vm1" | "vm2"), _) => wanted.guests.push(name.to_owned()),
                     _ => return None,
                 },
-                "-e" => wanted.aspects.extend(["-e".to_owned(), words.next()?.to_owned()]),
+                "-e" | "--where" => wanted.aspects.extend([word.to_owned(), words.next()?.to_owned()]),
                 "--events" => wanted.events.extend(["--events".to_owned(), words.next()?.to_owned()]),
                 _ if OTHERS.contains(&word) => drop(words.next()?),
                 _ if word.starts_with('-') => {}

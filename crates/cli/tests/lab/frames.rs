@@ -34,7 +34,7 @@ done
 "#;
 
 /// The words of a flow's records of kind `frame`.
-fn words_of(flow: &Value) -> HashSet<Words> {
+pub fn words_of(flow: &Value) -> HashSet<Words> {
     let hops = flow["hops"].as_array().unwrap().iter();
     hops.filter(|hop| hop["kind"] == "frame")
         .map(|hop| {
@@ -45,7 +45,7 @@ fn words_of(flow: &Value) -> HashSet<Words> {
 }
 
 /// Whether a flow is known from its beginning to where it was used up or, by the kernel's own word, dropped.
-fn is_whole(flow: &Value) -> bool {
+pub fn is_whole(flow: &Value) -> bool {
     flow["complete"] == true || flow["incomplete"] == "dropped"
 }
 

@@ -26,6 +26,7 @@ mod places;
 mod processor_time;
 mod programs;
 mod rebuilt;
+mod selected;
 mod told;
 mod topology;
 mod world;
