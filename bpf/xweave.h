@@ -194,9 +194,9 @@ static __always_inline u64 xw_named(const char *name, u32 length)
 #define XW_XIN_MOVE(name, from, key) XW_XIN(name, from, key, 1)
 
 /* Where the other side has told which flow it is, that goes on, if it is any. Of a guest that is not recorded nothing goes
- * on, which is known where all that are tell. Else whether the other side followed the
- * data cannot be known here: a local flow begins, and the join makes it the continuation of the flow that was put on
- * the carrier under the same key. */
+ * on, which is known where all that are tell; nor, while draining, of one that says nothing: its programs are gone, and
+ * what it sends now is not followed. Else whether the other side followed the data cannot be known here: a local flow
+ * begins, and the join makes it the continuation of the flow that was put on the carrier under the same key. */
 #define XW_XOUT(name, key, to)                                                                     \
 	({                                                                                         \
 		const u64 xw_xflow = XW_NAMED(name);                                               \
@@ -204,7 +204,9 @@ static __always_inline u64 xw_named(const char *name, u32 length)
 		const struct xw_told_key *xw_told = (const void *)&xw_carrier;                     \
 		const bool xw_is_told =                                                            \
 			XW_IS(struct xw_told_key, key) &&                                          \
-			(xw_told->known || (xw_told->stranger && xw_config_now->hears_all));       \
+			(xw_told->known ||                                                         \
+			 (xw_config_now->hears_all &&                                              \
+			  (xw_told->stranger || xw_config_now->state != XW_ON)));                  \
 		u64 xw_to = (u64)(to);                                                             \
 		xw_flow = xw_is_told ? xw_told->flow : xw_new_flow();                              \
 		if (!xw_flow)                                                                      \
