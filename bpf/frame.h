@@ -124,6 +124,33 @@ static __always_inline bool xw_frame(struct sk_buff *skb, void *at, u64 *words)
 	return xw_frame_at(__builtin_bswap16(READ(skb->protocol)), at, left, bytes, words);
 }
 
+/* include/uapi/linux/virtio_net.h: bits 15 and 57 */
+#define XW_VIRTIO_NET_F_MRG_RXBUF (1ULL << 15)
+#define XW_VIRTIO_NET_F_HASH_REPORT (1ULL << 57)
+
+static __always_inline u64 xw_virtio_features(struct virtqueue *queue)
+{
+	struct virtio_device *device = READ(queue->vdev);
+
+	return READ(device->features);
+}
+
+/* Where in a mergeable buffer the network header is: behind a header of virtio's (virtio 1.2, 5.1.6) and Ethernet's. */
+static __always_inline u32 xw_virtio_net_header(u64 features)
+{
+	return (features & XW_VIRTIO_NET_F_HASH_REPORT ? 20 : 12) + 14;
+}
+
+/* The frame in such a buffer. Returns as xw_frame_at. */
+static __always_inline bool xw_virtio_net_frame(u64 features, void *buffer, u32 bytes, u64 *words)
+{
+	u32 header = xw_virtio_net_header(features);
+	s64 left = (s64)bytes - header;
+	void *at = buffer + header;
+
+	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), at, left, left, words);
+}
+
 /* A record of what a frame is whose network header is at `at`: xw_flow's, as all that STORE_… makes. */
 #define STORE_FRAME(skb, at)                                                                       \
 	({                                                                                         \

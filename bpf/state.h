@@ -25,6 +25,7 @@ struct xw_config {
 	u32 last_bucket; /* of each flow table; their number is a power of 2 */
 	u32 shares;	 /* whether a host reads what this domain's buffers carry: carriers/shared.h */
 	u32 hears_all;	 /* whether all guests that are recorded tell it what their buffers carry: carriers/told.h */
+	u32 emulated;	 /* whether a process of the host emulates this guest's network devices: carriers/content.h */
 };
 
 struct {

@@ -131,26 +131,5 @@ static __noinline bool xw_socket_frame(struct sock *sk, struct msghdr *msg, u64 
 	return !XW_WHERE_SOURCE || words[XW_FRAME_SOURCE] || words[XW_FRAME_SOURCE + 1];
 }
 
-/* include/uapi/linux/virtio_net.h: bits 15 and 57 */
-#define XW_VIRTIO_NET_F_MRG_RXBUF (1ULL << 15)
-#define XW_VIRTIO_NET_F_HASH_REPORT (1ULL << 57)
-
-static __always_inline u64 xw_virtio_features(struct virtqueue *queue)
-{
-	struct virtio_device *device = READ(queue->vdev);
-
-	return READ(device->features);
-}
-
-/* The frame in a mergeable buffer, behind a header of virtio's (virtio 1.2, 5.1.6). */
-static __always_inline bool xw_virtio_net_frame(u64 features, void *buffer, u32 bytes, u64 *words)
-{
-	u32 header = (features & XW_VIRTIO_NET_F_HASH_REPORT ? 20 : 12) + 14;
-	s64 left = (s64)bytes - header;
-	void *at = buffer + header;
-
-	return xw_frame_at(__builtin_bswap16(READ(*(u16 *)(at - 2))), at, left, left, words);
-}
-
 #endif
 #endif

@@ -384,7 +384,7 @@ pub fn wire() -> Vec<Vec<u8>> {
             clones: vec![FunctionClone { site: 7, name: "f.part.0".into() }],
         })),
         FromAgent::Reply(Reply::Symbols(vec![symbol()])),
-        FromAgent::Reply(Reply::Shared(Shared { pages: vec![0x1234_5000; SHARED_PAGES], reason: None })),
+        FromAgent::Reply(Reply::Shared(Shared { pages: vec![0x1234_5000; SHARED_PAGES], ..Shared::default() })),
         FromAgent::Reply(Reply::Loss(message::Loss { events: vec![lost], ..message::Loss::default() })),
         FromAgent::Event(Event::Events(events.clone())),
         FromAgent::Event(Event::Records(batch.clone())),
@@ -395,8 +395,8 @@ pub fn wire() -> Vec<Vec<u8>> {
         Request::Btf(Some("tun".into())),
         Request::Code(parts),
         Request::Weave(Box::new(plan)),
-        Request::Share([1, 2]),
-        Request::Guests { guests: vec![guest], all: true },
+        Request::Share { secret: [1, 2], emulated: true },
+        Request::Guests { guests: vec![guest], all: true, emulators: vec![2114] },
     ];
     let mut stream = vec![4];
     xweave_wire::frame::write_preamble(&mut stream).expect("memory can be written to");

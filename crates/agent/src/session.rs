@@ -198,9 +198,11 @@ impl Session {
             Request::Symbols(addresses) => Ok(Reply::Symbols(symbols(&addresses))),
             Request::Code(parts) => code(&parts).map(Reply::Code),
             Request::Weave(plan) => self.weave(&plan),
-            Request::Share(secret) => self.woven().map(|woven| Reply::Shared(woven.share(secret))),
-            Request::Guests { guests, all } => {
-                self.woven()?.listen_to(&guests, all)?;
+            Request::Share { secret, emulated } => {
+                self.woven().map(|woven| Reply::Shared(woven.share(secret, emulated)))
+            }
+            Request::Guests { guests, all, emulators } => {
+                self.woven()?.listen_to(&guests, all, &emulators)?;
                 Ok(Reply::Done)
             }
             Request::Start => self.start(),

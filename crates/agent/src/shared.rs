@@ -1,7 +1,7 @@
 //! The table in which a guest tells its host what its buffers carry: `bpf/carriers/shared.h` says why and how.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io,
     os::{
         fd::{AsFd, AsRawFd},
@@ -18,6 +18,9 @@ pub(crate) const TABLE: &str = "xw_shared_flows";
 
 /// The prelude's table of the guests that a host listens to.
 pub(crate) const GUESTS: &str = "xw_guests";
+
+/// The prelude's table of the processes that emulate network devices.
+pub(crate) const EMULATORS: &str = "xw_emulators";
 
 const PAGE: usize = 4096;
 
@@ -53,6 +56,21 @@ fn physical(pagemap: &File, page: usize) -> Result<u64, Error> {
         0 => Err(Error::Hidden),
         frame => Ok(frame * PAGE as u64),
     }
+}
+
+/// Whether this machine has a network device of virtio.
+pub(crate) fn has_virtio_net() -> bool {
+    let devices = fs::read_dir("/sys/bus/virtio/drivers/virtio_net").into_iter().flatten().flatten();
+    // Beside devices there are the driver's own files.
+    devices.into_iter().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"virtio"))
+}
+
+/// Writes the processes that emulate network devices of guests that are recorded.
+pub(crate) fn follow(table: &Map<'_>, emulators: &[u32]) -> Result<(), libbpf_rs::Error> {
+    for (at, process) in (0u32..).zip(emulators.iter().take(SHARING_GUESTS)) {
+        table.update(&at.to_le_bytes(), &process.to_le_bytes(), MapFlags::ANY)?;
+    }
+    Ok(())
 }
 
 /// The table in this process's memory, all of it present.

@@ -64,6 +64,8 @@ pub(crate) struct Woven {
     shares: bool,
     /// Whether all guests that are recorded are believed what they tell.
     hears_all: bool,
+    /// Whether a process of the host emulates this guest's network devices.
+    emulated: bool,
     pub(crate) skipped: Vec<SkippedSite>,
 }
 
@@ -94,6 +96,7 @@ impl Woven {
             last_bucket: buckets(plan) - 1,
             shares: false,
             hears_all: false,
+            emulated: false,
             skipped,
         };
         woven.set_state(State::Off)?;
@@ -128,31 +131,46 @@ impl Woven {
             }
         }
         // `struct xw_config` of the prelude.
-        let config = [state as u32, self.last_bucket, u32::from(self.shares), u32::from(self.hears_all)];
-        let value: Vec<u8> = config.into_iter().flat_map(u32::to_le_bytes).collect();
+        let flags = [self.shares, self.hears_all, self.emulated].map(u32::from);
+        let config = [state as u32, self.last_bucket].into_iter().chain(flags);
+        let value: Vec<u8> = config.flat_map(u32::to_le_bytes).collect();
         map(&self.object, "xw_config")?.update(&0u32.to_le_bytes(), &value, MapFlags::ANY)?;
         Ok(())
     }
 
     /// Has the host told, from the recording's beginning on, what buffers carry; says where, if anything that is woven
-    /// tells it.
-    pub(crate) fn share(&mut self, secret: [u64; 2]) -> Shared {
+    /// tells it. `emulated`: a process of the host emulates this guest's network devices.
+    pub(crate) fn share(&mut self, secret: [u64; 2], emulated: bool) -> Shared {
+        self.emulated = emulated && shared::has_virtio_net();
+        let nothing = Shared { emulated: self.emulated, ..Shared::default() };
         let table = self.object.maps().find(|map| map.name() == shared::TABLE);
-        let Some(table) = table else { return Shared::default() };
-        match shared::prepare(&table, secret) {
-            Ok(pages) => {
+        match table.map(|table| shared::prepare(&table, secret)) {
+            Some(Ok(pages)) => {
                 self.shares = true;
-                Shared { pages, reason: None }
+                Shared { pages, ..nothing }
             }
-            Err(error) => Shared { pages: Vec::new(), reason: Some(error.to_string()) },
+            Some(Err(error)) => Shared { reason: Some(error.to_string()), ..nothing },
+            None => nothing,
         }
     }
 
     /// Believes guests what they say of their buffers, from the recording's beginning on. `all`: no others are recorded.
-    pub(crate) fn listen_to(&mut self, guests: &[SharingGuest], all: bool) -> Result<(), Error> {
+    /// `emulators`: the processes that emulate network devices of such.
+    pub(crate) fn listen_to(
+        &mut self,
+        guests: &[SharingGuest],
+        all: bool,
+        emulators: &[u32],
+    ) -> Result<(), Error> {
         self.hears_all = all;
-        let table = self.object.maps().find(|map| map.name() == shared::GUESTS);
-        table.map_or(Ok(()), |table| shared::listen_to(&table, guests).map_err(Error::from))
+        for table in self.object.maps() {
+            if table.name() == shared::GUESTS {
+                shared::listen_to(&table, guests)?;
+            } else if table.name() == shared::EMULATORS {
+                shared::follow(&table, emulators)?;
+            }
+        }
+        Ok(())
     }
 
     /// What has been lost up to now.

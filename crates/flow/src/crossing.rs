@@ -25,13 +25,17 @@ use xweave_wire::record::{Kind, maker};
 
 use crate::{instances, local::Locals};
 use errors::Errors;
-use matching::{Matching, candidates, matched};
+use matching::{Matching, candidates, in_order, matched};
 pub use peers::FoundPeer;
 use peers::Peers;
 use positions::{Place, Positions};
 
 /// So many keys must tell which process runs a guest, unless these are all that there are.
 const KEYS: u64 = 256;
+
+/// In place of a ring: what is under a key says what was put on, and not where. `XW_CONTENT` of
+/// `bpf/carriers/content.h`.
+const CONTENT: u64 = u64::MAX;
 
 /// The most sides of rings of which it is remembered how far they have come: a guest has a few.
 const SIDES: usize = 1 << 16;
@@ -316,6 +320,9 @@ impl<'t> Carriers<'t> {
         pairs: &mut Vec<Crossing>,
         outcomes: &mut Vec<(Event, Outcome)>,
     ) {
+        if group.first().is_some_and(|event| event.channel.ring == CONTENT) {
+            return self.pair_alike(group, pairs, outcomes);
+        }
         if let [put, off] = group
             && put.put
             && !off.put
@@ -433,6 +440,34 @@ impl<'t> Carriers<'t> {
         outcomes.extend([(*put, outcome(crossing.is_negative(), off.told)), (*off, outcome(false, false))]);
     }
 
+    /// Pairs what says the same, in the order of its times: several at once may be on their way.
+    fn pair_alike(&self, group: &[Event], pairs: &mut Vec<Crossing>, outcomes: &mut Vec<(Event, Outcome)>) {
+        let (mut ins, mut outs): (Vec<&Event>, Vec<&Event>) = (Vec::new(), Vec::new());
+        for event in group {
+            match ins.last_mut() {
+                // The ring was full, and it was tried again.
+                Some(last) if event.put && last.local == event.local => {
+                    outcomes.push((**last, Outcome::Superseded));
+                    *last = event;
+                }
+                _ if event.put => ins.push(event),
+                _ => outs.push(event),
+            }
+        }
+        let found = in_order(&ins, &outs, &self.errors);
+        let mut alone: HashSet<usize> = ins.iter().chain(&outs).map(|event| event.row).collect();
+        for (put, off) in found {
+            let crossing = self.crossing(put, off);
+            let outcome = |negative| Outcome::Paired { negative, told: false };
+            outcomes.extend([(*put, outcome(crossing.is_negative())), (*off, outcome(false))]);
+            alone.remove(&put.row);
+            alone.remove(&off.row);
+            pairs.push(crossing);
+        }
+        let left = ins.iter().chain(&outs).filter(|event| alone.contains(&event.row));
+        outcomes.extend(left.map(|event| (**event, Outcome::Unmatched)));
+    }
+
     fn crossing(&self, put: &Event, off: &Event) -> Crossing {
         Crossing {
             from: (put.local, put.row),
@@ -523,7 +558,7 @@ impl Rings {
                     side.run = side.run.wrapping_add(u32::from(side.index != event.index));
                     side.index = event.index;
                     // A carrier without a ring has numbers that say nothing of each other.
-                    let on_ring = event.channel.ring != 0;
+                    let on_ring = !matches!(event.channel.ring, 0 | CONTENT);
                     let place = on_ring.then(|| self.positions.add(side.number, event.time, event.index));
                     event.at = OnRing { run: side.run, place };
                 }

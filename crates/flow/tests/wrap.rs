@@ -155,6 +155,21 @@ fn numbers_of_requests_that_are_no_places_on_a_ring_may_come_in_any_order() {
 }
 
 #[test]
+fn frames_that_say_the_same_are_joined_in_their_order() {
+    // XW_CONTENT. All say the same; one is put on that never comes off.
+    let index = |_| 7;
+    let waits = (1_000, 50 * EVERY);
+    let traffic =
+        Traffic { packets: 2_000, ring: u64::MAX, waits, no_xout: 500..501, index, ..Traffic::default() };
+    let flows = traffic.flows();
+    let carrier = &flows.summary().carriers[0];
+    assert_eq!((carrier.crossings, carrier.unmatched_xin, carrier.negative_gaps), (1_999, 1, 0));
+    for nth in (0..2_000).filter(|nth| *nth != 500) {
+        assert_eq!(flows.flow(id(2, nth)).unwrap().locals, [id(2, nth), id(1, nth)], "{nth}");
+    }
+}
+
+#[test]
 fn what_is_found_by_an_address_alone_does_not_come_round() {
     // As a disk's requests: each takes milliseconds, and the index is always the same.
     let index = |_| 0;

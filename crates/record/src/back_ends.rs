@@ -8,11 +8,8 @@ use crate::session::Session;
 /// What cannot be followed of a virtual machine for that back end, and what can; none if all can.
 fn unseen(back_end: BackEnd) -> Option<&'static str> {
     match back_end {
-        BackEnd::VhostNet => None,
-        BackEnd::EmulatedNet => Some(
-            "its network device is emulated by its own process (vhost=off): frames are followed in the guest and in the \
-             host, but not joined; vhost=on joins them",
-        ),
+        // A recording says whether it joins them.
+        BackEnd::VhostNet | BackEnd::EmulatedNet => None,
         BackEnd::VhostUser => Some(
             "a device of it is served by another process (vhost-user: OVS-DPDK, SPDK, virtiofsd): what goes through it \
              passes no host kernel, and is followed in the guest only",
@@ -27,6 +24,9 @@ fn unseen(back_end: BackEnd) -> Option<&'static str> {
         ),
     }
 }
+
+const NOT_JOINED: &str = "its network device is emulated by its own process, and none of virtio: frames are followed in \
+     the guest and in the host, but not joined; a virtio-net device joins them";
 
 /// Of virtual machines of a host, what cannot be followed.
 pub(crate) fn of_host(vms: &[Vm]) -> Vec<String> {
@@ -43,7 +43,9 @@ pub(crate) fn warnings<'v>(sessions: &[Session], vm: impl Fn(u8) -> Option<&'v V
     let of_one = |session: &Session| {
         let name = session.name().to_owned();
         let back_ends = vm(session.number).map(|vm| vm.back_ends.as_slice()).unwrap_or_default();
-        back_ends.iter().filter_map(|&of| Some(format!("{name}: {}", unseen(of)?))).collect::<Vec<_>>()
+        let apart = back_ends.contains(&BackEnd::EmulatedNet) && !session.emulated;
+        let unseen = back_ends.iter().filter_map(|&of| unseen(of)).chain(apart.then_some(NOT_JOINED));
+        unseen.map(|unseen| format!("{name}: {unseen}")).collect::<Vec<_>>()
     };
     sessions.iter().flat_map(of_one).collect()
 }

@@ -180,7 +180,8 @@ impl Any {
 fn shared(chance: &mut Chance) -> Shared {
     let count = [0, 1, SHARED_PAGES][usize::try_from(chance.below(3)).unwrap()];
     let pages = (0..count).map(|_| u64::from(chance.small()) << (12 * chance.below(5))).collect();
-    Shared { pages, reason: (chance.below(2) == 0).then(|| chance.text()) }
+    let reason = (chance.below(2) == 0).then(|| chance.text());
+    Shared { pages, reason, emulated: chance.below(2) == 0 }
 }
 
 fn records(chance: &mut Chance, voice: &Voice) -> Vec<u8> {

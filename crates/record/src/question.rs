@@ -33,7 +33,7 @@ impl Question {
             Request::Vms => Self::Vms,
             Request::Symbols(_) => Self::Symbols,
             Request::Weave(_) => Self::Weave,
-            Request::Share(_) => Self::Share,
+            Request::Share { .. } => Self::Share,
             Request::Guests { .. } => Self::Guests,
             Request::Start => Self::Start,
             Request::Loss => Self::Loss,

@@ -85,6 +85,8 @@ pub(crate) struct Session {
     pub(crate) answers: VecDeque<Reply>,
     /// Guests that tell it which flows their buffers carry: it records these under the IDs that they have.
     pub(crate) believes: HashSet<u8>,
+    /// Whether a process of the host emulates its network devices, and what they carry is known by what it is.
+    pub(crate) emulated: bool,
     pub(crate) budget: Budget,
     pace: Pace,
     link: Link,
@@ -115,6 +117,7 @@ impl Session {
             written_until: 0,
             answers: VecDeque::new(),
             believes: HashSet::new(),
+            emulated: false,
             link,
             budget,
             pace,

@@ -6,34 +6,43 @@
 use std::{fs::File, io, io::Read};
 
 use xweave_weave::{Action, Role, Woven};
-use xweave_wire::message::{Reply, Request, SHARING_GUESTS, SharingGuest};
+use xweave_wire::message::{BackEnd, Reply, Request, SHARING_GUESTS, SharingGuest};
 
 use crate::{Error, capture::Capture};
 
 /// Asks the guests where they tell it, and has the hosts listen. Gives what should be known of those that do not.
+///
+/// A guest whose network devices a process of the host emulates has no ring there: what goes through them is known by
+/// what it is, on both sides.
 pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<String>, Error> {
-    let those = |role: Role, action: Action| -> Vec<usize> {
-        let sites = |at: usize| woven.get(at).into_iter().flat_map(|woven| &woven.sites);
-        let takes_part =
-            |&at: &usize| capture.sessions[at].role() == role && sites(at).any(|site| site.action == action);
-        (0..capture.sessions.len()).filter(takes_part).collect()
+    let does = |at: usize, action: Action| {
+        woven.get(at).is_some_and(|woven| woven.sites.iter().any(|site| site.action == action))
     };
-    let (guests, hosts) = (those(Role::Guest, Action::Xin), those(Role::Host, Action::Xout));
+    let crosses = |at: &usize| does(*at, Action::Xin) || does(*at, Action::Xout);
+    let crossing = (0..capture.sessions.len()).filter(crosses);
+    let (guests, hosts): (Vec<usize>, Vec<usize>) =
+        crossing.partition(|&at| capture.sessions[at].role() == Role::Guest);
     if hosts.is_empty() {
         return Ok(Vec::new());
     }
-    let recorded = guests.len();
+    let recorded = guests.iter().filter(|&&at| does(at, Action::Xin)).count();
     let mut asked = Vec::new();
     for index in guests {
         let secret = secret().map_err(Error::Random)?;
-        capture.sessions[index].ask(Request::Share(secret));
-        asked.push((index, secret));
+        let vm = capture.timeline.vm(capture.sessions[index].number);
+        let emulator = vm.filter(|vm| vm.back_ends.contains(&BackEnd::EmulatedNet)).map(|vm| vm.pid);
+        capture.sessions[index].ask(Request::Share { secret, emulated: emulator.is_some() });
+        asked.push((index, secret, emulator));
     }
     capture.until(|session| !session.owes())?;
-    let (mut sharing, mut warnings) = (Vec::new(), Vec::new());
-    for (index, secret) in asked {
+    let (mut sharing, mut emulators, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, secret, emulator) in asked {
         let Reply::Shared(shared) = capture.answer(index)? else { return Err(capture.unexpected(index)) };
-        let session = &capture.sessions[index];
+        let session = &mut capture.sessions[index];
+        if let Some(process) = emulator.filter(|_| shared.emulated && emulators.len() < SHARING_GUESTS) {
+            session.emulated = true;
+            emulators.push(process);
+        }
         let reason = match shared.reason {
             _ if !shared.pages.is_empty() && sharing.len() == SHARING_GUESTS => {
                 Some(format!("hosts listen to {SHARING_GUESTS} guests at most"))
@@ -54,7 +63,8 @@ pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<St
     for &index in &hosts {
         let session = &mut capture.sessions[index];
         session.believes = sharing.iter().map(|guest| guest.domain).collect();
-        session.ask(Request::Guests { guests: sharing.clone(), all: sharing.len() == recorded });
+        let all = sharing.len() == recorded;
+        session.ask(Request::Guests { guests: sharing.clone(), all, emulators: emulators.clone() });
     }
     capture.until(|session| !session.owes())?;
     Ok(warnings)

@@ -206,7 +206,7 @@ impl Voice {
                 let sites = self.sites().into_iter().map(address).collect();
                 Reply::Woven(Woven { sites, ..Woven::default() })
             }
-            Request::Share(_) => Reply::Shared(Shared::default()),
+            Request::Share { .. } => Reply::Shared(Shared::default()),
             Request::Guests { .. } => Reply::Done,
             Request::Start => {
                 self.recording = true;

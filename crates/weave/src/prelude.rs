@@ -28,15 +28,18 @@ const PARTS: [(&str, &str); 9] = [
 
 /// What a program includes if it uses what they define: what flows cross boundaries on (functions that give keys),
 /// what their data is, and what becomes of it.
-const HEADERS: [(&str, &str); 12] = [
+const HEADERS: [(&str, &str); 15] = [
     ("bridge.h", include_str!("../../../bpf/bridge.h")),
+    ("carriers/content.h", include_str!("../../../bpf/carriers/content.h")),
     ("carriers/kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
     ("carriers/offered.h", include_str!("../../../bpf/carriers/offered.h")),
     ("carriers/shared.h", include_str!("../../../bpf/carriers/shared.h")),
+    ("carriers/tap.h", include_str!("../../../bpf/carriers/tap.h")),
     ("carriers/told.h", include_str!("../../../bpf/carriers/told.h")),
     ("carriers/vhost-memory.h", include_str!("../../../bpf/carriers/vhost-memory.h")),
     ("carriers/vhost.h", include_str!("../../../bpf/carriers/vhost.h")),
     ("carriers/virtblk.h", include_str!("../../../bpf/carriers/virtblk.h")),
+    ("carriers/virtio-net.h", include_str!("../../../bpf/carriers/virtio-net.h")),
     ("carriers/virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
     ("carriers/xen-net.h", include_str!("../../../bpf/carriers/xen-net.h")),
     ("frame.h", include_str!("../../../bpf/frame.h")),

@@ -24,14 +24,22 @@ pub enum Request {
     /// [`Reply::Woven`]
     Weave(Box<Plan>),
     /// To a guest: tell your host, in memory that it can read, which flows your buffers carry (`bpf/carriers/shared.h`).
-    /// That memory is to begin with this secret. → [`Reply::Shared`]
-    Share([u64; 2]),
+    /// → [`Reply::Shared`]
+    Share {
+        /// That memory is to begin with it.
+        secret: [u64; 2],
+        /// Whether a process of the host emulates your network devices: what those of virtio carry is known by what it
+        /// is (`bpf/carriers/content.h`).
+        emulated: bool,
+    },
     /// To a host: believe these guests what they say there of their own buffers. → [`Reply::Done`]
     Guests {
         /// [`SHARING_GUESTS`] at most.
         guests: Vec<SharingGuest>,
         /// Whether these are all that are recorded: then nothing goes on of what others put on carriers.
         all: bool,
+        /// The processes that emulate the network devices of guests that are recorded: [`SHARING_GUESTS`] at most.
+        emulators: Vec<u32>,
     },
     /// Record from now on. → [`Reply::Done`]
     Start,
@@ -317,6 +325,8 @@ pub struct Shared {
     pub pages: Vec<u64>,
     /// Why it cannot, for people.
     pub reason: Option<String>,
+    /// Whether what its network devices carry is known by what it is: they are emulated, as it was told, and virtio's.
+    pub emulated: bool,
 }
 
 /// A guest that tells its host what its buffers carry.
