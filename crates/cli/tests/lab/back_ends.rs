@@ -1,10 +1,13 @@
 //! Requests and frames through the back ends that people run: followed from end to end, and how many of them.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::{
+    frames::is_whole,
     rebuilt::Rebuilt,
-    world::{World, hops},
+    world::{DOMAINS, World, hops},
 };
 
 /// A disk of the second guest, and how the host's side of its requests is done.
@@ -145,9 +148,43 @@ ip link set mv0 up && ip link set macvtap0 address 52:54:00:78:00:02 up
 ip -n beside addr add 10.78.0.1/24 dev mv1 && ip -n beside link set mv1 up
 ";
 
-/// The page of a server there, and how many bytes came.
+/// The guest's end, and a server there.
+const SERVER: &str = "ip addr add 10.78.0.2/24 dev eth1 && ip link set eth1 up && mkdir -p /tmp/beside &&
+     head -c 300000 /dev/urandom >/tmp/beside/page && busybox httpd -p 8092 -h /tmp/beside";
+
+/// Its page, and how many bytes came.
 const GET: &str =
     r"exec 3<>/dev/tcp/10.78.0.2/8092 && printf 'GET /page HTTP/1.0\r\n\r\n' >&3 && cat <&3 | wc -c";
+
+/// The flows from one address to another.
+fn between<'f>(flows: &'f [Value], source: &str, target: &str) -> Vec<&'f Value> {
+    let is_of = |flow: &&Value| flow["frame"]["source"] == source && flow["frame"]["target"] == target;
+    flows.iter().filter(is_of).collect()
+}
+
+/// At least so many frames from one address to another went from guest to host or back, and 99.9 % of all are followed
+/// from end to end.
+fn assert_followed(flows: &[Value], source: &str, target: &str, least: usize) {
+    let all = between(flows, source, target);
+    let whole = |flow: &&&Value| is_whole(flow);
+    let crossed = all.iter().filter(whole).filter(|flow| flow["crossings"].as_u64() >= Some(1)).count();
+    // What was cut off or put together has its crossing in another flow.
+    let parents: HashSet<&Value> =
+        flows.iter().flat_map(|flow| flow["parents"].as_array().unwrap()).collect();
+    let related =
+        |flow: &&&Value| !flow["parents"].as_array().unwrap().is_empty() || parents.contains(&flow["id"]);
+    let followed = |flow: &&&Value| whole(flow) && (flow["crossings"].as_u64() >= Some(1) || related(flow));
+    let count = all.iter().filter(followed).count();
+    println!("{source} → {target}: {count} of {} frames, {crossed} crossed", all.len());
+    assert!(crossed >= least, "{source} → {target}: {crossed} of {} frames crossed", all.len());
+    let example = || all.iter().find(|flow| !followed(flow));
+    assert!(
+        count * 1000 >= all.len() * 999,
+        "{source} → {target}: {count} of {}: {:?}",
+        all.len(),
+        example()
+    );
+}
 
 #[test]
 fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
@@ -162,11 +199,7 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
              s#-device \"vhost-vsock-pci#{device} &#"
         ),
     );
-    world.run(
-        "vm2",
-        "ip addr add 10.78.0.2/24 dev eth1 && ip link set eth1 up && mkdir -p /tmp/beside &&
-         head -c 300000 /dev/urandom >/tmp/beside/page && busybox httpd -p 8092 -h /tmp/beside",
-    );
+    world.run("vm2", SERVER);
     // What comes from the first guest, the second gets without the bridge.
     world.write(
         "host",
@@ -195,30 +228,9 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
     let summary = &report["summary"];
     assert_eq!((&summary["lost"], &summary["negative_gaps"]), (&0.into(), &0.into()), "{summary}");
     let flows = report["flows"].as_array().unwrap();
-    let frames = |source: &str, target: &str| -> Vec<&Value> {
-        let is_of = |flow: &&Value| flow["frame"]["source"] == source && flow["frame"]["target"] == target;
-        flows.iter().filter(is_of).collect()
-    };
-    for (source, target, least) in [("10.78.0.1", "10.78.0.2", 25), ("10.78.0.2", "10.78.0.1", 25)] {
-        let all = frames(source, target);
-        let whole = |flow: &&&Value| flow["complete"] == true || flow["incomplete"] == "dropped";
-        let crossed = all.iter().filter(whole).filter(|flow| flow["crossings"].as_u64() >= Some(1)).count();
-        // What was cut off or put together has its crossing in another flow.
-        let related = |flow: &&&Value| {
-            !flow["parents"].as_array().unwrap().is_empty()
-                || flows.iter().any(|other| other["parents"].as_array().unwrap().contains(&flow["id"]))
-        };
-        let followed = all
-            .iter()
-            .filter(whole)
-            .filter(|flow| flow["crossings"].as_u64() >= Some(1) || related(flow))
-            .count();
-        println!("macvtap, {source} → {target}: {followed} of {} frames, {crossed} crossed", all.len());
-        assert!(crossed >= least, "{crossed} of {} frames crossed; {summary}", all.len());
-        let example = || all.iter().find(|flow| !whole(flow));
-        assert!(followed * 1000 >= all.len() * 999, "{followed} of {}: {:?}", all.len(), example());
-    }
-    let echoes = frames("10.77.0.1", "10.77.0.2");
+    assert_followed(flows, "10.78.0.1", "10.78.0.2", 25);
+    assert_followed(flows, "10.78.0.2", "10.78.0.1", 25);
+    let echoes = between(flows, "10.77.0.1", "10.77.0.2");
     let echoes: Vec<_> =
         echoes.into_iter().filter(|flow| flow["frame"]["kind"] == "ICMP echo request").collect();
     let redirected = |flow: &&&Value| {
@@ -229,4 +241,61 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
     let crossed = echoes.iter().filter(redirected).count();
     println!("XDP: {crossed} of {} echo requests; {pinged:?}", echoes.len());
     assert!(crossed >= 20 && crossed == echoes.len(), "{crossed} of {}: {:?}", echoes.len(), echoes.first());
+}
+
+#[test]
+fn frames_of_network_devices_that_qemu_emulates_are_followed() {
+    let Some(world) = World::find("vhost=off") else { return };
+    world.run("host", MACVTAP);
+    let device =
+        "-netdev tap,id=n1,fd=9 -device virtio-net-pci,netdev=n1,mac=52:54:00:78:00:02,romfile=,packed=on";
+    let rebuilt = Rebuilt::new(
+        &world,
+        &format!(
+            "s#^exec #exec 9<>/dev/tap$(cat /sys/class/net/macvtap0/ifindex)\\n&#
+             s#vhost=on#vhost=off#
+             s#-device \"vhost-vsock-pci#{device} &#"
+        ),
+    );
+    world.run("vm2", SERVER);
+    let receiver =
+        world.start("vm2", "exec xweave lab load udp-recv --port 9041 --count 100000 --idle-timeout 120");
+    world.until("vm2", "grep -q :2351 /proc/net/udp");
+    let recording = world.record(&format!("virtio-net {DOMAINS} -o /tmp/emulated"));
+    let beside = "ip netns exec beside";
+    world.run("host", &format!("{beside} ping -c 20 -i 0.1 10.78.0.2"));
+    world.run("host", &format!("{beside} bash -c \"{GET}\" | grep -qx '300[0-9]*'"));
+    // From the other guest, whose device vhost serves, through both devices. What sockets send that are not connected
+    // says the same again and again.
+    world.run(
+        "vm1",
+        "ping -c 20 -i 0.1 10.77.0.2 &&
+         busybox wget -q -O /dev/null http://10.77.0.2:8092/page &&
+         xweave lab load udp-send --to 10.77.0.2:9041 --count 400 --rate 400 --senders 2 --unconnected",
+    );
+    world.run("host", "sleep 1");
+    recording.finish_well();
+    drop(receiver);
+    let dir = tempfile::tempdir().unwrap();
+    world.pull("host", "/tmp/emulated", &dir.path().join("trace"));
+    let report = world.flows(&dir.path().join("trace"));
+    let manifest = std::fs::read_to_string(dir.path().join("trace/trace.json")).unwrap();
+    drop(rebuilt);
+    world.run("host", "ip link del macvtap0; ip netns del beside");
+
+    let summary = &report["summary"];
+    assert_eq!((&summary["lost"], &summary["negative_gaps"]), (&0.into(), &0.into()), "{summary}");
+    assert!(!manifest.contains("not joined"), "{manifest}");
+    let flows = report["flows"].as_array().unwrap();
+    let of_page =
+        [("10.78.0.1", "10.78.0.2", 25), ("10.78.0.2", "10.78.0.1", 25), ("10.77.0.2", "10.77.0.1", 25)];
+    for (source, target, least) in of_page {
+        assert_followed(flows, source, target, least);
+    }
+    assert_followed(flows, "10.77.0.1", "10.77.0.2", 425);
+    let alike = between(flows, "10.77.0.1", "10.77.0.2");
+    let alike = alike.iter().filter(|flow| flow["frame"]["target_port"] == 9041);
+    let whole = alike.clone().filter(|flow| flow["complete"] == true && flow["crossings"] == 2).count();
+    println!("datagrams that say the same: {whole}");
+    assert_eq!((whole, alike.count()), (400, 400));
 }

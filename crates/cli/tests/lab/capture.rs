@@ -1,4 +1,44 @@
-//! Reading what tcpdump saw: the independent witness.
+//! What tcpdump saw: the independent witness.
+
+use crate::world::{Running, World};
+
+/// Captures that run on devices of the host.
+pub struct Captures<'w> {
+    world: &'w World,
+    name: String,
+    running: Vec<(&'static str, Running)>,
+}
+
+impl<'w> Captures<'w> {
+    /// Of what a filter selects at these devices; each with what its command begins with, to run it in a namespace. No
+    /// others of that name may run.
+    pub fn start(world: &'w World, name: &str, devices: &[(&'static str, &str)], filter: &str) -> Self {
+        let start = |&(device, run): &(&'static str, &str)| {
+            let dump = format!("exec {run}tcpdump --immediate-mode -i {device} -s 128 -U");
+            let mut capture = world.start("host", &format!("{dump} -w /tmp/{name}-{device}.pcap '{filter}'"));
+            capture.wait_for("listening on");
+            (device, capture)
+        };
+        Self { world, name: name.to_owned(), running: devices.iter().map(start).collect() }
+    }
+
+    /// Ends them, and gives the frames that were seen at each device.
+    pub fn finish(self) -> Vec<(&'static str, Vec<Words>)> {
+        let Self { world, name, running } = self;
+        // What was sent last has been captured, and come to its end then.
+        // (The brackets keep the shell itself from being meant.)
+        let these = format!("-f '[t]cpdump.*/tmp/{name}-'");
+        world.run("host", &format!("sleep 2; pkill -INT {these}; while pgrep {these}; do sleep 0.1; done"));
+        let dir = tempfile::tempdir().unwrap();
+        let seen = |(device, capture): (&'static str, Running)| {
+            drop(capture);
+            let file = dir.path().join(device);
+            world.pull("host", &format!("/tmp/{name}-{device}.pcap"), &file);
+            (device, frames(&std::fs::read(&file).unwrap()))
+        };
+        running.into_iter().map(seen).collect()
+    }
+}
 
 /// The sequence numbers that `xweave lab load udp-send` wrote into the datagrams of a pcap file.
 pub fn sequence_numbers(pcap: &[u8]) -> Vec<u64> {
@@ -15,7 +55,7 @@ pub fn sequence_numbers(pcap: &[u8]) -> Vec<u64> {
 pub type Words = [u64; 7];
 
 /// The frames of a pcap file: IPv4 without options, and ARP.
-pub fn frames(pcap: &[u8]) -> Vec<Words> {
+fn frames(pcap: &[u8]) -> Vec<Words> {
     packets(pcap).filter_map(words).collect()
 }
 

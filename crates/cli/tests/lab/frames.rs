@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    capture::{Words, frames},
+    capture::{Captures, Words},
     world::{DOMAINS, World},
 };
 
@@ -67,13 +67,8 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
         receiver
     });
     let recording = world.record(&format!("virtio-net {DOMAINS} -o /tmp/frames"));
-    let captures = [("tap1", ""), ("tap2", ""), ("eth0", "ip netns exec client ")].map(|(device, run)| {
-        let dump =
-            format!("exec {run}tcpdump --immediate-mode -i {device} -s 128 -U -w /tmp/frames-{device}.pcap net 10.77.0.0/16");
-        let mut capture = world.start("host", &dump);
-        capture.wait_for("listening on");
-        (device, capture)
-    });
+    let devices = [("tap1", ""), ("tap2", ""), ("eth0", "ip netns exec client ")];
+    let captures = Captures::start(&world, "frames", &devices, "net 10.77.0.0/16");
     world.write("host", "/tmp/from-outside.sh", FROM_OUTSIDE);
     world.run("host", "bash /tmp/from-outside.sh");
     world.run(
@@ -82,8 +77,7 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
          for i in 1 2 3; do busybox wget -q -O /dev/null http://10.77.0.2:8090/page || exit 1; done
          xweave lab load udp-send --to 10.77.0.2:9010 --count 200 --rate 500 --senders 2",
     );
-    // What was sent last has been captured, and come to its end then.
-    world.run("host", "sleep 2; pkill -INT tcpdump; while pgrep tcpdump; do sleep 0.1; done");
+    let captured = captures.finish();
     recording.finish_well();
     drop(receivers);
     world.run("host", "ip netns del client");
@@ -105,11 +99,7 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
         }
     }
     let mut cut = Vec::new();
-    for (device, capture) in captures {
-        drop(capture);
-        let file = dir.path().join(device);
-        world.pull("host", &format!("/tmp/frames-{device}.pcap"), &file);
-        let seen = frames(&std::fs::read(&file).unwrap());
+    for (device, seen) in captured {
         let of = |words: &Words| flows.get(words).map_or(&[][..], Vec::as_slice);
         let whole = seen.iter().filter(|words| of(words).iter().any(|flow| is_whole(flow))).count();
         let kinds: HashSet<&str> =

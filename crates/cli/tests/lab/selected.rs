@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::{
-    capture::{Words, frames},
+    capture::{Captures, Words},
     frames::{is_whole, words_of},
-    world::{DOMAINS, Running, World, hops},
+    world::{DOMAINS, World, hops},
 };
 
 /// The host's ends of the guests' cables.
-const DEVICES: [&str; 2] = ["tap1", "tap2"];
+const DEVICES: [(&str, &str); 2] = [("tap1", ""), ("tap2", "")];
 
 /// From the host, and between the guests: TCP, UDP, ICMP, ARP.
 const LOAD: &str = r#"
@@ -36,37 +36,14 @@ struct Recorded {
     around: HashSet<Words>,
 }
 
-/// Captures what a filter selects at the guests' devices until [`captured`].
-fn capture(world: &World, name: &str, filter: &str) -> Vec<Running> {
-    let start = |device| {
-        let dump =
-            format!("exec tcpdump --immediate-mode -i {device} -s 128 -U -w /tmp/{name}-{device}.pcap");
-        let mut capture = world.start("host", &format!("{dump} '{filter}'"));
-        capture.wait_for("listening on");
-        capture
-    };
-    DEVICES.into_iter().map(start).collect()
-}
-
-fn captured(world: &World, name: &str, captures: Vec<Running>) -> HashSet<Words> {
-    // What was sent last has been captured, and come to its end then.
-    // (The brackets keep the shell itself from being meant.)
-    let running = format!("-f '[t]cpdump.*/tmp/{name}-tap'");
-    world.run("host", &format!("sleep 2; pkill -INT {running}; while pgrep {running}; do sleep 0.1; done"));
-    drop(captures);
-    let dir = tempfile::tempdir().unwrap();
-    let frames_of = |device| {
-        let file = dir.path().join(device);
-        world.pull("host", &format!("/tmp/{name}-{device}.pcap"), &file);
-        frames(&std::fs::read(&file).unwrap())
-    };
-    DEVICES.into_iter().flat_map(frames_of).collect()
+fn seen(captures: Captures<'_>) -> HashSet<Words> {
+    captures.finish().into_iter().flat_map(|(_, frames)| frames).collect()
 }
 
 fn recorded(world: &World, filter: &str) -> Recorded {
-    let around = capture(world, "around", filter);
+    let around = Captures::start(world, "around", &DEVICES, filter);
     let recording = world.record(&format!("virtio-net {DOMAINS} --where '{filter}' -o /tmp/selected"));
-    let meanwhile = capture(world, "meanwhile", filter);
+    let meanwhile = Captures::start(world, "meanwhile", &DEVICES, filter);
     world.run("host", "bash /tmp/load.sh");
     world.run(
         "vm2",
@@ -75,9 +52,9 @@ fn recorded(world: &World, filter: &str) -> Recorded {
          done
          xweave lab load udp-send --to 10.77.0.1:9032 --count 30 --rate 500 --unconnected",
     );
-    let meanwhile = captured(world, "meanwhile", meanwhile);
+    let meanwhile = seen(meanwhile);
     recording.finish_well();
-    let around = captured(world, "around", around);
+    let around = seen(around);
     let dir = tempfile::tempdir().unwrap();
     world.pull("host", "/tmp/selected", &dir.path().join("trace"));
     Recorded { report: world.flows(&dir.path().join("trace")), meanwhile, around }
