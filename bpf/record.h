@@ -55,6 +55,7 @@ struct xw_told_key {
 	u64 flow; /* 0: it is not followed */
 	u32 known;
 	u32 stranger; /* it is of no guest that tells */
+	u64 parts; /* of data that is known by where it is, in how many parts it is; 1 if that is not known */
 };
 
 #define XW_IS(type, value) __builtin_types_compatible_p(__typeof__(value), type)

@@ -16,16 +16,43 @@ struct {
 	__type(value, struct xw_shared_slot);
 } xw_shared_flows SEC(".maps");
 
+static __always_inline volatile struct xw_shared_slot *xw_offered_slot(const struct xw_key *key, u64 xflow)
+{
+	u32 at = XW_SLOTS_A_PAGE + xw_shared_place(key, xflow);
+
+	return bpf_map_lookup_elem(&xw_shared_flows, &at);
+}
+
 /* Before the device can see the buffer: which flow it carries. x86 keeps the order of stores. */
 static __always_inline void xw_offer(const struct xw_key *key, u64 xflow, u64 flow)
 {
-	u32 at = XW_SLOTS_A_PAGE + xw_shared_place(key, xflow);
-	volatile struct xw_shared_slot *slot = bpf_map_lookup_elem(&xw_shared_flows, &at);
+	volatile struct xw_shared_slot *slot = xw_offered_slot(key, xflow);
 
 	if (!slot)
 		return;
 	slot->flow = flow;
 	slot->check = xw_shared_check(key, xflow, flow);
+}
+
+/* The same of data that is known by where it is, in so many parts; */
+static __always_inline void xw_offer_parts(const struct xw_key *key, u64 xflow, u64 flow, u16 parts)
+{
+	struct xw_key with_parts = { .ring = key->ring, .index = parts };
+	volatile struct xw_shared_slot *slot = xw_offered_slot(key, xflow);
+
+	if (!slot)
+		return;
+	slot->flow = flow;
+	slot->check = xw_shared_check(&with_parts, xflow, flow);
+}
+
+/* and where that is the guest's own again. */
+static __always_inline void xw_retract(const struct xw_key *key, u64 xflow)
+{
+	volatile struct xw_shared_slot *slot = xw_offered_slot(key, xflow);
+
+	if (slot && xw_shared_parts(key, xflow, slot->flow, slot->check) >> 16 == 0)
+		slot->check = 0;
 }
 
 #endif

@@ -34,6 +34,12 @@ static __always_inline u32 xw_shared_place(const struct xw_key *key, u64 xflow)
 	return (xw_hash(key->ring ^ xflow) + (u16)key->index) & (XW_SHARED_SLOTS - 1);
 }
 
+/* Of data that is known by where it is, the check says in how many parts it is: less than 65,536, or it is another's. */
+static __always_inline u64 xw_shared_parts(const struct xw_key *key, u64 xflow, u64 flow, u64 check)
+{
+	return check ^ key->ring << 4 ^ xflow ^ flow;
+}
+
 /* What tells it from others that are written there. Rings begin with a page, and physical addresses have 52 bits. */
 static __always_inline u64 xw_shared_check(const struct xw_key *key, u64 xflow, u64 flow)
 {

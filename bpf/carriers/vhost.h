@@ -11,6 +11,18 @@
 #include "carriers/told.h"
 #include "carriers/vhost-memory.h"
 
+/* The guest whose ring it is (carriers/told.h), in a thread of vhost. */
+__noinline u64 xw_guest_of(u64 queue)
+{
+	return XW_GUEST_OF(xw_vhost_translate(queue, memory, 1));
+}
+
+/* What the guest says of the buffer with this key. */
+static __always_inline void xw_listen(u64 queue, u64 number, u64 xflow, struct xw_told_key *told)
+{
+	XW_LISTEN(number, xflow, told, xw_vhost_translate(queue, memory, 1));
+}
+
 /* What is known of a ring. */
 enum xw_vhost_word {
 	XW_VHOST_DESC, /* QEMU's address: if it changes, the ring was set up anew */

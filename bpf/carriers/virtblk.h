@@ -7,6 +7,8 @@
 #ifndef XW_CARRIER_VIRTBLK_H
 #define XW_CARRIER_VIRTBLK_H
 
+#include "carriers/offered.h"
+
 extern const void vmemmap_base __ksym;
 
 /* The physical address of the first byte of a request's data; 0 if it has none, or there is no request. */
@@ -24,10 +26,25 @@ static __noinline u64 request_address(struct request *rq)
 	       READ(part->bv_offset) + READ(bio->bi_iter.bi_bvec_done);
 }
 
-/* The guest's side: the data of a request. */
-static __always_inline struct xw_key request_memory(struct request *rq)
+/* The guest's side: the data of a request that it puts onto the ring; the device is told which flow that is. */
+#define request_memory(rq) xw_request_memory(rq, xw_xflow, xw_flow)
+
+static __always_inline struct xw_offered_key xw_request_memory(struct request *rq, u64 xflow, u64 flow)
+{
+	struct xw_offered_key offered = { .key.ring = request_address(rq) };
+
+	xw_offer_parts(&offered.key, xflow, flow, READ(rq->nr_phys_segments));
+	return offered;
+}
+
+/* And of one that has been done. */
+#define request_done(rq) xw_request_done(rq, xw_xflow)
+
+static __always_inline struct xw_key xw_request_done(struct request *rq, u64 xflow)
 {
 	struct xw_key key = { .ring = request_address(rq) };
+
+	xw_retract(&key, xflow);
 	return key;
 }
 

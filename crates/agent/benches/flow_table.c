@@ -97,7 +97,6 @@ TIMED(program_bare, CALLS, bare(COOKIE + one); bare(COOKIE | SPARE))
  * ring and what is known of it; and it reads which flow the guest says that it carries, here in this process's memory,
  * where flow_table.rs has put it.
  */
-#define XW_CARRIER_VHOST_MEMORY_H
 static u64 xw_vhost_translate(u64 queue, u64 address, u32 to_qemu)
 {
 	return 0;
@@ -124,7 +123,7 @@ SEC("raw_tp") int know_ring(void *ctx)
 TIMED(keys_of_ring, CALLS, u64 ring[4]; u64 desc = (u64)READ(queue.desc);
       u16 index = READ(queue.last_avail_idx);
       count += known_rings_get(RING, ring) && ring[0] == desc && !index)
-TIMED(told_by_guest, CALLS, struct xw_told_key told = { .key = SLOT_OF(nth) }; xw_listen(0, 1, 0, &told);
+TIMED(told_by_guest, CALLS, struct xw_told_key told = { .key = SLOT_OF(nth) }; XW_LISTEN(1, 0, &told, xw_vhost_translate(0, memory, 1));
       count += told.known && told.flow == (1ULL << 56 | told.key.index))
 
 /* The guest's part. */

@@ -153,9 +153,21 @@ impl<'a> Item<'a> {
         match self {
             Self::Clause(_, clause) => match &clause.act {
                 Act::Xin { carrier, .. } | Act::Xout { carrier, .. } => Some(&carrier.text),
+                Act::Action(code) => crossed(code),
                 _ => None,
             },
             Self::Advice(_) => None,
         }
     }
+}
+
+/// The carrier that an action block puts flows on, or takes them off: `flow_xin…(FLOW, CARRIER, …)`, `flow_xout…(…)`.
+fn crossed(code: &Code) -> Option<&str> {
+    let words: Vec<&str> = code.words().map(|token| token.text.as_str()).collect();
+    words.windows(5).find_map(|words| match words {
+        [word, "(", _, ",", carrier] if word.starts_with("flow_xin") || word.starts_with("flow_xout") => {
+            Some(*carrier)
+        }
+        _ => None,
+    })
 }
