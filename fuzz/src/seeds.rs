@@ -384,7 +384,10 @@ pub fn wire() -> Vec<Vec<u8>> {
             clones: vec![FunctionClone { site: 7, name: "f.part.0".into() }],
         })),
         FromAgent::Reply(Reply::Symbols(vec![symbol()])),
-        FromAgent::Reply(Reply::Shared(Shared { pages: vec![0x1234_5000; SHARED_PAGES], ..Shared::default() })),
+        FromAgent::Reply(Reply::Shared(Shared {
+            pages: vec![0x1234_5000; SHARED_PAGES],
+            ..Shared::default()
+        })),
         FromAgent::Reply(Reply::Loss(message::Loss { events: vec![lost], ..message::Loss::default() })),
         FromAgent::Event(Event::Events(events.clone())),
         FromAgent::Event(Event::Records(batch.clone())),

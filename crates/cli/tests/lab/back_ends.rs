@@ -132,8 +132,8 @@ fn requests_of_each_back_end_of_disks_are_followed_to_the_host_and_back() {
         for (area, least) in areas {
             let issued = |flow: &&Value| {
                 hops(flow, "vm2", "hop").iter().any(|hop| {
-                    let sector = hop["values"][0].as_u64().unwrap();
-                    hop["function"] == "block_rq_issue" && area.contains(&(sector as usize))
+                    let sector = usize::try_from(hop["values"][0].as_u64().unwrap()).unwrap();
+                    hop["function"] == "block_rq_issue" && area.contains(&sector)
                 })
             };
             let requests: Vec<&Value> = flows.iter().filter(issued).collect();

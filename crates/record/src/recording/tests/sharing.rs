@@ -7,15 +7,17 @@ use super::*;
 /// A flow that the guest, domain 2, may have made.
 const OF_GUEST: u64 = 2 << 56 | 9;
 
-/// The guests that a host was told of, and whether these are all.
-type Told = Arc<Mutex<Option<(Vec<SharingGuest>, bool)>>>;
+/// The guests that a host was told of, whether these are all, and the processes that emulate devices of guests.
+type Told = Arc<Mutex<Option<(Vec<SharingGuest>, bool, Vec<u32>)>>>;
 
 /// Records this flow at the end; notes what it is told of guests, and whether these are all.
 fn host(flow: u64, told: &Told) -> impl Script + Send + 'static {
     let told = told.clone();
     answering(move |request, voice| {
         match request {
-            Request::Guests { guests, all } => *told.lock().unwrap() = Some((guests.clone(), *all)),
+            Request::Guests { guests, all, emulators } => {
+                *told.lock().unwrap() = Some((guests.clone(), *all, emulators.clone()));
+            }
             Request::Stop => record(voice, flow),
             _ => {}
         }
@@ -27,7 +29,7 @@ fn host(flow: u64, told: &Told) -> impl Script + Send + 'static {
 fn guest(shared: Shared, flow: u64, secret: &Arc<Mutex<[u64; 2]>>) -> impl Script + Send + 'static {
     let secret = secret.clone();
     answering(move |request, voice| match request {
-        Request::Share(given) => {
+        Request::Share { secret: given, emulated: false } => {
             *secret.lock().unwrap() = *given;
             Some(Reply::Shared(shared.clone()))
         }
@@ -46,7 +48,9 @@ fn record(voice: &mut Voice, flow: u64) {
 }
 
 fn pages() -> Shared {
-    Shared { pages: (1..=SHARED_PAGES as u64).map(|page| page << 12).collect(), reason: None }
+    let pages = (1..=SHARED_PAGES as u64).map(|page| page << 12).collect();
+    // Nobody has said that a process emulates its devices.
+    Shared { pages, reason: None, emulated: true }
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn a_host_records_flows_of_guests_that_tell_it_and_a_guest_its_own_alone() {
     let secret = *secret.lock().unwrap();
     assert_ne!(secret, [0; 2]);
     let believed = SharingGuest { domain: 2, secret, pages: pages().pages };
-    assert_eq!(*told.lock().unwrap(), Some((vec![believed], true)));
+    assert_eq!(*told.lock().unwrap(), Some((vec![believed], true, Vec::new())));
 
     let (told, secret) = (Arc::default(), Arc::default());
     let agents =
@@ -76,11 +80,12 @@ fn a_host_records_flows_of_guests_that_tell_it_and_a_guest_its_own_alone() {
 #[test]
 fn a_guest_that_cannot_tell_is_said_and_not_believed() {
     let (told, secret) = (Arc::default(), Arc::default());
-    let cannot = Shared { pages: Vec::new(), reason: Some("its pages\u{1b}[2J are hidden".to_owned()) };
+    let reason = Some("its pages\u{1b}[2J are hidden".to_owned());
+    let cannot = Shared { reason, ..Shared::default() };
     let stage = Stage::new();
     let agents = (scripted("host", host(OF_GUEST, &told)), scripted("vm1", guest(cannot, OF_GUEST, &secret)));
     let (manifest, _) = stage.read(&stage.record(AT_ONCE, agents.0, agents.1).unwrap());
-    assert_eq!(*told.lock().unwrap(), Some((Vec::new(), false)));
+    assert_eq!(*told.lock().unwrap(), Some((Vec::new(), false, Vec::new())));
     let foreign = "cut off: it sent a record of flow 0x200000000000009, whose number is another domain's";
     assert_eq!(lost(&manifest, 0), foreign);
     let said = manifest.warnings.iter().filter(|warning| warning.contains("are hidden")).collect::<Vec<_>>();
@@ -90,8 +95,8 @@ fn a_guest_that_cannot_tell_is_said_and_not_believed() {
 
 #[test]
 fn pages_that_no_guest_has_end_the_recording_before_it_begins() {
-    let odd = |page: u64| Shared { pages: [page].repeat(SHARED_PAGES), reason: None };
-    let few = Shared { pages: vec![0x1000; 3], reason: None };
+    let odd = |page: u64| Shared { pages: [page].repeat(SHARED_PAGES), ..Shared::default() };
+    let few = Shared { pages: vec![0x1000; 3], ..Shared::default() };
     for (shared, says) in [(odd(0x1001), "0x1001"), (odd(1 << 52), "0x10000000000000"), (few, "3 pages")] {
         let (told, secret) = (Arc::default(), Arc::default());
         let stage = Stage::new();
