@@ -226,24 +226,38 @@ static __always_inline struct xw_key xw_kvm_memory_done(u64 request)
 /* By the first: how many others. */
 XW_TABLE(xw_others, 1, 1024);
 
-/* Finds them, and how many they are. (Not static: the verifier goes through it once.) */
+/* Looks whether one begins with this part, which is not the first if `nth` is not 0: so many have been found with it. Gives
+ * in how many parts it is, and in the upper half how many have been found. (Neither this nor the next is static: the
+ * verifier goes through them once, and not at each turn.) */
+__noinline u64 xw_find_other(u64 keeper, u64 address, u64 nth, u64 xflow)
+{
+	struct xw_told_key told = xw_kvm_told(address, xflow);
+
+	if (!nth)
+		return 1ULL << 32 | (u16)told.parts;
+	if (told.known && told.flow && nth <= XW_MOST_OTHERS)
+		xw_async_begin(XW_OTHER(keeper, nth++), &told);
+	return nth << 32 | (u16)told.parts;
+}
+
+/* Finds them, and how many they are. */
 __noinline int xw_find_others(u64 keeper, u64 vector, u64 count, u64 xflow)
 {
 	const struct iovec *parts = (void *)vector;
-	u64 found = 0, at = 0;
+	u64 nth = 0, at = 0;
 
 	for (u32 look = 0; look < 64 && at < count; look++) {
-		struct xw_told_key told = xw_kvm_told((u64)READ_USER(parts[at].iov_base), xflow);
+		u64 found = xw_find_other(keeper, (u64)READ_USER(parts[at].iov_base), nth, xflow);
 
-		if (at && told.known && told.flow && found < XW_MOST_OTHERS)
-			xw_async_begin(XW_OTHER(keeper, ++found), &told);
-		at += (u16)told.parts;
-		/* What the verifier knows of it would tell each turn from each other. */
-		found = xw_number(found);
+		/* What the verifier knows of them would tell each turn from each other. */
+		at = xw_number(at + (u32)found);
+		nth = xw_number(found >> 32);
 	}
-	if (found)
-		xw_others_put(keeper, &found);
-	return found;
+	if (nth < 2)
+		return 0;
+	nth--;
+	xw_others_put(keeper, &nth);
+	return nth;
 }
 
 /* That of those found. */
