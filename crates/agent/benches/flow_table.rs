@@ -173,7 +173,7 @@ fn load(object: &[u8], kind: MapType, flags: u32, arena: bool) -> Result<Object,
         });
     }
     let loaded = open.load().map_err(failed)?;
-    let config = [1, BUCKETS - 1, 0, 0].map(u32::to_le_bytes).concat();
+    let config = [1, BUCKETS - 1, 0, 0, 0].map(u32::to_le_bytes).concat();
     for map in loaded.maps().filter(|map| map.name() == "xw_config") {
         map.update(&0u32.to_le_bytes(), &config, MapFlags::ANY).map_err(failed)?;
     }

@@ -3,6 +3,7 @@
 use std::{
     fmt,
     fs::File,
+    hash::{BuildHasher, RandomState},
     io::{self, Read, Write},
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd},
@@ -97,8 +98,10 @@ fn connect(cid: u32, port: u32) -> io::Result<OwnedFd> {
 }
 
 fn bind_reserved(socket: &OwnedFd) -> io::Result<()> {
-    // From the top, as rresvport(3) does.
-    for port in (FIRST_PORT..=LAST_RESERVED_PORT).rev() {
+    // From anywhere: an agent may still be taking the connection down that a recording before had from a port.
+    let count = LAST_RESERVED_PORT + 1 - FIRST_PORT;
+    let start = u32::try_from(RandomState::new().hash_one(count) % u64::from(count)).unwrap_or_default();
+    for port in (0..count).map(|nth| FIRST_PORT + (start + nth) % count) {
         let bound = address(libc::VMADDR_CID_ANY, port, |address, size| {
             // SAFETY: as above.
             done(unsafe { libc::bind(socket.as_raw_fd(), address, size) })

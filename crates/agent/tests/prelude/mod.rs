@@ -34,7 +34,7 @@ impl Programs {
             loaded => loaded.unwrap(),
         };
         let programs = Self { object };
-        let config = [1, buckets - 1, 0, 0].map(u32::to_le_bytes).concat();
+        let config = [1, buckets - 1, 0, 0, 0].map(u32::to_le_bytes).concat();
         programs.map("xw_config").update(&0u32.to_le_bytes(), &config, MapFlags::ANY).unwrap();
         Some(programs)
     }
