@@ -166,6 +166,25 @@ ip -n beside addr add 10.78.0.1/24 dev mv1 && ip -n beside link set mv1 up
 const SERVER: &str = "ip addr add 10.78.0.2/24 dev eth1 && ip link set eth1 up && mkdir -p /tmp/beside &&
      head -c 300000 /dev/urandom >/tmp/beside/page && busybox httpd -p 8092 -h /tmp/beside";
 
+/// The second guest with that device and server; edited otherwise, too, and the device with more options of QEMU's.
+fn with_macvtap<'w>(world: &'w World, edit: &str, netdev: &str, device: &str) -> Rebuilt<'w> {
+    world.run("host", MACVTAP);
+    let (netdev, device) = (
+        format!("tap,id=n1,fd=9{netdev}"),
+        format!("virtio-net-pci,netdev=n1,mac=52:54:00:78:00:02,romfile={device}"),
+    );
+    let rebuilt = Rebuilt::new(
+        world,
+        &format!(
+            "s#^exec #exec 9<>/dev/tap$(cat /sys/class/net/macvtap0/ifindex)\\n&#
+             {edit}
+             s#-device \"vhost-vsock-pci#-netdev {netdev} -device {device} &#"
+        ),
+    );
+    world.run("vm2", SERVER);
+    rebuilt
+}
+
 /// Its page, and how many bytes came.
 const GET: &str =
     r"exec 3<>/dev/tcp/10.78.0.2/8092 && printf 'GET /page HTTP/1.0\r\n\r\n' >&3 && cat <&3 | wc -c";
@@ -203,17 +222,7 @@ fn assert_followed(flows: &[Value], source: &str, target: &str, least: usize) {
 #[test]
 fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
     let Some(world) = World::find("macvtap, XDP") else { return };
-    world.run("host", MACVTAP);
-    let device =
-        "-netdev tap,id=n1,fd=9,vhost=on -device virtio-net-pci,netdev=n1,mac=52:54:00:78:00:02,romfile=";
-    let rebuilt = Rebuilt::new(
-        &world,
-        &format!(
-            "s#^exec #exec 9<>/dev/tap$(cat /sys/class/net/macvtap0/ifindex)\\n&#
-             s#-device \"vhost-vsock-pci#{device} &#"
-        ),
-    );
-    world.run("vm2", SERVER);
+    let rebuilt = with_macvtap(&world, "", ",vhost=on", "");
     // What comes from the first guest, the second gets without the bridge.
     world.write(
         "host",
@@ -260,18 +269,7 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
 #[test]
 fn frames_of_network_devices_that_qemu_emulates_are_followed() {
     let Some(world) = World::find("vhost=off") else { return };
-    world.run("host", MACVTAP);
-    let device =
-        "-netdev tap,id=n1,fd=9 -device virtio-net-pci,netdev=n1,mac=52:54:00:78:00:02,romfile=,packed=on";
-    let rebuilt = Rebuilt::new(
-        &world,
-        &format!(
-            "s#^exec #exec 9<>/dev/tap$(cat /sys/class/net/macvtap0/ifindex)\\n&#
-             s#vhost=on#vhost=off#
-             s#-device \"vhost-vsock-pci#{device} &#"
-        ),
-    );
-    world.run("vm2", SERVER);
+    let rebuilt = with_macvtap(&world, "s#vhost=on#vhost=off#", "", ",packed=on");
     let receiver =
         world.start("vm2", "exec xweave lab load udp-recv --port 9041 --count 100000 --idle-timeout 120");
     world.until("vm2", "grep -q :2351 /proc/net/udp");
