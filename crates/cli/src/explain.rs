@@ -1,17 +1,19 @@
 //! `xweave explain`: where the time of transactions went.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
 };
 
-use xweave_model::{Outcome, Slowest, Spec, explain, explanation::usual, parts::Totals};
+use xweave_model::{Census, Outcome, Slowest, Spec, explain, explanation::usual, parts::Totals};
 use xweave_report::{
     View,
     document::explain::{Stream, Summary, Transaction},
     losses, mermaid, transactions,
 };
+use xweave_text::nearest;
 use xweave_trace::Trace;
 
 use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner};
@@ -21,6 +23,9 @@ const WIDE: u16 = 160;
 
 /// Parts that are listed unless all are asked for.
 const PARTS: usize = 12;
+
+/// Functions and advice that are listed where there is none of the name that was given.
+const NAMES: usize = 24;
 
 /// Break down the time of transactions: threads, disks, locks, connections, vCPUs
 ///
@@ -35,7 +40,8 @@ What a transaction is (SPEC):
   process[:NAME]       from the start of a process to its exit
   thread[:NAME]        from the start of a thread to its exit
   flow[:NAME]          from the start of a flow to its end; of network frames, those with data, if there are any
-  between:FROM..TO     from one event or function to another of the same thread
+  between:FROM..TO     from one event, function or advice to another: disk_queue..disk_issue, vm_exit..vm_enter,
+                       send..receive, vfs_read..vfs_read (its call to its return), submit..done,by=v1
 
 Examples:
   xweave record --events sched,net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
@@ -98,8 +104,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     match args.id {
         _ if outcome.transactions == 0 => Err(Failure::Failed(format!(
-            "{dir} has no transactions of the kind {spec} that began and ended in it: see xweave explain --help for \
-             the others"
+            "{dir} has no transactions of the kind {spec} that began and ended in it{}",
+            instead(&trace, &spec, &outcome)
         ))),
         Some(wanted) if !found => Err(Failure::Failed(format!(
             "{dir} has no transaction {wanted} of the kind {spec}: xweave explain {dir} --transaction {spec} --json \
@@ -107,6 +113,59 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         ))),
         _ if !outcome.damaged.is_empty() => Err(Failure::Failed("parts of the trace are missing".to_owned())),
         _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What a trace has, if not the transactions that it was asked for.
+fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
+    let census = Census::of(trace);
+    let listed =
+        |names: Vec<String>, none: &str| if names.is_empty() { none.to_owned() } else { names.join(", ") };
+    let (Spec::Between(between), Some(passed)) = (spec, outcome.passed) else {
+        let kinds = census.transactions.into_iter().map(|(kind, count)| match count {
+            Some(count) => format!("{kind} ({count})"),
+            None => kind,
+        });
+        return format!(
+            "; it has: {}",
+            listed(kinds.collect(), "none of any kind, but perhaps between:FROM..TO")
+        );
+    };
+    let mut said = String::new();
+    for (place, times) in between.places().into_iter().zip(passed) {
+        let called: Vec<&str> = census.events.iter().chain(&census.sites).map(String::as_str).collect();
+        let domain =
+            place.domain.as_ref().filter(|name| !trace.manifest().domains.iter().any(|d| d.name == **name));
+        said += &match (times, domain) {
+            (0, Some(domain)) => format!("; there is no domain {domain}"),
+            (0, None) if called.contains(&&*place.name) => format!("; {place} happened, but not so"),
+            (0, None) => {
+                let near = nearest(&place.name, called.into_iter(), 3);
+                let did = if near.is_empty() {
+                    String::new()
+                } else {
+                    format!(": did you mean {}?", near.join(", "))
+                };
+                format!("; {place} did not happen{did}")
+            }
+            (times, _) => format!("; {place} happened {times} times"),
+        };
+    }
+    if passed.contains(&0) {
+        let events = listed(census.events.into_iter().collect(), "no events");
+        return format!("{said}. It has events ({events}) and functions and advice ({})", some(census.sites));
+    }
+    format!("{said}, never of one and the same: see by=KEY in docs/explain.md")
+}
+
+/// The first of some names, and how many more there are.
+fn some(names: BTreeSet<String>) -> String {
+    let more = names.len().saturating_sub(NAMES);
+    let first: Vec<_> = names.into_iter().take(NAMES).collect();
+    match (first.is_empty(), more) {
+        (true, _) => "none".to_owned(),
+        (_, 0) => first.join(", "),
+        _ => format!("{} and {more} more", first.join(", ")),
     }
 }
 

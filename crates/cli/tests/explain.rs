@@ -122,6 +122,18 @@ fn what_cannot_be_explained_is_told_with_what_to_do() {
             1,
             "has no transactions of the kind connect:80",
         ),
+        (&["explain", "trace", "--transaction", "connect:80"], 1, "in it; it has: process:"),
+        (
+            &["explain", "trace", "--transaction", "between:disk_isue..disk_complete"],
+            1,
+            "did you mean disk_issue",
+        ),
+        (&["explain", "trace", "--transaction", "between:switch@vm9..wake"], 1, "there is no domain vm9"),
+        (
+            &["explain", "trace", "--transaction", "between:a..b,by=v9"],
+            2,
+            "`v9` joins nothing: write by=thread",
+        ),
         (&["explain", "trace", "--transaction", "process", "--id", "99"], 1, "has no transaction 99"),
         (&["explain", "trace", "--mermaid"], 2, "--id"),
         (&["compare", "trace", "nowhere"], 2, "is not a trace"),

@@ -220,6 +220,16 @@ pub fn breakdown_of_cpu(machine: &Machine, cpu: CpuId, from: i64, to: i64) -> Ve
     walk.pieces()
 }
 
+/// The pieces of the time between two moments of what then goes on upon a processor, above a thread: of that thread,
+/// or of the processor's interrupts, if the processor is idle or serves one at the end.
+pub fn breakdown_at(machine: &Machine, cpu: CpuId, tid: u32, from: i64, to: i64) -> Vec<Piece> {
+    let interrupted = || machine.cpu(cpu).is_some_and(|cpu| cpu.interrupts(to - 1, to).next().is_some());
+    if tid == 0 || interrupted() {
+        return breakdown_of_cpu(machine, cpu, from, to);
+    }
+    breakdown(machine, ThreadId { domain: cpu.domain, tid }, from, to)
+}
+
 /// The pieces of a connection's coming about between two moments, `asks` being the end that asked: what was asked
 /// was on its way, or was sent again as nobody had answered.
 pub fn breakdown_of_handshake(machine: &Machine, asks: EndId, from: i64, to: i64) -> Vec<Piece> {

@@ -2,16 +2,17 @@
 //!
 //! Memory is for what is under way: what was over before the earliest transaction that is not is forgotten.
 
-use std::collections::VecDeque;
+use std::{cmp::Reverse, collections::VecDeque};
 
 use xweave_flow::{Flow, Flows, Join, Wanted};
 use xweave_trace::{
-    Damaged, Late, Trace,
+    Damaged, Late, Parts, Trace,
     event::{Event, Kind, Names},
 };
 
 use crate::{
-    breakdown::{Piece, breakdown, breakdown_of_cpu},
+    between::{Passing, Sites},
+    breakdown::{Piece, breakdown_at},
     loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
@@ -79,6 +80,8 @@ pub struct Outcome {
     pub late: Vec<Late>,
     /// Guests of which events say that their processors are not the vCPUs that they are taken for, by their names.
     pub outside: Vec<(String, Check)>,
+    /// Of transactions between two places: how often each of these was passed.
+    pub passed: Option<[u64; 2]>,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
     pub incomplete_flows: bool,
     /// Files that could not be read, or not to their ends.
@@ -132,13 +135,14 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut all = Explanation {
         machine: Machine::lossy(guests(trace), losses.all()),
         objects: Objects::of(trace),
-        marks: marks(trace, spec),
+        marks: Marks::of(trace, spec),
         flows,
         outcome: Outcome::default(),
         each,
     };
     know(&mut all.machine.vcpus, trace);
-    let mut finder = Finder::new(spec);
+    let number = |name: &str| trace.manifest().domains.iter().find(|d| d.name == name).map(|d| d.number);
+    let mut finder = Finder::new(spec, &number);
     let mut events = trace.events();
     let mut round = ROUND;
     while let Some(event) = events.next() {
@@ -171,7 +175,9 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         all.tell(found, None, events.names());
     }
     let (accesses, incomplete_ios) = all.machine.disks.endless();
-    let damaged = events.damaged().to_vec();
+    let mut damaged = events.damaged().to_vec();
+    damaged.extend(all.marks.take().into_iter().flat_map(|marks| marks.damaged));
+    let passed = finder.as_ref().and_then(Finder::passed);
     let lost = losses.of_domains(trace.manifest());
     let unwritten = trace.manifest().loss.unwritten;
     // Bounds of clocks' errors are estimates: one event in ten thousand tells nothing of the others.
@@ -187,6 +193,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         late: trace.manifest().loss.late.clone(),
         outside,
         damaged,
+        passed,
         incomplete_flows,
         objects: all.objects,
         ..all.outcome
@@ -196,7 +203,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
 struct Explanation<'a> {
     machine: Machine,
     objects: Objects,
-    marks: VecDeque<Mark>,
+    marks: Option<Marks<'a>>,
     flows: VecDeque<FlowPath>,
     outcome: Outcome,
     each: &'a mut dyn FnMut(Explained, &Objects),
@@ -211,10 +218,9 @@ impl Explanation<'_> {
             let found = flow.break_down(&self.machine);
             self.tell(found, Some(id), names);
         }
-        let Some(Finder::Between(betweens)) = finder else { return };
-        while self.marks.front().is_some_and(|mark| mark.time < time) {
-            let Some(mark) = self.marks.pop_front() else { break };
-            if let Some(found) = betweens.mark(&mark.name, mark.thread, mark.time, &self.machine) {
+        let Some(finder) = finder else { return };
+        while let Some(passing) = self.marks.as_mut().and_then(|marks| marks.before(time)) {
+            if let Some(found) = finder.mark(&passing, &self.machine) {
                 self.tell(found, None, names);
             }
         }
@@ -239,28 +245,49 @@ impl Explanation<'_> {
     }
 }
 
-/// A record made at a function that begins or ends transactions.
-struct Mark {
-    time: i64,
-    thread: ThreadId,
-    name: String,
+/// The records at the places that transactions lie between, in the order of their times.
+struct Marks<'a> {
+    sites: Sites,
+    parts: Parts<'a>,
+    /// Those that are read, the last one first.
+    read: Vec<Passing>,
+    /// All before that time are.
+    until: i64,
+    damaged: Vec<Damaged>,
 }
 
-/// The records at the functions that transactions lie between, in the order of their times.
-fn marks(trace: &Trace, spec: &Spec) -> VecDeque<Mark> {
-    let Spec::Between(from, to) = spec else { return VecDeque::new() };
-    let mut marks = Vec::new();
-    for part in trace.parts().flatten() {
-        for row in part.rows {
-            let Some(site) = trace.site(row.site).filter(|site| [from, to].contains(&&site.function)) else {
-                continue;
-            };
-            let thread = ThreadId { domain: row.domain, tid: row.tid };
-            marks.push(Mark { time: row.time_ns, thread, name: site.function.clone() });
+impl<'a> Marks<'a> {
+    /// None, if no records are meant.
+    fn of(trace: &'a Trace, spec: &Spec) -> Option<Self> {
+        let Spec::Between(between) = spec else { return None };
+        let sites = Sites::of(trace, between);
+        if sites.is_empty() {
+            return None;
         }
+        Some(Self { sites, parts: trace.parts(), read: Vec::new(), until: i64::MIN, damaged: Vec::new() })
     }
-    marks.sort_by_key(|mark| mark.time);
-    marks.into()
+
+    /// The next one, if it is before that time.
+    fn before(&mut self, time: i64) -> Option<Passing> {
+        while self.until < time {
+            self.until = match self.parts.next() {
+                None => i64::MAX,
+                Some(Err(damaged)) => {
+                    self.damaged.push(damaged);
+                    continue;
+                }
+                Some(Ok(part)) => {
+                    self.read.extend(part.rows.iter().filter_map(|row| self.sites.passing(row)));
+                    part.before_ns
+                }
+            };
+            if self.until >= time {
+                // What was recorded first at one time stays first.
+                self.read.sort_by_key(|passing| Reverse(passing.time));
+            }
+        }
+        self.read.pop_if(|next| next.time < time)
+    }
 }
 
 /// What a flow's path says of whose time it took.
@@ -284,14 +311,7 @@ impl FlowPath {
             if time <= at {
                 continue;
             }
-            let thread = ThreadId { domain: cpu.domain, tid };
-            let interrupted =
-                machine.cpu(cpu).is_some_and(|cpu| cpu.interrupts(time - 1, time).next().is_some());
-            if tid == 0 || interrupted {
-                pieces.extend(breakdown_of_cpu(machine, cpu, at, time));
-            } else {
-                pieces.extend(breakdown(machine, thread, at, time));
-            }
+            pieces.extend(breakdown_at(machine, cpu, tid, at, time));
             at = time;
         }
         let last = self.hops.last().map_or((0, 0), |(_, cpu, tid)| (cpu.domain, *tid));

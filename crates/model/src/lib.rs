@@ -7,15 +7,17 @@
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
 //! processors were really theirs, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
-//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, [`explanation`] does it
+//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down ([`between`] what lies between two places), [`explanation`] does it
 //! for a whole trace with the names of [`objects`], [`parts`] adds up, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
-//! [`usage`] is what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
+//! [`census`] is what there is to ask for, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
 //! side by side.
 
 mod accounting;
+pub mod between;
 pub mod breakdown;
+pub mod census;
 pub mod comparison;
 pub mod connection;
 pub mod disk;
@@ -38,6 +40,7 @@ pub mod usage;
 pub mod vcpu;
 
 pub use breakdown::{Cause, Object, Piece, TimeState, breakdown};
+pub use census::Census;
 pub use comparison::Comparison;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use loss::{Loss, LossOfCpu, LossOfDomain};

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Kind, Names, Sending};
 
 use crate::{
+    between::{Between, BetweenError, Betweens, Ended, Passing},
     breakdown::{Piece, breakdown, breakdown_of_answer, breakdown_of_handshake, breakdown_of_request},
     connection::{CLOSE, ESTABLISHED, EndId, FIN_WAIT1, LAST_ACK, SYN_SENT},
     machine::Machine,
@@ -29,8 +30,8 @@ pub enum Spec {
     Process(Option<String>),
     /// From the beginning of a thread to its end: of any, a process's first included. With a name: as of processes.
     Thread(Option<String>),
-    /// From an event or function to another of the same thread.
-    Between(String, String),
+    /// From a place to another one.
+    Between(Between),
     /// From a flow's beginning to its end. With a name: flows of this definition.
     Flow(Option<String>),
 }
@@ -47,9 +48,9 @@ pub enum SpecError {
         /// What stands behind it.
         text: String,
     },
-    /// There are not two names to be between.
-    #[error("write between:FROM..TO, two names of events or functions")]
-    Between,
+    /// It names no two places.
+    #[error(transparent)]
+    Between(#[from] BetweenError),
     /// There is no such kind.
     #[error(
         "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME] or between:FROM..TO"
@@ -76,12 +77,7 @@ impl FromStr for Spec {
             "process" | "life" => Self::Process(rest.map(str::to_owned)),
             "thread" => Self::Thread(rest.map(str::to_owned)),
             "flow" => Self::Flow(rest.map(str::to_owned)),
-            "between" => match rest.and_then(|rest| rest.split_once("..")) {
-                Some((from, to)) if !from.is_empty() && !to.is_empty() => {
-                    Self::Between(from.to_owned(), to.to_owned())
-                }
-                _ => return Err(SpecError::Between),
-            },
+            "between" => Self::Between(rest.unwrap_or_default().parse()?),
             _ => return Err(SpecError::Kind(word.to_owned())),
         })
     }
@@ -95,7 +91,7 @@ impl fmt::Display for Spec {
             Self::Process(name) => ("process", name.clone()),
             Self::Thread(name) => ("thread", name.clone()),
             Self::Flow(name) => ("flow", name.clone()),
-            Self::Between(from, to) => ("between", Some(format!("{from}..{to}"))),
+            Self::Between(between) => ("between", Some(between.to_string())),
         };
         match rest {
             Some(rest) => write!(f, "{word}:{rest}"),
@@ -130,15 +126,14 @@ pub enum Finder {
 
 impl Finder {
     /// A finder of such transactions; none for flows, which records tell of.
-    pub fn new(spec: &Spec) -> Option<Self> {
+    /// `number` gives a domain's, by its name.
+    pub fn new(spec: &Spec, number: &dyn Fn(&str) -> Option<u8>) -> Option<Self> {
         Some(match spec {
             Spec::Connect(port) => Self::Connect(Connects { port: *port, ..Connects::default() }),
             Spec::Request(port) => Self::Request(Requests::of(*port)),
             Spec::Process(name) => Self::Lifetime(Lifetimes::of(name.clone(), false)),
             Spec::Thread(name) => Self::Lifetime(Lifetimes::of(name.clone(), true)),
-            Spec::Between(from, to) => {
-                Self::Between(Betweens { from: from.clone(), to: to.clone(), begun: FxHashMap::default() })
-            }
+            Spec::Between(between) => Self::Between(Betweens::new(between, number)),
             Spec::Flow(_) => return None,
         })
     }
@@ -149,12 +144,18 @@ impl Finder {
             Self::Connect(connects) => connects.feed(event, machine),
             Self::Request(requests) => requests.feed(event, machine),
             Self::Lifetime(lifetimes) => lifetimes.feed(event, machine, names),
-            Self::Between(betweens) if event.kind == Kind::Other => {
-                let thread = ThreadId { domain: event.domain, tid: event.tid };
-                betweens.mark(names.text(event.name), thread, event.time_ns, machine)
+            Self::Between(betweens) => {
+                let ended = betweens.feed(event, machine, names);
+                transaction(betweens, ended)
             }
-            Self::Between(_) => None,
         }
+    }
+
+    /// Takes in a record at one of two places, if transactions lie between these. Gives the one that it ended.
+    pub(crate) fn mark(&mut self, passing: &Passing, machine: &Machine) -> Option<Transaction> {
+        let Self::Between(betweens) = self else { return None };
+        let ended = betweens.mark(passing, machine);
+        transaction(betweens, ended)
     }
 
     /// The beginning of the earliest that is under way, in nanoseconds: nothing since then may be forgotten.
@@ -163,7 +164,15 @@ impl Finder {
             Self::Connect(connects) => connects.open.values().map(|open| open.from).min(),
             Self::Request(requests) => requests.open.values().map(|open| open.told).min(),
             Self::Lifetime(lifetimes) => lifetimes.begun.values().copied().min(),
-            Self::Between(betweens) => betweens.begun.values().copied().min(),
+            Self::Between(betweens) => betweens.earliest(),
+        }
+    }
+
+    /// How often each of two places was passed, if transactions lie between these.
+    pub(crate) fn passed(&self) -> Option<[u64; 2]> {
+        match self {
+            Self::Between(betweens) => Some(betweens.passed()),
+            _ => None,
         }
     }
 
@@ -173,7 +182,7 @@ impl Finder {
             Self::Connect(connects) => connects.open.len(),
             Self::Request(requests) => requests.open.len(),
             Self::Lifetime(lifetimes) => lifetimes.begun.len(),
-            Self::Between(betweens) => betweens.begun.len(),
+            Self::Between(betweens) => betweens.open(),
         }
     }
 
@@ -188,9 +197,18 @@ impl Finder {
                 all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
                 all
             }
-            Self::Request(_) | Self::Lifetime(_) | Self::Between(_) => Vec::new(),
+            Self::Between(betweens) => {
+                now.into_iter().for_each(|now| betweens.settle(now));
+                Vec::new()
+            }
+            Self::Request(_) | Self::Lifetime(_) => Vec::new(),
         }
     }
+}
+
+fn transaction(betweens: &Betweens, ended: Option<Ended>) -> Option<Transaction> {
+    let (thread, pieces) = ended?;
+    Some(Transaction { name: betweens.name(), thread, pieces })
 }
 
 /// Connections that are asked for.
@@ -447,39 +465,6 @@ impl Lifetimes {
     }
 }
 
-/// What lies between two named places of a thread.
-#[derive(Debug)]
-pub struct Betweens {
-    from: String,
-    to: String,
-    begun: FxHashMap<ThreadId, i64>,
-}
-
-impl Betweens {
-    /// Whether a name is one of the two.
-    pub fn wants(&self, name: &str) -> bool {
-        name == self.from || name == self.to
-    }
-
-    /// A thread came by a named place.
-    pub fn mark(
-        &mut self,
-        name: &str,
-        thread: ThreadId,
-        time: i64,
-        machine: &Machine,
-    ) -> Option<Transaction> {
-        // Where both names are one, an end is the next one's beginning.
-        let ended = if name == self.to { self.begun.remove(&thread) } else { None };
-        if name == self.from {
-            self.begun.insert(thread, time);
-        }
-        let pieces = breakdown(machine, thread, ended?, time);
-        let name = format!("{} .. {}", self.from, self.to);
-        (!pieces.is_empty()).then_some(Transaction { name, thread, pieces })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -495,11 +480,25 @@ mod tests {
             "flow",
             "flow:virtio_tx",
             "between:a..b:c",
+            "between:vm_inject@host..irq_enter@vm1",
+            "between:f:entry..f:return,by=v7",
+            "between:submit..done,by=flow",
         ] {
             assert_eq!(text.parse::<Spec>().map(|spec| spec.to_string()), Ok(text.to_owned()));
         }
         assert_eq!("life:dd".parse::<Spec>().map(|spec| spec.to_string()), Ok("process:dd".to_owned()));
-        for text in ["", "conect", "connect:x", "connect:70000", "between", "between:a", "between:..b"] {
+        for text in [
+            "",
+            "conect",
+            "connect:x",
+            "connect:70000",
+            "between",
+            "between:a",
+            "between:..b",
+            "between:a..b,by=v8",
+            "between:a@..b",
+            "between:a..:return",
+        ] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
         }
     }
@@ -515,7 +514,7 @@ mod tests {
         let exit = |time, tid| Event::new(Kind::Exit, 1, time, 0, tid);
         let events = [fork(10, 8, 7), fork(20, 9, 9), exit(50, 8), exit(90, 9)];
         let found = |spec: &str| {
-            let mut finder = Finder::new(&spec.parse().unwrap()).unwrap();
+            let mut finder = Finder::new(&spec.parse().unwrap(), &|_| None).unwrap();
             let (mut machine, names) = (Machine::default(), Names::default());
             let mut found = Vec::new();
             for event in &events {

@@ -171,7 +171,7 @@ fn requests_are_told_but_what_no_event_tells() {
         let mut world = Simulation::new(&Config { pipelined: 0, ..config });
         let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
         let mut machine = Machine::new(guests.collect());
-        let mut finder = Finder::new(&Spec::Request(None)).expect("requests are found in events");
+        let mut finder = Finder::new(&Spec::Request(None), &|_| None).expect("requests are found in events");
         let (mut answered, mut requests, mut fed) = (BTreeMap::new(), 0, 0);
         let mut bad = Vec::new();
         while let Some(event) = world.next() {

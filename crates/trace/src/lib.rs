@@ -73,7 +73,10 @@ pub use reader::Trace;
 pub use row::Row;
 pub use site::Site;
 pub use writer::Writer;
-pub use xweave_wire::message::{Disk, DropReason, Processor, Symbol};
+pub use xweave_wire::{
+    message::{Disk, DropReason, Processor, Symbol},
+    record::MAX_VALUES,
+};
 
 /// The version of the trace directory's schema. Raised when a reader of the older one would misread.
 pub const SCHEMA: u32 = 2;
