@@ -12,6 +12,7 @@ use crate::{
     connection::Refused,
     disk::DiskNames,
     machine::Machine,
+    vcpu::CpuId,
 };
 
 /// A number of [`Objects`].
@@ -58,8 +59,8 @@ pub struct Objects {
     /// Who runs each guest.
     hosts: FxHashMap<u8, String>,
     all: Vec<Named>,
-    /// A thread that goes on under another name is another object.
-    numbers: FxHashMap<(Object, Name), ObjectNumber>,
+    /// A thread that goes on under another name, or turns out to be a vCPU, is another object.
+    numbers: FxHashMap<(Object, Name, Option<CpuId>), ObjectNumber>,
 }
 
 impl Objects {
@@ -122,26 +123,38 @@ impl Objects {
     }
 
     pub(crate) fn number(&mut self, object: Object, machine: &Machine, names: &Names) -> ObjectNumber {
-        let name = match object {
-            Object::Thread(id) | Object::Lock { holder: id, .. } => {
-                machine.threads.get(id).map(|thread| thread.name)
-            }
+        let thread = match object {
+            Object::Thread(id) | Object::Lock { holder: id, .. } => Some(id),
             _ => None,
         };
-        let name = name.unwrap_or_default();
-        if let Some(known) = self.numbers.get(&(object, name)) {
+        let name = thread.and_then(|id| Some(machine.threads.get(id)?.name)).unwrap_or_default();
+        let vcpu = thread.and_then(|id| machine.vcpus.which(id));
+        if let Some(known) = self.numbers.get(&(object, name, vcpu)) {
             return *known;
         }
         let number = ObjectNumber(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
-        let text = names.text(name);
-        let vhost = match object {
-            Object::Thread(id) => vhost(id, text, machine),
-            _ => None,
-        };
-        let name_of_thread = vhost.map(|guest| format!("vhost of {}", self.domain(guest)));
-        self.all.push(self.name(object, name_of_thread.as_deref().unwrap_or(text)));
-        self.numbers.insert((object, name), number);
+        let called = self.called(thread, names.text(name), vcpu, machine);
+        self.all.push(self.name(object, called));
+        self.numbers.insert((object, name, vcpu), number);
         number
+    }
+
+    /// A thread, and those like it, as users know them: of a guest's process, what it does for which guest.
+    fn called(&self, thread: Option<ThreadId>, text: &str, vcpu: Option<CpuId>, machine: &Machine) -> Called {
+        if let Some(vcpu) = vcpu {
+            let guest = self.domain(vcpu.domain);
+            return Called { one: format!("vCPU {} of {guest}", vcpu.cpu), all: format!("vCPUs of {guest}") };
+        }
+        let tid = thread.map_or(0, |id| id.tid);
+        if text.is_empty() {
+            return Called { one: format!("thread {tid}"), all: "threads without a name".to_owned() };
+        }
+        let guest = thread.and_then(|id| guest_of(id, text, machine));
+        let all = match guest {
+            Some((of, guest)) => format!("{of} of {}", self.domain(guest)),
+            None => text.to_owned(),
+        };
+        Called { one: format!("{all}/{tid}"), all }
     }
 
     pub(crate) fn cause(&mut self, cause: breakdown::Cause, machine: &Machine, names: &Names) -> Cause {
@@ -162,21 +175,18 @@ impl Objects {
         }
     }
 
-    fn name(&self, object: Object, thread: &str) -> Named {
+    fn name(&self, object: Object, thread: Called) -> Named {
         let domain = |number| self.domain(number).to_owned();
         let named = |domain, kind, name: String, group: String| Named { domain, name, group, kind };
-        let called =
-            |tid: u32| if thread.is_empty() { format!("thread {tid}") } else { format!("{thread}/{tid}") };
-        let group = if thread.is_empty() { "threads without a name" } else { thread };
         match object {
-            Object::Thread(id) => named(domain(id.domain), "thread", called(id.tid), group.to_owned()),
+            Object::Thread(id) => named(domain(id.domain), "thread", thread.one, thread.all),
             Object::Disk(disk) => {
                 let name = self.disks.called(disk);
                 named(domain(disk.domain), "disk", name.clone(), name)
             }
             Object::Lock { address, holder } => {
-                let name = format!("lock {address:#x} of {}", called(holder.tid));
-                named(domain(holder.domain), "lock", name, format!("locks of {group}"))
+                let name = format!("lock {address:#x} of {}", thread.one);
+                named(domain(holder.domain), "lock", name, format!("locks of {}", thread.all))
             }
             Object::Interrupts(cpu) => {
                 let name = format!("interrupts of CPU {}", cpu.cpu);
@@ -199,8 +209,20 @@ impl Objects {
     }
 }
 
-/// The guest for which a thread serves rings: the kernel calls it by the process that runs the guest
-/// (`drivers/vhost/vhost.c`, Linux 6.1 to 6.12).
-fn vhost(id: ThreadId, name: &str, machine: &Machine) -> Option<u8> {
-    machine.vcpus.guest(id.domain, name.strip_prefix("vhost-")?.parse().ok()?)
+/// A thread's name, and of those like it.
+struct Called {
+    one: String,
+    all: String,
+}
+
+/// The guest that a thread of its host's is for, and what it is: one that serves rings or is the timer, which the kernel
+/// calls by the process that runs the guest (`drivers/vhost/vhost.c`, `arch/x86/kvm/i8254.c`, Linux 6.1 to 6.12), or one
+/// of that process.
+fn guest_of<'a>(id: ThreadId, name: &'a str, machine: &Machine) -> Option<(&'a str, u8)> {
+    for (prefix, is) in [("vhost-", "vhost"), ("kvm-pit/", "kvm-pit")] {
+        if let Some(process) = name.strip_prefix(prefix) {
+            return Some((is, machine.vcpus.guest(id.domain, process.parse().ok()?)?));
+        }
+    }
+    Some((name, machine.vcpus.guest(id.domain, machine.threads.get(id)?.process)?))
 }

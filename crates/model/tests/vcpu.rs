@@ -149,4 +149,11 @@ fn who_had_the_processor_is_called_as_users_know_it() {
     let expected =
         [("vCPU 1 of vm1", "vCPUs of vm1"), ("vhost of vm1/60", "vhost of vm1"), ("vhost-51/70", "vhost-51")];
     assert_eq!(told, expected.map(|(one, such)| (had(one), had(such))));
+    // So are those whose time it is: vCPU 0 is the transaction's own thread.
+    let mut own = Vec::new();
+    explain(&trace, &"between:vm_exit..vm_enter".parse::<Spec>().unwrap(), &mut |found, objects| {
+        own.extend(found.steps.iter().map(|step| objects.named(step.object).name.clone()));
+    });
+    own.dedup();
+    assert_eq!(own, ["vCPU 0 of vm1"]);
 }
