@@ -35,6 +35,7 @@ mod parse_state;
 mod pointcut;
 mod print;
 mod read;
+mod stored;
 pub mod syntax;
 mod trivia;
 mod xml;

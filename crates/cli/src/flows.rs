@@ -7,7 +7,7 @@ use std::{
 };
 
 use xweave_flow::{Flow, Flows, Wanted, ancestry, exchange};
-use xweave_report::{View, closing, document, exchanges, hops, kinds, segments};
+use xweave_report::{View, closing, document, exchanges, hops, kinds, next, segments};
 
 use crate::{arguments, confinement::Only, failure::Failure, joining, shown, trust::Owner};
 
@@ -109,6 +109,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         });
     }
     let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0))));
+    if trace.sites().iter().all(|site| site.xflow.is_none()) {
+        let commands = next::commands(&trace);
+        let instead =
+            if commands.is_empty() { String::new() } else { format!(": see {}", commands.join(", ")) };
+        eprintln!(
+            "xweave: {} was recorded without an aspect that defines flows{instead}",
+            args.trace.display()
+        );
+    }
     shown::only(|out| tables(&flows, &args, out))
 }
 

@@ -20,6 +20,7 @@ mod import;
 mod joining;
 mod lab;
 mod record;
+mod records;
 mod report;
 mod shown;
 mod sites;
@@ -45,6 +46,7 @@ Examples:
   xweave doctor                                    what this machine supports
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave flows trace                               where the time of one packet went
+  xweave records trace                             what advice stored, and how its values lie
   xweave explain trace --transaction request:80    where the time of each request went
   xweave compare before after                      what two runs did differently, object by object
   xweave report trace -o report.html               the flows as an HTML page
@@ -66,6 +68,7 @@ enum Command {
     Fmt(fmt::Args),
     Record(record::Args),
     Flows(flows::Args),
+    Records(records::Args),
     Explain(explain::Args),
     Compare(compare::Args),
     Report(report::Args),
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Fmt(args) => fmt::run(args),
         Command::Record(args) => record::run(args),
         Command::Flows(args) => flows::run(args),
+        Command::Records(args) => records::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(args),

@@ -138,12 +138,11 @@ fn print(outcome: &Outcome) -> Result<(), Failure> {
     for warning in &outcome.warnings {
         eprintln!("{}", shown::diagnostic(warning));
     }
-    let reads_failed = outcome.manifest.loss.sites.iter().any(|site| site.faults > 0);
-    let trace = if reads_failed { Trace::open(&outcome.trace).ok() } else { None };
+    let trace = Trace::open(&outcome.trace).ok();
     for note in recording::notes(outcome, trace.as_ref()) {
         eprintln!("note: {note}");
     }
-    shown::print(|out| write!(out, "{}", recording::closing(outcome))).map(|_| ())
+    shown::print(|out| write!(out, "{}", recording::closing(outcome, trace.as_ref()))).map(|_| ())
 }
 
 /// Plain lines where there is no terminal: one when a phase begins, and one at the end.

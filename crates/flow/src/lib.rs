@@ -59,6 +59,7 @@ mod local;
 mod sample;
 pub mod segments;
 pub mod sites;
+pub mod stored;
 pub mod summary;
 
 pub use dropped::Dropped;
@@ -70,4 +71,5 @@ pub use join::Join;
 pub use kinds::FlowKind;
 pub use segments::Segment;
 pub use sites::SiteCounts;
+pub use stored::Stored;
 pub use summary::Summary;

@@ -165,8 +165,8 @@ fn path(flow: &Flow, path: &mut Vec<(Place, i64)>, mut place: impl FnMut(&Row) -
 }
 
 /// The smallest of the values, which are in ascending order and not none, that at least that share does not exceed.
-pub(crate) fn rank(ns: &[i64], percent: usize) -> i64 {
-    ns[(ns.len() * percent).div_ceil(100).max(1) - 1]
+pub(crate) fn rank<T: Copy>(values: &[T], percent: usize) -> T {
+    values[(values.len() * percent).div_ceil(100).max(1) - 1]
 }
 
 /// How long something took each time, in bounded memory: the shortest and the longest as they were; of more than

@@ -173,6 +173,7 @@ fn plans(capture: &mut Capture<'_>) -> Result<Deployment, Error> {
             line: None,
             xflow: None,
             carrier: None,
+            values: Vec::new(),
         };
         woven.push(Woven {
             domain: capture.sessions[index].name().to_owned(),

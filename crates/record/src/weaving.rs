@@ -149,6 +149,7 @@ pub(crate) fn sites(woven: &[Woven], there: &There) -> Vec<Site> {
                 xflow: info.xflow.clone(),
                 carrier: info.carrier.clone(),
                 hook: Some(called(info.hook).to_owned()),
+                values: info.values.clone(),
             })
             .collect::<Vec<_>>()
     };

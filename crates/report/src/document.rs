@@ -1,7 +1,7 @@
 //! JSON documents: what every one of them has besides its content, and how they are written.
 //!
 //! Each command's document has a file, in which its keys are described: [`doctor`], [`sites`], [`check`], [`fmt`],
-//! [`record`], [`flows`], [`explain`], [`compare`], [`import`], [`lab`]. The document of `xweave cost` is in
+//! [`record`], [`records`], [`flows`], [`explain`], [`compare`], [`import`], [`lab`]. The document of `xweave cost` is in
 //! `xweave_cost::document`: it is made of what that crate has measured, and that crate is above this one.
 
 pub mod check;
@@ -14,6 +14,7 @@ pub mod fmt;
 pub mod import;
 pub mod lab;
 pub mod record;
+pub mod records;
 pub mod sites;
 
 use std::{

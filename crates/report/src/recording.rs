@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use xweave_record::Outcome;
 use xweave_trace::{ClockBreak, Loss, Trace};
 
-use crate::number;
+use crate::{next, number};
 
-/// What was recorded of whom, and how much is missing; and what to do next.
-pub fn closing(outcome: &Outcome) -> String {
+/// What was recorded of whom, and how much is missing; and what to do next with the trace, if it can be read.
+pub fn closing(outcome: &Outcome, recorded_in: Option<&Trace>) -> String {
     let manifest = &outcome.manifest;
     let names: Vec<_> = manifest.domains.iter().map(|domain| domain.name.as_str()).collect();
     let (names, trace, lost) = (names.join(", "), outcome.trace.display(), manifest.lost);
     let least = if manifest.loss.uncounted.is_empty() { "" } else { "at least " };
     let mut text = format!("{} of {names} in {trace}; {least}{lost} lost\n", recorded(outcome));
-    if outcome.sites > 0 {
-        text.push_str(&format!("next: xweave flows {trace}\n"));
+    for command in recorded_in.map(next::commands).unwrap_or_default() {
+        text.push_str(&format!("next: {command}\n"));
     }
     text
 }

@@ -105,6 +105,7 @@ fn check() {
         line: None,
         xflow: None,
         carrier: None,
+        values: Vec::new(),
     };
     let skipped = Skipped {
         clause: "reads".into(),
@@ -234,8 +235,8 @@ fn record() {
         )
     );
     assert_eq!(
-        xweave_report::recording::closing(&outcome),
-        "7 records and 1 events of vm1 in trace; 2 lost\nnext: xweave flows trace\n"
+        xweave_report::recording::closing(&outcome, None),
+        "7 records and 1 events of vm1 in trace; 2 lost\n"
     );
 }
 

@@ -1,5 +1,7 @@
 //! One line of `sites.parquet`: a join point as woven.
 
+use xweave_wire::record::MAX_VALUES;
+
 use crate::{
     damage::{Damage, Wrong},
     table::{Column, Values},
@@ -37,6 +39,8 @@ pub struct Site {
     /// How it is hooked: `fentry`, `fexit`, `tracepoint`, `kprobe`, `kretprobe`, `uprobe`, `uretprobe`; none if the trace
     /// does not tell.
     pub hook: Option<String>,
+    /// What the values that its records store are called, by their places; fewer, or none, if the trace does not tell.
+    pub values: Vec<String>,
 }
 
 /// Bytes of a name: a function's is the longest (`KSYM_NAME_LEN` in `include/linux/kallsyms.h`, 6.12).
@@ -56,7 +60,7 @@ impl Site {
     pub(crate) fn text_len(&self) -> usize {
         let texts = [&self.domain, &self.aspect, &self.advice, &self.function, &self.action];
         let maybe = [&self.module, &self.file, &self.xflow, &self.carrier, &self.hook];
-        texts.into_iter().chain(maybe.into_iter().flatten()).map(String::len).sum()
+        texts.into_iter().chain(maybe.into_iter().flatten()).chain(&self.values).map(String::len).sum()
     }
 }
 
@@ -76,17 +80,20 @@ pub(crate) const SCHEMA: &str = "message site {
     optional binary xflow (STRING);
     optional binary carrier (STRING);
     optional binary hook (STRING);
+    optional binary values (STRING);
 }";
 
 /// Columns that any table of sites has, in the order in which [`from_columns`] takes them.
 pub(crate) const REQUIRED: [&str; 4] = ["site", "domain", "function", "offset"];
 
 /// Columns that follow them, which a table that another program made may lack.
-pub(crate) const OPTIONAL: [&str; 10] =
-    ["aspect", "advice", "address", "module", "file", "line", "action", "xflow", "carrier", "hook"];
+pub(crate) const OPTIONAL: [&str; 11] =
+    ["aspect", "advice", "address", "module", "file", "line", "action", "xflow", "carrier", "hook", "values"];
 
 /// The columns of all sites, in the schema's order.
 pub(crate) fn to_columns(sites: &[Site]) -> Vec<Column> {
+    let values: Vec<_> =
+        sites.iter().map(|site| (!site.values.is_empty()).then(|| site.values.join(","))).collect();
     let text = |get: fn(&Site) -> &String| Column::all(Values::texts(sites.iter().map(get)));
     vec![
         Column::all(Values::I32(sites.iter().map(|s| s.site.cast_signed()).collect())),
@@ -105,6 +112,7 @@ pub(crate) fn to_columns(sites: &[Site]) -> Vec<Column> {
         maybe(sites.iter().map(|s| s.xflow.as_ref())),
         maybe(sites.iter().map(|s| s.carrier.as_ref())),
         maybe(sites.iter().map(|s| s.hook.as_ref())),
+        maybe(values.iter().map(Option::as_ref)),
     ]
 }
 
@@ -125,7 +133,7 @@ pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>
 
     let (site, offset, address, line) = (numbers(0)?, numbers(3)?, numbers(6)?, numbers(9)?);
     let mut text: Vec<_> = Vec::new();
-    for at in [1, 4, 5, 2, 7, 8, 10, 11, 12, 13] {
+    for at in [1, 4, 5, 2, 7, 8, 10, 11, 12, 13, 14] {
         text.push(texts(at)?.into_iter());
     }
     let mut next = |column: usize| text[column].next().flatten();
@@ -147,7 +155,20 @@ pub(crate) fn from_columns(columns: &[Column], count: usize) -> Result<Vec<Site>
             xflow: next(7),
             carrier: next(8),
             hook: next(9),
+            values: next(10).map(|names| called(&names)).unwrap_or_default(),
         });
     }
     Ok(sites)
+}
+
+/// What values are called: names as C has them, as many as a record has values. What is none is called by its place.
+fn called(names: &str) -> Vec<String> {
+    let is_name = |name: &&str| {
+        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        !name.is_empty() && name.bytes().all(word)
+    };
+    let called = |(name, nth): (&str, usize)| {
+        Some(name).filter(is_name).map_or_else(|| format!("v{nth}"), str::to_owned)
+    };
+    names.split(',').zip(1..=MAX_VALUES).map(called).collect()
 }

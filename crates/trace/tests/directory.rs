@@ -150,6 +150,7 @@ fn sites_survive_with_and_without_debug_information() {
         xflow: Some("virtio_tx".into()),
         carrier: Some("virtqueue".into()),
         hook: Some("kprobe".into()),
+        values: vec!["len".into(), "ifindex".into()],
     };
     let bare = Site { site: 8, domain: "host".into(), function: "netif_rx".into(), ..Site::default() };
     let mut writer = Writer::create(dir, manifest()).unwrap();

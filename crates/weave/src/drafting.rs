@@ -168,6 +168,7 @@ fn site_info(aspects: &Aspects, item: &Item<'_>, number: u32, site: SiteDraft) -
         line: site.line,
         xflow: item.xflow().map(str::to_owned),
         carrier: item.carrier().map(str::to_owned),
+        values: item.stored(),
     }
 }
 

@@ -149,6 +149,17 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// What the values that it stores are called: advice, and blocks of flows' own code.
+    pub(crate) fn stored(&self) -> Vec<String> {
+        match self {
+            Self::Advice(advice) => advice.body.stored(),
+            Self::Clause(_, clause) => match &clause.act {
+                Act::Action(code) => code.stored(),
+                _ => Vec::new(),
+            },
+        }
+    }
+
     pub(crate) fn carrier(&self) -> Option<&'a str> {
         match self {
             Self::Clause(_, clause) => match &clause.act {

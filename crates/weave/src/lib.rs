@@ -249,6 +249,8 @@ pub struct SiteInfo {
     pub xflow: Option<String>,
     /// The carrier that the flow is put on or taken off.
     pub carrier: Option<String>,
+    /// What the values that its records store are called, by their places.
+    pub values: Vec<String>,
 }
 
 /// What is done at a site.

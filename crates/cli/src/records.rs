@@ -1,0 +1,149 @@
+//! `xweave records`: what advice stored.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use xweave_flow::{
+    Stored,
+    stored::{By, Filter},
+};
+use xweave_report::{View, document, records};
+use xweave_trace::Trace;
+
+use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
+
+/// Columns where standard output is no terminal.
+const WIDE: u16 = 160;
+
+/// Places, and groups, that are listed unless all are asked for.
+const LISTED: usize = 16;
+
+/// Show what advice stored: how often, where, and how the values lie
+///
+/// Values are called as they are written in STORE_DATA: `len` of STORE_DATA1(skb->len); v1 to v7 where that is no name.
+/// Percentiles are exact up to 8,192 values of a place, and of a random choice of these beyond.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave record -e 'advice sent execution(tcp_sendmsg) { STORE_DATA1(size); }' -o trace --duration 5s
+  xweave records trace                       each place, with minimum, median, 99th percentile and maximum
+  xweave records trace --hist size           a histogram of a value
+  xweave records trace --by process          which processes; or: domain, cpu, the name of a value
+  xweave records trace --of sent --limit 20  the first of them, one by one
+  xweave records trace --json | jq '.sites[] | {function, values}'")]
+pub struct Args {
+    /// A trace directory, of `xweave record -o`
+    #[arg(value_name = "DIR")]
+    trace: PathBuf,
+    #[command(flatten)]
+    owner: Owner,
+    /// Only records of this advice or function
+    #[arg(long, value_name = "NAME")]
+    of: Option<String>,
+    /// Only records of this domain
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// Count them by `domain`, `cpu`, `process`, or a stored value (its name, or v1 to v7)
+    #[arg(long, value_name = "KEY")]
+    by: Option<String>,
+    /// Show how a stored value is distributed, in powers of two
+    #[arg(long, value_name = "VALUE")]
+    hist: Option<String>,
+    /// List the first N records
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Show all places, or groups
+    #[arg(long)]
+    all: bool,
+    /// Print a JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    Only::reading([&*args.trace]).apply()?;
+    let trace = args.owner.open(&args.trace)?;
+    let filter = Filter { of: args.of.clone(), domain: args.domain.clone() };
+    let by = args.by.as_deref().map(|by| match by {
+        "domain" => By::Domain,
+        "cpu" => By::Cpu,
+        "process" => By::Process,
+        value => By::Value(value.to_owned()),
+    });
+    let stored = Stored::of(&trace, &filter, by.as_ref(), args.hist.as_deref(), args.limit.unwrap_or(0));
+    for damaged in &stored.damaged {
+        eprintln!("xweave: {damaged}");
+    }
+    if stored.count == 0 {
+        return Err(Failure::Failed(nothing(&trace, args)));
+    }
+    if let Some(name) = unknown(&stored, by.as_ref(), args) {
+        let mut names: Vec<_> =
+            stored.sites.iter().flat_map(|site| &site.values).map(|of| &*of.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        return Err(Failure::Usage(format!(
+            "no record has a value called {name}: there are {}, and domain, cpu and process to count by",
+            names.join(", ")
+        )));
+    }
+    let (manifest, most) = (trace.manifest(), if args.all { usize::MAX } else { LISTED });
+    if args.json {
+        shown::only(|out| document::records::write(out, &stored, manifest.lost))?;
+    } else {
+        let view = View::of_stdout(WIDE);
+        shown::only(|out| {
+            let span = manifest.end_ns.saturating_sub(manifest.start_ns);
+            writeln!(out, "{}", records::summary(&stored, manifest.lost, span))?;
+            if args.limit.is_some() {
+                return write!(out, "{}", records::list(&stored.records, manifest.start_ns, view));
+            }
+            if let Some(by) = &args.by {
+                write!(out, "{}", records::groups(&stored, by, most, view))?;
+            }
+            if let Some(name) = &args.hist {
+                write!(out, "{}", records::histogram(&stored.bits, name, view))?;
+            }
+            if args.by.is_none() && args.hist.is_none() {
+                write!(out, "{}", records::sites(&stored, most, view))?;
+            }
+            Ok(())
+        })?;
+    }
+    match stored.damaged.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(Failure::Failed("parts of the trace are missing".to_owned())),
+    }
+}
+
+/// The name of a value that was asked for and that no record has.
+fn unknown<'a>(stored: &Stored, by: Option<&'a By>, args: &'a Args) -> Option<&'a str> {
+    let grouped = match by {
+        Some(By::Value(name)) if stored.groups.is_empty() => Some(name.as_str()),
+        _ => None,
+    };
+    grouped.or_else(|| args.hist.as_deref().filter(|_| stored.bits.iter().all(|count| *count == 0)))
+}
+
+/// Why there is nothing to show, and what to do.
+fn nothing(trace: &Trace, args: &Args) -> String {
+    let dir = args.trace.display();
+    let mut names: Vec<_> = trace
+        .sites()
+        .iter()
+        .filter(|site| !site.values.is_empty())
+        .map(|site| site.advice.as_str())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    match (&args.of, &args.domain) {
+        (None, None) if trace.sites().is_empty() => {
+            format!("{dir} has no records: it has events, which `xweave explain {dir}` is for")
+        }
+        (None, None) => format!(
+            "{dir} has no records that advice stored: advice does so with STORE_DATA1(…); `xweave flows {dir}` shows flows"
+        ),
+        _ if names.is_empty() => format!("{dir} has no such records, and no advice that stores any"),
+        _ => format!("{dir} has no such records: what stores any is {}", names.join(", ")),
+    }
+}

@@ -1,0 +1,172 @@
+//! What advice stored: where, how much, and how the values lie.
+
+use comfy_table::{Cell, Color};
+use xweave_flow::{
+    Stored,
+    stored::{Group, StoredRecord},
+};
+
+use crate::{
+    View, number,
+    segments::bar,
+    table::{self, Heading},
+};
+
+/// Columns of a bar.
+const BAR: usize = 30;
+
+/// How many there are, where and for how long; how many were lost.
+pub fn summary(stored: &Stored, lost: u64, span_ns: i64) -> String {
+    let mut domains: Vec<&str> = stored.sites.iter().map(|site| site.domain.as_str()).collect();
+    domains.sort_unstable();
+    domains.dedup();
+    format!(
+        "{} of {} in {}, {}; {} lost\n",
+        number::counted(stored.count, "record", "records"),
+        number::counted(stored.sites.len() as u64, "place", "places"),
+        domains.join(", "),
+        number::span(u64::try_from(span_ns).unwrap_or(0)),
+        number::count(lost),
+    )
+}
+
+/// The places, those with the most records first, and how the values stored there lie; at most so many.
+pub fn sites(stored: &Stored, most: usize, view: View) -> String {
+    let headings = [
+        Heading("Domain", false),
+        Heading("Advice", false),
+        Heading("Function", false),
+        Heading("Records", true),
+        Heading("Value", false),
+        Heading("min", true),
+        Heading("p50", true),
+        Heading("p99", true),
+        Heading("max", true),
+    ];
+    let mut table = table::new(&headings, view);
+    for site in stored.sites.iter().take(most) {
+        let at = if site.offset == 0 { String::new() } else { format!("+{:#x}", site.offset) };
+        let place =
+            [&site.domain, &site.advice, &format!("{}{at}", site.function), &number::count(site.records)]
+                .map(String::clone);
+        for (nth, of) in site.values.iter().enumerate() {
+            let place = if nth == 0 { place.clone() } else { Default::default() };
+            let values = [of.min, of.p50, of.p99, of.max].map(value);
+            let row = place.into_iter().chain([of.name.clone()]).chain(values);
+            table.add_row(row.map(Cell::new));
+        }
+    }
+    let mut text = table::text(&table);
+    let left = stored.sites.len().saturating_sub(most);
+    if left > 0 {
+        let left = number::counted(left as u64, "other place", "other places");
+        text.push_str(&format!("… and {left}: --all shows them\n"));
+    }
+    text
+}
+
+/// How many records have what in common, with a bar for each one's share; at most so many.
+pub fn groups(stored: &Stored, heading: &str, most: usize, view: View) -> String {
+    let mut table =
+        table::new(&[Heading(heading, false), Heading("Records", true), Heading("Share", false)], view);
+    let total: u64 = stored.groups.iter().map(|group| group.records).sum::<u64>() + stored.ungrouped;
+    for Group { is, records } in stored.groups.iter().take(most) {
+        // Values come as numbers.
+        let is = is.parse().map_or_else(|_| is.clone(), value);
+        let bar = Cell::new(bar(*records as f64 / total as f64, BAR));
+        table.add_row([
+            Cell::new(is),
+            Cell::new(number::count(*records)),
+            if view.color { bar.fg(Color::Cyan) } else { bar },
+        ]);
+    }
+    let mut text = table::text(&table);
+    let left = stored.groups.iter().skip(most).map(|group| group.records).sum::<u64>() + stored.ungrouped;
+    if left > 0 {
+        let left = number::counted(left, "record", "records");
+        text.push_str(&format!("… and {left} with others: --all shows them\n"));
+    }
+    text
+}
+
+/// How many values there are between powers of two.
+pub fn histogram(bits: &[u64], name: &str, view: View) -> String {
+    let mut table =
+        table::new(&[Heading(name, false), Heading("Records", true), Heading("Share", false)], view);
+    let total: u64 = bits.iter().sum();
+    let first = bits.iter().position(|count| *count > 0).unwrap_or(0);
+    let last = bits.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+    for (at, count) in bits.iter().enumerate().take(last).skip(first) {
+        let between = match at {
+            0 => "0".to_owned(),
+            1 => "1".to_owned(),
+            64.. => format!("[{}, …)", power(63)),
+            // As bpftrace writes it: the upper one is not among them.
+            _ => format!("[{}, {})", power(at - 1), power(at)),
+        };
+        let bar = Cell::new(bar(*count as f64 / total as f64, BAR));
+        table.add_row([
+            Cell::new(between),
+            Cell::new(number::count(*count)),
+            if view.color { bar.fg(Color::Cyan) } else { bar },
+        ]);
+    }
+    table::text(&table)
+}
+
+/// A power of two, as sizes are written.
+fn power(of: usize) -> String {
+    let unit = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].get(of / 10).copied().unwrap_or_default();
+    format!("{}{unit}", 1u64 << (of % 10))
+}
+
+/// Records one by one, in the order of their times; these since `start_ns`.
+pub fn list(records: &[StoredRecord], start_ns: i64, view: View) -> String {
+    let headings = [
+        Heading("Time (µs)", true),
+        Heading("Domain", false),
+        Heading("CPU", true),
+        Heading("Process", false),
+        Heading("Advice", false),
+        Heading("Function", false),
+        Heading("Values", false),
+    ];
+    let mut table = table::new(&headings, view);
+    for record in records {
+        let values = record.values.iter().map(|(name, of)| format!("{name}={}", value(*of)));
+        table.add_row([
+            Cell::new(number::micros(record.t_ns - start_ns)),
+            Cell::new(&record.domain),
+            Cell::new(record.cpu),
+            Cell::new(format!("{}/{}", record.comm, record.tid)),
+            Cell::new(&record.advice),
+            Cell::new(&record.function),
+            Cell::new(values.collect::<Vec<_>>().join(" ")),
+        ]);
+    }
+    table::text(&table)
+}
+
+/// A stored value: an error (-11), an address of the kernel, else a number.
+fn value(of: u64) -> String {
+    match of.cast_signed() {
+        // include/linux/err.h: MAX_ERRNO.
+        error @ -4095..=-1 => error.to_string(),
+        // arch/x86: the upper half is the kernel's.
+        address if address < 0 => format!("{:#x}", address.cast_unsigned()),
+        _ => number::count(of),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_errors_addresses_or_numbers() {
+        assert_eq!(value(11u64.wrapping_neg()), "-11");
+        assert_eq!(value(0xffff_8881_0000_4000), "0xffff888100004000");
+        assert_eq!((value(0), value(65_536)), ("0".into(), "65 536".into()));
+        assert_eq!((power(0), power(12), power(63)), ("1".into(), "4Ki".into(), "8Ei".into()));
+    }
+}
