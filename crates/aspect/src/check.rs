@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use crate::code::{Code, TokenKind};
 use crate::diagnostic::{Diagnostic, Span};
+use crate::stored::arguments;
 use crate::syntax::{Act, Advice, Aspects, ClauseKind, Ident, When, Xflow};
 use pointcut::Where;
 
@@ -146,8 +147,11 @@ impl<'a> Checker<'a> {
                 self.error(word.span, message, "");
                 continue;
             };
-            let texts = words[at + 1..].iter().map(|word| word.text.as_str());
-            if let Some(found) = arguments(texts)
+            let found = arguments(&words[at + 1..]).map(|all| match &all[..] {
+                [one] if one.is_empty() => 0,
+                all => all.len(),
+            });
+            if let Some(found) = found
                 && found != wanted
             {
                 let values = if wanted == 1 { "value" } else { "values" };
@@ -156,24 +160,4 @@ impl<'a> Checker<'a> {
             }
         }
     }
-}
-
-/// How many arguments the call has whose brackets begin here; none if no brackets do.
-fn arguments<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<usize> {
-    if words.next() != Some("(") {
-        return None;
-    }
-    let (mut depth, mut commas, mut empty) = (0usize, 0, true);
-    for word in words {
-        match word {
-            ")" if depth == 0 => return Some(if empty { 0 } else { commas + 1 }),
-            // Commas between brackets that are not round separate arguments all the same: C's preprocessor.
-            "(" => depth += 1,
-            ")" => depth -= 1,
-            "," if depth == 0 => commas += 1,
-            _ => {}
-        }
-        empty = false;
-    }
-    None
 }

@@ -12,22 +12,16 @@ impl Code {
     pub fn stored(&self) -> Vec<String> {
         let words: Vec<&Token> = self.words().collect();
         let mut names: Vec<Option<String>> = Vec::new();
-        let mut known = 0;
         for at in 0..words.len() {
             let is_store = words[at].kind == TokenKind::Name && words[at].text.starts_with("STORE_DATA");
-            if !is_store || words.get(at + 1).is_none_or(|word| word.text != "(") {
-                continue;
-            }
-            let found: Vec<_> = arguments(&words[at + 2..]).into_iter().take(MOST).map(name).collect();
-            for (at, found) in found.iter().enumerate().take(known) {
-                if names[at] != *found {
-                    names[at] = None;
+            let Some(found) = is_store.then(|| arguments(&words[at + 1..])).flatten() else { continue };
+            let found: Vec<_> = found.into_iter().take(MOST).map(name).collect();
+            for (name, found) in names.iter_mut().zip(&found) {
+                if name != found {
+                    *name = None;
                 }
             }
-            if found.len() > known {
-                names.extend(found.into_iter().skip(known));
-                known = names.len();
-            }
+            names.extend(found.into_iter().skip(names.len()));
         }
         let numbered = |at: usize| format!("v{}", at + 1);
         let mut all: Vec<String> = Vec::new();
@@ -39,25 +33,32 @@ impl Code {
     }
 }
 
-/// The arguments of a call, from behind its first bracket.
-fn arguments<'a>(words: &[&'a Token]) -> Vec<Vec<&'a Token>> {
-    let (mut all, mut depth) = (vec![Vec::new()], 0usize);
+/// The arguments of the call whose brackets begin here: one without words, if there is nothing between them; none, if no
+/// brackets begin here or they do not end.
+pub(crate) fn arguments<'a>(words: &[&'a Token]) -> Option<Vec<Vec<&'a Token>>> {
+    let (first, words) = words.split_first()?;
+    if first.text != "(" {
+        return None;
+    }
+    let (mut all, mut argument, mut depth) = (Vec::new(), Vec::new(), 0usize);
     for word in words {
-        match (word.text.as_str(), depth) {
-            (")", 0) => break,
-            (",", 0) => {
-                all.push(Vec::new());
+        match word.text.as_str() {
+            ")" if depth == 0 => {
+                all.push(argument);
+                return Some(all);
+            }
+            // Commas between brackets that are not round separate arguments all the same: C's preprocessor.
+            "," if depth == 0 => {
+                all.push(std::mem::take(&mut argument));
                 continue;
             }
-            ("(", _) => depth += 1,
-            (")", _) => depth -= 1,
+            "(" => depth += 1,
+            ")" => depth -= 1,
             _ => {}
         }
-        if let Some(last) = all.last_mut() {
-            last.push(*word);
-        }
+        argument.push(*word);
     }
-    all
+    None
 }
 
 /// The last name in it, if nothing but brackets follows: `READ(skb->len)`, `(u64)skb`, `$return$`.

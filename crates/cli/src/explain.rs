@@ -131,16 +131,16 @@ fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
             listed(kinds.collect(), "none of any kind, but perhaps between:FROM..TO")
         );
     };
+    let called: Vec<&str> = census.events.iter().chain(&census.sites).map(String::as_str).collect();
     let mut said = String::new();
     for (place, times) in between.places().into_iter().zip(passed) {
-        let called: Vec<&str> = census.events.iter().chain(&census.sites).map(String::as_str).collect();
         let domain =
             place.domain.as_ref().filter(|name| !trace.manifest().domains.iter().any(|d| d.name == **name));
         said += &match (times, domain) {
             (0, Some(domain)) => format!("; there is no domain {domain}"),
             (0, None) if called.contains(&&*place.name) => format!("; {place} happened, but not so"),
             (0, None) => {
-                let near = nearest(&place.name, called.into_iter(), 3);
+                let near = nearest(&place.name, called.iter().copied(), 3);
                 let did = if near.is_empty() {
                     String::new()
                 } else {

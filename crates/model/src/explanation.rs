@@ -141,8 +141,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         each,
     };
     know(&mut all.machine.vcpus, trace);
-    let number = |name: &str| trace.manifest().domains.iter().find(|d| d.name == name).map(|d| d.number);
-    let mut finder = Finder::new(spec, &number);
+    let mut finder = Finder::new(spec, &|name| trace.domain_number(name));
     let mut events = trace.events();
     let mut round = ROUND;
     while let Some(event) = events.next() {
@@ -338,8 +337,7 @@ fn flows(trace: &Trace, spec: &Spec) -> (VecDeque<FlowPath>, bool) {
     });
     let Some(flows) = found else { return (VecDeque::new(), false) };
     let incomplete = flows.summary().complete == 0;
-    let number =
-        |name: &str| trace.manifest().domains.iter().find(|d| d.name == name).map_or(0, |d| d.number);
+    let number = |name: &str| trace.domain_number(name).unwrap_or(0);
     let mut paths: Vec<_> = flows
         .flows()
         .iter()

@@ -131,7 +131,6 @@ impl Vcpus {
         if vcpu.entered.is_none() && time.saturating_sub(left) > check.error_ns {
             vcpu.outside.push_back(time);
         }
-        let told = self.told.get(&vcpu.thread.domain).copied().unwrap_or(i64::MIN);
         while let Some(&seen) = vcpu.outside.front()
             && seen.saturating_add(check.error_ns) < time
         {
@@ -140,7 +139,9 @@ impl Vcpus {
             check.events -= 1;
         }
         // Recording may end in the host before it does in the guest: nothing would tell that it is inside.
-        if told >= vcpu.suspect.0 {
+        if vcpu.suspect.1 > 0
+            && self.told.get(&vcpu.thread.domain).is_some_and(|told| *told >= vcpu.suspect.0)
+        {
             let suspects = std::mem::take(&mut vcpu.suspect.1);
             (check.events, check.outside) = (check.events + suspects, check.outside + suspects);
         }

@@ -1,6 +1,6 @@
 //! What advice stored: where, how much, and how the values lie.
 
-use comfy_table::{Cell, Color};
+use comfy_table::Cell;
 use xweave_flow::{
     Stored,
     stored::{Group, StoredRecord},
@@ -8,7 +8,7 @@ use xweave_flow::{
 
 use crate::{
     View, number,
-    segments::bar,
+    segments::bar_cell,
     table::{self, Heading},
 };
 
@@ -67,20 +67,11 @@ pub fn sites(stored: &Stored, most: usize, view: View) -> String {
 
 /// How many records have what in common, with a bar for each one's share; at most so many.
 pub fn groups(stored: &Stored, heading: &str, most: usize, view: View) -> String {
-    let mut table =
-        table::new(&[Heading(heading, false), Heading("Records", true), Heading("Share", false)], view);
     let total: u64 = stored.groups.iter().map(|group| group.records).sum::<u64>() + stored.ungrouped;
-    for Group { is, records } in stored.groups.iter().take(most) {
-        // Values come as numbers.
-        let is = is.parse().map_or_else(|_| is.clone(), value);
-        let bar = Cell::new(bar(*records as f64 / total as f64, BAR));
-        table.add_row([
-            Cell::new(is),
-            Cell::new(number::count(*records)),
-            if view.color { bar.fg(Color::Cyan) } else { bar },
-        ]);
-    }
-    let mut text = table::text(&table);
+    // Values come as numbers.
+    let called = |of: &Group| of.is.parse().map_or_else(|_| of.is.clone(), value);
+    let rows = stored.groups.iter().take(most).map(|group| (called(group), group.records));
+    let mut text = shares(heading, rows, total, view);
     let left = stored.groups.iter().skip(most).map(|group| group.records).sum::<u64>() + stored.ungrouped;
     if left > 0 {
         let left = number::counted(left, "record", "records");
@@ -91,25 +82,26 @@ pub fn groups(stored: &Stored, heading: &str, most: usize, view: View) -> String
 
 /// How many values there are between powers of two.
 pub fn histogram(bits: &[u64], name: &str, view: View) -> String {
-    let mut table =
-        table::new(&[Heading(name, false), Heading("Records", true), Heading("Share", false)], view);
-    let total: u64 = bits.iter().sum();
     let first = bits.iter().position(|count| *count > 0).unwrap_or(0);
     let last = bits.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
-    for (at, count) in bits.iter().enumerate().take(last).skip(first) {
-        let between = match at {
-            0 => "0".to_owned(),
-            1 => "1".to_owned(),
-            64.. => format!("[{}, …)", power(63)),
-            // As bpftrace writes it: the upper one is not among them.
-            _ => format!("[{}, {})", power(at - 1), power(at)),
-        };
-        let bar = Cell::new(bar(*count as f64 / total as f64, BAR));
-        table.add_row([
-            Cell::new(between),
-            Cell::new(number::count(*count)),
-            if view.color { bar.fg(Color::Cyan) } else { bar },
-        ]);
+    let between = |at: usize| match at {
+        0 => "0".to_owned(),
+        1 => "1".to_owned(),
+        64.. => format!("[{}, …)", power(63)),
+        // As bpftrace writes it: the upper one is not among them.
+        _ => format!("[{}, {})", power(at - 1), power(at)),
+    };
+    let used = bits.iter().enumerate().take(last).skip(first);
+    shares(name, used.map(|(at, count)| (between(at), *count)), bits.iter().sum(), view)
+}
+
+/// A row for each of these, with how many records it has and a bar for its share of all.
+fn shares(heading: &str, rows: impl Iterator<Item = (String, u64)>, total: u64, view: View) -> String {
+    let mut table =
+        table::new(&[Heading(heading, false), Heading("Records", true), Heading("Share", false)], view);
+    for (name, records) in rows {
+        let bar = bar_cell(records as f64 / total as f64, BAR, view);
+        table.add_row([Cell::new(name), Cell::new(number::count(records)), bar]);
     }
     table::text(&table)
 }

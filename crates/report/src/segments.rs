@@ -38,7 +38,7 @@ pub fn table(segments: &[Segment], most: Option<usize>, view: View) -> String {
             let cell = Cell::new(text);
             if view.color && !segment.main { cell.add_attribute(Attribute::Dim) } else { cell }
         };
-        let bar = Cell::new(share.map_or_else(String::new, |share| bar(share, bar_width)));
+        let bar = share.map_or_else(|| Cell::new(""), |share| bar_cell(share, bar_width, view));
         table.add_row([
             style(segment.from.clone()),
             style(segment.to.clone()),
@@ -46,7 +46,7 @@ pub fn table(segments: &[Segment], most: Option<usize>, view: View) -> String {
             style(number::micros(segment.p50_ns)),
             style(number::micros(segment.p99_ns)),
             style(number::micros(segment.max_ns)),
-            if view.color { bar.fg(Color::Cyan) } else { bar },
+            bar,
         ]);
     }
     let mut text = table::text(&table);
@@ -68,6 +68,12 @@ pub fn shares(segments: &[Segment]) -> Vec<Option<f64>> {
     let total: f64 = segments.iter().filter(|segment| segment.main).map(of).sum();
     let share = |segment: &Segment| (segment.main && total > 0.0).then(|| of(segment) / total);
     segments.iter().map(share).collect()
+}
+
+/// A cell with such a bar.
+pub(crate) fn bar_cell(share: f64, width: usize, view: View) -> Cell {
+    let bar = Cell::new(bar(share, width));
+    if view.color { bar.fg(Color::Cyan) } else { bar }
 }
 
 /// A bar of blocks, to an eighth of a column, and the share in percent.

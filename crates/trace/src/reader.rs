@@ -133,7 +133,7 @@ impl Trace {
     }
 
     /// The number of the domain of that name.
-    pub(crate) fn domain_number(&self, name: &str) -> Option<u8> {
+    pub fn domain_number(&self, name: &str) -> Option<u8> {
         self.manifest.domains.iter().find(|domain| domain.name == name).map(|domain| domain.number)
     }
 
