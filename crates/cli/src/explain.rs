@@ -7,11 +7,14 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_model::{Census, Outcome, Slowest, Spec, explain, explanation::usual, parts::Totals};
+use xweave_model::{Census, Outcome, Slowest, Spec, Usage, explain, explanation::usual, parts::Totals};
 use xweave_report::{
     View,
-    document::explain::{Stream, Summary, Transaction},
-    losses, mermaid, transactions,
+    document::{
+        self,
+        explain::{Stream, Summary, Transaction},
+    },
+    losses, machines, mermaid, transactions,
 };
 use xweave_text::nearest;
 use xweave_trace::Trace;
@@ -31,7 +34,7 @@ const NAMES: usize = 24;
 ///
 /// Each transaction's time is divided among the objects that took it, without gap or overlap: who ran, who waited
 /// for a CPU and who had it, which disk, lock or peer was waited for, and what vCPU exits and halts cost in the
-/// host.
+/// host. A trace without flows and requests is told as a whole: what each machine did, and who waited for whom.
 #[derive(clap::Args)]
 #[command(after_help = "\
 What a transaction is (SPEC):
@@ -45,6 +48,7 @@ What a transaction is (SPEC):
 
 Examples:
   xweave record --events sched,net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
+  xweave explain trace --machines
   xweave explain trace --transaction connect:80
   xweave explain trace --transaction request:80 --id 17
   xweave explain trace --transaction process:dd --json
@@ -55,9 +59,12 @@ pub struct Args {
     trace: PathBuf,
     #[command(flatten)]
     owner: Owner,
-    /// Which transactions [default: what the trace has: flows, requests or processes]
+    /// Which transactions [default: what the trace has: flows or requests; if neither, see --machines]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
+    /// Tell what the machines did in all: processors, who waited for whom, exits, disks, connections, locks
+    #[arg(long, conflicts_with_all = ["transaction", "all", "limit", "id", "mermaid"])]
+    machines: bool,
     /// List all parts that took at least a thousandth of the time, not only the largest
     #[arg(long)]
     all: bool,
@@ -83,7 +90,17 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if trace.manifest().events == 0 && trace.events().next().is_none() {
         return Err(Failure::no_events(&args.trace));
     }
-    let spec = args.transaction.clone().unwrap_or_else(|| usual(&trace));
+    let spec = match &args.transaction {
+        Some(spec) => Some(spec.clone()),
+        None if args.machines => None,
+        None => usual(&trace),
+    };
+    let transactions = args.json || args.id.is_some();
+    let spec = match spec {
+        None if args.machines || !transactions => return in_all(&trace, args),
+        None => Spec::Process(None),
+        Some(spec) => spec,
+    };
     let printed = shown::print(|out| match (args.json, args.id) {
         (true, wanted) => document(&trace, &spec, wanted, out),
         (false, Some(wanted)) => one(&trace, &spec, wanted, args.mermaid, out),
@@ -113,6 +130,31 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         ))),
         _ if !outcome.damaged.is_empty() => Err(Failure::Failed("parts of the trace are missing".to_owned())),
         _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What the machines did.
+fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
+    let usage = Usage::of(trace);
+    shown::print(|out| {
+        if args.json {
+            return document::machines::write(out, &usage);
+        }
+        let (view, dir) = (View::of_stdout(WIDE), trace.dir().display().to_string());
+        let domains: Vec<_> = trace.manifest().domains.iter().map(|domain| &*domain.name).collect();
+        write!(out, "{}", machines::text(&usage, &domains, view))?;
+        write!(out, "\n{}", machines::transactions(&Census::of(trace), &dir, view))
+    })?;
+    for damaged in &usage.damaged {
+        eprintln!("xweave: {damaged}");
+    }
+    if trace.manifest().lost > 0 {
+        eprintln!("xweave: {} records were lost: figures are too low", trace.manifest().lost);
+    }
+    if usage.damaged.is_empty() {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err(Failure::Failed("parts of the trace are missing".to_owned()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use xweave_trace::{
     Trace,
-    event::{Connection, Event, Kind, Name, Names, Sending, State},
+    event::{Access, Connection, Event, Kind, Name, Names, Sending, State},
 };
 
 use crate::{
@@ -16,10 +16,15 @@ use crate::{
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
+    objects::{RECORDER, is_recorder, served},
     thread::{ThreadId, between},
-    usage::{Figures, Key, Usage, kind},
+    usage::{Figures, Key, Usage, Waited, kind},
     vcpu::{CpuId, Guest, exit_reason},
 };
+
+mod runs;
+
+use runs::Runs;
 
 /// Events after which accesses that are over are forgotten.
 const ROUND: u64 = 1 << 16;
@@ -49,6 +54,13 @@ struct Cpu {
     tid: u32,
     since: i64,
     interrupts: Interrupts,
+    runs: Runs,
+}
+
+impl Cpu {
+    fn of(tid: u32, since: i64) -> Self {
+        Self { tid, since, interrupts: Interrupts::default(), runs: Runs::default() }
+    }
 }
 
 /// The one pass over the events.
@@ -68,7 +80,11 @@ pub(crate) struct Accounting {
     askers: FxHashMap<u64, usize>,
     last_done: FxHashMap<DiskId, i64>,
     uses: FxHashMap<(DiskId, usize), usize>,
-    ports: FxHashMap<(u8, bool, u16), usize>,
+    written: FxHashMap<DiskId, u64>,
+    /// How long the processes of one place waited for those of another.
+    waited: FxHashMap<(usize, usize), u64>,
+    /// Without a port: the recorder's.
+    ports: FxHashMap<(u8, bool, Option<u16>), usize>,
     listeners: Listeners,
     interrupts: FxHashMap<(u8, bool, u64), usize>,
     exits: FxHashMap<(usize, i32), usize>,
@@ -94,6 +110,8 @@ impl Accounting {
             askers: FxHashMap::default(),
             last_done: FxHashMap::default(),
             uses: FxHashMap::default(),
+            written: FxHashMap::default(),
+            waited: FxHashMap::default(),
             ports: FxHashMap::default(),
             listeners: Listeners::default(),
             interrupts: FxHashMap::default(),
@@ -121,16 +139,31 @@ impl Accounting {
         if let Some(group) = live.group {
             return group;
         }
-        let own = live.name;
-        let name = self.processes.get(&(id.domain, live.process)).copied().unwrap_or(own);
+        let (own, process, vcpu) = (live.name, live.process, live.vcpu.is_some());
+        let name = self.processes.get(&(id.domain, process)).copied().unwrap_or(own);
+        let served = served(names.text(own));
+        let guest = self.guest(id.domain, served.map_or(process, |(_, process)| process));
         // kworker/0:1 and ksoftirqd/1 are called the same on whatever processor.
         let text = names.text(name).split('/').next().unwrap_or_default();
-        let text = if text.is_empty() { "processes without a name" } else { text };
-        let group = self.place(kind::PROCESS, id.domain, text.to_owned());
+        let called = match (guest, served) {
+            (Some(guest), _) if vcpu => format!("vCPUs of {guest}"),
+            (Some(guest), Some((is, _))) => format!("{is} of {guest}"),
+            (Some(guest), None) => format!("{text} of {guest}"),
+            _ if is_recorder(text) => RECORDER.to_owned(),
+            _ if text.is_empty() => "processes without a name".to_owned(),
+            _ => text.to_owned(),
+        };
+        let group = self.place(kind::PROCESS, id.domain, called);
         if let Some(live) = self.threads.get_mut(&id) {
             live.group = Some(group);
         }
         group
+    }
+
+    /// The guest that a process of a domain runs.
+    fn guest(&self, host: u8, process: u64) -> Option<&str> {
+        let found = self.guests.iter().find(|guest| (guest.host, guest.process) == (host, process))?;
+        self.domains.get(&found.domain).map(String::as_str)
     }
 
     /// What a thread has done goes to its processes'.
@@ -187,7 +220,7 @@ impl Accounting {
                     }
                 }
             }
-            Kind::Send | Kind::Receive => self.message(event, id),
+            Kind::Send | Kind::Receive => self.message(event, id, names),
             Kind::Socket if event.code == LISTEN => {
                 self.listeners.listen(domain, other, Connection(event.position).local_port());
             }
@@ -196,7 +229,7 @@ impl Accounting {
                 let place = self.interrupt(domain, soft, event.object);
                 let since = self.times[&domain].0;
                 let here = self.cpus.entry(CpuId { domain, cpu });
-                let here = here.or_insert(Cpu { tid, since, interrupts: Interrupts::default() });
+                let here = here.or_insert_with(|| Cpu::of(tid, since));
                 here.interrupts.begin(soft, place, time);
             }
             Kind::IrqExit | Kind::SoftirqExit => {
@@ -219,6 +252,7 @@ impl Accounting {
                     // Who is told to run now has since what was lost.
                     (here.tid, here.since) = (tid, to);
                     here.interrupts.clear();
+                    here.runs.clear();
                 }
             }
             Kind::VmEnter => self.enter(event, id, names),
@@ -242,17 +276,19 @@ impl Accounting {
     fn switch(&mut self, event: &Event, names: &Names) {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let first = self.times[&domain].0;
-        let here = self.cpus.entry(CpuId { domain, cpu }).or_insert(Cpu {
-            tid,
-            since: first,
-            interrupts: Interrupts::default(),
-        });
+        let here = self.cpus.entry(CpuId { domain, cpu }).or_insert_with(|| Cpu::of(tid, first));
         // Interrupts do not switch: an end was lost.
         here.interrupts.clear();
         let (had, since) = (here.tid, here.since);
         (here.tid, here.since) = (other, time);
         if tid != 0 {
             let id = ThreadId { domain, tid };
+            if had == tid {
+                let group = self.group(id, names);
+                if let Some(here) = self.cpus.get_mut(&CpuId { domain, cpu }) {
+                    here.runs.add(since, time, group);
+                }
+            }
             let live = self.threads.entry(id).or_default();
             if had == tid {
                 live.done.time_ns += between(since, time);
@@ -274,6 +310,12 @@ impl Accounting {
             live.done.count += 1;
             if let Some(since) = live.ready.take() {
                 live.done.wait_ns += between(since, time);
+                let group = self.group(ThreadId { domain, tid: other }, names);
+                if let Some(here) = self.cpus.get(&CpuId { domain, cpu }) {
+                    here.runs
+                        .since(since)
+                        .for_each(|(by, ns)| *self.waited.entry((group, by)).or_default() += ns);
+                }
             }
         }
     }
@@ -282,6 +324,8 @@ impl Accounting {
         let disk = DiskId { domain: event.domain, device: event.object };
         let before = self.last_done.insert(disk, event.time_ns).unwrap_or(i64::MIN);
         let done = self.disks.done(event);
+        let written = if Access::of(event.code) == Access::Write { event.bytes } else { 0 };
+        *self.written.entry(disk).or_default() += written;
         let waits = done.ended.iter().filter_map(|number| self.disks.access(*number));
         let wait_ns =
             waits.map(|access| between(access.queued, access.issued.unwrap_or(event.time_ns))).sum();
@@ -301,27 +345,28 @@ impl Accounting {
             time_ns: between(issued.max(before), event.time_ns),
             count: 1,
             bytes: event.bytes,
+            written,
             wait_ns,
             device_ns: between(issued, event.time_ns),
             distance: 0,
         });
     }
 
-    fn message(&mut self, event: &Event, id: ThreadId) {
+    fn message(&mut self, event: &Event, id: ThreadId, names: &Names) {
         let connection = Connection(event.position);
         let (local, remote) = (connection.local_port(), connection.remote_port());
         let listens = |port| self.listeners.has(id.domain, event.other, port);
         // A service listens, or was seen to do so before; else it has the lower port. A listener's socket may know no
         // other one.
         let serves = remote == 0 || listens(local) || (local != 0 && local < remote && !listens(remote));
-        let port = if serves { local } else { remote };
+        let group = self.group(id, names);
+        let port = (self.keys[group].object != RECORDER).then_some(if serves { local } else { remote });
         let place = match self.ports.get(&(id.domain, serves, port)) {
             Some(place) => *place,
             None => {
-                let place = match serves {
-                    true => self.place(kind::SERVICE, id.domain, format!("service at :{port}")),
-                    false => self.place(kind::PEER, id.domain, format!("peer at :{port}")),
-                };
+                let (kind, is) = if serves { (kind::SERVICE, "service") } else { (kind::PEER, "peer") };
+                let object = port.map_or_else(|| RECORDER.to_owned(), |port| format!("{is} at :{port}"));
+                let place = self.place(kind, id.domain, object);
                 self.ports.insert((id.domain, serves, port), place);
                 place
             }
@@ -389,10 +434,10 @@ impl Accounting {
             Some((place, _)) => place,
             None => {
                 let process = self.threads.get(&id).map_or(0, |live| live.process);
-                let runs = |guest: &&Guest| guest.host == id.domain && guest.process == process;
-                let guest = self.guests.iter().find(runs).and_then(|guest| self.domains.get(&guest.domain));
-                let of = match guest {
-                    Some(guest) => guest.clone(),
+                // From here on it is called what it is.
+                self.settle(id, names);
+                let of = match self.guest(id.domain, process) {
+                    Some(guest) => guest.to_owned(),
                     None => {
                         let group = self.group(id, names);
                         self.keys[group].object.clone()
@@ -402,7 +447,9 @@ impl Accounting {
             }
         };
         let live = self.threads.entry(id).or_default();
-        live.vcpu = Some((place, Some(event.time_ns)));
+        if live.vcpu.replace((place, Some(event.time_ns))).is_none() {
+            live.group = None;
+        }
         if let Some((out, since)) = live.out.take() {
             self.figures[out].time_ns += between(since, event.time_ns);
         }
@@ -453,6 +500,7 @@ impl Accounting {
                 time_ns: used.busy_ns,
                 count: used.accesses,
                 bytes: used.bytes,
+                written: self.written.get(&disk).copied().unwrap_or(0).min(used.bytes),
                 wait_ns: used.queue_ns,
                 device_ns: used.device_ns,
                 distance: used.distance * 512,
@@ -466,11 +514,27 @@ impl Accounting {
         }
         let begin = self.times.values().map(|(first, _)| *first).min().unwrap_or(0);
         let end = self.times.values().map(|(_, last)| *last).max().unwrap_or(0);
+        let mut waited = Vec::new();
+        for ((who, by), ns) in &self.waited {
+            let Key { domain, object, .. } = self.keys[*who].clone();
+            waited.push(Waited { domain, object, by: self.keys[*by].object.clone(), ns: *ns });
+        }
+        waited.sort_by(|a, b| {
+            let who = (&a.domain, &a.object).cmp(&(&b.domain, &b.object));
+            who.then(b.ns.cmp(&a.ns)).then_with(|| a.by.cmp(&b.by))
+        });
+        let domains = &self.domains;
+        let span = |(number, (first, last)): (&u8, &(i64, i64))| {
+            Some((domains.get(number)?.clone(), between(*first, *last)))
+        };
+        let spans = self.times.iter().filter_map(span).collect();
         let figures = self.figures;
         let objects = self.places.into_iter().map(|(key, place)| (key, figures[place]));
         Usage {
             objects: objects.filter(|(_, figures)| *figures != Figures::default()).collect(),
+            waited,
             span_ns: between(begin, end),
+            spans,
             cpus,
             events: self.events,
             damaged: Vec::new(),

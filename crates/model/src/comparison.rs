@@ -11,6 +11,7 @@ use xweave_text::size;
 
 use crate::{
     format::{mean, span, times},
+    objects::RECORDER,
     usage::{Figures, Key, Usage, kind},
 };
 
@@ -22,10 +23,6 @@ pub const SHARE: f64 = 0.01;
 
 /// What explains less, in nanoseconds, is not told either.
 pub const LEAST_NS: u64 = 1_000_000;
-
-/// What the recorder's own processes are called: xweave, and its agents, that it starts from /proc/self/exe. They are
-/// among the objects, and nothing is found of them.
-pub const RECORDER: [&str; 2] = ["xweave", "exe"];
 
 /// So many findings of one kind in a domain are told one by one; more are told as one.
 const FEW: usize = 3;
@@ -106,7 +103,8 @@ impl Comparison {
             found: Vec::new(),
         };
         for (key, pair) in &pairs {
-            if !RECORDER.contains(&key.object.trim_start_matches("locks of ")) {
+            // The recorder's own processes are among the objects, and nothing is found of them.
+            if !key.object.contains(RECORDER) {
                 rules.look_at(key, *pair);
             }
         }
@@ -460,7 +458,7 @@ mod tests {
     fn many_that_changed_alike_are_one_finding_and_the_recorder_is_none() {
         let ran = |ns| Figures { time_ns: ns, count: 10, ..Figures::default() };
         let of = |ns| {
-            let names = ["reader1", "reader2", "reader3", "reader4", "xweave", "exe"];
+            let names = ["reader1", "reader2", "reader3", "reader4", RECORDER];
             let objects: Vec<_> = names.iter().map(|name| (kind::PROCESS, *name, ran(ns))).collect();
             usage(10_000_000_000, &objects)
         };

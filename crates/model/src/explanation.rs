@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::VecDeque};
 use xweave_flow::{Flow, Flows, Join, Wanted};
 use xweave_trace::{
     Damaged, Late, Parts, Trace,
-    event::{Event, Kind, Names},
+    event::Names,
 };
 
 use crate::{
@@ -90,14 +90,24 @@ pub struct Outcome {
     pub objects: Objects,
 }
 
-/// The kind of transactions that a trace is most likely asked for: its flows; else requests on connections; else
-/// processes' lives.
-pub fn usual(trace: &Trace) -> Spec {
+/// The kind of transactions that a trace is most likely asked for: its flows; else requests on connections, if there are
+/// any beside the recorder's. None, if it has neither.
+pub fn usual(trace: &Trace) -> Option<Spec> {
     if trace.sites().iter().any(|site| site.xflow.is_some()) {
-        return Spec::Flow(None);
+        return Some(Spec::Flow(None));
     }
-    let talks = |event: Event| matches!(event.kind, Kind::Send | Kind::Receive) && event.position != 0;
-    if trace.events().take(FIRST).any(talks) { Spec::Request(None) } else { Spec::Process(None) }
+    let requests = Spec::Request(None);
+    let mut finder = Finder::new(&requests, &|_| None)?;
+    let mut machine = Machine::new(guests(trace));
+    let mut events = trace.events();
+    for _ in 0..FIRST {
+        let Some(event) = events.next() else { break };
+        machine.feed(&event);
+        if finder.feed(&event, &machine, events.names()).is_some() {
+            return Some(requests);
+        }
+    }
+    (!finder.settle(None).is_empty()).then_some(requests)
 }
 
 /// The guests of a trace whose host is in it too.

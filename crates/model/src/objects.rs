@@ -15,6 +15,15 @@ use crate::{
     vcpu::CpuId,
 };
 
+/// What the recorder's own processes are called, all as one.
+pub const RECORDER: &str = "xweave itself";
+
+/// Whether processes of that name are the recorder's: xweave, and its agents, which have the name of `/proc/self/exe`
+/// until they say theirs.
+pub(crate) fn is_recorder(name: &str) -> bool {
+    ["xweave", "exe"].contains(&name)
+}
+
 /// A number of [`Objects`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectNumber(u32);
@@ -154,7 +163,8 @@ impl Objects {
             Some((of, guest)) => format!("{of} of {}", self.domain(guest)),
             None => text.to_owned(),
         };
-        Called { one: format!("{all}/{tid}"), all }
+        let one = format!("{all}/{tid}");
+        Called { one, all: if is_recorder(&all) { RECORDER.to_owned() } else { all } }
     }
 
     pub(crate) fn cause(&mut self, cause: breakdown::Cause, machine: &Machine, names: &Names) -> Cause {
@@ -215,14 +225,17 @@ struct Called {
     all: String,
 }
 
-/// The guest that a thread of its host's is for, and what it is: one that serves rings or is the timer, which the kernel
-/// calls by the process that runs the guest (`drivers/vhost/vhost.c`, `arch/x86/kvm/i8254.c`, Linux 6.1 to 6.12), or one
-/// of that process.
+/// The guest that a thread of its host's is for, and what it is.
 fn guest_of<'a>(id: ThreadId, name: &'a str, machine: &Machine) -> Option<(&'a str, u8)> {
-    for (prefix, is) in [("vhost-", "vhost"), ("kvm-pit/", "kvm-pit")] {
-        if let Some(process) = name.strip_prefix(prefix) {
-            return Some((is, machine.vcpus.guest(id.domain, process.parse().ok()?)?));
-        }
+    match served(name) {
+        Some((is, process)) => Some((is, machine.vcpus.guest(id.domain, process)?)),
+        None => Some((name, machine.vcpus.guest(id.domain, machine.threads.get(id)?.process)?)),
     }
-    Some((name, machine.vcpus.guest(id.domain, machine.threads.get(id)?.process)?))
+}
+
+/// What a thread is that serves rings or is the timer, and the process that runs the guest: the kernel calls it by that
+/// (`drivers/vhost/vhost.c`, `arch/x86/kvm/i8254.c`, Linux 6.1 to 6.12).
+pub(crate) fn served(name: &str) -> Option<(&'static str, u64)> {
+    let is = |(prefix, is)| Some((is, name.strip_prefix(prefix)?.parse().ok()?));
+    [("vhost-", "vhost"), ("kvm-pit/", "kvm-pit")].into_iter().find_map(is)
 }

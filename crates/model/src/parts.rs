@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::{
     breakdown::TimeState,
-    comparison::RECORDER,
     explanation::Explained,
     objects::{Cause, Objects},
     thread::between,
@@ -82,9 +81,7 @@ impl Such {
         let (of, group) = (&self.domain, || Some(self.group.clone()));
         match (self.spent, self.kind) {
             (TimeState::Ready | TimeState::Preempted, _) => {
-                let recorder = self.by.as_deref().is_some_and(|by| RECORDER.contains(&by));
-                let by = if recorder { Some("xweave itself".to_owned()) } else { self.by.clone() };
-                (format!("waiting for a CPU of {of}"), by)
+                (format!("waiting for a CPU of {of}"), self.by.clone())
             }
             (TimeState::Running, _) => (format!("running in {of}"), group()),
             (TimeState::Network | TimeState::Retransmit, _) => (format!("on the network, {of}"), None),

@@ -10,6 +10,7 @@ use crate::{
     breakdown::{Piece, breakdown, breakdown_of_answer, breakdown_of_handshake, breakdown_of_request},
     connection::{CLOSE, ESTABLISHED, EndId, FIN_WAIT1, LAST_ACK, SYN_SENT},
     machine::Machine,
+    objects::is_recorder,
     thread::ThreadId,
 };
 
@@ -142,7 +143,7 @@ impl Finder {
     pub fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
         match self {
             Self::Connect(connects) => connects.feed(event, machine),
-            Self::Request(requests) => requests.feed(event, machine),
+            Self::Request(requests) => requests.feed(event, machine, names),
             Self::Lifetime(lifetimes) => lifetimes.feed(event, machine, names),
             Self::Between(betweens) => {
                 let ended = betweens.feed(event, machine, names);
@@ -337,6 +338,14 @@ impl Exchange {
     }
 }
 
+/// Whether a thread is one of the recorder's, by its name or its process's.
+fn of_recorder(thread: ThreadId, machine: &Machine, names: &Names) -> bool {
+    let Some(known) = machine.threads.get(thread) else { return false };
+    let process = u32::try_from(known.process).ok();
+    let first = process.and_then(|tid| machine.threads.get(ThreadId { tid, ..thread }));
+    [Some(known), first].into_iter().flatten().any(|thread| is_recorder(names.text(thread.name)))
+}
+
 impl Requests {
     fn of(port: Option<u16>) -> Self {
         Self { port, open: FxHashMap::default(), of: BTreeSet::new() }
@@ -358,7 +367,7 @@ impl Requests {
         Some(open)
     }
 
-    fn feed(&mut self, event: &Event, machine: &Machine) -> Option<Transaction> {
+    fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
         if event.kind == Kind::Exit {
             let thread = ThreadId { domain: event.domain, tid: event.tid };
             let first = EndId { domain: 0, netns: 0, connection: Connection(0) };
@@ -390,6 +399,10 @@ impl Requests {
             return None;
         }
         let thread = ThreadId { domain: event.domain, tid: event.tid };
+        // What the recorder asks its agents is nobody's request, but if its port was named.
+        if self.port.is_none() && of_recorder(thread, machine, names) {
+            return None;
+        }
         let begins = (event.kind == Kind::Receive) == server;
         if event.kind == Kind::Send {
             match Sending::of(event.code) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use xweave_trace::Damaged;
 
 /// The kinds of objects, as documents call them.
@@ -49,6 +50,8 @@ pub struct Figures {
     pub count: u64,
     /// How much data.
     pub bytes: u64,
+    /// Disks: how much of it was written.
+    pub written: u64,
     /// How long was waited, for a processor or for the object, in nanoseconds. Sums of many that wait at a time may
     /// be longer than the trace.
     pub wait_ns: u64,
@@ -63,10 +66,24 @@ impl Figures {
         self.time_ns += other.time_ns;
         self.count += other.count;
         self.bytes += other.bytes;
+        self.written += other.written;
         self.wait_ns += other.wait_ns;
         self.device_ns += other.device_ns;
         self.distance += other.distance;
     }
+}
+
+/// How long some processes were ready for a processor that others had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Waited {
+    /// The domain.
+    pub domain: String,
+    /// Who waited: the object of a [`kind::PROCESS`].
+    pub object: String,
+    /// Who had the processor: another one, or the same.
+    pub by: String,
+    /// How long, in nanoseconds: of all threads that waited.
+    pub ns: u64,
 }
 
 /// What the objects of a trace did.
@@ -74,8 +91,12 @@ impl Figures {
 pub struct Usage {
     /// Each object's figures, in the order of their keys.
     pub objects: BTreeMap<Key, Figures>,
+    /// Who had the processors that others were ready for, by domain and who waited; who had them longest first.
+    pub waited: Vec<Waited>,
     /// Time from the first event to the last, in nanoseconds.
     pub span_ns: u64,
+    /// The same of each domain.
+    pub spans: BTreeMap<String, u64>,
     /// Processors that were seen, by domain.
     pub cpus: BTreeMap<String, u32>,
     /// Events.

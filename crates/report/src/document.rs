@@ -13,6 +13,7 @@ pub mod flows;
 pub mod fmt;
 pub mod import;
 pub mod lab;
+pub mod machines;
 pub mod record;
 pub mod records;
 pub mod sites;

@@ -1,14 +1,25 @@
 //! The look that all tables share: columns apart by two blanks, a line under the head.
 
-use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
 use crate::{View, number};
 
 /// A column's heading, and whether it holds numbers.
 pub struct Heading<'a>(pub &'a str, pub bool);
 
-/// An empty table.
-pub fn new(headings: &[Heading<'_>], view: View) -> Table {
+/// A table of two columns without headings: what is told of, and what is told.
+pub fn bare(view: View) -> Table {
+    let mut table = empty(view);
+    table.set_constraints([ColumnConstraint::ContentWidth]);
+    // Columns are there from the first row on.
+    table.set_header(["", ""]);
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
+    table
+}
+
+fn empty(view: View) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -18,6 +29,12 @@ pub fn new(headings: &[Heading<'_>], view: View) -> Table {
     } else {
         table.force_no_tty();
     }
+    table
+}
+
+/// An empty table.
+pub fn new(headings: &[Heading<'_>], view: View) -> Table {
+    let mut table = empty(view);
     table.set_header(headings.iter().map(|heading| {
         let cell = Cell::new(heading.0);
         if view.color { cell.add_attribute(Attribute::Bold) } else { cell }

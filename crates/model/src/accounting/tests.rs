@@ -114,9 +114,60 @@ fn locks_peers_and_virtual_processors() {
     let usage = accounting(events, &names);
     let peer = of(&usage, kind::PEER, "peer at :80");
     assert_eq!((peer.count, peer.bytes, peer.wait_ns), (2, 200, 40));
-    assert_eq!(of(&usage, kind::LOCK, "locks of qemu").wait_ns, 7);
+    assert_eq!(of(&usage, kind::LOCK, "locks of qemu of vm1").wait_ns, 7);
     let vcpu = of(&usage, kind::VCPU, "vCPU 0 of vm1");
     assert_eq!((vcpu.time_ns, vcpu.count, vcpu.wait_ns), (11, 2, 10));
     let exits = |why: &str| of(&usage, kind::EXIT, &format!("exits {why} of vm1"));
     assert_eq!((exits("io").time_ns, exits("io").count, exits("hlt").time_ns), (3, 1, 0));
+}
+
+#[test]
+fn who_waits_for_a_processor_is_told_who_had_it() {
+    let mut names = Names::default();
+    let (qemu, ours, gcc) = (names.give("qemu-system-x86"), names.give("xweave"), names.give("cc1"));
+    let thread = |tid, object, name| Event { other: tid, object, name, ..at(Kind::Thread, 0, 0, 0) };
+    let events = [
+        thread(70, 70, qemu),
+        thread(71, 70, qemu),
+        thread(90, 90, ours),
+        thread(95, 95, gcc),
+        switch(5, 0, State::Runnable, 71),
+        at(Kind::VmEnter, 6, 0, 71),
+        switch(10, 71, State::Runnable, 90),
+        switch(17, 90, State::Runnable, 95),
+        switch(20, 95, State::Sleeping, 71),
+        switch(30, 71, State::Sleeping, 90),
+        switch(31, 90, State::Sleeping, 0),
+    ];
+    let usage = accounting(events, &names);
+    let waited: Vec<_> =
+        usage.waited.iter().map(|waited| (&*waited.object, &*waited.by, waited.ns)).collect();
+    // The recorder was ready since 17: 3 of cc1's, and then 10 of the vCPU's.
+    let told = [
+        ("vCPUs of vm1", "xweave itself", 7),
+        ("vCPUs of vm1", "cc1", 3),
+        ("xweave itself", "vCPUs of vm1", 10),
+        ("xweave itself", "cc1", 3),
+    ];
+    assert_eq!(waited, told);
+    assert_eq!(of(&usage, kind::PROCESS, "vCPUs of vm1").wait_ns, 10);
+    assert_eq!(of(&usage, kind::PROCESS, "xweave itself").wait_ns, 13);
+    assert_eq!(usage.spans["host"], 31);
+}
+
+#[test]
+fn what_the_recorder_sends_is_its_own_and_nobody_s_service() {
+    let mut names = Names::default();
+    let (ours, web) = (names.give("xweave"), names.give("nginx"));
+    let thread = |tid, name| Event { other: tid, object: tid.into(), name, ..at(Kind::Thread, 0, 0, 0) };
+    let send = |time, tid, port: u64| Event {
+        position: 1 << 32 | port << 16 | 40_000,
+        bytes: 100,
+        ..at(Kind::Send, time, 0, tid)
+    };
+    let events = [thread(8, ours), thread(9, web), send(10, 8, 5990), send(20, 9, 80)];
+    let usage = accounting(events, &names);
+    let services: Vec<_> =
+        usage.objects.keys().filter(|key| key.kind == kind::SERVICE).map(|key| &*key.object).collect();
+    assert_eq!(services, ["service at :80", "xweave itself"]);
 }

@@ -1,0 +1,60 @@
+//! Who had a processor lately: what others wait for that are ready for it.
+
+use std::collections::VecDeque;
+
+/// So many runs are remembered of a processor: whoever waits for longer is told of the last ones.
+const MOST: usize = 512;
+
+/// The last runs on a processor, each with the place of its processes' figures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Runs(VecDeque<(i64, i64, usize)>);
+
+impl Runs {
+    /// Processes whose figures are there ran between these times.
+    pub(crate) fn add(&mut self, from: i64, to: i64, place: usize) {
+        match self.0.back_mut() {
+            // One thread after the other of the same processes.
+            Some(last) if last.2 == place && last.1 == from => last.1 = to,
+            _ if from < to => {
+                if self.0.len() == MOST {
+                    self.0.pop_front();
+                }
+                self.0.push_back((from, to, place));
+            }
+            _ => {}
+        }
+    }
+
+    /// Who ran since then, and how long, in nanoseconds.
+    pub(crate) fn since(&self, since: i64) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let last = self.0.iter().rev().take_while(move |(_, to, _)| *to > since);
+        last.map(move |(from, to, place)| (*place, (*to - since.max(*from)).unsigned_abs()))
+    }
+
+    /// Forgets them all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ran_since_a_time_is_told_and_no_more_than_is_remembered() {
+        let mut runs = Runs::default();
+        runs.add(0, 10, 1);
+        runs.add(10, 15, 1);
+        runs.add(20, 30, 2);
+        runs.add(30, 30, 3);
+        assert_eq!(Vec::from_iter(runs.since(12)), [(2, 10), (1, 3)]);
+        assert_eq!(Vec::from_iter(runs.since(25)), [(2, 5)]);
+        for at in 0..2_000 {
+            runs.add(30 + at, 31 + at, 4 + usize::from(at % 2 == 0));
+        }
+        assert_eq!(runs.since(0).count(), MOST);
+        runs.clear();
+        assert_eq!(runs.since(0).count(), 0);
+    }
+}

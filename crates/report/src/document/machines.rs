@@ -1,0 +1,66 @@
+//! What `xweave explain --machines --json` prints: `domains`, what their `objects` did, and who `waited` for whom.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use xweave_model::{Usage, usage::Waited};
+
+#[derive(Serialize)]
+struct Document<'a> {
+    span_ns: u64,
+    events: u64,
+    domains: Vec<Domain<'a>>,
+    objects: Vec<Object<'a>>,
+    waited: &'a [Waited],
+}
+
+#[derive(Serialize)]
+struct Domain<'a> {
+    domain: &'a str,
+    /// Processors that were seen.
+    cpus: u32,
+    span_ns: u64,
+}
+
+/// See [`xweave_model::usage::Figures`].
+#[derive(Serialize)]
+struct Object<'a> {
+    kind: &'static str,
+    domain: &'a str,
+    object: &'a str,
+    time_ns: u64,
+    count: u64,
+    bytes: u64,
+    written_bytes: u64,
+    wait_ns: u64,
+    device_ns: u64,
+}
+
+/// Writes the document.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(out: &mut impl Write, usage: &Usage) -> io::Result<()> {
+    let cpus = |domain: &str| usage.cpus.get(domain).copied().unwrap_or(0);
+    let domains =
+        usage.spans.iter().map(|(domain, span_ns)| Domain { domain, cpus: cpus(domain), span_ns: *span_ns });
+    let objects = usage.objects.iter().map(|(key, figures)| Object {
+        kind: key.kind,
+        domain: &key.domain,
+        object: &key.object,
+        time_ns: figures.time_ns,
+        count: figures.count,
+        bytes: figures.bytes,
+        written_bytes: figures.written,
+        wait_ns: figures.wait_ns,
+        device_ns: figures.device_ns,
+    });
+    let document = Document {
+        span_ns: usage.span_ns,
+        events: usage.events,
+        domains: domains.collect(),
+        objects: objects.collect(),
+        waited: &usage.waited,
+    };
+    super::stream(out, &document)
+}
