@@ -353,6 +353,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         vms: vec![Vm {
             pid: 7,
             comm: "qemu".into(),
+            name: "web1".into(),
             tsc_offsets: vec![-5],
             tsc_scaling: (1, 0),
             cid: Some(3),

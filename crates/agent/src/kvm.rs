@@ -36,13 +36,15 @@ fn vm(dir: &Path) -> Option<Vm> {
     let scaling = number::<u64>(first, "tsc-scaling-ratio")
         .zip(number::<u32>(first, "tsc-scaling-ratio-frac-bits"))
         .unwrap_or((1, 0));
+    let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     Some(Vm {
         pid,
+        name: name(&command_line),
         comm: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned(),
         tsc_offsets: vcpus.iter().filter_map(|(_, dir)| number(dir, "tsc-offset")).collect(),
         tsc_scaling: scaling,
         back_ends: back_ends::of(&Path::new("/proc").join(pid.to_string())),
-        cid: cid(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()),
+        cid: cid(&command_line),
     })
 }
 
@@ -56,6 +58,16 @@ fn cid(command_line: &[u8]) -> Option<u32> {
     let (_, rest) = text.split_once("guest-cid=")?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().ok()
+}
+
+/// What QEMU's user calls the machine: `-name web1`, `-name guest=web1,debug-threads=on`.
+fn name(command_line: &[u8]) -> String {
+    let mut words = command_line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    let Some(name) = words.by_ref().find(|word| word == "-name").and_then(|_| words.next()) else {
+        return String::new();
+    };
+    let mut options = name.split(',').map(|option| option.split_once('=').unwrap_or(("guest", option)));
+    options.find(|(key, _)| *key == "guest").map_or_else(String::new, |(_, name)| name.to_owned())
 }
 
 #[cfg(test)]
@@ -73,6 +85,16 @@ mod tests {
         let found = vm(&dir).unwrap();
         fs::remove_dir_all(&root).unwrap();
         assert_eq!((found.pid, found.tsc_offsets, found.tsc_scaling), (4_000_000, vec![-5, -7], (1, 0)));
+    }
+
+    #[test]
+    fn the_name_is_found_in_the_command_line() {
+        assert_eq!(name(b"qemu\0-name\0guest=web1,debug-threads=on\0-smp\0two\0"), "web1");
+        assert_eq!(name(b"qemu\0-smp\0two\0-name\0web1,process=q\0"), "web1");
+        assert_eq!(
+            (name(b"qemu\0-name\0debug-threads=on\0"), name(b"qemu\0-name")),
+            (String::new(), String::new())
+        );
     }
 
     #[test]

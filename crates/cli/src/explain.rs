@@ -14,7 +14,7 @@ use xweave_report::{
         self,
         explain::{Stream, Summary, Transaction},
     },
-    losses, machines, mermaid, transactions,
+    losses, machines, mermaid, number, steps, transactions,
 };
 use xweave_text::nearest;
 use xweave_trace::Trace;
@@ -23,9 +23,6 @@ use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner}
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
-
-/// Parts that are listed unless all are asked for.
-const PARTS: usize = 12;
 
 /// Functions and advice that are listed where there is none of the name that was given.
 const NAMES: usize = 24;
@@ -65,11 +62,11 @@ pub struct Args {
     /// Tell what the machines did in all: processors, who waited for whom, exits, disks, connections, locks
     #[arg(long, conflicts_with_all = ["transaction", "all", "limit", "id", "mermaid"])]
     machines: bool,
-    /// List all parts that took at least a thousandth of the time, not only the largest
+    /// Also list each object and state that their time was spent on; with --id, each step
     #[arg(long)]
     all: bool,
     /// How many of the slowest to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 5)]
     limit: usize,
     /// Show this transaction step by step
     #[arg(long, value_name = "ID", value_parser = arguments::id)]
@@ -103,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let printed = shown::print(|out| match (args.json, args.id) {
         (true, wanted) => document(&trace, &spec, wanted, out),
-        (false, Some(wanted)) => one(&trace, &spec, wanted, args.mermaid, out),
+        (false, Some(wanted)) => one(&trace, &spec, wanted, args, out),
         (false, None) => tables(&trace, &spec, args, out),
     })?;
     let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
@@ -220,7 +217,7 @@ struct Printed {
 
 fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::Result<Printed> {
     let view = View::of_stdout(WIDE);
-    let (limit, most) = (args.limit, if args.all { usize::MAX } else { PARTS });
+    let limit = args.limit;
     let mut totals = Totals::default();
     let mut slowest = Slowest::new(limit);
     let outcome = explain(trace, spec, &mut |transaction, objects| {
@@ -229,29 +226,32 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
     });
     if outcome.transactions > 0 {
         write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?;
-        writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), most, view))?;
+        writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
+        if args.all {
+            writeln!(out, "{}", transactions::breakdown(&totals, view))?;
+        }
         let slowest = slowest.into_vec();
         if !slowest.is_empty() {
             writeln!(out, "The slowest:\n{}", transactions::table(&slowest, &outcome.objects, view))?;
-            let id = slowest[0].id;
-            writeln!(
-                out,
-                "Step by step: xweave explain {} --transaction {spec} --id {id}",
-                trace.dir().display()
-            )?;
+            let command = format!("xweave explain {} --transaction {spec}", trace.dir().display());
+            writeln!(out, "Step by step: {command} --id {}", slowest[0].id)?;
+            if !args.all {
+                let parts = number::counted(totals.all().len() as u64, "part", "parts");
+                writeln!(out, "By object and state, {parts}: {command} --all")?;
+            }
         }
     }
     Ok(Printed { outcome, found: true })
 }
 
-fn one(trace: &Trace, spec: &Spec, wanted: u64, diagram: bool, out: &mut impl Write) -> io::Result<Printed> {
-    let view = View::of_stdout(WIDE);
+fn one(trace: &Trace, spec: &Spec, wanted: u64, args: &Args, out: &mut impl Write) -> io::Result<Printed> {
+    let (view, diagram) = (View::of_stdout(WIDE), args.mermaid);
     let mut text = None;
     let outcome = explain(trace, spec, &mut |transaction, objects| {
         if transaction.id == wanted {
             text = Some(match diagram {
                 true => mermaid::diagram(&transaction, objects),
-                false => transactions::steps(&transaction, objects, view),
+                false => steps::table(&transaction, objects, args.all, view),
             });
         }
     });

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_model::{Guest, Machine, ThreadId, breakdown, explanation::guests};
+use xweave_model::{Guest, Machine, ThreadId, breakdown, guests::Guests};
 use xweave_synthetic::{Config, Simulation};
 use xweave_trace::Trace;
 
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn recorded(trace: &Trace) {
-    let mut machine = Machine::new(guests(trace));
+    let mut machine = Machine::new(Guests::of(trace).all);
     let mut count = 0;
     for event in trace.events() {
         machine.feed(&event);

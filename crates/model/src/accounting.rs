@@ -11,14 +11,14 @@ use xweave_trace::{
 use crate::{
     connection::LISTEN,
     disk::{DiskId, DiskNames, Disks},
-    explanation::guests,
+    guests::Guests,
     interrupt::{self, Interrupts},
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
     objects::{RECORDER, is_recorder, served},
     thread::{ThreadId, between},
-    usage::{Figures, Key, Usage, Waited, kind},
+    usage::{Figures, Key, OTHERS, Usage, Waited, kind},
     vcpu::{CpuId, Guest, exit_reason},
 };
 
@@ -28,6 +28,9 @@ use runs::Runs;
 
 /// Events after which accesses that are over are forgotten.
 const ROUND: u64 = 1 << 16;
+
+/// So many pairs of who waited and who had the processor are told apart: names may be anything.
+const PAIRS: usize = 1 << 16;
 
 /// A thread that is alive.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +48,17 @@ struct Live {
     locks: Waits,
     /// As a vCPU: the place of its figures, and since when it is inside.
     vcpu: Option<(usize, Option<i64>)>,
-    /// The exit that it is out for: the place of its figures, and since when.
-    out: Option<(usize, i64)>,
+    /// The exit that it is out for.
+    out: Option<Out>,
+}
+
+/// What a vCPU is out of its guest for.
+#[derive(Clone, Copy, Debug)]
+struct Out {
+    /// The place of its figures.
+    place: usize,
+    /// Since when it has had a processor of the host for it, if it has one.
+    since: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -81,8 +93,8 @@ pub(crate) struct Accounting {
     last_done: FxHashMap<DiskId, i64>,
     uses: FxHashMap<(DiskId, usize), usize>,
     written: FxHashMap<DiskId, u64>,
-    /// How long the processes of one place waited for those of another.
-    waited: FxHashMap<(usize, usize), u64>,
+    /// How long the processes of one place waited for those of another; for those of none that is told apart, without.
+    waited: FxHashMap<(usize, Option<usize>), u64>,
     /// Without a port: the recorder's.
     ports: FxHashMap<(u8, bool, Option<u16>), usize>,
     listeners: Listeners,
@@ -293,6 +305,11 @@ impl Accounting {
             if had == tid {
                 live.done.time_ns += between(since, time);
             }
+            if let Some(out) = &mut live.out
+                && let Some(since) = out.since.take()
+            {
+                self.figures[out.place].time_ns += between(since, time);
+            }
             live.ready = None;
             match State::of(event.code) {
                 State::Runnable => live.ready = Some(time),
@@ -308,13 +325,18 @@ impl Accounting {
             let live = self.threads.entry(ThreadId { domain, tid: other }).or_default();
             live.blocked = None;
             live.done.count += 1;
+            if let Some(out) = &mut live.out {
+                out.since = Some(time);
+            }
             if let Some(since) = live.ready.take() {
                 live.done.wait_ns += between(since, time);
                 let group = self.group(ThreadId { domain, tid: other }, names);
                 if let Some(here) = self.cpus.get(&CpuId { domain, cpu }) {
-                    here.runs
-                        .since(since)
-                        .for_each(|(by, ns)| *self.waited.entry((group, by)).or_default() += ns);
+                    for (by, ns) in here.runs.since(since) {
+                        let full =
+                            self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, Some(by)));
+                        *self.waited.entry((group, (!full).then_some(by))).or_default() += ns;
+                    }
                 }
             }
         }
@@ -450,8 +472,8 @@ impl Accounting {
         if live.vcpu.replace((place, Some(event.time_ns))).is_none() {
             live.group = None;
         }
-        if let Some((out, since)) = live.out.take() {
-            self.figures[out].time_ns += between(since, event.time_ns);
+        if let Some(Out { place, since: Some(since) }) = live.out.take() {
+            self.figures[place].time_ns += between(since, event.time_ns);
         }
     }
 
@@ -475,7 +497,7 @@ impl Accounting {
         };
         self.figures[out].count += 1;
         if let Some(live) = self.threads.get_mut(&id) {
-            live.out = Some((out, event.time_ns));
+            live.out = Some(Out { place: out, since: Some(event.time_ns) });
         }
     }
 
@@ -517,7 +539,12 @@ impl Accounting {
         let mut waited = Vec::new();
         for ((who, by), ns) in &self.waited {
             let Key { domain, object, .. } = self.keys[*who].clone();
-            waited.push(Waited { domain, object, by: self.keys[*by].object.clone(), ns: *ns });
+            waited.push(Waited {
+                domain,
+                object,
+                by: by.map_or_else(|| OTHERS.to_owned(), |by| self.keys[by].object.clone()),
+                ns: *ns,
+            });
         }
         waited.sort_by(|a, b| {
             let who = (&a.domain, &a.object).cmp(&(&b.domain, &b.object));
@@ -545,8 +572,8 @@ impl Accounting {
 impl Usage {
     /// Goes over a trace.
     pub fn of(trace: &Trace) -> Self {
-        let domains = trace.manifest().domains.iter().map(|domain| (domain.number, domain.name.clone()));
-        let mut accounting = Accounting::new(domains.collect(), DiskNames::of(trace), guests(trace));
+        let Guests { all, names, .. } = Guests::of(trace);
+        let mut accounting = Accounting::new(names, DiskNames::of(trace), all);
         let mut events = trace.events();
         while let Some(event) = events.next() {
             accounting.feed(&event, events.names());

@@ -242,6 +242,8 @@ pub(crate) struct Passing {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     from: i64,
+    /// The domain of the first place.
+    domain: u8,
     /// When the disk was given it.
     issued: Option<i64>,
 }
@@ -260,6 +262,8 @@ pub struct Betweens {
     open: FxHashMap<Key, Vec<Open>>,
     /// How often each of the places was passed.
     passed: [u64; 2],
+    /// How many were not told, as one of the places may have been passed again meanwhile: events were lost.
+    uncertain: u64,
 }
 
 impl Betweens {
@@ -273,7 +277,15 @@ impl Betweens {
         };
         let of = |place: &Place| place.domain.as_ref().map(|name| number(name).unwrap_or(0));
         let domains = between.places().map(of);
-        Self { between: between.clone(), joined, kinds, domains, open: FxHashMap::default(), passed: [0; 2] }
+        Self {
+            between: between.clone(),
+            joined,
+            kinds,
+            domains,
+            open: FxHashMap::default(),
+            passed: [0; 2],
+            uncertain: 0,
+        }
     }
 
     /// What they are called.
@@ -285,6 +297,11 @@ impl Betweens {
     /// How often each of the two places was passed.
     pub(crate) fn passed(&self) -> [u64; 2] {
         self.passed
+    }
+
+    /// How many are not told because of what was lost.
+    pub(crate) fn uncertain(&self) -> u64 {
+        self.uncertain
     }
 
     /// The beginning of the earliest that is under way, in nanoseconds.
@@ -344,10 +361,28 @@ impl Betweens {
             if !self.between.nests() || open.len() == NESTED {
                 open.clear();
             }
-            open.push(Open { from: passing.time, issued: None });
+            open.push(Open { from: passing.time, domain: passing.cpu.domain, issued: None });
         }
-        let pieces = self.pieces(&ended?, passing, machine);
+        let ended = ended?;
+        if self.is_uncertain(&ended, passing, machine) {
+            self.uncertain += 1;
+            return None;
+        }
+        let pieces = self.pieces(&ended, passing, machine);
         (!pieces.is_empty()).then_some((passing.thread, pieces))
+    }
+
+    /// Whether a place may have been passed meanwhile by what is joined: what was lost may have told of that. Of what
+    /// stays on a CPU only that CPU's events would have. Records have losses of their own.
+    fn is_uncertain(&self, open: &Open, passing: &Passing, machine: &Machine) -> bool {
+        let lost = |domain, cpu| machine.lost(domain, cpu, open.from, passing.time);
+        let CpuId { domain, cpu } = passing.cpu;
+        match passing.to {
+            Some(Key::Flow(_) | Key::Value(_)) | None => false,
+            Some(Key::Cpu(_)) if open.domain == domain => lost(domain, Some(cpu)),
+            Some(Key::Cpu(_)) => lost(domain, Some(cpu)) || lost(open.domain, None),
+            Some(_) => lost(domain, None) || (open.domain != domain && lost(open.domain, None)),
+        }
     }
 
     fn close(&mut self, key: Key) -> Option<Open> {

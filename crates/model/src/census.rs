@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xweave_trace::{Trace, event::Kind};
 
 use crate::{
-    explanation::guests,
+    guests::Guests,
     machine::Machine,
     transaction::{Finder, Spec},
 };
@@ -33,7 +33,7 @@ impl Census {
     pub fn of(trace: &Trace) -> Self {
         let mut finders = [Spec::Request(None), Spec::Connect(None), Spec::Process(None)]
             .map(|spec| (Finder::new(&spec, &|_| None), BTreeMap::<String, u64>::new(), spec));
-        let mut machine = Machine::new(guests(trace));
+        let mut machine = Machine::new(Guests::of(trace).all);
         let mut kinds = BTreeSet::new();
         let mut events = trace.events();
         let mut taken = 0;

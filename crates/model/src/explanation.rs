@@ -5,20 +5,18 @@
 use std::{cmp::Reverse, collections::VecDeque};
 
 use xweave_flow::{Flow, Flows, Join, Wanted};
-use xweave_trace::{
-    Damaged, Late, Parts, Trace,
-    event::Names,
-};
+use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 
 use crate::{
     between::{Passing, Sites},
     breakdown::{Piece, breakdown_at},
+    guests::Guests,
     loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     thread::ThreadId,
     transaction::{Finder, Spec, Transaction},
-    vcpu::{Check, CpuId, Guest, Vcpus},
+    vcpu::{Check, CpuId, Vcpus},
 };
 
 /// Events after which what is over is forgotten; more, where more is remembered.
@@ -82,6 +80,8 @@ pub struct Outcome {
     pub outside: Vec<(String, Check)>,
     /// Of transactions between two places: how often each of these was passed.
     pub passed: Option<[u64; 2]>,
+    /// Of these: how many are not told, as events were lost between the two, which may have told of either place.
+    pub uncertain: u64,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
     pub incomplete_flows: bool,
     /// Files that could not be read, or not to their ends.
@@ -98,7 +98,7 @@ pub fn usual(trace: &Trace) -> Option<Spec> {
     }
     let requests = Spec::Request(None);
     let mut finder = Finder::new(&requests, &|_| None)?;
-    let mut machine = Machine::new(guests(trace));
+    let mut machine = Machine::new(Guests::of(trace).all);
     let mut events = trace.events();
     for _ in 0..FIRST {
         let Some(event) = events.next() else { break };
@@ -108,17 +108,6 @@ pub fn usual(trace: &Trace) -> Option<Spec> {
         }
     }
     (!finder.settle(None).is_empty()).then_some(requests)
-}
-
-/// The guests of a trace whose host is in it too.
-pub fn guests(trace: &Trace) -> Vec<Guest> {
-    let domains = &trace.manifest().domains;
-    let guest = |domain: &xweave_trace::Domain| {
-        let vm = domain.vm.as_ref()?;
-        let host = domains.iter().find(|host| host.name == vm.host)?;
-        Some(Guest { domain: domain.number, host: host.number, process: u64::from(vm.pid) })
-    };
-    domains.iter().filter_map(guest).collect()
 }
 
 /// Which processors of guests their vCPUs are, and how far the clocks may be off.
@@ -143,7 +132,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut losses = Losses::of(trace);
     let (flows, incomplete_flows) = flows(trace, spec);
     let mut all = Explanation {
-        machine: Machine::lossy(guests(trace), losses.all()),
+        machine: Machine::lossy(Guests::of(trace).all, losses.all()),
         objects: Objects::of(trace),
         marks: Marks::of(trace, spec),
         flows,
@@ -187,6 +176,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut damaged = events.damaged().to_vec();
     damaged.extend(all.marks.take().into_iter().flat_map(|marks| marks.damaged));
     let passed = finder.as_ref().and_then(Finder::passed);
+    let uncertain = finder.as_ref().map_or(0, Finder::uncertain);
     let lost = losses.of_domains(trace.manifest());
     let unwritten = trace.manifest().loss.unwritten;
     // Bounds of clocks' errors are estimates: one event in ten thousand tells nothing of the others.
@@ -203,6 +193,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         outside,
         damaged,
         passed,
+        uncertain,
         incomplete_flows,
         objects: all.objects,
         ..all.outcome

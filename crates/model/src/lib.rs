@@ -5,7 +5,7 @@
 //! thread.
 //!
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
-//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`connection`] who sent what to whom, [`vcpu`] when guests'
+//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
 //! processors were really theirs, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down ([`between`] what lies between two places), [`explanation`] does it
 //! for a whole trace with the names of [`objects`], [`parts`] adds up, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
@@ -24,6 +24,7 @@ pub mod disk;
 pub mod explanation;
 pub mod format;
 mod gaps;
+pub mod guests;
 mod interrupt;
 mod listeners;
 mod lock;

@@ -218,6 +218,17 @@ impl Machine {
         self.given.get(&(thread, woken)).copied()
     }
 
+    /// Whether events of a domain were lost between two times: on any of its CPUs, or on this one.
+    pub fn lost(&self, domain: u8, cpu: Option<u32>, from: i64, to: i64) -> bool {
+        // Nothing was lost of most traces.
+        self.lost_until > from
+            && self.cpus.iter().any(|(id, here)| {
+                id.domain == domain
+                    && cpu.is_none_or(|cpu| cpu == id.cpu)
+                    && here.gaps(from, to).next().is_some()
+            })
+    }
+
     /// Kernels of whose events some were lost.
     pub fn lossy(guests: Vec<Guest>, mut losses: Vec<Loss>) -> Self {
         losses.sort_unstable_by_key(|loss| loss.from);

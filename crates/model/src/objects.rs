@@ -11,6 +11,7 @@ use crate::{
     breakdown::{self, Object},
     connection::Refused,
     disk::DiskNames,
+    guests::Guests,
     machine::Machine,
     vcpu::CpuId,
 };
@@ -75,10 +76,7 @@ pub struct Objects {
 impl Objects {
     /// None yet, of the domains of a trace.
     pub fn of(trace: &Trace) -> Self {
-        let all = &trace.manifest().domains;
-        let domains = all.iter().map(|domain| (domain.number, domain.name.clone())).collect();
-        let host = |domain: &xweave_trace::Domain| Some((domain.number, domain.vm.as_ref()?.host.clone()));
-        let hosts = all.iter().filter_map(host).collect();
+        let Guests { names: domains, hosts, .. } = Guests::of(trace);
         Self { domains, disks: DiskNames::of(trace), hosts, ..Self::default() }
     }
 

@@ -60,6 +60,8 @@ pub fn parts(transaction: &Explained, objects: &Objects) -> Vec<Part> {
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     sums: BTreeMap<Such, Sum>,
+    /// By what kept them: also who did, and how long.
+    kept: BTreeMap<String, (Sum, BTreeMap<String, u64>)>,
     lengths: Vec<u64>,
 }
 
@@ -81,7 +83,7 @@ impl Such {
         let (of, group) = (&self.domain, || Some(self.group.clone()));
         match (self.spent, self.kind) {
             (TimeState::Ready | TimeState::Preempted, _) => {
-                (format!("waiting for a CPU of {of}"), self.by.clone())
+                (format!("{} waited for a CPU of {of}", self.group), self.by.clone())
             }
             (TimeState::Running, _) => (format!("running in {of}"), group()),
             (TimeState::Network | TimeState::Retransmit, _) => (format!("on the network, {of}"), None),
@@ -97,10 +99,12 @@ impl Such {
 /// What kept transactions, and who: all of it in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// `waiting for a CPU of host`, `running in vm1`, `on the network, host → vm1`.
+    /// `vCPUs of vm1 waited for a CPU of host`, `running in vm1`, `on the network, host → vm1`.
     pub what: String,
     /// How much.
     pub ns: u64,
+    /// How many transactions it kept.
+    pub transactions: u64,
     /// By whom, as far as that is known, the most first: who had the CPU, who ran, which disk.
     pub by: Vec<By>,
 }
@@ -118,6 +122,14 @@ pub struct By {
 struct Sum {
     ns: u64,
     transactions: u64,
+}
+
+impl Sum {
+    /// So much of one transaction.
+    fn add(&mut self, ns: u64) {
+        self.ns += ns;
+        self.transactions += 1;
+    }
 }
 
 /// Time that all transactions spent in one way.
@@ -158,10 +170,17 @@ impl Totals {
             };
             *sums.entry(Such { domain, group, kind: named.kind, spent, why, by }).or_default() += ns;
         }
+        let mut kept: BTreeMap<String, u64> = BTreeMap::new();
         for (such, ns) in sums {
-            let sum = self.sums.entry(such).or_default();
-            sum.ns += ns;
-            sum.transactions += 1;
+            let (what, by) = such.kept();
+            if let Some(by) = by {
+                *self.kept.entry(what.clone()).or_default().1.entry(by).or_default() += ns;
+            }
+            *kept.entry(what).or_default() += ns;
+            self.sums.entry(such).or_default().add(ns);
+        }
+        for (what, ns) in kept {
+            self.kept.entry(what).or_default().0.add(ns);
         }
     }
 
@@ -181,24 +200,20 @@ impl Totals {
         all
     }
 
-    /// What kept the transactions, whatever objects it kept, the most first.
+    /// What kept the transactions, the most first.
     pub fn causes(&self) -> Vec<Kept> {
-        let mut all: BTreeMap<String, (u64, BTreeMap<String, u64>)> = BTreeMap::new();
-        for (such, sum) in &self.sums {
-            let (what, by) = such.kept();
-            let (ns, of) = all.entry(what).or_default();
-            *ns += sum.ns;
-            if let Some(by) = by {
-                *of.entry(by).or_default() += sum.ns;
-            }
-        }
-        let most_first = |by: BTreeMap<String, u64>| {
-            let mut by: Vec<By> = by.into_iter().map(|(who, ns)| By { who, ns }).collect();
+        let most_first = |by: &BTreeMap<String, u64>| {
+            let mut by: Vec<By> = by.iter().map(|(who, ns)| By { who: who.clone(), ns: *ns }).collect();
             by.sort_by_key(|by| std::cmp::Reverse(by.ns));
             by
         };
-        let kept = |(what, (ns, by))| Kept { what, ns, by: most_first(by) };
-        let mut all: Vec<Kept> = all.into_iter().map(kept).collect();
+        let kept = |(what, (sum, by)): (&String, &(Sum, _))| Kept {
+            what: what.clone(),
+            ns: sum.ns,
+            transactions: sum.transactions,
+            by: most_first(by),
+        };
+        let mut all: Vec<Kept> = self.kept.iter().map(kept).collect();
         all.sort_by_key(|kept| std::cmp::Reverse(kept.ns));
         all
     }

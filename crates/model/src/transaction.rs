@@ -169,6 +169,14 @@ impl Finder {
         }
     }
 
+    /// How many transactions are not told, as what was lost may have told of their ends.
+    pub(crate) fn uncertain(&self) -> u64 {
+        match self {
+            Self::Between(betweens) => betweens.uncertain(),
+            _ => 0,
+        }
+    }
+
     /// How often each of two places was passed, if transactions lie between these.
     pub(crate) fn passed(&self) -> Option<[u64; 2]> {
         match self {

@@ -26,7 +26,8 @@ pub mod kind {
     pub const INTERRUPT: &str = "interrupt";
     /// A vCPU. Time: inside the guest; wait: halted; count: exits.
     pub const VCPU: &str = "vcpu";
-    /// A guest's exits for a reason. Time: until going on in the guest, unless it was halted meanwhile.
+    /// A guest's exits for a reason. Time: what its vCPUs' threads ran in the host until they were back in the guest,
+    /// unless they were halted meanwhile.
     pub const EXIT: &str = "exit";
 }
 
@@ -62,7 +63,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds what another object, or the same at another time, did.
+    pub fn add(&mut self, other: &Self) {
         self.time_ns += other.time_ns;
         self.count += other.count;
         self.bytes += other.bytes;
@@ -73,6 +75,9 @@ impl Figures {
     }
 }
 
+/// Who had a processor, where there are too many to tell apart.
+pub const OTHERS: &str = "others";
+
 /// How long some processes were ready for a processor that others had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waited {
@@ -80,7 +85,7 @@ pub struct Waited {
     pub domain: String,
     /// Who waited: the object of a [`kind::PROCESS`].
     pub object: String,
-    /// Who had the processor: another one, or the same.
+    /// Who had the processor: another one, or the same, or [`OTHERS`].
     pub by: String,
     /// How long, in nanoseconds: of all threads that waited.
     pub ns: u64,

@@ -4,7 +4,7 @@
 
 use xweave_model::{Outcome, Spec, explain, parts::parts};
 use xweave_trace::{
-    Domain, DomainVm, Manifest, Site, Trace, Writer,
+    Domain, DomainVm, EventLoss, Manifest, Site, Trace, Writer,
     event::{Connection, Event, Kind, Sending, State},
 };
 use xweave_wire::record::{Kind as RecordKind, Record};
@@ -73,6 +73,14 @@ impl Recorded {
             values: values.to_vec(),
         };
         self.writer.append(VM1, time, &record).unwrap();
+    }
+
+    fn lose(&mut self, time: i64, cpu: u32, from: i64, to: i64) {
+        let ago = |moment: i64| (time - moment).unsigned_abs();
+        let lost = |event: &mut Event| (event.position, event.object, event.bytes) = (ago(from), ago(to), 5);
+        self.event(time, Kind::Lost, (VM1, cpu, 0), lost);
+        let of_vm1 = EventLoss { domain: "vm1".into(), dropped: 5, ..EventLoss::default() };
+        self.writer.manifest_mut().loss.events = vec![of_vm1];
     }
 
     /// `FROM-TO: NS STATE OBJECT, …` of each transaction, in the order of their ends.
@@ -237,4 +245,33 @@ fn records_of_several_threads_are_joined_by_their_flow_or_by_what_they_stored() 
     assert_eq!(times(&calls().told("between:submit..done")), [""; 0]);
     let (told, outcome) = calls().explained("between:submit..nothing");
     assert_eq!((told.len(), outcome.passed), (0, Some([2, 0])));
+}
+
+#[test]
+fn what_was_lost_between_two_places_leaves_the_transaction_out_and_says_so() {
+    let wake = |event: &mut Event| event.other = 9;
+    let switch = |event: &mut Event| event.other = 9;
+    let mut of = Recorded::begin();
+    of.event(100, Kind::Wake, (VM1, 0, 7), wake);
+    of.event(150, Kind::Switch, (VM1, 0, 0), switch);
+    of.event(200, Kind::Switch, (VM1, 0, 9), |event| event.code = State::Sleeping.code());
+    of.event(300, Kind::Wake, (VM1, 0, 7), wake);
+    // On another CPU: the thread may have run there, slept and been woken again.
+    of.lose(350, 1, 310, 349);
+    of.event(400, Kind::Switch, (VM1, 0, 0), switch);
+    let (told, outcome) = of.explained("between:wake..switch");
+    assert_eq!((told.len(), outcome.uncertain), (1, 1), "{told:?}");
+    assert!(told[0].starts_with("100-150: "), "{told:?}");
+
+    // Of what stays on a CPU, only that one's events could have told.
+    let irq = |event: &mut Event| event.object = 36;
+    let mut of = Recorded::begin();
+    for (time, cpu) in [(100, 0), (300, 1)] {
+        of.event(time, Kind::IrqEnter, (VM1, cpu, 0), irq);
+        of.event(time + 60, Kind::IrqExit, (VM1, cpu, 0), irq);
+        of.lose(time + 70, 1, time + 10, time + 20);
+    }
+    let (told, outcome) = of.explained("between:irq_enter..irq_exit");
+    assert_eq!((told.len(), outcome.uncertain), (1, 1), "{told:?}");
+    assert!(told[0].starts_with("100-160: "), "{told:?}");
 }

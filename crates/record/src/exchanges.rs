@@ -232,6 +232,7 @@ fn vm(chance: &mut Chance) -> Vm {
     Vm {
         pid: chance.small(),
         comm: chance.text(),
+        name: chance.text(),
         tsc_offsets: chance.list(|chance| chance.number().cast_signed()),
         tsc_scaling: (chance.number(), chance.small() * 20),
         cid: Some(chance.small()),

@@ -5,7 +5,7 @@
 //!
 //! Modules: [`hops`] is one flow step by step, [`ancestry`] what it is a part of; [`kinds`] is which kinds of flow there are, [`segments`] where their time
 //! goes; [`exchanges`] is the same of requests and their answers; [`closing`] is what was followed and what is missing;
-//! [`html`] is the page; [`transactions`] is where the time of transactions goes, [`losses`] what is not known of it, and
+//! [`html`] is the page; [`transactions`] is where the time of transactions goes, [`steps`] is one of them, [`losses`] what is not known of it, and
 //! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all; [`comparison`] is two traces side by side; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
 //! pointcut selects, [`doctor`] what a machine can do; [`next`] says which commands fit a trace, [`number`] writes times and counts; [`document`] has the JSON
@@ -47,6 +47,7 @@ pub mod recording;
 pub mod records;
 pub mod segments;
 pub mod sites;
+pub mod steps;
 pub mod table;
 pub mod transactions;
 

@@ -16,6 +16,12 @@ pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
         remarks.push(format!("no flow is complete: {what} (xweave flows says what they lack)"));
     }
     remarks.extend(outcome.lost.iter().map(|loss| lost(loss, start_ns)));
+    if outcome.uncertain > 0 {
+        let skipped = number::counted(outcome.uncertain, "transaction is", "transactions are");
+        remarks.push(format!(
+            "{skipped} left out: events were lost between the two places, which may have told of either"
+        ));
+    }
     if outcome.unwritten > 0 {
         let count = number::counted(outcome.unwritten, "record or event", "records and events");
         remarks.push(format!("{count} arrived and could not be stored: anything may lack them"));

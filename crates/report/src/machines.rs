@@ -1,5 +1,7 @@
 //! What the machines of a trace did, and who kept whom waiting.
 
+use std::cmp::Reverse;
+
 use xweave_model::{
     Census, Usage,
     format::mean,
@@ -14,21 +16,25 @@ use crate::{View, number, table};
 const NAMED: usize = 5;
 const WAITING: usize = 4;
 
+/// So many virtual machines have a line of their own.
+const GUESTS: usize = 8;
+
 /// What takes a smaller share of the time is summed up.
 const TELLING: f64 = 0.005;
 
 /// One object and what it did.
 type One<'a> = (&'a str, Figures);
 
-/// A line for each thing that a domain did, for all domains, in this order.
+/// The answer in a line; then a table for each domain that did anything, in this order.
 pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
-    let mut text = format!(
-        "{} of {}, {}\n{}\n",
+    let recorded = format!(
+        "{} of {}: {}",
         number::span(usage.span_ns),
         domains.join(", "),
-        number::counted(usage.events, "event", "events"),
-        headline(usage),
+        number::counted(usage.events, "event", "events")
     );
+    let mut text = table::paragraph(&recorded, view);
+    text.push_str(&table::paragraph(&headline(usage), view));
     for &domain in domains {
         let of = Domain { usage, domain };
         let rows = of.rows();
@@ -36,46 +42,35 @@ pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
             continue;
         }
         text.push_str(&format!("\n{}\n", of.title()));
-        let mut table = table::bare(view);
-        for (what, told) in rows {
-            table.add_row([format!("  {what}"), told]);
-        }
-        text.push_str(&table::text(&table));
+        text.push_str(&table::lines(&rows, view));
     }
     text
 }
 
-/// Who waited most for a processor, and for whom; the recorder is not who anybody asks about.
+/// Who waited longest for a CPU, and for whom; the recorder is not who anybody asks about.
 fn headline(usage: &Usage) -> String {
     let processes =
         usage.objects.iter().filter(|(key, _)| key.kind == kind::PROCESS && key.object != RECORDER);
     let most = processes.max_by_key(|(_, figures)| figures.wait_ns);
     let Some((key, figures)) = most.filter(|(_, figures)| figures.wait_ns * 100 > usage.span_ns) else {
-        return "Nobody waited for a processor for a hundredth of the time.".to_owned();
+        return "Nothing waited for a CPU for 1 % of the time.".to_owned();
     };
-    let had: Vec<_> = waited(usage, &key.domain, &key.object).collect();
-    let for_whom = by(&had, figures.wait_ns);
-    format!(
-        "Waited longest for a processor: {} on {}, {} (they ran {}){}",
-        key.object,
-        key.domain,
-        number::span(figures.wait_ns),
-        number::span(figures.time_ns),
-        if for_whom.is_empty() { String::new() } else { format!(", which had: {for_whom}") }
-    )
+    let (waited, ran) = (number::span(figures.wait_ns), number::span(figures.time_ns));
+    let taken = by(usage, &key.domain, &key.object, figures.wait_ns);
+    format!("Waited most for a CPU of {}: {}, {waited}{taken}; ran {ran}", key.domain, key.object)
 }
 
-/// Who had the processors meanwhile.
-fn waited<'a>(usage: &'a Usage, domain: &str, object: &str) -> impl Iterator<Item = &'a Waited> {
-    usage.waited.iter().filter(move |waited| waited.domain == domain && waited.object == object)
+/// Who had the CPUs that processes waited for, as shares of how long they waited: `, taken by …`.
+fn by(usage: &Usage, domain: &str, object: &str, all: u64) -> String {
+    let share = |waited: &Waited| waited.ns as f64 / all.max(1) as f64;
+    let of = usage.waited.iter().filter(|waited| waited.domain == domain && waited.object == object);
+    let named = of.take(NAMED).filter(|waited| share(waited) >= 0.01);
+    let named: Vec<_> = named.map(|waited| format!("{} {}", waited.by, percent(share(waited)))).collect();
+    if named.is_empty() { String::new() } else { format!(", taken by {}", named.join(", ")) }
 }
 
-fn by(had: &[&Waited], all: u64) -> String {
-    let share = |ns: u64| ns as f64 / all.max(1) as f64;
-    let named = had.iter().take(NAMED).filter(|waited| share(waited.ns) >= 0.01);
-    let named: Vec<_> =
-        named.map(|waited| format!("{} {:.0} %", waited.by, 100.0 * share(waited.ns))).collect();
-    named.join(", ")
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
 }
 
 struct Domain<'a> {
@@ -89,23 +84,35 @@ impl<'a> Domain<'a> {
         self.usage.spans.get(self.domain).copied().unwrap_or(self.usage.span_ns)
     }
 
+    fn cpus(&self) -> u64 {
+        self.usage.cpus.get(self.domain).copied().unwrap_or(0).into()
+    }
+
+    /// A share of the time of all its CPUs.
+    fn of_cpus(&self, ns: u64) -> f64 {
+        ns as f64 / (self.cpus() * self.span_ns()).max(1) as f64
+    }
+
     /// Its objects of a kind, in the order of what they are asked for, the most first.
     fn all(&self, kind: &str, of: fn(&Figures) -> u64) -> Vec<One<'a>> {
         let own = self.usage.objects.iter().filter(|(key, _)| key.kind == kind && key.domain == self.domain);
         let mut own: Vec<One<'a>> = own.map(|(key, figures)| (&*key.object, *figures)).collect();
-        own.sort_by_key(|(name, figures)| (std::cmp::Reverse(of(figures)), *name));
+        own.sort_by_key(|(name, figures)| (Reverse(of(figures)), *name));
         own
     }
 
+    /// The same without the recorder's.
+    fn others(&self, kind: &str, of: fn(&Figures) -> u64) -> Vec<One<'a>> {
+        let mut all = self.all(kind, of);
+        all.retain(|(name, _)| !name.contains(RECORDER));
+        all
+    }
+
     fn title(&self) -> String {
-        let cpus = self.usage.cpus.get(self.domain).copied().unwrap_or(0);
         let ran: u64 = self.all(kind::PROCESS, |of| of.time_ns).iter().map(|(_, of)| of.time_ns).sum();
-        let all = u64::from(cpus) * self.span_ns();
-        let busy = match (ran, all) {
-            (0, _) | (_, 0) => String::new(),
-            _ => format!(", {:.0} % busy", 100.0 * ran as f64 / all as f64),
-        };
-        format!("{}: {}{busy}", self.domain, number::counted(cpus.into(), "processor", "processors"))
+        let busy =
+            if ran == 0 { String::new() } else { format!(", {} busy", percent(self.of_cpus(ran).min(1.0))) };
+        format!("{}: {}{busy}", self.domain, number::counted(self.cpus(), "CPU", "CPUs"))
     }
 
     fn rows(&self) -> Vec<(String, String)> {
@@ -117,93 +124,108 @@ impl<'a> Domain<'a> {
         };
         add("ran", self.ran());
         self.waits().into_iter().for_each(|told| add("waited", vec![told]));
-        let vcpus = self.all(kind::VCPU, |of| of.count).into_iter().map(|(name, of)| {
-            let (inside, halted) = (number::span(of.time_ns), number::span(of.wait_ns));
-            format!("{name} was {inside} inside and {halted} halted, with {} exits", number::count(of.count))
-        });
-        vcpus.for_each(|told| add("vCPU", vec![told]));
-        add("exits", self.such(kind::EXIT, "exits ", |of| of.time_ns));
+        let guests = self.guests();
+        for guest in guests.iter().take(GUESTS) {
+            add(guest, self.guest(guest));
+        }
+        if let Some(more) = guests.len().checked_sub(GUESTS + 1) {
+            add("", vec![number::counted(more as u64 + 1, "other VM", "other VMs")]);
+        }
         for (name, of) in self.all(kind::DISK, |of| of.time_ns) {
             add(name, vec![self.disk(name, &of)]);
         }
-        let exchanged = |kind, of: fn(&Figures) -> u64| {
-            let told = self.all(kind, of).into_iter().take(NAMED).map(move |(name, of)| {
-                let waited = if of.wait_ns > 0 {
-                    format!(", waited {}", number::span(of.wait_ns))
-                } else {
-                    String::new()
-                };
-                let messages = number::counted(of.count, "message", "messages");
-                format!("{name} ({messages}, {}{waited})", size(of.bytes as f64))
-            });
-            told.collect()
-        };
-        add("serves", exchanged(kind::SERVICE, |of| of.bytes));
-        add("asks", exchanged(kind::PEER, |of| of.wait_ns.max(of.bytes)));
-        add("interrupts", self.such(kind::INTERRUPT, "", |of| of.time_ns));
-        add("locks", self.such(kind::LOCK, "locks of ", |of| of.time_ns));
+        add("serves", self.exchanged(kind::SERVICE, "service at ", |of| of.bytes));
+        add("asks", self.exchanged(kind::PEER, "peer at ", |of| of.wait_ns.max(of.bytes)));
+        add("interrupts", named(&self.others(kind::INTERRUPT, |of| of.time_ns), str::to_owned));
+        let locks = self.others(kind::LOCK, |of| of.time_ns);
+        add("locks", named(&locks, |name| name.strip_prefix("locks of ").unwrap_or(name).to_owned()));
+        add(RECORDER, self.recorder());
         rows
     }
 
-    /// Who had the processors.
+    /// Who had the CPUs.
     fn ran(&self) -> Vec<String> {
-        let all = u64::from(self.usage.cpus.get(self.domain).copied().unwrap_or(1)) * self.span_ns();
-        let share = |ns: u64| ns as f64 / all.max(1) as f64;
         let processes = self.all(kind::PROCESS, |of| of.time_ns);
-        let told = |at: usize, of: &Figures| at < NAMED && share(of.time_ns) >= TELLING;
+        let told = |at: usize, of: &Figures| at < NAMED && self.of_cpus(of.time_ns) >= TELLING;
         let (mut named, mut rest, mut others) = (Vec::new(), 0, 0);
         for (at, (name, of)) in processes.iter().enumerate() {
             if told(at, of) {
-                named.push(format!("{name} {:.0} %", 100.0 * share(of.time_ns)));
+                named.push(format!("{name} {}", percent(self.of_cpus(of.time_ns))));
             } else if of.time_ns > 0 {
                 (rest, others) = (rest + of.time_ns, others + 1);
             }
         }
-        if others > 0 {
-            named.push(format!(
-                "{} {:.0} %",
-                number::counted(others, "other", "others"),
-                100.0 * share(rest)
-            ));
+        if self.of_cpus(rest) >= TELLING {
+            let others = number::counted(others, "other", "others");
+            named.push(format!("{others} {}", percent(self.of_cpus(rest))));
         }
         named
     }
 
-    /// Who was ready for a processor that others had, a line each.
+    /// Who was ready for a CPU that others had, a line each.
     fn waits(&self) -> Vec<String> {
-        let waiting = self.all(kind::PROCESS, |of| of.wait_ns).into_iter().take(WAITING);
+        let waiting = self.others(kind::PROCESS, |of| of.wait_ns).into_iter().take(WAITING);
         let waiting = waiting.filter(|(_, of)| of.wait_ns as f64 >= TELLING * self.span_ns() as f64);
         let told = waiting.map(|(name, of)| {
-            let had: Vec<_> = waited(self.usage, self.domain, name).collect();
-            let by = by(&had, of.wait_ns);
-            let by = if by.is_empty() { by } else { format!(": {by}") };
-            format!("{name} {}{by}", number::span(of.wait_ns))
+            format!("{name} {}{}", number::span(of.wait_ns), by(self.usage, self.domain, name, of.wait_ns))
         });
         told.collect()
     }
 
-    /// The first of a kind: each with its time and how often.
-    fn such(&self, kind: &str, prefix: &str, of: fn(&Figures) -> u64) -> Vec<String> {
-        let all = self.all(kind, of);
-        let told = all.iter().take(NAMED).map(|(name, figures)| {
-            let name = name.strip_prefix(prefix).unwrap_or(name);
-            format!("{name} {} ({})", number::span(of(figures)), number::count(figures.count))
-        });
-        let mut told: Vec<String> = told.collect();
-        if all.len() > NAMED {
-            told.push(format!("{} more", all.len() - NAMED));
+    /// Whose vCPUs it ran, the busiest first.
+    fn guests(&self) -> Vec<&'a str> {
+        let mut guests: Vec<(&str, u64)> = Vec::new();
+        for (name, of) in self.all(kind::VCPU, |of| of.time_ns) {
+            let Some((_, guest)) = name.split_once(" of ") else { continue };
+            match guests.iter_mut().find(|(known, _)| *known == guest) {
+                Some((_, ns)) => *ns += of.time_ns,
+                None => guests.push((guest, of.time_ns)),
+            }
         }
-        told
+        guests.sort_by_key(|(_, ns)| Reverse(*ns));
+        guests.into_iter().map(|(guest, _)| guest).collect()
+    }
+
+    /// What the vCPUs of a guest did, and for what they exited.
+    fn guest(&self, guest: &str) -> Vec<String> {
+        let is = |name: &str| name.split_once(" of ").is_some_and(|(_, of)| of == guest);
+        let of_it = |kind, of: fn(&Figures) -> u64| {
+            let mut all = self.all(kind, of);
+            all.retain(|(name, _)| is(name));
+            all
+        };
+        let vcpus = of_it(kind::VCPU, |of| of.count);
+        let mut all = Figures::default();
+        vcpus.iter().for_each(|(_, of)| all.add(of));
+        let did = format!(
+            "{}: {} in the guest, {} halted; {}",
+            number::counted(vcpus.len() as u64, "vCPU", "vCPUs"),
+            number::span(all.time_ns),
+            number::span(all.wait_ns),
+            number::counted(all.count, "exit", "exits"),
+        );
+        let reason = |name: &str| {
+            let name = name.strip_prefix("exits ").unwrap_or(name);
+            name.split_once(" of ").map_or(name, |(reason, _)| reason).to_owned()
+        };
+        let why = named(&of_it(kind::EXIT, |of| of.time_ns), reason);
+        if why.is_empty() { vec![did] } else { vec![format!("{did}: {}", why.join(", "))] }
+    }
+
+    /// Whom it exchanged data with.
+    fn exchanged(&self, kind: &str, is: &str, of: fn(&Figures) -> u64) -> Vec<String> {
+        let told = self.others(kind, of).into_iter().take(NAMED).map(|(name, of)| {
+            let name = name.strip_prefix(is).unwrap_or(name);
+            let waited =
+                if of.wait_ns > 0 { format!(", waited {}", number::span(of.wait_ns)) } else { String::new() };
+            let messages = number::counted(of.count, "message", "messages");
+            format!("{name} ({messages}, {}{waited})", size(of.bytes as f64))
+        });
+        told.collect()
     }
 
     /// What a disk did and for whom.
     fn disk(&self, name: &str, of: &Figures) -> String {
-        let data = |of: &Figures| {
-            let both = [("read", of.bytes.saturating_sub(of.written)), ("written", of.written)];
-            let both = both.into_iter().filter(|(_, bytes)| *bytes > 0);
-            let both: Vec<_> = both.map(|(what, bytes)| format!("{} {what}", size(bytes as f64))).collect();
-            if both.is_empty() { "no data".to_owned() } else { both.join(", ") }
-        };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times is one")]
         let [queued, device] =
             [of.wait_ns, of.device_ns].map(|ns| number::span(mean(ns, of.count).max(0.0) as u64));
@@ -213,12 +235,53 @@ impl<'a> Domain<'a> {
         let users: Vec<_> = users.take(NAMED).collect();
         let users = if users.is_empty() { String::new() } else { format!(": {}", users.join("; ")) };
         format!(
-            "{:.0} % busy, {}, {}; each {queued} in its queue and {device} in the disk{users}",
-            100.0 * of.time_ns as f64 / self.span_ns().max(1) as f64,
+            "{} busy, {}, {}; on average {queued} in the queue and {device} in the device{users}",
+            percent(of.time_ns as f64 / self.span_ns().max(1) as f64),
             number::counted(of.count, "request", "requests"),
             data(of),
         )
     }
+
+    /// What recording took.
+    fn recorder(&self) -> Vec<String> {
+        let sum = |kind| {
+            let mut sum = Figures::default();
+            let own = self.all(kind, |of| of.count);
+            own.iter().filter(|(name, _)| *name == RECORDER).for_each(|(_, of)| sum.add(of));
+            sum
+        };
+        let (ran, mut talked) = (sum(kind::PROCESS), sum(kind::PEER));
+        talked.add(&sum(kind::SERVICE));
+        let mut told = Vec::new();
+        if ran.time_ns > 0 {
+            told.push(format!("ran {}", percent(self.of_cpus(ran.time_ns))));
+        }
+        if talked.count > 0 {
+            let messages = number::counted(talked.count, "message", "messages");
+            told.push(format!("{messages} with its agents ({})", size(talked.bytes as f64)));
+        }
+        told
+    }
+}
+
+/// The first of some, by their times: each with its time and how often.
+fn named(all: &[One<'_>], called: impl Fn(&str) -> String) -> Vec<String> {
+    let told = all.iter().take(NAMED).map(|(name, figures)| {
+        format!("{} {} ({} ×)", called(name), number::span(figures.time_ns), number::count(figures.count))
+    });
+    let mut told: Vec<String> = told.collect();
+    if all.len() > NAMED {
+        told.push(format!("{} more", all.len() - NAMED));
+    }
+    told
+}
+
+/// How much was read and written.
+fn data(of: &Figures) -> String {
+    let both = [("read", of.bytes.saturating_sub(of.written)), ("written", of.written)];
+    let both = both.into_iter().filter(|(_, bytes)| *bytes > 0);
+    let both: Vec<_> = both.map(|(what, bytes)| format!("{} {what}", size(bytes as f64))).collect();
+    if both.is_empty() { "no data".to_owned() } else { both.join(", ") }
 }
 
 /// Which transactions may be asked for.
@@ -228,10 +291,11 @@ pub fn transactions(census: &Census, dir: &str, view: View) -> String {
         None => kind.clone(),
     });
     let kinds: Vec<_> = kinds.collect();
-    if kinds.is_empty() {
-        return format!("The time between two events: xweave explain {dir} --transaction between:FROM..TO\n");
-    }
-    let mut table = table::bare(view);
-    table.add_row(["Transactions:".to_owned(), kinds.join(", ")]);
-    format!("{}One kind: xweave explain {dir} --transaction KIND\n", table::text(&table))
+    let next = if kinds.is_empty() {
+        format!("Time between two events: xweave explain {dir} --transaction between:FROM..TO")
+    } else {
+        let kinds = table::paragraph(&format!("Transactions: {}", kinds.join(", ")), view);
+        format!("{kinds}Explain one kind: xweave explain {dir} --transaction KIND")
+    };
+    format!("{next}\n")
 }

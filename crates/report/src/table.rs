@@ -4,19 +4,49 @@ use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArran
 
 use crate::{View, number};
 
+/// What looks like a blank, and ends no line.
+const NO_BREAK: char = '\u{a0}';
+
 /// A column's heading, and whether it holds numbers.
 pub struct Heading<'a>(pub &'a str, pub bool);
 
-/// A table of two columns without headings: what is told of, and what is told.
-pub fn bare(view: View) -> Table {
+/// Moved in, what is told of and what is told: in two columns without headings.
+pub fn lines(rows: &[(String, String)], view: View) -> String {
+    let mut table = bare(2, view);
+    for (what, told) in rows {
+        table.add_row([format!("  {what}"), unbroken(told)]);
+    }
+    text(&table)
+}
+
+/// A text in lines that fit.
+pub fn paragraph(text: &str, view: View) -> String {
+    let mut table = bare(1, view);
+    table.add_row([unbroken(text)]);
+    self::text(&table)
+}
+
+/// Without headings; all columns but the last are as wide as what is in them.
+fn bare(columns: usize, view: View) -> Table {
     let mut table = empty(view);
-    table.set_constraints([ColumnConstraint::ContentWidth]);
     // Columns are there from the first row on.
-    table.set_header(["", ""]);
+    table.set_header(vec![""; columns]);
+    table.set_constraints(vec![ColumnConstraint::ContentWidth; columns - 1]);
     table.column_iter_mut().for_each(|column| {
         column.set_padding((0, 2));
     });
     table
+}
+
+/// Does not end a line between a number and its unit, or its thousands: `1 512 exits`, `42 %`.
+pub(crate) fn unbroken(text: &str) -> String {
+    let mut before = ' ';
+    let keep = |c: char| {
+        let c = if c == ' ' && before.is_ascii_digit() { NO_BREAK } else { c };
+        before = c;
+        c
+    };
+    text.chars().map(keep).collect()
 }
 
 fn empty(view: View) -> Table {
@@ -49,11 +79,11 @@ pub fn new(headings: &[Heading<'_>], view: View) -> Table {
     table
 }
 
-/// The table's text, its lines without blanks at their ends.
+/// The table's text, its lines without blanks at their ends; an empty heading is no line.
 pub fn text(table: &Table) -> String {
     let mut text = String::new();
-    for line in table.lines() {
-        text.push_str(line.trim_end());
+    for line in table.lines().skip_while(|line| line.trim().is_empty()) {
+        text.push_str(&line.trim_end().replace(NO_BREAK, " "));
         text.push('\n');
     }
     text

@@ -417,8 +417,8 @@ fn explain_is_written_as_it_goes() {
         (format!(r#"{head},"start_ns":{start_ns}"#), r#""total_ns":25000}"#)
     };
     let summary = joined(
-        r#"{"accesses":0,"causes":[{"by":[{"ns":32000,"who":"hog"}],"ns":32000,"what":"waiting for a CPU of vm1"},
-           {"by":[{"ns":18000,"who":"client"}],"ns":18000,"what":"running in vm1"}],
+        r#"{"accesses":0,"causes":[{"by":[{"ns":32000,"who":"hog"}],"ns":32000,"transactions":2,"what":"client waited for a CPU of vm1"},
+           {"by":[{"ns":18000,"who":"client"}],"ns":18000,"transactions":2,"what":"running in vm1"}],
            "damaged":[],"events":11,"incomplete_flows":false,"incomplete_ios":0,"late":[],"losses":[],"lost":0,
            "max_ns":25000,"outside":[],"p50_ns":25000,
            "p99_ns":25000,"parts":[{"domain":"vm1","kind":"thread","ns":32000,"object":"client",

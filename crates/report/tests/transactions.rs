@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use xweave_model::{Spec, explain, parts::Totals};
-use xweave_report::{View, document::explain::Summary, losses, mermaid, transactions};
+use xweave_report::{View, document::explain::Summary, losses, mermaid, steps, transactions};
 use xweave_trace::{
     Domain, EventLoss, Manifest, Trace, Writer,
     event::{Event, Kind, State},
 };
 
-const VIEW: View = View { width: 120, color: false };
+const VIEW: View = View { width: 160, color: false };
+const NARROW: View = View { width: 80, color: false };
 
 /// A thread asks another, which another one keeps from its processor, and waits for it.
 fn asked() -> tempfile::TempDir {
@@ -38,39 +39,115 @@ fn asked() -> tempfile::TempDir {
     dir
 }
 
+/// A thread that two others keep from its processor, in turns of 100 µs, and that an interrupt interrupts for moments.
+fn preempted() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let domains = vec![Domain { name: "vm1".into(), number: 1, ..Domain::default() }];
+    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+    let mut event = |time_us: i64, kind, tid, name: &str, other: u32, code: i32| {
+        let name = writer.name(name);
+        let object = u64::from(other);
+        writer
+            .event(Event { name, other, object, code, ..Event::new(kind, 1, time_us * 1000, 0, tid) })
+            .unwrap();
+    };
+    for (tid, name) in [(7, "server"), (8, "cc1"), (9, "ld")] {
+        event(0, Kind::Thread, 0, name, tid, 0);
+    }
+    event(1, Kind::Switch, 0, "", 7, 0);
+    event(10, Kind::Other, 7, "a", 0, 0);
+    let runnable = State::Runnable.code();
+    event(500, Kind::Switch, 7, "", 8, runnable);
+    event(600, Kind::Switch, 8, "", 9, runnable);
+    event(750, Kind::Switch, 9, "", 8, runnable);
+    event(850, Kind::Switch, 8, "", 7, runnable);
+    for time in [900, 903] {
+        event(time, Kind::IrqEnter, 7, "", 33, 0);
+        event(time + 1, Kind::IrqExit, 7, "", 33, 0);
+    }
+    event(905, Kind::Switch, 7, "", 8, runnable);
+    event(907, Kind::Switch, 8, "", 7, runnable);
+    event(2000, Kind::Other, 7, "b", 0, 0);
+    writer.finish().unwrap();
+    dir
+}
+
 #[test]
 fn tables_say_who_took_the_time() {
     let dir = asked();
     let trace = Trace::open(dir.path()).unwrap();
     let spec: Spec = "between:ask..answered".parse().unwrap();
-    let (mut totals, mut all) = (Totals::default(), Vec::new());
+    let (mut totals, mut found) = (Totals::default(), Vec::new());
     let outcome = explain(&trace, &spec, &mut |transaction, objects| {
         totals.add(&transaction, objects);
-        all.push(transaction);
+        found.push(transaction);
     });
-    let text = transactions::totals(&totals, &spec.to_string(), 12, VIEW);
+    let of = "between:ask..answered";
     assert_eq!(
-        text.lines().collect::<Vec<_>>()[..8],
-        [
-            "1 transaction (between:ask..answered): p50 1.21 ms, p99 1.21 ms, max 1.21 ms",
-            "",
-            "  82 %  waiting for a CPU of vm1: hog 82 %",
-            "  17 %  running in vm1: server 17 %",
-            "",
-            "Domain  Object  State        Time   Share  Count  Why",
-            "vm1     server  ready    998.0 µs  82.5 %      1  hog had the processor",
-            "vm1     server  running  200.0 µs  16.5 %      1"
-        ],
-        "{text}"
+        transactions::totals(&totals, of, VIEW),
+        "\
+1 transaction (between:ask..answered), 1.21 ms in all: p50 1.21 ms, p99 1.21 ms, max 1.21 ms
+
+Share      Time      In  Cause
+ 82 %  998.0 µs  1 of 1  server waited for a CPU of vm1
+                           by hog 82 %
+ 17 %  209.0 µs  1 of 1  running in vm1
+                           by server 17 %
+1 other cause: 3.0 µs (0 %)
+"
     );
-    let short = transactions::totals(&totals, &spec.to_string(), 1, VIEW);
-    assert!(short.contains("hog had") && !short.contains("server  running"), "{short}");
-    assert!(short.contains("other parts: ") && short.ends_with("--all lists them\n"), "{short}");
-    let text = transactions::table(&all, &outcome.objects, VIEW);
-    assert!(text.contains("998.0 µs of server/8, vm1, ready: hog/9 had the processor"), "{text}");
-    let text = transactions::steps(&all[0], &outcome.objects, VIEW);
-    assert!(text.starts_with("1 ask .. answered: 1.21 ms\n"), "{text}");
-    assert!(text.contains("  server/8"), "who works for others is moved in: {text}");
+    assert_eq!(
+        transactions::totals(&totals, of, NARROW).lines().take(2).collect::<Vec<_>>(),
+        ["1 transaction (between:ask..answered), 1.21 ms in all: p50 1.21 ms,", "p99 1.21 ms, max 1.21 ms"]
+    );
+    let all = transactions::breakdown(&totals, VIEW);
+    assert!(all.starts_with("Domain  Object  State        Time   Share  In  Why\n"), "{all}");
+    assert!(
+        all.contains("\nvm1     server  ready    998.0 µs  82.5 %   1  hog had the processor\n"),
+        "{all}"
+    );
+    let text = transactions::table(&found, &outcome.objects, VIEW);
+    assert!(text.contains("998.0 µs ready: server/8, vm1; hog/9 had the processor"), "{text}");
+}
+
+#[test]
+fn steps_that_go_on_alike_or_are_short_are_one_row_until_all_are_asked_for() {
+    let dir = preempted();
+    let trace = Trace::open(dir.path()).unwrap();
+    let mut found = Vec::new();
+    let outcome =
+        explain(&trace, &"between:a..b".parse().unwrap(), &mut |transaction, _| found.push(transaction));
+    assert_eq!(
+        steps::table(&found[0], &outcome.objects, false, VIEW),
+        "\
+1 a .. b: 1.99 ms
+Time (µs)  Duration (µs)  Domain  Object                         State           Why
+      0.0          490.0  vm1     server/7                       running
+    490.0          350.0  vm1     server/7                       ready           cc1, ld had the processor
+    840.0           50.0  vm1     server/7                       running
+    890.0            7.0  vm1     server/7, interrupts of CPU 0  running, ready  5 steps of up to 2.0 µs
+    897.0        1 093.0  vm1     server/7                       running
+11 steps in 5 rows: --all shows each
+"
+    );
+    assert_eq!(
+        steps::table(&found[0], &outcome.objects, false, NARROW),
+        "\
+1 a .. b: 1.99 ms
+Time (µs)  Duration (µs)  Domain  Object         State     Why
+      0.0          490.0  vm1     server/7       running
+    490.0          350.0  vm1     server/7       ready     cc1, ld had the
+                                                           processor
+    840.0           50.0  vm1     server/7       running
+    890.0            7.0  vm1     server/7,      running,  5 steps of up to
+                                  interrupts of  ready     2.0 µs
+                                  CPU 0
+    897.0        1 093.0  vm1     server/7       running
+11 steps in 5 rows: --all shows each
+"
+    );
+    let all = steps::table(&found[0], &outcome.objects, true, VIEW);
+    assert_eq!(all.lines().count(), 2 + found[0].steps.len(), "{all}");
 }
 
 #[test]

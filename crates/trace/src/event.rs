@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-pub use xweave_wire::event::{Context, Kind, Quota};
+pub use xweave_wire::event::{Context, Kind, Quota, member};
 
 /// The state that a thread is left in, as an event's `code`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use xweave_text as text;
 
 use crate::{
     damage::Damage,
-    event::{Event, Kind, Name, Names},
+    event::{Event, Kind, Name, Names, member},
     meanings::{BLOCK, Meanings, Seen},
     segments::{Line, domain_numbers},
     table::{Column, InTurn, Values, Wanted},
@@ -22,6 +22,17 @@ const NAME: usize = 256;
 
 /// Columns that follow them, which a table that another program made may lack.
 pub(crate) const OPTIONAL: [&str; 6] = ["other", "object", "position", "bytes", "code", "name"];
+
+/// Members of each kind, by its number.
+const MEMBERS: [u8; Kind::ALL.len()] = {
+    let mut members = [0; Kind::ALL.len()];
+    let mut at = 0;
+    while at < members.len() {
+        members[at] = Kind::ALL[at].members();
+        at += 1;
+    }
+    members
+};
 
 impl Line for Event {
     const FOLDER: &'static str = "events";
@@ -64,12 +75,12 @@ impl Line for Event {
             cpus.all(events, |event| event.cpu.cast_signed());
             kinds_of.all(events, |event| event.kind as u32);
             tids.all(events, |event| event.tid.cast_signed());
-            others.some(events, |event| event.other.cast_signed());
-            objects.some(events, |event| event.object.cast_signed());
-            positions.some(events, |event| event.position.cast_signed());
-            sizes.some(events, |event| event.bytes.cast_signed());
-            codes.some(events, |event| event.code);
-            named.some(events, |event| event.name);
+            others.some(events, member::OTHER, |event| event.other.cast_signed());
+            objects.some(events, member::OBJECT, |event| event.object.cast_signed());
+            positions.some(events, member::POSITION, |event| event.position.cast_signed());
+            sizes.some(events, member::BYTES, |event| event.bytes.cast_signed());
+            codes.some(events, member::CODE, |event| event.code);
+            named.some(events, 0, |event| event.name);
         }
         let named = named.map(&mut place);
         vec![
@@ -103,15 +114,16 @@ impl<T: Copy + Default + PartialEq> Field<T> {
         self.values.extend(events.iter().map(get));
     }
 
-    /// What a kind does not have is 0, which is null in the file.
-    fn some(&mut self, events: &[Event], get: impl Fn(&Event) -> T) {
+    /// What a kind does not have, a member, is 0, which is null in the file.
+    fn some(&mut self, events: &[Event], member: u8, get: impl Fn(&Event) -> T) {
         let capacity = self.values.capacity();
         let levels = self.levels.get_or_insert_with(|| Vec::with_capacity(capacity));
         let mut end = self.values.len();
         self.values.resize(end + events.len(), T::default());
         // Without a branch: which kinds follow each other cannot be foretold.
-        for value in events.iter().map(get) {
-            let there = value != T::default();
+        for event in events {
+            let value = get(event);
+            let there = (value != T::default()) | (MEMBERS[event.kind as usize] & member != 0);
             self.values[end] = value;
             end += usize::from(there);
             levels.push(there.into());
@@ -178,4 +190,23 @@ pub(crate) fn from_columns(
         }
     }
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_null_only_where_a_kind_has_no_such_member() {
+        let switch = Event::new(Kind::Switch, 1, 5, 0, 7);
+        let enter = Event::new(Kind::VmEnter, 1, 6, 0, 71);
+        let wake = Event { object: 3, ..Event::new(Kind::Wake, 1, 7, 0, 7) };
+        let columns = Event::columns("host", &[switch, enter, wake], &Names::default());
+        let numbers = |at: usize| columns[at].numbers(3).ok();
+        // `other`: nothing ran after the switch; what runs the vCPU is not known. `object`: vCPU 0.
+        assert_eq!(numbers(5), Some(vec![Some(0), None, Some(0)]));
+        assert_eq!(numbers(6), Some(vec![None, Some(0), Some(3)]));
+        assert_eq!(numbers(7), Some(vec![None, None, None]));
+        assert_eq!(numbers(9), Some(vec![Some(0), None, None]));
+    }
 }

@@ -50,6 +50,7 @@ mod meanings;
 pub mod merge;
 mod pages;
 pub mod parts;
+mod processes;
 pub mod reader;
 mod records;
 pub mod row;
@@ -65,7 +66,7 @@ pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
     Aspect, Clock, ClockBreak, Domain, DomainVm, EventLoss, Exit, FlowLoss, Late, Loss, Manifest, Method,
-    Role, SiteLoss, Uncounted, Unloaded,
+    Role, SiteLoss, Uncounted, Unloaded, VmName,
 };
 pub use merge::Events;
 pub use parts::{Part, Parts};

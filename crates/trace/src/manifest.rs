@@ -110,6 +110,9 @@ pub struct Domain {
     /// Which virtual machine it is, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<DomainVm>,
+    /// Of a host, the virtual machines that it ran when the recording began, recorded or not.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub vms: Vec<VmName>,
     /// Its disks, where they are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub disks: Vec<message::Disk>,
@@ -140,6 +143,7 @@ impl Domain {
             vendor: facts.vendor.clone(),
             tsc_hz: facts.tsc_hz,
             vm: None,
+            vms: facts.vms.iter().map(|vm| VmName { pid: vm.pid, name: vm.name.clone() }).collect(),
             disks: facts.disks.clone(),
             drop_reasons: Vec::new(),
             symbols: Vec::new(),
@@ -170,6 +174,16 @@ pub struct DomainVm {
     /// The context ID of its vsock device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cid: Option<u32>,
+}
+
+/// A virtual machine of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VmName {
+    /// The process that runs it.
+    pub pid: u32,
+    /// What its user calls it (QEMU's `-name`); empty if that is not known.
+    pub name: String,
 }
 
 /// How a domain's part of the recording ended.

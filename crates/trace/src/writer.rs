@@ -10,6 +10,7 @@ use crate::{
     event::{Event, Name},
     given::Given,
     manifest::Manifest,
+    processes::Processes,
     reader::{FILES, FOLDERS, MANIFEST, SITES},
     row::Row,
     segments::Segments,
@@ -29,6 +30,7 @@ pub struct Writer {
     manifest: Manifest,
     rows: Segments<Row>,
     events: Segments<Event>,
+    processes: Processes,
     given: Given,
     appended: u64,
 }
@@ -80,7 +82,15 @@ impl Writer {
         dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(Error::output)?;
         let dir = Arc::new(dir);
         let (rows, events) = (Segments::new(dir.clone()), Segments::new(dir.clone()));
-        let mut writer = Self { dir, manifest, rows, events, given: Given::default(), appended: 0 };
+        let mut writer = Self {
+            dir,
+            manifest,
+            rows,
+            events,
+            processes: Processes::default(),
+            given: Given::default(),
+            appended: 0,
+        };
         writer.manifest.complete = false;
         writer.save()?;
         Ok(writer)
@@ -164,7 +174,8 @@ impl Writer {
 
     /// Appends an event, its time on the common line and its name one that this writer gave. Failures are as those of
     /// [`Writer::append`].
-    pub fn event(&mut self, event: Event) -> Result<(), Error> {
+    pub fn event(&mut self, mut event: Event) -> Result<(), Error> {
+        self.processes.see(&mut event);
         let (manifest, domain) = (&self.manifest, event.domain);
         self.events.append(domain, || name_of(manifest, domain), event, &self.given.names)
     }

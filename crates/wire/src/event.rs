@@ -86,7 +86,8 @@ pub enum Kind {
     SyscallEnter,
     /// It ended. `bytes`: what it returned, as 64 bits.
     SyscallExit,
-    /// The vCPU `object` of thread `tid` goes on in the guest.
+    /// The vCPU `object` of thread `tid` goes on in the guest. `other`, of this and of what else happens to a vCPU: the
+    /// process that runs it, which traces have where the thread's was told.
     VmEnter,
     /// It came out of the guest. `code`: why, as the hardware numbers it.
     VmExit,
@@ -148,6 +149,36 @@ impl Kind {
         Self::ALL.get(usize::from(number)).copied()
     }
 
+    /// Its members, as bits of [`member`]: those in which 0 says something. Where it says that something is not known,
+    /// the member is not among them.
+    pub const fn members(self) -> u8 {
+        use member::{BYTES, CODE, OBJECT, OTHER, POSITION};
+        match self {
+            Self::Switch => OTHER | CODE,
+            Self::Wake => OTHER,
+            Self::Fork | Self::Thread => OTHER | OBJECT,
+            Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete => {
+                OBJECT | POSITION | BYTES | CODE
+            }
+            Self::DiskRemap => OTHER | OBJECT | POSITION | BYTES | CODE,
+            Self::Send => OBJECT | POSITION | BYTES | CODE,
+            Self::Receive => OBJECT | POSITION | BYTES,
+            Self::Socket | Self::SynDrop => OBJECT | POSITION | CODE,
+            Self::Accept | Self::Retransmit => OBJECT | POSITION,
+            Self::IrqEnter | Self::IrqExit | Self::SoftirqEnter | Self::SoftirqExit => OBJECT,
+            Self::LockWait | Self::LockWake => OBJECT,
+            Self::LockAcquired => OBJECT | CODE,
+            Self::SyscallEnter => OBJECT,
+            Self::SyscallExit => OBJECT | BYTES,
+            Self::VmEnter => OBJECT,
+            Self::VmExit => OBJECT | CODE,
+            Self::VmHalt => OBJECT | BYTES | CODE,
+            Self::VmInject => OBJECT | POSITION,
+            Self::Migrate => OTHER | OBJECT,
+            Self::Exit | Self::Lost | Self::Other => 0,
+        }
+    }
+
     /// As the table of a trace calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -185,6 +216,20 @@ impl Kind {
             Self::Other => "other",
         }
     }
+}
+
+/// Members of an event that only some kinds have, as bits.
+pub mod member {
+    /// `other`
+    pub const OTHER: u8 = 1;
+    /// `object`
+    pub const OBJECT: u8 = 1 << 1;
+    /// `position`
+    pub const POSITION: u8 = 1 << 2;
+    /// `bytes`
+    pub const BYTES: u8 = 1 << 3;
+    /// `code`
+    pub const CODE: u8 = 1 << 4;
 }
 
 /// What a CPU was doing when it did something else: as the `code` of an event.

@@ -118,7 +118,7 @@ fn check_facts(facts: &mut DomainInfo) -> Result<(), Violation> {
 fn check_vms(vms: &mut [Vm]) -> Result<(), Violation> {
     at_most("virtual machines", vms.len(), ITEMS)?;
     for vm in vms {
-        bound(&mut vm.comm, NAME);
+        [&mut vm.comm, &mut vm.name].into_iter().for_each(|name| bound(name, NAME));
         at_most("processors of a virtual machine", vm.tsc_offsets.len(), CPUS)?;
         at_most("back ends of a virtual machine", vm.back_ends.len(), ITEMS)?;
         if vm.tsc_scaling.1 >= 64 {

@@ -221,6 +221,8 @@ pub struct Vm {
     pub pid: u32,
     /// Its command's name.
     pub comm: String,
+    /// What its user calls it, as the process's command line says (`-name`); empty if that says nothing.
+    pub name: String,
     /// `tsc-offset` of each vCPU: guest TSC = scaled host TSC + offset (modulo 2⁶⁴).
     pub tsc_offsets: Vec<i64>,
     /// `tsc-scaling-ratio` as a fixed-point number, and how many bits of it are fraction; (1, 0) if unscaled.

@@ -171,3 +171,24 @@ fn what_the_recorder_sends_is_its_own_and_nobody_s_service() {
         usage.objects.keys().filter(|key| key.kind == kind::SERVICE).map(|key| &*key.object).collect();
     assert_eq!(services, ["service at :80", "xweave itself"]);
 }
+
+#[test]
+fn an_exit_takes_the_time_that_the_host_works_for_it_and_not_what_others_have_the_processor() {
+    let mut names = Names::default();
+    let (qemu, gcc) = (names.give("qemu-system-x86"), names.give("cc1"));
+    let thread = |tid, object, name| Event { other: tid, object, name, ..at(Kind::Thread, 0, 0, 0) };
+    let events = [
+        thread(70, 70, qemu),
+        thread(95, 95, gcc),
+        switch(1, 0, State::Runnable, 70),
+        at(Kind::VmEnter, 2, 0, 70),
+        Event { code: 0x60, ..at(Kind::VmExit, 10, 0, 70) },
+        switch(13, 70, State::Runnable, 95),
+        switch(40, 95, State::Sleeping, 70),
+        at(Kind::VmEnter, 44, 0, 70),
+    ];
+    let usage = accounting(events, &names);
+    let exit = of(&usage, kind::EXIT, "exits interrupt of vm1");
+    assert_eq!((exit.time_ns, exit.count), (3 + 4, 1));
+    assert_eq!(of(&usage, kind::PROCESS, "vCPUs of vm1").wait_ns, 27);
+}

@@ -74,6 +74,7 @@ impl Manifest {
             ];
             texts.into_iter().for_each(name);
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
+            domain.vms.iter_mut().for_each(|vm| name(&mut vm.name));
             domain.disks.iter_mut().for_each(|disk| name(&mut disk.name));
             domain.drop_reasons.iter_mut().for_each(|reason| name(&mut reason.name));
             for symbol in &mut domain.symbols {

@@ -1,0 +1,121 @@
+//! What people see of what the machines did.
+
+use std::collections::BTreeMap;
+
+use xweave_model::{
+    Usage,
+    objects::RECORDER,
+    usage::{Figures, Key, Waited, kind},
+};
+use xweave_report::{View, machines};
+
+const MS: u64 = 1_000_000;
+
+/// A host of two CPUs with two virtual machines, one of which keeps the other from running, and one guest.
+fn usage() -> Usage {
+    let mut usage = Usage { span_ns: 2000 * MS, events: 12_345, ..Usage::default() };
+    usage.spans = BTreeMap::from([("host".into(), 2000 * MS), ("vm1".into(), 1900 * MS)]);
+    usage.cpus = BTreeMap::from([("host".into(), 2), ("vm1".into(), 1)]);
+    let mut add =
+        |kind, domain: &str, object: &str, [time, count, bytes, written, wait, device]: [u64; 6]| {
+            let key = Key { kind, domain: domain.into(), object: object.into() };
+            let (time_ns, wait_ns, device_ns) = (time * MS, wait * MS, device * MS);
+            let figures = Figures { time_ns, count, bytes, written, wait_ns, device_ns, distance: 0 };
+            usage.objects.insert(key, figures);
+        };
+    add(kind::PROCESS, "host", "vCPUs of vm1", [900, 400, 0, 0, 1200, 0]);
+    add(kind::PROCESS, "host", "vCPUs of web1", [1800, 300, 0, 0, 100, 0]);
+    add(kind::PROCESS, "host", "bash", [4, 3, 0, 0, 1, 0]);
+    add(kind::PROCESS, "host", RECORDER, [200, 9, 0, 0, 300, 0]);
+    add(kind::VCPU, "host", "vCPU 0 of vm1", [800, 1512, 0, 0, 150, 0]);
+    add(kind::VCPU, "host", "vCPU 0 of web1", [1700, 70, 0, 0, 20, 0]);
+    add(kind::VCPU, "host", "vCPU 1 of web1", [50, 7, 0, 0, 900, 0]);
+    add(kind::EXIT, "host", "exits io of vm1", [60, 1400, 0, 0, 0, 0]);
+    add(kind::EXIT, "host", "exits hlt of vm1", [10, 112, 0, 0, 0, 0]);
+    add(kind::DISK, "host", "disk nvme0n1", [400, 100, 6 << 20, 4 << 20, 50, 900]);
+    add(kind::USE, "host", "qemu-system-x86 of vm1 on disk nvme0n1", [300, 80, 5 << 20, 4 << 20, 0, 0]);
+    add(kind::USE, "host", "bash on disk nvme0n1", [100, 20, 1 << 20, 0, 0, 0]);
+    add(kind::SERVICE, "host", RECORDER, [0, 12, 418, 0, 0, 0]);
+    add(kind::SERVICE, "host", "service at :80", [0, 40, 9000, 0, 0, 0]);
+    add(kind::LOCK, "host", &format!("locks of {RECORDER}"), [16_000, 850, 0, 0, 16_000, 0]);
+    add(kind::INTERRUPT, "host", "timer interrupt", [5, 800, 0, 0, 0, 0]);
+    add(kind::PROCESS, "vm1", "postgres", [500, 90, 0, 0, 30, 0]);
+    add(kind::PEER, "vm1", "peer at :5432", [0, 20, 4096, 0, 70, 0]);
+    let waited = |domain: &str, object: &str, by: &str, ms: u64| {
+        let [domain, object, by] = [domain, object, by].map(str::to_owned);
+        Waited { domain, object, by, ns: ms * MS }
+    };
+    usage.waited = vec![
+        waited("host", "vCPUs of vm1", "vCPUs of web1", 1000),
+        waited("host", "vCPUs of vm1", RECORDER, 150),
+        waited("host", "vCPUs of vm1", "bash", 1),
+        waited("host", "vCPUs of web1", "vCPUs of vm1", 90),
+    ];
+    usage
+}
+
+#[test]
+fn whose_vcpus_took_whose_time_comes_first_and_the_recorder_is_a_line() {
+    let text = machines::text(&usage(), &["host", "vm1", "vm9"], View { width: 160, color: false });
+    assert_eq!(text, "\
+2.000 s of host, vm1, vm9: 12 345 events
+Waited most for a CPU of host: vCPUs of vm1, 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %; ran 900.00 ms
+
+host: 2 CPUs, 73 % busy
+  ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
+  waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %
+  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %
+  web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
+  vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted; 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
+  disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written; on average 500.0 µs in the queue and 9.00 ms in the device: qemu-system-x86 of
+                 vm1 1.0 MiB read, 4.0 MiB written; bash 1.0 MiB read
+  serves         :80 (40 messages, 8.8 KiB)
+  interrupts     timer interrupt 5.00 ms (800 ×)
+  xweave itself  ran 5 %, 12 messages with its agents (418 B)
+
+vm1: 1 CPU, 26 % busy
+  ran     postgres 26 %
+  waited  postgres 30.00 ms
+  asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
+");
+}
+
+#[test]
+fn a_narrow_terminal_breaks_neither_words_nor_numbers() {
+    let text = machines::text(&usage(), &["host", "vm1"], View { width: 80, color: false });
+    assert_eq!(
+        text,
+        "\
+2.000 s of host, vm1: 12 345 events
+Waited most for a CPU of host: vCPUs of vm1, 1.200 s, taken by vCPUs of
+web1 83 %, xweave itself 12 %; ran 900.00 ms
+
+host: 2 CPUs, 73 % busy
+  ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
+  waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave
+                 itself 12 %
+  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %
+  web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
+  vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted;
+                 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
+  disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written; on
+                 average 500.0 µs in the queue and 9.00 ms in the device:
+                 qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB written; bash
+                 1.0 MiB read
+  serves         :80 (40 messages, 8.8 KiB)
+  interrupts     timer interrupt 5.00 ms (800 ×)
+  xweave itself  ran 5 %, 12 messages with its agents (418 B)
+
+vm1: 1 CPU, 26 % busy
+  ran     postgres 26 %
+  waited  postgres 30.00 ms
+  asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
+"
+    );
+}
+
+#[test]
+fn where_nothing_waits_it_says_so() {
+    let text = machines::text(&Usage::default(), &["host"], View { width: 80, color: false });
+    assert_eq!(text, "0 ns of host: 0 events\nNothing waited for a CPU for 1 % of the time.\n");
+}
