@@ -1,6 +1,6 @@
 //! `xweave import`: what other tools have recorded, as a trace.
 
-use std::{env, fs, io::Write, path::PathBuf, process::ExitCode};
+use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 
 use xweave_import::{Error, ErrorKind, Options};
 use xweave_report::{
@@ -8,7 +8,7 @@ use xweave_report::{
     import,
 };
 
-use crate::{confinement::Only, failure::Failure, shown};
+use crate::{arguments, confinement::Only, failure::Failure, shown};
 
 /// Make a trace of what other tools have recorded
 ///
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let decoded = args.files.iter().any(|file| file.is_dir());
     let only = if decoded { only.starting(None) } else { only };
     only.apply()?;
-    let options = Options { force: args.force, command: env::args().collect() };
+    let options = Options { force: args.force, command: arguments::command_line() };
     let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(|error| {
         if made {
             // It was made for the trace that is not there; with anything in it, it stays.

@@ -10,7 +10,7 @@ use std::{
 use crate::{confinement::Only, failure::Failure, joining, trust::Owner};
 use xweave_flow::{Flows, Wanted};
 use xweave_guard::private;
-use xweave_report::html;
+use xweave_report::{html, next};
 
 /// Write a self-contained HTML page of the flows
 ///
@@ -43,6 +43,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let flows = Flows::read(&trace, joining::join(&trace), Wanted { of: &|_| true, kept: Some(0) });
     let page = html::page(&flows, &title);
     write(&args.output, &page)?;
+    if let Some(remark) = next::instead_of_flows(&trace) {
+        eprintln!("xweave: the page has no flows: {remark}");
+    }
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)
 }
