@@ -8,11 +8,19 @@ use std::{
     process::ExitCode,
 };
 
+use clap::error::{ContextKind, ContextValue, ErrorKind as Argument};
 use xweave_lab::Error as Lab;
 use xweave_record::Error as Record;
 use xweave_report::document;
 use xweave_text as text;
 use xweave_trace::ErrorKind;
+
+/// What there is to record or check besides aspects in files.
+const ASPECTS: &str = "name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take \
+                       events with --events sched,net,block";
+
+/// How an agent may be reached.
+const AGENT: &str = "in a guest, --vsock waits for the host; --stdio is for what is started by ssh";
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -61,7 +69,9 @@ impl Failure {
         };
         // The last line of defence: what came from elsewhere was made fit to be shown where it was received.
         let message = text::lines(&message);
-        eprintln!("xweave: {message}");
+        // A mistake in an aspect says so itself.
+        let by = if message.starts_with("error: ") { "" } else { "xweave: " };
+        eprintln!("{by}{message}");
         asked.answer(&message, status)
     }
 }
@@ -100,7 +110,10 @@ impl Asked {
 }
 
 /// Arguments that say nothing that could be done, or ask for help.
-pub fn of_arguments(error: &clap::Error, asked: Asked) -> ExitCode {
+pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
+    if let Some(tip) = tip(&error) {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
     // Where nobody reads it, there is nothing else to do.
     let _ = error.print();
     if !error.use_stderr() {
@@ -120,6 +133,7 @@ impl From<Record> for Failure {
             Record::Interrupted => Self::Interrupted(message),
             Record::NoEvents(_)
             | Record::DomainSyntax(_)
+            | Record::TransportName { .. }
             | Record::DomainTwice(_)
             | Record::TooManyDomains(_)
             | Record::Aspects(_)
@@ -143,6 +157,18 @@ impl From<Lab> for Failure {
             _ if error.is_usage() => Self::Usage(message),
             _ => Self::Failed(message),
         }
+    }
+}
+
+/// What could be given instead, where that is not seen from the argument that is missing.
+fn tip(error: &clap::Error) -> Option<&'static str> {
+    let ContextValue::Strings(missing) = error.get(ContextKind::InvalidArg)? else { return None };
+    let is_missing = error.kind() == Argument::MissingRequiredArgument;
+    let lacks = |name: &str| is_missing && missing.iter().any(|argument| argument.starts_with(name));
+    match () {
+        () if lacks("<ASPECT>") => Some(ASPECTS),
+        () if lacks("--stdio") => Some(AGENT),
+        () => None,
     }
 }
 

@@ -40,6 +40,13 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if let Some(missing) = args.files.iter().find(|file| !file.exists()) {
+        return Err(Failure::Usage(format!(
+            "{}: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, directories \
+             of LTTng (CTF)",
+            missing.display()
+        )));
+    }
     let made = !args.output.exists();
     let only = Only::reading(args.files.iter().map(|file| &**file)).writing_in(&args.output);
     // Directories are CTF, which a program decodes.

@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     let asked = Asked::by(std::env::args_os());
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command,
-        Err(error) => return failure::of_arguments(&error, asked),
+        Err(error) => return failure::of_arguments(error, asked),
     };
     run(command).unwrap_or_else(|failure| failure.report(if shown::begun() { Asked::Text } else { asked }))
 }
