@@ -141,9 +141,9 @@ impl<'a> Resolver<'a> {
             return None;
         }
         let message = format!(
-            "no function in the type information (BTF) of domain `{domain}`, kernel {}, is like `{}`",
-            kernel.release(),
-            name.pattern
+            "no function matches `{}` in the type information (BTF) of domain `{domain}`, kernel {}",
+            name.pattern,
+            kernel.release()
         );
         let near = kernel.nearest(&name.pattern.replace('%', ""), 3);
         let error = self.aspects.error(name.span, message);
