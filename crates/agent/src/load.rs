@@ -348,7 +348,8 @@ extern "C" fn keep(
     if level == libbpf_sys::LIBBPF_DEBUG {
         return 0;
     }
-    let mut buffer = vec![0u8; 64 << 10];
+    // The verifier's reason is at the end of its log, which libbpf gives as one message: all of it is needed.
+    let mut buffer = vec![0u8; 16 << 20];
     // SAFETY: the buffer has the size given; format and arguments are libbpf's own and valid for the call.
     unsafe { vsnprintf(buffer.as_mut_ptr().cast(), buffer.len(), format, arguments) };
     if let (Ok(text), Ok(mut log)) = (CStr::from_bytes_until_nul(&buffer), LOG.lock()) {

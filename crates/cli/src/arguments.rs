@@ -1,6 +1,6 @@
 //! Values of arguments that several commands have, or that say more than a number does.
 
-use std::time::Duration;
+use std::{env, time::Duration};
 
 use xweave_weave::{Group, UnknownGroup};
 
@@ -13,6 +13,11 @@ impl Groups {
     pub fn parse(text: &str) -> Result<Self, UnknownGroup> {
         Group::list(text).map(Self)
     }
+}
+
+/// The command line, as a trace keeps it: for people, so that what is no text in it does no harm.
+pub fn command_line() -> Vec<String> {
+    env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
 /// Reads an ID, of a flow or another transaction.

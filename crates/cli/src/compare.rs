@@ -93,7 +93,7 @@ struct Run<'a> {
 }
 
 fn read<'a>(owner: &Owner, dir: &'a Path) -> Result<Run<'a>, Failure> {
-    let trace = owner.open(dir)?;
+    let trace = owner.open_telling(dir)?;
     let usage = Usage::of(&trace);
     if usage.events == 0 && usage.damaged.is_empty() {
         return Err(Failure::no_events(dir));

@@ -82,7 +82,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
-    let trace = args.owner.open(&args.trace)?;
+    let trace = args.owner.open_telling(&args.trace)?;
     let dir = args.trace.display();
     if trace.manifest().events == 0 && trace.events().next().is_none() {
         return Err(Failure::no_events(&args.trace));

@@ -1,11 +1,26 @@
 //! What a command that did not succeed leaves behind: a message on standard error, and a status.
 
-use std::{fmt::Display, path::Path, process::ExitCode};
+use std::{
+    ffi::OsString,
+    fmt::Display,
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+};
 
+use clap::error::{ContextKind, ContextValue, ErrorKind as Argument};
 use xweave_lab::Error as Lab;
 use xweave_record::Error as Record;
+use xweave_report::document;
 use xweave_text as text;
 use xweave_trace::ErrorKind;
+
+/// What there is to record or check besides aspects in files.
+const ASPECTS: &str = "name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take \
+                       events with --events sched,net,block";
+
+/// How an agent may be reached.
+const AGENT: &str = "in a guest, --vsock waits for the host; --stdio is for what is started by ssh";
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -45,7 +60,7 @@ impl Failure {
     }
 
     /// Says it, and gives the status.
-    pub fn report(self) -> ExitCode {
+    pub fn report(self, asked: Asked) -> ExitCode {
         let (message, status) = match self {
             Self::Failed(message) => (message, 1),
             Self::Usage(message) => (message, 2),
@@ -53,9 +68,60 @@ impl Failure {
             Self::Interrupted(message) => (message, 130),
         };
         // The last line of defence: what came from elsewhere was made fit to be shown where it was received.
-        eprintln!("xweave: {}", text::lines(&message));
+        let message = text::lines(&message);
+        // A mistake in an aspect says so itself.
+        let by = if message.starts_with("error: ") { "" } else { "xweave: " };
+        eprintln!("{by}{message}");
+        asked.answer(&message, status)
+    }
+}
+
+/// What a command was asked for on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Text, for people: an error leaves standard output empty.
+    Text,
+    /// A document, for programs: an error is one too.
+    Json,
+}
+
+impl Asked {
+    /// By the arguments as they were given: they may be ones that cannot be parsed. What is behind `--` is another
+    /// command's.
+    pub fn by(arguments: impl Iterator<Item = OsString>) -> Self {
+        let mut own = arguments.take_while(|argument| argument != "--");
+        if own.any(|argument| argument == "--json" || argument == "--jsonl") {
+            Self::Json
+        } else {
+            Self::Text
+        }
+    }
+
+    /// Writes the document, if one was asked for, and gives the status.
+    fn answer(self, message: &str, status: u8) -> ExitCode {
+        if self == Self::Json {
+            let mut out = io::stdout().lock();
+            // Where nobody reads it, the message on standard error has to do.
+            let _ = document::write(&mut out, &document::failure::Failure::new(message, status))
+                .and_then(|()| out.flush());
+        }
         ExitCode::from(status)
     }
+}
+
+/// Arguments that say nothing that could be done, or ask for help.
+pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
+    if let Some(tip) = tip(&error) {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    // Where nobody reads it, there is nothing else to do.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    let what = text.split("\n\nUsage:").next().unwrap_or(&text).trim();
+    asked.answer(&text::lines(what.strip_prefix("error: ").unwrap_or(what)), 2)
 }
 
 /// What was asked for is a matter of usage, and so are aspects that no kernel here has places for; what a domain or a
@@ -67,6 +133,7 @@ impl From<Record> for Failure {
             Record::Interrupted => Self::Interrupted(message),
             Record::NoEvents(_)
             | Record::DomainSyntax(_)
+            | Record::TransportName { .. }
             | Record::DomainTwice(_)
             | Record::TooManyDomains(_)
             | Record::Aspects(_)
@@ -93,6 +160,18 @@ impl From<Lab> for Failure {
     }
 }
 
+/// What could be given instead, where that is not seen from the argument that is missing.
+fn tip(error: &clap::Error) -> Option<&'static str> {
+    let ContextValue::Strings(missing) = error.get(ContextKind::InvalidArg)? else { return None };
+    let is_missing = error.kind() == Argument::MissingRequiredArgument;
+    let lacks = |name: &str| is_missing && missing.iter().any(|argument| argument.starts_with(name));
+    match () {
+        () if lacks("<ASPECT>") => Some(ASPECTS),
+        () if lacks("--stdio") => Some(AGENT),
+        () => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +183,10 @@ mod tests {
         assert!(
             matches!(of(Lab::LoadAddress("x".into())), Failure::Usage(said) if said.starts_with("`x` is not an address"))
         );
-        assert!(matches!(of(Lab::NoWorld { name: "x".into() }), Failure::Failed(_)));
+        assert!(matches!(
+            of(Lab::NoWorld { name: "x".into(), instead: "there are none".into() }),
+            Failure::Failed(_)
+        ));
         let name = Lab::Name { what: "world", name: "X".into(), rule: "small letters" };
         assert!(matches!(of(name), Failure::Usage(_)));
     }

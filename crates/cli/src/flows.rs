@@ -68,6 +68,13 @@ enum By {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
     let trace = args.owner.open(&args.trace)?;
+    if let Some(name) = &args.name {
+        let known = || trace.sites().iter().filter_map(|site| site.xflow.as_deref());
+        if !known().any(|known| known == name) {
+            let (dir, instead) = (args.trace.display(), xweave_text::instead(name, known()));
+            return Err(Failure::Failed(format!("{dir} has no flow definition (xflow) {name}: {instead}")));
+        }
+    }
     let of = |flow: &Flow| {
         args.name.as_ref().is_none_or(|name| flow.name == *name)
             && args.flow.is_none_or(|id| flow.locals.contains(&id))
@@ -75,7 +82,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let wanted = |kept| Wanted { of: &of, kept };
     let join = || joining::join(&trace);
     if args.by.is_some() {
-        return by_connection(&Flows::read(&trace, join(), wanted(None)), &args);
+        let instead = next::instead_of_flows(&trace);
+        return by_connection(&Flows::read(&trace, join(), wanted(None)), instead, &args);
     }
     if let Some(id) = args.flow {
         let flows = Flows::read(&trace, join(), wanted(None));
@@ -109,19 +117,13 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         });
     }
     let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0))));
-    if trace.sites().iter().all(|site| site.xflow.is_none()) {
-        let commands = next::commands(&trace);
-        let instead =
-            if commands.is_empty() { String::new() } else { format!(": see {}", commands.join(", ")) };
-        eprintln!(
-            "xweave: {} was recorded without an aspect that defines flows{instead}",
-            args.trace.display()
-        );
+    if let Some(remark) = next::instead_of_flows(&trace) {
+        eprintln!("xweave: {remark}");
     }
     shown::only(|out| tables(&flows, &args, out))
 }
 
-fn by_connection(flows: &Flows, args: &Args) -> Result<ExitCode, Failure> {
+fn by_connection(flows: &Flows, instead: Option<String>, args: &Args) -> Result<ExitCode, Failure> {
     let found = exchange::of(flows);
     let services = exchange::services(&found);
     let listed = &found[..args.limit.unwrap_or(usize::MAX).min(found.len())];
@@ -131,11 +133,13 @@ fn by_connection(flows: &Flows, args: &Args) -> Result<ExitCode, Failure> {
         return shown::only(|out| document::flows::write_connections(out, &connections));
     }
     if found.is_empty() {
-        return Err(Failure::Failed(format!(
-            "no request with an answer is in {}: frames of TCP, UDP or ICMP both ways are needed, \
-             as `xweave record virtio-net` records them",
-            args.trace.display()
-        )));
+        return Err(Failure::Failed(instead.unwrap_or_else(|| {
+            format!(
+                "no request with an answer is in {}: frames of TCP, UDP or ICMP both ways are needed, \
+                 as `xweave record virtio-net` records them",
+                args.trace.display()
+            )
+        })));
     }
     shown::only(|out| {
         let view = View::of_stdout(WIDE);

@@ -1,6 +1,6 @@
 //! `xweave import`: what other tools have recorded, as a trace.
 
-use std::{env, fs, io::Write, path::PathBuf, process::ExitCode};
+use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 
 use xweave_import::{Error, ErrorKind, Options};
 use xweave_report::{
@@ -8,7 +8,7 @@ use xweave_report::{
     import,
 };
 
-use crate::{confinement::Only, failure::Failure, shown};
+use crate::{arguments, confinement::Only, failure::Failure, shown};
 
 /// Make a trace of what other tools have recorded
 ///
@@ -40,13 +40,20 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    if let Some(missing) = args.files.iter().find(|file| !file.exists()) {
+        return Err(Failure::Usage(format!(
+            "{}: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, directories \
+             of LTTng (CTF)",
+            missing.display()
+        )));
+    }
     let made = !args.output.exists();
     let only = Only::reading(args.files.iter().map(|file| &**file)).writing_in(&args.output);
     // Directories are CTF, which a program decodes.
     let decoded = args.files.iter().any(|file| file.is_dir());
     let only = if decoded { only.starting(None) } else { only };
     only.apply()?;
-    let options = Options { force: args.force, command: env::args().collect() };
+    let options = Options { force: args.force, command: arguments::command_line() };
     let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(|error| {
         if made {
             // It was made for the trace that is not there; with anything in it, it stays.

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use failure::Failure;
+use failure::{Asked, Failure};
 
 #[global_allocator]
 static ALLOCATOR: confinement::Told = confinement::Told;
@@ -82,7 +82,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let asked = Asked::by(std::env::args_os());
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return failure::of_arguments(error, asked),
+    };
+    run(command).unwrap_or_else(|failure| failure.report(if shown::begun() { Asked::Text } else { asked }))
+}
+
+fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Check(args) => check::run(args),
         Command::Fmt(args) => fmt::run(args),
@@ -98,6 +107,5 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Agent(args) => agent::run(&args),
         Command::Confined(args) => confined::run(&args),
-    };
-    result.unwrap_or_else(Failure::report)
+    }
 }

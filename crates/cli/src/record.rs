@@ -1,7 +1,6 @@
 //! `xweave record`: weave, record, unweave.
 
 use std::{
-    env,
     io::{self, IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -17,7 +16,7 @@ use xweave_report::{
 use xweave_trace::Trace;
 
 use crate::{
-    arguments::{Groups, buffer, duration},
+    arguments::{Groups, buffer, command_line, duration},
     failure::Failure,
     shown,
 };
@@ -117,7 +116,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         symbols: symbols.map_err(Failure::usage)?,
         cache: xweave_weave::cache_directory().map_err(Failure::usage)?,
         budget: Budget { disk, ..Budget::default() },
-        command_line: env::args().collect(),
+        command_line: command_line(),
     };
     let mut progress = Progress::new(&options.until);
     let outcome = xweave_record::record(&options, &mut |phase| progress.show(&phase));

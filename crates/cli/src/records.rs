@@ -7,6 +7,7 @@ use xweave_flow::{
     stored::{By, Filter},
 };
 use xweave_report::{View, document, records};
+use xweave_text as text;
 use xweave_trace::Trace;
 
 use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
@@ -62,7 +63,14 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
-    let trace = args.owner.open(&args.trace)?;
+    let trace = args.owner.open_telling(&args.trace)?;
+    if let Some(name) = &args.domain {
+        let known = trace.manifest().domains.iter().map(|domain| &*domain.name);
+        if !known.clone().any(|known| known == name) {
+            let (dir, instead) = (args.trace.display(), text::instead(name, known));
+            return Err(Failure::Failed(format!("{dir} has no domain {name}: {instead}")));
+        }
+    }
     let filter = Filter { of: args.of.clone(), domain: args.domain.clone() };
     let by = args.by.as_deref().map(|by| match by {
         "domain" => By::Domain,
@@ -78,13 +86,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::Failed(nothing(&trace, args)));
     }
     if let Some(name) = unknown(&stored, by.as_ref(), args) {
-        let mut names: Vec<_> =
-            stored.sites.iter().flat_map(|site| &site.values).map(|of| &*of.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        return Err(Failure::Usage(format!(
-            "no record has a value called {name}: there are {}, and domain, cpu and process to count by",
-            names.join(", ")
+        let names = stored.sites.iter().flat_map(|site| &site.values).map(|of| &*of.name);
+        let keys = args.by.iter().flat_map(|_| ["domain", "cpu", "process"]);
+        return Err(Failure::Failed(format!(
+            "no record has a value called {name}: {}",
+            text::instead(name, names.chain(keys))
         )));
     }
     let (manifest, most) = (trace.manifest(), if args.all { usize::MAX } else { LISTED });
@@ -128,22 +134,23 @@ fn unknown<'a>(stored: &Stored, by: Option<&'a By>, args: &'a Args) -> Option<&'
 /// Why there is nothing to show, and what to do.
 fn nothing(trace: &Trace, args: &Args) -> String {
     let dir = args.trace.display();
-    let mut names: Vec<_> = trace
-        .sites()
-        .iter()
-        .filter(|site| !site.values.is_empty())
-        .map(|site| site.advice.as_str())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    match (&args.of, &args.domain) {
-        (None, None) if trace.sites().is_empty() => {
+    let storing = || trace.sites().iter().filter(|site| !site.values.is_empty());
+    match &args.of {
+        None if args.domain.is_some() => format!("{dir} has no records of that domain"),
+        None if trace.sites().is_empty() => {
             format!("{dir} has no records: it has events, which `xweave explain {dir}` is for")
         }
-        (None, None) => format!(
+        None => format!(
             "{dir} has no records that advice stored: advice does so with STORE_DATA1(…); `xweave flows {dir}` shows flows"
         ),
-        _ if names.is_empty() => format!("{dir} has no such records, and no advice that stores any"),
-        _ => format!("{dir} has no such records: what stores any is {}", names.join(", ")),
+        Some(_) if storing().next().is_none() => format!("{dir} has no advice that stores anything"),
+        Some(name) => {
+            let names = storing().flat_map(|site| [&*site.advice, &*site.function]);
+            if names.clone().any(|known| known == name) {
+                return format!("{dir} has no records of {name}: it did not happen while this was recorded");
+            }
+            let instead = text::instead(name, names);
+            format!("{dir} has no advice or function {name} that stores anything: {instead}")
+        }
     }
 }

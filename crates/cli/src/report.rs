@@ -10,7 +10,7 @@ use std::{
 use crate::{confinement::Only, failure::Failure, joining, trust::Owner};
 use xweave_flow::{Flows, Wanted};
 use xweave_guard::private;
-use xweave_report::html;
+use xweave_report::{html, next};
 
 /// Write a self-contained HTML page of the flows
 ///
@@ -43,6 +43,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let flows = Flows::read(&trace, joining::join(&trace), Wanted { of: &|_| true, kept: Some(0) });
     let page = html::page(&flows, &title);
     write(&args.output, &page)?;
+    if let Some(remark) = next::instead_of_flows(&trace) {
+        eprintln!("xweave: the page has no flows: {remark}");
+    }
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)
 }
@@ -56,7 +59,9 @@ fn name(trace: &Path) -> String {
 /// Whole or not at all: whoever has the old page open does not find half of a new one. Nobody else can read it, as
 /// nobody else can read the trace.
 fn write(path: &Path, page: &str) -> Result<(), Failure> {
-    let cannot = |why: &str| Failure::Failed(format!("cannot write {}: {why}", path.display()));
+    let cannot = |why: &str| {
+        Failure::Failed(format!("cannot write the page {}: {why}; name another file with -o", path.display()))
+    };
     // It is open already, and what it is a name of need not be within reach.
     if path == Path::new("/dev/stdout") {
         return io::stdout().write_all(page.as_bytes()).map_err(|error| cannot(&error.to_string()));
@@ -70,7 +75,7 @@ fn write(path: &Path, page: &str) -> Result<(), Failure> {
         Ok(kind) if !kind.is_file() && !kind.is_dir() => {
             fs::write(path, page).map_err(|error| cannot(&error.to_string()))
         }
-        _ => private::write_file(path, page.as_bytes()).map_err(|error| Failure::Failed(error.to_string())),
+        _ => private::write_file(path, page.as_bytes()).map_err(|error| cannot(&error.to_string())),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufWriter, StdoutLock, Write},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use xweave_aspect::Diagnostic;
@@ -10,10 +11,19 @@ use xweave_text as text;
 
 use crate::failure::Failure;
 
+/// Whether anything was printed.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether anything was printed: a document that has begun takes no second one.
+pub fn begun() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
 /// Prints. Gives what came of it; nothing if whoever reads has seen enough (`| head`).
 pub fn print<T>(
     write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<T>,
 ) -> Result<Option<T>, Failure> {
+    BEGUN.store(true, Ordering::Relaxed);
     let mut out = BufWriter::new(io::stdout().lock());
     match write(&mut out).and_then(|made| out.flush().map(|()| made)) {
         Ok(made) => Ok(Some(made)),

@@ -90,6 +90,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if let Some(missing) = file.iter().chain(&args.base).find(|file| !file.exists()) {
         return Err(Failure::Usage(format!("{}: there is no such file", missing.display())));
     }
+    if let Some(folder) = file.iter().find(|file| file.is_dir()) {
+        return Err(Failure::Usage(format!("{} is a directory: name a file in it", folder.display())));
+    }
     let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
     let cache = if args.no_cache { None } else { Some(xweave_weave::cache_directory()) };
     let cache = cache.transpose().map_err(Failure::usage)?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use xweave_report::closing;
 use xweave_trace::Trace;
 
 use crate::failure::Failure;
@@ -19,5 +20,18 @@ impl Owner {
     pub fn open(&self, dir: &Path) -> Result<Trace, Failure> {
         let open = if self.force { Trace::open_forced } else { Trace::open };
         open(dir).map_err(|error| Failure::of_trace(error.kind(), error.to_string()))
+    }
+
+    /// The same, for what does not itself say of a trace what it lacks.
+    pub fn open_telling(&self, dir: &Path) -> Result<Trace, Failure> {
+        let trace = self.open(dir)?;
+        if !trace.manifest().complete {
+            let said = closing::unfinished(trace.manifest().stored_until_ns());
+            eprintln!("xweave: {}: {said}", dir.display());
+        }
+        if let Some(damaged) = trace.sites_damaged().filter(|_| trace.manifest().records > 0) {
+            eprintln!("xweave: {damaged}: functions are shown by the numbers of their sites");
+        }
+        Ok(trace)
     }
 }

@@ -53,9 +53,17 @@ fn what_was_stored_is_shown() {
 fn what_there_is_not_is_told_with_what_there_is() {
     let folder = traces();
     for (arguments, status, words) in [
-        (&["records", "stored", "--of", "sennt"][..], 1, "no such records: what stores any is sent"),
-        (&["records", "stored", "--hist", "len"], 2, "no record has a value called len: there are size"),
-        (&["records", "stored", "--by", "v2"], 2, "no record has a value called v2: there are size"),
+        (
+            &["records", "stored", "--of", "sennt"][..],
+            1,
+            "has no advice or function sennt that stores anything: did you mean sent?",
+        ),
+        (&["records", "stored", "--hist", "len"], 1, "no record has a value called len: there is only size"),
+        (
+            &["records", "stored", "--by", "v2"],
+            1,
+            "no record has a value called v2: there are cpu, domain, process, size",
+        ),
         (&["records", "events"], 1, "it has events, which `xweave explain events` is for"),
         (&["records", "nowhere"], 2, "is not a trace"),
     ] {
@@ -64,7 +72,8 @@ fn what_there_is_not_is_told_with_what_there_is() {
         assert_eq!(printed, "");
     }
     // Each trace names the command that fits it.
-    for (trace, command) in [("stored", "see xweave records stored"), ("events", "see xweave explain events")]
+    for (trace, command) in
+        [("stored", "see `xweave records stored`"), ("events", "see `xweave explain events`")]
     {
         let (status, printed, said) = xweave(folder.path(), &["flows", trace]);
         assert!(said.contains(command) && printed.starts_with("0 flows followed"), "{said}: {printed}");

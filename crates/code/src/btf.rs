@@ -238,6 +238,8 @@ impl Btf {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
             return Err(Error::Invalid { what, reason: io::ErrorKind::InvalidInput.into() });
         };
+        // SAFETY: no function is allowed, and silences libbpf, whose words are for programmers.
+        unsafe { sys::libbpf_set_print(None) };
         // SAFETY: `name` is a C string; `base` as above.
         let raw = unsafe { sys::btf__parse_split(name.as_ptr(), pointer(base.as_deref())) };
         Self::loaded(&what, raw, base)
@@ -247,7 +249,7 @@ impl Btf {
         // libbpf gives null and sets errno.
         match NonNull::new(raw) {
             Some(raw) => Ok(Self { raw, base }),
-            None => Err(Error::Invalid { what: what.to_owned(), reason: io::Error::last_os_error() }),
+            None => Err(Error::Invalid { what: what.to_owned(), reason: reason(io::Error::last_os_error()) }),
         }
     }
 
@@ -335,6 +337,14 @@ impl Btf {
             sys::BTF_KIND_FLOAT => Type::Float(size_or_type),
             _ => Type::Void,
         }
+    }
+}
+
+/// libbpf has error numbers of its own, of which the system knows nothing.
+fn reason(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(4000..) => io::Error::new(io::ErrorKind::InvalidData, "it is neither an ELF file nor raw BTF"),
+        _ => error,
     }
 }
 

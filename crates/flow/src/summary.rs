@@ -36,6 +36,8 @@ pub struct Summary {
     pub clock_breaks: u64,
     /// Whether the recording came to its end.
     pub recording_complete: bool,
+    /// Until when something of it was stored, in nanoseconds since 1970; none if nothing was.
+    pub stored_until_ns: Option<u64>,
     /// Flows that ended where nobody saw it: something began under a key that still carried them, so that they did not
     /// take in a stranger.
     pub overwritten: u64,
@@ -133,6 +135,7 @@ impl Summary {
             clock_error_ns: manifest.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
             clock_breaks: manifest.clocks.iter().map(|clock| clock.breaks.len() as u64).sum(),
             recording_complete: manifest.complete,
+            stored_until_ns: manifest.stored_until_ns(),
             overwritten: manifest.loss.sites.iter().fold(0, |sum, site| sum.saturating_add(site.overwritten)),
             lost_unattributed: manifest.loss.unattributed,
             uncounted_sites: manifest.loss.uncounted.iter().map(|domain| u64::from(domain.sites)).sum(),

@@ -110,15 +110,15 @@ pub enum Error {
         host: &'static str,
     },
     /// There is no world of that name.
-    #[error(
-        "there is no world `{name}`: `xweave lab list` shows those there are, `xweave lab up kvm` starts one"
-    )]
+    #[error("there is no world `{name}`: {instead}")]
     NoWorld {
         /// The name asked for.
         name: String,
+        /// Those there are, or how to start one.
+        instead: String,
     },
     /// A world has no such domain.
-    #[error("the world `{world}` has no domain `{domain}`: it has {known}")]
+    #[error("the world `{world}` has no domain `{domain}`: {known}")]
     NoDomain {
         /// The world.
         world: String,

@@ -109,11 +109,21 @@ pub fn list() -> Result<Vec<Listed>> {
     Ok(worlds)
 }
 
+/// That there is no world of that name, and which there are.
+fn no_world(name: &str) -> Error {
+    let known: Vec<String> = list().unwrap_or_default().into_iter().map(|world| world.name).collect();
+    let instead = match known.is_empty() {
+        true => "there are none; `xweave lab up kvm` starts one".to_owned(),
+        false => xweave_text::instead(name, known.iter().map(String::as_str)),
+    };
+    Error::NoWorld { name: name.to_owned(), instead }
+}
+
 /// Ends a world in whatever state it is: its processes first, then its files. Nothing is left.
 pub fn down(name: &str) -> Result<()> {
     let folder = runtime::folder(name)?;
     if !folder.0.is_dir() {
-        return Err(Error::NoWorld { name: name.to_owned() });
+        return Err(no_world(name));
     }
     end(&folder)?;
     // An `up` at work sees its machine end, and ends too; its folder must not be taken from under it.
@@ -287,7 +297,7 @@ impl World {
     }
 
     fn machine(&self) -> Result<Identity> {
-        let missing = || Error::NoWorld { name: self.name.clone() };
+        let missing = || no_world(&self.name);
         self.folder.machine()?.ok_or_else(missing)
     }
 
@@ -355,7 +365,7 @@ impl World {
     pub fn find(name: &str) -> Result<Self> {
         let folder = runtime::folder(name)?;
         if !folder.0.is_dir() {
-            return Err(Error::NoWorld { name: name.to_owned() });
+            return Err(no_world(name));
         }
         let state = folder.state();
         let (State::Up, Some(description)) = (state, folder.description()?) else {
@@ -422,7 +432,7 @@ impl World {
         if self.domains().iter().any(|d| d == domain) {
             return Ok(());
         }
-        let known = self.domains().join(", ");
+        let known = xweave_text::instead(domain, self.domains().iter().map(String::as_str));
         Err(Error::NoDomain { world: self.name.clone(), domain: domain.to_owned(), known })
     }
 
@@ -460,7 +470,7 @@ impl World {
 pub fn console(name: &str, domain: &str, out: &mut impl Write) -> Result<()> {
     let folder = runtime::folder(name)?;
     if !folder.0.is_dir() {
-        return Err(Error::NoWorld { name: name.to_owned() });
+        return Err(no_world(name));
     }
     if domain == folder.host() {
         let path = folder.console_file();

@@ -29,6 +29,11 @@ impl DomainSpec {
             return Err(wrong());
         }
         let transport = Transport::parse(transport).ok_or_else(wrong)?;
+        if let Transport::Command(command) = &transport
+            && let Some(meant) = misspelt(command)
+        {
+            return Err(Error::TransportName { domain: name.to_owned(), given: command.clone(), meant });
+        }
         Ok(Self { name: name.to_owned(), transport })
     }
 
@@ -36,6 +41,17 @@ impl DomainSpec {
     pub fn role(&self) -> Role {
         if self.transport == Transport::Local { Role::Host } else { Role::of(&self.name) }
     }
+}
+
+/// What was meant instead of a command, where that is no command but nearly another transport: `vosck:3`, `locla`.
+fn misspelt(command: &str) -> Option<String> {
+    let (word, address) = command.split_at(command.find(':').unwrap_or(command.len()));
+    if !word.chars().all(char::is_alphanumeric) {
+        return None;
+    }
+    let transport = if address.is_empty() { "local" } else { "vsock" };
+    let near = xweave_text::nearest(&word.to_lowercase(), std::iter::once(transport), 1);
+    near.first().map(|near| format!("{near}{address}"))
 }
 
 /// Parses `NAME=FILE`: a domain, and a file of the kernel that it runs.
@@ -83,6 +99,15 @@ mod tests {
         );
         for wrong in ["vm1", "=x", "vm1=", "vm 1=local", "a=vsock:x", "a=vsock:3:"] {
             assert!(DomainSpec::parse(wrong).is_err(), "{wrong}");
+        }
+        for (given, meant) in
+            [("vosck:3", "vsock:3"), ("vsok:3:99", "vsock:3:99"), ("VSOCK:3", "vsock:3"), ("locla", "local")]
+        {
+            let said = DomainSpec::parse(&format!("a={given}")).unwrap_err().to_string();
+            assert!(said.contains(&format!("did you mean --domain a={meant}?")), "{said}");
+        }
+        for command in ["ssh vm1", "./connect:3", "agent.sh", "false"] {
+            assert!(DomainSpec::parse(&format!("a={command}")).is_ok(), "{command}");
         }
     }
 

@@ -35,6 +35,19 @@ pub enum Error {
         "`{0}` is not a domain: write NAME=TRANSPORT, for example vm1=vsock:3 or vm1='ssh root@vm1 xweave agent --stdio'"
     )]
     DomainSyntax(String),
+    /// A transport that is nearly another one, and no command.
+    #[error(
+        "--domain {domain}={given}: there is no transport {given}: did you mean --domain {domain}={meant}? (A command \
+         is given with its path: ./{given})"
+    )]
+    TransportName {
+        /// The domain's name.
+        domain: String,
+        /// What was given.
+        given: String,
+        /// What was meant.
+        meant: String,
+    },
     /// Two domains of one name.
     #[error("two domains are called {0}: each needs a name of its own")]
     DomainTwice(String),
@@ -130,6 +143,16 @@ pub enum Error {
         domain: String,
         /// Its own words.
         message: String,
+    },
+    /// A kernel's verifier refused what an aspect has it do.
+    #[error("{mistake}\ndomain {domain}: the verifier's last words:\n{log}")]
+    Refused {
+        /// Its name.
+        domain: String,
+        /// The user's line, and what to do.
+        mistake: Box<Diagnostic>,
+        /// The end of the verifier's log.
+        log: String,
     },
     /// An agent went away before the recording began.
     #[error("domain {domain}: the agent went away: {reason}")]

@@ -72,7 +72,7 @@ pub(crate) fn record_by(
     relate_clocks(&mut capture)?;
 
     let begun = Instant::now();
-    let there = weave(&mut capture, &woven)?;
+    let there = weave(&mut capture, &aspects, &woven)?;
     let not_shared = sharing::share(&mut capture, &woven)?;
     for (session, woven) in capture.sessions.iter_mut().zip(&woven) {
         session.drops.reasons.clone_from(&woven.drop_reasons);
@@ -194,7 +194,7 @@ fn relate_clocks(capture: &mut Capture<'_>) -> Result<(), Error> {
 }
 
 /// Loads and attaches in all domains at once: most of the time is spent in the kernels, waiting.
-fn weave(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<weaving::There, Error> {
+fn weave(capture: &mut Capture<'_>, aspects: &Aspects, woven: &[Woven]) -> Result<weaving::There, Error> {
     capture.tell(Phase::Weaving { sites: woven.iter().map(|woven| woven.sites.len()).sum() });
     let has_hooks = |woven: &&Woven| !woven.plan.programs.is_empty() || woven.plan.events.is_some();
     let asked: Vec<usize> = (0..woven.len()).filter(|index| has_hooks(&&woven[*index])).collect();
@@ -204,7 +204,11 @@ fn weave(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<weaving::There, E
     capture.until(|session| !session.owes())?;
     let mut there = weaving::There::default();
     for index in asked {
-        let Reply::Woven(answer) = capture.answer(index)? else { return Err(capture.unexpected(index)) };
+        let answer = capture.answer(index).map_err(|error| {
+            let release = &capture.sessions[index].facts.kernel;
+            weaving::explained(error, aspects, &woven[index], release)
+        })?;
+        let Reply::Woven(answer) = answer else { return Err(capture.unexpected(index)) };
         there.add(&woven[index].domain, answer);
     }
     Ok(there)

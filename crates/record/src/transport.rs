@@ -65,7 +65,10 @@ impl Transport {
                 command.arg("-c").arg(text);
                 Stream::of_child(command)
             }
-            Self::Vsock { cid, port } => Stream::of_socket(connect(*cid, *port)?),
+            Self::Vsock { cid, port } => {
+                let socket = connect(*cid, *port).map_err(|error| with_remedy(error, *cid, *port))?;
+                Stream::of_socket(socket)
+            }
         }
     }
 }
@@ -95,6 +98,26 @@ fn connect(cid: u32, port: u32) -> io::Result<OwnedFd> {
         done(unsafe { libc::connect(socket.as_raw_fd(), address, size) })
     })?;
     Ok(socket)
+}
+
+/// The same error, with what to do about it.
+fn with_remedy(error: io::Error, cid: u32, port: u32) -> io::Error {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => "this kernel has no vsock: modprobe vhost_vsock".to_owned(),
+        Some(libc::ENODEV) => format!(
+            "no guest has CID {cid}, or vsock is not loaded here: modprobe vhost_vsock, and look for guest-cid={cid} in \
+             the guest's QEMU command line (-device vhost-vsock-pci,guest-cid={cid})"
+        ),
+        Some(libc::ECONNRESET | libc::ECONNREFUSED) => {
+            format!("nothing listens at port {port} of CID {cid}: run `xweave agent --vsock` there, as root")
+        }
+        Some(libc::ETIMEDOUT) => format!(
+            "CID {cid} does not answer: it is booting or stopped, has no vsock driver (modprobe \
+             vmw_vsock_virtio_transport in the guest), or no guest has this CID"
+        ),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {remedy}"))
 }
 
 fn bind_reserved(socket: &OwnedFd) -> io::Result<()> {
@@ -205,6 +228,27 @@ impl End {
                 }
                 let _ = child.wait();
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_vsock_cannot_do_is_told_with_a_remedy() {
+        for (code, words) in [
+            (
+                libc::ENODEV,
+                "No such device (os error 19); no guest has CID 7, or vsock is not loaded here: modprobe",
+            ),
+            (libc::ECONNRESET, "run `xweave agent --vsock` there"),
+            (libc::ETIMEDOUT, "CID 7 does not answer"),
+            (libc::EAFNOSUPPORT, "modprobe vhost_vsock"),
+        ] {
+            let said = with_remedy(io::Error::from_raw_os_error(code), 7, 7390).to_string();
+            assert!(said.contains(words), "{said}");
         }
     }
 }

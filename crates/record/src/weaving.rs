@@ -5,11 +5,12 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
 };
 
+use xweave_aspect::Aspects;
 use xweave_trace::{Site, Uncounted};
 use xweave_weave::{SiteInfo, Woven, unseen_calls};
 use xweave_wire::{message, plan::Hook};
 
-use crate::{kernels, session::Session};
+use crate::{Error, kernels, session::Session};
 
 /// From then on kernels count the kprobes that they leave out: of programs (6.7), and of probes themselves (6.8).
 const COUNTS_PROBES: (u32, u32) = (6, 8);
@@ -123,6 +124,21 @@ fn called(hook: Hook) -> &'static str {
         Hook::User => "uprobe",
         Hook::UserReturn => "uretprobe",
     }
+}
+
+/// Lines of a verifier's log that are shown beside the mistake.
+const LOG: usize = 6;
+
+/// A refusal of the verifier, in terms of the aspect; any other error as it is.
+pub(crate) fn explained(error: Error, aspects: &Aspects, woven: &Woven, release: &str) -> Error {
+    let Error::Agent { domain, message } = error else { return error };
+    let Some(mistake) = xweave_weave::refusal(aspects, woven, release, &message) else {
+        return Error::Agent { domain, message };
+    };
+    let of_verifier = |line: &&str| !line.starts_with("libbpf:") && !line.starts_with("-- ");
+    let said: Vec<_> = message.lines().skip(1).filter(of_verifier).collect();
+    let log = said[said.len().saturating_sub(LOG)..].join("\n");
+    Error::Refused { domain, mistake: Box::new(mistake), log }
 }
 
 /// What is woven, for the trace.

@@ -30,6 +30,15 @@ pub fn line(summary: &Summary, view: View) -> String {
     text
 }
 
+/// That a recording has no end: until when something of it was stored, in nanoseconds since 1970.
+pub fn unfinished(stored_until_ns: Option<u64>) -> String {
+    let what = match stored_until_ns {
+        None => "nothing was stored yet".to_owned(),
+        Some(ns) => format!("what was stored until {} UTC is shown", number::time_of_day(ns)),
+    };
+    format!("the recording was killed, or is still running: {what}")
+}
+
 /// What a reader must know before trusting the numbers; empty if there is nothing.
 pub fn remarks(summary: &Summary) -> Vec<String> {
     let mut remarks = Vec::new();
@@ -116,7 +125,7 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
         ));
     }
     if !summary.recording_complete {
-        remarks.push("the recording did not come to its end; what was stored until then is shown".to_owned());
+        remarks.push(unfinished(summary.stored_until_ns));
     }
     remarks.extend(summary.damaged.iter().cloned());
     if summary.unreadable > 0 {

@@ -2,6 +2,21 @@
 
 use xweave_trace::Trace;
 
+/// What is said of a trace without flows where flows are wanted; none if an aspect of it defines some.
+pub fn instead_of_flows(trace: &Trace) -> Option<String> {
+    if trace.sites().iter().any(|site| site.xflow.is_some())
+        || trace.sites_damaged().is_some_and(|_| trace.manifest().records > 0)
+    {
+        return None;
+    }
+    let commands: Vec<_> = commands(trace).into_iter().map(|command| format!("`{command}`")).collect();
+    let instead = match commands.is_empty() {
+        true => "record with one that does, such as virtio-net".to_owned(),
+        false => format!("see {}", commands.join(" and ")),
+    };
+    Some(format!("{} was recorded without an aspect that defines flows: {instead}", trace.dir().display()))
+}
+
 /// The commands, the one that most is to be seen by first; none for a trace of nothing.
 pub fn commands(trace: &Trace) -> Vec<String> {
     let (sites, dir) = (trace.sites(), trace.dir().display());

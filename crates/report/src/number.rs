@@ -27,6 +27,12 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
+/// The time of the day of nanoseconds since 1970, in UTC: `14:03:22`.
+pub fn time_of_day(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +45,7 @@ mod tests {
         assert_eq!(micros(-1_250), "-1.3");
         assert_eq!(count(1_234_567), "1 234 567");
         assert_eq!(counted(1, "flow", "flows"), "1 flow");
+        assert_eq!(time_of_day(1_764_021_802_999_999_999), "22:03:22");
         assert_eq!(
             (span(850), span(12_345), span(4_560_000)),
             ("850 ns".into(), "12.3 µs".into(), "4.56 ms".into())

@@ -10,6 +10,6 @@ mod printable;
 mod size;
 
 pub use location::location;
-pub use name::{matches, nearest};
+pub use name::{instead, matches, nearest};
 pub use printable::{cut, lines, lines_cut, printable, printable_bytes};
 pub use size::{hex, parse_size, size};

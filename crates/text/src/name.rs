@@ -1,5 +1,7 @@
 //! Names that patterns mean, and that a mistyped one may have meant.
 
+use std::collections::BTreeSet;
+
 /// Whether `name` is what `pattern` says, where `%` stands for any characters.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('%');
@@ -31,6 +33,25 @@ pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>, n: usize) -
     near.retain(|(distance, _)| *distance <= limit);
     near.sort();
     near.into_iter().take(n).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// Names that are listed where none is near.
+const LISTED: usize = 16;
+
+/// What to say after that there is nothing of this name: the nearest names that there are, or else the first ones.
+pub fn instead<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let names: BTreeSet<&str> = names.filter(|known| !known.is_empty()).collect();
+    let near = nearest(name, names.iter().copied(), 3);
+    if !near.is_empty() {
+        return format!("did you mean {}?", near.join(", "));
+    }
+    let listed: Vec<_> = names.iter().copied().take(LISTED).collect();
+    match (&*listed, names.len().saturating_sub(LISTED)) {
+        ([], _) => "there are none".to_owned(),
+        ([one], _) => format!("there is only {one}"),
+        (_, 0) => format!("there are {}", listed.join(", ")),
+        (_, more) => format!("there are {} and {more} more", listed.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -67,5 +88,17 @@ mod tests {
         assert_eq!(nearest("vfs_raed", known.into_iter(), 2), ["vfs_read", "vfs_readv"]);
         assert_eq!(nearest("__kfree_skbmem", known.into_iter(), 3), ["kfree_skbmem"]);
         assert_eq!(nearest("io_uring", known.into_iter(), 3), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_is_answered_with_those_that_are() {
+        let said = |name, known: &[&str]| instead(name, known.iter().copied());
+        assert_eq!(said("hots", &["vm1", "host", "vm2"]), "did you mean host?");
+        assert_eq!(said("web", &["vm1", "host", "vm1"]), "there are host, vm1");
+        assert_eq!(said("web", &["host", ""]), "there is only host");
+        assert_eq!(said("web", &[]), "there are none");
+        let many: Vec<String> = (0..20).map(|n| format!("n{n:02}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(said("something", &many).ends_with("n14, n15 and 4 more"));
     }
 }

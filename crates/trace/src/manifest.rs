@@ -80,6 +80,16 @@ impl Default for Manifest {
     }
 }
 
+impl Manifest {
+    /// Until when something was stored, in nanoseconds since 1970; none if nothing was. A killed recording has what came
+    /// until then.
+    pub fn stored_until_ns(&self) -> Option<u64> {
+        let stored = self.records > 0 || self.events > 0;
+        let took = self.end_ns.checked_sub(self.start_ns).and_then(|took| u64::try_from(took).ok());
+        took.filter(|_| stored).map(|took| self.created_ns.saturating_add(took))
+    }
+}
+
 /// A running kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use serde::Deserialize;
-use xweave_guard::private::{Dir, Trust};
+use xweave_guard::private::{self, Dir, Trust};
 use xweave_text as text;
 
 use crate::{
@@ -80,9 +80,10 @@ impl Trace {
 
     fn open_as(dir: &Path, forced: bool) -> Result<Self, Error> {
         let trust = if forced { Trust::Anyone } else { Trust::Owner };
-        let dir = Dir::open(dir, trust).map_err(|e| match e.is_missing() {
-            true => not_a_trace(dir, "is no directory"),
-            false => Error::input(e),
+        let dir = Dir::open(dir, trust).map_err(|e| match e {
+            private::Error::Kind { found, .. } => not_a_trace(dir, &format!("is {found}")),
+            _ if e.is_missing() => not_a_trace(dir, "is not there"),
+            _ => Error::input(e),
         })?;
         let manifest = read_manifest(&dir)?;
         let (sites, sites_damaged) = match read_sites(&dir, forced) {
@@ -195,7 +196,11 @@ fn read_manifest(dir: &Dir) -> Result<Manifest, Error> {
     })?;
     let damaged = |e: serde_json::Error| {
         let (path, said) = (dir.path_of(MANIFEST), text::printable_bytes(e.to_string().as_bytes(), 1024));
-        Error::new(ErrorKind::Damaged, format!("{} is damaged: {said}", path.display())).by(e)
+        Error::new(
+            ErrorKind::Damaged,
+            format!("{} is damaged: {said}; its Parquet files may still be read, by DuckDB", path.display()),
+        )
+        .by(e)
     };
     let version: Version = serde_json::from_slice(&text).map_err(damaged)?;
     match version.schema {

@@ -18,6 +18,7 @@ use crate::cache::{self, Entry};
 use crate::draft::Files;
 use crate::emit::{self, Emitted, Program};
 use crate::error::Error;
+use crate::lines;
 use crate::prelude;
 
 const OBJECT: &str = "advice.o";
@@ -266,6 +267,19 @@ impl Drop for WorkFolder {
     }
 }
 
+/// What to do where a function of the kernel is called.
+const CALLS: &str = "kernel functions cannot be called from advice, which is a BPF program: read what is needed with \
+                     READ(…), or call a BPF helper (bpf_…)";
+
+/// The function that is called and not declared: clang 14 says that it is declared implicitly, and later ones that it is
+/// undeclared.
+fn function_called(message: &str) -> Option<&str> {
+    match message.split('\'').collect::<Vec<_>>()[..] {
+        ["implicit declaration of function " | "call to undeclared function ", name, ..] => Some(name),
+        _ => None,
+    }
+}
+
 /// Turns what clang says into what the user is told.
 pub(crate) struct Messages<'a> {
     pub aspects: &'a Aspects,
@@ -312,9 +326,16 @@ impl Messages<'_> {
             if of.strip_prefix("fatal ").unwrap_or(of) != severity {
                 continue;
             }
-            let mut diagnostic = self.aspects.error(span, message);
+            let called = function_called(message);
+            let is_call = called.is_some();
+            let message = called.map_or_else(
+                || message.to_owned(),
+                |name| format!("advice cannot call `{name}`: it is no function of BPF or of the prelude"),
+            );
+            let mut diagnostic = self.aspects.error(span, &*message);
             let help = match message.split('\'').collect::<Vec<_>>()[..] {
                 ["use of undeclared identifier ", ..] => self.parameters(span),
+                _ if is_call => Some(CALLS.to_owned()),
                 ["no member named ", member, " in ", record, ..] => self.members(record, member),
                 _ => None,
             };
@@ -338,7 +359,8 @@ impl Messages<'_> {
         let (number, rest) = rest.split_once(':')?;
         let (column, rest) = rest.split_once(": ")?;
         let (severity, message) = rest.split_once(": ")?;
-        let span = Span { file, line: number.parse().ok()?, column: column.parse().ok()?, length: 1 };
+        let span =
+            Span { file, line: lines::line(number.parse().ok()?), column: column.parse().ok()?, length: 1 };
         Some((span, severity, message))
     }
 
@@ -364,11 +386,6 @@ impl Messages<'_> {
                 })
             })
         })?;
-        let point = &program.points[0].at;
-        let names: Vec<_> = point.names().iter().map(|name| format!("`{name}`")).collect();
-        Some(match names.is_empty() {
-            true => format!("{} has no parameters", point.described()),
-            false => format!("the parameters of {} are {}", point.described(), names.join(", ")),
-        })
+        Some(program.points[0].at.parameters())
     }
 }

@@ -65,7 +65,8 @@ pub fn judge(
         let before = said.len();
         of_item.iter_mut().for_each(|of| said.append(&mut of.diagnostics));
         if !selected && said.len() == before {
-            said.extend(resolve::nowhere(aspects, peers, item));
+            let lacking = of_item.iter().find_map(|of| of.lacking.clone());
+            said.extend(resolve::nowhere(aspects, peers, item).map(|nowhere| lacking.unwrap_or(nowhere)));
         }
     }
     let (warnings, errors): (Vec<_>, Vec<_>) =

@@ -23,7 +23,7 @@ use crate::draft::{DROP_REASONS, Inlined, SiteDraft, Text as DraftText};
 use crate::item::Item;
 use crate::prelude::{self, Header};
 use crate::resolve::{Applied, Point};
-use crate::{Domain, safe, selection};
+use crate::{Domain, lines, safe, selection};
 
 /// The name of the file with the programs.
 pub(crate) const ADVICE: &str = "advice.c";
@@ -451,7 +451,12 @@ impl<'a> Text<'a> {
                         Special::Pc => "xw_pc_value",
                     };
                     let text = if self.safe { safe::render(code, special) } else { code.render(special) };
-                    let _ = write!(self.out, "\n#line {} \"{file}\"\n{:indent$}{text}\n", code.span.line, "");
+                    let _ = write!(
+                        self.out,
+                        "\n#line {} \"{file}\"\n{:indent$}{text}\n",
+                        lines::number(code.span),
+                        ""
+                    );
                     // The line after the directive is one further than the directive's own.
                     let own = self.out.bytes().filter(|byte| *byte == b'\n').count() + 2;
                     let _ = writeln!(self.out, "#line {own} \"{ADVICE}\"");

@@ -24,7 +24,8 @@
 //! variables that the C code uses; `resolve` puts these together: candidates, of them those selected, and
 //! their bindings; `emit` writes the C program of a domain around the `prelude`, and `selection` which frames it follows; `draft`
 //! is all that came of a domain up to here, which `drafting` makes, and puts together with those of other domains;
-//! `compile` has clang make an object of the C, or says why not (`error`). `events` are the built-in probes, which go beside. `kernel_files`
+//! `compile` has clang make an object of the C, or says why not (`error`);
+//! `lines` are those of aspects in it, by which `refusal` tells what a verifier says of it. `events` are the built-in probes, which go beside. `kernel_files`
 //! reads kernels that are not asked themselves, `clauses` tells what was resolved, and [`unseen_calls`]
 //! what of it is not seen.
 
@@ -43,8 +44,10 @@ mod events;
 mod instruction;
 mod item;
 mod kernel_files;
+mod lines;
 mod point;
 mod prelude;
+mod refusal;
 mod resolve;
 mod safe;
 mod selection;
@@ -62,6 +65,7 @@ pub use drafting::{Objects, complaints, draft, each_once, judge};
 pub use error::Error;
 pub use events::{Events, Group, UnknownGroup, events, places_of_events};
 pub use kernel_files::{CodeError, KernelFiles};
+pub use refusal::refusal;
 
 use std::path::PathBuf;
 

@@ -166,6 +166,15 @@ impl JoinPoint<'_> {
         }
     }
 
+    /// The same in words.
+    pub(crate) fn parameters(&self) -> String {
+        let names: Vec<_> = self.names().iter().map(|name| format!("`{name}`")).collect();
+        match names.is_empty() {
+            true => format!("{} has no parameters", self.described()),
+            false => format!("the parameters of {} are {}", self.described(), names.join(", ")),
+        }
+    }
+
     /// The local variable (or parameter) `of`, to be called `name`; none if nothing is called that here.
     ///
     /// # Errors

@@ -148,6 +148,7 @@ struct Selected<'a> {
 impl<'a> Resolver<'a> {
     fn select(&self, work: &mut Work<'a>, candidates: Candidates<'a>) -> Vec<Selected<'a>> {
         let mut selected = Vec::new();
+        let lacking = self.lacking(work.item, &candidates);
         for (place, candidate) in candidates {
             let condition = match &candidate.at.at {
                 At::Instruction(touch) => touch.condition.clone(),
@@ -165,7 +166,34 @@ impl<'a> Resolver<'a> {
             selected.push(Selected { place, candidate, condition });
         }
         work.draft.selected = !selected.is_empty();
+        work.draft.lacking = lacking.filter(|_| selected.is_empty());
         selected
+    }
+
+    /// A name that none of the candidates has, or that names none.
+    fn lacking(&self, item: Item<'a>, candidates: &Candidates<'a>) -> Option<Diagnostic> {
+        let Some(first) = candidates.values().next() else { return self.unmatched(item) };
+        let kernel = self.domain.kernel;
+        let mut lacking = None;
+        item.pointcut().atoms(&mut |atom| {
+            let (of, is_argument) = match atom {
+                Pointcut::Arg(of) => (of, true),
+                Pointcut::LocalVar(of) => (of, false),
+                _ => return,
+            };
+            let name = &of.of;
+            let is_there = |at: &JoinPoint<'_>| match is_argument {
+                true => at.argument(kernel, &name.text, &name.text).is_some(),
+                false => at.local(kernel, &name.text, &name.text).is_some(),
+            };
+            let all_functions = candidates.values().all(|of| !matches!(of.at.at, At::Instruction(_)));
+            if lacking.is_none() && all_functions && !candidates.values().any(|of| is_there(&of.at)) {
+                let (at, kernel) = (first.at.described(), kernel.release());
+                let message = format!("{at} has no parameter `{}` (kernel {kernel})", name.text);
+                lacking = Some(self.aspects.error(name.span, message).with_help(first.at.parameters()));
+            }
+        });
+        lacking
     }
 
     /// Whether an atom selects a join point that is no instruction; none where it does not depend on the join point.

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use xweave_aspect::{Aspects, Severity, Source, parse};
 use xweave_code::Kernel;
 use xweave_weave::{
-    CodeError, Domain, KernelFiles, Options, Role, SiteInfo, Weaving, resolve, unseen_calls, weave,
+    CodeError, Domain, KernelFiles, Options, Role, SiteInfo, Weaving, refusal, resolve, unseen_calls, weave,
 };
 use xweave_wire::plan::Hook;
 
@@ -193,7 +193,7 @@ fn mistakes_are_told_at_the_users_own_place() {
         mistakes("execution(vfs_read@box) AND if(count >\n    cuont) { f(); }"),
         [
             "2:5: use of undeclared identifier 'cuont'; did you mean 'count'?",
-            "2:14: implicit declaration of function 'f' is invalid in C99",
+            "2:14: advice cannot call `f`: it is no function of BPF or of the prelude",
         ]
     );
     let release = LIVE.release();
@@ -210,7 +210,9 @@ fn mistakes_are_told_at_the_users_own_place() {
     );
     assert_eq!(
         mistakes("advice a execution(no_such_%) {}"),
-        ["1:20: `a` has no join point in any domain (`box`, `vm1`, `vm2`)"]
+        [format!(
+            "1:20: no function matches `no_such_%` in the type information (BTF) of domain `box`, kernel {release}"
+        )]
     );
     assert_eq!(
         mistakes("returning(fput@box) { STORE_DATA1($return$); }"),
@@ -271,6 +273,89 @@ fn the_library_is_woven() {
             }
         }
     }
+}
+
+/// All that is said of a mistake.
+fn said(text: &str) -> String {
+    let options = Options { first_site: 1, buffer: 4096, flow_table: 64, ..Options::default() };
+    let cache = tempfile::tempdir().unwrap();
+    let options = Options { cache: cache.path().to_owned(), ..options };
+    weave(&aspects(text), &domains()[..1], &options).unwrap_err()[0].to_string()
+}
+
+#[test]
+fn a_kernel_function_in_advice_is_called_that() {
+    assert_eq!(
+        said("advice a execution(vfs_read) {\n    kfree(buf);\n}"),
+        "error: advice cannot call `kfree`: it is no function of BPF or of the prelude
+ --> dir/x.aspect:2:5
+  |
+2 |     kfree(buf);
+  |     ^
+  = help: kernel functions cannot be called from advice, which is a BPF program: read what is needed with READ(…), or \
+         call a BPF helper (bpf_…)"
+    );
+}
+
+#[test]
+fn a_parameter_that_is_not_there_is_answered_with_those_that_are() {
+    let release = LIVE.release();
+    for word in ["arg", "local_var"] {
+        let text = format!("advice a execution(vfs_read) AND {word}(cuont, p) {{ STORE_DATA1(p); }}");
+        let said = said(&text);
+        assert!(
+            said.contains(&format!("error: `vfs_read` has no parameter `cuont` (kernel {release})")),
+            "{said}"
+        );
+        assert!(
+            said.contains("= help: the parameters of `vfs_read` are `file`, `buf`, `count`, `pos`"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn the_verifier_is_told_in_the_users_own_line() {
+    let text = "advice a execution(vfs_read) {\n    u64 n = count;\n    STORE_DATA2(n, buf[0]);\n}";
+    let cache = tempfile::tempdir().unwrap();
+    let options = Options {
+        first_site: 1,
+        buffer: 4096,
+        flow_table: 64,
+        serial_attach: false,
+        cache: cache.path().to_owned(),
+    };
+    let aspects = aspects(text);
+    let woven = weave(&aspects, &domains()[..1], &options).unwrap().domains.remove(0);
+    let program = &woven.plan.programs[0].name;
+    let told = |nth: usize| {
+        let said = format!(
+            "could not load the compiled aspects: Permission denied (os error 13)\n; \n{nth}: (71) r1 = *(u8 *)(r1 +0)\n\
+             R1 invalid mem access 'scalar'\nprocessed 406 insns (limit 1000000) max_states_per_insn 1\n\
+             -- END PROG LOAD LOG --\nlibbpf: prog '{program}': failed to load: -EACCES\n\
+             libbpf: failed to load object 'xweave'"
+        );
+        refusal(&aspects, &woven, "6.1.0", &said).unwrap()
+    };
+    // An instruction that is before the user's, or of no line, is told in the clause's.
+    let lines: std::collections::BTreeSet<u32> = (0..2_000).map(|nth| told(nth).line).collect();
+    assert!(lines.contains(&3) && lines.iter().all(|line| (1..=3).contains(line)), "{lines:?}");
+    let of_read = (0..2_000).map(told).find(|told| told.line == 3).unwrap();
+    let shown = of_read.to_string();
+    assert!(
+        shown.starts_with(
+            "error: the verifier of domain `box` (kernel 6.1.0) refuses `a` at `vfs_read`: R1 invalid mem access \
+             'scalar'\n --> dir/x.aspect:3:"
+        ),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("3 |     STORE_DATA2(n, buf[0]);") && shown.contains("READ(p->member)"),
+        "{shown}"
+    );
+    // What is not of the plan is an agent's own affair.
+    let strange = "the kernel refused the program of f4: R1 is no pointer\nlibbpf: prog 'xw9_f4': failed";
+    assert_eq!(refusal(&aspects, &woven, "6.1.0", strange), None);
 }
 
 #[test]

@@ -122,6 +122,7 @@ impl Draft {
         for item in &mut self.items {
             let said = std::mem::take(&mut item.diagnostics);
             item.diagnostics = said.into_iter().map(|said| fit(said, aspects)).collect();
+            item.lacking = item.lacking.take().map(|said| fit(said, aspects));
             item.counts.clause.clear();
         }
         for site in &mut self.sites {

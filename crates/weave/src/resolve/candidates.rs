@@ -12,6 +12,7 @@ use super::{Resolver, Work};
 use crate::anchor::Anchor;
 use crate::choose::{choose, function_hook, tell_apart};
 use crate::instruction;
+use crate::item::Item;
 use crate::point::{At, JoinPoint, Place};
 
 /// A join point that an item may be woven at, and the anchor that it is from: the first that names it.
@@ -129,6 +130,24 @@ impl<'a> Resolver<'a> {
         );
         let help = "hook another function, or write `?` after the name to do without it there";
         work.draft.diagnostics.push(self.aspects.error(name.span, message).with_help(help));
+    }
+
+    /// That a pattern matches no function.
+    pub(super) fn unmatched(&self, item: Item<'a>) -> Option<Diagnostic> {
+        let (domain, kernel) = (&self.domain.name, self.domain.kernel);
+        let mut anchors = Anchor::all(&item).into_iter().filter(|anchor| self.means(anchor.domain()));
+        let Anchor::Function(name, _) = anchors.next()? else { return None };
+        if !kernel.functions(&name.pattern).is_empty() {
+            return None;
+        }
+        let message = format!(
+            "no function matches `{}` in the type information (BTF) of domain `{domain}`, kernel {}",
+            name.pattern,
+            kernel.release()
+        );
+        let near = kernel.nearest(&name.pattern.replace('%', ""), 3);
+        let error = self.aspects.error(name.span, message);
+        Some(if near.is_empty() { error } else { error.with_help(format!("there is {}", quoted(&near))) })
     }
 
     fn unknown(&self, name: &FunctionName) -> Diagnostic {

@@ -1,0 +1,220 @@
+//! Mistakes on the command line: what is said of each, and the exit status. Errors say what, where, and what to do.
+
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, path::Path, process::Command};
+
+use xweave_trace::{Domain, Event, Manifest, Site, Writer, event::Kind as EventKind};
+use xweave_wire::record::{Kind, Record};
+
+/// Exit status, what it printed, and what it complained about.
+fn xweave<A: AsRef<OsStr>>(folder: &Path, arguments: &[A]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    command.current_dir(folder).args(arguments).env("XWEAVE_CACHE", folder.join("cache"));
+    let output = command.env("XDG_RUNTIME_DIR", folder).output().expect("xweave runs");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn site() -> Site {
+    Site {
+        site: 1,
+        domain: "host".into(),
+        advice: "sent".into(),
+        function: "tcp_sendmsg".into(),
+        action: "start".into(),
+        values: vec!["size".into()],
+        ..Site::default()
+    }
+}
+
+/// A folder with traces: `stored` has a record of advice, `flows` one of a flow, `events` has an event, and the recording
+/// of `killed` has no end.
+fn traces() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
+    // 2025-11-24 22:03:20 UTC, and two seconds of recording.
+    let manifest = Manifest {
+        domains: vec![domain("host", 1), domain("vm1", 2)],
+        created_ns: 1_764_021_800_000_000_000,
+        start_ns: 1_000,
+        end_ns: 2_000_001_000,
+        ..Manifest::default()
+    };
+    let record = |flow| Record {
+        time_ns: 0,
+        flow,
+        site: 1,
+        pid: 7,
+        tid: 7,
+        cpu: 0,
+        kind: if flow == 0 { Kind::Hop } else { Kind::Start },
+        comm: [0; 16],
+        values: vec![1448],
+    };
+    for (name, flow) in [("stored", 0), ("killed", 0), ("flows", 1 << 56 | 1)] {
+        let mut writer = Writer::create(&folder.path().join(name), manifest.clone()).expect("a trace");
+        let xflow = (flow != 0).then(|| "packet".to_owned());
+        writer.sites(&[Site { xflow, ..site() }]).expect("sites");
+        writer.append(1, 1_000, &record(flow)).expect("a record");
+        // One that is dropped is what a killed program leaves.
+        writer.flush().expect("it is written");
+        if name != "killed" {
+            writer.finish().expect("it is written");
+        }
+    }
+    let mut events = Writer::create(&folder.path().join("events"), manifest).expect("a trace");
+    events.sites(&[]).expect("no sites");
+    events.event(Event::new(EventKind::Switch, 1, 1_000, 0, 7)).expect("an event");
+    events.finish().expect("it is written");
+
+    fs::write(folder.path().join("a-file"), "hi\n").expect("a file");
+    fs::create_dir(folder.path().join("empty")).expect("a folder");
+    for (name, text) in [("damaged", "{\"schema\":2"), ("newer", "{\"schema\":9,\"xweave\":\"9.9\"}")] {
+        fs::create_dir(folder.path().join(name)).expect("a folder");
+        fs::write(folder.path().join(name).join("trace.json"), text).expect("a file");
+    }
+    folder
+}
+
+const TRY_HELP: &str = "\nFor more information, try '--help'.";
+
+/// Arguments, exit status, and all that standard error has.
+#[rustfmt::skip]
+const MISTAKES: &[(&[&str], i32, &str)] = &[
+    // Traces that are none, and names that are not there.
+    (&["flows", "nowhere"], 2, "xweave: nowhere is not a trace: it is not there; name the directory that `xweave record -o DIR` wrote"),
+    (&["flows", "a-file"], 2, "xweave: a-file is not a trace: it is a regular file; name the directory that `xweave record -o DIR` wrote"),
+    (&["explain", "empty"], 2, "xweave: empty is not a trace: it has no trace.json; name the directory that `xweave record -o DIR` wrote"),
+    (&["records", "damaged"], 1, "xweave: damaged/trace.json is damaged: EOF while parsing an object at line 1 column 11; its Parquet files may still be read, by DuckDB"),
+    (&["compare", "newer", "stored"], 2, "xweave: newer has schema 9, written by xweave 9.9; this xweave reads up to schema 2: use that version or a later one"),
+    (&["flows", "flows", "--name", "pakcet"], 1, "xweave: flows has no flow definition (xflow) pakcet: did you mean packet?"),
+    (&["flows", "stored", "--name", "packet"], 1, "xweave: stored has no flow definition (xflow) packet: there are none"),
+    (&["flows", "flows", "--flow", "5"], 1, "xweave: flows has no flow 0x5: `xweave flows flows --json` lists all"),
+    (&["records", "stored", "--of", "sennt"], 1, "xweave: stored has no advice or function sennt that stores anything: did you mean sent?"),
+    (&["records", "stored", "--domain", "hots"], 1, "xweave: stored has no domain hots: did you mean host?"),
+    (&["records", "stored", "--domain", "vm1"], 1, "xweave: stored has no records of that domain"),
+    (&["records", "stored", "--by", "sise"], 1, "xweave: no record has a value called sise: did you mean size?"),
+    (&["report", "flows", "-o", "nowhere/page.html"], 1, "xweave: cannot write the page nowhere/page.html: cannot open nowhere: No such file or directory (os error 2); name another file with -o"),
+    // Traces without what was asked for send to the command that fits.
+    (&["flows", "events"], 0, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
+    (&["flows", "events", "--by", "connection"], 1, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
+    (&["report", "events", "-o", "page.html"], 0, "xweave: the page has no flows: events was recorded without an aspect that defines flows: see `xweave explain events`"),
+    (&["records", "events"], 1, "xweave: events has no records: it has events, which `xweave explain events` is for"),
+    (&["explain", "stored"], 2, "xweave: stored has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
+    (&["records", "killed"], 0, "xweave: killed: the recording was killed, or is still running: what was stored until 22:03:22 UTC is shown"),
+    // Values of arguments.
+    (&["flows", "flows", "--flow", "x"], 2, "error: invalid value 'x' for '--flow <ID>': invalid digit found in string: an ID is a decimal number, or a hexadecimal one after 0x\n{help}"),
+    (&["explain", "events", "--transaction", "request:99999"], 2, "error: invalid value 'request:99999' for '--transaction <SPEC>': `99999` is no port: write request:80\n{help}"),
+    (&["record", "tcp", "-o", "new", "--duration", "10y"], 2, "error: invalid value '10y' for '--duration <DURATION>': `10y` is not a duration: write 500ms, 10s or 2m\n{help}"),
+    (&["record", "tcp", "-o", "new", "--buffer", "3K"], 2, "error: invalid value '3K' for '--buffer <SIZE>': `3K` is not a buffer size: write a power of two from 4K to 1024M\n{help}"),
+    (&["record", "tcp", "-o", "new", "--events", "shced"], 2, "error: invalid value 'shced' for '--events <GROUP,…>': there is no group of events `shced`: write some of sched,block,net,vm,syscalls, or all\n{help}"),
+    (&["record", "-o", "new"], 2, "error: the following required arguments were not provided:\n  <ASPECT>...\n\n  tip: name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take events with --events sched,net,block\n\nUsage: xweave record --output <DIR> <ASPECT>... [-- <COMMAND>...]\n{help}"),
+    (&["agent"], 2, "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host; --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n{help}"),
+    // Domains.
+    (&["record", "tcp", "-o", "new", "--domain", "vm1=vosck:3"], 2, "xweave: --domain vm1=vosck:3: there is no transport vosck:3: did you mean --domain vm1=vsock:3? (A command is given with its path: ./vosck:3)"),
+    (&["record", "tcp", "-o", "new", "--domain", "vm1"], 2, "xweave: `vm1` is not a domain: write NAME=TRANSPORT, for example vm1=vsock:3 or vm1='ssh root@vm1 xweave agent --stdio'"),
+    (&["record", "tcp", "-o", "new", "--domain", "a=false", "--domain", "a=false"], 2, "xweave: two domains are called a: each needs a name of its own"),
+    (&["record", "tcp", "-o", "stored"], 2, "xweave: stored holds a trace already: replace it with --force, or name another directory with -o"),
+    (&["record", "tcp", "-o", "a-file"], 2, "xweave: a-file is a regular file, not a folder; name another directory with -o"),
+    (&["check", "tcp", "--domain", "host"], 2, "xweave: --domain host: NAME=KERNEL is wanted, such as host=live"),
+    (&["check", "tcp", "--domain", "host=a-file"], 2, "xweave: --domain host=a-file: a-file holds no usable type information (BTF): it is neither an ELF file nor raw BTF"),
+    // Files.
+    (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, page-cache, sched, tcp, udp, virtio-blk, virtio-net"),
+    (&["fmt", "nowhere.aspect"], 2, "xweave: nowhere.aspect cannot be read: No such file or directory (os error 2)"),
+    (&["import", "nowhere.dat", "-o", "new"], 2, "xweave: nowhere.dat: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, directories of LTTng (CTF)"),
+    (&["import", "a-file", "-o", "new"], 2, "xweave: a-file is nothing that is understood; what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), directories of LTTng (CTF)"),
+    (&["sites", "access(a.b", "--kernel", "a-file"], 2, "error: expected `)`, found the end\n --> pointcut:1:11\n  |\n1 | access(a.b\n  |           ^"),
+    (&["sites", "access(a.b)", "--kernel", "empty"], 2, "xweave: empty is a directory: name a file in it"),
+    (&["sites", "access(a.b)", "--kernel", "nowhere"], 2, "xweave: nowhere: there is no such file"),
+    // The lab.
+    (&["lab", "exec", "mine", "host", "--", "true"], 125, "xweave: there is no world `mine`: there are none; `xweave lab up kvm` starts one"),
+    (&["lab", "down", "mine"], 1, "xweave: there is no world `mine`: there are none; `xweave lab up kvm` starts one"),
+    (&["lab", "up", "kvm", "--name", "BAD"], 2, "xweave: invalid world `BAD`: 1 to 32 lowercase letters, digits and `-`, not starting with `-`"),
+    (&["flowz", "stored"], 2, "error: unrecognized subcommand 'flowz'\n\n  tip: a similar subcommand exists: 'flows'\n\nUsage: xweave <COMMAND>\n{help}"),
+];
+
+#[test]
+fn each_mistake_is_told_with_what_to_do() {
+    let folder = traces();
+    let mut wrong = Vec::new();
+    for (arguments, status, expected) in MISTAKES {
+        let (found, _, said) = xweave(folder.path(), arguments);
+        let expected = expected.replace("{help}", TRY_HELP);
+        if found != Some(*status) || said.trim_end() != expected {
+            wrong.push(format!(
+                "{arguments:?}\n  is {found:?}, not {status}\n--- said\n{said}--- expected\n{expected}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn with_json_an_error_is_a_document_too() {
+    let folder = traces();
+    for (arguments, status, begin) in [
+        (&["flows", "nowhere", "--json"][..], 2, "nowhere is not a trace"),
+        (&["explain", "stored", "--json"], 2, "stored has no events"),
+        (&["records", "--json"], 2, "the following required arguments were not provided:\n  <DIR>"),
+        (&["sites", "access(a.b)", "--kernel", "nowhere", "--jsonl"], 2, "nowhere: there is no such file"),
+        (&["lab", "list", "--json", "--al"], 2, "unexpected argument '--al' found"),
+    ] {
+        let (found, printed, said) = xweave(folder.path(), arguments);
+        let document: serde_json::Value = serde_json::from_str(&printed).expect("one document");
+        assert_eq!((found, &document["error"]["exit"]), (Some(status), &status.into()), "{printed}");
+        let message = document["error"]["message"].as_str().expect("a text");
+        assert!(message.starts_with(begin) && said.contains(message), "{message}: {said}");
+    }
+    // One that has begun takes no second one; what is asked of another command is not asked of this one.
+    fs::write(folder.path().join("wrong.aspect"), "advice a exeuction(vfs_read) {}").expect("a file");
+    let (status, printed, _) = xweave(folder.path(), &["check", "wrong.aspect", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&printed).expect("one document");
+    assert_eq!((status, document["errors"].as_array().map(Vec::len)), (Some(1), Some(1)));
+    let (_, printed, _) = xweave(folder.path(), &["lab", "exec", "mine", "host", "--", "x", "--json"]);
+    assert_eq!(printed, "");
+}
+
+#[test]
+fn arguments_that_are_no_text_are_no_panic() {
+    let folder = traces();
+    let strange = OsStr::from_bytes(b"\xff");
+    for command in [
+        "doctor", "check", "fmt", "record", "flows", "records", "explain", "compare", "report", "import",
+        "sites", "cost", "lab", "agent",
+    ] {
+        for rest in [&[][..], &["-o", "new"], &["--json"]] {
+            let arguments: Vec<&OsStr> =
+                [OsStr::new(command), strange].into_iter().chain(rest.iter().map(OsStr::new)).collect();
+            let (status, _, said) = xweave(folder.path(), &arguments);
+            assert!(matches!(status, Some(1 | 2)) && !said.contains("panicked"), "{arguments:?}: {said}");
+        }
+    }
+    let arguments = [OsStr::new("import"), OsStr::new("a-file"), OsStr::new("-o"), strange];
+    assert_eq!(xweave(folder.path(), &arguments).0, Some(2));
+}
+
+#[test]
+fn a_killed_recording_is_called_that_by_what_shows_it() {
+    let folder = traces();
+    let killed = "the recording was killed, or is still running: what was stored until 22:03:22 UTC is shown";
+    let (_, printed, _) = xweave(folder.path(), &["flows", "killed"]);
+    assert!(printed.contains(&format!("! {killed}\n")), "{printed}");
+    xweave(folder.path(), &["report", "killed", "-o", "page.html"]);
+    let page = fs::read_to_string(folder.path().join("page.html")).expect("a page");
+    assert!(page.contains(killed), "{page}");
+}
+
+#[test]
+fn without_a_compiler_it_is_told_which_is_needed() {
+    let folder = traces();
+    let aspect = "advice a execution(vfs_read) { STORE_DATA1(count); }";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    command.args(["check", "-e", aspect, "--domain", "host=/sys/kernel/btf/vmlinux"]);
+    command
+        .env("PATH", folder.path())
+        .env_remove("XWEAVE_CLANG")
+        .env("XWEAVE_CACHE", folder.path().join("cache"));
+    let output = command.output().expect("xweave runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = "there is no clang in the path, which compiles advice: apt install clang";
+    assert!(output.status.code() == Some(1) && said.contains(expected), "{said}");
+}
