@@ -11,6 +11,7 @@ use xweave_guard::cache;
 use xweave_guard::private::{Dir, Trust};
 use xweave_text::hex;
 
+use crate::analysis::Tell;
 use crate::{Error, Index, VERSION};
 
 /// What a folder of indices keeps, in bytes.
@@ -105,7 +106,7 @@ impl Source {
             return Ok(index);
         }
         making();
-        let made = self.made()?;
+        let made = self.made(&|_, _| {})?;
         match keep {
             None => {}
             Some(Keep::OfFile(folder)) => {
@@ -146,14 +147,27 @@ impl Source {
     ///
     /// When the program cannot be read, or nothing is known of its types.
     pub fn make(&self) -> Result<Index, Error> {
-        self.made().map(|made| made.index)
+        self.make_telling(&|_, _| {})
     }
 
-    fn made(&self) -> Result<Made, Error> {
+    /// The same; `tell` is told how far that has come.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Source::make`].
+    pub fn make_telling(&self, tell: Tell<'_>) -> Result<Index, Error> {
+        self.made(tell).map(|made| made.index)
+    }
+
+    fn made(&self, tell: Tell<'_>) -> Result<Made, Error> {
         let Some(file) = &self.file else {
             let image = Image::live()?;
             let kernel = KernelTypes::new(&Kernel::live()?);
-            return Ok(Made { index: Index::new(&image, &kernel, None), ids: Vec::new(), debug: false });
+            return Ok(Made {
+                index: Index::telling(&image, &kernel, None, tell),
+                ids: Vec::new(),
+                debug: false,
+            });
         };
         let image = Image::open(file)?;
         let base = self.base.as_deref().map(Image::open).transpose()?;
@@ -182,7 +196,7 @@ impl Source {
             Some(vec![id(base)?, types])
         });
         let ids = all.into_iter().chain(by_types).collect();
-        Ok(Made { index: Index::new(&image, &types, debug.as_ref()), ids, debug: debug.is_some() })
+        Ok(Made { index: Index::telling(&image, &types, debug.as_ref(), tell), ids, debug: debug.is_some() })
     }
 
     /// The build IDs, if they can be told at once.

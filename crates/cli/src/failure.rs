@@ -68,6 +68,8 @@ impl From<Record> for Failure {
             Record::NoEvents(_)
             | Record::DomainSyntax(_)
             | Record::DomainTwice(_)
+            | Record::GuestAsHost { .. }
+            | Record::SameKernel { .. }
             | Record::TooManyDomains(_)
             | Record::Aspects(_)
             | Record::AspectFile(_)

@@ -5,10 +5,7 @@
 use std::{cmp::Reverse, collections::VecDeque};
 
 use xweave_flow::{Flow, Flows, Join, Wanted};
-use xweave_trace::{
-    Damaged, Late, Parts, Trace,
-    event::Names,
-};
+use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 
 use crate::{
     between::{Passing, Sites},

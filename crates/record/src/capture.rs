@@ -91,6 +91,7 @@ impl<'p> Capture<'p> {
             session.check_deadlines(now);
         }
         self.follow_jumps();
+        self.tell(Phase::Waiting);
         Ok(())
     }
 

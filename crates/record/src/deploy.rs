@@ -21,11 +21,12 @@
 //!   types, functions and aspects.
 //!
 //! Modules: `input` is what a domain sent, `types` and `indices` are what is kept of it, `parcel` is how it is passed on,
-//! [`work`] is what the confined processes do, `plan` has them do it and puts the answers together.
+//! [`work`] is what the confined processes do, `meter` how far they are, `plan` has them do it and puts the answers together.
 
 mod analysis;
 mod indices;
 mod input;
+mod meter;
 mod parcel;
 mod plan;
 mod types;
@@ -77,19 +78,18 @@ pub(crate) fn deploy(
         // Debug information that the user named has the source lines of function hooks, too: no module's code need be
         // sent and analysed for them.
         if of_code || weaves && file.is_some() {
-            capture.tell(Phase::Indexing { domain: &input.peer.name });
-            input.find_indices(file, of_code, &indices, &mut || goes_on(capture))?;
+            input.find_indices(file, of_code, &indices, &mut |phase| goes_on(capture, phase))?;
         } else if weaves {
             input.find_debug_indices(&indices);
         }
     }
     ask(capture, &mut inputs)?;
-    capture.tell(Phase::Compiling);
-    plan::plans(aspects, inputs, options, &types, &indices, &mut || goes_on(capture))
+    plan::plans(aspects, inputs, options, &types, &indices, &mut |phase| goes_on(capture, phase))
 }
 
-/// While others work: agents are told that we are there, and Ctrl-C is looked at.
-fn goes_on(capture: &mut Capture<'_>) -> bool {
+/// While others work: people are told how far that is, agents that we are there, and Ctrl-C is looked at.
+fn goes_on(capture: &mut Capture<'_>, phase: Phase<'_>) -> bool {
+    capture.tell(phase);
     // A trace that cannot be written is seen again when it is written to.
     !xweave_interrupt::pending() && capture.wait(Duration::ZERO).is_ok()
 }

@@ -11,7 +11,7 @@ use xweave_weave::Peer;
 use xweave_wire::message::{CodeParts, DomainInfo, ModuleInfo, Reply, Request};
 
 use super::{
-    analysis::{self, NoIndex},
+    analysis::{self, KeepGoing, NoIndex},
     indices::Indices,
     types::Types,
 };
@@ -92,7 +92,7 @@ impl Input {
         file: Option<&Path>,
         needed: bool,
         indices: &Indices,
-        keep_going: &mut dyn FnMut() -> bool,
+        keep_going: KeepGoing<'_>,
     ) -> Result<(), Error> {
         let of_image = self.build_ids(None);
         let of_kernel = match file {
@@ -186,19 +186,18 @@ impl Input {
         &self,
         file: &Path,
         indices: &Indices,
-        keep_going: &mut dyn FnMut() -> bool,
+        keep_going: KeepGoing<'_>,
     ) -> Result<(File, PathBuf), Error> {
         let debug = image::has_debug_info(file);
         if let Some(known) = indices.of_file(&[&self.facts.build_id], debug) {
             return Ok(known);
         }
         let (file, domain) = (file.to_owned(), self.peer.name.clone());
-        analysis::index(&file, &self.facts.build_id, debug, indices, keep_going).map_err(
-            |error| match error {
-                NoIndex::Interrupted => Error::Interrupted,
-                error => Error::Symbols { file, domain, reason: error.into() },
-            },
-        )
+        let about = (file.as_path(), self.facts.build_id.as_str(), debug);
+        analysis::index(&domain, about, indices, keep_going).map_err(|error| match error {
+            NoIndex::Interrupted => Error::Interrupted,
+            error => Error::Symbols { file: file.clone(), domain: domain.clone(), reason: error.into() },
+        })
     }
 
     /// A file of this kernel with code and debug information, where distributions put such.
@@ -292,7 +291,7 @@ mod tests {
     }
 
     fn found(input: &mut Input, indices: &Indices) -> Vec<Option<String>> {
-        input.find_indices(None, true, indices, &mut || true).unwrap();
+        input.find_indices(None, true, indices, &mut |_| true).unwrap();
         input.indices.iter().map(|index| index.module.clone()).collect()
     }
 
