@@ -18,7 +18,8 @@
 //!   that only this domain in this boot asks for: a guest may call its kernel by any build ID;
 //! - an object is kept by the hash of all that the compiler saw, taken here. A domain may have had it compiled to do
 //!   harm, by C that is made for that: then only who has the very same C gets it, and that is who has the very same
-//!   types, functions and aspects.
+//!   types, functions and aspects. The probes of events of this machine itself serve guests, too, whose own would be the
+//!   same, and fewer.
 //!
 //! Modules: `input` is what a domain sent, `types` and `indices` are what is kept of it, `parcel` is how it is passed on,
 //! [`work`] is what the confined processes do, `meter` how far they are, `plan` has them do it and puts the answers together.

@@ -17,7 +17,7 @@ use xweave_wire::message::{Reply, Request};
 use crate::{
     Error, Options, Outcome, Phase, Transport, Until, back_ends,
     budget::Budget,
-    capture::{Capture, SOON},
+    capture::Capture,
     command::Command,
     deploy::{Deployment, deploy},
     describe,
@@ -25,7 +25,7 @@ use crate::{
     identity::{self, Answered},
     kernels,
     link::Link,
-    pace::Pace,
+    pace::{Pace, SOON},
     session::Session,
     sharing,
     transport::Stream,
@@ -141,6 +141,9 @@ fn connect<'p>(
         let threads: Vec<_> = specs.iter().map(|spec| scope.spawn(|| (means.open)(spec))).collect();
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
+    if xweave_interrupt::pending() {
+        return Err(Error::Interrupted);
+    }
     let (sender, incoming) = mpsc::channel();
     let share = options.budget.disk / specs.len().max(1) as u64;
     let mut sessions = Vec::new();

@@ -110,6 +110,14 @@ impl Input {
                 known.or_else(|| indices.open(&self.index_name(None)?))
             }
         };
+        // What `sites --live` made is of the kernel and its modules in one.
+        if of_kernel.is_none()
+            && self.is_local
+            && let Some((file, path)) = indices.of_this_machine()
+        {
+            self.indices.push(IndexOf { module: None, file, path });
+            return Ok(());
+        }
         self.missing.kernel = of_kernel.is_none();
         self.indices.extend(of_kernel.map(|(file, path)| IndexOf { module: None, file, path }));
         for module in &self.facts.modules {
@@ -312,6 +320,21 @@ mod tests {
             assert_eq!(found(&mut again, &indices), [None, Some("tun".to_owned())], "{domain} {boot}");
             assert!(again.questions().iter().all(|question| !matches!(question, Request::Code(_))));
         }
+    }
+
+    #[test]
+    fn the_index_that_sites_made_of_the_running_kernel_is_this_machines_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let source = xweave_access::Source { file: None, base: None, btf_only: false };
+        let Some(name) = source.identity() else { panic!("there is a boot ID") };
+        let sites = xweave_guard::private::Dir::create(&cache.path().join("sites")).unwrap();
+        sites.replace(&name, b"an index").unwrap();
+        let indices = Indices::new(cache.path());
+        let mut host = input("host=local", "one");
+        assert_eq!(found(&mut host, &indices), [None]);
+        assert!(host.questions().iter().all(|question| !matches!(question, Request::Code(_))));
+        let mut guest = input("vm1=vsock:3", "one");
+        assert!(found(&mut guest, &indices).is_empty() && guest.missing.kernel);
     }
 
     #[test]

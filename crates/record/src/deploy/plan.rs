@@ -62,7 +62,7 @@ pub(crate) fn plans(
         of.bytes.iter().for_each(|bytes| types.keep(bytes));
     }
     let mut warnings = judge(aspects, &peers, &mut drafts).map_err(Error::Aspects)?;
-    let compiled = all.compile(&drafts, &mut warnings, keep_going)?;
+    let compiled = all.compile(&drafts, &sources_of_probes(&inputs, &drafts), &mut warnings, keep_going)?;
     warnings.extend(all.complaints(&mut inputs, &compiled, keep_going)?);
 
     let of_weaving = xweave_weave::Options {
@@ -93,11 +93,24 @@ pub(crate) fn plans(
     Ok(Deployment { woven, left_out, warnings: each_once(warnings) })
 }
 
+/// Parts of a kernel, none for its image, and where their indices go.
+type Parts = [(Option<String>, Unfinished)];
+
 /// What all domains have in common.
 struct All<'a> {
     aspects: &'a Aspects,
     peers: &'a [Peer],
     options: &'a Options,
+}
+
+/// Of each domain, whose C its probes of events are compiled of: its own, or this machine's where that has all of it and
+/// some more, as KVM's. A guest's C is for nobody but itself, and whoever has the very same.
+fn sources_of_probes(inputs: &[Input], drafts: &[Draft]) -> Vec<usize> {
+    let local = inputs.iter().position(|input| input.is_local);
+    let text = |domain: usize| drafts[domain].events.text.as_ref();
+    let covered =
+        |local: usize, domain: usize| text(local).zip(text(domain)).is_some_and(|(all, of)| all.covers(of));
+    (0..drafts.len()).map(|domain| local.filter(|local| covered(*local, domain)).unwrap_or(domain)).collect()
 }
 
 /// What the C of a draft was compiled to.
@@ -182,7 +195,7 @@ impl All<'_> {
         &self,
         domain: usize,
         input: &Input,
-        made: Option<(&[(Option<String>, Unfinished)], &Meter)>,
+        made: Option<(&Parts, &Meter)>,
         log: Option<(String, bool)>,
     ) -> std::io::Result<Job> {
         let types = || input.types.iter().filter_map(|types| Some((&types.module, types.bytes.as_deref()?)));
@@ -229,10 +242,12 @@ impl All<'_> {
         Ok(job)
     }
 
-    /// Compiles the C of all drafts: what several domains have in common, once.
+    /// Compiles the C of all drafts: what several domains have in common, once. `probes` says whose C a domain's probes of
+    /// events are compiled of.
     fn compile(
         &self,
         drafts: &[Draft],
+        probes: &[usize],
         warnings: &mut Vec<xweave_aspect::Diagnostic>,
         keep_going: KeepGoing<'_>,
     ) -> Result<Vec<CompiledDraft>, Error> {
@@ -242,7 +257,10 @@ impl All<'_> {
                 let files = text.files(self.aspects).map_err(compiling)?;
                 texts.push((domain, false, files));
             }
-            texts.extend(draft.events.text.iter().map(|text| (domain, true, text.files_of_events())));
+            if draft.events.text.is_some() {
+                let text = drafts[probes[domain]].events.text.iter();
+                texts.extend(text.map(|text| (domain, true, text.files_of_events())));
+            }
         }
         let mut compiled: Vec<CompiledDraft> = Vec::new();
         compiled.resize_with(drafts.len(), CompiledDraft::default);
@@ -345,7 +363,7 @@ fn compiler_job(files: &Files<'_>, folder: &WorkFolder) -> std::io::Result<Job> 
     Ok(job)
 }
 
-fn on_disk(files: &[(Option<String>, Unfinished)]) -> u64 {
+fn on_disk(files: &Parts) -> u64 {
     files.iter().map(|(_, made)| made.file.metadata().map_or(0, |about| about.len())).sum()
 }
 

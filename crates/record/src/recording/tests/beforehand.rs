@@ -39,6 +39,29 @@ fn two_names_for_one_kernel_are_refused_before_anything_is_woven() {
 }
 
 #[test]
+fn an_agent_that_does_not_hang_up_keeps_nobody_waiting_before_it_was_asked_to_weave() {
+    let stage = Stage::new();
+    let mut facts = machine("0f-1", "lab");
+    let guest = by(move |moment, voice: &mut Voice| match moment {
+        Moment::Asked(Request::DomainInfo) => {
+            facts.at(moment, voice)?;
+            // Until its connection is cut.
+            loop {
+                voice.raw(&[0])?;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        _ => Ok(Done::Nothing),
+    });
+    let begun = std::time::Instant::now();
+    let error =
+        stage.record(AT_ONCE, scripted("host", machine("0f-1", "lab")), scripted("vm1", guest)).unwrap_err();
+    assert!(matches!(error, Error::SameKernel { .. }), "{error}");
+    // An agent that had woven would be waited for that long.
+    assert!(begun.elapsed() < PACE.farewell / 2, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn what_each_domain_is_and_what_looks_wrong_is_told_before_weaving_and_once() {
     let stage = Stage::new();
     let guest = {
