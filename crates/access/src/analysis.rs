@@ -1,5 +1,7 @@
 //! The analysis of a whole program: all its functions twice, since the first round teaches the second.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rayon::prelude::*;
 use xweave_code::dwarf::Debug;
 use xweave_code::image::Image;
@@ -21,14 +23,43 @@ use crate::value::{Ref, Values};
 use crate::variables::Lookup;
 use crate::view::View;
 
+/// Is told, now and then, how many functions are done, and of how many.
+pub type Tell<'a> = &'a (dyn Fn(u32, u32) + Sync);
+
+/// How far the analysis has come.
+struct Steps<'a> {
+    /// In both rounds.
+    done: AtomicUsize,
+    functions: usize,
+    tell: Tell<'a>,
+}
+
+impl Steps<'_> {
+    /// Functions between two times that it is told.
+    const STRIDE: usize = 256;
+
+    /// One more is done, in one of the rounds.
+    fn step(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of(Self::STRIDE) || done == 2 * self.functions {
+            (self.tell)(to_u32(done / 2), to_u32(self.functions));
+        }
+    }
+}
+
 /// Analyses a program. What is known of its types is what `kernel` and `debug` tell.
-pub(crate) fn analyse(image: &Image, kernel: &KernelTypes, debug: Option<&Debug>) -> Tables {
+pub(crate) fn analyse(image: &Image, kernel: &KernelTypes, debug: Option<&Debug>, tell: Tell<'_>) -> Tables {
     let sources = Sources { image, kernel, debug };
     let functions = sources.functions();
+    let steps = Steps { done: AtomicUsize::new(0), functions: functions.len(), tell };
     let facts = sources.facts(&functions);
     let program = Program { image, facts: &facts, overlays: &sources.overlays(), summaries: None };
     let told = functions.par_iter().zip(0u32..to_u32(functions.len()));
-    let told = told.map(|(function, number)| (number, program.summarize(function, number)));
+    let told = told.map(|(function, number)| {
+        let summary = program.summarize(function, number);
+        steps.step();
+        (number, summary)
+    });
     let mut summaries = FunctionSummaries::new(told.collect::<Vec<_>>().into_iter());
     sources.state_idioms(&mut summaries);
     let program = Program { summaries: Some(&summaries), ..program };
@@ -36,7 +67,11 @@ pub(crate) fn analyse(image: &Image, kernel: &KernelTypes, debug: Option<&Debug>
     let answers: Vec<Analysed> = functions
         .par_iter()
         .zip(0u32..to_u32(functions.len()))
-        .map(|(function, number)| program.answer(function, number, lookup))
+        .map(|(function, number)| {
+            let answer = program.answer(function, number, lookup);
+            steps.step();
+            answer
+        })
         .collect();
     drop(summaries);
     file::assemble(kernel, debug, &functions, answers, &inlining(image, debug, &functions))

@@ -10,7 +10,7 @@ use xweave_code::types::KernelTypes;
 use xweave_guard::private::Dir;
 
 use crate::Error;
-use crate::analysis::analyse;
+use crate::analysis::{Tell, analyse};
 use crate::file::{LevelRow, Tables};
 use crate::query::Query;
 use crate::site::Coverage;
@@ -23,7 +23,12 @@ pub struct Index {
 impl Index {
     /// Analyses a program. What is known of its types is what `kernel` and `debug` tell.
     pub fn new(image: &Image, kernel: &KernelTypes, debug: Option<&Debug>) -> Self {
-        Self { tables: analyse(image, kernel, debug) }
+        Self::telling(image, kernel, debug, &|_, _| {})
+    }
+
+    /// The same, which takes minutes of a whole kernel under emulation: `tell` is told how far it has come.
+    pub fn telling(image: &Image, kernel: &KernelTypes, debug: Option<&Debug>, tell: Tell<'_>) -> Self {
+        Self { tables: analyse(image, kernel, debug, tell) }
     }
 
     /// Reads an index that [`Index::write`] wrote.

@@ -56,6 +56,7 @@ mod view;
 mod weaving;
 
 pub use access_path::{AccessPath, Level};
+pub use analysis::Tell;
 pub use classify::Reason;
 pub use index::Index;
 pub use query::{Query, in_file};

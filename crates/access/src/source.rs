@@ -1,6 +1,6 @@
 //! Where a program is from, and its index: from the cache, or made anew.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -11,6 +11,7 @@ use xweave_guard::cache;
 use xweave_guard::private::{Dir, Trust};
 use xweave_text::hex;
 
+use crate::analysis::Tell;
 use crate::{Error, Index, VERSION};
 
 /// What a folder of indices keeps, in bytes.
@@ -44,6 +45,14 @@ impl IndexCache<'_> {
         let how = if debug { "dwarf" } else { "types" };
         let version = format!("{}-{VERSION}", env!("CARGO_PKG_VERSION"));
         ids.iter().all(well).then(|| format!("{}-{how}-{version}.index", ids.join("-")))
+    }
+
+    /// The file of what runs on this machine, kernel and modules, which [`Source::index`] kept in a folder since it
+    /// booted and since a module was loaded or unloaded last.
+    pub fn of_this_machine(folder: &Path) -> Option<(File, PathBuf)> {
+        let name = Source { file: None, base: None, btf_only: false }.identity()?;
+        let dir = Dir::open(folder, Trust::Owner).ok()?;
+        Some((dir.open_file(&name).ok()?, dir.path_of(&name)))
     }
 
     fn read(self, name: &str) -> Option<Index> {
@@ -105,7 +114,7 @@ impl Source {
             return Ok(index);
         }
         making();
-        let made = self.made()?;
+        let made = self.made(&|_, _| {})?;
         match keep {
             None => {}
             Some(Keep::OfFile(folder)) => {
@@ -146,14 +155,27 @@ impl Source {
     ///
     /// When the program cannot be read, or nothing is known of its types.
     pub fn make(&self) -> Result<Index, Error> {
-        self.made().map(|made| made.index)
+        self.make_telling(&|_, _| {})
     }
 
-    fn made(&self) -> Result<Made, Error> {
+    /// The same; `tell` is told how far that has come.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Source::make`].
+    pub fn make_telling(&self, tell: Tell<'_>) -> Result<Index, Error> {
+        self.made(tell).map(|made| made.index)
+    }
+
+    fn made(&self, tell: Tell<'_>) -> Result<Made, Error> {
         let Some(file) = &self.file else {
             let image = Image::live()?;
             let kernel = KernelTypes::new(&Kernel::live()?);
-            return Ok(Made { index: Index::new(&image, &kernel, None), ids: Vec::new(), debug: false });
+            return Ok(Made {
+                index: Index::telling(&image, &kernel, None, tell),
+                ids: Vec::new(),
+                debug: false,
+            });
         };
         let image = Image::open(file)?;
         let base = self.base.as_deref().map(Image::open).transpose()?;
@@ -182,7 +204,7 @@ impl Source {
             Some(vec![id(base)?, types])
         });
         let ids = all.into_iter().chain(by_types).collect();
-        Ok(Made { index: Index::new(&image, &types, debug.as_ref()), ids, debug: debug.is_some() })
+        Ok(Made { index: Index::telling(&image, &types, debug.as_ref(), tell), ids, debug: debug.is_some() })
     }
 
     /// The build IDs, if they can be told at once.
@@ -191,8 +213,8 @@ impl Source {
         files.map(|file| image::build_id(file).map(|id| hex(&id))).collect()
     }
 
-    /// A name that tells a file from others, and from what it was before: where it lies, its size, when it was changed.
-    fn identity(&self) -> Option<String> {
+    /// A name that tells a file from others, and from what it was before, under which its index is kept: where it lies, its size, when it was changed.
+    pub fn identity(&self) -> Option<String> {
         let mut hash = Sha256::new();
         hash.update(format!("{} {} ", env!("CARGO_PKG_VERSION"), VERSION));
         hash.update(if self.btf_only { "btf" } else { "all" });
@@ -205,7 +227,7 @@ impl Source {
         if self.file.is_none() {
             // Addresses differ after each boot, and modules come and go.
             hash.update(fs::read("/proc/sys/kernel/random/boot_id").ok()?);
-            hash.update(fs::read("/proc/modules").unwrap_or_default());
+            hash.update(modules(&fs::read_to_string("/proc/modules").unwrap_or_default()));
         }
         let name = match &self.file {
             Some(file) => file.file_name()?.to_string_lossy().into_owned(),
@@ -215,11 +237,32 @@ impl Source {
     }
 }
 
+/// What of /proc/modules tells which are loaded, and where: how many use them changes all the time.
+fn modules(text: &str) -> String {
+    let identity = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let field = |nth: usize| fields.get(nth).copied().unwrap_or_default();
+        format!("{} {} {}\n", field(0), field(1), field(5))
+    };
+    text.lines().map(identity).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     use super::*;
+
+    #[test]
+    fn modules_are_the_same_whoever_uses_them() {
+        let text = |users: &str, address: &str| {
+            format!("kvm 1146880 {users} Live 0x{address}\ntun 61440 0 - Live 0xffffffffc0100000\n")
+        };
+        let idle = modules(&text("0 -", "ffffffffc0200000"));
+        assert_eq!(idle, "kvm 1146880 0xffffffffc0200000\ntun 61440 0xffffffffc0100000\n");
+        assert_eq!(idle, modules(&text("8 kvm_amd,", "ffffffffc0200000")));
+        assert_ne!(idle, modules(&text("0 -", "ffffffffc0300000")));
+    }
 
     #[test]
     fn only_build_ids_name_files() {

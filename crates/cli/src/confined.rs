@@ -39,6 +39,9 @@ enum Work {
         /// The number under which the file is open that the index is written to
         #[arg(long)]
         to: i32,
+        /// The number under which is open what says how far it is
+        #[arg(long)]
+        meter: i32,
     },
 }
 
@@ -56,8 +59,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         Work::Probe => return probe(),
         Work::Read => xweave_record::confined::read().map_err(fell_short)?,
         Work::Compile => xweave_record::confined::compile().map_err(fell_short)?,
-        Work::Index { file, to } => {
-            xweave_record::confined::index(file.clone(), *to).map_err(fell_short)?;
+        Work::Index { file, to, meter } => {
+            xweave_record::confined::index(file.clone(), *to, *meter).map_err(fell_short)?;
         }
     }
     Ok(ExitCode::SUCCESS)

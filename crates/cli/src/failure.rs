@@ -135,6 +135,8 @@ impl From<Record> for Failure {
             | Record::DomainSyntax(_)
             | Record::TransportName { .. }
             | Record::DomainTwice(_)
+            | Record::GuestAsHost { .. }
+            | Record::SameKernel { .. }
             | Record::TooManyDomains(_)
             | Record::Aspects(_)
             | Record::AspectFile(_)

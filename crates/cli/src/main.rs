@@ -19,6 +19,7 @@ mod fmt;
 mod import;
 mod joining;
 mod lab;
+mod progress;
 mod record;
 mod records;
 mod report;

@@ -1,14 +1,8 @@
 //! `xweave record`: weave, record, unweave.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use xweave_record::{Budget, DomainSpec, Options, Outcome, Phase, Until};
+use xweave_record::{Budget, DomainSpec, Options, Outcome, Until};
 use xweave_report::{
     document::{self, record::Record},
     recording,
@@ -18,14 +12,16 @@ use xweave_trace::Trace;
 use crate::{
     arguments::{Groups, buffer, command_line, duration},
     failure::Failure,
+    progress::Progress,
     shown,
 };
 
 /// Weave aspects and event probes into running kernels, record, and detach
 ///
 /// An aspect is a file, or the name of one of the library's (virtio-net). Events (--events) are scheduling,
-/// block I/O, network and KVM events of the kernels, with aspects or without. Without --duration and without
-/// a command, Ctrl-C ends the recording.
+/// block I/O, network and KVM events of the kernels, with aspects or without. A recording ends after --duration, or
+/// when COMMAND exits, whichever comes first; with neither, on Ctrl-C. Before anything is woven, a line of each domain
+/// says which machine it turned out to be.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +31,8 @@ Examples:
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
 
-Ctrl-C ends the recording and drains all buffers; a second Ctrl-C stops immediately.
+Ctrl-C ends the recording and drains all buffers; a second Ctrl-C stops immediately. Before the recording has
+begun, Ctrl-C takes out what is woven and leaves no trace.
 
 Event groups:
   sched     context switches, wakeups, forks, execs and exits; interrupts and softirqs; futex waits
@@ -46,7 +43,7 @@ Event groups:
   syscalls  system calls and their results")]
 pub struct Args {
     /// Aspect files, or names of aspects of the library
-    #[arg(value_name = "ASPECT", required_unless_present_any = ["expression", "events"])]
+    #[arg(value_name = "ASPECT")]
     aspects: Vec<PathBuf>,
     /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
@@ -66,8 +63,8 @@ pub struct Args {
     /// Replace an existing trace
     #[arg(long)]
     force: bool,
-    /// How long to record: 500ms, 10s, 2m
-    #[arg(long, value_parser = duration, conflicts_with = "command")]
+    /// Record for so long at most: 500ms, 10s, 2m; a COMMAND that still runs then is ended, which is no failure
+    #[arg(long, value_parser = duration)]
     duration: Option<Duration>,
     /// Ring buffer size per domain, over all CPUs: a power of two (K, M); events get the same again
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer)]
@@ -87,16 +84,23 @@ pub struct Args {
     /// Print a JSON document
     #[arg(long)]
     json: bool,
-    /// Record while this command runs
-    #[arg(last = true)]
+    /// Record while this command runs: it is started once everything is woven
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
+/// Of a command line that names nothing to record.
+const NOTHING: &str = "nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), \
+                       event groups (--events sched,block,net,vm), or both";
+
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let until = match (args.duration, args.command.is_empty()) {
-        (Some(duration), _) => Until::Elapsed(duration),
-        (None, true) => Until::Interrupted,
-        (None, false) => Until::CommandEnds(args.command),
+    if args.aspects.is_empty() && args.expression.is_empty() && args.events.is_none() {
+        return Err(Failure::Usage(NOTHING.to_owned()));
+    }
+    let until = match (args.command.is_empty(), args.duration) {
+        (false, within) => Until::CommandEnds { words: args.command, within },
+        (true, Some(duration)) => Until::Elapsed(duration),
+        (true, None) => Until::Interrupted,
     };
     let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
     let symbols: Result<Vec<_>, _> = args.symbols.iter().map(|text| xweave_record::symbols(text)).collect();
@@ -118,7 +122,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         budget: Budget { disk, ..Budget::default() },
         command_line: command_line(),
     };
-    let mut progress = Progress::new(&options.until);
+    let mut progress = Progress::new(options.until.limit());
     let outcome = xweave_record::record(&options, &mut |phase| progress.show(&phase));
     progress.end();
     let outcome = outcome?;
@@ -134,93 +138,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 }
 
 fn print(outcome: &Outcome) -> Result<(), Failure> {
-    for warning in &outcome.warnings {
-        eprintln!("{}", shown::diagnostic(warning));
-    }
     let trace = Trace::open(&outcome.trace).ok();
     for note in recording::notes(outcome, trace.as_ref()) {
         eprintln!("note: {note}");
     }
     shown::print(|out| write!(out, "{}", recording::closing(outcome, trace.as_ref()))).map(|_| ())
-}
-
-/// Plain lines where there is no terminal: one when a phase begins, and one at the end.
-struct Progress {
-    bar: Option<ProgressBar>,
-    until: Option<Duration>,
-    said: String,
-}
-
-impl Progress {
-    fn new(until: &Until) -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
-                .unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let bar = ProgressBar::new_spinner().with_style(style);
-            bar.enable_steady_tick(Duration::from_millis(120));
-            bar
-        });
-        let until = match until {
-            Until::Elapsed(duration) => Some(*duration),
-            Until::Interrupted | Until::CommandEnds(_) => None,
-        };
-        Self { bar, until, said: String::new() }
-    }
-
-    fn show(&mut self, phase: &Phase<'_>) {
-        let (line, detail) = match phase {
-            Phase::Connecting { domain } => (format!("reaching {domain}"), String::new()),
-            Phase::Reading { domain, kernel } => (format!("reading {domain}: {kernel}"), String::new()),
-            Phase::Indexing { domain } => (format!("looking into the code of {domain}"), String::new()),
-            Phase::Compiling => ("compiling aspects".to_owned(), String::new()),
-            Phase::Weaving { sites } => (format!("weaving {sites} sites"), String::new()),
-            Phase::Attaching { domain, done, total } => {
-                // Where there is no terminal, the line before has said it.
-                if let Some(bar) = &self.bar {
-                    bar.set_message(format!("weaving {done} of {total} in {domain}"));
-                }
-                return;
-            }
-            Phase::Recording { elapsed, records, events, lost } => {
-                let of = self.until.map_or(String::new(), |d| format!(" of {}", seconds(d)));
-                let end = if self.until.is_none() { " (Ctrl-C ends)" } else { "" };
-                let detail = format!(
-                    "  {}{of}{end}: {records} records, {events} events, {lost} lost",
-                    seconds(*elapsed)
-                );
-                ("recording".to_owned(), detail)
-            }
-            Phase::Stopping { waiting_for } => {
-                let of = if waiting_for.is_empty() {
-                    String::new()
-                } else {
-                    format!(" {}", waiting_for.join(", "))
-                };
-                ("unweaving".to_owned(), format!("{of} (press Ctrl-C again to stop immediately)"))
-            }
-            Phase::Said { domain, line } => {
-                match &self.bar {
-                    Some(bar) => bar.println(format!("{domain}: {line}")),
-                    None => eprintln!("{domain}: {line}"),
-                }
-                return;
-            }
-        };
-        match &self.bar {
-            Some(bar) => bar.set_message(format!("{line}{detail}")),
-            None if line != self.said => eprintln!("xweave: {line}"),
-            None => {}
-        }
-        self.said = line;
-    }
-
-    fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn seconds(duration: Duration) -> String {
-    format!("{:.1} s", duration.as_secs_f64())
 }

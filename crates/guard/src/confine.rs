@@ -27,7 +27,7 @@ mod rights;
 
 use std::{fmt, fs, io, path::PathBuf, time::Duration};
 
-pub use job::{Job, run_all};
+pub use job::{Job, run_all, run_counting};
 pub use limits::{Limits, half_of_memory};
 
 /// What could not be taken from the process: it must not go on.

@@ -16,19 +16,19 @@ use crate::{
     Error, Phase,
     events::{self, Waiting},
     link::Incoming,
-    pace::Pace,
+    pace::{Pace, SOON},
     question::Question,
     session::{Session, Taken},
 };
-
-/// How soon an interruption is seen.
-pub(crate) const SOON: Duration = Duration::from_millis(50);
 
 /// How long what came is taken in before anything else is looked at.
 const TURN: Duration = Duration::from_millis(50);
 
 /// Records and events between two looks at how much of the disk they take, and at the time.
 const PORTION: u64 = 4096;
+
+/// How long agents are waited for that have nothing to take away.
+const PARTING: Duration = Duration::from_millis(200);
 
 /// How long the rest is written for when nobody wants to wait.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -91,6 +91,7 @@ impl<'p> Capture<'p> {
             session.check_deadlines(now);
         }
         self.follow_jumps();
+        self.tell(Phase::Waiting);
         Ok(())
     }
 
@@ -295,7 +296,10 @@ impl<'p> Capture<'p> {
     /// to.
     fn farewell(&mut self) {
         self.sessions.iter_mut().for_each(Session::close);
-        let deadline = Instant::now() + self.pace.farewell;
+        // Who was not asked to weave has nothing to take away, and nobody waits for it.
+        let woven = self.sessions.iter().any(Session::has_woven);
+        let patience = if woven { self.pace.farewell } else { self.pace.farewell.min(PARTING) };
+        let deadline = Instant::now() + patience;
         while Instant::now() < deadline && !xweave_interrupt::at_once() {
             // An agent that is not read from could not go.
             while let Ok((index, incoming)) = self.incoming.try_recv() {

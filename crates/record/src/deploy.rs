@@ -18,14 +18,16 @@
 //!   that only this domain in this boot asks for: a guest may call its kernel by any build ID;
 //! - an object is kept by the hash of all that the compiler saw, taken here. A domain may have had it compiled to do
 //!   harm, by C that is made for that: then only who has the very same C gets it, and that is who has the very same
-//!   types, functions and aspects.
+//!   types, functions and aspects. The probes of events of this machine itself serve guests, too, whose own would be the
+//!   same, and fewer.
 //!
 //! Modules: `input` is what a domain sent, `types` and `indices` are what is kept of it, `parcel` is how it is passed on,
-//! [`work`] is what the confined processes do, `plan` has them do it and puts the answers together.
+//! [`work`] is what the confined processes do, `meter` how far they are, `plan` has them do it and puts the answers together.
 
 mod analysis;
 mod indices;
 mod input;
+mod meter;
 mod parcel;
 mod plan;
 mod types;
@@ -77,19 +79,18 @@ pub(crate) fn deploy(
         // Debug information that the user named has the source lines of function hooks, too: no module's code need be
         // sent and analysed for them.
         if of_code || weaves && file.is_some() {
-            capture.tell(Phase::Indexing { domain: &input.peer.name });
-            input.find_indices(file, of_code, &indices, &mut || goes_on(capture))?;
+            input.find_indices(file, of_code, &indices, &mut |phase| goes_on(capture, phase))?;
         } else if weaves {
             input.find_debug_indices(&indices);
         }
     }
     ask(capture, &mut inputs)?;
-    capture.tell(Phase::Compiling);
-    plan::plans(aspects, inputs, options, &types, &indices, &mut || goes_on(capture))
+    plan::plans(aspects, inputs, options, &types, &indices, &mut |phase| goes_on(capture, phase))
 }
 
-/// While others work: agents are told that we are there, and Ctrl-C is looked at.
-fn goes_on(capture: &mut Capture<'_>) -> bool {
+/// While others work: people are told how far that is, agents that we are there, and Ctrl-C is looked at.
+fn goes_on(capture: &mut Capture<'_>, phase: Phase<'_>) -> bool {
+    capture.tell(phase);
     // A trace that cannot be written is seen again when it is written to.
     !xweave_interrupt::pending() && capture.wait(Duration::ZERO).is_ok()
 }

@@ -76,6 +76,7 @@ pub(crate) fn complete(given: &[DomainSpec]) -> Result<Vec<DomainSpec>, Error> {
     if let Some(twice) = domains.iter().find(|domain| !seen.insert(domain.name.as_str())) {
         return Err(Error::DomainTwice(twice.name.clone()));
     }
+    distinct(&domains)?;
     // The reference, domain 1, is a host where there is one.
     domains.sort_by_key(|domain| domain.role() != Role::Host);
     if domains.len() > 255 {
@@ -84,9 +85,52 @@ pub(crate) fn complete(given: &[DomainSpec]) -> Result<Vec<DomainSpec>, Error> {
     Ok(domains)
 }
 
+/// Refuses what the addresses alone tell to be wrong: a guest that is called the host, one kernel under two names.
+fn distinct(domains: &[DomainSpec]) -> Result<(), Error> {
+    let mut seen: Vec<(&DomainSpec, String)> = Vec::new();
+    for domain in domains {
+        let one = match domain.transport {
+            Transport::Command(_) => continue,
+            Transport::Local => "both are this machine".to_owned(),
+            Transport::Vsock { cid, .. } if domain.role() == Role::Host => {
+                return Err(Error::GuestAsHost { domain: domain.name.clone(), cid });
+            }
+            Transport::Vsock { cid, .. } => format!("both have the CID {cid}"),
+        };
+        if let Some((first, how)) = seen.iter().find(|(_, other)| *other == one) {
+            let (first, second) = (first.name.clone(), domain.name.clone());
+            return Err(Error::SameKernel { first, second, how: how.clone() });
+        }
+        seen.push((domain, one));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_contradict_the_names_are_refused_before_anybody_is_asked() {
+        let refused = |texts: &[&str]| {
+            let given: Vec<_> = texts.iter().map(|text| DomainSpec::parse(text).unwrap()).collect();
+            complete(&given).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(&["host=vsock:3"]),
+            "host=vsock:3 is a guest of this machine, and `host` is what a host is called: name it otherwise, as \
+             vm1=vsock:3 (this machine is added as `host` by itself)"
+        );
+        assert_eq!(
+            refused(&["vm1=vsock:3", "vm2=vsock:3:7391"]),
+            "vm1 and vm2 are one kernel (both have the CID 3): a kernel is recorded under one name, so give one of \
+             them, or the other machine"
+        );
+        assert!(
+            refused(&["host=local", "vm1=local"])
+                .contains("host and vm1 are one kernel (both are this machine)")
+        );
+    }
 
     #[test]
     fn a_domain_is_a_name_and_a_transport() {

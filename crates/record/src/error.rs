@@ -51,6 +51,30 @@ pub enum Error {
     /// Two domains of one name.
     #[error("two domains are called {0}: each needs a name of its own")]
     DomainTwice(String),
+    /// A guest, by its address, is called what hosts are.
+    #[error(
+        "{domain}=vsock:{cid} is a guest of this machine, and `{domain}` is what a host is called: name it otherwise, as \
+         vm1=vsock:{cid} (this machine is added as `host` by itself)"
+    )]
+    GuestAsHost {
+        /// Its name.
+        domain: String,
+        /// Its context ID.
+        cid: u32,
+    },
+    /// Two names for one kernel.
+    #[error(
+        "{first} and {second} are one kernel ({how}): a kernel is recorded under one name, so give one of them, or the \
+         other machine"
+    )]
+    SameKernel {
+        /// The first name.
+        first: String,
+        /// The other.
+        second: String,
+        /// What tells that.
+        how: String,
+    },
     /// More domains than flow IDs have room for.
     #[error("{0} domains are more than the 255 that a recording can have")]
     TooManyDomains(usize),

@@ -254,6 +254,7 @@ fn facts(chance: &mut Chance) -> DomainInfo {
     };
     DomainInfo {
         build_id: chance.text(),
+        boot_id: chance.text(),
         hostname: chance.text(),
         modules: chance.list(module),
         vms: chance.list(vm),

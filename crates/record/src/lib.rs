@@ -25,6 +25,7 @@ mod error;
 mod events;
 #[cfg(test)]
 mod exchanges;
+mod identity;
 mod kernels;
 mod link;
 mod options;
@@ -47,6 +48,6 @@ pub use doctor::{Check, doctor};
 pub use domain::{DomainSpec, symbols};
 pub use error::Error;
 pub use options::{Options, Until};
-pub use progress::{Outcome, Phase};
+pub use progress::{Analysed, Outcome, Phase};
 pub use recording::record;
 pub use transport::Transport;

@@ -12,7 +12,23 @@ pub enum Until {
     /// So much time.
     Elapsed(Duration),
     /// The end of a command, which is started when all is woven.
-    CommandEnds(Vec<String>),
+    CommandEnds {
+        /// The command.
+        words: Vec<String>,
+        /// When it is made to end, if it has not: that is no failure of it.
+        within: Option<Duration>,
+    },
+}
+
+impl Until {
+    /// After what time the recording ends, whatever else it waits for.
+    pub fn limit(&self) -> Option<Duration> {
+        match self {
+            Self::Interrupted => None,
+            Self::Elapsed(duration) => Some(*duration),
+            Self::CommandEnds { within, .. } => *within,
+        }
+    }
 }
 
 /// What to record.

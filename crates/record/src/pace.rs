@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// How soon an interruption is seen.
+pub(crate) const SOON: Duration = Duration::from_millis(50);
+
 /// What a recording allows. Tests of thousands of recordings allow less.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {

@@ -2,7 +2,19 @@
 
 use std::{path::PathBuf, process::ExitStatus, time::Duration};
 
+use xweave_aspect::Diagnostic;
 use xweave_trace::{Exit, Manifest};
+
+/// How far the analysis of a domain's code has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Analysed<'a> {
+    /// The domain.
+    pub domain: &'a str,
+    /// Functions that are done, of those which are known to be there; 0 where the domain was not begun with.
+    pub done: u32,
+    /// All of them.
+    pub total: u32,
+}
 
 /// What a recording is doing.
 #[derive(Clone, Debug)]
@@ -12,6 +24,23 @@ pub enum Phase<'a> {
         /// The domain.
         domain: &'a str,
     },
+    /// What a domain turned out to be: told of all before anything is asked of their kernels.
+    Found {
+        /// Fit to be shown.
+        line: &'a str,
+    },
+    /// Something to be known of what is recorded, as soon as it is known.
+    Note {
+        /// Fit to be shown.
+        line: &'a str,
+    },
+    /// The same of aspects.
+    Diagnosed {
+        /// A warning.
+        diagnostic: &'a Diagnostic,
+    },
+    /// The phase goes on: told many times a second.
+    Waiting,
     /// Asking what a domain's kernel is.
     Reading {
         /// The domain.
@@ -19,13 +48,25 @@ pub enum Phase<'a> {
         /// `uname -r`.
         kernel: &'a str,
     },
-    /// Finding out what the instructions of a domain's kernel touch.
-    Indexing {
-        /// The domain.
-        domain: &'a str,
+    /// Finding out what the instructions of kernels touch.
+    Analysing {
+        /// The domains whose code is looked into.
+        parts: &'a [Analysed<'a>],
     },
-    /// Resolving pointcuts and compiling advice.
-    Compiling,
+    /// Resolving pointcuts.
+    Resolving {
+        /// Domains that are done.
+        done: usize,
+        /// All of them.
+        total: usize,
+    },
+    /// Compiling advice and the probes of events: what was not compiled before.
+    Compiling {
+        /// Objects that are done.
+        done: usize,
+        /// All of them.
+        total: usize,
+    },
     /// Loading and attaching, in all domains.
     Weaving {
         /// Sites in all domains.
@@ -75,8 +116,11 @@ pub struct Outcome {
     /// Places that a pointcut selects but that cannot be hooked, per domain: what the kernels had to say only
     /// when they were asked is among the manifest's warnings.
     pub skipped: Vec<(String, xweave_weave::Skipped)>,
+    /// How many of the manifest's warnings were told as [`Phase::Note`] before anything was recorded: the first. What is
+    /// skipped was told, too.
+    pub told: usize,
     /// What the checker wanted to be known.
-    pub warnings: Vec<xweave_aspect::Diagnostic>,
+    pub warnings: Vec<Diagnostic>,
     /// How the command ended, if there was one.
     pub command: Option<ExitStatus>,
     /// Sites woven, in all domains.

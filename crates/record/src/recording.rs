@@ -11,20 +11,21 @@ use std::{
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
 use xweave_trace::{Exit, Manifest, Writer};
-use xweave_weave::{Role, Woven};
+use xweave_weave::{Role, Skipped, Woven};
 use xweave_wire::message::{Reply, Request};
 
 use crate::{
     Error, Options, Outcome, Phase, Transport, Until, back_ends,
     budget::Budget,
-    capture::{Capture, SOON},
+    capture::Capture,
     command::Command,
     deploy::{Deployment, deploy},
     describe,
     domain::{self, DomainSpec},
+    identity::{self, Answered},
     kernels,
     link::Link,
-    pace::Pace,
+    pace::{Pace, SOON},
     session::Session,
     sharing,
     transport::Stream,
@@ -59,16 +60,25 @@ pub(crate) fn record_by(
     means: &Means<'_>,
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Outcome, Error> {
+    Writer::check(&options.output, options.replace)?;
     let sources = xweave_aspect::read(&options.aspects, &options.expressions, options.filter.as_deref())?;
     let aspects = xweave_aspect::parse(sources).map_err(Error::Aspects)?;
     let specs = domain::complete(&options.domains)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
 
-    Writer::check(&options.output, options.replace)?;
     let mut capture = connect(specs, options, means, progress)?;
     read_facts(&mut capture)?;
+    introduce(&mut capture)?;
     let Deployment { woven, left_out, warnings: of_weaving } =
         (means.deploy)(&mut capture, &aspects, options)?;
+    let diagnostics: Vec<_> = aspects.warnings.iter().cloned().chain(of_weaving).collect();
+    diagnostics.iter().for_each(|diagnostic| capture.tell(Phase::Diagnosed { diagnostic }));
+    let skipped = skipped(&woven);
+    skipped.iter().for_each(|(domain, skipped)| {
+        let (function, clause, reason) = (&skipped.function, &skipped.clause, &skipped.reason);
+        note(&mut capture, &format!("{domain}: {function} is not woven ({clause}): {reason}"));
+    });
+    left_out.iter().for_each(|line| note(&mut capture, line));
     relate_clocks(&mut capture)?;
 
     let begun = Instant::now();
@@ -84,14 +94,19 @@ pub(crate) fn record_by(
         of_agents.extend(back_ends::warnings(&capture.sessions, |number| capture.timeline.vm(number)));
     }
     let uncounted = weaving::uncounted(&capture.sessions, &woven);
+    of_agents.iter().for_each(|line| note(&mut capture, line));
     let sites = sites(&woven, &there);
 
     // Where nothing can be woven, or the command not be started, nothing is written, and an earlier trace stays. What
     // is recorded meanwhile waits.
     let command = start(&mut capture, options)?;
+    if xweave_interrupt::pending() {
+        return Err(Error::Interrupted);
+    }
     let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
     describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
     manifest.warnings = left_out.into_iter().chain(of_agents).collect();
+    let told = manifest.warnings.len();
     manifest.loss.uncounted = uncounted;
     let writer = if options.replace { Writer::replace } else { Writer::create };
     let mut writer = writer(&options.output, manifest)?;
@@ -101,15 +116,12 @@ pub(crate) fn record_by(
     let command = run(&mut capture, options, command)?;
     let unweaving = stop(&mut capture)?;
     let manifest = finish(&mut capture)?;
-    let skipped = woven.into_iter().flat_map(|woven| {
-        let domain = woven.domain;
-        woven.skipped.into_iter().map(move |skipped| (domain.clone(), skipped))
-    });
     Ok(Outcome {
         trace: options.output.clone(),
         manifest,
-        skipped: skipped.collect(),
-        warnings: aspects.warnings.into_iter().chain(of_weaving).collect(),
+        skipped,
+        told,
+        warnings: diagnostics,
         command,
         sites: sites.len(),
         weaving,
@@ -129,6 +141,9 @@ fn connect<'p>(
         let threads: Vec<_> = specs.iter().map(|spec| scope.spawn(|| (means.open)(spec))).collect();
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
+    if xweave_interrupt::pending() {
+        return Err(Error::Interrupted);
+    }
     let (sender, incoming) = mpsc::channel();
     let share = options.budget.disk / specs.len().max(1) as u64;
     let mut sessions = Vec::new();
@@ -161,6 +176,31 @@ fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
         session.facts = *facts;
     }
     Ok(())
+}
+
+/// Tells which machine each domain turned out to be, and what of it looks wrong.
+fn introduce(capture: &mut Capture<'_>) -> Result<(), Error> {
+    let domains =
+        || capture.sessions.iter().map(|session| Answered { spec: &session.spec, facts: &session.facts });
+    let domains: Vec<_> = domains().collect();
+    identity::check(&domains)?;
+    let (lines, warnings) = (identity::lines(&domains), identity::warnings(&domains));
+    lines.iter().for_each(|line| capture.tell(Phase::Found { line }));
+    warnings.iter().for_each(|line| note(capture, line));
+    Ok(())
+}
+
+fn note(capture: &mut Capture<'_>, line: &str) {
+    capture.tell(Phase::Note { line });
+}
+
+/// Places that no hook can reach, with their domains.
+fn skipped(woven: &[Woven]) -> Vec<(String, Skipped)> {
+    let of_domain = |woven: &Woven| {
+        let domain = woven.domain.clone();
+        woven.skipped.clone().into_iter().map(move |skipped| (domain.clone(), skipped))
+    };
+    woven.iter().flat_map(of_domain).collect()
 }
 
 /// Relates the domains' clocks: domain 1 is the reference.
@@ -218,7 +258,7 @@ fn weave(capture: &mut Capture<'_>, aspects: &Aspects, woven: &[Woven]) -> Resul
 fn start(capture: &mut Capture<'_>, options: &Options) -> Result<Option<Command>, Error> {
     capture.ask_all(&Request::Start);
     match &options.until {
-        Until::CommandEnds(words) => Command::start(words).map(Some),
+        Until::CommandEnds { words, .. } => Command::start(words).map(Some),
         _ => Ok(None),
     }
 }
@@ -231,6 +271,7 @@ fn run(
 ) -> Result<Option<ExitStatus>, Error> {
     let begun = Instant::now();
     let mut next_round = begun + capture.pace.round;
+    let limit = options.until.limit();
     loop {
         capture.wait(SOON)?;
         if Instant::now() >= next_round {
@@ -240,10 +281,7 @@ fn run(
         let (records, events) = recorded(capture);
         let lost = lost(&capture.sessions);
         capture.tell(Phase::Recording { elapsed: begun.elapsed(), records, events, lost });
-        let over = match options.until {
-            Until::Elapsed(duration) => begun.elapsed() >= duration,
-            _ => false,
-        };
+        let over = limit.is_some_and(|limit| begun.elapsed() >= limit);
         let nobody = !capture.sessions.iter().any(Session::is_recorded);
         let end = over || nobody || xweave_interrupt::pending();
         match &mut command {
@@ -257,7 +295,8 @@ fn run(
                     command.kill();
                 }
                 if let Some(status) = command.status() {
-                    return Ok(Some(status));
+                    // One whose time was over has not failed.
+                    return Ok(Some(status).filter(|status| !over || status.success()));
                 }
             }
         }

@@ -14,7 +14,7 @@ use xweave_synthetic::agent::{self, Script};
 use xweave_weave::{Action, Role, SiteInfo, Woven};
 use xweave_wire::{
     event,
-    message::Request,
+    message::{DomainInfo, Request},
     plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite},
 };
 
@@ -85,7 +85,7 @@ pub(crate) fn record(
         let (ours, mut theirs) = UnixStream::pair()?;
         let (input, output) = (theirs.try_clone()?, theirs.try_clone()?);
         running.lock().unwrap().push(thread::spawn(move || {
-            let facts = agent::facts("6.12.0");
+            let facts = DomainInfo { boot_id: format!("boot of {}", agent.name), ..agent::facts("6.12.0") };
             // That the controller cuts it off may be what is tested.
             let _ = agent::serve(input, output, facts, Vec::new(), agent.records, &mut *agent.script);
             // One that leaves hangs up; a close with requests unread would be an error instead of an end.

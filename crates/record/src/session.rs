@@ -154,6 +154,11 @@ impl Session {
         self.is_there() && self.stage >= Stage::Weaving
     }
 
+    /// Whether it has been asked to weave.
+    pub(crate) fn has_woven(&self) -> bool {
+        self.stage >= Stage::Weaving
+    }
+
     /// Whether an answer is waited for.
     pub(crate) fn owes(&self) -> bool {
         !self.asked.is_empty()

@@ -14,6 +14,8 @@ use std::{
 
 use xweave_wire::{LAST_RESERVED_PORT, VSOCK_PORT};
 
+use crate::pace::SOON;
+
 /// The first of the reserved ports that are tried.
 const FIRST_PORT: u32 = 512;
 
@@ -85,18 +87,25 @@ impl fmt::Display for Transport {
 
 /// Connects from a reserved port: by it the agent knows that it is the host's root who wants to trace its kernel.
 fn connect(cid: u32, port: u32) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes and returns integers.
-    let fd = unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let fd = unsafe { libc::socket(libc::AF_VSOCK, kind, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: a descriptor that was just opened and belongs to nobody else.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     bind_reserved(&socket)?;
-    address(cid, port, |address, size| {
+    let begun = address(cid, port, |address, size| {
         // SAFETY: the address lives in the caller's frame and has that size; the descriptor is open.
         done(unsafe { libc::connect(socket.as_raw_fd(), address, size) })
-    })?;
+    });
+    match begun {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => until_connected(&socket)?,
+        outcome => outcome?,
+    }
+    // SAFETY: takes integers. From here on, threads wait for it.
+    done(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, 0) })?;
     Ok(socket)
 }
 
@@ -118,6 +127,27 @@ fn with_remedy(error: io::Error, cid: u32, port: u32) -> io::Error {
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {remedy}"))
+}
+
+/// Until the guest has answered: one that hangs takes the kernel two seconds to give up, and Ctrl-C ends the wait.
+fn until_connected(socket: &OwnedFd) -> io::Result<()> {
+    let patience = i32::try_from(SOON.as_millis()).unwrap_or(i32::MAX);
+    let mut polled = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    while polled.revents == 0 {
+        if xweave_interrupt::pending() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        // SAFETY: one structure, which lives in this frame. What came of it is seen in the structure.
+        unsafe { libc::poll(&raw mut polled, 1, patience) };
+    }
+    let (mut error, mut size): (libc::c_int, _) =
+        (0, libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0));
+    // SAFETY: both live in this frame, and the second is the size of the first.
+    done(unsafe {
+        let (error, size) = (&raw mut error, &raw mut size);
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, error.cast(), size)
+    })?;
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
 fn bind_reserved(socket: &OwnedFd) -> io::Result<()> {

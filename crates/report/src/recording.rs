@@ -30,12 +30,9 @@ fn recorded(outcome: &Outcome) -> String {
     }
 }
 
-/// What is to be known of a recording: what was not woven, what is missing of it, and when its clocks were off. The trace
+/// What was not known of a recording before it had ended: what is missing of it, and when its clocks were off. The trace
 /// says which clause a site is of; without it, reads that failed are not told.
 pub fn notes(outcome: &Outcome, trace: Option<&Trace>) -> Vec<String> {
-    let skipped = outcome.skipped.iter().map(|(domain, skipped)| {
-        format!("{domain}: {} is not woven ({}): {}", skipped.function, skipped.clause, skipped.reason)
-    });
     let manifest = &outcome.manifest;
     let faults = trace.map(|trace| faults(&manifest.loss, trace)).unwrap_or_default();
     let jumps = manifest.clocks.iter().flat_map(|clock| {
@@ -48,8 +45,8 @@ pub fn notes(outcome: &Outcome, trace: Option<&Trace>) -> Vec<String> {
         let (count, by) = (number::counted(late.events, "event", "events"), number::span(late.most_ns));
         format!("{}: {count} came late and have a later time than their own, by up to {by}", late.domain)
     });
-    let skipped = skipped.chain(late);
-    skipped.chain(manifest.warnings.iter().cloned()).chain(faults).chain(jumps).collect()
+    let untold = manifest.warnings.iter().skip(outcome.told).cloned();
+    late.chain(untold).chain(faults).chain(jumps).collect()
 }
 
 /// Reads that failed: what was stored of them is 0, and looks like any other value.

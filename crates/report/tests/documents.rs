@@ -213,6 +213,7 @@ fn record() {
         ..Manifest::default()
     };
     let outcome = xweave_record::Outcome {
+        told: 0,
         trace: "trace".into(),
         manifest,
         skipped: Vec::new(),

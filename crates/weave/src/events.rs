@@ -309,9 +309,56 @@ fn text(kernel: &Kernel, programs: &[EventProgram]) -> Text {
     Text { programs: text, types, headers: Vec::new() }
 }
 
+impl Text {
+    /// Whether an object of this text, of probes of events, has all programs that one of the other would have, and the
+    /// same: where a kernel has the other's types, and some more, as those of KVM's module.
+    pub fn covers(&self, other: &Self) -> bool {
+        let mut others = other.programs.lines().peekable();
+        let mut more = self.programs.lines().filter(|line| others.next_if_eq(line).is_none());
+        let only_more = more.all(|line| line.starts_with("#define XW_HAS_"));
+        let own: HashSet<&str> = declarations(&self.types).collect();
+        only_more && others.next().is_none() && declarations(&other.types).all(|of| own.contains(of))
+    }
+}
+
+/// The declarations of a C text without comments and strings: each ends with a semicolon outside of braces.
+fn declarations(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0usize;
+    let ends = move |c: char| {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ';' && depth == 0
+    };
+    text.split_inclusive(ends).map(str::trim).filter(|declaration| !declaration.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_serves_a_kernel_that_has_the_same_types_and_fewer_places() {
+        let text = |programs: &[&str], types: &str| Text {
+            programs: programs.iter().map(|name| format!("#define XW_HAS_{name}\n")).collect::<String>()
+                + "#include \"x.h\"\n",
+            types: types.to_owned(),
+            headers: Vec::new(),
+        };
+        let task = "struct task { int pid; struct { int a; }; };\n";
+        let host = text(&["switch", "entry"], &format!("struct vcpu;\n{task}struct vcpu {{ int id; }};\n"));
+        assert!(host.covers(&host));
+        assert!(host.covers(&text(&["switch"], task)));
+        assert!(!text(&["switch"], task).covers(&host));
+        assert!(!host.covers(&text(&["switch", "wake"], task)), "it lacks a program");
+        let other = "struct task { int pid; struct { long a; }; };\n";
+        assert!(!host.covers(&text(&["switch"], other)), "another type");
+        let mut odd = text(&["switch"], task);
+        odd.programs += "int x;\n";
+        assert!(!odd.covers(&text(&["switch"], task)), "another program");
+    }
 
     #[test]
     fn groups_are_read_each_once() {

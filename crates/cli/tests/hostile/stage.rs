@@ -58,7 +58,7 @@ pub struct Domain {
 
 impl Domain {
     pub fn new(name: &'static str, script: impl Script + Send + 'static) -> Self {
-        let facts = agent::facts("6.12.0");
+        let facts = DomainInfo { boot_id: format!("boot of {name}"), ..agent::facts("6.12.0") };
         Self { name, facts, btf: TYPES.clone(), records: 5000, script: Box::new(script) }
     }
 

@@ -65,6 +65,35 @@ fn wrong_input_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn domains_given_wrongly_are_noticed_before_anything_is_woven() {
+    let Some(world) = World::find("domains given wrongly") else { return };
+    let record = "xweave record --events sched -o /tmp/no --duration 1s";
+    let said = refused(&world, &format!("{record} --domain host=vsock:3"));
+    assert_says(&said, &["host=vsock:3 is a guest of this machine", "vm1=vsock:3"]);
+    let said = refused(&world, &format!("{record} --domain vm1='xweave agent --stdio'"));
+    assert_says(&said, &["host and vm1 are one kernel", "boot ID"]);
+    world.run("host", "test ! -e /tmp/no");
+
+    let output = world.try_run(
+        "host",
+        "xweave record --events sched -o /tmp/exchanged --duration 1s --domain vm1=vsock:4 --domain vm2=vsock:3",
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_says(
+        &said,
+        &[
+            "host: this machine, hostname host, Linux ",
+            "vm1: CID 4, hostname vm2, QEMU pid ",
+            "note: vm1 (CID 4) has the hostname vm2, and vm2 is another domain: are their addresses exchanged?",
+            "note: vm2 (CID 3) has the hostname vm1",
+        ],
+    );
+    let (note, weaving) = (said.find("note: vm1 (CID 4)"), said.find("attaching the probes of events"));
+    assert!(note < weaving, "it is said before anything is woven: {said}");
+}
+
+#[test]
 fn rights_and_types_are_asked_for_by_name() {
     let Some(world) = World::find("rights and types") else { return };
     // As a user without rights.

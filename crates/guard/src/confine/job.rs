@@ -146,13 +146,21 @@ impl Job {
 ///
 /// `keep_going` is called every few milliseconds; once it says no, all processes are ended.
 pub fn run_all(jobs: Vec<Job>, keep_going: &mut dyn FnMut() -> bool) -> Vec<Result<Vec<u8>, Failed>> {
+    run_counting(jobs, &mut |_| keep_going())
+}
+
+/// The same: `keep_going` is told how many jobs are over.
+pub fn run_counting(
+    jobs: Vec<Job>,
+    keep_going: &mut dyn FnMut(usize) -> bool,
+) -> Vec<Result<Vec<u8>, Failed>> {
     let at_once = thread::available_parallelism().map_or(2, |n| n.get().max(2));
     let mut results: Vec<Option<Result<Vec<u8>, Failed>>> = Vec::new();
     results.resize_with(jobs.len(), || None);
     let mut left: VecDeque<(usize, Job)> = jobs.into_iter().enumerate().collect();
     let mut running: Vec<(usize, Running)> = Vec::new();
     while !(left.is_empty() && running.is_empty()) {
-        if !keep_going() {
+        if !keep_going(results.iter().flatten().count()) {
             // Dropped, they end.
             break;
         }

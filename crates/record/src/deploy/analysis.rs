@@ -13,10 +13,11 @@ use xweave_guard::{
     private,
 };
 
-use super::{indices::Indices, work};
+use super::{indices::Indices, meter::Meter, work};
+use crate::Phase;
 
-/// Says, again and again, whether to go on.
-pub(super) type KeepGoing<'a> = &'a mut dyn FnMut() -> bool;
+/// Is told, again and again, what is being done; says whether to go on.
+pub(super) type KeepGoing<'a> = &'a mut dyn FnMut(Phase<'_>) -> bool;
 
 /// What analysing a kernel's code takes besides: some 2 GiB, and 20 s of a processor; emulated, minutes.
 pub(super) const ANALYSER: Limits = Limits { memory: 6 << 30, seconds: 3600, file: 512 << 20 };
@@ -52,27 +53,31 @@ pub(super) enum NoIndex {
     NoBuildId,
 }
 
-/// Makes the index of a file of this machine, and keeps it under the build ID that it has.
+/// Makes the index of a file of this machine, which is a domain's kernel, and keeps it under the build ID that it has:
+/// of the file, its build ID, and whether it has debug information.
 ///
 /// # Errors
 ///
 /// Why there is none.
 pub(super) fn index(
-    file: &Path,
-    build_id: &str,
-    debug: bool,
+    domain: &str,
+    (file, build_id, debug): (&Path, &str, bool),
     indices: &Indices,
     keep_going: KeepGoing<'_>,
 ) -> Result<(File, PathBuf), NoIndex> {
     let file = std::path::absolute(file)?;
     let made = indices.begin()?;
     let handed: OwnedFd = made.file.try_clone()?.into();
+    let meter = Meter::new()?;
+    let (of_meter, number) = meter.hand()?;
     let limits = Limits { memory: half_of_memory().max(ANALYSER.memory), ..ANALYSER };
     let mut job = Job::new("reading it", &["confined", "index"], limits, deadline(limits));
     job.arguments.extend([file.into(), "--to".into(), handed.as_raw_fd().to_string().into()]);
+    job.arguments.extend(["--meter".into(), number.to_string().into()]);
     job.environment = work::environment();
-    job.handed = vec![handed];
-    match run_all(vec![job], keep_going).into_iter().next() {
+    job.handed = vec![handed, of_meter];
+    let mut going = || keep_going(Phase::Analysing { parts: &[meter.of(domain)] });
+    match run_all(vec![job], &mut going).into_iter().next() {
         Some(Ok(_)) => {}
         Some(Err(Failed::Ended { how, .. })) => return Err(NoIndex::Unusable(how)),
         Some(Err(error @ Failed::Start { .. })) => return Err(NoIndex::Process(error)),

@@ -10,8 +10,13 @@ use sha2::{Digest, Sha256};
 use xweave_access::IndexCache;
 use xweave_guard::private::{self, Dir, Trust};
 
-/// The folder of indices that kernels are woven by: `xweave sites` keeps its own elsewhere, but for `--for-record`.
-pub(crate) struct Indices(PathBuf);
+/// The folder of indices that kernels are woven by: `xweave sites` keeps its own elsewhere, of which
+/// that of the running kernel is used here, too, and those of files where `--for-record` says so.
+pub(crate) struct Indices {
+    folder: PathBuf,
+    /// Where `xweave sites` keeps its own.
+    of_sites: PathBuf,
+}
 
 /// A file that an index is being written to: gone unless it is kept.
 pub(crate) struct Unfinished {
@@ -23,7 +28,7 @@ pub(crate) struct Unfinished {
 
 impl Indices {
     pub(crate) fn new(cache: &Path) -> Self {
-        Self(cache.join("access"))
+        Self { folder: cache.join("access"), of_sites: cache.join("sites") }
     }
 
     /// That of a file of this machine with this build ID; of a module's, after that of its kernel.
@@ -31,8 +36,13 @@ impl Indices {
         self.open(&IndexCache::name(ids, debug)?)
     }
 
+    /// That of all that runs on this machine, which `xweave sites --live` made.
+    pub(crate) fn of_this_machine(&self) -> Option<(File, PathBuf)> {
+        IndexCache::of_this_machine(&self.of_sites)
+    }
+
     pub(crate) fn open(&self, name: &str) -> Option<(File, PathBuf)> {
-        let dir = Dir::open(&self.0, Trust::Owner).ok()?;
+        let dir = Dir::open(&self.folder, Trust::Owner).ok()?;
         Some((dir.open_file(name).ok()?, dir.path_of(name)))
     }
 
@@ -50,7 +60,7 @@ impl Indices {
     /// A new file for an index.
     pub(crate) fn begin(&self) -> Result<Unfinished, private::Error> {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let dir = Dir::create(&self.0)?;
+        let dir = Dir::create(&self.folder)?;
         let name = format!(".index-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
         // One of a process that was killed, and had the same number.
         dir.remove(&name)?;
@@ -60,7 +70,7 @@ impl Indices {
 
     /// Removes what was not used for longest, if there is too much.
     pub(crate) fn prune(&self) {
-        IndexCache::prune(&self.0);
+        IndexCache::prune(&self.folder);
     }
 }
 

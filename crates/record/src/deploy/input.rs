@@ -11,7 +11,7 @@ use xweave_weave::Peer;
 use xweave_wire::message::{CodeParts, DomainInfo, ModuleInfo, Reply, Request};
 
 use super::{
-    analysis::{self, NoIndex},
+    analysis::{self, KeepGoing, NoIndex},
     indices::Indices,
     types::Types,
 };
@@ -92,7 +92,7 @@ impl Input {
         file: Option<&Path>,
         needed: bool,
         indices: &Indices,
-        keep_going: &mut dyn FnMut() -> bool,
+        keep_going: KeepGoing<'_>,
     ) -> Result<(), Error> {
         let of_image = self.build_ids(None);
         let of_kernel = match file {
@@ -110,6 +110,14 @@ impl Input {
                 known.or_else(|| indices.open(&self.index_name(None)?))
             }
         };
+        // What `sites --live` made is of the kernel and its modules in one.
+        if of_kernel.is_none()
+            && self.is_local
+            && let Some((file, path)) = indices.of_this_machine()
+        {
+            self.indices.push(IndexOf { module: None, file, path });
+            return Ok(());
+        }
         self.missing.kernel = of_kernel.is_none();
         self.indices.extend(of_kernel.map(|(file, path)| IndexOf { module: None, file, path }));
         for module in &self.facts.modules {
@@ -186,19 +194,18 @@ impl Input {
         &self,
         file: &Path,
         indices: &Indices,
-        keep_going: &mut dyn FnMut() -> bool,
+        keep_going: KeepGoing<'_>,
     ) -> Result<(File, PathBuf), Error> {
         let debug = image::has_debug_info(file);
         if let Some(known) = indices.of_file(&[&self.facts.build_id], debug) {
             return Ok(known);
         }
         let (file, domain) = (file.to_owned(), self.peer.name.clone());
-        analysis::index(&file, &self.facts.build_id, debug, indices, keep_going).map_err(
-            |error| match error {
-                NoIndex::Interrupted => Error::Interrupted,
-                error => Error::Symbols { file, domain, reason: error.into() },
-            },
-        )
+        let about = (file.as_path(), self.facts.build_id.as_str(), debug);
+        analysis::index(&domain, about, indices, keep_going).map_err(|error| match error {
+            NoIndex::Interrupted => Error::Interrupted,
+            error => Error::Symbols { file: file.clone(), domain: domain.clone(), reason: error.into() },
+        })
     }
 
     /// A file of this kernel with code and debug information, where distributions put such.
@@ -292,7 +299,7 @@ mod tests {
     }
 
     fn found(input: &mut Input, indices: &Indices) -> Vec<Option<String>> {
-        input.find_indices(None, true, indices, &mut || true).unwrap();
+        input.find_indices(None, true, indices, &mut |_| true).unwrap();
         input.indices.iter().map(|index| index.module.clone()).collect()
     }
 
@@ -313,6 +320,21 @@ mod tests {
             assert_eq!(found(&mut again, &indices), [None, Some("tun".to_owned())], "{domain} {boot}");
             assert!(again.questions().iter().all(|question| !matches!(question, Request::Code(_))));
         }
+    }
+
+    #[test]
+    fn the_index_that_sites_made_of_the_running_kernel_is_this_machines_alone() {
+        let cache = tempfile::tempdir().unwrap();
+        let source = xweave_access::Source { file: None, base: None, btf_only: false };
+        let Some(name) = source.identity() else { panic!("there is a boot ID") };
+        let sites = xweave_guard::private::Dir::create(&cache.path().join("sites")).unwrap();
+        sites.replace(&name, b"an index").unwrap();
+        let indices = Indices::new(cache.path());
+        let mut host = input("host=local", "one");
+        assert_eq!(found(&mut host, &indices), [None]);
+        assert!(host.questions().iter().all(|question| !matches!(question, Request::Code(_))));
+        let mut guest = input("vm1=vsock:3", "one");
+        assert!(found(&mut guest, &indices).is_empty() && guest.missing.kernel);
     }
 
     #[test]

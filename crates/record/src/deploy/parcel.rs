@@ -42,6 +42,8 @@ pub(crate) struct Code {
     pub(crate) length: u64,
     /// The modules, none for the image; and the numbers under which the files are open that their indices go to.
     pub(crate) wanted: Vec<(Option<String>, RawFd)>,
+    /// The number under which is open what says how far it is.
+    pub(crate) meter: RawFd,
 }
 
 /// What came of it.

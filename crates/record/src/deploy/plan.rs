@@ -9,7 +9,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 use xweave_aspect::Aspects;
-use xweave_guard::confine::{Job, Limits, job::Failed, run_all};
+use xweave_guard::confine::{Job, Limits, job::Failed, run_counting};
 use xweave_text as text;
 use xweave_weave::{
     Compiled, Compiler, Draft, Files, Objects, Peer, WorkFolder, each_once, fit, judge, unused,
@@ -20,11 +20,12 @@ use super::{
     analysis::{ANALYSER, KeepGoing, deadline},
     indices::{Indices, Unfinished},
     input::Input,
+    meter::Meter,
     parcel::{self, Code, Read, Reading},
     types::Types,
     work,
 };
-use crate::{Error, Options, error::Cause};
+use crate::{Error, Options, Phase, error::Cause};
 
 /// What reading types and writing C takes: a tenth of it.
 const READER: Limits = Limits { memory: 1 << 30, seconds: 300, file: 0 };
@@ -61,7 +62,7 @@ pub(crate) fn plans(
         of.bytes.iter().for_each(|bytes| types.keep(bytes));
     }
     let mut warnings = judge(aspects, &peers, &mut drafts).map_err(Error::Aspects)?;
-    let compiled = all.compile(&drafts, &mut warnings, keep_going)?;
+    let compiled = all.compile(&drafts, &sources_of_probes(&inputs, &drafts), &mut warnings, keep_going)?;
     warnings.extend(all.complaints(&mut inputs, &compiled, keep_going)?);
 
     let of_weaving = xweave_weave::Options {
@@ -92,11 +93,24 @@ pub(crate) fn plans(
     Ok(Deployment { woven, left_out, warnings: each_once(warnings) })
 }
 
+/// Parts of a kernel, none for its image, and where their indices go.
+type Parts = [(Option<String>, Unfinished)];
+
 /// What all domains have in common.
 struct All<'a> {
     aspects: &'a Aspects,
     peers: &'a [Peer],
     options: &'a Options,
+}
+
+/// Of each domain, whose C its probes of events are compiled of: its own, or this machine's where that has all of it and
+/// some more, as KVM's. A guest's C is for nobody but itself, and whoever has the very same.
+fn sources_of_probes(inputs: &[Input], drafts: &[Draft]) -> Vec<usize> {
+    let local = inputs.iter().position(|input| input.is_local);
+    let text = |domain: usize| drafts[domain].events.text.as_ref();
+    let covered =
+        |local: usize, domain: usize| text(local).zip(text(domain)).is_some_and(|(all, of)| all.covers(of));
+    (0..drafts.len()).map(|domain| local.filter(|local| covered(*local, domain)).unwrap_or(domain)).collect()
 }
 
 /// What the C of a draft was compiled to.
@@ -114,7 +128,7 @@ impl All<'_> {
         indices: &Indices,
         keep_going: KeepGoing<'_>,
     ) -> Result<Vec<Draft>, Error> {
-        let (mut jobs, mut unfinished) = (Vec::new(), Vec::new());
+        let (mut jobs, mut unfinished, mut meters) = (Vec::new(), Vec::new(), Vec::new());
         for (domain, input) in inputs.iter().enumerate() {
             let mut files = Vec::new();
             if input.code.is_some() {
@@ -124,11 +138,25 @@ impl All<'_> {
                     files.push((module, file));
                 }
             }
-            jobs.push(self.reader(domain, input, &files, None).map_err(|error| sent(input, error))?);
+            let meter = Meter::new().map_err(|error| sent(input, error))?;
+            let job = self.reader(domain, input, Some((&files, &meter)), None);
+            jobs.push(job.map_err(|error| sent(input, error))?);
+            if !files.is_empty() {
+                meters.push((input.peer.name.clone(), meter));
+            }
             unfinished.push(files);
         }
-        let mut within = || unfinished.iter().all(|files| on_disk(files) <= INDICES) && keep_going();
-        let answers = run_all(jobs, &mut within);
+        let total = jobs.len();
+        let mut within = |done: usize| {
+            let parts: Vec<_> = meters.iter().map(|(domain, meter)| meter.of(domain)).collect();
+            let analysing = parts.iter().any(|part| part.total == 0 || part.done < part.total);
+            let phase = match analysing {
+                true => Phase::Analysing { parts: &parts },
+                false => Phase::Resolving { done, total },
+            };
+            unfinished.iter().all(|files| on_disk(files) <= INDICES) && keep_going(phase)
+        };
+        let answers = run_counting(jobs, &mut within);
         if let Some((_, input)) = unfinished.iter().zip(&*inputs).find(|(files, _)| on_disk(files) > INDICES)
         {
             return Err(sent(input, format!("the indices of its code take more than {} MiB", INDICES >> 20)));
@@ -161,17 +189,18 @@ impl All<'_> {
         Ok(drafts)
     }
 
-    /// The job of reading what a domain sent. `made` is where its indices go; `log` is what the compiler said of its
+    /// The job of reading what a domain sent. `made` is where its indices go, and how far they are; `log` is what the compiler said of its
     /// draft, which was made then, and whether it failed.
     fn reader(
         &self,
         domain: usize,
         input: &Input,
-        made: &[(Option<String>, Unfinished)],
+        made: Option<(&Parts, &Meter)>,
         log: Option<(String, bool)>,
     ) -> std::io::Result<Job> {
         let types = || input.types.iter().filter_map(|types| Some((&types.module, types.bytes.as_deref()?)));
-        let code = input.code.as_deref().filter(|_| !made.is_empty());
+        let made = made.filter(|(files, _)| !files.is_empty());
+        let code = input.code.as_deref().filter(|_| made.is_some());
         let mut handed: Vec<OwnedFd> = Vec::new();
         let mut hand = |file: &File| -> std::io::Result<i32> {
             handed.push(file.try_clone()?.into());
@@ -181,9 +210,15 @@ impl All<'_> {
         for index in &input.indices {
             indices.push((index.module.clone(), hand(&index.file)?));
         }
-        let mut written = Vec::new();
-        for (module, unfinished) in made {
-            written.push((module.clone(), hand(&unfinished.file)?));
+        let mut analysed = None;
+        if let (Some(code), Some((files, meter))) = (code, made) {
+            let mut wanted = Vec::new();
+            for (module, unfinished) in files {
+                wanted.push((module.clone(), hand(&unfinished.file)?));
+            }
+            let (of_meter, meter) = meter.hand()?;
+            handed.push(of_meter);
+            analysed = Some(Code { length: code.len() as u64, wanted, meter });
         }
         let reading = Reading {
             aspects: self.aspects.sources.clone(),
@@ -194,7 +229,7 @@ impl All<'_> {
             events: self.options.events.clone(),
             types: types().map(|(module, bytes)| (module.clone(), bytes.len() as u64)).collect(),
             indices,
-            code: code.map(|code| Code { length: code.len() as u64, wanted: written }),
+            code: analysed,
             log,
         };
         let bytes: Vec<&[u8]> = types().map(|(_, bytes)| bytes).chain(code).collect();
@@ -207,10 +242,12 @@ impl All<'_> {
         Ok(job)
     }
 
-    /// Compiles the C of all drafts: what several domains have in common, once.
+    /// Compiles the C of all drafts: what several domains have in common, once. `probes` says whose C a domain's probes of
+    /// events are compiled of.
     fn compile(
         &self,
         drafts: &[Draft],
+        probes: &[usize],
         warnings: &mut Vec<xweave_aspect::Diagnostic>,
         keep_going: KeepGoing<'_>,
     ) -> Result<Vec<CompiledDraft>, Error> {
@@ -220,7 +257,10 @@ impl All<'_> {
                 let files = text.files(self.aspects).map_err(compiling)?;
                 texts.push((domain, false, files));
             }
-            texts.extend(draft.events.text.iter().map(|text| (domain, true, text.files_of_events())));
+            if draft.events.text.is_some() {
+                let text = drafts[probes[domain]].events.text.iter();
+                texts.extend(text.map(|text| (domain, true, text.files_of_events())));
+            }
         }
         let mut compiled: Vec<CompiledDraft> = Vec::new();
         compiled.resize_with(drafts.len(), CompiledDraft::default);
@@ -248,7 +288,9 @@ impl All<'_> {
             jobs.push(compiler_job(files, &folder).map_err(compiling)?);
             folders.push(folder);
         }
-        for (answer, key) in run_all(jobs, keep_going).into_iter().zip(wanted.into_keys()) {
+        let total = jobs.len();
+        let mut going = |done| keep_going(Phase::Compiling { done, total });
+        for (answer, key) in run_counting(jobs, &mut going).into_iter().zip(wanted.into_keys()) {
             let mut answer = answered::<Compiled>(answer).map_err(|error| match error {
                 Failed::Interrupted => Error::Interrupted,
                 error => compiling(error),
@@ -280,12 +322,14 @@ impl All<'_> {
             if object.is_none() || !log.is_empty() {
                 let input = &inputs[domain];
                 let log = Some((log.clone(), object.is_none()));
-                jobs.push(self.reader(domain, input, &[], log).map_err(|error| sent(input, error))?);
+                jobs.push(self.reader(domain, input, None, log).map_err(|error| sent(input, error))?);
                 of.push((domain, object.is_none()));
             }
         }
         let (mut warnings, mut errors) = (Vec::new(), Vec::new());
-        for (answer, (domain, failing)) in run_all(jobs, keep_going).into_iter().zip(of) {
+        let total = jobs.len();
+        let mut going = |done| keep_going(Phase::Resolving { done, total });
+        for (answer, (domain, failing)) in run_counting(jobs, &mut going).into_iter().zip(of) {
             let input = &inputs[domain];
             let Read::Complaints(said) = answered::<Read>(answer).map_err(|error| failed(input, error))?
             else {
@@ -319,7 +363,7 @@ fn compiler_job(files: &Files<'_>, folder: &WorkFolder) -> std::io::Result<Job> 
     Ok(job)
 }
 
-fn on_disk(files: &[(Option<String>, Unfinished)]) -> u64 {
+fn on_disk(files: &Parts) -> u64 {
     files.iter().map(|(_, made)| made.file.metadata().map_or(0, |about| about.len())).sum()
 }
 

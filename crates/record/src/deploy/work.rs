@@ -7,6 +7,7 @@ use std::{
     env,
     io::{self, Read as _, Write},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
     thread,
 };
 
@@ -20,7 +21,10 @@ use xweave_weave::{CodeIndex, Domain, complaints, draft};
 use crate::error::{Cause, diagnostics};
 
 pub use super::parcel::Unreadable;
-use super::parcel::{self, Code, Read, Reading};
+use super::{
+    meter::Pointer,
+    parcel::{self, Code, Read, Reading},
+};
 
 /// Threads that analyse code side by side: each needs memory.
 const THREADS: usize = 16;
@@ -108,15 +112,17 @@ pub fn compile() -> Result<(), Error> {
     )
 }
 
-/// Analyses a file of this machine, and writes its index to a file that is open under the number `to`.
+/// Analyses a file of this machine, and writes its index to a file that is open under the number `to`; says how far it
+/// is under `meter`.
 ///
 /// # Errors
 ///
 /// When it cannot be confined; when nothing can be made of the file.
-pub fn index(file: PathBuf, to: i32) -> Result<(), Error> {
+pub fn index(file: PathBuf, to: i32, meter: i32) -> Result<(), Error> {
     confined(&Confinement::new(User::Same).read(&file).processes(threads() as u64 + OTHERS))?;
     let source = Source { file: Some(file), base: None, btf_only: false };
-    let index = source.make()?;
+    let pointer = Pointer::new(meter);
+    let index = source.make_telling(&|done, total| pointer.tell(done, total))?;
     write(&mut parcel::handed(to), index.bytes())
 }
 
@@ -162,13 +168,21 @@ fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, Error> {
         }
     }
     let mut indexed = Vec::new();
-    if let Some(Code { length, wanted }) = reading.code {
+    if let Some(Code { length, wanted, meter }) = reading.code {
+        let pointer = Pointer::new(meter);
         let live = LiveCode::unpack(parcel::cut(&mut rest, length)?)?;
         let types = KernelTypes::new(&kernel);
         let there: HashSet<&str> = live.modules().collect();
         let sent = |module: &Option<String>| module.as_deref().is_none_or(|module| there.contains(module));
+        let mut before = 0u32;
         for (module, number) in wanted.into_iter().filter(|(module, _)| sent(module)) {
-            let index = Index::new(&live.image(module.as_deref()), &types, None);
+            let functions = AtomicU32::new(0);
+            let tell = |done: u32, total: u32| {
+                functions.store(total, Ordering::Relaxed);
+                pointer.tell(before.saturating_add(done), before.saturating_add(total));
+            };
+            let index = Index::telling(&live.image(module.as_deref()), &types, None, &tell);
+            before = before.saturating_add(functions.into_inner());
             write(&mut parcel::handed(number), index.bytes())?;
             indexed.push(module.clone());
             code.push(CodeIndex { module, index });

@@ -1,6 +1,7 @@
 //! Recordings of a host and a guest whose agents are scripts: what becomes of what they send, and of those that go, refuse
 //! or err.
 
+mod beforehand;
 mod losses;
 mod refusals;
 mod sharing;
@@ -63,7 +64,8 @@ impl Stage {
     fn until_over(&self) -> Until {
         let script = r#"for i in $(seq 6000); do [ -e "$0" ] && exit 0; sleep 0.01; done; exit 1"#;
         let file = self.over().to_str().unwrap().to_owned();
-        Until::CommandEnds(["sh", "-c", script].map(str::to_owned).into_iter().chain([file]).collect())
+        let words = ["sh", "-c", script].map(str::to_owned).into_iter().chain([file]).collect();
+        Until::CommandEnds { words, within: None }
     }
 
     fn record(&self, until: Until, host: Agent, guest: Agent) -> Result<Outcome, Error> {

@@ -44,7 +44,8 @@ fn a_refused_plan_names_its_domain_and_the_reason_and_leaves_nothing() {
 
 #[test]
 fn a_command_that_cannot_be_started_leaves_nothing_and_an_earlier_trace_as_it_was() {
-    let missing = || Until::CommandEnds(vec!["/nonexistent/command".to_owned()]);
+    let words = || vec!["/nonexistent/command".to_owned()];
+    let missing = || Until::CommandEnds { words: words(), within: None };
     let stage = Stage::new();
     let record = |until| stage.record(until, honest("host", 10), honest("vm1", 10));
     let error = record(missing()).unwrap_err();

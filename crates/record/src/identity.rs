@@ -1,0 +1,266 @@
+//! Which machine each domain turned out to be, in words: told before anything is woven, so that a name which was given to
+//! another machine than was meant is noticed then, and not in the results.
+
+use xweave_weave::Role;
+use xweave_wire::message::{DomainInfo, Vm};
+
+use crate::{DomainSpec, Error, Transport};
+
+/// A domain as it was given, and what its agent says it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Answered<'a> {
+    pub(crate) spec: &'a DomainSpec,
+    pub(crate) facts: &'a DomainInfo,
+}
+
+/// Refuses two names for one kernel. The host comes first.
+pub(crate) fn check(domains: &[Answered<'_>]) -> Result<(), Error> {
+    for (nth, second) in domains.iter().enumerate() {
+        if let Some(first) = domains[..nth].iter().find(|first| first.is_one_with(second)) {
+            let how = format!("both have the boot ID {}", second.facts.boot_id);
+            let (first, second) = (first.spec.name.clone(), second.spec.name.clone());
+            return Err(Error::SameKernel { first, second, how });
+        }
+    }
+    Ok(())
+}
+
+/// A line of each domain: what it is, and where.
+pub(crate) fn lines(domains: &[Answered<'_>]) -> Vec<String> {
+    let vms = vms(domains);
+    domains.iter().map(|domain| domain.line(vms)).collect()
+}
+
+/// What does not look as it was meant.
+pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
+    let vms = vms(domains);
+    let mut warnings: Vec<_> = domains.iter().filter_map(|domain| domain.misnamed(domains)).collect();
+    let guests = || domains.iter().filter(|domain| domain.spec.role() == Role::Guest);
+    match domains.first() {
+        Some(Answered { spec, facts })
+            if spec.role() == Role::Host && !facts.xen_pv && guests().next().is_some() =>
+        {
+            if vms.is_empty() {
+                warnings.push(format!(
+                    "{0}: KVM shows no virtual machine there, though guests are recorded: whose they are and their \
+                     clocks are then only estimated. If they run on {0}: mount -t debugfs none /sys/kernel/debug",
+                    spec.name
+                ));
+            }
+            warnings.extend(guests().filter_map(|guest| guest.unknown_to(&spec.name, vms)));
+        }
+        _ => {}
+    }
+    warnings
+}
+
+/// The virtual machines of the host.
+fn vms<'a>(domains: &[Answered<'a>]) -> &'a [Vm] {
+    domains.first().map(|host| host.facts.vms.as_slice()).unwrap_or_default()
+}
+
+impl<'a> Answered<'a> {
+    fn cid(&self) -> Option<u32> {
+        match self.spec.transport {
+            Transport::Vsock { cid, .. } => Some(cid),
+            Transport::Local | Transport::Command(_) => None,
+        }
+    }
+
+    /// Machines that were restored from one snapshot have one boot ID; but two CIDs are two machines.
+    fn is_one_with(&self, other: &Self) -> bool {
+        let apart = matches!((self.cid(), other.cid()), (Some(one), Some(two)) if one != two);
+        !apart && !self.facts.boot_id.is_empty() && self.facts.boot_id == other.facts.boot_id
+    }
+
+    fn line(&self, vms: &[Vm]) -> String {
+        let facts = self.facts;
+        let mut parts = match self.spec.transport {
+            Transport::Local => vec!["this machine".to_owned()],
+            Transport::Vsock { cid, .. } => vec![format!("CID {cid}")],
+            Transport::Command(_) => Vec::new(),
+        };
+        if !facts.hostname.is_empty() {
+            parts.push(format!("hostname {}", facts.hostname));
+        }
+        parts.extend(self.vm(vms).map(|vm| format!("{} pid {}", program(&vm.comm), vm.pid)));
+        parts.push(format!("Linux {}", facts.kernel));
+        parts.push(counted(u64::from(facts.cpus), "CPU"));
+        if self.spec.role() == Role::Host && !facts.vms.is_empty() {
+            parts.push(counted(facts.vms.len() as u64, "VM"));
+        }
+        format!("{}: {}", self.spec.name, parts.join(", "))
+    }
+
+    /// The virtual machine that has its CID, if only one has.
+    fn vm<'v>(&self, vms: &'v [Vm]) -> Option<&'v Vm> {
+        let cid = self.cid()?;
+        let mut of_cid = vms.iter().filter(|vm| vm.cid == Some(cid));
+        of_cid.next().filter(|_| of_cid.next().is_none())
+    }
+
+    /// That its name is not that of the machine.
+    fn misnamed(&self, domains: &[Self]) -> Option<String> {
+        let (name, facts) = (&self.spec.name, self.facts);
+        if self.spec.transport == Transport::Local {
+            // A guest that runs guests is a host here, too, whatever it is called.
+            let other_host = domains.iter().any(|of| of.spec.name != *name && of.spec.role() == Role::Host);
+            let odd = Role::of(name) == Role::Guest && !is_called(facts, name) && !other_host;
+            return odd.then(|| {
+                format!(
+                    "{name} is this machine itself, and recorded as a host: a guest is given by how its agent is \
+                     reached, as {name}=vsock:3"
+                )
+            });
+        }
+        let others = domains.iter().filter(|of| of.spec.name != *name && is_called(facts, &of.spec.name));
+        let other = others.map(|of| &of.spec.name).next().filter(|_| !is_called(facts, name))?;
+        let address = self.cid().map_or(String::new(), |cid| format!(" (CID {cid})"));
+        Some(format!(
+            "{name}{address} has the hostname {}, and {other} is another domain: are their addresses exchanged?",
+            facts.hostname
+        ))
+    }
+
+    /// That its address is none of the host's virtual machines', where all of these tell theirs.
+    fn unknown_to(&self, host: &str, vms: &[Vm]) -> Option<String> {
+        let cid = self.cid()?;
+        let all_tell = !vms.is_empty() && vms.iter().all(|vm| vm.cid.is_some());
+        (all_tell && vms.iter().all(|vm| vm.cid != Some(cid))).then(|| {
+            let name = &self.spec.name;
+            format!("{name}: no virtual machine of {host} has the CID {cid}: is {host} the machine that it runs on?")
+        })
+    }
+}
+
+/// Whether that is a machine's name, with its network's or without.
+fn is_called(facts: &DomainInfo, name: &str) -> bool {
+    let host = facts.hostname.as_str();
+    let short = host.split('.').next().unwrap_or(host);
+    host.eq_ignore_ascii_case(name) || short.eq_ignore_ascii_case(name)
+}
+
+/// What people call the program that runs a virtual machine.
+fn program(comm: &str) -> &str {
+    if comm.starts_with("qemu") { "QEMU" } else { comm }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Domains(Vec<(DomainSpec, DomainInfo)>);
+
+    impl Domains {
+        fn answered(&self) -> Vec<Answered<'_>> {
+            self.0.iter().map(|(spec, facts)| Answered { spec, facts }).collect()
+        }
+
+        fn warnings(&self) -> Vec<String> {
+            warnings(&self.answered())
+        }
+    }
+
+    /// Domains as they are given, the first of them with these virtual machines, and their hostnames.
+    fn domains(vms: &[(u32, u32)], given: &[(&str, &str)]) -> Domains {
+        let one = |(nth, (spec, hostname)): (usize, &(&str, &str))| {
+            let vm = |&(pid, cid): &(u32, u32)| Vm {
+                pid,
+                comm: "qemu-system-x86".to_owned(),
+                cid: Some(cid).filter(|cid| *cid > 0),
+                ..Vm::default()
+            };
+            let facts = DomainInfo {
+                hostname: (*hostname).to_owned(),
+                kernel: "6.12.9".to_owned(),
+                boot_id: format!("boot-{nth}"),
+                cpus: if nth == 0 { 1 } else { 2 },
+                vms: if nth == 0 { vms.iter().map(vm).collect() } else { Vec::new() },
+                ..DomainInfo::default()
+            };
+            (DomainSpec::parse(spec).unwrap(), facts)
+        };
+        Domains(given.iter().enumerate().map(one).collect())
+    }
+
+    #[test]
+    fn what_was_found_is_told_in_a_line_of_each() {
+        let vms = [(2114, 3), (2200, 4)];
+        let given =
+            [("host=local", "lab"), ("vm1=vsock:3", "web1"), ("vm2=ssh root@vm2 xweave agent --stdio", "")];
+        let domains = domains(&vms, &given);
+        let told = lines(&domains.answered());
+        let expected = [
+            "host: this machine, hostname lab, Linux 6.12.9, 1 CPU, 2 VMs",
+            "vm1: CID 3, hostname web1, QEMU pid 2114, Linux 6.12.9, 2 CPUs",
+            "vm2: Linux 6.12.9, 2 CPUs",
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(domains.warnings(), [""; 0]);
+        assert!(check(&domains.answered()).is_ok());
+    }
+
+    #[test]
+    fn two_names_for_one_kernel_are_refused_unless_two_addresses_are_two_machines() {
+        let one_boot = |given: &[(&str, &str)], boot: &str| {
+            let mut domains = domains(&[], given);
+            domains.0.iter_mut().for_each(|(_, facts)| facts.boot_id = boot.to_owned());
+            check(&domains.answered()).map_err(|error| error.to_string())
+        };
+        let twice = [("host=local", "lab"), ("vm1=xweave agent --stdio", "lab")];
+        assert_eq!(
+            one_boot(&twice, "0f-1").unwrap_err(),
+            "host and vm1 are one kernel (both have the boot ID 0f-1): a kernel is recorded under one name, so give one \
+             of them, or the other machine"
+        );
+        assert!(one_boot(&twice, "").is_ok(), "who does not tell is not suspected");
+        assert!(one_boot(&[("vm1=vsock:3", "a"), ("vm2=vsock:4", "a")], "0f-1").is_ok(), "of one snapshot");
+    }
+
+    #[test]
+    fn names_that_are_other_machines_are_told() {
+        let vms = [(2114, 3), (2200, 4)];
+        let exchanged = [("host=local", "lab"), ("vm1=vsock:4", "VM2.lan"), ("vm2=vsock:3", "vm1")];
+        assert_eq!(
+            domains(&vms, &exchanged).warnings(),
+            [
+                "vm1 (CID 4) has the hostname VM2.lan, and vm2 is another domain: are their addresses exchanged?",
+                "vm2 (CID 3) has the hostname vm1, and vm1 is another domain: are their addresses exchanged?",
+            ]
+        );
+        let local = |name, hostname| domains(&[], &[(name, hostname)]).warnings();
+        assert_eq!(
+            local("vm1=local", "lab"),
+            [
+                "vm1 is this machine itself, and recorded as a host: a guest is given by how its agent is reached, as \
+              vm1=vsock:3"
+            ]
+        );
+        assert_eq!(local("lab=local", "lab.example"), [""; 0]);
+        assert_eq!(local("host=local", "lab"), [""; 0]);
+    }
+
+    #[test]
+    fn a_host_that_shows_no_virtual_machine_or_not_that_one_is_told_of() {
+        let given = [("host=local", "lab"), ("vm1=vsock:5", "web1")];
+        assert_eq!(
+            domains(&[], &given).warnings(),
+            [
+                "host: KVM shows no virtual machine there, though guests are recorded: whose they are and their clocks \
+              are then only estimated. If they run on host: mount -t debugfs none /sys/kernel/debug"
+            ]
+        );
+        assert_eq!(
+            domains(&[(2114, 3)], &given).warnings(),
+            ["vm1: no virtual machine of host has the CID 5: is host the machine that it runs on?"]
+        );
+        assert_eq!(domains(&[(2114, 3), (2200, 0)], &given).warnings(), [""; 0], "one does not tell");
+        let mut xen = domains(&[], &given);
+        xen.0[0].1.xen_pv = true;
+        assert_eq!(xen.warnings(), [""; 0]);
+    }
+}
