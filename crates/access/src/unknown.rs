@@ -35,6 +35,8 @@ pub enum Named {
     },
     /// The variable of a local_var().
     Variable,
+    /// The function, or the pattern, of a within_function().
+    Function,
 }
 
 impl Display for UnknownName {
@@ -44,6 +46,8 @@ impl Display for UnknownName {
             Named::Structure => write!(out, "no instruction is known to touch a `{name}`"),
             Named::Member { of } => write!(out, "no instruction is known to touch `{name}` of `{of}`"),
             Named::Variable => write!(out, "no function has a variable `{name}` that could be read"),
+            Named::Function if name.contains('%') => write!(out, "no function matches `{name}`"),
+            Named::Function => write!(out, "there is no function `{name}`, or it is inlined everywhere"),
         }
     }
 }
@@ -78,6 +82,7 @@ fn instead(unknown: &UnknownName) -> String {
             "without debug information, only parameters are known, by the names they are declared with"
                 .to_owned()
         }
+        ([], Named::Function) => "within_function(%) means all".to_owned(),
         ([], _) => "`access(%.%)` shows all that is touched".to_owned(),
         (near, _) => format!("did you mean {}?", near.join(", ")),
     }
@@ -91,12 +96,22 @@ impl Index {
     /// [`Unanswerable`]
     pub fn can_answer(&self, pointcut: &Pointcut, what: &str) -> Result<(), Unanswerable> {
         let what = what.to_owned();
-        if let Some(unknown) = unknown_names(pointcut, |_| true, [self].into_iter()).into_iter().next() {
+        let unknown = unknown_names(pointcut, |_| true, [self].into_iter());
+        // Functions that are inlined everywhere have instructions, and no name here.
+        if let Some(unknown) = unknown.into_iter().find(|unknown| unknown.what != Named::Function) {
             return Err(Unanswerable::Name { what, unknown });
         }
         let mut files = false;
         pointcut.atoms(&mut |atom| files |= matches!(atom, Pointcut::WithinFile(_)));
         if files && !self.has_lines() { Err(Unanswerable::Files { what }) } else { Ok(()) }
+    }
+}
+
+impl Index {
+    /// Why a pointcut selects nothing in the program that messages call `what`: a name of a function that there is not.
+    pub fn why_nothing(&self, pointcut: &Pointcut, what: &str) -> Option<Unanswerable> {
+        let unknown = unknown_names(pointcut, |_| true, [self].into_iter()).into_iter().next()?;
+        Some(Unanswerable::Name { what: what.to_owned(), unknown })
     }
 }
 
@@ -114,6 +129,16 @@ pub fn unknown_names<'i>(
     pointcut.atoms(&mut |atom| match atom {
         Pointcut::Access(access) if meant(access.domain.as_ref()) => {
             unknown.extend(of_access(access, indices.clone()));
+        }
+        Pointcut::WithinFunction(wanted) => {
+            let wanted = wanted.iter().filter(|of| meant(of.domain.as_ref()) && !of.optional);
+            unknown.extend(wanted.filter_map(|of| {
+                let names = || indices.clone().flat_map(Index::function_names);
+                let is_there = names().any(|name| xweave_text::matches(&of.pattern, name));
+                let near = of.pattern.replace('%', "");
+                let found = missing(&near, of.span, names, Named::Function).filter(|_| !is_there);
+                found.map(|unknown| UnknownName { name: of.pattern.clone(), ..unknown })
+            }));
         }
         Pointcut::LocalVar(of) => {
             let names = || indices.clone().flat_map(Index::variables);

@@ -374,3 +374,21 @@ fn names_that_nothing_has_are_told_before_they_are_asked_for() {
         told("access(node.link) AND local_var(nowhere_at_all)").contains("has a variable `nowhere_at_all`")
     );
 }
+
+#[test]
+fn functions_that_are_not_there_are_told_where_nothing_is_found() {
+    let why = |pointcut: &str| {
+        let pointcut = question(pointcut).unwrap();
+        assert_eq!(index().can_answer(&pointcut, "it"), Ok(()), "{pointcut:?}");
+        index().why_nothing(&pointcut, "it").map(|why| why.to_string())
+    };
+    assert_eq!(why("access(node.inner.a) AND within_function(writes)"), None);
+    assert_eq!(why("access(node.inner.a) AND within_function(wri%)"), None);
+    let mistyped = why("access(node.inner.a) AND within_function(overlaping)").unwrap();
+    assert_eq!(
+        mistyped,
+        "it: there is no function `overlaping`, or it is inlined everywhere; did you mean overlapping?"
+    );
+    let pattern = why("access(node.inner.a) AND within_function(overlaping%)").unwrap();
+    assert_eq!(pattern, "it: no function matches `overlaping%`; did you mean overlapping?");
+}

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
-use xweave_access::{Keep, Source, question};
+use xweave_access::{Keep, Source, Unanswerable, question};
 use xweave_report::{
     document::{
         self,
@@ -114,7 +114,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         bar.finish_and_clear();
     }
     let index = index.map_err(Failure::usage)?;
-    index.can_answer(&pointcut, &what).map_err(Failure::usage)?;
+    index.can_answer(&pointcut, &what).map_err(no_answer)?;
 
     let coverage = index.coverage();
     let query = index.query(&pointcut, |_| true);
@@ -127,12 +127,23 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         });
     }
     let mut found = query.sites();
+    if let Some(why) = found.is_empty().then(|| index.why_nothing(&pointcut, &what)).flatten() {
+        return Err(no_answer(why));
+    }
     found.retain(|site| site.certain || !args.certain);
     shown::only(|out| match (args.jsonl, args.json) {
         (true, _) => lines(out, found.iter().map(Site::from)),
         (false, true) => document::write(out, &Sites::new(coverage, &found)),
         (false, false) => sites::table(out, &found, coverage),
     })
+}
+
+/// A name that is not there is a question with no answer; what cannot be asked is a matter of usage.
+fn no_answer(why: Unanswerable) -> Failure {
+    match why {
+        Unanswerable::Name { .. } => Failure::Failed(why.to_string()),
+        _ => Failure::usage(why),
+    }
 }
 
 /// A JSON object a line.

@@ -29,7 +29,7 @@ impl Owner {
             let said = closing::unfinished(trace.manifest().stored_until_ns());
             eprintln!("xweave: {}: {said}", dir.display());
         }
-        if let Some(damaged) = trace.sites_damaged().filter(|_| trace.manifest().records > 0) {
+        if let Some(damaged) = trace.sites_damaged() {
             eprintln!("xweave: {damaged}: functions are shown by the numbers of their sites");
         }
         Ok(trace)

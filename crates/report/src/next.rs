@@ -4,9 +4,7 @@ use xweave_trace::Trace;
 
 /// What is said of a trace without flows where flows are wanted; none if an aspect of it defines some.
 pub fn instead_of_flows(trace: &Trace) -> Option<String> {
-    if trace.sites().iter().any(|site| site.xflow.is_some())
-        || trace.sites_damaged().is_some_and(|_| trace.manifest().records > 0)
-    {
+    if trace.sites().iter().any(|site| site.xflow.is_some()) || trace.sites_damaged().is_some() {
         return None;
     }
     let commands: Vec<_> = commands(trace).into_iter().map(|command| format!("`{command}`")).collect();

@@ -95,6 +95,9 @@ impl Trace {
         let folders = [records?, events?];
         let [segments, event_segments] = folders.each_ref().map(|folder| list(folder.as_ref()));
         let (segments, event_segments) = (segments?, event_segments?);
+        // Without records nothing is of a site: imported traces have no such file.
+        let has_records = !segments.is_empty() || manifest.records > 0;
+        let sites_damaged = sites_damaged.filter(|_| has_records || !matches!(dir.has(SITES), Ok(false)));
         Ok(Self { dir, folders, forced, manifest, sites, sites_damaged, by_number, segments, event_segments })
     }
 
