@@ -107,7 +107,7 @@ impl Story {
             Phase::Waiting | Phase::Attaching { .. } => self.title.clone(),
             Phase::Connecting { domain } => format!("reaching {domain}"),
             Phase::Reading { domain, kernel } => format!("reading {domain}: {kernel}"),
-            Phase::Analysing { .. } => "analysing code, which is kept for the next time".to_owned(),
+            Phase::Analysing { .. } => "analysing functions".to_owned(),
             Phase::Resolving { .. } => "finding join points".to_owned(),
             Phase::Compiling { total, .. } => {
                 format!("compiling {}, kept for the next time", counted(*total as u64, "object", "objects"))
@@ -146,7 +146,7 @@ impl Story {
         match phase {
             Phase::Analysing { parts } => {
                 let parts: Vec<_> = parts.iter().map(analysed).collect();
-                format!(": {}", parts.join("; "))
+                format!(": {}", parts.join(", "))
             }
             Phase::Resolving { done, total } => {
                 format!(": {done} of {}", counted(*total as u64, "domain", "domains"))
@@ -180,13 +180,11 @@ impl Story {
     }
 }
 
+/// Short, as three domains are to fit into a terminal's line.
 fn analysed(part: &Analysed<'_>) -> String {
     match part.total {
-        0 => format!("{} begins", part.domain),
-        total => {
-            let (done, total) = (count(part.done.into()), counted(total.into(), "function", "functions"));
-            format!("{done} of {total} of {}", part.domain)
-        }
+        0 => format!("{} …", part.domain),
+        total => format!("{} {}/{}", part.domain, count(part.done.into()), count(total.into())),
     }
 }
 
@@ -234,13 +232,12 @@ mod tests {
         let part = |domain, done, total| Analysed { domain, done, total };
         let (before, later) =
             ([part("host", 0, 0)], [part("host", 34_120, 60_210), part("vm1", 256, 58_000)]);
-        let title = "analysing code, which is kept for the next time";
+        let title = "analysing functions";
         let analysing = |parts| Phase::Analysing { parts };
         assert_eq!(story.go_on(&analysing(&before), at(0)), of_phase(&format!("xweave: {title}")));
-        assert_eq!(story.status(at(500)), format!("{title}: host begins"));
+        assert_eq!(story.status(at(500)), format!("{title}: host …"));
         assert_eq!(story.go_on(&analysing(&later), at(9_900)), None);
-        let status =
-            format!("{title}: 34 120 of 60 210 functions of host; 256 of 58 000 functions of vm1 (10.0 s)");
+        let status = format!("{title}: host 34 120/60 210, vm1 256/58 000 (10.0 s)");
         assert_eq!(story.go_on(&Phase::Waiting, at(10_000)), of_phase(&format!("xweave: {status}")));
         assert_eq!(story.status(at(10_000)), status);
         assert_eq!(story.go_on(&Phase::Waiting, at(10_100)), None);
