@@ -82,4 +82,5 @@ pub use places::Place;
 pub use segments::Segment;
 pub use sites::SiteCounts;
 pub use stored::Stored;
+pub use strangers::KindCount;
 pub use summary::Summary;

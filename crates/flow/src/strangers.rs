@@ -6,16 +6,23 @@ use std::{
     net::IpAddr,
 };
 
+use serde::Serialize;
 use xweave_trace::Manifest;
 use xweave_wire::record::Kind;
 
-use crate::{
-    graph::{Flow, Incomplete},
-    summary::KindCount,
-};
+use crate::graph::{Flow, Incomplete};
 
 /// Addresses, and kinds of frame by sender, that are remembered.
 const MOST: usize = 1 << 14;
+
+/// Flows that began where nothing is recorded, of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KindCount {
+    /// What the frames are: [`crate::Frame::kind`].
+    pub kind: String,
+    /// How many flows.
+    pub flows: u64,
+}
 
 /// What tells strangers from those who were recorded: addresses, and which process runs which guest.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use crate::{
     dropped::Dropped,
     graph::{Flow, Incomplete},
     join::Totals,
-    strangers::Strangers,
+    strangers::{KindCount, Strangers},
 };
 
 /// Reasons for drops that are told apart: the kernel has some hundred.
@@ -83,15 +83,6 @@ pub struct IncompleteCounts {
 pub struct DropCount {
     /// The reason: [`crate::Dropped::reason`].
     pub reason: String,
-    /// How many flows.
-    pub flows: u64,
-}
-
-/// Flows that began where nothing is recorded, of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct KindCount {
-    /// What the frames are: [`crate::Frame::kind`].
-    pub kind: String,
     /// How many flows.
     pub flows: u64,
 }

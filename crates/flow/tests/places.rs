@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
-use xweave_flow::{Flows, Join, Wanted, by_value, summary::KindCount};
+use xweave_flow::{Flows, Join, KindCount, Wanted, by_value};
 use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
 use xweave_wire::record::{Kind, Record};
 

@@ -32,7 +32,7 @@ pub fn table(places: &[Place], view: View) -> String {
         Heading("Flows", true),
         Heading("typical (µs)", true),
         Heading("p99 (µs)", true),
-        Heading("Share of all time", false),
+        Heading("Share", false),
     ];
     let rows = shown.iter().map(|of| {
         let [typical, p99] = [of.p50_ns, of.p99_ns].map(number::micros);
