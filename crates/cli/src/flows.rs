@@ -6,29 +6,43 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_flow::{Flow, Flows, Wanted, ancestry, exchange};
-use xweave_report::{View, closing, document, exchanges, hops, kinds, next, segments};
+use xweave_flow::{
+    Flow, FlowKind, Flows, Wanted, ancestry,
+    by_value::{self, Groups},
+    exchange,
+};
+use xweave_report::{
+    View, closing, document, exchanges,
+    hops::{self, Steps},
+    kinds, next, places, segments,
+};
+use xweave_text as text;
+use xweave_trace::Trace;
 
 use crate::{arguments, confinement::Only, failure::Failure, joining, shown, trust::Owner};
 
-/// Kinds of flow that are listed, and steps of a typical one's kind, unless all are asked for.
+/// Kinds of flow that are listed, unless all are asked for.
 const KINDS: usize = 8;
-const STEPS: usize = 5;
+
+/// Groups of flows, likewise.
+const GROUPS: usize = 16;
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
 
 /// Show the path and latency of flows, step by step
 ///
-/// Without options: the steps of a typical flow, the kinds of flow and how long they took, where those like the typical
-/// one spent their time, and a summary of what was followed and lost.
+/// Without options: where flows like the typical one spent their time, place by place; the typical one, step by step, with
+/// the time since the step before; the kinds of flow and how long they took; and what was followed and lost.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  xweave flows trace                        a typical flow, and where the time goes
-  xweave flows trace --all                  the same for every kind of flow, step by step
+  xweave flows trace                        where the time goes, and a typical flow
+  xweave flows trace --all                  where the time of every kind of flow goes
+  xweave flows trace --steps                every step, what it says of the flow, and its time over all flows
   xweave flows trace --flow 0x200000000000001
   xweave flows trace --by connection        requests and their answers, and where their time went
+  xweave flows trace --by ifindex           how long flows were in each tap's queue: ifindex is stored on entering it
   xweave flows trace --name virtio_tx --limit 5
   xweave flows trace --json | jq .summary")]
 pub struct Args {
@@ -46,22 +60,19 @@ pub struct Args {
     /// Show the first N flows
     #[arg(long, value_name = "N", conflicts_with = "flow")]
     limit: Option<usize>,
-    /// Put together what belongs together: `connection`: the frames of a request and of its answer
-    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "flow")]
-    by: Option<By>,
-    /// List all kinds of flow (or servers), and all steps of each
+    /// Group flows: by `connection`, the frames of a request and of its answer; by a value that advice stored (its name, or
+    /// v1 to v7), where they were from there on, and for how long
+    #[arg(long, value_name = "WHAT", conflicts_with = "flow")]
+    by: Option<String>,
+    /// List all kinds of flow (or servers), and where the time of each went
     #[arg(long)]
     all: bool,
+    /// Show every step: where objects are only handed on, copies that went other ways, and the times between steps
+    #[arg(long)]
+    steps: bool,
     /// Only flows of this xflow definition
     #[arg(long, value_name = "XFLOW")]
     name: Option<String>,
-}
-
-/// What flows are put together by.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum By {
-    /// The frames of one request and of its answer
-    Connection,
 }
 
 /// Runs the command.
@@ -81,9 +92,16 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     };
     let wanted = |kept| Wanted { of: &of, kept };
     let join = || joining::join(&trace);
-    if args.by.is_some() {
-        let instead = next::instead_of_flows(&trace);
-        return by_connection(&Flows::read(&trace, join(), wanted(None)), instead, &args);
+    match args.by.as_deref() {
+        None => {}
+        Some("connection") => {
+            let instead = next::instead_of_flows(&trace);
+            return by_connection(&Flows::read(&trace, join(), wanted(None)), instead, &args);
+        }
+        Some(name) => {
+            let (flows, groups) = by_value::read(&trace, join(), wanted(Some(0)), name);
+            return by_stored_value(&trace, &flows, &groups, name, &args);
+        }
     }
     if let Some(id) = args.flow {
         let flows = Flows::read(&trace, join(), wanted(None));
@@ -158,27 +176,79 @@ fn by_connection(flows: &Flows, instead: Option<String>, args: &Args) -> Result<
     })
 }
 
+fn by_stored_value(
+    trace: &Trace,
+    flows: &Flows,
+    groups: &Groups,
+    by: &str,
+    args: &Args,
+) -> Result<ExitCode, Failure> {
+    if groups.groups.is_empty() {
+        return Err(Failure::Failed(no_value(trace, by)));
+    }
+    if args.json {
+        let document = document::flows::ByValue { summary: flows.summary(), by, groups };
+        return shown::only(|out| document::flows::write_by_value(out, &document));
+    }
+    shown::only(|out| {
+        let view = View::of_stdout(WIDE);
+        let most = if args.all { usize::MAX } else { GROUPS };
+        writeln!(out, "{}", xweave_report::by_value::table(groups, by, most, view))?;
+        write!(out, "{}", closing::line(flows.summary(), view))
+    })
+}
+
+/// That no flow has such a value, and which there are, those that may have been meant first.
+fn no_value(trace: &Trace, by: &str) -> String {
+    let mut names: Vec<&str> =
+        trace.sites().iter().flat_map(|site| &site.values).map(String::as_str).collect();
+    names.push("connection");
+    names.sort_unstable();
+    names.dedup();
+    let near = text::nearest(by, names.iter().copied(), 1);
+    let (dir, there) = (trace.dir().display(), names.join(", "));
+    match &near[..] {
+        [near, ..] => format!("no flow in {dir} has a value called {by}: {near}? There are {there}"),
+        [] => format!("no flow in {dir} has a value called {by}: there are {there}"),
+    }
+}
+
 fn tables(flows: &Flows, args: &Args, out: &mut impl Write) -> io::Result<()> {
     let view = View::of_stdout(WIDE);
     let typical = flows.typical();
+    let of_typical = typical.and_then(|flow| flows.kind_of(flow));
+    if let Some(kind) = of_typical.filter(|_| args.limit.is_none()) {
+        time_of(flows, kind, args, view, out)?;
+    }
     let shown = match args.limit {
         Some(limit) => flows.flows().iter().take(limit).collect(),
         None => Vec::from_iter(typical),
     };
+    let which = if args.steps { Steps::All } else { Steps::OfPath };
     for flow in shown {
-        writeln!(out, "{}", hops::table(flows, flow, view))?;
+        writeln!(out, "{}", hops::table(flows, flow, which, view))?;
     }
-    let of_typical = typical.and_then(|flow| flows.kind_of(flow));
     if flows.kinds().len() > 1 {
         let most = if args.all { usize::MAX } else { KINDS };
         writeln!(out, "{}", kinds::table(flows.kinds(), most, view))?;
     }
-    let most = (!args.all).then_some(STEPS);
-    for of_kind in flows.segments().chunk_by(|a, b| a.kind == b.kind) {
-        let kind = &of_kind[0].kind;
-        if args.all || of_typical.is_some_and(|of| of.name == *kind) {
-            writeln!(out, "{kind}:\n{}", segments::table(of_kind, most, view))?;
+    for kind in flows.kinds().iter().filter(|_| args.all) {
+        if args.limit.is_some() || of_typical != Some(kind) {
+            time_of(flows, kind, args, view, out)?;
         }
     }
     write!(out, "{}", closing::line(flows.summary(), view))
+}
+
+/// Where the time of the flows of a kind went.
+fn time_of(flows: &Flows, kind: &FlowKind, args: &Args, view: View, out: &mut impl Write) -> io::Result<()> {
+    let of_kind = flows.places_of(kind);
+    writeln!(out, "{}", places::headline(kind, of_kind))?;
+    if !of_kind.is_empty() {
+        writeln!(out, "{}", places::table(of_kind, view))?;
+    }
+    if args.steps && !flows.segments_of(kind).is_empty() {
+        writeln!(out, "{}", segments::table(flows.segments_of(kind), view))?;
+    }
+    Ok(())
 }

@@ -19,7 +19,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{flows::Flows, frame::Frame, graph::Flow, segments::rank};
+use crate::{durations::rank, flows::Flows, frame::Frame, graph::Flow};
 
 /// Who asks whom, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

@@ -12,11 +12,13 @@ use xweave_trace::{Damage, Damaged, Row, Site, Trace};
 use crate::{
     dropped::Dropped,
     frame::Frame,
+    functions::{Function, Functions},
     graph::{Flow, Incomplete},
     join::Join,
-    kinds::{self, FlowKind, Kinds},
+    kinds::{self, FlowKind, Kinds, Told},
+    places::Place,
     sample::Sample,
-    segments::{Place, Segment},
+    segments::Segment,
     sites::{self, SiteCounts},
     summary::{FlowCounts, Summary},
 };
@@ -31,8 +33,7 @@ pub struct Flows {
     flows: Vec<Flow>,
     /// Of the likes of the typical flow some, where not all flows are kept.
     stand_ins: Vec<Flow>,
-    kinds: Vec<FlowKind>,
-    segments: Vec<Segment>,
+    told: Told,
     site_counts: Vec<SiteCounts>,
     summary: Summary,
 }
@@ -149,10 +150,10 @@ impl Flows {
             totals.damaged.push(Damaged::new(trace.dir().join("records"), damage));
         }
         let site_counts = sites::of(trace, &totals.by_site);
-        let (kinds, segments, counts) = tally.told(&scene);
+        let (told, counts) = tally.told(&scene);
         let summary = Summary::of(trace.manifest(), totals, counts);
         let stand_ins = stand_ins.1.into_chosen();
-        Ok(Self { scene, flows, stand_ins, kinds, segments, site_counts, summary })
+        Ok(Self { scene, flows, stand_ins, told, site_counts, summary })
     }
 
     /// The flows that are kept, in the order of their beginnings.
@@ -162,12 +163,12 @@ impl Flows {
 
     /// The kinds of flow, the commonest first.
     pub fn kinds(&self) -> &[FlowKind] {
-        &self.kinds
+        &self.told.kinds
     }
 
     /// Times between hops, kind by kind: those of the kind's commonest path first, in its order.
     pub fn segments(&self) -> &[Segment] {
-        &self.segments
+        &self.told.segments
     }
 
     /// What each site recorded and lost, in the trace's order of sites.
@@ -188,16 +189,23 @@ impl Flows {
 
     /// The segments of a kind: those of its commonest path first, in its order.
     pub fn segments_of<'a>(&'a self, kind: &FlowKind) -> &'a [Segment] {
-        let of = |segment: &&Segment| segment.kind == kind.name;
-        let first = self.segments.iter().take_while(|segment| !of(segment)).count();
-        let all = &self.segments[first..];
-        &all[..all.iter().take_while(of).count()]
+        of_kind(&self.told.segments, |segment| segment.kind == kind.name)
+    }
+
+    /// Where the flows of each kind were for how long, kind by kind, in the order in which flows come there.
+    pub fn places(&self) -> &[Place] {
+        &self.told.places
+    }
+
+    /// The places of a kind.
+    pub fn places_of<'a>(&'a self, kind: &FlowKind) -> &'a [Place] {
+        of_kind(&self.told.places, |place| place.kind == kind.name)
     }
 
     /// The kind of one of the flows.
     pub fn kind_of(&self, flow: &Flow) -> Option<&FlowKind> {
         let name = kinds::name(flow, |number| self.domain(number));
-        self.kinds.iter().find(|kind| kind.name == name)
+        self.told.kinds.iter().find(|kind| kind.name == name)
     }
 
     /// The flow to show when one is to stand for all: of the complete ones that crossed and have data (or else, that
@@ -232,8 +240,9 @@ impl Flows {
     pub fn about(&self) -> impl Serialize + '_ {
         About {
             summary: &self.summary,
-            kinds: &self.kinds,
-            segments: &self.segments,
+            kinds: &self.told.kinds,
+            places: &self.told.places,
+            segments: &self.told.segments,
             sites: &self.site_counts,
         }
     }
@@ -265,6 +274,11 @@ impl Scene {
             Some(site) => Cow::Borrowed(&site.function),
             None => sites::unknown(site).function.into(),
         }
+    }
+
+    fn function_of(&self, row: &Row) -> Function {
+        let carrier = self.sites.get(&row.site).and_then(|site| site.carrier.as_deref());
+        Function::new((row.domain, self.domain(row.domain)), &self.function(row.site), carrier)
     }
 
     fn hops<'a>(&'a self, flow: &'a Flow) -> impl ExactSizeIterator<Item = Hop<'a>> {
@@ -313,64 +327,30 @@ impl Scene {
     }
 }
 
-/// Functions that are told apart in segments: as many as are woven, and more.
-const PLACES: usize = 1 << 20;
-
-const LATELY: usize = 1024;
-
 /// What is added up of flows.
+#[derive(Default)]
 struct Tally {
     kinds: Kinds,
     counts: FlowCounts,
-    /// `domain:function` by number, and the number of each (domain, site).
-    names: Vec<String>,
-    numbers: HashMap<String, Place>,
-    places: HashMap<(u8, u32), Place>,
-    /// Those that were asked for lately, by what is left of the site's number.
-    lately: Box<[Option<(u8, u32, Place)>; LATELY]>,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        let (kinds, counts, names) = (Kinds::default(), FlowCounts::default(), Vec::new());
-        let (numbers, places, lately) = (HashMap::new(), HashMap::new(), Box::new([None; LATELY]));
-        Self { kinds, counts, names, numbers, places, lately }
-    }
+    functions: Functions,
 }
 
 impl Tally {
     fn add(&mut self, flow: &Flow, scene: &Scene) {
         self.counts.add(flow);
-        let Self { kinds, names, numbers, places, lately, .. } = self;
-        kinds.add(flow, |row| {
-            // Sites are few, and their numbers follow each other.
-            let lately = &mut lately[row.site as usize % LATELY];
-            match lately {
-                Some((domain, site, place)) if (*domain, *site) == (row.domain, row.site) => return *place,
-                _ => {}
-            }
-            if let Some(place) = places.get(&(row.domain, row.site)) {
-                *lately = Some((row.domain, row.site, *place));
-                return *place;
-            }
-            if places.len() >= PLACES {
-                return Place::MAX;
-            }
-            let name = format!("{}:{}", scene.domain(row.domain), scene.function(row.site));
-            let next = Place::try_from(names.len()).unwrap_or(Place::MAX);
-            let place = *numbers.entry(name.clone()).or_insert(next);
-            if place == next {
-                names.push(name);
-            }
-            places.insert((row.domain, row.site), place);
-            place
-        });
+        self.kinds.add(flow, &mut self.functions, |row| scene.function_of(row));
     }
 
-    fn told(self, scene: &Scene) -> (Vec<FlowKind>, Vec<Segment>, FlowCounts) {
-        let (kinds, segments) = self.kinds.told(|number| scene.domain(number), &self.names);
-        (kinds, segments, self.counts)
+    fn told(self, scene: &Scene) -> (Told, FlowCounts) {
+        (self.kinds.told(|number| scene.domain(number), &self.functions), self.counts)
     }
+}
+
+/// The part of what is listed kind by kind that is of one.
+fn of_kind<T>(all: &[T], is_of: impl Fn(&T) -> bool) -> &[T] {
+    let first = all.iter().position(&is_of).unwrap_or(all.len());
+    let rest = &all[first..];
+    &rest[..rest.iter().take_while(|one| is_of(one)).count()]
 }
 
 /// A flow as the document has it.
@@ -378,6 +358,12 @@ impl Tally {
 pub struct FlowDocument<'a> {
     flow: &'a Flow,
     scene: &'a Scene,
+}
+
+impl<'a> FlowDocument<'a> {
+    pub(crate) fn flow(&self) -> &'a Flow {
+        self.flow
+    }
 }
 
 impl Serialize for FlowDocument<'_> {
@@ -410,6 +396,7 @@ struct FlowMembers<'a> {
 struct About<'a> {
     summary: &'a Summary,
     kinds: &'a [FlowKind],
+    places: &'a [Place],
     segments: &'a [Segment],
     sites: &'a [SiteCounts],
 }

@@ -6,8 +6,11 @@ use serde::Serialize;
 use xweave_trace::Row;
 
 use crate::{
+    durations::{Durations, Spread},
+    functions::{Function, Functions},
     graph::Flow,
-    segments::{Durations, Paths, Place, Segment, Spread},
+    places::Place,
+    segments::{Paths, Segment},
 };
 
 /// All flows of one kind.
@@ -61,38 +64,43 @@ struct OfSome {
     paths: Paths,
 }
 
+/// What is told of all kinds.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub kinds: Vec<FlowKind>,
+    pub places: Vec<Place>,
+    pub segments: Vec<Segment>,
+}
+
 /// All flows, added up by their kinds.
 #[derive(Default)]
 pub(crate) struct Kinds(BTreeMap<(String, (u8, u8)), Kind>);
 
 impl Kinds {
-    pub(crate) fn add(&mut self, flow: &Flow, place: impl FnMut(&Row) -> Place) {
+    pub(crate) fn add(&mut self, flow: &Flow, functions: &mut Functions, tell: impl Fn(&Row) -> Function) {
         let Kind(of) = self.0.entry((what(flow), flow.ends)).or_default();
         let some = &mut of[usize::from(!flow.complete())];
         some.times.add(flow.total_ns());
-        some.paths.add(flow, place);
+        some.paths.add(flow, functions, tell);
     }
 
-    /// The kinds, the commonest first, and the segments of each, in the same order: of the complete flows, if there
-    /// are any.
-    pub(crate) fn told<'a>(
-        self,
-        domain: impl Fn(u8) -> &'a str,
-        names: &[String],
-    ) -> (Vec<FlowKind>, Vec<Segment>) {
+    /// The kinds, the commonest first, and the places and segments of each, in the same order: of the complete flows, if
+    /// there are any.
+    pub(crate) fn told<'a>(self, domain: impl Fn(u8) -> &'a str, functions: &Functions) -> Told {
         let count = |Kind(of): &Kind| of.iter().map(|some| some.times.count()).sum::<u64>();
         let mut groups: Vec<_> = self.0.into_iter().collect();
         groups.sort_by_key(|(_, kind)| std::cmp::Reverse(count(kind)));
-        let (mut kinds, mut all) = (Vec::new(), Vec::new());
+        let mut told = Told::default();
         for ((what, ends), kind) in groups {
             let (name, flows) = (named(&what, ends, &domain), count(&kind));
             let Kind([mut done, mut others]) = kind;
             let complete = done.times.count();
             let some = if complete > 0 { &mut done } else { &mut others };
-            all.extend(some.paths.segments(&name, names));
+            told.places.extend(some.paths.places(&name, &domain));
+            told.segments.extend(some.paths.segments(&name, functions));
             let Spread { p50_ns, p99_ns, max_ns, .. } = some.times.spread();
-            kinds.push(FlowKind { name, flows, complete, p50_ns, p99_ns, max_ns });
+            told.kinds.push(FlowKind { name, flows, complete, p50_ns, p99_ns, max_ns });
         }
-        (kinds, all)
+        told
     }
 }

@@ -13,8 +13,11 @@
 //! `local` groups rows by local ID; [`crossing`] pairs the two sides of carriers, and knows how far their rings have
 //! come and which process runs which guest; [`graph`] connects local flows and finds each flow's path. [`dropped`] is
 //! what the kernel threw away, [`frame`] what a network frame is. `kinds` tells flows of one kind from others;
-//! [`segments`] adds up the times between hops, in a `sample`; [`sites`] and [`summary`] count; [`flows`] is the whole
+//! [`segments`] adds up the times between hops, of which `functions` are numbered, and [`places`] those of the hops that
+//! `landmarks` tell to be in one place, as `durations` in a `sample`; [`sites`] and [`summary`] count, `strangers` whose flows began
+//! elsewhere; [`flows`] is the whole
 //! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer,
+//! [`by_value`] tells flows apart by what was stored of them,
 //! [`ancestry`] what a flow was cut off and put together of.
 //!
 //! ```
@@ -45,21 +48,27 @@
 //! ```
 
 pub mod ancestry;
+pub mod by_value;
 pub mod clock;
 pub mod crossing;
 pub mod dropped;
+mod durations;
 pub mod exchange;
 pub mod flows;
 pub mod frame;
+mod functions;
 pub mod graph;
 mod instances;
 pub mod join;
 mod kinds;
+mod landmarks;
 mod local;
+pub mod places;
 mod sample;
 pub mod segments;
 pub mod sites;
 pub mod stored;
+mod strangers;
 pub mod summary;
 
 pub use dropped::Dropped;
@@ -69,7 +78,9 @@ pub use frame::Frame;
 pub use graph::{Flow, Incomplete};
 pub use join::Join;
 pub use kinds::FlowKind;
+pub use places::Place;
 pub use segments::Segment;
 pub use sites::SiteCounts;
 pub use stored::Stored;
+pub use strangers::KindCount;
 pub use summary::Summary;

@@ -1,14 +1,16 @@
 //! Where the time goes: between each two consecutive hops, over all flows.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use serde::Serialize;
 use xweave_trace::Row;
 use xweave_wire::record::Kind;
 
 use crate::{
+    durations::{Durations, Spread},
+    functions::{Function, Functions, Number},
     graph::{Flow, Step},
-    sample::Sample,
+    places::{Place, Stays},
 };
 
 /// The time between two hops that follow each other.
@@ -34,25 +36,20 @@ pub struct Segment {
     pub main: bool,
 }
 
-/// Where on the path a hop is: functions of a domain, numbered.
-pub(crate) type Place = u32;
-
 /// Shapes of paths of a kind that are told apart: the commonest is among the first.
 const SHAPES: usize = 4 << 10;
-
-/// Times that are remembered of a segment at most; of more, a choice.
-const TIMES: usize = 64 << 10;
 
 /// The paths of flows of one kind, added up.
 #[derive(Default)]
 pub(crate) struct Paths {
-    shapes: HashMap<Vec<Place>, Shape>,
+    shapes: HashMap<Vec<Number>, Shape>,
     /// By the places that they are between; and each one's place in `times`.
-    pairs: HashMap<(Place, Place), usize>,
+    pairs: HashMap<(Number, Number), usize>,
     times: Vec<Times>,
+    stays: Stays,
     /// The path of a flow, and its shape.
-    path: Vec<(Place, i64)>,
-    shape: Vec<Place>,
+    path: Vec<(Number, i64)>,
+    shape: Vec<Number>,
 }
 
 /// The flows of one shape.
@@ -61,21 +58,24 @@ struct Shape {
     flows: u64,
     /// The segments' places in [`Paths::times`], in their order.
     times: Vec<usize>,
+    /// And where a flow is meanwhile.
+    stays: Vec<usize>,
 }
 
 impl Paths {
     /// Adds a flow's. One that lost records has no path: its neighbours are none.
-    pub(crate) fn add(&mut self, flow: &Flow, place: impl FnMut(&Row) -> Place) {
+    pub(crate) fn add(&mut self, flow: &Flow, functions: &mut Functions, tell: impl Fn(&Row) -> Function) {
         if flow.lost > 0 {
             return;
         }
-        path(flow, &mut self.path, place);
+        path(flow, &mut self.path, |row| functions.of(row, &tell));
         self.shape.clear();
         self.shape.extend(self.path.iter().map(|(place, _)| *place));
         if self.shapes.len() < SHAPES && !self.shapes.contains_key(&self.shape) {
             let (pairs, times) = (&mut self.pairs, &mut self.times);
             let of = self.shape.windows(2).map(|pair| place_of(pairs, times, pair)).collect();
-            self.shapes.insert(self.shape.clone(), Shape { flows: 0, times: of });
+            let stays = self.stays.numbers(&self.shape, functions);
+            self.shapes.insert(self.shape.clone(), Shape { flows: 0, times: of, stays });
         }
         let mut shape = self.shapes.get_mut(&self.shape);
         if let Some(shape) = &mut shape {
@@ -89,24 +89,38 @@ impl Paths {
             self.times[at].ns.add(pair[1].1.saturating_sub(pair[0].1));
             self.times[at].positions += position as u64;
         }
+        let last = flow.steps.iter().rfind(|step| step.on_path);
+        let reader = || last.map_or_else(Cow::default, |step| step.row.comm());
+        match shape {
+            Some(shape) => self.stays.add(&shape.stays, &self.path, reader),
+            None => {
+                let stays = self.stays.numbers(&self.shape, functions);
+                self.stays.add(&stays, &self.path, reader);
+            }
+        }
+    }
+
+    /// The places.
+    pub(crate) fn places<'a>(&mut self, kind: &str, domain: impl Fn(u8) -> &'a str) -> Vec<Place> {
+        std::mem::take(&mut self.stays).told(kind, domain)
     }
 
     /// The segments: those of the commonest path first, in its order; the others by their mean place in their flows.
-    pub(crate) fn segments(&mut self, kind: &str, names: &[String]) -> Vec<Segment> {
-        let named = |place: &Place| names.get(*place as usize);
+    pub(crate) fn segments(&mut self, kind: &str, functions: &Functions) -> Vec<Segment> {
+        let named = |place: &Number| functions.name(*place);
         // The longer shape of two equally common ones tells more; then any, but always the same.
         let commonest = self.shapes.iter().max_by(|(a, of), (b, other)| {
             let tie = || b.iter().map(named).cmp(a.iter().map(named));
             (of.flows, a.len()).cmp(&(other.flows, b.len())).then_with(tie)
         });
-        let main: HashMap<(Place, Place), usize> = commonest
+        let main: HashMap<(Number, Number), usize> = commonest
             .iter()
             .flat_map(|(shape, _)| {
                 shape.windows(2).enumerate().rev().map(|(at, pair)| ((pair[0], pair[1]), at))
             })
             .collect();
         let times = &mut self.times;
-        let mut ordered: Vec<(&(Place, Place), usize)> =
+        let mut ordered: Vec<(&(Number, Number), usize)> =
             self.pairs.iter().map(|(pair, at)| (pair, *at)).collect();
         ordered.sort_by(|(a, x), (b, y)| {
             let place = |pair| main.get(pair).copied().unwrap_or(usize::MAX);
@@ -114,8 +128,8 @@ impl Paths {
             let tie = || (named(&a.0), named(&a.1)).cmp(&(named(&b.0), named(&b.1)));
             place(a).cmp(&place(b)).then(mean(&times[*x]).total_cmp(&mean(&times[*y]))).then_with(tie)
         });
-        let name = |place: Place| names.get(place as usize).cloned().unwrap_or_default();
-        let mut segment = |(pair, at): (&(Place, Place), usize)| {
+        let name = |place: Number| functions.name(place).unwrap_or_default().to_owned();
+        let mut segment = |(pair, at): (&(Number, Number), usize)| {
             let times = &mut times[at];
             let Spread { min_ns, p50_ns, p99_ns, max_ns } = times.ns.spread();
             Segment {
@@ -134,7 +148,7 @@ impl Paths {
     }
 }
 
-fn place_of(pairs: &mut HashMap<(Place, Place), usize>, times: &mut Vec<Times>, pair: &[Place]) -> usize {
+fn place_of(pairs: &mut HashMap<(Number, Number), usize>, times: &mut Vec<Times>, pair: &[Number]) -> usize {
     *pairs.entry((pair[0], pair[1])).or_insert_with(|| {
         times.push(Times::default());
         times.len() - 1
@@ -143,7 +157,7 @@ fn place_of(pairs: &mut HashMap<(Place, Place), usize>, times: &mut Vec<Times>, 
 
 /// The hops on a flow's path. What a flow operation recorded at the function of the hop before it
 /// is no step of its own: advice and operation are woven into the same place.
-fn path(flow: &Flow, path: &mut Vec<(Place, i64)>, mut place: impl FnMut(&Row) -> Place) {
+fn path(flow: &Flow, path: &mut Vec<(Number, i64)>, mut place: impl FnMut(&Row) -> Number) {
     let operation = |row: &Row| {
         matches!(
             row.kind,
@@ -151,7 +165,7 @@ fn path(flow: &Flow, path: &mut Vec<(Place, i64)>, mut place: impl FnMut(&Row) -
         )
     };
     path.clear();
-    let mut last: Option<(&Row, Place)> = None;
+    let mut last: Option<(&Row, Number)> = None;
     for Step { row, .. } in flow.steps.iter().filter(|step| step.on_path) {
         let here = place(row);
         let same = last.is_some_and(|(last, there)| {
@@ -161,55 +175,6 @@ fn path(flow: &Flow, path: &mut Vec<(Place, i64)>, mut place: impl FnMut(&Row) -
             path.push((here, row.time_ns));
         }
         last = Some((row, here));
-    }
-}
-
-/// The smallest of the values, which are in ascending order and not none, that at least that share does not exceed.
-pub(crate) fn rank<T: Copy>(values: &[T], percent: usize) -> T {
-    values[(values.len() * percent).div_ceil(100).max(1) - 1]
-}
-
-/// How long something took each time, in bounded memory: the shortest and the longest as they were; of more than
-/// some ten thousand, the others by a choice.
-#[derive(Clone, Debug)]
-pub(crate) struct Durations {
-    min: i64,
-    max: i64,
-    sample: Sample<i64>,
-}
-
-impl Default for Durations {
-    fn default() -> Self {
-        Self { min: i64::MAX, max: i64::MIN, sample: Sample::of_at_most(TIMES) }
-    }
-}
-
-/// The shortest and longest duration and those between, in nanoseconds; all 0 of none.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spread {
-    pub min_ns: i64,
-    pub p50_ns: i64,
-    pub p99_ns: i64,
-    pub max_ns: i64,
-}
-
-impl Durations {
-    pub(crate) fn add(&mut self, ns: i64) {
-        (self.min, self.max) = (self.min.min(ns), self.max.max(ns));
-        self.sample.offer(ns);
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.sample.seen()
-    }
-
-    pub(crate) fn spread(&mut self) -> Spread {
-        let ns = self.sample.chosen_mut();
-        ns.sort_unstable();
-        if ns.is_empty() {
-            return Spread::default();
-        }
-        Spread { min_ns: self.min, p50_ns: rank(ns, 50), p99_ns: rank(ns, 99), max_ns: self.max }
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use xweave_trace::{Damaged, Row, Site, Trace};
 use xweave_wire::record::Kind;
 
-use crate::{sample::Sample, segments::rank, sites::unknown};
+use crate::{durations::rank, sample::Sample, sites::unknown};
 
 /// Values of a site of which percentiles are exact; of more, those of a choice of as many.
 const CHOSEN: usize = 8 << 10;
@@ -269,7 +269,7 @@ fn called(site: &Site, at: usize) -> String {
 }
 
 /// The value of a record that is called so, or is at the place `v1` to `v7`.
-fn value(row: &Row, site: &Site, name: &str) -> Option<u64> {
+pub(crate) fn value(row: &Row, site: &Site, name: &str) -> Option<u64> {
     let at = site.values.iter().position(|called| called == name).or_else(|| {
         let nth: usize = name.strip_prefix('v')?.parse().ok()?;
         nth.checked_sub(1)

@@ -10,6 +10,7 @@ use crate::{
     dropped::Dropped,
     graph::{Flow, Incomplete},
     join::Totals,
+    strangers::{KindCount, Strangers},
 };
 
 /// Reasons for drops that are told apart: the kernel has some hundred.
@@ -54,6 +55,8 @@ pub struct Summary {
     pub damaged: Vec<String>,
     /// Why flows are incomplete.
     pub incomplete: IncompleteCounts,
+    /// Of those without a start, the frames of strangers, by their kinds, the commonest first.
+    pub elsewhere: Vec<KindCount>,
     /// Why flows were dropped, the commonest reason first.
     pub dropped: Vec<DropCount>,
     /// What happened on each carrier.
@@ -94,10 +97,12 @@ pub(crate) struct FlowCounts {
     crossed: u64,
     incomplete: IncompleteCounts,
     dropped: BTreeMap<String, u64>,
+    strangers: Strangers,
 }
 
 impl FlowCounts {
     pub(crate) fn add(&mut self, flow: &Flow) {
+        self.strangers.add(flow);
         self.flows += 1;
         self.complete += u64::from(flow.complete());
         self.crossed += u64::from(flow.crossings > 0);
@@ -128,6 +133,7 @@ impl Summary {
             complete: counts.complete,
             crossed: counts.crossed,
             incomplete: counts.incomplete,
+            elsewhere: counts.strangers.told(manifest),
             dropped,
             records: totals.records,
             lost: manifest.lost,
@@ -145,6 +151,11 @@ impl Summary {
             carriers: totals.carriers,
             found: totals.found,
         }
+    }
+
+    /// Frames of strangers.
+    pub fn began_elsewhere(&self) -> u64 {
+        self.elsewhere.iter().map(|kind| kind.flows).sum()
     }
 
     /// Records put on carriers that were not seen to come off.

@@ -13,9 +13,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let flows = Flows::of(&made_up::write(dir.as_ref(), 500, true));
     let view = View::of_stdout(140);
     if let Some(flow) = flows.typical() {
-        println!("{}", hops::table(&flows, flow, view));
+        println!("{}", hops::table(&flows, flow, hops::Steps::OfPath, view));
     }
-    println!("{}", segments::table(flows.segments(), None, view));
+    println!("{}", segments::table(flows.segments(), view));
     print!("{}", closing::line(flows.summary(), view));
     if let Some(page) = arguments.next() {
         std::fs::write(page, html::page(&flows, "A made-up trace"))?;

@@ -23,6 +23,9 @@ pub fn line(summary: &Summary, view: View) -> String {
             error => number::span(error),
         },
     );
+    if let Some(normal) = began_elsewhere(summary) {
+        text.push_str(&format!("{normal}\n"));
+    }
     for remark in remarks(summary) {
         let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
         text.push_str(&format!("{on}! {remark}{off}\n"));
@@ -39,15 +42,29 @@ pub fn unfinished(stored_until_ns: Option<u64>) -> String {
     format!("the recording was killed, or is still running: {what}")
 }
 
+/// Kinds of frame that are named.
+const KINDS: usize = 3;
+
+/// Frames that came from machines that are not recorded; that is no fault.
+pub fn began_elsewhere(summary: &Summary) -> Option<String> {
+    let flows = summary.began_elsewhere();
+    let kinds: Vec<&str> = summary.elsewhere.iter().take(KINDS).map(|of| of.kind.as_str()).collect();
+    let more = if summary.elsewhere.len() > KINDS { ", …" } else { "" };
+    let flows = (flows > 0).then(|| number::counted(flows, "flow", "flows"))?;
+    let kinds = kinds.join(", ");
+    Some(format!("{flows} began elsewhere ({kinds}{more}): normal, their senders are not recorded"))
+}
+
 /// What a reader must know before trusting the numbers; empty if there is nothing.
 pub fn remarks(summary: &Summary) -> Vec<String> {
     let mut remarks = Vec::new();
     let reasons = summary.incomplete;
-    let incomplete = summary.flows - summary.complete;
+    let elsewhere = summary.began_elsewhere();
+    let incomplete = (summary.flows - summary.complete).saturating_sub(elsewhere);
     if incomplete > 0 {
         let causes = [
             (reasons.lost, "lost records"),
-            (reasons.no_start, "have no start"),
+            (reasons.no_start.saturating_sub(elsewhere), "have no start"),
             (reasons.unmatched, "were not seen to arrive"),
             (reasons.dropped, "were dropped"),
             (reasons.no_end, "have no end"),
@@ -70,7 +87,8 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
         remarks.push(format!("dropped by the kernel: {}", reasons.join(", ")));
     }
     for carrier in &summary.carriers {
-        if carrier.unmatched_xin + carrier.unmatched_xout > 0 {
+        // What strangers put on is taken off only.
+        if carrier.unmatched_xin > 0 || carrier.unmatched_xout > elsewhere {
             remarks.push(format!(
                 "carrier {}: {} joined; {} only put on (xin), {} only taken off (xout)",
                 carrier.carrier,

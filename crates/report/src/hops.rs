@@ -9,44 +9,67 @@ use crate::{
     table::{self, Heading},
 };
 
+/// Which records of a flow are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// Where the data itself passed: a step for each function.
+    OfPath,
+    /// All records, with what each says of the flow; also those of copies that went other ways.
+    All,
+}
+
+/// A record, and how long after the one before it on the path it was made; none beside the path.
+struct Step<'a> {
+    hop: Hop<'a>,
+    after_ns: Option<i64>,
+}
+
 /// One thing that a column shows of a hop.
 type Show = fn(&Hop<'_>) -> String;
 
 /// The hops of a flow. Columns that there is no room for are left out, the least telling first.
-pub fn table(flows: &Flows, flow: &Flow, view: View) -> String {
-    let hops: Vec<Hop<'_>> = flows.hops(flow).collect();
-    let with_lines = hops.iter().any(|hop| hop.file.is_some());
+pub fn table(flows: &Flows, flow: &Flow, which: Steps, view: View) -> String {
+    let all: Vec<Hop<'_>> = flows.hops(flow).collect();
+    let steps = timed(match which {
+        Steps::OfPath => of_path(all),
+        Steps::All => all,
+    });
+    let with_lines = steps.iter().any(|step| step.hop.file.is_some());
     let mut columns: Vec<(Heading, Show)> = vec![(Heading("Domain", false), |hop| hop.domain.to_owned())];
     if with_lines {
-        columns.push((Heading("Place", false), place));
+        columns.push((Heading("Source", false), place));
         columns.push((Heading("Function", false), |hop| hop.function.to_string()));
     } else {
         columns.push((Heading("Function", false), |hop| location(&hop.function, hop.offset)));
     }
-    columns.push((Heading("Kind", false), |hop| hop.kind.to_owned()));
-    columns.push((Heading("CPU", true), |hop| hop.cpu.to_string()));
+    if which == Steps::All {
+        columns.push((Heading("Kind", false), |hop| hop.kind.to_owned()));
+    }
     columns.push((Heading("Process", false), |hop| format!("{}/{}", hop.comm, hop.tid)));
+    columns.push((Heading("CPU", true), |hop| hop.cpu.to_string()));
     let elapsed = |hop: &Hop<'_>| number::micros(hop.t_ns.saturating_sub(flow.start_ns));
     let room = |columns: &[(Heading, Show)]| {
         let widest = |(heading, show): &(Heading, Show)| {
-            let cells = hops.iter().map(|hop| show(hop).chars().count());
+            let cells = steps.iter().map(|step| show(&step.hop).chars().count());
             cells.max().unwrap_or(0).max(heading.0.len()) + 2
         };
-        12 + columns.iter().map(widest).sum::<usize>()
+        let times = 2 * steps.iter().map(|step| elapsed(&step.hop).len()).max().unwrap_or(0).max(9) + 4;
+        times + columns.iter().map(widest).sum::<usize>()
     };
     let least = if with_lines { 3 } else { 2 };
     while columns.len() > least && room(&columns) > usize::from(view.width) {
         columns.pop();
     }
 
-    let mut headings = vec![Heading("Time (µs)", true)];
+    let mut headings = vec![Heading("Time (µs)", true), Heading("+µs", true)];
     let mut shows: Vec<Show> = Vec::new();
     for (heading, show) in columns {
         headings.push(heading);
         shows.push(show);
     }
     let mut table = table::new(&headings, view);
-    for hop in &hops {
+    let longest = steps.iter().filter_map(|step| step.after_ns).max();
+    for Step { hop, after_ns } in &steps {
         let style = |text: String| {
             let cell = Cell::new(text);
             match (view.color, hop.on_path, hop.kind) {
@@ -58,9 +81,47 @@ pub fn table(flows: &Flows, flow: &Flow, view: View) -> String {
         };
         // What went on beside the path is marked where colour cannot tell it.
         let time = if hop.on_path { elapsed(hop) } else { format!("({})", elapsed(hop)) };
-        table.add_row(std::iter::once(style(time)).chain(shows.iter().map(|show| style(show(hop)))));
+        let mut after = style(after_ns.map_or_else(String::new, number::micros));
+        if view.color && after_ns.is_some() && *after_ns == longest {
+            after = after.add_attribute(Attribute::Bold);
+        }
+        table.add_row([style(time), after].into_iter().chain(shows.iter().map(|show| style(show(hop)))));
     }
     format!("{}\n{}", title(flow), table::text(&table))
+}
+
+/// The steps of the path, one for each function, the first and the last among them; where advice marks the steps of the
+/// way, without those that only say that another object carries the flow from now on.
+fn of_path(hops: Vec<Hop<'_>>) -> Vec<Hop<'_>> {
+    let path: Vec<Hop<'_>> = hops.into_iter().filter(|hop| hop.on_path).collect();
+    let is_marked = path.iter().any(|hop| ["hop", "frame"].contains(&hop.kind));
+    let ends = [0, path.len().saturating_sub(1)];
+    let mut steps: Vec<Hop<'_>> = Vec::with_capacity(path.len());
+    for (at, hop) in path.into_iter().enumerate() {
+        let only_carries = is_marked && ["move", "copy", "split", "merge"].contains(&hop.kind);
+        let again = steps.last().is_some_and(|last| {
+            let place = |hop: &Hop<'_>| (hop.domain.to_owned(), hop.function.to_string(), hop.tid);
+            place(last) == place(&hop) && last.kind != "xin" && hop.kind != "xout"
+        });
+        if ends.contains(&at) || !(only_carries || again) {
+            steps.push(hop);
+        }
+    }
+    steps
+}
+
+/// With the time since the step before.
+fn timed(hops: Vec<Hop<'_>>) -> Vec<Step<'_>> {
+    let mut before = None;
+    let mut steps = Vec::with_capacity(hops.len());
+    for hop in hops {
+        let after_ns = hop.on_path.then(|| {
+            let last = before.replace(hop.t_ns).unwrap_or(hop.t_ns);
+            hop.t_ns.saturating_sub(last)
+        });
+        steps.push(Step { hop, after_ns });
+    }
+    steps
 }
 
 /// What the flow is, in a line.

@@ -111,7 +111,10 @@ fn segment_tables(page: &mut String, flows: &Flows) {
     let left = flows.kinds().len().saturating_sub(KINDS);
     if left > 0 {
         let left = number::counted(left as u64, "other kind", "other kinds");
-        push(page, format_args!("<p>{left} of flow: <code>xweave flows --all</code> shows them.</p>\n"));
+        push(
+            page,
+            format_args!("<p>{left} of flow: <code>xweave flows --all --steps</code> shows them.</p>\n"),
+        );
     }
 }
 
@@ -159,7 +162,7 @@ fn segment_table(page: &mut String, all: &[Segment]) {
 fn hop_table(page: &mut String, flows: &Flows, flow: &Flow) {
     page.push_str("<h2>A typical flow</h2>\n");
     push(page, format_args!("<p>{}</p>\n", escape(&hops::title(flow))));
-    page.push_str("<div class=\"scroll\"><table>\n<thead><tr><th class=\"n\">Time (µs)</th><th>Domain</th><th>Place</th>");
+    page.push_str("<div class=\"scroll\"><table>\n<thead><tr><th class=\"n\">Time (µs)</th><th>Domain</th><th>Source</th>");
     page.push_str(
         "<th>Function</th><th>Kind</th><th class=\"n\">CPU</th><th>Process</th></tr></thead>\n<tbody>\n",
     );

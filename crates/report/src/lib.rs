@@ -3,8 +3,8 @@
 //! Everything here is a pure function from what another crate has found out to text; how wide that may be and whether
 //! in colour is said by a [`View`].
 //!
-//! Modules: [`hops`] is one flow step by step, [`ancestry`] what it is a part of; [`kinds`] is which kinds of flow there are, [`segments`] where their time
-//! goes; [`exchanges`] is the same of requests and their answers; [`closing`] is what was followed and what is missing;
+//! Modules: [`hops`] is one flow step by step, [`ancestry`] what it is a part of; [`kinds`] is which kinds of flow there are, [`places`] where their time
+//! goes, [`segments`] between which steps; [`by_value`] is where the flows with each stored value were, [`exchanges`] where the time of requests and their answers went; [`closing`] is what was followed and what is missing;
 //! [`html`] is the page; [`transactions`] is where the time of transactions goes, [`steps`] is one of them, [`losses`] what is not known of it, and
 //! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all; [`comparison`] is two traces side by side; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
@@ -20,14 +20,15 @@
 //!
 //! let view = View { width: 100, color: false };
 //! if let Some(flow) = flows.typical() {
-//!     print!("{}", hops::table(&flows, flow, view));
+//!     print!("{}", hops::table(&flows, flow, hops::Steps::OfPath, view));
 //! }
-//! print!("{}", segments::table(flows.segments(), None, view));
+//! print!("{}", segments::table(flows.segments(), view));
 //! print!("{}", closing::line(flows.summary(), view));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod ancestry;
+pub mod by_value;
 pub mod check;
 pub mod closing;
 pub mod comparison;
@@ -43,6 +44,7 @@ pub mod machines;
 pub mod mermaid;
 pub mod next;
 pub mod number;
+pub mod places;
 pub mod recording;
 pub mod records;
 pub mod segments;

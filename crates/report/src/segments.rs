@@ -8,19 +8,17 @@ use crate::{
     table::{self, Heading},
 };
 
+/// Columns that the bar beside what needs all room has at least, and at most.
+const BAR: (usize, usize) = (10, 29);
+
 /// Columns that the other columns need at least; what is left is the bar's.
 const BESIDE_BAR: u16 = 84;
 
-/// The segments of a kind of flow, with a bar that shows each one's share of the time that its commonest path takes: all
-/// of them in the path's order, or the largest ones, and in a line what they leave out.
-pub fn table(segments: &[Segment], most: Option<usize>, view: View) -> String {
+/// The segments of a kind of flow, those of its commonest path first and in its order, with a bar for each one's share of
+/// the time that this takes.
+pub fn table(segments: &[Segment], view: View) -> String {
     if segments.is_empty() {
         return String::new();
-    }
-    let mut shown: Vec<(&Segment, Option<f64>)> = segments.iter().zip(shares(segments)).collect();
-    if let Some(most) = most {
-        shown.sort_by(|(_, a), (_, b)| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0)));
-        shown.truncate(most);
     }
     let bar_width = usize::from(view.width.saturating_sub(BESIDE_BAR).clamp(8, 24));
     let headings = [
@@ -33,7 +31,7 @@ pub fn table(segments: &[Segment], most: Option<usize>, view: View) -> String {
         Heading("Share", false),
     ];
     let mut table = table::new(&headings, view);
-    for (segment, share) in &shown {
+    for (segment, share) in segments.iter().zip(shares(segments)) {
         let style = |text: String| {
             let cell = Cell::new(text);
             if view.color && !segment.main { cell.add_attribute(Attribute::Dim) } else { cell }
@@ -49,17 +47,7 @@ pub fn table(segments: &[Segment], most: Option<usize>, view: View) -> String {
             bar,
         ]);
     }
-    let mut text = table::text(&table);
-    let left = segments.len() - shown.len();
-    if left > 0 {
-        let share: f64 = 1.0 - shown.iter().filter_map(|(_, share)| *share).sum::<f64>();
-        let left = number::counted(left as u64, "other step", "other steps");
-        text.push_str(&format!(
-            "… and {left}, {:.0}% of the time: --all shows them\n",
-            share.max(0.0) * 100.0
-        ));
-    }
-    text
+    table::text(&table)
 }
 
 /// Each segment's share of the sum of the medians on the commonest path; none for other segments.
@@ -68,6 +56,26 @@ pub fn shares(segments: &[Segment]) -> Vec<Option<f64>> {
     let total: f64 = segments.iter().filter(|segment| segment.main).map(of).sum();
     let share = |segment: &Segment| (segment.main && total > 0.0).then(|| of(segment) / total);
     segments.iter().map(share).collect()
+}
+
+/// A table of which the last column is a bar for each row's share: as wide as the others leave room for.
+pub(crate) fn with_bars(
+    headings: &[Heading<'_>],
+    rows: impl Iterator<Item = (Vec<String>, f64)>,
+    view: View,
+) -> String {
+    let rows: Vec<(Vec<String>, f64)> = rows.collect();
+    let beside = headings.iter().enumerate().take(headings.len().saturating_sub(1)).map(|(at, heading)| {
+        let cells = rows.iter().filter_map(|(row, _)| row.get(at)).map(|cell| cell.chars().count());
+        cells.max().unwrap_or(0).max(heading.0.chars().count()) + 2
+    });
+    let room = usize::from(view.width).saturating_sub(beside.sum());
+    let width = room.clamp(BAR.0, BAR.1);
+    let mut table = table::new(headings, view);
+    for (row, share) in rows {
+        table.add_row(row.into_iter().map(Cell::new).chain([bar_cell(share, width, view)]));
+    }
+    table::text(&table)
 }
 
 /// A cell with such a bar.

@@ -3,7 +3,7 @@
 mod made_up;
 
 use xweave_flow::Flows;
-use xweave_report::{View, closing, hops, html, segments};
+use xweave_report::{View, closing, hops, hops::Steps, html, segments};
 use xweave_trace::{Trace, Writer};
 use xweave_wire::record::{Kind, Record};
 
@@ -19,14 +19,14 @@ fn flows(lines: bool) -> (tempfile::TempDir, Flows) {
 fn hops_are_shown_as_in_the_paper() {
     let (_dir, flows) = flows(true);
     let flow = flows.typical().unwrap();
-    let text = hops::table(&flows, flow, PLAIN);
+    let text = hops::table(&flows, flow, Steps::All, PLAIN);
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0][0], "virtio_tx");
-    assert_eq!(lines[1], ["Time", "(µs)", "Domain", "Place", "Function", "Kind", "CPU", "Process"]);
-    assert_eq!(lines[2][..5], ["0.0", "vm1", "net/core/skbuff.c:661", "__alloc_skb", "start"]);
+    assert_eq!(lines[1], ["Time", "(µs)", "+µs", "Domain", "Source", "Function", "Kind", "Process", "CPU"]);
+    assert_eq!(lines[2][..6], ["0.0", "0.0", "vm1", "net/core/skbuff.c:661", "__alloc_skb", "start"]);
     assert_eq!(
-        lines[7][1..],
-        ["host", "drivers/vhost/vhost.c:2490", "vhost_get_vq_desc", "xout", "1", "vhost-4002/100"]
+        lines[7][2..],
+        ["host", "drivers/vhost/vhost.c:2490", "vhost_get_vq_desc", "xout", "vhost-4002/100", "1"]
     );
     assert_eq!(lines.len(), 2 + 13);
 }
@@ -36,10 +36,10 @@ fn a_narrow_terminal_leaves_columns_out_and_breaks_no_line() {
     let (_dir, flows) = flows(true);
     let flow = flows.typical().unwrap();
     for width in [60, 80, 100] {
-        let text = hops::table(&flows, flow, View { width, color: false });
+        let text = hops::table(&flows, flow, Steps::All, View { width, color: false });
         assert!(!text.contains("Process"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
-        let text = segments::table(flows.segments(), None, View { width, color: false });
+        let text = segments::table(flows.segments(), View { width, color: false });
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
     }
 }
@@ -47,8 +47,8 @@ fn a_narrow_terminal_leaves_columns_out_and_breaks_no_line() {
 #[test]
 fn without_debug_information_functions_stand_alone() {
     let (_dir, flows) = flows(false);
-    let text = hops::table(&flows, flows.typical().unwrap(), PLAIN);
-    assert!(!text.contains("Place") && text.contains("tun_get_user"), "{text}");
+    let text = hops::table(&flows, flows.typical().unwrap(), Steps::OfPath, PLAIN);
+    assert!(!text.contains("Source") && text.contains("tun_get_user"), "{text}");
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn segments_have_bars_that_add_up() {
     let (_dir, flows) = flows(true);
     let shares: f64 = segments::shares(flows.segments()).iter().flatten().sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
-    let text = segments::table(flows.segments(), None, PLAIN);
+    let text = segments::table(flows.segments(), PLAIN);
     assert!(text.lines().any(|line| line.contains("host:tun_get_user") && line.contains('█')), "{text}");
-    assert_eq!(segments::table(&[], None, PLAIN), "");
+    assert_eq!(segments::table(&[], PLAIN), "");
 }
 
 #[test]
@@ -88,7 +88,9 @@ fn where_and_why_a_flow_was_dropped_is_in_the_table_the_closing_lines_and_the_pa
     writer.finish().unwrap();
     let flows = Flows::of(&Trace::open(dir.path()).unwrap());
     let told = "DROPPED: <NO>_SOCKET at host:__udp4_lib_rcv+0x1f";
-    assert!(hops::table(&flows, &flows.flows()[0], PLAIN).lines().next().unwrap().ends_with(told));
+    assert!(
+        hops::table(&flows, &flows.flows()[0], Steps::OfPath, PLAIN).lines().next().unwrap().ends_with(told)
+    );
     let text = closing::line(flows.summary(), PLAIN);
     assert!(text.contains("! 3 incomplete flows: 3 were dropped\n"), "{text}");
     assert!(text.contains("! dropped by the kernel: 2 <NO>_SOCKET, 1 reason 6\n"), "{text}");
@@ -104,9 +106,9 @@ fn colour_is_there_only_when_asked_for() {
     let (_dir, flows) = flows(true);
     let flow = flows.typical().unwrap();
     let color = View { color: true, ..PLAIN };
-    assert!(hops::table(&flows, flow, color).contains("\x1b["));
+    assert!(hops::table(&flows, flow, Steps::OfPath, color).contains("\x1b["));
     assert!(closing::line(flows.summary(), color).contains("\x1b["));
-    let plain = hops::table(&flows, flow, PLAIN) + &segments::table(flows.segments(), None, PLAIN);
+    let plain = hops::table(&flows, flow, Steps::All, PLAIN) + &segments::table(flows.segments(), PLAIN);
     assert!(!plain.contains('\x1b'));
 }
 

@@ -1,4 +1,4 @@
-//! What `xweave flows --json` prints: the flows and their hops, their segments, and how much was lost where.
+//! What `xweave flows --json` prints: the flows and their hops, their places and segments, and how much was lost where.
 //!
 //! The keys are described in `docs/trace-format.md`, and with the types that they are made of: [`xweave_flow::Summary`],
 //! [`xweave_flow::Flow`], [`xweave_flow::Hop`], [`xweave_flow::Segment`].
@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use xweave_flow::{Exchange, FlowDocument, Flows, Service, Summary};
+use xweave_flow::{Exchange, FlowDocument, Flows, Service, Summary, by_value::Groups};
 
 /// Writes the document of the flows that are kept.
 ///
@@ -57,6 +57,26 @@ impl<'o, W: Write> Stream<'o, W> {
         // Members of the same object.
         writeln!(self.out, "],{}", about.strip_prefix('{').unwrap_or(&about))
     }
+}
+
+/// Flows by a stored value: what `xweave flows --by VALUE --json` prints.
+#[derive(Serialize)]
+pub struct ByValue<'a> {
+    /// Counts of the trace's flows.
+    pub summary: &'a Summary,
+    /// What the value is called.
+    pub by: &'a str,
+    /// The groups.
+    #[serde(flatten)]
+    pub groups: &'a Groups,
+}
+
+/// Writes that document.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_by_value(out: &mut impl Write, groups: &ByValue<'_>) -> io::Result<()> {
+    super::stream(out, groups)
 }
 
 /// Requests and their answers: what `xweave flows --by connection --json` prints.

@@ -1,0 +1,135 @@
+//! Flows by a value that advice stored: what is stored where a flow enters a place tells that place of one flow from that of
+//! another, as the number of a tap device tells its queue.
+
+use std::{collections::HashMap, convert::Infallible};
+
+use serde::Serialize;
+use xweave_trace::{Row, Trace};
+use xweave_wire::record::Kind;
+
+use crate::{
+    durations::{Durations, Spread},
+    flows::{Flows, Wanted},
+    functions::{Function, Functions, Number},
+    graph::{Flow, Step},
+    join::Join,
+    places::{self, Spot},
+    sites::unknown,
+    stored,
+};
+
+/// Groups that are told apart: values may be as many as flows.
+const MOST: usize = 1 << 14;
+
+/// Flows in which a value was stored in a place.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Group {
+    /// The value.
+    pub value: u64,
+    /// The domain in which it was stored; of a carrier, the one that has to take the flow off.
+    pub domain: String,
+    /// The place that flows were in from there on.
+    pub place: String,
+    /// How many flows.
+    pub flows: u64,
+    /// Half of them were there for at most so long, in nanoseconds.
+    pub p50_ns: i64,
+    /// All but one in a hundred.
+    pub p99_ns: i64,
+    /// The longest.
+    pub max_ns: i64,
+    /// Half of these flows took at most so long, from their beginnings to their ends.
+    pub flow_p50_ns: i64,
+    /// Its share of the time of all groups.
+    pub share: f64,
+}
+
+/// All groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Groups {
+    /// Those in which most time was spent first.
+    pub groups: Vec<Group>,
+    /// Flows that are in no group that is listed: their values came when 16,384 others were known.
+    pub ungrouped: u64,
+}
+
+/// Reads the flows that are wanted, and groups them by a value: its name, or `v1` to `v7`.
+pub fn read(trace: &Trace, join: Join<'_>, wanted: Wanted<'_>, name: &str) -> (Flows, Groups) {
+    let mut grouping = Grouping::default();
+    let Ok(flows) = Flows::each(trace, join, wanted, |document| {
+        grouping.add(document.flow(), trace, name);
+        Ok::<_, Infallible>(())
+    });
+    (flows, grouping.told(|number| trace.domain(number).map_or("?", |domain| &domain.name)))
+}
+
+#[derive(Default)]
+struct Grouping {
+    functions: Functions,
+    groups: HashMap<(u64, Spot), OfGroup>,
+    ungrouped: u64,
+}
+
+#[derive(Default)]
+struct OfGroup {
+    there: Durations,
+    total_ns: i64,
+    flows: Durations,
+}
+
+impl Grouping {
+    fn add(&mut self, flow: &Flow, trace: &Trace, name: &str) {
+        let rows: Vec<&Row> = on_path(flow).collect();
+        let tell = |row: &Row| function_of(row, trace);
+        let path: Vec<Number> = rows.iter().map(|row| self.functions.of(row, tell)).collect();
+        let spots = places::spots(&path, &self.functions);
+        let mut groups: Vec<((u64, &Spot), i64)> = Vec::new();
+        for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.kind == Kind::Hop) {
+            let value = trace.site(row.site).and_then(|site| stored::value(row, site, name));
+            let (Some(value), Some(spot)) = (value, spots.get(at)) else { continue };
+            if groups.iter().any(|(group, _)| *group == (value, spot)) {
+                continue;
+            }
+            let there = spots[at..].iter().take_while(|other| *other == spot).count();
+            let left = rows.get(at + there).map_or(row.time_ns, |row| row.time_ns);
+            groups.push(((value, spot), left.saturating_sub(row.time_ns)));
+        }
+        for ((value, spot), ns) in groups {
+            let key = (value, spot.clone());
+            if self.groups.len() >= MOST && !self.groups.contains_key(&key) {
+                self.ungrouped += 1;
+                continue;
+            }
+            let group = self.groups.entry(key).or_default();
+            group.there.add(ns);
+            group.total_ns = group.total_ns.saturating_add(ns.max(0));
+            group.flows.add(flow.total_ns());
+        }
+    }
+
+    fn told<'a>(self, domain: impl Fn(u8) -> &'a str) -> Groups {
+        let total = self.groups.values().map(|group| group.total_ns as f64).sum::<f64>();
+        let mut all: Vec<_> = self.groups.into_iter().collect();
+        all.sort_by(|(a, x), (b, y)| y.total_ns.cmp(&x.total_ns).then_with(|| a.cmp(b)));
+        let group = |((value, spot), mut of): ((u64, Spot), OfGroup)| {
+            let (domain, place) = spot.named(&domain, None);
+            let Spread { p50_ns, p99_ns, max_ns, .. } = of.there.spread();
+            let (flows, flow_p50_ns) = (of.there.count(), of.flows.spread().p50_ns);
+            let share = if total > 0.0 { of.total_ns as f64 / total } else { 0.0 };
+            Group { value, domain, place, flows, p50_ns, p99_ns, max_ns, flow_p50_ns, share }
+        };
+        Groups { groups: all.into_iter().map(group).collect(), ungrouped: self.ungrouped }
+    }
+}
+
+fn on_path(flow: &Flow) -> impl Iterator<Item = &Row> {
+    flow.steps.iter().filter(|step| step.on_path).map(|Step { row, .. }| row)
+}
+
+fn function_of(row: &Row, trace: &Trace) -> Function {
+    let domain = trace.domain(row.domain).map_or("?", |domain| &domain.name);
+    match trace.site(row.site) {
+        Some(site) => Function::new((row.domain, domain), &site.function, site.carrier.as_deref()),
+        None => Function::new((row.domain, domain), &unknown(row.site).function, None),
+    }
+}

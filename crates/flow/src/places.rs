@@ -1,0 +1,202 @@
+//! Where flows spend their time: the steps between which they are in the same place, put together.
+//!
+//! Between the last step in one domain and the first in another, a flow is on a carrier: a ring. Within a domain it is in
+//! that kernel's stack, but for what [`landmarks`](crate::landmarks) tell.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{
+    durations::{Durations, Spread},
+    functions::{Function, Functions, Number},
+    landmarks::Landmark,
+};
+
+/// A place in which flows of a kind are for some time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// The kind of flow: [`FlowKind::name`](crate::FlowKind::name).
+    pub kind: String,
+    /// The domain; of a carrier, the one that has to take the flow off.
+    pub domain: String,
+    /// What it is: `stack and driver`, `ring vm1→host`, `bridge`.
+    pub place: String,
+    /// How many flows were there.
+    pub flows: u64,
+    /// Half of them for at most so long, in nanoseconds.
+    pub p50_ns: i64,
+    /// All but one in a hundred.
+    pub p99_ns: i64,
+    /// The longest.
+    pub max_ns: i64,
+    /// Its share of the time of all flows of the kind.
+    pub share: f64,
+}
+
+/// Where a flow is between two of its steps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Spot {
+    /// On a carrier.
+    Crossing { from: u8, to: u8, carrier: Option<Arc<str>> },
+    /// In what a landmark tells; on its way to a domain, if it goes to one.
+    In { domain: u8, landmark: Landmark, to: Option<u8> },
+}
+
+/// Where a flow is between each two of the functions of its path.
+pub(crate) fn spots(path: &[Number], functions: &Functions) -> Vec<Spot> {
+    let known = path.iter().map(|&number| functions.get(number)).collect::<Vec<_>>();
+    let mut spots = Vec::with_capacity(path.len());
+    let mut entered = Landmark::Stack;
+    for pair in known.windows(2) {
+        let domains = pair.iter().map(|function| function.map_or(0, |function| function.domain));
+        let (from, to) = (domains.clone().next().unwrap_or(0), domains.last().unwrap_or(0));
+        entered = pair[0].and_then(|function| function.landmark).unwrap_or(entered);
+        if from == to {
+            spots.push(Spot::In { domain: from, landmark: entered, to: None });
+        } else {
+            entered = Landmark::Stack;
+            let carrier = |function: &Function| function.carrier.clone();
+            spots.push(Spot::Crossing { from, to, carrier: pair[1].and_then(carrier) });
+        }
+    }
+    lead_on(&mut spots);
+    spots
+}
+
+/// Says of each place that depends on it to which domain it leads.
+fn lead_on(spots: &mut [Spot]) {
+    let mut next = None;
+    for spot in spots.iter_mut().rev() {
+        match spot {
+            Spot::Crossing { to, .. } => next = Some(*to),
+            Spot::In { landmark: Landmark::TapQueue, to, .. } => *to = next,
+            Spot::In { .. } => {}
+        }
+    }
+    // The driver is what is next to a ring: a stack that the flow enters from one, or leaves to one.
+    let crosses = |spots: &[Spot], at: Option<usize>| {
+        at.and_then(|at| spots.get(at)).is_some_and(|spot| matches!(spot, Spot::Crossing { .. }))
+    };
+    let mut start = 0;
+    while start < spots.len() {
+        let alike = spots[start..].iter().take_while(|spot| **spot == spots[start]).count();
+        let end = start + alike;
+        let next_to_ring = crosses(spots, start.checked_sub(1)) || crosses(spots, Some(end));
+        for spot in &mut spots[start..end] {
+            if let Spot::In { domain, landmark: Landmark::Stack, to } = spot {
+                *to = next_to_ring.then_some(*domain);
+            }
+        }
+        start = end;
+    }
+}
+
+impl Spot {
+    /// The domain, and what it is called there.
+    pub(crate) fn named<'a>(&self, domain: impl Fn(u8) -> &'a str, reader: Option<&str>) -> (String, String) {
+        match self {
+            Self::Crossing { from, to, carrier } => {
+                let name = carrier.as_deref().map_or("crossing", noun);
+                (domain(*to).to_owned(), format!("{name} {}→{}", domain(*from), domain(*to)))
+            }
+            Self::In { domain: own, landmark, to } => {
+                let place = match (landmark, to) {
+                    (Landmark::Stack, None) => "stack".to_owned(),
+                    (Landmark::Stack, Some(_)) => "stack and driver".to_owned(),
+                    (Landmark::Named(name), _) => (*name).to_owned(),
+                    (Landmark::TapQueue, None) => "a tap's queue".to_owned(),
+                    (Landmark::TapQueue, Some(to)) => format!("queue of {}'s tap", domain(*to)),
+                    (Landmark::Socket, _) => {
+                        reader.map_or_else(|| "socket".to_owned(), |comm| format!("socket of {comm}"))
+                    }
+                };
+                (domain(*own).to_owned(), place)
+            }
+        }
+    }
+}
+
+/// What a carrier is, in a word.
+fn noun(carrier: &str) -> &str {
+    let is_ring = ["virtio", "virtqueue", "xen"].iter().any(|of| carrier.starts_with(of));
+    if is_ring { "ring" } else { carrier }
+}
+
+/// The places of the flows of one kind, added up.
+#[derive(Default)]
+pub(crate) struct Stays {
+    numbers: HashMap<Spot, usize>,
+    all: Vec<Stay>,
+    /// Of one flow: where it was, in the order in which it came there, and for how long.
+    of_flow: Vec<(usize, i64)>,
+}
+
+struct Stay {
+    spot: Spot,
+    times: Durations,
+    total_ns: i64,
+    /// Sum of the places on their flows' paths, of which it is the nth.
+    positions: u64,
+    /// The thread that read from the socket, as long as it was always the same.
+    reader: Option<String>,
+}
+
+impl Stays {
+    /// The places between the functions of a path, numbered.
+    pub(crate) fn numbers(&mut self, path: &[Number], functions: &Functions) -> Vec<usize> {
+        let Self { numbers, all, .. } = self;
+        let number = |spot: Spot| {
+            *numbers.entry(spot).or_insert_with_key(|spot| {
+                let (spot, times) = (spot.clone(), Durations::default());
+                all.push(Stay { spot, times, total_ns: 0, positions: 0, reader: None });
+                all.len() - 1
+            })
+        };
+        spots(path, functions).into_iter().map(number).collect()
+    }
+
+    /// Adds a flow's path, the places of which are numbered so; `reader` is the thread that made its last record.
+    pub(crate) fn add<'a>(
+        &mut self,
+        numbers: &[usize],
+        path: &[(Number, i64)],
+        reader: impl Fn() -> std::borrow::Cow<'a, str>,
+    ) {
+        self.of_flow.clear();
+        for (pair, &number) in path.windows(2).zip(numbers) {
+            let ns = pair[1].1.saturating_sub(pair[0].1);
+            match self.of_flow.iter_mut().find(|(other, _)| *other == number) {
+                Some((_, sum)) => *sum = sum.saturating_add(ns),
+                None => self.of_flow.push((number, ns)),
+            }
+        }
+        for (position, &(number, ns)) in (0..).zip(&self.of_flow) {
+            let Some(stay) = self.all.get_mut(number) else { continue };
+            if matches!(stay.spot, Spot::In { landmark: Landmark::Socket, .. }) {
+                let (reader, first) = (reader(), stay.times.count() == 0);
+                let is_same = || stay.reader.as_deref() == Some(&*reader);
+                stay.reader = (first || is_same()).then(|| reader.into_owned());
+            }
+            stay.times.add(ns);
+            stay.total_ns = stay.total_ns.saturating_add(ns.max(0));
+            stay.positions += position;
+        }
+    }
+
+    /// The places, in the order in which flows come there.
+    pub(crate) fn told<'a>(self, kind: &str, domain: impl Fn(u8) -> &'a str) -> Vec<Place> {
+        let total = self.all.iter().map(|stay| stay.total_ns as f64).sum::<f64>();
+        let mut all = self.all;
+        let mean = |stay: &Stay| stay.positions as f64 / stay.times.count() as f64;
+        all.sort_by(|a, b| mean(a).total_cmp(&mean(b)).then_with(|| a.spot.cmp(&b.spot)));
+        let place = |mut stay: Stay| {
+            let (domain, place) = stay.spot.named(&domain, stay.reader.as_deref());
+            let Spread { p50_ns, p99_ns, max_ns, .. } = stay.times.spread();
+            let share = if total > 0.0 { stay.total_ns as f64 / total } else { 0.0 };
+            let flows = stay.times.count();
+            Place { kind: kind.to_owned(), domain, place, flows, p50_ns, p99_ns, max_ns, share }
+        };
+        all.into_iter().map(place).collect()
+    }
+}

@@ -1,0 +1,68 @@
+//! Frames whose sender is none of those that were recorded: that their flows have no start is no fault.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
+    net::IpAddr,
+};
+
+use serde::Serialize;
+use xweave_trace::Manifest;
+use xweave_wire::record::Kind;
+
+use crate::graph::{Flow, Incomplete};
+
+/// Addresses, and kinds of frame by sender, that are remembered.
+const MOST: usize = 1 << 14;
+
+/// Flows that began where nothing is recorded, of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KindCount {
+    /// What the frames are: [`crate::Frame::kind`].
+    pub kind: String,
+    /// How many flows.
+    pub flows: u64,
+}
+
+/// What tells strangers from those who were recorded: addresses, and which process runs which guest.
+#[derive(Default)]
+pub(crate) struct Strangers {
+    /// Addresses from which flows with a start came.
+    known: HashSet<IpAddr>,
+    /// Flows without a start: by address, process of the guest that sent it (0: not known), and kind.
+    without_start: HashMap<(IpAddr, u64, String), u64>,
+}
+
+impl Strangers {
+    pub(crate) fn add(&mut self, flow: &Flow) {
+        let Some(frame) = flow.frame else { return };
+        if flow.incomplete != Some(Incomplete::NoStart) {
+            if self.known.len() < MOST {
+                self.known.insert(frame.source);
+            }
+            return;
+        }
+        let came_off = flow.steps.iter().map(|step| &step.row).find(|row| row.kind == Kind::Xout);
+        let peer = came_off.and_then(|row| row.values().get(3).copied()).unwrap_or(0);
+        let key = (frame.source, peer, frame.kind());
+        if self.without_start.len() < MOST || self.without_start.contains_key(&key) {
+            *self.without_start.entry(key).or_default() += 1;
+        }
+    }
+
+    /// The kinds of their frames, the commonest first: those that no recorded guest put on a ring, from addresses from
+    /// which nothing that was recorded came.
+    pub(crate) fn told(self, manifest: &Manifest) -> Vec<KindCount> {
+        let guests = manifest.domains.iter().filter_map(|domain| domain.vm.as_ref());
+        let recorded: HashSet<u64> = guests.map(|vm| u64::from(vm.pid)).collect();
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        for ((source, peer, kind), flows) in self.without_start {
+            if !self.known.contains(&source) && !recorded.contains(&peer) {
+                *kinds.entry(kind).or_default() += flows;
+            }
+        }
+        let mut kinds: Vec<_> = kinds.into_iter().map(|(kind, flows)| KindCount { kind, flows }).collect();
+        kinds.sort_by_key(|kind| Reverse(kind.flows));
+        kinds
+    }
+}

@@ -1,0 +1,162 @@
+//! Where flows are between their steps, by what they are told apart, and whose flows began elsewhere.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
+
+use xweave_flow::{Flows, Join, KindCount, Wanted, by_value};
+use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
+use xweave_wire::record::{Kind, Record};
+
+const HOST: u8 = 1;
+const VM1: u8 = 2;
+const VM2: u8 = 3;
+
+/// Domain, nanoseconds, kind, function, process.
+type Step = (u8, u64, Kind, &'static str, &'static str);
+
+/// From a socket of vm1 to one of vm2, through a bridge.
+const WAY: [Step; 14] = [
+    (VM1, 0, Kind::Start, "tcp_skb_entail", "curl"),
+    (VM1, 40, Kind::Copy, "skb_clone", "curl"),
+    (VM1, 60, Kind::Hop, "start_xmit", "curl"),
+    (VM1, 100, Kind::Xin, "virtqueue_add_outbuf", "curl"),
+    (HOST, 1_100, Kind::Xout, "vhost_get_vq_desc", "vhost"),
+    (HOST, 1_150, Kind::Move, "build_skb", "vhost"),
+    (HOST, 1_200, Kind::Hop, "netif_receive_skb", "vhost"),
+    (HOST, 1_210, Kind::Hop, "br_handle_frame_finish", "vhost"),
+    (HOST, 1_250, Kind::Hop, "tun_net_xmit", "vhost"),
+    (HOST, 3_250, Kind::Xin, "vhost_get_vq_desc", "vhost"),
+    (VM2, 3_750, Kind::Xout, "virtqueue_get_buf_ctx", "swapper"),
+    (VM2, 3_950, Kind::Hop, "tcp_queue_rcv", "swapper"),
+    (VM2, 9_950, Kind::Hop, "skb_copy_datagram_iter", "nginx"),
+    (VM2, 10_000, Kind::Quit, "skb_attempt_defer_free", "nginx"),
+];
+
+fn domains() -> Vec<Domain> {
+    let guest = |name: &str, number: u8| {
+        let vm = Some(DomainVm { host: "host".into(), pid: 4000 + u32::from(number), cid: None });
+        Domain { name: name.into(), number, role: Role::Guest, vm, ..Domain::default() }
+    };
+    let host = Domain { name: "host".into(), number: HOST, ..Domain::default() };
+    vec![host, guest("vm1", VM1), guest("vm2", VM2)]
+}
+
+/// A trace of so many flows on that way, of which each second has the other device.
+fn trace(dir: &std::path::Path, flows: u64) -> Trace {
+    let manifest = Manifest { domains: domains(), ..Manifest::default() };
+    let names = ["host", "vm1", "vm2"];
+    let mut writer = Writer::create(dir, manifest).unwrap();
+    let site = |(site, (domain, _, kind, function, _)): (u32, &Step)| Site {
+        site,
+        domain: names[usize::from(*domain) - 1].into(),
+        function: (*function).into(),
+        xflow: Some("packet".into()),
+        carrier: matches!(kind, Kind::Xin | Kind::Xout).then(|| "virtio_net".into()),
+        values: if *function == "tun_net_xmit" { vec!["len".into(), "ifindex".into()] } else { vec![] },
+        ..Site::default()
+    };
+    writer.sites(&(1..).zip(&WAY).map(site).collect::<Vec<_>>()).unwrap();
+    for number in 1..=flows {
+        for (site, (domain, after, kind, function, process)) in (1..).zip(&WAY) {
+            let peer = [4002, 4003][usize::from(site > 5)] * u64::from(*domain == HOST);
+            let values = match (kind, *function) {
+                (Kind::Xin | Kind::Xout, _) => vec![u64::from(site > 5), number, number, peer],
+                (Kind::Hop, "tun_net_xmit") => vec![1500, 4 + number % 2],
+                (Kind::Copy | Kind::Move, _) => vec![7, 8],
+                _ => vec![7],
+            };
+            let time_ns = number * 100_000 + after;
+            let mut comm = [0; 16];
+            comm[..process.len()].copy_from_slice(process.as_bytes());
+            let (flow, tid) = (u64::from(*domain) << 56 | number, u32::from(*domain));
+            let record = Record { time_ns, flow, site, pid: tid, tid, cpu: 0, kind: *kind, comm, values };
+            writer.append(*domain, time_ns.cast_signed(), &record).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    Trace::open(dir).unwrap()
+}
+
+#[test]
+fn steps_in_the_same_place_are_one_and_the_places_of_a_flow_are_all_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = Flows::of(&trace(dir.path(), 3));
+    assert_eq!(flows.summary().complete, 3);
+    let places: Vec<(&str, &str, i64)> =
+        flows.places().iter().map(|place| (&*place.domain, &*place.place, place.p50_ns)).collect();
+    let expected = [
+        ("vm1", "TCP send queue", 40),
+        ("vm1", "stack and driver", 60),
+        ("host", "ring vm1→host", 1_000),
+        ("host", "vhost and tap", 100),
+        ("host", "stack", 10),
+        ("host", "bridge", 40),
+        ("host", "queue of vm2's tap", 2_000),
+        ("vm2", "ring host→vm2", 500),
+        ("vm2", "stack and driver", 200),
+        ("vm2", "socket of nginx", 6_050),
+    ];
+    assert_eq!(places, expected);
+    assert_eq!(places.iter().map(|(.., ns)| ns).sum::<i64>(), flows.flows()[0].total_ns());
+    let shares: f64 = flows.places().iter().map(|place| place.share).sum();
+    assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+}
+
+#[test]
+fn flows_are_grouped_by_a_stored_value_and_timed_from_where_it_was_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = trace(dir.path(), 3);
+    let grouped = |name: &str| {
+        let wanted = Wanted { of: &|_| true, kept: Some(0) };
+        by_value::read(&trace, Join::of(&trace), wanted, name).1
+    };
+    let groups = grouped("ifindex").groups;
+    let told: Vec<_> =
+        groups.iter().map(|of| (of.value, &*of.place, of.flows, of.p50_ns, of.flow_p50_ns)).collect();
+    let place = "queue of vm2's tap";
+    assert_eq!(told, [(5, place, 2, 2_000, 10_000), (4, place, 1, 2_000, 10_000)]);
+    // By its number too; and a name that nobody gave is of no flow.
+    assert_eq!(grouped("v2").groups.iter().filter(|of| of.place == place).count(), 2);
+    assert_eq!(grouped("ifidex").groups, []);
+}
+
+/// A frame that the host takes off a ring of that process, and whose beginning nobody recorded.
+fn without_start(number: u64, source: u8, peer: u64) -> Vec<(u8, u64, Kind, Vec<u64>)> {
+    vec![
+        (HOST, number, Kind::Xout, vec![0x1000, number, number, peer]),
+        (HOST, number, Kind::Frame, frame(source)),
+        (HOST, number, Kind::Quit, vec![7]),
+    ]
+}
+
+/// An ARP request of 10.77.0.`source`.
+fn frame(source: u8) -> Vec<u64> {
+    let address = |last| u64::from(u32::from_le_bytes([10, 77, 0, last]));
+    vec![0x0806 << 16 | 1 << 8, address(source), 0, address(200), 0, 0, 0]
+}
+
+#[test]
+fn that_a_strangers_frames_have_no_start_is_normal_and_that_a_recorded_guests_have_none_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let manifest = Manifest { domains: domains(), ..Manifest::default() };
+    let mut writer = Writer::create(dir.path(), manifest).unwrap();
+    writer.sites(&[Site { site: 1, carrier: Some("virtio_net".into()), ..Site::default() }]).unwrap();
+    // A machine that is not recorded; a guest that is; and an address from which others came with their starts.
+    let mut records = [without_start(1, 9, 999), without_start(2, 9, 999)].concat();
+    records.extend(without_start(3, 8, 4002));
+    records.extend(without_start(4, 1, 0));
+    records.extend([
+        (HOST, 5, Kind::Start, vec![7]),
+        (HOST, 5, Kind::Frame, frame(1)),
+        (HOST, 5, Kind::Quit, vec![7]),
+    ]);
+    for (time_ns, (domain, number, kind, values)) in (1..).zip(records) {
+        let (flow, comm) = (u64::from(domain) << 56 | number, [0; 16]);
+        let record = Record { time_ns, flow, site: 1, pid: 1, tid: 1, cpu: 0, kind, comm, values };
+        writer.append(domain, time_ns.cast_signed(), &record).unwrap();
+    }
+    writer.finish().unwrap();
+    let flows = Flows::of(&Trace::open(dir.path()).unwrap());
+    let summary = flows.summary();
+    assert_eq!((summary.incomplete.no_start, summary.began_elsewhere()), (4, 2), "{summary:?}");
+    assert_eq!(summary.elsewhere, [KindCount { kind: "ARP request".into(), flows: 2 }]);
+}
