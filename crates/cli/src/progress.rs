@@ -279,7 +279,7 @@ mod tests {
         let lines = (3..400).filter(|&second| {
             story.go_on(&recording(second * 1000, 0, 0), at(second * 1000 + 100)).is_some()
         });
-        assert_eq!(lines.collect::<Vec<_>>(), [11, 21, 31, 41, 51, 61, 121, 181, 241, 301, 361]);
+        assert_eq!(lines.collect::<Vec<_>>(), [10, 20, 30, 40, 50, 60, 120, 180, 240, 300, 360]);
         let mut story = Story::new(None);
         story.go_on(&recording(500, 0, 7), at(600));
         assert_eq!(story.status(at(600)), "recording 0.5 s (Ctrl-C ends): 7 events, 3 lost");
