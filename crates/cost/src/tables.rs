@@ -55,7 +55,7 @@ pub fn catalogue(view: View) -> String {
         Column::prose("code", column(|form| form.code.clone())),
     ];
     format!(
-        "{} of instructions are measured; --json has the code of latency and throughput as it is assembled\n\n{}",
+        "{} of instructions; --json has their code as it is assembled\n\n{}",
         counted(forms.len() as u64, "form", "forms"),
         folded::text(&about, &columns, view)
     )
