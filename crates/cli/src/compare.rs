@@ -7,7 +7,11 @@ use std::{
 };
 
 use xweave_model::{Comparison, Usage};
-use xweave_report::{View, comparison, document};
+use xweave_report::{
+    View,
+    comparison::{self, Which},
+    document,
+};
 
 use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
 
@@ -37,6 +41,9 @@ pub struct Args {
     /// How many objects of each kind to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
+    /// Also show objects that did not change
+    #[arg(long)]
+    all: bool,
     /// Print a JSON document of all objects
     #[arg(long)]
     json: bool,
@@ -53,7 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
         let view = View::of_stdout(WIDE);
         write!(out, "{}", comparison::findings(&compared, view))?;
-        write!(out, "{}", comparison::tables(&compared, args.limit, view))
+        write!(out, "{}", comparison::tables(&compared, Which { limit: args.limit, all: args.all }, view))
     })?;
     if printed.is_none() {
         return Ok(ExitCode::SUCCESS);

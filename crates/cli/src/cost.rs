@@ -8,7 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::ValueEnum;
 use xweave_cost::comparison::{Method, Row};
 use xweave_cost::document::{self, Document};
-use xweave_cost::{Comparison, Environment, Options, history, microarchitecture, published, summary};
+use xweave_cost::microarchitecture::Identified;
+use xweave_cost::{
+    Comparison, Environment, Measured, Options, history, microarchitecture, published, summary, tables,
+};
 use xweave_interrupt as interrupt;
 use xweave_report::View;
 
@@ -29,6 +32,7 @@ Examples:
   xweave cost --on native,kvm --this-host          the cost of KVM on this machine
   xweave cost --on native,kvm,xen-pv --group privileged
   xweave cost --on native --published              compared with published figures
+  xweave cost --all                                every figure
   xweave cost --on native --method paper --group arithmetic
   xweave cost --on kvm --this-host --history costs.jsonl
                                                    and what changed since the last run
@@ -81,10 +85,13 @@ pub struct Args {
     /// Time limit of one environment, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
+    /// List every figure, not only the groups' medians and what is marked
+    #[arg(long)]
+    all: bool,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
-    /// Print the forms with their code as JSON; measures nothing
+    /// List the forms with their code; measures nothing
     #[arg(long)]
     forms: bool,
     /// Write the image to this file; measures nothing
@@ -126,65 +133,30 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.forms {
-        return shown::only(|out| writeln!(out, "{}", document::catalogue()));
+        return shown::only(|out| match args.json {
+            true => writeln!(out, "{}", document::catalogue()),
+            false => write!(out, "{}", tables::catalogue(view())),
+        });
     }
     known(&args.group)?;
-    let mut environments: Vec<Environment> = Vec::new();
-    for on in &args.on {
-        if !environments.contains(&(*on).into()) {
-            environments.push((*on).into());
-        }
-    }
-    if args.published && !environments.contains(&Environment::Native) {
-        return Err(Failure::Usage("--published compares native figures: add native to --on".into()));
-    }
-    let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
-    let options = Options {
-        cpu: args.cpu.unwrap_or(last),
-        rounds: args.rounds,
-        looped: args.looped,
-        world: args.world.clone(),
-        this_host: args.this_host,
-        count: args.count,
-        timeout: Duration::from_secs(args.timeout),
-    };
-    // What was started is ended first.
-    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
-    let reference = xweave_cost::reference(&options).map_err(|e| Failure::Failed(e.to_string()))?;
-    let (mut measured, mut failed) = (Vec::new(), Vec::new());
-    if let Some(console) = &args.bare {
-        measured.push(xweave_cost::read(console).map_err(Failure::usage)?);
-    }
-    for environment in environments {
-        match xweave_cost::measure(environment, &options, reference, &show) {
-            Ok(one) => measured.push(one),
-            Err(xweave_cost::Error::Lab(xweave_lab::Error::Interrupted)) => return Ok(ExitCode::from(130)),
-            Err(error) => failed.push((environment, error)),
-        }
-    }
-
-    let processor = xweave_cost::processor();
+    let environments = environments(&args)?;
+    // Said before the time is spent on measuring.
     let identified =
         args.microarchitecture.map_or_else(microarchitecture::identify, microarchitecture::assume);
+    let figures = if args.published { figures(&identified) } else { None };
+    // What was started is ended first.
+    interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
+    let mut run = measure(&args, &environments)?;
+    let processor = xweave_cost::processor();
     let tsc_hz = xweave_cost::tsc_hz();
-    let changes = args
-        .history
-        .as_ref()
-        .map(|path| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            history::remember(path, &measured, &processor, tsc_hz, now)
-        })
-        .transpose()
-        .map_err(|error| Failure::Failed(error.to_string()))?;
-    let comparison = Comparison { measured };
+    let changes = args.history.as_ref().and_then(|path| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let changes = history::remember(path, &run.measured, &processor, tsc_hz, now);
+        // What was measured is shown all the same.
+        changes.map_err(|error| run.reasons.push(error.to_string())).ok()
+    });
+    let comparison = Comparison { measured: run.measured };
     let native = comparison.measured.iter().find(|one| one.environment == Environment::Native);
-    let figures = if args.published { published::figures(identified.name) } else { None };
-    if args.published && figures.is_none() {
-        eprintln!(
-            "xweave: no published figures are known of this processor ({}): nothing is compared with them",
-            identified.evidence
-        );
-    }
     let beside = native
         .filter(|_| args.published)
         .map(|native| figures.map_or_else(Vec::new, |figures| published::beside(native, figures)));
@@ -201,7 +173,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
             comparison: &comparison,
             rows: &rows,
             method,
-            failed: &failed,
+            failed: &run.failed,
             processor: &processor,
             identified: &identified,
             tsc_hz,
@@ -211,22 +183,102 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         shown::print(|out| writeln!(out, "{}", document.json()))?;
     } else {
         let mut text = summary::heading(&comparison, &processor, &identified);
-        text.push_str(&comparison.table(&rows, View::of_stdout(140)));
-        if let Some(beside) = &beside {
-            text.push_str(&summary::agreement(beside, identified.name, View::of_stdout(140)));
+        // Who asks for some sees them.
+        let every = args.all || args.form.is_some() || !args.group.is_empty();
+        let table = if every { tables::all } else { tables::summary };
+        text.push_str(&table(&comparison, &rows, view()));
+        if let Some(beside) = beside.as_ref().filter(|_| figures.is_some()) {
+            text.push_str(&summary::agreement(beside, identified.name, view()));
         }
         if let Some(changes) = &changes {
             text.push_str(&summary::changes(changes));
         }
         shown::print(|out| out.write_all(text.as_bytes()))?;
     }
+    if run.interrupted {
+        return Ok(ExitCode::from(130));
+    }
     let given_up = comparison.measured.iter().filter_map(|one| {
         let why = one.given_up.as_ref()?;
         Some(format!("{}: not measured to the end: {why}", one.environment))
     });
-    let failed = failed.iter().map(|(environment, error)| format!("{environment}: {error}"));
-    let reasons: Vec<String> = failed.chain(given_up).collect();
+    let failed = run.failed.iter().map(|(environment, error)| format!("{environment}: {error}"));
+    let reasons: Vec<String> = failed.chain(given_up).chain(run.reasons).collect();
     if reasons.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Failure::Failed(reasons.join("; "))) }
+}
+
+/// How tables are shown.
+fn view() -> View {
+    View::of_stdout(140)
+}
+
+/// Where is measured, each once.
+fn environments(args: &Args) -> Result<Vec<Environment>, Failure> {
+    let mut environments: Vec<Environment> = Vec::new();
+    for on in &args.on {
+        if !environments.contains(&(*on).into()) {
+            environments.push((*on).into());
+        }
+    }
+    if args.published && !environments.contains(&Environment::Native) {
+        return Err(Failure::Usage("--published compares native figures: add native to --on".into()));
+    }
+    Ok(environments)
+}
+
+/// The published figures to compare with; says so if there are none.
+fn figures(identified: &Identified) -> Option<&'static [published::Figure]> {
+    let figures = published::figures(identified.name);
+    if figures.is_none() {
+        let known: Vec<_> = published::names().map(|name| name.to_string()).collect();
+        eprintln!(
+            "xweave: no published figures are known of this processor ({}): it is measured, and compared with nothing. \
+             There are those of {}: --microarchitecture NAME compares with these",
+            identified.evidence,
+            known.join(", ")
+        );
+    }
+    figures
+}
+
+/// What came of measuring.
+struct Run {
+    measured: Vec<Measured>,
+    /// Where it could not be measured.
+    failed: Vec<(Environment, xweave_cost::Error)>,
+    /// What else went wrong.
+    reasons: Vec<String>,
+    /// Whether the user ended it: what was measured before is kept.
+    interrupted: bool,
+}
+
+fn measure(args: &Args, environments: &[Environment]) -> Result<Run, Failure> {
+    let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
+    let options = Options {
+        cpu: args.cpu.unwrap_or(last),
+        rounds: args.rounds,
+        looped: args.looped,
+        world: args.world.clone(),
+        this_host: args.this_host,
+        count: args.count,
+        timeout: Duration::from_secs(args.timeout),
+    };
+    let mut run = Run { measured: Vec::new(), failed: Vec::new(), reasons: Vec::new(), interrupted: false };
+    if let Some(console) = &args.bare {
+        run.measured.push(xweave_cost::read(console).map_err(Failure::usage)?);
+    }
+    let reference = xweave_cost::reference(&options).map_err(|e| Failure::Failed(e.to_string()))?;
+    for environment in environments {
+        match xweave_cost::measure(*environment, &options, reference, &show) {
+            Ok(one) => run.measured.push(one),
+            Err(xweave_cost::Error::Lab(xweave_lab::Error::Interrupted)) => {
+                run.interrupted = true;
+                break;
+            }
+            Err(error) => run.failed.push((*environment, error)),
+        }
+    }
+    Ok(run)
 }
 
 fn known(groups: &[String]) -> Result<(), Failure> {

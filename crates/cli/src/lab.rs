@@ -2,7 +2,7 @@
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -428,12 +428,13 @@ pub fn show(phase: Phase<'_>) {
 
 fn list(as_json: bool) -> Result<(), Failure> {
     let worlds = xweave_lab::list()?;
+    if worlds.is_empty() && !as_json {
+        // Not on standard output, where each line is a world.
+        eprintln!("no worlds are up: xweave lab up kvm");
+    }
     shown::print(|out| {
         if as_json {
             return document::write(out, &document::lab::List { worlds: &worlds });
-        }
-        if worlds.is_empty() && io::stdout().is_terminal() {
-            return writeln!(out, "no worlds: `xweave lab up kvm` starts one");
         }
         worlds.iter().try_for_each(|world| {
             let kernel = world.description.as_ref().map_or("", |d| d.kernel.as_str());

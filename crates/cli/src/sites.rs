@@ -9,6 +9,7 @@ use std::{
 use serde::Serialize;
 use xweave_access::{Keep, Source, Unanswerable, question};
 use xweave_report::{
+    View,
     document::{
         self,
         sites::{NotKnown, Site, Sites, Unresolved},
@@ -116,6 +117,8 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let index = index.map_err(Failure::usage)?;
     index.can_answer(&pointcut, &what).map_err(no_answer)?;
 
+    // What is cut out of a pipe's lines is in all of them.
+    let view = View::of_stdout(u16::MAX);
     let coverage = index.coverage();
     let query = index.query(&pointcut, |_| true);
     if args.unresolved {
@@ -123,7 +126,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         return shown::only(|out| match (args.jsonl, args.json) {
             (true, _) => lines(out, unresolved.iter().map(Unresolved::from)),
             (false, true) => document::write(out, &NotKnown::new(coverage, &unresolved)),
-            (false, false) => sites::unresolved(out, &unresolved, coverage),
+            (false, false) => sites::unresolved(out, &unresolved, coverage, view),
         });
     }
     let mut found = query.sites();
@@ -134,7 +137,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     shown::only(|out| match (args.jsonl, args.json) {
         (true, _) => lines(out, found.iter().map(Site::from)),
         (false, true) => document::write(out, &Sites::new(coverage, &found)),
-        (false, false) => sites::table(out, &found, coverage),
+        (false, false) => sites::table(out, &found, coverage, view),
     })
 }
 

@@ -3,9 +3,6 @@
 
 use std::collections::HashMap;
 
-use xweave_report::View;
-use xweave_report::table::{self, Heading};
-
 use crate::counted;
 use crate::environment::Environment;
 use crate::forms;
@@ -44,6 +41,8 @@ pub struct Row {
     pub ratio: Vec<Option<f64>>,
     /// By environment: whether the ratio is far from what it should be.
     pub unexpected: Vec<bool>,
+    /// By environment: whether no processor can have taken so little.
+    pub impossible: Vec<bool>,
     /// By environment: what else came of it, for people.
     pub instead: Vec<Option<String>>,
     /// By environment: what the hypervisor did, where that can be told; privileged forms only.
@@ -52,12 +51,28 @@ pub struct Row {
     pub contradicted: Vec<bool>,
 }
 
+impl Row {
+    /// Whether a figure is far from what it should be, or what was counted contradicts it.
+    pub fn is_marked(&self) -> bool {
+        [&self.unexpected, &self.impossible, &self.contradicted]
+            .into_iter()
+            .any(|marks| marks.contains(&true))
+    }
+
+    /// Whether a figure cannot be.
+    pub fn is_impossible(&self) -> bool {
+        self.impossible.contains(&true)
+    }
+}
+
 /// A guest runs unprivileged instructions itself: a tenth more or less is odd.
 const OWN_SPEED: f64 = 0.1;
 /// In cycles: less is no difference.
 const LEAST: f64 = 0.5;
 /// Where instructions are emulated, times scatter: a form that is so many times off its group is odd.
 const OFF_GROUP: f64 = 8.0;
+/// In cycles: no processor takes less for an instruction, eight or ten a cycle being what the widest do.
+const FASTEST: f64 = 1.0 / 16.0;
 
 impl Comparison {
     /// The environment that another's ratios refer to: the machine under it. A hypervisor in the lab's emulated
@@ -86,6 +101,7 @@ impl Comparison {
             .flat_map(|form| kinds.iter().filter_map(move |kind| self.row(form, *kind)))
             .collect();
         self.mark(&mut rows);
+        self.mark_impossible(&mut rows);
         rows
     }
 
@@ -103,7 +119,8 @@ impl Comparison {
         let did = self.measured.iter().map(|one| did(one, form, kind)).collect();
         let contradicted = self.measured.iter().map(|one| contradicted(one, form, kind)).collect();
         let unexpected = vec![false; self.measured.len()];
-        Some(Row { form, kind, cycles, ratio, unexpected, instead, did, contradicted })
+        let impossible = unexpected.clone();
+        Some(Row { form, kind, cycles, ratio, unexpected, impossible, instead, did, contradicted })
     }
 
     fn mark(&self, rows: &mut [Row]) {
@@ -136,51 +153,46 @@ impl Comparison {
             }
         }
     }
+}
 
-    /// The table for a terminal: each form's cycles in each environment, and ratios.
-    pub fn table(&self, rows: &[Row], view: View) -> String {
-        let names: Vec<&'static str> = self.measured.iter().map(|one| one.environment.name()).collect();
-        let mut headings: Vec<String> = ["Group", "Instruction", ""].map(str::to_owned).into();
-        headings.extend(names.iter().map(|name| (*name).to_owned()));
-        let others: Vec<usize> = (0..names.len()).filter(|at| self.base(*at) != *at).collect();
-        headings.extend(others.iter().map(|at| format!("{}/{}", names[*at], names[self.base(*at)])));
-        let deeds = rows.iter().any(|row| row.did.iter().any(Option::is_some));
-        if deeds {
-            headings.push("What the hypervisor did".into());
-        }
-        let numbers = 3..3 + names.len() + others.len();
-        let headings: Vec<Heading<'_>> =
-            headings.iter().enumerate().map(|(at, text)| Heading(text, numbers.contains(&at))).collect();
-        let mut table = table::new(&headings, view);
-        let mut group = "";
+impl Comparison {
+    /// Marks what cannot be: what takes no time (an emulator may leave out what has no effect), and what a guest does faster
+    /// than the machine under it, by more than times scatter.
+    fn mark_impossible(&self, rows: &mut [Row]) {
+        let throughput: HashMap<usize, Vec<Option<f64>>> = rows
+            .iter()
+            .filter(|row| row.kind == Kind::Throughput)
+            .map(|row| (row.form, row.cycles.clone()))
+            .collect();
         for row in rows {
-            let form = &forms()[row.form];
-            // A group's name stands where it begins.
-            let first = if form.group == group { "" } else { &form.group };
-            group = &form.group;
-            let mut cells = vec![first.to_owned(), form.name.clone(), row.kind.name().to_owned()];
-            for (cycles, instead) in row.cycles.iter().zip(&row.instead) {
-                cells.push(match (cycles, instead) {
-                    (Some(cycles), _) => format!("{cycles:.2}"),
-                    (None, Some(instead)) => instead.clone(),
-                    (None, None) => "–".to_owned(),
+            for (at, one) in self.measured.iter().enumerate() {
+                let Some(cycles) = row.cycles[at] else { continue };
+                let less = |than: f64, share: f64| cycles < than * share && than - cycles > LEAST;
+                // What leaves the guest may be emulated by doing less.
+                let under = row.cycles[self.base(at)].filter(|_| row.kind != Kind::Cost);
+                let independent = throughput.get(&row.form).and_then(|cycles| cycles[at]);
+                let independent = independent.filter(|_| row.kind == Kind::Latency);
+                let than_machine = under.filter(|_| self.is_guest(at)).is_some_and(|under| {
+                    less(under, if one.emulated { 1.0 / OFF_GROUP } else { 1.0 - OWN_SPEED })
                 });
+                // An emulator's translations of the two are others.
+                let than_independent = independent
+                    .is_some_and(|independent| !one.emulated && less(independent, 1.0 - OWN_SPEED));
+                row.impossible[at] = cycles < FASTEST || than_machine || than_independent;
             }
-            for at in &others {
-                let mark = if row.unexpected[*at] { " !" } else { "" };
-                cells.push(row.ratio[*at].map_or_else(String::new, |ratio| format!("{ratio:.3}{mark}")));
-            }
-            if deeds {
-                let told = names
-                    .iter()
-                    .zip(&row.did)
-                    .filter_map(|(name, did)| Some(format!("{name}: {}", did.as_ref()?)));
-                cells.push(told.collect::<Vec<_>>().join("; "));
-            }
-            table.add_row(cells);
         }
-        table::text(&table)
     }
+
+    /// Whether there is a machine under an environment that was measured as well.
+    fn is_guest(&self, at: usize) -> bool {
+        matches!(self.measured[at].environment, Environment::Kvm | Environment::XenPv) && self.base(at) != at
+    }
+}
+
+/// The median.
+pub(crate) fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied()
 }
 
 fn group(row: &Row) -> &'static str {
@@ -189,10 +201,8 @@ fn group(row: &Row) -> &'static str {
 
 /// The median ratio of a group in one environment.
 fn usual_of(rows: &[Row], of: &str, at: usize) -> f64 {
-    let mut ratios: Vec<f64> =
-        rows.iter().filter(|row| group(row) == of).filter_map(|row| row.ratio[at]).collect();
-    ratios.sort_unstable_by(f64::total_cmp);
-    ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
+    let ratios = rows.iter().filter(|row| group(row) == of).filter_map(|row| row.ratio[at]);
+    median(ratios.collect()).unwrap_or(1.0)
 }
 
 /// What came of a form that was not measured, for people.
@@ -334,9 +344,29 @@ mod tests {
         assert_eq!(rows[1].ratio, [Some(3.0), Some(1.0)]);
         assert_eq!((rows[0].unexpected[0], rows[1].unexpected[0]), (false, true));
         assert_eq!(rows[2].instead[0].as_deref(), Some("#UD"));
-        let text = comparison.table(&rows, View { width: 120, color: false });
-        assert!(text.contains("3.000 !"), "{text}");
-        assert!(text.contains("#UD"), "{text}");
+    }
+
+    #[test]
+    fn what_no_processor_does_and_a_guest_faster_than_its_machine_are_impossible() {
+        let row = |environment, emulated, latency, throughput| {
+            let costs = [(0, Kind::Latency, spread(latency)), (0, Kind::Throughput, spread(throughput))];
+            measured(environment, emulated, &costs)
+        };
+        let marked = |one, native| {
+            let rows = Comparison { measured: vec![native, one] }.rows(Method::Sound);
+            rows.iter().flat_map(|row| row.impossible.clone()).collect::<Vec<_>>()
+        };
+        let native = || row(Environment::Native, false, 4.0, 1.0);
+        let kvm = |latency, throughput| row(Environment::Kvm, false, latency, throughput);
+        assert_eq!(marked(kvm(4.1, 0.9), native()), [false; 4], "within a tenth");
+        assert_eq!(marked(kvm(3.0, 1.0), native()), [false, true, false, false], "faster than the machine");
+        assert_eq!(marked(kvm(4.0, 0.0), native()), [false, false, false, true], "nothing takes no time");
+        let upside_down = row(Environment::Native, false, 1.0, 4.0);
+        assert_eq!(marked(kvm(4.0, 4.0), upside_down), [true, false, false, false], "a chain is no faster");
+        let tcg = row(Environment::Tcg, true, 0.01, 3.0);
+        assert_eq!(marked(tcg, native()), [false, true, false, false], "an emulator left it out");
+        let tcg = row(Environment::Tcg, true, 40.0, 10.0);
+        assert_eq!(marked(row(Environment::Kvm, true, 4.0, 5.0), tcg), [false, true, false, false]);
     }
 
     #[test]

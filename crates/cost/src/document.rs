@@ -96,29 +96,23 @@ impl Document<'_> {
                 })),
                 _ => None,
             });
-        let unexpected: Vec<&str> = names()
-            .zip(&row.unexpected)
-            .filter(|(_, unexpected)| **unexpected)
-            .map(|(name, _)| name)
-            .collect();
+        let marked = |marks: &[bool]| {
+            names().zip(marks).filter(|(_, marked)| **marked).map(|(name, _)| name).collect::<Vec<_>>()
+        };
         let counted =
             self.comparison.measured.iter().map(|one| one.counted.get(&row.form).map(|one| json!(one)));
-        let contradicted: Vec<&str> = names()
-            .zip(&row.contradicted)
-            .filter(|(_, contradicted)| **contradicted)
-            .map(|(name, _)| name)
-            .collect();
         json!({
             "group": form.group,
             "name": form.name,
             "kind": row.kind,
             "cycles": numbers(&row.cycles),
             "ratio": numbers(&row.ratio),
-            "unexpected": unexpected,
+            "unexpected": marked(&row.unexpected),
+            "impossible": marked(&row.impossible),
             "note": by_environment(row.instead.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
             "hypervisor_action": by_environment(row.did.iter().map(|one| one.as_ref().map(|one| json!(one))).collect()),
             "counted": by_environment(counted.collect()),
-            "contradicted": contradicted,
+            "contradicted": marked(&row.contradicted),
             "spread": by_environment(spreads.collect()),
         })
     }

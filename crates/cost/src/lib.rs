@@ -6,7 +6,7 @@
 //!
 //! Modules: [`table`] reads the forms, [`assembly`] makes code of them (for the build script); [`mod@line`] reads what
 //! image and process report, [`measured`] puts it together; [`counted`] reads the hypervisor's own trace; [`environment`] is where they run, and `measure` runs them
-//! there; [`comparison`] is what people look at, with a [`summary`] around it; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
+//! there; [`comparison`] holds environments beside each other, [`tables`] show it to people, with a [`summary`] around them; [`history`] remembers, [`exits`] by the reason of an exit; [`published`]
 //! has others' figures, and [`microarchitecture`] tells whose; [`document`] is all of it as JSON.
 //!
 //! ```no_run
@@ -36,6 +36,7 @@ mod process;
 pub mod published;
 pub mod summary;
 pub mod table;
+pub mod tables;
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};

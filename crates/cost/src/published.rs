@@ -83,6 +83,11 @@ pub fn figures(of: Name) -> Option<&'static [Figure]> {
     READ.iter().find(|(name, _)| *name == of).map(|(_, figures)| figures.as_slice())
 }
 
+/// The microarchitectures that there are figures of.
+pub fn names() -> impl Iterator<Item = Name> {
+    TABLES.iter().map(|(name, _)| *name)
+}
+
 /// What there is; `from_instlatx64.py` beside them made all but Zen 4's.
 const TABLES: [(Name, &str); 8] = [
     (Name::Zen2, include_str!("../published/zen2.table")),

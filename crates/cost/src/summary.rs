@@ -1,8 +1,8 @@
 //! What stands around the table: where was measured, what agrees with published figures, what changed.
 
 use xweave_report::View;
+use xweave_report::folded::{self, Column};
 use xweave_report::number::counted;
-use xweave_report::table::{self, Heading};
 
 use crate::comparison::Comparison;
 use crate::history::Change;
@@ -32,38 +32,33 @@ pub fn heading(comparison: &Comparison, processor: &str, identified: &Identified
         }
         text.push('\n');
     }
-    text.push_str(
-        "Core cycles for one instruction, and ratios; ! marks what is far from what was to be expected.\n\n",
-    );
+    text.push_str("Core cycles for one instruction, and ratios.\n\n");
     text
 }
 
 /// The figures that differ from published ones, and how many agree.
 pub fn agreement(beside: &[Beside<'_>], name: Name, view: View) -> String {
-    let headings = [
-        Heading("Instruction", false),
-        Heading("", false),
-        Heading("measured", true),
-        Heading("published", true),
-        Heading("Why", false),
+    let others: Vec<_> = beside.iter().filter(|one| !one.agrees).collect();
+    let column = |of: fn(&Beside<'_>) -> String| others.iter().map(|one| of(one)).collect();
+    let about = [
+        Column::names("Instruction", column(|one| one.figure.form.clone())),
+        Column::names("", column(|one| one.kind.name().to_owned())),
     ];
-    let mut table = table::new(&headings, view);
-    for one in beside.iter().filter(|one| !one.agrees) {
-        table.add_row([
-            one.figure.form.clone(),
-            one.kind.name().to_owned(),
-            format!("{:.2}", one.measured),
-            format!("{:.2}", one.published),
-            one.figure.remark_on(one.kind).unwrap_or_else(|| "not known".into()),
-        ]);
-    }
+    let columns = [
+        Column::numbers("measured", column(|one| format!("{:.2}", one.measured))),
+        Column::numbers("published", column(|one| format!("{:.2}", one.published))),
+        Column::prose(
+            "Why",
+            column(|one| one.figure.remark_on(one.kind).unwrap_or_else(|| "not known".into())),
+        ),
+    ];
     let agree = beside.iter().filter(|one| one.agrees).count();
     let share = 100.0 * agree as f64 / beside.len().max(1) as f64;
     format!(
-        "\nBeside figures published of {name}: {agree} of {} agree within a tenth or half a cycle ({share:.1} %). \
+        "\nBeside figures published of {name}: {agree} of {} agree within a tenth or half a cycle ({share:.1} %).\n\
          The others:\n\n{}",
         beside.len(),
-        table::text(&table)
+        folded::text(&about, &columns, view)
     )
 }
 

@@ -348,9 +348,11 @@ impl Accounting {
         let done = self.disks.done(event);
         let written = if Access::of(event.code) == Access::Write { event.bytes } else { 0 };
         *self.written.entry(disk).or_default() += written;
-        let waits = done.ended.iter().filter_map(|number| self.disks.access(*number));
+        // Those merged into a request have waited with its first access.
+        let first = done.of.filter(|number| done.ended.contains(number));
+        let first = first.and_then(|number| self.disks.access(number));
         let wait_ns =
-            waits.map(|access| between(access.queued, access.issued.unwrap_or(event.time_ns))).sum();
+            first.map_or(0, |access| between(access.queued, access.issued.unwrap_or(event.time_ns)));
         // Who asked is known from when the disk was given it: it may be a part of an access that goes on.
         let Some(issued) = done.issued else { return };
         let Some(&group) = done.of.and_then(|number| self.askers.get(&number)) else { return };

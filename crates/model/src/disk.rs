@@ -125,9 +125,10 @@ pub struct Use {
     pub bytes: u64,
     /// The time during which it had at least one, in nanoseconds.
     pub busy_ns: u64,
-    /// Sums of the times from the asking to the disk's being given it, and from then to its being done.
+    /// Sum of the requests' times in the queue: from when the first of a request's accesses was asked for, until the disk
+    /// was given it. Those merged into it are not counted again.
     pub queue_ns: u64,
-    /// See `queue_ns`.
+    /// Sum of the requests' times in the disk: from being given to being done.
     pub device_ns: u64,
     /// Sectors between the end of an access and the beginning of the next, either way.
     pub distance: u64,
@@ -474,7 +475,7 @@ impl Disks {
                 disk.used.busy_ns += between(disk.bare_since, time);
                 disk.used.device_ns += between(access.queued, time);
                 disk.bare_since = time;
-            } else {
+            } else if issued.is_none() || first == Some(*number) {
                 disk.used.queue_ns += between(access.queued, access.issued.unwrap_or(time));
             }
             disk.forget(*number, access);

@@ -236,6 +236,9 @@ impl Vcpus {
     }
 }
 
+/// The exit of a guest that has nothing to do.
+pub(crate) const HALT: &str = "hlt";
+
 /// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common.
 pub(crate) fn exit_reason(code: i32) -> String {
     // arch/x86/include/uapi/asm/svm.h and vmx.h
@@ -243,7 +246,7 @@ pub(crate) fn exit_reason(code: i32) -> String {
         0x60 | 1 => "interrupt",
         0x64 | 7 => "interrupt window",
         0x72 | 10 => "cpuid",
-        0x78 | 12 => "hlt",
+        0x78 | 12 => HALT,
         0x7b | 30 => "io",
         0x7c => "msr",
         31 => "rdmsr",

@@ -91,10 +91,14 @@ fn a_trace_differs_in_nothing_from_itself_and_in_what_changed_from_another() {
     written(&many, &Config { others: 5, ..config });
     let (few, many) = (usage(&few), usage(&many));
     assert_eq!(Comparison::of(&few, &few).findings, []);
-    let found = Comparison::of(&few, &many).findings;
+    let compared = Comparison::of(&few, &many);
+    let found = compared.findings;
+    let difference = compared.difference_ns;
+    assert!(difference > 0, "{difference}");
+    assert!(found.iter().all(|f| (0..=difference).contains(&f.explained_ns)), "{found:#?}");
     // Five threads more that take processors from the others.
     assert!(found.iter().any(|f| f.what == "processor" && f.object == "other"), "{found:#?}");
     assert!(found.iter().any(|f| f.what == "run_queue" && f.text.contains("client")), "{found:#?}");
     let back = Comparison::of(&many, &few).findings;
-    assert!(back.iter().any(|f| f.text.contains("client") && f.explained_ns < 0), "{back:#?}");
+    assert!(back.iter().any(|f| f.text.contains("client") && f.changed_ns < 0), "{back:#?}");
 }

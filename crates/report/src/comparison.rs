@@ -1,70 +1,113 @@
-//! Two traces side by side: what explains the difference, and each object's figures.
+//! Two traces side by side: what explains the difference, and the figures of the objects that changed.
 
-use comfy_table::{Attribute, Cell};
+use std::cmp::Reverse;
+
 use xweave_model::{
     Comparison,
-    comparison::{Compared, FACTOR, LEAST_NS, SHARE},
+    comparison::{Compared, FACTOR, Finding, LEAST_NS, SHARE},
     usage::kind,
 };
 
 use crate::{
-    View, number,
-    table::{self, Heading},
+    View,
+    folded::{self, Column},
+    number,
 };
 
-/// What explains the difference, in words.
+/// What shares mean.
+const OVERLAP: &str = "\n≤: at most so much of the difference. Objects work at the same time: the shares\n\
+                       overlap and do not add up.\n";
+
+/// What took longer, and what explains that: first what worked more or less, then what waited.
 pub fn findings(comparison: &Comparison, view: View) -> String {
-    let [a, b] = comparison.span_ns.map(number::span);
-    let [events_a, events_b] = comparison.events.map(|events| number::counted(events, "event", "events"));
-    let mut text = format!("first: {a}, {events_a}; second: {b}, {events_b}\n\n");
+    let mut text = headline(comparison);
     if comparison.findings.is_empty() {
         text.push_str(&format!(
-            "Nothing differs beyond noise: by a factor of {FACTOR} that explains {:.0} % of the time and {}.\n",
+            "\nNo object changed beyond noise: by a factor of {FACTOR}, {:.0} % of the longer run and {}.\n",
             100.0 * SHARE,
             number::span(LEAST_NS)
         ));
         return text;
     }
-    let headings = [Heading("Explains", true), Heading("Domain", false), Heading("Second vs. first", false)];
-    let mut table = table::new(&headings, view);
-    for finding in &comparison.findings {
-        let sign = if finding.explained_ns < 0 { '-' } else { '+' };
-        table.add_row([
-            format!("{sign}{}", number::span(finding.explained_ns.unsigned_abs())),
-            finding.domain.clone(),
-            finding.text.clone(),
-        ]);
+    let (waits, work): (Vec<_>, Vec<_>) = comparison.findings.iter().partition(|finding| finding.may_be_idle);
+    if !work.is_empty() {
+        text.push_str(&format!("\n{}", changes(comparison, &work, view)));
+        if comparison.took_longer() {
+            text.push_str(OVERLAP);
+        }
     }
-    text.push_str(&table::text(&table));
+    if !waits.is_empty() {
+        text.push_str("\nWaits, which may be idle time or follow from something else:\n\n");
+        text.push_str(&changes(comparison, &waits, view));
+    }
     text
 }
 
-/// A pair of columns: what they are called, and what they say of an object.
+/// The difference in one line.
+fn headline(comparison: &Comparison) -> String {
+    let [a, b] = comparison.span_ns.map(number::span);
+    let by = number::span(comparison.difference_ns.unsigned_abs());
+    let [events_a, events_b] = comparison.events.map(number::count);
+    let events = format!("events: {events_a} → {events_b}");
+    match comparison.difference_ns {
+        _ if !comparison.took_longer() => format!("both took as long: {a} → {b}; {events}\n"),
+        0.. => format!("second took {by} longer: {a} → {b}; {events}\n"),
+        _ => format!("second took {by} less: {a} → {b}; {events}\n"),
+    }
+}
+
+fn changes(comparison: &Comparison, findings: &[&Finding], view: View) -> String {
+    let column = |of: fn(&Finding) -> String| findings.iter().map(|finding| of(finding)).collect();
+    let mut about = vec![Column::numbers("Change", column(change))];
+    if comparison.took_longer() && findings.iter().any(|finding| !finding.may_be_idle) {
+        let shares = findings.iter().map(|finding| share(finding.explained_ns, comparison.difference_ns));
+        about.push(Column::numbers("Explains", shares.collect()));
+    }
+    about.push(Column::names("Domain", column(|finding| finding.domain.clone())));
+    let texts = column(|finding| finding.text.clone());
+    folded::text(&about, &[Column::prose("What changed, first to second", texts)], view)
+}
+
+fn change(finding: &Finding) -> String {
+    let sign = if finding.changed_ns < 0 { '-' } else { '+' };
+    format!("{sign}{}", number::span(finding.changed_ns.unsigned_abs()))
+}
+
+/// At most so much of the difference; of what changed the other way, nothing.
+fn share(explained_ns: i64, difference_ns: i64) -> String {
+    if explained_ns == 0 {
+        return "–".to_owned();
+    }
+    format!("≤ {:.0} %", 100.0 * explained_ns as f64 / difference_ns as f64)
+}
+
+/// A pair of figures: what it is called, and what it says of an object, first and second.
 type Pair = (&'static str, fn(&Compared) -> [Shown; 2]);
 
 /// A figure, and how it is shown.
 struct Shown(f64, String);
 
-/// The objects of each kind, those that differ most first; no more than `limit` of a kind.
-pub fn tables(comparison: &Comparison, limit: usize, view: View) -> String {
+/// The kinds of objects, with what is told of each.
+const KINDS: [(&str, &str, &[Pair]); 9] = {
     const BUSY: Pair = ("busy", |of| times(of.time_ns));
     const COUNT: fn(&Compared) -> [Shown; 2] = |of| of.count.map(|n| Shown(n as f64, number::count(n)));
     const DATA: Pair = ("data", |of| of.bytes.map(size));
     const MEAN: Pair = ("data each", |of| each(of.bytes, of.count).map(size));
-    const QUEUED: Pair = ("wait each", |of| times(each(of.wait_ns, of.count)));
-    const DEVICE: Pair = ("disk each", |of| times(each(of.device_ns, of.count)));
-    const SEEK: Pair = ("seek", |of| each(of.seek_bytes, of.count).map(size));
-    let kinds: [(&str, &str, &[Pair]); 9] = [
-        (kind::DISK, "Disks", &[BUSY, ("I/Os", COUNT), DATA, MEAN, QUEUED, DEVICE, SEEK]),
-        (kind::USE, "Disks, by who uses them", &[BUSY, ("I/Os", COUNT), DATA, MEAN, QUEUED, DEVICE]),
+    const QUEUED: Pair = ("in queue each", |of| times(each(of.wait_ns, of.count)));
+    const DEVICE: Pair = ("in disk each", |of| times(each(of.device_ns, of.count)));
+    const SEEK: Pair = ("apart", |of| each(of.seek_bytes, of.count).map(size));
+    const WAITED: Pair = ("waited", |of| times(of.wait_ns));
+    [
+        (kind::DISK, "Disks", &[BUSY, ("requests", COUNT), DATA, MEAN, QUEUED, DEVICE, SEEK]),
+        (kind::USE, "Disks, by who uses them", &[BUSY, ("requests", COUNT), DATA, MEAN, QUEUED, DEVICE]),
         (
             kind::PROCESS,
             "Processes",
             &[("running", |of| times(of.time_ns)), ("ready", |of| times(of.wait_ns)), ("switched in", COUNT)],
         ),
-        (kind::PEER, "Peers", &[("waited", |of| times(of.wait_ns)), ("messages", COUNT), DATA]),
+        (kind::PEER, "Peers", &[WAITED, ("messages", COUNT), DATA]),
         (kind::SERVICE, "Services", &[("messages", COUNT), DATA]),
-        (kind::LOCK, "Locks", &[("waited", |of| times(of.wait_ns)), ("waits", COUNT)]),
+        (kind::LOCK, "Locks", &[WAITED, ("waits", COUNT)]),
         (kind::INTERRUPT, "Interrupts", &[("time", |of| times(of.time_ns)), ("count", COUNT)]),
         (
             kind::VCPU,
@@ -72,45 +115,69 @@ pub fn tables(comparison: &Comparison, limit: usize, view: View) -> String {
             &[("in the guest", |of| times(of.time_ns)), ("halted", |of| times(of.wait_ns)), ("exits", COUNT)],
         ),
         (kind::EXIT, "Exits", &[("outside", |of| times(of.time_ns)), ("count", COUNT)]),
-    ];
+    ]
+};
+
+/// Which objects are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Which {
+    /// At most so many of a kind.
+    pub limit: usize,
+    /// Also those that did not change.
+    pub all: bool,
+}
+
+/// The objects of each kind, those that differ most first; and how many are not shown.
+pub fn tables(comparison: &Comparison, which: Which, view: View) -> String {
     let mut text = String::new();
-    for (kind, title, pairs) in kinds {
-        let mut objects: Vec<_> = comparison.objects.iter().filter(|object| object.kind == kind).collect();
+    let mut same = 0;
+    for (kind, title, pairs) in KINDS {
+        let of_kind = comparison.objects.iter().filter(|object| object.kind == kind);
+        let (mut objects, left): (Vec<_>, Vec<_>) = of_kind.partition(|object| which.all || object.changed());
+        same += left.len();
         if objects.is_empty() {
             continue;
         }
-        let change = |object: &Compared| {
-            let [a, b] = [0, 1].map(|at| object.time_ns[at].max(object.wait_ns[at]));
-            a.abs_diff(b).max(object.count[0].abs_diff(object.count[1]))
-        };
-        objects.sort_by_key(|object| std::cmp::Reverse(change(object)));
+        objects.sort_by_key(|object| Reverse(difference(object)));
         text.push_str(&format!("\n{title}, first → second:\n"));
-        text.push_str(&one(&objects[..objects.len().min(limit)], pairs, view));
-        if objects.len() > limit {
-            text.push_str(&format!("and {} more: --limit {}\n", objects.len() - limit, objects.len()));
+        let shown = &objects[..objects.len().min(which.limit)];
+        let names = |of: fn(&Compared) -> &String| shown.iter().map(|object| of(object).clone()).collect();
+        let about = [
+            Column::names("Domain", names(|object| &object.domain)),
+            Column::names("Object", names(|object| &object.object)),
+        ];
+        let columns: Vec<_> = pairs.iter().map(|pair| column(pair, shown)).collect();
+        text.push_str(&folded::text(&about, &columns, view));
+        if objects.len() > which.limit {
+            let more = objects.len() - which.limit;
+            text.push_str(&format!("… and {more} more: --limit {}\n", objects.len()));
         }
+    }
+    if same > 0 {
+        let objects = number::counted(same as u64, "object", "objects");
+        text.push_str(&format!(
+            "\n{objects} did not change (no more than {FACTOR} times): --all shows them\n"
+        ));
     }
     text
 }
 
-fn one(objects: &[&Compared], pairs: &[Pair], view: View) -> String {
-    let mut headings = vec![Heading("Domain", false), Heading("Object", false)];
-    for (name, _) in pairs {
-        headings.extend([Heading(name, true), Heading("", true)]);
-    }
-    let mut table = table::new(&headings, view);
-    for object in objects {
-        let mut row = vec![Cell::new(&object.domain), Cell::new(&object.object)];
-        for (_, figures) in pairs {
-            let [a, b] = figures(object);
-            let differs = a.0.max(b.0) > FACTOR * a.0.min(b.0);
-            let after = Cell::new(b.1);
-            let after = if differs && view.color { after.add_attribute(Attribute::Bold) } else { after };
-            row.extend([Cell::new(a.1), after]);
-        }
-        table.add_row(row);
-    }
-    table::text(&table)
+/// A pair of figures of all objects; what differs beyond noise is bold.
+fn column((heading, figures): &Pair, of: &[&Compared]) -> Column {
+    let figures: Vec<_> = of.iter().map(|object| figures(object)).collect();
+    let widest = |at: usize| figures.iter().map(|pair| pair[at].1.chars().count()).max().unwrap_or(0);
+    let (a, b) = (widest(0), widest(1));
+    // Padded here, so that the arrows stand below each other.
+    let cells = figures.iter().map(|[first, second]| {
+        if first.1 == second.1 { first.1.clone() } else { format!("{:>a$} → {:>b$}", first.1, second.1) }
+    });
+    let differ = figures.iter().map(|[first, second]| first.0.max(second.0) > FACTOR * first.0.min(second.0));
+    Column::numbers(*heading, cells.collect()).strong(differ.collect())
+}
+
+fn difference(object: &Compared) -> u64 {
+    let [a, b] = [0, 1].map(|at| object.time_ns[at].max(object.wait_ns[at]));
+    a.abs_diff(b).max(object.count[0].abs_diff(object.count[1]))
 }
 
 fn times(pair: [u64; 2]) -> [Shown; 2] {
@@ -123,48 +190,4 @@ fn size(bytes: u64) -> Shown {
 
 fn each(sums: [u64; 2], counts: [u64; 2]) -> [u64; 2] {
     [0, 1].map(|at| sums[at] / counts[at].max(1))
-}
-
-#[cfg(test)]
-mod tests {
-    use xweave_model::{
-        Usage,
-        usage::{Figures, Key},
-    };
-
-    use super::*;
-
-    const VIEW: View = View { width: 160, color: false };
-
-    fn usage(seconds: u64, count: u64) -> Usage {
-        let key = Key { kind: kind::DISK, domain: "vm1".into(), object: "disk 254:0".into() };
-        let figures =
-            Figures { time_ns: seconds * 1_000_000_000, count, bytes: 96 << 20, ..Figures::default() };
-        Usage { objects: [(key, figures)].into(), span_ns: seconds * 1_000_000_000, ..Usage::default() }
-    }
-
-    #[test]
-    fn findings_and_figures_are_side_by_side() {
-        let comparison = Comparison::of(&usage(5, 1_000), &usage(60, 12_000));
-        let text = findings(&comparison, VIEW);
-        let finding = "+55.000 s  vm1     disk 254:0: 12 × the accesses for the same bytes: requests shrank from 98 KiB \
-                       to 8.2 KiB";
-        assert!(text.contains(finding), "{text}");
-        let text = tables(&comparison, 10, VIEW);
-        let row = text.lines().find(|line| line.starts_with("vm1")).unwrap_or_default();
-        let row: Vec<_> = row.split_whitespace().collect();
-        let start =
-            ["vm1", "disk", "254:0", "5.000", "s", "60.000", "s", "1", "000", "12", "000", "96", "MiB"];
-        assert_eq!(row[..start.len()], start, "{text}");
-    }
-
-    #[test]
-    fn that_nothing_differs_is_said() {
-        let same = usage(5, 1_000);
-        let text = findings(&Comparison::of(&same, &same), VIEW);
-        assert!(
-            text.contains("Nothing differs beyond noise: by a factor of 1.25 that explains 1 %"),
-            "{text}"
-        );
-    }
 }

@@ -8,7 +8,7 @@
 //! [`html`] is the page; [`transactions`] is where the time of transactions goes, [`steps`] is one of them, [`losses`] what is not known of it, and
 //! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all; [`comparison`] is two traces side by side; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
-//! pointcut selects, [`doctor`] what a machine can do; [`next`] says which commands fit a trace, [`number`] writes times and counts; [`document`] has the JSON
+//! pointcut selects, [`doctor`] what a machine can do; [`next`] says which commands fit a trace, [`number`] writes times and counts, [`table`] is the look of tables and [`folded`] those that never break; [`document`] has the JSON
 //! documents.
 //!
 //! ```
@@ -35,6 +35,7 @@ pub mod comparison;
 pub mod doctor;
 pub mod document;
 pub mod exchanges;
+pub mod folded;
 pub mod hops;
 pub mod html;
 pub mod import;

@@ -79,6 +79,13 @@ pub fn new(headings: &[Heading<'_>], view: View) -> Table {
     table
 }
 
+/// A column is as wide as what is in it, whatever the terminal's width.
+pub fn keep_whole(table: &mut Table, column: usize) {
+    if let Some(column) = table.column_mut(column) {
+        column.set_constraint(ColumnConstraint::ContentWidth);
+    }
+}
+
 /// The table's text, its lines without blanks at their ends; an empty heading is no line.
 pub fn text(table: &Table) -> String {
     let mut text = String::new();

@@ -354,20 +354,21 @@ fn flows_one_by_one_are_the_same_document() {
 fn compare() {
     let usage = |seconds: u64| {
         let key = Key { kind: kind::DISK, domain: "vm1".into(), object: "disk 254:0".into() };
-        let figures =
-            Figures { time_ns: seconds * 1_000_000_000, count: 5, bytes: 4096, ..Figures::default() };
-        Usage { objects: [(key, figures)].into(), span_ns: seconds * 1_000_000_000, ..Usage::default() }
+        let time_ns = seconds * 1_000_000_000;
+        let figures = Figures { time_ns, device_ns: time_ns, count: 5, bytes: 4096, ..Figures::default() };
+        Usage { objects: [(key, figures)].into(), span_ns: time_ns, ..Usage::default() }
     };
     let compared = Comparison::of(&usage(5), &usage(60));
     assert_eq!(
         written(|out| compare::write(out, &compared).unwrap()),
         joined(
-            r#"{"schema":2,"span_ns":[5000000000,60000000000],"events":[0,0],"objects":[{"object":"disk 254:0",
+            r#"{"schema":2,"span_ns":[5000000000,60000000000],"difference_ns":55000000000,"events":[0,0],
+               "objects":[{"object":"disk 254:0",
                "kind":"disk","domain":"vm1","time_ns":[5000000000,60000000000],"count":[5,5],
-               "bytes":[4096,4096],"wait_ns":[0,0],"device_ns":[0,0],"seek_bytes":[0,0]}],
+               "bytes":[4096,4096],"wait_ns":[0,0],"device_ns":[5000000000,60000000000],"seek_bytes":[0,0]}],
                "findings":[{"what":"service","domain":"vm1","object":"disk 254:0","kind":"disk",
-               "explained_ns":55000000000,
-               "text":"disk 254:0: an access takes 12.000 s in place of 1.000 s: not for how far apart and how large they are: it is the disk, or what else uses it"}]}"#
+               "explained_ns":55000000000,"changed_ns":55000000000,"may_be_idle":false,
+               "text":"disk 254:0: a request takes 12.000 s in place of 1.000 s: not for how far apart and how large they are: it is the disk, or what else uses it"}]}"#
         )
     );
 }

@@ -67,7 +67,8 @@ fn a_disk_is_used_by_who_asked_first() {
     let used = of(&usage, kind::USE, "cat on disk 254:16");
     // The second had to wait for the first: it took 10 of the disk's time.
     assert_eq!((used.time_ns, used.count, used.bytes), (70 + 10, 2, 12_288));
-    assert_eq!((used.wait_ns, used.device_ns), (10 + 8 + 4, 70 + 75));
+    // What was merged into the first has waited with it.
+    assert_eq!((used.wait_ns, used.device_ns), (10 + 4, 70 + 75));
     let disk = of(&usage, kind::DISK, "disk 254:16");
     assert_eq!((disk.time_ns, disk.count, disk.bytes, disk.distance), (80, 2, 12_288, (800 - 80) * 512));
 }

@@ -21,7 +21,7 @@ fn merged_accesses_are_given_and_done_together() {
     assert_eq!(times(2), Some((30, None, None)));
     let used = disks.used()[&DiskId { domain: 1, device: 8 }];
     assert_eq!((used.accesses, used.bytes, used.busy_ns), (1, 8192, 40));
-    assert_eq!((used.queue_ns, used.device_ns), (40 + 30, 40));
+    assert_eq!((used.queue_ns, used.device_ns), (40, 40));
     disks.forget_before(100);
     assert_eq!((disks.access(1), disks.access(2).map(|access| access.queued)), (None, Some(30)));
 }
