@@ -6,7 +6,7 @@ use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
 
 use crate::{error::Error, probe};
 
-/// A program to be run at a place: one of the two copies at a function or tracepoint, or a probe's.
+/// A program to be run at a place: one of the two at a function or tracepoint, or a probe's.
 pub(crate) struct Hooked<'p> {
     pub(crate) what: &'p PlanProgram,
     pub(crate) site: &'p PlanSite,
@@ -23,7 +23,7 @@ pub(crate) struct Hooked<'p> {
 pub(crate) enum Part {
     /// The program itself.
     Main,
-    /// The copy that acts where the kernel leaves the program out (the prelude says when).
+    /// What acts where the kernel leaves the program out (the prelude says when).
     Spare,
     /// The one that saves arguments.
     Saver,

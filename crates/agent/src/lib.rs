@@ -47,6 +47,7 @@ mod running;
 mod session;
 mod settings;
 mod shared;
+mod stand_in;
 mod symbols;
 mod threads;
 mod weaving;

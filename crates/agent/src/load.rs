@@ -5,7 +5,8 @@
 //! again from its final instructions for each further function; all copies share the maps. Why
 //! these and not kprobes: the arguments are typed, nothing is skipped because another probe is
 //! running on the CPU, and what is skipped (the very same program, interrupted by itself) is
-//! counted per program by the kernel, and taken care of by a spare copy. Tracepoints are the same.
+//! counted per program by the kernel, and taken care of by a spare, which is no copy but jumps into its
+//! program. Tracepoints are the same, but their spares are copies.
 //!
 //! A kprobe or uprobe is bound when it is attached: one copy serves all places.
 
@@ -28,6 +29,7 @@ use crate::{
     hook::{Hooked, Part, attach_type, cookie, is_bound},
     kernel_btf::KernelBtf,
     probe, program, rings, running,
+    stand_in::Target,
 };
 
 /// The prelude's program that lists programs.
@@ -106,26 +108,42 @@ fn places(plan: &Plan) -> impl Iterator<Item = (&PlanProgram, &PlanSite, u32)> {
     })
 }
 
+/// All programs of a plan.
+pub(crate) struct Loaded<'p> {
+    pub(crate) hooked: Vec<Hooked<'p>>,
+    /// To be kept as long as spares run.
+    pub(crate) targets: Vec<Target>,
+}
+
 /// Fills the plan's tables, and loads what libbpf has not: a copy of each bound program for each further
 /// place, and the spares.
 pub(crate) fn load<'p>(
     object: &Object,
     plan: &'p Plan,
     addresses: &Addresses<'p>,
-) -> Result<Vec<Hooked<'p>>, Error> {
+) -> Result<Loaded<'p>, Error> {
     let spare_cookies = fill_tables(object, plan)?;
     let mut loader = Loader { object, btf: KernelBtf::default(), shared: HashMap::new(), spare_cookies };
-    let mut loaded = Vec::new();
+    let (mut loaded, mut targets) = (Vec::new(), Vec::new());
     for (what, site, place) in places(plan) {
         let mut add = |part, program, probe| {
             loaded.push(Hooked { what, site, place, part, program, probe });
         };
         if is_bound(what.hook) {
-            add(Part::Spare, loader.further_copy(what, site, Part::Spare)?.into(), None);
             let main = match what.sites.first() {
                 Some(first) if first == site => loader.first_copy(&what.name)?,
                 _ => loader.further_copy(what, site, Part::Main)?.into(),
             };
+            let spare = if what.hook == Hook::Tracepoint {
+                // Kernels before 6.10 do not tell it which of the two it is: it has a table of its own.
+                loader.further_copy(what, site, Part::Spare)?
+            } else {
+                let target = Target::new(main.as_fd())?;
+                let spare = loader.bind(what, site, &target.instructions(), None)?;
+                targets.push(target);
+                spare
+            };
+            add(Part::Spare, spare.into(), None);
             add(Part::Main, main, None);
             continue;
         }
@@ -147,7 +165,7 @@ pub(crate) fn load<'p>(
         add(Part::Main, loader.first_copy(&what.name)?, Some(probe));
     }
     tell_spares(&mut loader, &loaded)?;
-    Ok(loaded)
+    Ok(Loaded { hooked: loaded, targets })
 }
 
 /// Writes what programs look up by their place or number. Gives the table in which the spares of tracepoints
@@ -238,6 +256,17 @@ impl<'p> Loader<'_, 'p> {
             let table = map(self.object, "xw_tracepoints")?.as_fd().as_raw_fd();
             refer_to(&mut instructions, table, cookies.as_fd().as_raw_fd());
         }
+        self.bind(program, site, &instructions, Some(&loaded))
+    }
+
+    /// Loads instructions for one place: `of` a program that libbpf loaded, if they are its.
+    fn bind(
+        &mut self,
+        program: &PlanProgram,
+        site: &PlanSite,
+        instructions: &[libbpf_sys::bpf_insn],
+        of: Option<&libbpf_rs::Program<'_>>,
+    ) -> Result<OwnedFd, Error> {
         let mut log = vec![0u8; 256 << 10];
         let mut options = libbpf_sys::bpf_prog_load_opts {
             expected_attach_type: attach_type(program.hook),
@@ -249,21 +278,8 @@ impl<'p> Loader<'_, 'p> {
             ..Default::default()
         };
         options.sz = size_of_val(&options) as u64;
-        let of = loaded.as_libbpf_object().as_ptr();
-        let size = |size: usize| u32::try_from(size).unwrap_or(0);
-        // SAFETY: both objects live as long as the loader's; what is told of the program's functions and lines
-        // belongs to it. The verifier goes through global functions once where it knows which they are.
-        unsafe {
-            let types = libbpf_sys::bpf_object__btf_fd(self.object.as_libbpf_object().as_ptr());
-            if let Ok(types) = u32::try_from(types) {
-                options.prog_btf_fd = types;
-                options.func_info = libbpf_sys::bpf_program__func_info(of).cast();
-                options.func_info_cnt = libbpf_sys::bpf_program__func_info_cnt(of);
-                options.func_info_rec_size = size(size_of::<libbpf_sys::bpf_func_info>());
-                options.line_info = libbpf_sys::bpf_program__line_info(of).cast();
-                options.line_info_cnt = libbpf_sys::bpf_program__line_info_cnt(of);
-                options.line_info_rec_size = size(size_of::<libbpf_sys::bpf_line_info>());
-            }
+        if let Some(of) = of {
+            self.describe(of, &mut options);
         }
         // Quietly at first: a log costs the verifier time.
         for level in [0, 1] {
@@ -296,6 +312,27 @@ impl<'p> Loader<'_, 'p> {
             error,
             log: tail(&text, 12),
         })
+    }
+
+    /// Tells of a program's functions and lines: the verifier goes through global functions once where it knows which
+    /// they are.
+    fn describe(&self, program: &libbpf_rs::Program<'_>, options: &mut libbpf_sys::bpf_prog_load_opts) {
+        let of = program.as_libbpf_object().as_ptr();
+        let size = |size: usize| u32::try_from(size).unwrap_or(0);
+        // SAFETY: both objects live as long as the loader's; what is told of the program's functions and lines
+        // belongs to it.
+        unsafe {
+            let types = libbpf_sys::bpf_object__btf_fd(self.object.as_libbpf_object().as_ptr());
+            if let Ok(types) = u32::try_from(types) {
+                options.prog_btf_fd = types;
+                options.func_info = libbpf_sys::bpf_program__func_info(of).cast();
+                options.func_info_cnt = libbpf_sys::bpf_program__func_info_cnt(of);
+                options.func_info_rec_size = size(size_of::<libbpf_sys::bpf_func_info>());
+                options.line_info = libbpf_sys::bpf_program__line_info(of).cast();
+                options.line_info_cnt = libbpf_sys::bpf_program__line_info_cnt(of);
+                options.line_info_rec_size = size(size_of::<libbpf_sys::bpf_line_info>());
+            }
+        }
     }
 }
 

@@ -17,9 +17,10 @@ use crate::{
     attach::{Link, Links, Watch, attach},
     error::Error,
     hook::{Hooked, Part},
-    load::{buckets, load, load_object, map, program_info},
+    load::{Loaded, buckets, load, load_object, map, program_info},
     prototype::Mistyped,
     rings, shared,
+    stand_in::Target,
 };
 
 /// How a recording stands; `enum xw_state` of the prelude.
@@ -55,6 +56,8 @@ impl Counted {
 pub(crate) struct Woven {
     counted: Vec<Counted>,
     links: Links,
+    /// What spares jump into: goes after the links.
+    targets: Vec<Target>,
     /// By place in the plan.
     sites: Vec<u32>,
     object: Object,
@@ -86,10 +89,11 @@ impl Woven {
         make_room(sites.len());
         let object = load_object(plan, sites.len())?;
         let rings = rings::fill_table(&map(&object, rings::TABLE)?, plan.buffer)?;
-        let (links, counted, skipped) = Default::default();
+        let (links, counted, skipped, targets) = Default::default();
         let mut woven = Self {
             counted,
             links,
+            targets,
             sites,
             object,
             rings,
@@ -100,7 +104,8 @@ impl Woven {
             skipped,
         };
         woven.set_state(State::Off)?;
-        let loaded = load(&woven.object, plan, addresses)?;
+        let Loaded { hooked: loaded, targets } = load(&woven.object, plan, addresses)?;
+        woven.targets = targets;
         let mistyped = Mistyped::of(plan, addresses);
         let attached = attach(&loaded, &mistyped, plan.serial_attach, watch)?;
         woven.links = attached.links;
@@ -217,17 +222,18 @@ impl Woven {
     /// Takes all hooks away.
     pub(crate) fn unweave(&mut self) {
         self.links.clear();
+        self.targets.clear();
     }
 }
 
-/// Each hook is held by a descriptor or four, of which a process is allowed a thousand.
+/// Each hook is held by a descriptor or five, of which a process is allowed a thousand.
 fn make_room(sites: usize) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit lives in this frame.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return;
     }
-    let wanted = 4 * sites as u64 + 256;
+    let wanted = 5 * sites as u64 + 256;
     if limit.rlim_cur < wanted {
         let raised = libc::rlimit { rlim_cur: wanted, rlim_max: limit.rlim_max.max(wanted) };
         // SAFETY: as above. Where it is not allowed, opening says what is missing.
