@@ -307,7 +307,7 @@ fn flows() {
     let of_one = written(|out| flows::write(out, &of_one).unwrap());
     let beginnings = [
         r#"{"schema":2,"summary":{"flows":1,"complete":1,"crossed":1,"records":13,"lost":0,
-           "negative_gaps":0,"clock_error_ns":210,"clock_breaks":0,"recording_complete":true,
+           "negative_gaps":0,"clock_error_ns":210,"clock_breaks":0,"recording_complete":true,"stored_until_ns":0,
            "overwritten":0,"lost_unattributed":0,"uncounted_sites":0,"unreadable":0,"set_down":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
            "unmatched":0,"dropped":0,"no_end":0},"elsewhere":[],"dropped":[],"carriers":[{"carrier":"virtqueue","crossings":2,"told":0,"unmatched_xin":0,
            "unmatched_xout":0,"superseded":0,"refused":0,"contradicted":0,"negative_gaps":0}],"found":[]}"#,
