@@ -62,7 +62,8 @@ fn places_come_first_and_the_kinds_of_records_when_they_are_asked_for() {
     assert!(printed.starts_with("packet, host: 2 flows, typically "), "{printed}");
     assert!(printed.contains("host    a tap's queue") && !printed.contains("skb_clone"), "{printed}");
     let (_, printed, _) = flows(folder.path(), &["--steps"]);
-    assert!(printed.contains("Kind") && printed.contains("skb_clone     copy"), "{printed}");
+    let is_copy = |line: &str| line.contains("skb_clone") && line.contains(" copy ");
+    assert!(printed.contains("Kind") && printed.lines().any(is_copy), "{printed}");
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn each_devices_queue_is_told_apart_by_the_number_that_advice_stored() {
     let (_, printed, _) = flows(folder.path(), &["--by", "ifindex", "--json"]);
     let document: Value = serde_json::from_str(&printed).expect("JSON");
     let of = |nth: usize| (&document["groups"][nth]["value"], &document["groups"][nth]["p50_ns"]);
-    assert_eq!((of(0), of(1)), ((&5.into(), &5_000.into()), (&4.into(), &4_000.into())));
+    assert_eq!((of(0), of(1)), ((&5.into(), &5_001.into()), (&4.into(), &4_001.into())));
 }
 
 #[test]

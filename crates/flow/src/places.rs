@@ -49,8 +49,8 @@ pub(crate) fn spots(path: &[Number], functions: &Functions) -> Vec<Spot> {
     let mut spots = Vec::with_capacity(path.len());
     let mut entered = Landmark::Stack;
     for pair in known.windows(2) {
-        let domains = pair.iter().map(|function| function.map_or(0, |function| function.domain));
-        let (from, to) = (domains.clone().next().unwrap_or(0), domains.last().unwrap_or(0));
+        let domain = |at: usize| pair[at].map_or(0, |function| function.domain);
+        let (from, to) = (domain(0), domain(1));
         entered = pair[0].and_then(|function| function.landmark).unwrap_or(entered);
         if from == to {
             spots.push(Spot::In { domain: from, landmark: entered, to: None });
