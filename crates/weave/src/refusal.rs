@@ -5,6 +5,9 @@ use xweave_wire::plan::PlanProgram;
 
 use crate::{Woven, lines};
 
+/// The most bytes of its reason.
+const REASON: usize = 200;
+
 /// What the verifier complains of, and what to do about it.
 const REMEDIES: [(&[&str], &str); 5] = [
     (
@@ -82,11 +85,13 @@ fn instruction(said: &str) -> Option<usize> {
 }
 
 /// The verifier's reason: what it says last, before it counts what it has done.
-fn verdict(said: &str) -> Option<&str> {
+fn verdict(said: &str) -> Option<String> {
     let is_reason = |line: &&str| {
         let frame = ["libbpf:", "-- ", "processed ", "verification time", "stack depth", ";", "mark_precise"];
         !line.is_empty() && !frame.iter().any(|begin| line.starts_with(begin))
     };
     let reason = said.lines().rev().map(str::trim).find(is_reason)?;
-    Some(&reason[..reason.floor_char_boundary(200)])
+    let mut reason = reason.to_owned();
+    xweave_text::cut(&mut reason, REASON);
+    Some(reason)
 }
