@@ -87,6 +87,5 @@ fn verdict(said: &str) -> Option<&str> {
         let frame = ["libbpf:", "-- ", "processed ", "verification time", "stack depth", ";", "mark_precise"];
         !line.is_empty() && !frame.iter().any(|begin| line.starts_with(begin))
     };
-    let reason = said.lines().rev().map(str::trim).find(is_reason)?;
-    Some(&reason[..reason.floor_char_boundary(200)])
+    said.lines().rev().map(str::trim).find(is_reason)
 }
