@@ -5,9 +5,6 @@ use xweave_wire::plan::PlanProgram;
 
 use crate::{Woven, lines};
 
-/// The most bytes of its reason.
-const REASON: usize = 200;
-
 /// What the verifier complains of, and what to do about it.
 const REMEDIES: [(&[&str], &str); 5] = [
     (
@@ -85,13 +82,10 @@ fn instruction(said: &str) -> Option<usize> {
 }
 
 /// The verifier's reason: what it says last, before it counts what it has done.
-fn verdict(said: &str) -> Option<String> {
+fn verdict(said: &str) -> Option<&str> {
     let is_reason = |line: &&str| {
         let frame = ["libbpf:", "-- ", "processed ", "verification time", "stack depth", ";", "mark_precise"];
         !line.is_empty() && !frame.iter().any(|begin| line.starts_with(begin))
     };
-    let reason = said.lines().rev().map(str::trim).find(is_reason)?;
-    let mut reason = reason.to_owned();
-    xweave_text::cut(&mut reason, REASON);
-    Some(reason)
+    said.lines().rev().map(str::trim).find(is_reason)
 }
