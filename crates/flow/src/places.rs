@@ -1,7 +1,7 @@
 //! Where flows spend their time: the steps between which they are in the same place, put together.
 //!
 //! Between the last step in one domain and the first in another, a flow is on a carrier: a ring. Within a domain it is in
-//! that kernel's stack, but for what [`landmarks`](crate::landmarks) tell.
+//! that kernel's stack, but for what `landmarks` tell.
 
 use std::{collections::HashMap, sync::Arc};
 
