@@ -31,7 +31,7 @@ pub struct Census {
 impl Census {
     /// Goes through the first four million events of a trace.
     pub fn of(trace: &Trace) -> Self {
-        let mut finders = [Spec::Request(None), Spec::Connect(None), Spec::Process(None)]
+        let mut finders = [Spec::Request(None), Spec::Connect(None), Spec::Process(None), Spec::Thread(None)]
             .map(|spec| (Finder::new(&spec, &|_| None), BTreeMap::<String, u64>::new(), spec));
         let mut machine = Machine::new(Guests::of(trace).all);
         let mut kinds = BTreeSet::new();
@@ -61,6 +61,10 @@ impl Census {
         let flows: BTreeSet<&str> = trace.sites().iter().filter_map(|site| site.xflow.as_deref()).collect();
         transactions.extend(flows.into_iter().take(LISTED).map(|name| (format!("flow:{name}"), None)));
         for (finder, mut found, spec) in finders {
+            // A process is a thread, too.
+            if matches!(spec, Spec::Thread(_)) && !transactions.is_empty() {
+                break;
+            }
             for transaction in finder.into_iter().flat_map(|mut finder| finder.settle(None)) {
                 *found.entry(called(&spec, &transaction.name)).or_default() += 1;
             }
@@ -80,9 +84,9 @@ impl Census {
 
 /// The kind of transactions that one is of: with its server's port, or its process's name.
 fn called(spec: &Spec, transaction: &str) -> String {
-    let separator = if matches!(spec, Spec::Process(_)) { '/' } else { ' ' };
+    let separator = if matches!(spec, Spec::Process(_) | Spec::Thread(_)) { '/' } else { ' ' };
     match (spec, transaction.rsplit_once(separator)) {
-        (Spec::Process(_), Some((name, _))) => format!("{spec}:{name}"),
+        (Spec::Process(_) | Spec::Thread(_), Some((name, _))) => format!("{spec}:{name}"),
         (_, Some((_, port))) => format!("{spec}:{port}"),
         (_, None) => spec.to_string(),
     }
