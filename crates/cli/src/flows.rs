@@ -95,8 +95,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.by.as_deref() {
         None => {}
         Some("connection") => {
-            let instead = next::instead_of_flows(&trace);
-            return by_connection(&Flows::read(&trace, join(), wanted(None)), instead, &args);
+            return by_connection(&trace, &Flows::read(&trace, join(), wanted(None)), &args);
         }
         Some(name) => {
             let (flows, groups) = by_value::read(&trace, join(), wanted(Some(0)), name);
@@ -138,10 +137,15 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if let Some(remark) = next::instead_of_flows(&trace) {
         eprintln!("xweave: {remark}");
     }
-    shown::only(|out| tables(&flows, &args, out))
+    let kind = flows.typical().map(|flow| format!("flow:{}", flow.name));
+    let why = kind.and_then(|kind| next::why(&trace, &kind)).unwrap_or_default();
+    shown::only(|out| {
+        tables(&flows, &args, out)?;
+        write!(out, "{why}")
+    })
 }
 
-fn by_connection(flows: &Flows, instead: Option<String>, args: &Args) -> Result<ExitCode, Failure> {
+fn by_connection(trace: &Trace, flows: &Flows, args: &Args) -> Result<ExitCode, Failure> {
     let found = exchange::of(flows);
     let services = exchange::services(&found);
     let listed = &found[..args.limit.unwrap_or(usize::MAX).min(found.len())];
@@ -151,7 +155,7 @@ fn by_connection(flows: &Flows, instead: Option<String>, args: &Args) -> Result<
         return shown::only(|out| document::flows::write_connections(out, &connections));
     }
     if found.is_empty() {
-        return Err(Failure::Failed(instead.unwrap_or_else(|| {
+        return Err(Failure::Failed(next::instead_of_flows(trace).unwrap_or_else(|| {
             format!(
                 "no request with an answer is in {}: frames of TCP, UDP or ICMP both ways are needed, \
                  as `xweave record virtio-net` records them",
@@ -172,7 +176,8 @@ fn by_connection(flows: &Flows, instead: Option<String>, args: &Args) -> Result<
         for service in services.iter().take(detailed) {
             writeln!(out, "{}", exchanges::parts(service, view))?;
         }
-        write!(out, "{}", closing::line(flows.summary(), view))
+        write!(out, "{}", closing::line(flows.summary(), view))?;
+        write!(out, "{}", next::why(trace, "request").unwrap_or_default())
     })
 }
 

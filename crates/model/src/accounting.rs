@@ -333,9 +333,8 @@ impl Accounting {
                 let group = self.group(ThreadId { domain, tid: other }, names);
                 if let Some(here) = self.cpus.get(&CpuId { domain, cpu }) {
                     for (by, ns) in here.runs.since(since) {
-                        let full =
-                            self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, Some(by)));
-                        *self.waited.entry((group, (!full).then_some(by))).or_default() += ns;
+                        let full = self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, by));
+                        *self.waited.entry((group, by.filter(|_| !full))).or_default() += ns;
                     }
                 }
             }

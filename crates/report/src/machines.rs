@@ -16,6 +16,9 @@ use crate::{View, number, table};
 const NAMED: usize = 5;
 const WAITING: usize = 4;
 
+/// Of who waited, the time that nobody had the CPU is told from this share on.
+const IDLE: f64 = 0.05;
+
 /// So many virtual machines have a line of their own.
 const GUESTS: usize = 8;
 
@@ -62,11 +65,17 @@ fn headline(usage: &Usage) -> String {
 
 /// Who had the CPUs that processes waited for, as shares of how long they waited: `, taken by …`.
 fn by(usage: &Usage, domain: &str, object: &str, all: u64) -> String {
-    let share = |waited: &Waited| waited.ns as f64 / all.max(1) as f64;
-    let of = usage.waited.iter().filter(|waited| waited.domain == domain && waited.object == object);
-    let named = of.take(NAMED).filter(|waited| share(waited) >= 0.01);
-    let named: Vec<_> = named.map(|waited| format!("{} {}", waited.by, percent(share(waited)))).collect();
-    if named.is_empty() { String::new() } else { format!(", taken by {}", named.join(", ")) }
+    let share = |ns: u64| ns as f64 / all.max(1) as f64;
+    let of = || usage.waited.iter().filter(|waited| waited.domain == domain && waited.object == object);
+    let named = of().take(NAMED).filter(|waited| share(waited.ns) >= 0.01);
+    let named: Vec<_> = named.map(|waited| format!("{} {}", waited.by, percent(share(waited.ns)))).collect();
+    let mut told = if named.is_empty() { String::new() } else { format!(", taken by {}", named.join(", ")) };
+    // It was on its way out of idling, or as a vCPU waited for its own turn.
+    let idle = all.saturating_sub(of().map(|waited| waited.ns).sum());
+    if share(idle) >= IDLE {
+        told.push_str(&format!(", CPU idle {}", percent(share(idle))));
+    }
+    told
 }
 
 fn percent(share: f64) -> String {

@@ -15,6 +15,12 @@ pub fn instead_of_flows(trace: &Trace) -> Option<String> {
     Some(format!("{} was recorded without an aspect that defines flows: {instead}", trace.dir().display()))
 }
 
+/// How to learn why such transactions took their time, a line; none without events.
+pub fn why(trace: &Trace, transactions: &str) -> Option<String> {
+    let command = format!("xweave explain {} --transaction {transactions}", trace.dir().display());
+    (trace.manifest().events > 0).then(|| format!("Why they took that long: {command}\n"))
+}
+
 /// The commands, the one that most is to be seen by first; none for a trace of nothing.
 pub fn commands(trace: &Trace) -> Vec<String> {
     let (sites, dir) = (trace.sites(), trace.dir().display());

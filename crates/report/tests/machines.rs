@@ -64,7 +64,7 @@ Waited most for a CPU of host: vCPUs of vm1, 1.200 s, taken by vCPUs of web1 83 
 host: 2 CPUs, 73 % busy
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
   waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %
-  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %
+  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, CPU idle 10 %
   web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
   vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted; 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
   disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written; on average 500.0 µs in the queue and 9.00 ms in the device: qemu-system-x86 of
@@ -75,7 +75,7 @@ host: 2 CPUs, 73 % busy
 
 vm1: 1 CPU, 26 % busy
   ran     postgres 26 %
-  waited  postgres 30.00 ms
+  waited  postgres 30.00 ms, CPU idle 100 %
   asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
 ");
 }
@@ -94,7 +94,8 @@ host: 2 CPUs, 73 % busy
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
   waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave
                  itself 12 %
-  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %
+  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, CPU idle
+                 10 %
   web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
   vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted;
                  1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
@@ -108,7 +109,7 @@ host: 2 CPUs, 73 % busy
 
 vm1: 1 CPU, 26 % busy
   ran     postgres 26 %
-  waited  postgres 30.00 ms
+  waited  postgres 30.00 ms, CPU idle 100 %
   asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
 "
     );

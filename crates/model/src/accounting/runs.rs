@@ -25,10 +25,14 @@ impl Runs {
         }
     }
 
-    /// Who ran since then, and how long, in nanoseconds.
-    pub(crate) fn since(&self, since: i64) -> impl Iterator<Item = (usize, u64)> + '_ {
+    /// Who ran since then, and how long, in nanoseconds; without a place, what is not remembered. What lacks, the
+    /// processor was idle.
+    pub(crate) fn since(&self, since: i64) -> impl Iterator<Item = (Option<usize>, u64)> + '_ {
         let last = self.0.iter().rev().take_while(move |(_, to, _)| *to > since);
-        last.map(move |(from, to, place)| (*place, (*to - since.max(*from)).unsigned_abs()))
+        let known =
+            last.map(move |(from, to, place)| (Some(*place), (*to - since.max(*from)).unsigned_abs()));
+        let first = self.0.front().filter(|(from, ..)| self.0.len() == MOST && *from > since);
+        known.chain(first.map(|(from, ..)| (None, from.abs_diff(since))))
     }
 
     /// Forgets them all.
@@ -48,12 +52,14 @@ mod tests {
         runs.add(10, 15, 1);
         runs.add(20, 30, 2);
         runs.add(30, 30, 3);
-        assert_eq!(Vec::from_iter(runs.since(12)), [(2, 10), (1, 3)]);
-        assert_eq!(Vec::from_iter(runs.since(25)), [(2, 5)]);
+        assert_eq!(Vec::from_iter(runs.since(12)), [(Some(2), 10), (Some(1), 3)]);
+        assert_eq!(Vec::from_iter(runs.since(25)), [(Some(2), 5)]);
         for at in 0..2_000 {
             runs.add(30 + at, 31 + at, 4 + usize::from(at % 2 == 0));
         }
-        assert_eq!(runs.since(0).count(), MOST);
+        assert_eq!(runs.since(0).count(), MOST + 1);
+        let forgotten: Vec<_> = runs.since(10).filter(|(place, _)| place.is_none()).collect();
+        assert_eq!(forgotten, [(None, 2_030 - 10 - MOST as u64)]);
         runs.clear();
         assert_eq!(runs.since(0).count(), 0);
     }
