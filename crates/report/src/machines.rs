@@ -6,7 +6,7 @@ use xweave_model::{
     Census, Usage,
     format::mean,
     objects::RECORDER,
-    usage::{Figures, Waited, kind},
+    usage::{Figures, kind},
 };
 use xweave_text::size;
 

@@ -93,3 +93,36 @@ fn manifest(trace: &Path) -> Value {
 fn sum(rows: &Value, key: &str) -> u64 {
     rows.as_array().unwrap().iter().map(|row| row[key].as_u64().unwrap()).sum()
 }
+
+/// An interrupt comes while advice runs, and calls the same function: the kernel leaves the program out, and the spare
+/// records in its place.
+#[test]
+fn what_the_kernel_leaves_out_the_spare_records() {
+    let Some(world) = World::find("spares") else { return };
+    let load = world.traffic(1000);
+    let advice = "'execution(kfree, kmem_cache_free) { STORE_DATA1(1); }'";
+    let recording = world.record(&format!("-e {advice} --buffer 64M -o /tmp/spares --json"));
+    // What the kernel has counted of the agent's programs.
+    let left_out = || -> u64 {
+        let count = format!(
+            r#"for process in /proc/[0-9]*; do
+                case "$(tr '\0' ' ' <$process/cmdline)" in
+                "{AGENT}"*) cat "$process"/fdinfo/* ;;
+                esac
+            done 2>/dev/null | awk '/^recursion_misses/ {{ sum += $2 }} END {{ print sum + 0 }}'"#
+        );
+        world.run("host", &count).trim().parse().unwrap()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while left_out() < 10 {
+        assert!(Instant::now() < deadline, "no program was interrupted by itself");
+    }
+    let counted = left_out();
+    recording.finish_well();
+    drop(load);
+    let manifest: Value =
+        serde_json::from_str(&world.run("host", "cat /tmp/spares/trace.json && rm -r /tmp/spares")).unwrap();
+    let missed = sum(&manifest["loss"]["sites"], "missed");
+    // Both may be interrupted, which is rarer.
+    assert!(missed * 2 < counted, "{missed} of {counted} were recorded by nobody");
+}

@@ -25,6 +25,7 @@ mod misuse;
 mod places;
 mod processor_time;
 mod programs;
+mod questions;
 mod rebuilt;
 mod selected;
 mod told;
