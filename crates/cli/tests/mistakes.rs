@@ -107,7 +107,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["record", "tcp", "-o", "new", "--duration", "10y"], 2, "error: invalid value '10y' for '--duration <DURATION>': `10y` is not a duration: write 500ms, 10s or 2m\n{help}"),
     (&["record", "tcp", "-o", "new", "--buffer", "3K"], 2, "error: invalid value '3K' for '--buffer <SIZE>': `3K` is not a buffer size: write a power of two from 4K to 1024M\n{help}"),
     (&["record", "tcp", "-o", "new", "--events", "shced"], 2, "error: invalid value 'shced' for '--events <GROUP,…>': there is no group of events `shced`: write some of sched,block,net,vm,syscalls, or all\n{help}"),
-    (&["record", "-o", "new"], 2, "error: the following required arguments were not provided:\n  <ASPECT>...\n\n  tip: name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take events with --events sched,net,block\n\nUsage: xweave record --output <DIR> <ASPECT>... [-- <COMMAND>...]\n{help}"),
+    (&["record", "-o", "new"], 2, "xweave: nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
     (&["agent"], 2, "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host; --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n{help}"),
     // Domains.
     (&["record", "tcp", "-o", "new", "--domain", "vm1=vosck:3"], 2, "xweave: --domain vm1=vosck:3: there is no transport vosck:3: did you mean --domain vm1=vsock:3? (A command is given with its path: ./vosck:3)"),
