@@ -89,6 +89,7 @@ lint: setup
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	scripts/circles
 	scripts/figures
+	! git grep -n -e "^<<<<<<< " -e "^>>>>>>> "
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --release --workspace --no-deps --document-private-items
 

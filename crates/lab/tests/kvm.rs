@@ -150,7 +150,7 @@ fn status_passes_through(lab: &Lab) {
     }
     let output = lab.run(&["exec", "kvm", "vm9", "--", "true"]);
     assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("host, vm1, vm2"));
+    assert!(text(&output.stderr).contains("did you mean vm1, vm2?"));
 }
 
 fn streams_are_binary(lab: &Lab) {
