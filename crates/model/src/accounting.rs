@@ -19,12 +19,14 @@ use crate::{
     objects::{RECORDER, is_recorder, served},
     thread::{ThreadId, between},
     usage::{Figures, Key, OTHERS, Usage, Waited, kind},
-    vcpu::{CpuId, Guest, exit_reason},
+    vcpu::{CpuId, Guest},
 };
 
 mod runs;
+mod vcpus;
 
 use runs::Runs;
+use vcpus::Out;
 
 /// Events after which accesses that are over are forgotten.
 const ROUND: u64 = 1 << 16;
@@ -42,6 +44,8 @@ struct Live {
     /// Not yet added to those.
     done: Figures,
     ready: Option<i64>,
+    /// The CPU that it waits for, where that is known, and since when.
+    queued: Option<(u32, i64)>,
     blocked: Option<i64>,
     /// How long it was blocked last, until something accounts for it.
     waited: u64,
@@ -50,15 +54,6 @@ struct Live {
     vcpu: Option<(usize, Option<i64>)>,
     /// The exit that it is out for.
     out: Option<Out>,
-}
-
-/// What a vCPU is out of its guest for.
-#[derive(Clone, Copy, Debug)]
-struct Out {
-    /// The place of its figures.
-    place: usize,
-    /// Since when it has had a processor of the host for it, if it has one.
-    since: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -204,7 +199,10 @@ impl Accounting {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let id = ThreadId { domain, tid };
         self.events += 1;
-        self.times.entry(domain).or_insert((time, time)).1 = time;
+        // The list of threads at the beginning is none of its moments: perf gives it the time 0.
+        if event.kind != Kind::Thread {
+            self.times.entry(domain).or_insert((time, time)).1 = time;
+        }
         match event.kind {
             Kind::Switch => self.switch(event, names),
             Kind::Wake => {
@@ -212,6 +210,15 @@ impl Accounting {
                 if let Some(since) = live.blocked.take() {
                     live.waited = between(since, time);
                     live.ready = Some(time);
+                    let cpu = event.object.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok());
+                    live.queued = cpu.map(|cpu| (cpu, time));
+                }
+            }
+            Kind::Migrate => {
+                let id = ThreadId { domain, tid: other };
+                self.waited_for(id, None, time, names);
+                if let Some(live) = self.threads.get_mut(&id).filter(|live| live.ready.is_some()) {
+                    live.queued = u32::try_from(event.object).ok().map(|cpu| (cpu, time));
                 }
             }
             Kind::Fork => {
@@ -260,6 +267,8 @@ impl Accounting {
                 if let Some(here) = self.cpus.get_mut(&cpu) {
                     if let Some(live) = self.threads.get_mut(&ThreadId { domain, tid: here.tid }) {
                         live.done.time_ns += between(here.since, from);
+                        live.out = None;
+                        live.vcpu.iter_mut().for_each(|(_, since)| *since = None);
                     }
                     // Who is told to run now has since what was lost.
                     (here.tid, here.since) = (tid, to);
@@ -305,14 +314,10 @@ impl Accounting {
             if had == tid {
                 live.done.time_ns += between(since, time);
             }
-            if let Some(out) = &mut live.out
-                && let Some(since) = out.since.take()
-            {
-                self.figures[out.place].time_ns += between(since, time);
-            }
+            live.out.iter_mut().for_each(|out| out.leaves(time));
             live.ready = None;
             match State::of(event.code) {
-                State::Runnable => live.ready = Some(time),
+                State::Runnable => (live.ready, live.queued) = (Some(time), Some((cpu, time))),
                 State::Dead => {
                     self.settle(id, names);
                     self.threads.remove(&id);
@@ -330,14 +335,29 @@ impl Accounting {
             }
             if let Some(since) = live.ready.take() {
                 live.done.wait_ns += between(since, time);
-                let group = self.group(ThreadId { domain, tid: other }, names);
-                if let Some(here) = self.cpus.get(&CpuId { domain, cpu }) {
-                    for (by, ns) in here.runs.since(since) {
-                        let full = self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, by));
-                        *self.waited.entry((group, by.filter(|_| !full))).or_default() += ns;
-                    }
-                }
+                let queued = live.queued.unwrap_or((cpu, since));
+                live.queued = Some(queued);
+                self.waited_for(ThreadId { domain, tid: other }, Some(cpu), time, names);
             }
+        }
+    }
+
+    /// A thread has waited for its CPU until now: others had that. Where it `got` one, that one's last run is over.
+    fn waited_for(&mut self, id: ThreadId, got: Option<u32>, now: i64, names: &Names) {
+        let Some((cpu, since)) = self.threads.get_mut(&id).and_then(|live| live.queued.take()) else {
+            return;
+        };
+        let group = self.group(id, names);
+        let Some(here) = self.cpus.get(&CpuId { domain: id.domain, cpu }) else { return };
+        let mut had: Vec<_> = here.runs.since(since).collect();
+        let runs = (here.tid != 0 && got != Some(cpu)).then_some((here.tid, here.since.max(since)));
+        if let Some((tid, since)) = runs {
+            let by = self.group(ThreadId { domain: id.domain, tid }, names);
+            had.push((Some(by), between(since, now)));
+        }
+        for (by, ns) in had {
+            let full = self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, by));
+            *self.waited.entry((group, by.filter(|_| !full))).or_default() += ns;
         }
     }
 
@@ -449,57 +469,6 @@ impl Accounting {
         figures.time_ns += waited;
         figures.wait_ns += waited;
         figures.count += 1;
-    }
-
-    fn enter(&mut self, event: &Event, id: ThreadId, names: &Names) {
-        let known = self.threads.get(&id).and_then(|live| live.vcpu);
-        let place = match known {
-            Some((place, _)) => place,
-            None => {
-                let process = self.threads.get(&id).map_or(0, |live| live.process);
-                // From here on it is called what it is.
-                self.settle(id, names);
-                let of = match self.guest(id.domain, process) {
-                    Some(guest) => guest.to_owned(),
-                    None => {
-                        let group = self.group(id, names);
-                        self.keys[group].object.clone()
-                    }
-                };
-                self.place(kind::VCPU, id.domain, format!("vCPU {} of {of}", event.object))
-            }
-        };
-        let live = self.threads.entry(id).or_default();
-        if live.vcpu.replace((place, Some(event.time_ns))).is_none() {
-            live.group = None;
-        }
-        if let Some(Out { place, since: Some(since) }) = live.out.take() {
-            self.figures[place].time_ns += between(since, event.time_ns);
-        }
-    }
-
-    fn exit(&mut self, event: &Event, id: ThreadId) {
-        let Some(live) = self.threads.get_mut(&id) else { return };
-        let Some((place, since)) = &mut live.vcpu else { return };
-        let (place, since) = (*place, since.take());
-        let figures = &mut self.figures[place];
-        figures.count += 1;
-        figures.time_ns += since.map_or(0, |since| between(since, event.time_ns));
-        let out = match self.exits.get(&(place, event.code)) {
-            Some(out) => *out,
-            None => {
-                let vcpu = &*self.keys[place].object;
-                let of = vcpu.split_once(" of ").map_or(vcpu, |(_, of)| of);
-                let object = format!("exits {} of {of}", exit_reason(event.code));
-                let out = self.place(kind::EXIT, id.domain, object);
-                self.exits.insert((place, event.code), out);
-                out
-            }
-        };
-        self.figures[out].count += 1;
-        if let Some(live) = self.threads.get_mut(&id) {
-            live.out = Some(Out { place: out, since: Some(event.time_ns) });
-        }
     }
 
     /// What all did until the last event.

@@ -19,10 +19,9 @@ use crate::{
 /// What the recorder's own processes are called, all as one.
 pub const RECORDER: &str = "xweave itself";
 
-/// Whether processes of that name are the recorder's: xweave, and its agents, which have the name of `/proc/self/exe`
-/// until they say theirs.
+/// Whether processes of that name are the recorder's: xweave, and its agents.
 pub(crate) fn is_recorder(name: &str) -> bool {
-    ["xweave", "exe"].contains(&name)
+    name == "xweave"
 }
 
 /// A number of [`Objects`].

@@ -1,0 +1,82 @@
+//! What vCPUs did: in their guests, and out of them.
+
+use xweave_trace::event::{Event, Names};
+
+use super::Accounting;
+use crate::{
+    thread::{ThreadId, between},
+    usage::kind,
+    vcpu::exit_reason,
+};
+
+/// What a vCPU is out of its guest for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Out {
+    /// The place of its figures.
+    pub(super) place: usize,
+    /// What its thread ran for it, in nanoseconds.
+    pub(super) spent: u64,
+    /// Since when it has had a processor of the host for it, if it has one.
+    pub(super) since: Option<i64>,
+}
+
+impl Out {
+    /// It has no processor from now on.
+    pub(super) fn leaves(&mut self, now: i64) {
+        self.spent += self.since.take().map_or(0, |since| between(since, now));
+    }
+}
+
+impl Accounting {
+    pub(super) fn enter(&mut self, event: &Event, id: ThreadId, names: &Names) {
+        let known = self.threads.get(&id).and_then(|live| live.vcpu);
+        let place = match known {
+            Some((place, _)) => place,
+            None => {
+                let process = self.threads.get(&id).map_or(0, |live| live.process);
+                // From here on it is called what it is.
+                self.settle(id, names);
+                let of = match self.guest(id.domain, process) {
+                    Some(guest) => guest.to_owned(),
+                    None => {
+                        let group = self.group(id, names);
+                        self.keys[group].object.clone()
+                    }
+                };
+                self.place(kind::VCPU, id.domain, format!("vCPU {} of {of}", event.object))
+            }
+        };
+        let live = self.threads.entry(id).or_default();
+        if live.vcpu.replace((place, Some(event.time_ns))).is_none() {
+            live.group = None;
+        }
+        if let Some(mut out) = live.out.take() {
+            out.leaves(event.time_ns);
+            self.figures[out.place].time_ns += out.spent;
+        }
+    }
+
+    pub(super) fn exit(&mut self, event: &Event, id: ThreadId) {
+        let Some(live) = self.threads.get_mut(&id) else { return };
+        let Some((place, since)) = &mut live.vcpu else { return };
+        let (place, since) = (*place, since.take());
+        let figures = &mut self.figures[place];
+        figures.count += 1;
+        figures.time_ns += since.map_or(0, |since| between(since, event.time_ns));
+        let out = match self.exits.get(&(place, event.code)) {
+            Some(out) => *out,
+            None => {
+                let vcpu = &*self.keys[place].object;
+                let of = vcpu.split_once(" of ").map_or(vcpu, |(_, of)| of);
+                let object = format!("exits {} of {of}", exit_reason(event.code));
+                let out = self.place(kind::EXIT, id.domain, object);
+                self.exits.insert((place, event.code), out);
+                out
+            }
+        };
+        self.figures[out].count += 1;
+        if let Some(live) = self.threads.get_mut(&id) {
+            live.out = Some(Out { place: out, spent: 0, since: Some(event.time_ns) });
+        }
+    }
+}
