@@ -157,12 +157,18 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
 
 /// What a trace has, if not the transactions that it was asked for.
 fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
+    if outcome.uncertain > 0 {
+        return format!(
+            "; {} are left out: events were lost between the two places, which may have told of either",
+            outcome.uncertain
+        );
+    }
     let census = Census::of(trace);
     let listed =
         |names: Vec<String>, none: &str| if names.is_empty() { none.to_owned() } else { names.join(", ") };
     let (Spec::Between(between), Some(passed)) = (spec, outcome.passed) else {
         let kinds = census.transactions.into_iter().map(|(kind, count)| match count {
-            Some(count) => format!("{kind} ({count})"),
+            Some(count) => format!("{kind} ({}{count})", if census.whole { "" } else { "at least " }),
             None => kind,
         });
         return format!(

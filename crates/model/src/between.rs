@@ -237,6 +237,8 @@ pub(crate) struct Passing {
     thread: ThreadId,
     from: Option<Key>,
     to: Option<Key>,
+    /// Whether a record tells it, and no event.
+    recorded: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -339,7 +341,7 @@ impl Betweens {
         };
         let thread = ThreadId { domain: event.domain, tid: subject(1, event) };
         let (time, counts) = (event.time_ns, [from.is_some(), to.is_some()]);
-        let passing = Passing { time, cpu, thread, from: from.flatten(), to: to.flatten() };
+        let passing = Passing { time, cpu, thread, from: from.flatten(), to: to.flatten(), recorded: false };
         self.pass(&passing, counts, machine)
     }
 
@@ -378,7 +380,8 @@ impl Betweens {
         let lost = |domain, cpu| machine.lost(domain, cpu, open.from, passing.time);
         let CpuId { domain, cpu } = passing.cpu;
         match passing.to {
-            Some(Key::Flow(_) | Key::Value(_)) | None => false,
+            _ if passing.recorded => false,
+            None => false,
             Some(Key::Cpu(_)) if open.domain == domain => lost(domain, Some(cpu)),
             Some(Key::Cpu(_)) => lost(domain, Some(cpu)) || lost(open.domain, None),
             Some(_) => lost(domain, None) || (open.domain != domain && lost(open.domain, None)),
@@ -509,6 +512,6 @@ impl Sites {
             By::Value(at) => row.values().get(at).copied().map(Key::Value),
         };
         let [from, to] = [from, to].map(|is| key.filter(|_| is));
-        Some(Passing { time: row.time_ns, cpu, thread, from, to })
+        Some(Passing { time: row.time_ns, cpu, thread, from, to, recorded: true })
     }
 }

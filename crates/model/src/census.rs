@@ -22,6 +22,8 @@ pub struct Census {
     /// Kinds of transactions as `--transaction` takes them, and how many there are: the most frequent first; none, where
     /// these have not been counted.
     pub transactions: Vec<(String, Option<u64>)>,
+    /// Whether all events were looked at: else there may be more of each.
+    pub whole: bool,
     /// Kinds of events, and the names of other tools' events.
     pub events: BTreeSet<String>,
     /// Functions and advice that were woven.
@@ -78,7 +80,8 @@ impl Census {
         };
         let events = kinds.into_iter().filter(|(kind, _)| *kind != Kind::Lost).map(name).collect();
         let both = trace.sites().iter().flat_map(|site| [&site.function, &site.advice]);
-        Self { transactions, events, sites: both.filter(|name| !name.is_empty()).cloned().collect() }
+        let whole = taken < MOST;
+        Self { transactions, whole, events, sites: both.filter(|name| !name.is_empty()).cloned().collect() }
     }
 }
 

@@ -60,6 +60,7 @@ fn vcpus_of_such_a_machine_are_called_by_its_name() {
         (Event { other: 61, ..Event::new(Kind::Switch, 1, 10, 0, 0) }, ""),
         (Event::new(Kind::VmEnter, 1, 20, 0, 61), ""),
         (Event { code: 0x78, ..Event::new(Kind::VmExit, 1, 120, 0, 61) }, ""),
+        (Event::new(Kind::VmEnter, 1, 125, 0, 61), ""),
         (Event { code: State::Sleeping.code(), ..Event::new(Kind::Switch, 1, 125, 0, 61) }, ""),
     ];
     let (_dir, trace) = recorded(&[(60, "web1")], &events);

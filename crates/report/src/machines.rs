@@ -1,6 +1,6 @@
 //! What the machines of a trace did, and who kept whom waiting.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use xweave_model::{
     Census, Usage,
@@ -17,7 +17,7 @@ const NAMED: usize = 5;
 const WAITING: usize = 4;
 
 /// Of who waited, the time that nobody had the CPU is told from this share on.
-const IDLE: f64 = 0.05;
+const NOBODY: f64 = 0.05;
 
 /// So many virtual machines have a line of their own.
 const GUESTS: usize = 8;
@@ -31,9 +31,9 @@ type One<'a> = (&'a str, Figures);
 /// The answer in a line; then a table for each domain that did anything, in this order.
 pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
     let recorded = format!(
-        "{} of {}: {}",
-        number::span(usage.span_ns),
+        "{}: {}, {}",
         domains.join(", "),
+        number::span(usage.span_ns),
         number::counted(usage.events, "event", "events")
     );
     let mut text = table::paragraph(&recorded, view);
@@ -55,12 +55,12 @@ fn headline(usage: &Usage) -> String {
     let processes =
         usage.objects.iter().filter(|(key, _)| key.kind == kind::PROCESS && key.object != RECORDER);
     let most = processes.max_by_key(|(_, figures)| figures.wait_ns);
-    let Some((key, figures)) = most.filter(|(_, figures)| figures.wait_ns * 100 > usage.span_ns) else {
+    let Some((key, figures)) = most.filter(|(_, figures)| figures.wait_ns / 10 > usage.span_ns / 1000) else {
         return "Nothing waited for a CPU for 1 % of the time.".to_owned();
     };
     let (waited, ran) = (number::span(figures.wait_ns), number::span(figures.time_ns));
     let taken = by(usage, &key.domain, &key.object, figures.wait_ns);
-    format!("Waited most for a CPU of {}: {}, {waited}{taken}; ran {ran}", key.domain, key.object)
+    format!("{} waited longest for a CPU of {}: {waited}{taken}; ran {ran}", key.object, key.domain)
 }
 
 /// Who had the CPUs that processes waited for, as shares of how long they waited: `, taken by …`.
@@ -70,10 +70,10 @@ fn by(usage: &Usage, domain: &str, object: &str, all: u64) -> String {
     let named = of().take(NAMED).filter(|waited| share(waited.ns) >= 0.01);
     let named: Vec<_> = named.map(|waited| format!("{} {}", waited.by, percent(share(waited.ns)))).collect();
     let mut told = if named.is_empty() { String::new() } else { format!(", taken by {}", named.join(", ")) };
-    // It was on its way out of idling, or as a vCPU waited for its own turn.
-    let idle = all.saturating_sub(of().map(|waited| waited.ns).sum());
-    if share(idle) >= IDLE {
-        told.push_str(&format!(", CPU idle {}", percent(share(idle))));
+    // It was on its way out of idling, withheld by a quota, or as a vCPU waited for its own turn; or events were lost.
+    let nobody = all.saturating_sub(of().map(|waited| waited.ns).sum());
+    if share(nobody) >= NOBODY {
+        told.push_str(&format!(", {} by nobody", percent(share(nobody))));
     }
     told
 }
@@ -99,7 +99,7 @@ impl<'a> Domain<'a> {
 
     /// A share of the time of all its CPUs.
     fn of_cpus(&self, ns: u64) -> f64 {
-        ns as f64 / (self.cpus() * self.span_ns()).max(1) as f64
+        ns as f64 / (self.cpus() as f64 * self.span_ns() as f64).max(1.0)
     }
 
     /// Its objects of a kind, in the order of what they are asked for, the most first.
@@ -140,8 +140,12 @@ impl<'a> Domain<'a> {
         if let Some(more) = guests.len().checked_sub(GUESTS + 1) {
             add("", vec![number::counted(more as u64 + 1, "other VM", "other VMs")]);
         }
-        for (name, of) in self.all(kind::DISK, |of| of.time_ns) {
-            add(name, vec![self.disk(name, &of)]);
+        let (disks, users) = (self.all(kind::DISK, |of| of.time_ns), self.all(kind::USE, |of| of.bytes));
+        for (name, of) in disks.iter().take(NAMED) {
+            add(name, vec![self.disk(name, of, &users)]);
+        }
+        if let Some(more) = disks.len().checked_sub(NAMED + 1) {
+            add("", vec![number::counted(more as u64 + 1, "other disk", "other disks")]);
         }
         add("serves", self.exchanged(kind::SERVICE, "service at ", |of| of.bytes));
         add("asks", self.exchanged(kind::PEER, "peer at ", |of| of.wait_ns.max(of.bytes)));
@@ -183,14 +187,13 @@ impl<'a> Domain<'a> {
 
     /// Whose vCPUs it ran, the busiest first.
     fn guests(&self) -> Vec<&'a str> {
-        let mut guests: Vec<(&str, u64)> = Vec::new();
+        let mut guests: BTreeMap<&str, u64> = BTreeMap::new();
         for (name, of) in self.all(kind::VCPU, |of| of.time_ns) {
-            let Some((_, guest)) = name.split_once(" of ") else { continue };
-            match guests.iter_mut().find(|(known, _)| *known == guest) {
-                Some((_, ns)) => *ns += of.time_ns,
-                None => guests.push((guest, of.time_ns)),
+            if let Some((_, guest)) = name.split_once(" of ") {
+                *guests.entry(guest).or_default() += of.time_ns;
             }
         }
+        let mut guests: Vec<_> = guests.into_iter().collect();
         guests.sort_by_key(|(_, ns)| Reverse(*ns));
         guests.into_iter().map(|(guest, _)| guest).collect()
     }
@@ -234,17 +237,19 @@ impl<'a> Domain<'a> {
     }
 
     /// What a disk did and for whom.
-    fn disk(&self, name: &str, of: &Figures) -> String {
+    fn disk(&self, name: &str, of: &Figures, users: &[One<'_>]) -> String {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times is one")]
         let [queued, device] =
             [of.wait_ns, of.device_ns].map(|ns| number::span(mean(ns, of.count).max(0.0) as u64));
         let on = format!(" on {name}");
-        let users = self.all(kind::USE, |of| of.bytes).into_iter();
-        let users = users.filter_map(|(user, of)| Some(format!("{} {}", user.strip_suffix(&on)?, data(&of))));
+        let users = users.iter();
+        let users = users.filter_map(|(user, of)| Some(format!("{} {}", user.strip_suffix(&on)?, data(of))));
         let users: Vec<_> = users.take(NAMED).collect();
         let users = if users.is_empty() { String::new() } else { format!(": {}", users.join("; ")) };
+        let ended = format!("on average {queued} in the queue and {device} in the device");
+        let ended = if of.device_ns > 0 { ended } else { "no request has an end in the trace".to_owned() };
         format!(
-            "{} busy, {}, {}; on average {queued} in the queue and {device} in the device{users}",
+            "{} busy, {}, {}; {ended}{users}",
             percent(of.time_ns as f64 / self.span_ns().max(1) as f64),
             number::counted(of.count, "request", "requests"),
             data(of),
@@ -262,7 +267,7 @@ impl<'a> Domain<'a> {
         let (ran, mut talked) = (sum(kind::PROCESS), sum(kind::PEER));
         talked.add(&sum(kind::SERVICE));
         let mut told = Vec::new();
-        if ran.time_ns > 0 {
+        if self.of_cpus(ran.time_ns) >= TELLING {
             told.push(format!("ran {}", percent(self.of_cpus(ran.time_ns))));
         }
         if talked.count > 0 {
@@ -296,7 +301,10 @@ fn data(of: &Figures) -> String {
 /// Which transactions may be asked for.
 pub fn transactions(census: &Census, dir: &str, view: View) -> String {
     let kinds = census.transactions.iter().map(|(kind, count)| match count {
-        Some(count) => format!("{kind} ({})", number::count(*count)),
+        Some(count) => {
+            let least = if census.whole { "" } else { "at least " };
+            format!("{kind} ({least}{})", number::count(*count))
+        }
         None => kind.clone(),
     });
     let kinds: Vec<_> = kinds.collect();

@@ -4,6 +4,9 @@ use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArran
 
 use crate::{View, number};
 
+/// The most bytes of what is told of: names may be anything.
+const LABEL: usize = 32;
+
 /// What looks like a blank, and ends no line.
 const NO_BREAK: char = '\u{a0}';
 
@@ -14,6 +17,8 @@ pub struct Heading<'a>(pub &'a str, pub bool);
 pub fn lines(rows: &[(String, String)], view: View) -> String {
     let mut table = bare(2, view);
     for (what, told) in rows {
+        let mut what = what.clone();
+        xweave_text::cut(&mut what, LABEL);
         table.add_row([format!("  {what}"), unbroken(told)]);
     }
     text(&table)

@@ -14,6 +14,9 @@ use crate::{
 const CAUSES: usize = 8;
 const OFFENDERS: usize = 5;
 
+/// Blanks that are not lost where a line is wrapped.
+const INDENT: &str = "\u{a0}\u{a0}";
+
 /// A cause, or who is behind it, that took a smaller share of the time is not told one by one.
 const TELLING: f64 = 0.01;
 
@@ -44,7 +47,7 @@ fn causes(totals: &Totals, view: View) -> String {
         }
         let by = kept.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
         let by: Vec<String> = by.map(|by| format!("{} {}", by.who, percent(share(by.ns)))).collect();
-        let by = if by.is_empty() { String::new() } else { format!("\n  by {}", by.join(", ")) };
+        let by = if by.is_empty() { String::new() } else { format!("\n{INDENT}by {}", by.join(", ")) };
         table.add_row([
             percent(share(kept.ns)),
             number::span(kept.ns),

@@ -58,13 +58,13 @@ fn usage() -> Usage {
 fn whose_vcpus_took_whose_time_comes_first_and_the_recorder_is_a_line() {
     let text = machines::text(&usage(), &["host", "vm1", "vm9"], View { width: 160, color: false });
     assert_eq!(text, "\
-2.000 s of host, vm1, vm9: 12 345 events
-Waited most for a CPU of host: vCPUs of vm1, 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %; ran 900.00 ms
+host, vm1, vm9: 2.000 s, 12 345 events
+vCPUs of vm1 waited longest for a CPU of host: 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %; ran 900.00 ms
 
 host: 2 CPUs, 73 % busy
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
   waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %
-  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, CPU idle 10 %
+  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, 10 % by nobody
   web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
   vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted; 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
   disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written; on average 500.0 µs in the queue and 9.00 ms in the device: qemu-system-x86 of
@@ -75,7 +75,7 @@ host: 2 CPUs, 73 % busy
 
 vm1: 1 CPU, 26 % busy
   ran     postgres 26 %
-  waited  postgres 30.00 ms, CPU idle 100 %
+  waited  postgres 30.00 ms, 100 % by nobody
   asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
 ");
 }
@@ -86,16 +86,16 @@ fn a_narrow_terminal_breaks_neither_words_nor_numbers() {
     assert_eq!(
         text,
         "\
-2.000 s of host, vm1: 12 345 events
-Waited most for a CPU of host: vCPUs of vm1, 1.200 s, taken by vCPUs of
+host, vm1: 2.000 s, 12 345 events
+vCPUs of vm1 waited longest for a CPU of host: 1.200 s, taken by vCPUs of
 web1 83 %, xweave itself 12 %; ran 900.00 ms
 
 host: 2 CPUs, 73 % busy
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
   waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave
                  itself 12 %
-  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, CPU idle
-                 10 %
+  waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, 10 % by
+                 nobody
   web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
   vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted;
                  1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
@@ -109,7 +109,7 @@ host: 2 CPUs, 73 % busy
 
 vm1: 1 CPU, 26 % busy
   ran     postgres 26 %
-  waited  postgres 30.00 ms, CPU idle 100 %
+  waited  postgres 30.00 ms, 100 % by nobody
   asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
 "
     );
@@ -118,5 +118,5 @@ vm1: 1 CPU, 26 % busy
 #[test]
 fn where_nothing_waits_it_says_so() {
     let text = machines::text(&Usage::default(), &["host"], View { width: 80, color: false });
-    assert_eq!(text, "0 ns of host: 0 events\nNothing waited for a CPU for 1 % of the time.\n");
+    assert_eq!(text, "host: 0 ns, 0 events\nNothing waited for a CPU for 1 % of the time.\n");
 }

@@ -149,6 +149,8 @@ pub struct Summary {
     pub outside: Vec<Outside>,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
     pub incomplete_flows: bool,
+    /// Transactions between two places that are left out: events were lost meanwhile, which may have told of either.
+    pub uncertain: u64,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<String>,
 }
@@ -238,6 +240,7 @@ impl Summary {
             late: outcome.late.clone(),
             outside: outcome.outside.iter().map(outside).collect(),
             incomplete_flows: outcome.incomplete_flows,
+            uncertain: outcome.uncertain,
             damaged: outcome.damaged.iter().map(ToString::to_string).collect(),
         }
     }
