@@ -11,7 +11,7 @@ use xweave_model::{
 use crate::{
     View,
     folded::{self, Column},
-    number,
+    number, table,
 };
 
 /// What shares mean.
@@ -64,7 +64,7 @@ fn changes(comparison: &Comparison, findings: &[&Finding], view: View) -> String
         about.push(Column::numbers("Explains", shares.collect()));
     }
     about.push(Column::names("Domain", column(|finding| finding.domain.clone())));
-    let texts = column(|finding| finding.text.clone());
+    let texts = column(|finding| table::unbroken(&finding.text));
     folded::text(&about, &[Column::prose("What changed, first to second", texts)], view)
 }
 

@@ -368,7 +368,7 @@ fn compare() {
                "bytes":[4096,4096],"wait_ns":[0,0],"device_ns":[5000000000,60000000000],"seek_bytes":[0,0]}],
                "findings":[{"what":"service","domain":"vm1","object":"disk 254:0","kind":"disk",
                "explained_ns":55000000000,"changed_ns":55000000000,"may_be_idle":false,
-               "text":"disk 254:0: a request takes 12.000 s in place of 1.000 s: not for how far apart and how large they are: it is the disk, or what else uses it"}]}"#
+               "text":"disk 254:0: a request takes 12.000 s instead of 1.000 s: not for how far apart and how large they are: it is the disk, or what else uses it"}]}"#
         )
     );
 }

@@ -49,7 +49,7 @@ impl Rules {
             kind::VCPU => {
                 let [a, b] = pair.map(|figures| figures.wait_ns);
                 if self.matters(a as f64, b as f64) {
-                    let text = format!("halted {} in place of {}", span(b), span(a));
+                    let text = format!("halted {} instead of {}", span(b), span(a));
                     self.tell(key, "halted", b as f64 - a as f64, text);
                 }
             }
@@ -116,7 +116,7 @@ impl Rules {
         let other_data = differs(bytes_a, bytes_b);
         if other_data {
             let text = format!(
-                "{} the data: {} in place of {}",
+                "{} the data: {} instead of {}",
                 times(bytes_a, bytes_b),
                 size(bytes_b),
                 size(bytes_a)
@@ -148,7 +148,7 @@ impl Rules {
         if !differs(device[0], device[1]) || slower != (device[1] > device[0]) {
             let [few, many] = pair.map(|of| mean(of.device_ns, of.time_ns));
             let text = format!(
-                "on average {many:.1} requests are in it at a time in place of {few:.1}, each for {}",
+                "on average {many:.1} requests are in it at a time instead of {few:.1}, each for {}",
                 span_of(device[1])
             );
             return self.tell(key, "overlap", changed, text);
@@ -158,16 +158,15 @@ impl Rules {
         // Nothing is slower for being nearer, or smaller.
         let with = |[a, b]: [f64; 2]| if slower { b / a.max(1.0) } else { a / b.max(1.0) };
         let (what, why) = if with(far) > SEEKING {
-            let why = format!("they lie {} apart on average in place of {}", size(far[1]), size(far[0]));
+            let why = format!("they lie {} apart on average instead of {}", size(far[1]), size(far[0]));
             ("seeking", why)
         } else if with(sizes) > FACTOR {
-            ("service", format!("they are of {} in place of {}", size(sizes[1]), size(sizes[0])))
+            ("service", format!("they are of {} instead of {}", size(sizes[1]), size(sizes[0])))
         } else {
             let why = "not for how far apart and how large they are: it is the disk, or what else uses it";
             ("service", why.to_owned())
         };
-        let text =
-            format!("a request takes {} in place of {}: {why}", span_of(device[1]), span_of(device[0]));
+        let text = format!("a request takes {} instead of {}: {why}", span_of(device[1]), span_of(device[0]));
         self.tell(key, what, changed, text);
     }
 
@@ -176,7 +175,7 @@ impl Rules {
         let waits = pair.map(|of| mean(of.wait_ns, of.count));
         let [few, many] = [0, 1].map(|at| mean(pair[at].wait_ns, self.difference.span_ns[at]));
         let text = format!(
-            "requests wait {} for it in place of {}: on average {many:.1} at a time, before {few:.1}",
+            "requests wait {} for it instead of {}: on average {many:.1} at a time, before {few:.1}",
             span_of(waits[1]),
             span_of(waits[0])
         );
@@ -194,7 +193,7 @@ impl Rules {
                 (0, _) => format!("ran {} in the second trace only", span(b.time_ns)),
                 (_, 0) => format!("ran {} in the first trace only", span(a.time_ns)),
                 _ => format!(
-                    "ran {} in place of {}, {} the processor time, given a processor {} times in place of {}",
+                    "ran {} instead of {}, {} the CPU time, switched in {} times instead of {}",
                     span(b.time_ns),
                     span(a.time_ns),
                     times(a.time_ns as f64, b.time_ns as f64),
@@ -207,7 +206,7 @@ impl Rules {
         if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
             let of = |at: usize| 100.0 * self.busy[at].get(&key.domain).copied().unwrap_or(0.0);
             let text = format!(
-                "waited {} for a processor in place of {}; the domain's were busy {:.0} % of the time, before {:.0} %",
+                "waited {} for a CPU instead of {}; the domain's CPUs were busy {:.0} % of the time, before {:.0} %",
                 span(b.wait_ns),
                 span(a.wait_ns),
                 of(1),
@@ -223,7 +222,7 @@ impl Rules {
         if self.matters(a as f64, b as f64) {
             let counts = pair.map(|figures| figures.count);
             let text = format!(
-                "{verb} {} in place of {}; {counted}: {} in place of {}",
+                "{verb} {} instead of {}; {counted}: {} instead of {}",
                 span(b),
                 span(a),
                 counts[1],

@@ -60,19 +60,19 @@ fn seeking_a_slower_disk_and_queueing_are_told_apart() {
     assert_eq!(
         told(a, far),
         [
-            "disk 8:0: a request takes 5.00 ms in place of 1.00 ms: they lie 64 MiB apart on average in place of 512 KiB"
+            "disk 8:0: a request takes 5.00 ms instead of 1.00 ms: they lie 64 MiB apart on average instead of 512 KiB"
         ]
     );
     // The same request for request, and so is what became faster although it lies farther apart.
     let slow = Figures { time_ns: 5_000_000_000, device_ns: 5_000_000_000, ..a };
     let why = "not for how far apart and how large they are: it is the disk, or what else uses it";
-    assert_eq!(told(a, slow), [format!("disk 8:0: a request takes 5.00 ms in place of 1.00 ms: {why}")]);
+    assert_eq!(told(a, slow), [format!("disk 8:0: a request takes 5.00 ms instead of 1.00 ms: {why}")]);
     let fast = Figures { distance: far.distance, ..a };
-    assert_eq!(told(slow, fast), [format!("disk 8:0: a request takes 1.00 ms in place of 5.00 ms: {why}")]);
+    assert_eq!(told(slow, fast), [format!("disk 8:0: a request takes 1.00 ms instead of 5.00 ms: {why}")]);
     let queued = Figures { wait_ns: 8_000_000_000, ..a };
     assert_eq!(
         told(a, queued),
-        ["disk 8:0: requests wait 8.00 ms for it in place of 0 ns: on average 0.4 at a time, before 0.0"]
+        ["disk 8:0: requests wait 8.00 ms for it instead of 0 ns: on average 0.4 at a time, before 0.0"]
     );
     // More requests wait for each other: that comes after why there are more.
     let at_once = Figures { wait_ns: 88_000_000_000, ..disk(11_000, 11_000, 40_000) };
@@ -81,7 +81,7 @@ fn seeking_a_slower_disk_and_queueing_are_told_apart() {
     let more = disk(3_000, 3_000, 120_000);
     assert_eq!(
         told(disk(1_000, 1_000, 40_000), more),
-        ["disk 8:0: 3.0 × the data: 117 MiB in place of 39 MiB"]
+        ["disk 8:0: 3.0 × the data: 117 MiB instead of 39 MiB"]
     );
 }
 
@@ -145,7 +145,7 @@ fn what_explains_most_comes_first_and_none_explains_more_than_the_difference() {
     assert_eq!((compared.difference_ns, compared.took_longer()), (4_000_000_000, true));
     assert_eq!(
         compared.findings[1].text,
-        "nginx: waited 900.00 ms for a processor in place of 100.00 ms; the domain's were busy 44 % of the time, \
+        "nginx: waited 900.00 ms for a CPU instead of 100.00 ms; the domain's CPUs were busy 44 % of the time, \
          before 38 %"
     );
     let same = Comparison::of(&Usage { span_ns: 8_000_000_000, ..a }, &b);
@@ -163,7 +163,7 @@ fn a_disk_in_which_fewer_requests_are_at_a_time_is_told_apart_from_a_slower_one(
     assert_eq!((one.what, one.explained_ns), ("overlap", 3_000_000_000));
     assert_eq!(
         one.text,
-        "disk vda: on average 1.0 requests are in it at a time in place of 4.0, each for 4.00 ms"
+        "disk vda: on average 1.0 requests are in it at a time instead of 4.0, each for 4.00 ms"
     );
 }
 
