@@ -49,7 +49,7 @@ pub struct Group {
 pub struct Groups {
     /// Those in which most time was spent first.
     pub groups: Vec<Group>,
-    /// Flows that are in no group that is listed: their values came when 16,384 others were known.
+    /// Flows of which a group is not listed: their values came when 16,384 others were known.
     pub ungrouped: u64,
 }
 
@@ -94,10 +94,11 @@ impl Grouping {
             let left = rows.get(at + there).map_or(row.time_ns, |row| row.time_ns);
             groups.push(((value, spot), left.saturating_sub(row.time_ns)));
         }
+        let mut left_out = false;
         for ((value, spot), ns) in groups {
             let key = (value, spot.clone());
             if self.groups.len() >= MOST && !self.groups.contains_key(&key) {
-                self.ungrouped += 1;
+                left_out = true;
                 continue;
             }
             let group = self.groups.entry(key).or_default();
@@ -105,6 +106,7 @@ impl Grouping {
             group.total_ns = group.total_ns.saturating_add(ns.max(0));
             group.flows.add(flow.total_ns());
         }
+        self.ungrouped += u64::from(left_out);
     }
 
     fn told<'a>(self, domain: impl Fn(u8) -> &'a str) -> Groups {

@@ -77,7 +77,7 @@ fn rows(table: &mut Table, exchanges: &[Exchange], at: usize, depth: usize, whol
     let (asked, answered) = (number::count(of.request.bytes), number::count(of.answer.bytes));
     let Connection { protocol, client, server } = &of.connection;
     let title = format!("{protocol} {client} → {server}, {asked} bytes asked, {answered} answered");
-    table.add_row(cells(of.total_ns(), depth, &title));
+    table.add_row(cells(of.total_ns(), depth, &table::unbroken(&title)));
     let served = format!("server in {}", of.server_domain);
     for part in &of.parts {
         table.add_row(cells(part.ns, depth + 1, &part.name));

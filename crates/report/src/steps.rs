@@ -12,6 +12,9 @@ use crate::{
 /// Steps that follow each other are told as one, if each takes less than this share of the time.
 const SHORT: f64 = 0.005;
 
+/// The first columns, which are as wide as what is in them.
+const WHOLE: usize = 3;
+
 /// So many names stand in a cell.
 const NAMED: usize = 3;
 
@@ -25,7 +28,8 @@ pub fn table(transaction: &Explained, objects: &Objects, all: bool, view: View) 
         Heading("State", false),
         Heading("Why", false),
     ];
-    let mut table = table::new(&headings, view);
+    let mut rows_of = table::new(&headings, view);
+    (0..WHOLE).for_each(|column| table::keep_whole(&mut rows_of, column));
     #[expect(clippy::cast_possible_truncation, reason = "a share of a time is one")]
     let short = (transaction.total_ns as f64 * SHORT) as i64;
     let rows = match all {
@@ -36,14 +40,14 @@ pub fn table(transaction: &Explained, objects: &Objects, all: bool, view: View) 
         let [from, to] = [steps[0].from, steps[steps.len() - 1].to];
         let mut cells = vec![number::micros(from - transaction.start_ns), number::micros(to - from)];
         cells.extend(told(steps, objects));
-        table.add_row(cells.into_iter().map(Cell::new));
+        rows_of.add_row(cells.into_iter().map(|cell| Cell::new(table::unbroken(&cell))));
     }
     let mut text = format!(
         "{} {}: {}\n{}",
         transactions::id(transaction.id),
         transaction.name,
         number::span(transactions::length(transaction)),
-        table::text(&table)
+        table::text(&rows_of)
     );
     if rows.len() < transaction.steps.len() {
         let steps = number::counted(transaction.steps.len() as u64, "step", "steps");
