@@ -27,6 +27,10 @@ const FILES: usize = 1024;
 pub struct IndexCache<'a>(&'a Path);
 
 impl IndexCache<'_> {
+    /// The folder, within the cache's, of what runs on this machine. Kernels are woven by it, so that nothing that reads
+    /// files may write there: such a file may have taken it over.
+    pub const LIVE: &'static str = "live";
+
     fn open(self, ids: &[&str], debug: bool) -> Option<Index> {
         self.read(&Self::name(ids, debug)?)
     }
