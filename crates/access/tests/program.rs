@@ -389,6 +389,7 @@ fn functions_that_are_not_there_are_told_where_nothing_is_found() {
         mistyped,
         "it: there is no function `overlaping`, or it is inlined everywhere; did you mean overlapping?"
     );
+    assert_eq!(why("access(node.inner.a) AND NOT within_function(nowhere_at_all)"), None);
     let pattern = why("access(node.inner.a) AND within_function(overlaping%)").unwrap();
     assert_eq!(pattern, "it: no function matches `overlaping%`; did you mean overlapping?");
 }

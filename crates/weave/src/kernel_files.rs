@@ -117,12 +117,7 @@ impl KernelFiles {
     /// # Errors
     ///
     /// [`CodeError`]
-    pub fn code(
-        &self,
-        kept: &Path,
-        live: &Path,
-        making: &dyn Fn(&str),
-    ) -> Result<Vec<CodeIndex>, CodeError> {
+    pub fn code(&self, kept: &Path, live: &Path, making: &dyn Fn(&str)) -> Result<Vec<CodeIndex>, CodeError> {
         let index = |file: Option<&PathBuf>, base: Option<&PathBuf>| {
             let what = file.map_or("the running kernel".into(), |file| file.display().to_string());
             let source = Source { file: file.cloned(), base: base.cloned(), btf_only: false };
