@@ -117,12 +117,14 @@ impl Source {
         if let Some(index) = keep.and_then(|keep| self.kept(keep)) {
             return Ok(index);
         }
+        let before = self.identity();
         making();
         let made = self.made(&|_, _| {})?;
         match keep {
             None => {}
             Some(Keep::OfFile(folder)) => {
-                if let Some(name) = self.identity() {
+                // What changed meanwhile, as when a module was loaded, may have been read as it was before or is now.
+                if let Some(name) = self.identity().filter(|after| before.as_ref() == Some(after)) {
                     IndexCache(folder).write(&name, &made.index);
                 }
             }
