@@ -27,6 +27,10 @@ const FILES: usize = 1024;
 pub struct IndexCache<'a>(&'a Path);
 
 impl IndexCache<'_> {
+    /// The folder, within the cache's, of what runs on this machine. Kernels are woven by it, so that nothing that reads
+    /// files may write there: such a file may have taken it over.
+    pub const LIVE: &'static str = "live";
+
     fn open(self, ids: &[&str], debug: bool) -> Option<Index> {
         self.read(&Self::name(ids, debug)?)
     }
@@ -113,12 +117,14 @@ impl Source {
         if let Some(index) = keep.and_then(|keep| self.kept(keep)) {
             return Ok(index);
         }
+        let before = self.identity();
         making();
         let made = self.made(&|_, _| {})?;
         match keep {
             None => {}
             Some(Keep::OfFile(folder)) => {
-                if let Some(name) = self.identity() {
+                // What changed meanwhile, as when a module was loaded, may have been read as it was before or is now.
+                if let Some(name) = self.identity().filter(|after| before.as_ref() == Some(after)) {
                     IndexCache(folder).write(&name, &made.index);
                 }
             }

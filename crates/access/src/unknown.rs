@@ -118,15 +118,15 @@ impl Index {
 /// How many names that are like an unknown one are told.
 const NEAR: usize = 3;
 
-/// The names in a pointcut that nothing in any of these indices has, in the order in which they are written: those with
-/// `%` stand for anything. `meant` is as of [`Index::query`].
+/// The names in a pointcut that nothing in any of these indices has, in the order in which they are written, those below
+/// NOT left aside; a structure or member with `%` stands for anything. `meant` is as of [`Index::query`].
 pub fn unknown_names<'i>(
     pointcut: &Pointcut,
     meant: impl Fn(Option<&Ident>) -> bool,
     indices: impl Iterator<Item = &'i Index> + Clone,
 ) -> Vec<UnknownName> {
     let mut unknown = Vec::new();
-    pointcut.atoms(&mut |atom| match atom {
+    pointcut.wanted_atoms(&mut |atom| match atom {
         Pointcut::Access(access) if meant(access.domain.as_ref()) => {
             unknown.extend(of_access(access, indices.clone()));
         }

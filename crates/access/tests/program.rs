@@ -376,6 +376,29 @@ fn names_that_nothing_has_are_told_before_they_are_asked_for() {
 }
 
 #[test]
+fn an_index_of_what_changed_while_it_was_made_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, cache) = (folder.path().join("program"), folder.path().join("cache"));
+    std::fs::copy(program(), &file).unwrap();
+    let source = Source { file: Some(file.clone()), base: None, btf_only: false };
+    let makes = |change: bool| {
+        let mut made = false;
+        let making = || {
+            made = true;
+            if change {
+                let file = std::fs::File::options().append(true).open(&file).unwrap();
+                file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+            }
+        };
+        source.index(Some(Keep::OfFile(&cache)), making).unwrap();
+        made
+    };
+    assert!(makes(true));
+    assert!(makes(false), "the one that was made before may be of neither");
+    assert!(!makes(false));
+}
+
+#[test]
 fn functions_that_are_not_there_are_told_where_nothing_is_found() {
     let why = |pointcut: &str| {
         let pointcut = question(pointcut).unwrap();
@@ -389,6 +412,7 @@ fn functions_that_are_not_there_are_told_where_nothing_is_found() {
         mistyped,
         "it: there is no function `overlaping`, or it is inlined everywhere; did you mean overlapping?"
     );
+    assert_eq!(why("access(node.inner.a) AND NOT within_function(nowhere_at_all)"), None);
     let pattern = why("access(node.inner.a) AND within_function(overlaping%)").unwrap();
     assert_eq!(pattern, "it: no function matches `overlaping%`; did you mean overlapping?");
 }

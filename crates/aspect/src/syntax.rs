@@ -341,6 +341,15 @@ impl Pointcut {
         }
     }
 
+    /// As [`Pointcut::atoms`], without those below NOT: what they name need not be anywhere.
+    pub fn wanted_atoms<'a>(&'a self, visit: &mut impl FnMut(&'a Pointcut)) {
+        match self {
+            Self::And(parts) | Self::Or(parts) => parts.iter().for_each(|part| part.wanted_atoms(visit)),
+            Self::Not(_) => {}
+            _ => visit(self),
+        }
+    }
+
     /// All C fragments in it.
     pub fn codes(&self) -> Vec<&Code> {
         let mut codes = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
+use xweave_access::IndexCache;
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_code::Kernel;
 use xweave_report::{
@@ -139,13 +140,20 @@ struct Cache {
     /// Not where `record` has its own: what reads a file that somebody made must not write what is loaded into kernels, nor
     /// what kernels are woven by.
     objects: PathBuf,
+    /// For the same reason, that of the running kernel, too, is kept here, and not where `sites --live` keeps it.
     indices: PathBuf,
+    /// Where that is: it is only read.
+    live: PathBuf,
 }
 
 impl Cache {
     fn new() -> Result<Self, Failure> {
         let folder = xweave_weave::cache_directory().map_err(Failure::usage)?;
-        Ok(Self { objects: folder.join("check"), indices: folder.join("sites") })
+        Ok(Self {
+            objects: folder.join("check"),
+            indices: folder.join("sites"),
+            live: folder.join(IndexCache::LIVE),
+        })
     }
 }
 
@@ -172,16 +180,17 @@ impl<'a> Named<'a> {
 
     /// What its instructions touch. The indices are kept.
     fn code(&self, cache: &Cache) -> Result<Vec<CodeIndex>, Failure> {
-        let code = self.files.code(&cache.indices, &|what| eprintln!("indexing {what} …"));
+        let code = self.files.code(&cache.indices, &cache.live, &|what| eprintln!("indexing {what} …"));
         code.map_err(|error| Failure::Usage(format!("--domain {}: {error}", self.name)))
     }
 }
 
 /// Gives up what these domains, the compiler and the caches are not.
 fn confine(domains: &[Named<'_>], cache: &Cache) -> Result<(), Failure> {
-    let only = Only::reading(domains.iter().flat_map(|of| of.files.paths()));
+    let live = domains.iter().any(|of| of.files == KernelFiles::Live);
+    let files = domains.iter().flat_map(|of| of.files.paths());
+    let only = Only::reading(files.chain(live.then_some(&*cache.live).filter(|live| live.exists())));
     let only = only.starting(xweave_weave::find_clang());
     let only = only.writing_in(&cache.objects).writing_in(&cache.indices);
-    let live = domains.iter().any(|of| of.files == KernelFiles::Live);
     if live { only.and_this_kernel() } else { only }.apply()
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
-use xweave_access::{Keep, Source, Unanswerable, question};
+use xweave_access::{IndexCache, Keep, Source, Unanswerable, question};
 use xweave_report::{
     View,
     document::{
@@ -97,12 +97,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let what = file.as_ref().map_or("the running kernel".into(), |file| file.display().to_string());
     let cache = if args.no_cache { None } else { Some(xweave_weave::cache_directory()) };
     let cache = cache.transpose().map_err(Failure::usage)?;
-    // What a file says of itself must not become what kernels are woven by, but where the user says so.
-    let (folder, keep): (_, fn(&Path) -> Keep<'_>) = if args.for_record {
-        ("access", |path| Keep::OfBuild(path))
-    } else {
-        ("sites", |path| Keep::OfFile(path))
-    };
+    let (folder, keep) = kept(file.is_some(), args.for_record);
     let cache = cache.map(|cache| cache.join(folder));
     if let Some(file) = &file {
         let only = Only::reading([Some(file), args.base.as_ref()].into_iter().flatten().map(|file| &**file));
@@ -141,6 +136,16 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     })
 }
 
+/// The folder of the cache that an index is kept in, and by what. What a file says of itself must not become what kernels
+/// are woven by, but where the user says so.
+fn kept(of_file: bool, for_record: bool) -> (&'static str, fn(&Path) -> Keep<'_>) {
+    match (of_file, for_record) {
+        (true, true) => ("access", |path| Keep::OfBuild(path)),
+        (true, false) => ("sites", |path| Keep::OfFile(path)),
+        (false, _) => (IndexCache::LIVE, |path| Keep::OfFile(path)),
+    }
+}
+
 /// A name that is not there is a question with no answer; what cannot be asked is a matter of usage.
 fn no_answer(why: Unanswerable) -> Failure {
     match why {
@@ -162,4 +167,16 @@ fn progress(what: &str) -> indicatif::ProgressBar {
     let bar = indicatif::ProgressBar::new_spinner().with_message(format!("indexing {what}"));
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reads_a_file_keeps_nothing_where_the_running_kernels_index_is() {
+        let folder = |of_file, for_record| kept(of_file, for_record).0;
+        assert_eq!([folder(true, false), folder(true, true)], ["sites", "access"]);
+        assert_eq!([folder(false, false), folder(false, true)], [IndexCache::LIVE; 2]);
+    }
 }

@@ -51,8 +51,10 @@ pub struct ItemDraft {
     /// What is wrong with it, or should be known.
     #[serde(deserialize_with = "bounds::at_most::<_, _, { bounds::DIAGNOSTICS }>")]
     pub diagnostics: Vec<Diagnostic>,
-    /// Why it has none there, where that can be said: a mistake if it has none elsewhere.
+    /// Why none of the places that it names there is one, where that can be said: a mistake if it has none elsewhere.
     pub lacking: Option<Diagnostic>,
+    /// That it names no place there: a mistake if it names none elsewhere.
+    pub unmatched: Option<Diagnostic>,
     /// How many join points it has or would have. The clause is left empty: it is the item's.
     pub counts: Counts,
 }

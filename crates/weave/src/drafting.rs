@@ -65,8 +65,11 @@ pub fn judge(
         let before = said.len();
         of_item.iter_mut().for_each(|of| said.append(&mut of.diagnostics));
         if !selected && said.len() == before {
+            // Where one domain has the places, that another has none is not what is wrong.
             let lacking = of_item.iter().find_map(|of| of.lacking.clone());
-            said.extend(resolve::nowhere(aspects, peers, item).map(|nowhere| lacking.unwrap_or(nowhere)));
+            let unmatched = || of_item.iter().find_map(|of| of.unmatched.clone());
+            let why = lacking.or_else(unmatched);
+            said.extend(resolve::nowhere(aspects, peers, item).map(|nowhere| why.unwrap_or(nowhere)));
         }
     }
     let (warnings, errors): (Vec<_>, Vec<_>) =

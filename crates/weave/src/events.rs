@@ -311,14 +311,20 @@ fn text(kernel: &Kernel, programs: &[EventProgram]) -> Text {
 
 impl Text {
     /// Whether an object of this text, of probes of events, has all programs that one of the other would have, and the
-    /// same: where a kernel has the other's types, and some more, as those of KVM's module.
+    /// same: where a kernel has the other's types, and some more, as those of KVM's module. Of places, it may have more of
+    /// KVM's only: other programs may do something else where a kernel has the place of another one.
     pub fn covers(&self, other: &Self) -> bool {
         let mut others = other.programs.lines().peekable();
         let mut more = self.programs.lines().filter(|line| others.next_if_eq(line).is_none());
-        let only_more = more.all(|line| line.starts_with("#define XW_HAS_"));
+        let only_more = more.all(|line| line.strip_prefix("#define XW_HAS_").is_some_and(is_of_vcpus));
         let own: HashSet<&str> = declarations(&self.types).collect();
         only_more && others.next().is_none() && declarations(&other.types).all(|of| own.contains(of))
     }
+}
+
+/// Whether that is a program of a vCPU's probes.
+fn is_of_vcpus(program: &str) -> bool {
+    PROBES.iter().any(|probe| probe.group == Group::Vm && probe.program == program)
 }
 
 /// The declarations of a C text without comments and strings: each ends with a semicolon outside of braces.
@@ -348,16 +354,54 @@ mod tests {
             headers: Vec::new(),
         };
         let task = "struct task { int pid; struct { int a; }; };\n";
-        let host = text(&["switch", "entry"], &format!("struct vcpu;\n{task}struct vcpu {{ int id; }};\n"));
+        let host =
+            text(&["switch", "kvm_entry"], &format!("struct vcpu;\n{task}struct vcpu {{ int id; }};\n"));
         assert!(host.covers(&host));
         assert!(host.covers(&text(&["switch"], task)));
         assert!(!text(&["switch"], task).covers(&host));
         assert!(!host.covers(&text(&["switch", "wake"], task)), "it lacks a program");
+        // `inet_sock_set_state` leaves to it what only this one has.
+        let connects = text(&["inet_sock_set_state", "tcp_connect"], task);
+        assert!(!connects.covers(&text(&["inet_sock_set_state"], task)), "its programs are others");
         let other = "struct task { int pid; struct { long a; }; };\n";
         assert!(!host.covers(&text(&["switch"], other)), "another type");
         let mut odd = text(&["switch"], task);
         odd.programs += "int x;\n";
         assert!(!odd.covers(&text(&["switch"], task)), "another program");
+    }
+
+    /// Whether nothing but a program itself depends on whether a kernel has its place.
+    fn stands_alone(program: &str) -> bool {
+        let define = format!("XW_HAS_{program}");
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let lines: Vec<_> = SOURCES.iter().flat_map(|(_, text)| text.lines()).collect();
+        let asks = |line: &&str| line.split(|c| !is_word(c)).any(|word| word == define);
+        let asking: Vec<_> = lines.iter().filter(|line| asks(line)).collect();
+        let Some(begin) = lines.iter().position(|line| *line == format!("#ifdef {define}")) else {
+            return false;
+        };
+        let Some(length) = lines[begin + 1..].iter().position(|line| line.starts_with('#')) else {
+            return false;
+        };
+        let (within, end) = (&lines[begin + 1..][..length], lines[begin + 1 + length]);
+        let programs: Vec<_> = within.iter().filter(|line| line.starts_with("XW_PROGRAM(")).collect();
+        asking.len() == 1
+            && end == "#endif"
+            && programs.len() == 1
+            && programs[0].ends_with(&format!(", {program})"))
+    }
+
+    #[test]
+    fn no_program_is_another_one_where_a_kernel_has_places_of_kvm() {
+        let of_kvm: Vec<_> =
+            PROBES.iter().map(|probe| probe.program).filter(|name| is_of_vcpus(name)).collect();
+        assert!(of_kvm.contains(&"kvm_entry"));
+        for program in of_kvm {
+            assert!(stands_alone(program), "{program}");
+        }
+        for program in ["tcp_connect", "__tcp_retransmit_skb", "softirq_raise"] {
+            assert!(!stands_alone(program), "{program}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use xweave_access::{Keep, Source};
+use xweave_access::{Index, IndexCache, Keep, Source};
 use xweave_code::{
     Kernel,
     image::{self, Image},
@@ -111,20 +111,25 @@ impl KernelFiles {
         images.flat_map(names).collect()
     }
 
-    /// What its instructions touch. Indices are kept in a folder, by the files' contents; `making` is told of what one is
-    /// made.
+    /// What its instructions touch. Indices are kept in a folder, by the files' contents; that of the running kernel is
+    /// taken from the folder `live`, where it is there already. `making` is told of what one is made.
     ///
     /// # Errors
     ///
     /// [`CodeError`]
-    pub fn code(&self, kept: &Path, making: &dyn Fn(&str)) -> Result<Vec<CodeIndex>, CodeError> {
+    pub fn code(&self, kept: &Path, live: &Path, making: &dyn Fn(&str)) -> Result<Vec<CodeIndex>, CodeError> {
         let index = |file: Option<&PathBuf>, base: Option<&PathBuf>| {
             let what = file.map_or("the running kernel".into(), |file| file.display().to_string());
             let source = Source { file: file.cloned(), base: base.cloned(), btf_only: false };
             source.index(Some(Keep::OfFile(kept)), || making(&what))
         };
         let (image, modules) = match self {
-            Self::Live => return Ok(vec![CodeIndex { module: None, index: index(None, None)? }]),
+            Self::Live => {
+                let known = IndexCache::of_this_machine(live);
+                let known = known.and_then(|(file, path)| Index::of_file(&path, &file).ok());
+                let index = known.map_or_else(|| index(None, None), Ok)?;
+                return Ok(vec![CodeIndex { module: None, index }]);
+            }
             Self::Files { image, modules } => (image, modules),
             Self::Folder(folder) => return Err(CodeError::OnlyTypes(folder.display().to_string())),
         };

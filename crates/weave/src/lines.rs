@@ -3,7 +3,10 @@
 //! The compiler tells of each instruction its line (`.BTF.ext`), but not reliably its file: code of aspects stands
 //! within functions that are generated. So the numbers of their lines say which aspect they are of.
 
-use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, read::elf::ElfFile64};
+use object::{
+    Endianness, SectionIndex,
+    read::elf::{ElfFile64, FileHeader as _, SectionHeader as _, Sym as _},
+};
 use xweave_aspect::Span;
 
 /// More lines than an aspect has. BTF has 22 bits for a line's number.
@@ -11,6 +14,18 @@ const LINES: u32 = 1 << 18;
 
 /// As many aspects have lines of their own.
 const FILES: u32 = 15;
+
+/// More sections than an object has: each of its programs may have one.
+const SECTIONS: usize = 4096;
+
+/// More symbols.
+const SYMBOLS: usize = 1 << 16;
+
+/// More lines than a section has: a kernel loads no program of more instructions.
+const RECORDS: usize = 1 << 20;
+
+/// More bytes than a section's name has.
+const NAME: usize = 256;
 
 /// A place in an aspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,19 +50,31 @@ pub(crate) fn line(number: u32) -> u32 {
 }
 
 /// Which line of an aspect an instruction of a program is of; or else the last one before it.
+///
+/// The object is from a compiler that may have been taken over by C that was made of what a guest sent: what is looked
+/// at is bounded, and each byte is, so many times.
 pub(crate) fn of(object: &[u8], program: &str, instruction: usize) -> Option<Place> {
     let elf = ElfFile64::<Endianness>::parse(object).ok()?;
-    let symbol = elf.symbols().find(|symbol| symbol.name() == Ok(program))?;
-    let section = elf.section_by_index(symbol.section_index()?).ok()?;
-    let begin = symbol.address();
+    let (endian, sections) = (elf.endian(), elf.elf_section_table());
+    let data = |of: SectionIndex| sections.section(of).ok()?.data(endian, object).ok();
+    let names = data(elf.elf_header().section_strings_index(endian, object).ok()?)?;
+    let named = |name: &str| {
+        let mut first = sections.iter().take(SECTIONS);
+        first.find(|of| is_called(names, of.sh_name(endian), name))?.data(endian, object).ok()
+    };
+    let symbols = elf.elf_symbol_table();
+    let strings = data(symbols.string_section())?;
+    let mut first = symbols.iter().take(SYMBOLS);
+    let symbol = first.find(|symbol| is_called(strings, symbol.st_name(endian), program))?;
+    let section = sections.section(SectionIndex(symbol.st_shndx(endian).index()?.into())).ok()?;
+    let (begin, size) = (symbol.st_value(endian), symbol.st_size(endian));
     let at = begin.checked_add(u64::try_from(instruction).ok()?.checked_mul(8)?)?;
-    if at >= begin.checked_add(symbol.size())? {
+    if at >= begin.checked_add(size)? {
         return None;
     }
-    let (types, lines) =
-        (elf.section_by_name(".BTF")?.data().ok()?, elf.section_by_name(".BTF.ext")?.data().ok()?);
+    let section = name_at(names, section.sh_name(endian))?;
     let mut found = None;
-    each(types, lines, section.name().ok()?, &mut |offset, number, column| {
+    each(named(".BTF")?, named(".BTF.ext")?, section, &mut |offset, number, column| {
         let offset = u64::from(offset);
         let of_aspect = (LINES..LINES * FILES).contains(&number);
         if of_aspect && (begin..=at).contains(&offset) && found.is_none_or(|(before, _)| before <= offset) {
@@ -58,8 +85,21 @@ pub(crate) fn of(object: &[u8], program: &str, instruction: usize) -> Option<Pla
     found.map(|(_, place)| place)
 }
 
-/// Goes through the lines of a section: the offset of the instruction, the line's number, and the column.
-fn each(types: &[u8], lines: &[u8], section: &str, take: &mut dyn FnMut(u32, u32, u32)) -> Option<()> {
+/// The name that begins there in a table of strings: no longer than names are.
+fn name_at(strings: &[u8], at: u32) -> Option<&[u8]> {
+    let rest = strings.get(usize::try_from(at).ok()?..)?;
+    rest.iter().take(NAME).position(|byte| *byte == 0).map(|end| &rest[..end])
+}
+
+/// Whether that is the name that begins there. Of others, no more is looked at than this one is long.
+fn is_called(strings: &[u8], at: u32, name: impl AsRef<[u8]>) -> bool {
+    let rest = usize::try_from(at).ok().and_then(|at| strings.get(at..));
+    rest.and_then(|rest| rest.strip_prefix(name.as_ref())).is_some_and(|after| after.first() == Some(&0))
+}
+
+/// Goes through the lines of a section: the offset of the instruction, the line's number, and the column. Nothing if
+/// there are more sections, or lines of this one, than an object of ours has.
+fn each(types: &[u8], lines: &[u8], section: &[u8], take: &mut dyn FnMut(u32, u32, u32)) -> Option<()> {
     let word = |bytes: &[u8], at: usize| {
         let bytes = bytes.get(at..at.checked_add(4)?)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
@@ -70,11 +110,18 @@ fn each(types: &[u8], lines: &[u8], section: &str, take: &mut dyn FnMut(u32, u32
     let (begin, length) = (offset(lines, 4)?.checked_add(offset(lines, 16)?)?, offset(lines, 20)?);
     let lines = lines.get(begin..begin.checked_add(length)?)?;
     let record = offset(lines, 0)?;
-    let mut at = 4;
-    while let (Some(name), Some(count)) = (offset(lines, at), offset(lines, at.checked_add(4)?)) {
+    let (mut at, mut sections, mut taken) = (4, 0, 0);
+    while let (Some(name), Some(count)) = (word(lines, at), offset(lines, at.checked_add(4)?)) {
         let records = lines.get(at + 8..(at + 8).checked_add(count.checked_mul(record)?)?)?;
-        let called = strings.get(name..)?.split(|byte| *byte == 0).next()?;
-        if called == section.as_bytes() && record >= 16 {
+        sections += 1;
+        if sections > SECTIONS {
+            return None;
+        }
+        if record >= 16 && is_called(strings, name, section) {
+            taken += count;
+            if taken > RECORDS {
+                return None;
+            }
             for one in records.chunks_exact(record) {
                 let place = word(one, 12)?;
                 take(word(one, 0)?, place >> 10, place & 0x3ff);
@@ -83,4 +130,58 @@ fn each(types: &[u8], lines: &[u8], section: &str, take: &mut dyn FnMut(u32, u32
         at += 8 + records.len();
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Types with these strings.
+    fn types(strings: &[u8]) -> Vec<u8> {
+        let header = [0, 20, 0, 0, 0u32];
+        header.iter().flat_map(|word| word.to_le_bytes()).chain(strings.iter().copied()).collect()
+    }
+
+    /// Lines of sections, each of which has a name and so many records.
+    fn lines(sections: &[(u32, u32)]) -> Vec<u8> {
+        let mut all = 16u32.to_le_bytes().to_vec();
+        for (name, count) in sections {
+            all.extend([*name, *count].iter().flat_map(|word| word.to_le_bytes()));
+            (0..*count).for_each(|nth| {
+                all.extend([nth * 8, 0, 0, 7 << 10].iter().flat_map(|word| word.to_le_bytes()))
+            });
+        }
+        let length = u32::try_from(all.len()).unwrap();
+        let header = [0, 24, 0, 0, 0, length];
+        header.iter().flat_map(|word| word.to_le_bytes()).chain(all).collect()
+    }
+
+    fn offsets(strings: &[u8], sections: &[(u32, u32)]) -> Option<Vec<u32>> {
+        let mut found = Vec::new();
+        let take = &mut |offset, number, _| {
+            assert_eq!(number, 7);
+            found.push(offset);
+        };
+        each(&types(strings), &lines(sections), b"fentry", take).map(|()| found)
+    }
+
+    #[test]
+    fn lines_are_those_of_the_section_and_more_than_objects_have_are_none() {
+        let strings = b"\0fentry\0fentry/x\0fentry";
+        assert_eq!(offsets(strings, &[(8, 1), (1, 2), (17, 1), (9999, 1)]), Some(vec![0, 8]));
+        let others = |count| [vec![(8, 0); count], vec![(1, 1)]].concat();
+        assert_eq!(offsets(strings, &others(SECTIONS - 1)), Some(vec![0]));
+        assert_eq!(offsets(strings, &others(SECTIONS)), None);
+        let half = u32::try_from(RECORDS / 2).unwrap();
+        assert_eq!(offsets(strings, &[(1, half), (1, half)]).map(|found| found.len()), Some(RECORDS));
+        assert_eq!(offsets(strings, &[(1, half), (1, half), (1, 1)]), None);
+    }
+
+    #[test]
+    fn a_name_is_no_longer_than_names_are() {
+        let long = [vec![b'a'; NAME - 1], vec![0, b'b']].concat();
+        assert_eq!(name_at(&long, 0).map(<[u8]>::len), Some(NAME - 1));
+        assert_eq!(name_at(&[vec![b'a'], long.clone()].concat(), 0), None);
+        assert_eq!((name_at(&long, 256), name_at(&long, 257), name_at(&long, 9999)), (None, None, None));
+    }
 }

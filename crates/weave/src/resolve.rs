@@ -149,6 +149,7 @@ impl<'a> Resolver<'a> {
     fn select(&self, work: &mut Work<'a>, candidates: Candidates<'a>) -> Vec<Selected<'a>> {
         let mut selected = Vec::new();
         let lacking = self.lacking(work.item, &candidates);
+        work.draft.unmatched = if candidates.is_empty() { self.unmatched(work.item) } else { None };
         for (place, candidate) in candidates {
             let condition = match &candidate.at.at {
                 At::Instruction(touch) => touch.condition.clone(),
@@ -170,9 +171,9 @@ impl<'a> Resolver<'a> {
         selected
     }
 
-    /// A name that none of the candidates has, or that names none.
+    /// A parameter or variable that none of the candidates has.
     fn lacking(&self, item: Item<'a>, candidates: &Candidates<'a>) -> Option<Diagnostic> {
-        let Some(first) = candidates.values().next() else { return self.unmatched(item) };
+        let first = candidates.values().next()?;
         let kernel = self.domain.kernel;
         let mut lacking = None;
         item.pointcut().atoms(&mut |atom| {

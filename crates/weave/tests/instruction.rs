@@ -374,6 +374,54 @@ fn mistakes_are_told_where_they_are() {
 }
 
 #[test]
+fn a_kernel_may_lack_functions_that_another_has() {
+    let made = &*MADE;
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("other.c");
+    // The function by the name is not here; nor is any by the pattern.
+    std::fs::write(
+        &source,
+        "struct packet { void *next; int len; };\nint other(struct packet *p) { return p->len; }\n",
+    )
+    .unwrap();
+    let types = folder.path().join("types.o");
+    let program = folder.path().join("program.o");
+    let (clang, mut gcc) = (find_clang().unwrap(), Command::new("gcc"));
+    let source = source.to_str().unwrap();
+    compile(Command::new(clang).args(["-target", "bpf", "-g", "-O0", "-c"]), &[source], &types);
+    compile(gcc.args(["-O2", "-g", "-fcf-protection=none", "-c"]), &[source], &program);
+    let index = Program { file: Some(program), base: None, btf_only: false }.make().unwrap();
+    let (kernel, code) = (Kernel::from_file(&types).unwrap(), [CodeIndex { module: None, index }]);
+    let woven = |text: &str| {
+        let aspects = parse(vec![Source { name: "x.aspect".into(), text: text.into() }]).unwrap();
+        let host = Domain {
+            name: "host".into(),
+            role: Role::Host,
+            number: 1,
+            kernel: &made.kernel,
+            code: &made.code,
+        };
+        let guest = Domain { name: "vm1".into(), role: Role::Guest, number: 2, kernel: &kernel, code: &code };
+        let cache = tempfile::tempdir().unwrap();
+        let weaving = weave(&aspects, &[guest, host], &options(&cache));
+        let weaving = weaving.map_err(|errors| errors.into_iter().map(|e| e.message).collect::<Vec<_>>());
+        weaving.map(|weaving| weaving.domains.iter().map(|of| of.sites.len()).collect::<Vec<_>>())
+    };
+    for within in ["queue_%", "queue_drain", "queue_drain?"] {
+        let found = woven(&format!("access(packet.len) AND within_function({within}) {{ STORE_DATA1(1); }}"));
+        let found = found.unwrap_or_else(|errors| panic!("{within}: {errors:?}"));
+        assert!(found[0] == 0 && found[1] > 0, "{within}: {found:?}");
+    }
+    let nowhere = woven("access(packet.len) AND within_function(queue_drian) { STORE_DATA1(1); }");
+    let said = nowhere.unwrap_err();
+    assert!(said.len() == 1 && said[0].contains("there is no function `queue_drian`"), "{said:?}");
+
+    // What is wrong is the parameter of a function that one of them has.
+    let said = woven("execution(packet_w%) AND local_var(nothing) { STORE_DATA1(1); }").unwrap_err();
+    assert!(said.len() == 1 && said[0].contains("has no parameter `nothing`"), "{said:?}");
+}
+
+#[test]
 fn code_is_needed_where_instructions_of_the_domain_are_meant() {
     let peer = |name: &str| Peer { name: name.into(), role: Role::of(name) };
     let peers = [peer("host"), peer("vm1"), peer("vm2")];

@@ -368,7 +368,7 @@ fn a_kernel_is_named_by_what_it_is() {
     assert!(files.paths().eq(expected), "{files:?}");
     let types = KernelFiles::named(path);
     assert_eq!(types, KernelFiles::Folder(path.into()));
-    let code = types.code(folder.path(), &|_| ());
+    let code = types.code(folder.path(), folder.path(), &|_| ());
     assert!(matches!(code, Err(CodeError::OnlyTypes(of)) if of == path));
     // A copy of `/sys/kernel/btf`.
     std::fs::copy("/sys/kernel/btf/vmlinux", folder.path().join("vmlinux")).unwrap();

@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 use xweave_access::IndexCache;
 use xweave_guard::private::{self, Dir, Trust};
 
-/// The folder of indices that kernels are woven by: `xweave sites` keeps its own elsewhere, of which
-/// that of the running kernel is used here, too, and those of files where `--for-record` says so.
+/// The folder of indices that kernels are woven by. `xweave sites` keeps those of files elsewhere, where whoever made
+/// such a file may have written, but where `--for-record` says so.
 pub(crate) struct Indices {
     folder: PathBuf,
-    /// Where `xweave sites` keeps its own.
-    of_sites: PathBuf,
+    /// Where `xweave sites --live` keeps that of the running kernel, and nothing that reads files may write.
+    live: PathBuf,
 }
 
 /// A file that an index is being written to: gone unless it is kept.
@@ -28,7 +28,7 @@ pub(crate) struct Unfinished {
 
 impl Indices {
     pub(crate) fn new(cache: &Path) -> Self {
-        Self { folder: cache.join("access"), of_sites: cache.join("sites") }
+        Self { folder: cache.join("access"), live: cache.join(IndexCache::LIVE) }
     }
 
     /// That of a file of this machine with this build ID; of a module's, after that of its kernel.
@@ -38,7 +38,7 @@ impl Indices {
 
     /// That of all that runs on this machine, which `xweave sites --live` made.
     pub(crate) fn of_this_machine(&self) -> Option<(File, PathBuf)> {
-        IndexCache::of_this_machine(&self.of_sites)
+        IndexCache::of_this_machine(&self.live)
     }
 
     pub(crate) fn open(&self, name: &str) -> Option<(File, PathBuf)> {

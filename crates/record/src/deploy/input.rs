@@ -327,12 +327,19 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let source = xweave_access::Source { file: None, base: None, btf_only: false };
         let Some(name) = source.identity() else { panic!("there is a boot ID") };
-        let sites = xweave_guard::private::Dir::create(&cache.path().join("sites")).unwrap();
-        sites.replace(&name, b"an index").unwrap();
         let indices = Indices::new(cache.path());
+        let keep = |folder: &str| {
+            let folder = xweave_guard::private::Dir::create(&cache.path().join(folder)).unwrap();
+            folder.replace(&name, b"an index").unwrap();
+        };
+        keep("sites");
+        let asked = |input: &Input| input.questions().iter().any(|of| matches!(of, Request::Code(_)));
+        let mut host = input("host=local", "one");
+        assert!(found(&mut host, &indices).is_empty() && asked(&host), "what reads files may write there");
+        keep("live");
         let mut host = input("host=local", "one");
         assert_eq!(found(&mut host, &indices), [None]);
-        assert!(host.questions().iter().all(|question| !matches!(question, Request::Code(_))));
+        assert!(!asked(&host));
         let mut guest = input("vm1=vsock:3", "one");
         assert!(found(&mut guest, &indices).is_empty() && guest.missing.kernel);
     }

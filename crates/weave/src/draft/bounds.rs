@@ -123,6 +123,7 @@ impl Draft {
             let said = std::mem::take(&mut item.diagnostics);
             item.diagnostics = said.into_iter().map(|said| fit(said, aspects)).collect();
             item.lacking = item.lacking.take().map(|said| fit(said, aspects));
+            item.unmatched = item.unmatched.take().map(|said| fit(said, aspects));
             item.counts.clause.clear();
         }
         for site in &mut self.sites {

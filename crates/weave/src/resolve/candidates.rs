@@ -96,7 +96,7 @@ impl<'a> Resolver<'a> {
         let means = |name: Option<&_>| self.means(name);
         let touches = instruction::touches(item, domain.kernel, domain.code, &means);
         if touches.is_empty() {
-            work.draft.diagnostics.extend(self.mistyped(work));
+            work.draft.diagnostics.extend(self.mistyped(item));
         }
         let (touches, unhookable): (Vec<_>, Vec<_>) =
             touches.into_iter().partition(|touch| touch.unhookable().is_none());
@@ -132,11 +132,16 @@ impl<'a> Resolver<'a> {
         work.draft.diagnostics.push(self.aspects.error(name.span, message).with_help(help));
     }
 
-    /// That a pattern matches no function.
+    /// That there is no function of a name, or none that a pattern matches. A kernel may lack it, as where a module is
+    /// not loaded.
     pub(super) fn unmatched(&self, item: Item<'a>) -> Option<Diagnostic> {
         let (domain, kernel) = (&self.domain.name, self.domain.kernel);
         let mut anchors = Anchor::all(&item).into_iter().filter(|anchor| self.means(anchor.domain()));
-        let Anchor::Function(name, _) = anchors.next()? else { return None };
+        let name = match anchors.next()? {
+            Anchor::Function(name, _) => name,
+            Anchor::Access(_) => return self.unknown_name(item, |what| *what == Named::Function),
+            _ => return None,
+        };
         if !kernel.functions(&name.pattern).is_empty() {
             return None;
         }
@@ -168,12 +173,17 @@ impl<'a> Resolver<'a> {
     }
 
     /// A structure or member that nothing is known to touch is most likely mistyped. A variable need not be: without
-    /// debug information, only parameters have names.
-    fn mistyped(&self, work: &Work<'a>) -> Option<Diagnostic> {
+    /// debug information, only parameters have names; nor a function: see [`Resolver::unmatched`].
+    fn mistyped(&self, item: Item<'a>) -> Option<Diagnostic> {
+        self.unknown_name(item, |what| matches!(what, Named::Structure | Named::Member { .. }))
+    }
+
+    /// The first name of such a thing in an access() and what it is combined with that nothing here has.
+    fn unknown_name(&self, item: Item<'a>, of: impl Fn(&Named) -> bool) -> Option<Diagnostic> {
         let domain = self.domain;
         let indices = domain.code.iter().map(|code| &code.index);
-        let unknown = unknown_names(work.item.pointcut(), |name| self.means(name), indices);
-        let unknown = unknown.into_iter().find(|unknown| unknown.what != Named::Variable)?;
+        let unknown = unknown_names(item.pointcut(), |name| self.means(name), indices);
+        let unknown = unknown.into_iter().find(|unknown| of(&unknown.what))?;
         let message = format!("{unknown} in domain `{}`, kernel {}", domain.name, domain.kernel.release());
         let error = self.aspects.error(unknown.span, message);
         Some(match unknown.near[..] {
