@@ -120,7 +120,9 @@ pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let text = error.render().to_string();
-    let what = text.split("\n\nUsage:").next().unwrap_or(&text).trim();
+    // What follows is for who reads it in a terminal.
+    let ends = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end)).min();
+    let what = text[..ends.unwrap_or(text.len())].trim();
     asked.answer(&text::lines(what.strip_prefix("error: ").unwrap_or(what)), 2)
 }
 

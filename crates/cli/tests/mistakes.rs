@@ -157,12 +157,18 @@ fn with_json_an_error_is_a_document_too() {
         (&["records", "--json"], 2, "the following required arguments were not provided:\n  <DIR>"),
         (&["sites", "access(a.b)", "--kernel", "nowhere", "--jsonl"], 2, "nowhere: there is no such file"),
         (&["lab", "list", "--json", "--al"], 2, "unexpected argument '--al' found"),
+        (
+            &["record", "--json", "--events", "nonsense"],
+            2,
+            "invalid value 'nonsense' for '--events <GROUP,…>'",
+        ),
     ] {
         let (found, printed, said) = xweave(folder.path(), arguments);
         let document: serde_json::Value = serde_json::from_str(&printed).expect("one document");
         assert_eq!((found, &document["error"]["exit"]), (Some(status), &status.into()), "{printed}");
         let message = document["error"]["message"].as_str().expect("a text");
         assert!(message.starts_with(begin) && said.contains(message), "{message}: {said}");
+        assert!(!message.contains("--help"), "{message}");
     }
     // One that has begun takes no second one; what is asked of another command is not asked of this one.
     fs::write(folder.path().join("wrong.aspect"), "advice a exeuction(vfs_read) {}").expect("a file");

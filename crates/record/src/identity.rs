@@ -6,6 +6,9 @@ use xweave_wire::message::{DomainInfo, Vm};
 
 use crate::{DomainSpec, Error, Transport};
 
+/// The first CID that is a guest's: below it are those of this machine itself, and of its host (`linux/vm_sockets.h`).
+const FIRST_GUEST: u32 = 3;
+
 /// A domain as it was given, and what its agent says it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Answered<'a> {
@@ -35,6 +38,9 @@ pub(crate) fn lines(domains: &[Answered<'_>]) -> Vec<String> {
 pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
     let vms = vms(domains);
     let mut warnings: Vec<_> = domains.iter().filter_map(|domain| domain.misnamed(domains)).collect();
+    for (nth, second) in domains.iter().enumerate() {
+        warnings.extend(domains[..nth].iter().find_map(|first| first.maybe_one_with(second)));
+    }
     let guests = || domains.iter().filter(|domain| domain.spec.role() == Role::Guest);
     match domains.first() {
         Some(Answered { spec, facts })
@@ -67,10 +73,37 @@ impl<'a> Answered<'a> {
         }
     }
 
-    /// Machines that were restored from one snapshot have one boot ID; but two CIDs are two machines.
+    /// Whether both say that they are one boot of one kernel. Machines that were restored from one snapshot say so too, and
+    /// a guest may say anything.
+    fn has_boot_of(&self, other: &Self) -> bool {
+        !self.facts.boot_id.is_empty() && self.facts.boot_id == other.facts.boot_id
+    }
+
+    /// Whether that cannot be so, as how they are reached shows: two CIDs are two machines, and this one is no guest of its
+    /// own. None where anything may be behind a command.
+    fn is_apart_from(&self, other: &Self) -> Option<bool> {
+        use Transport::{Command, Local, Vsock};
+        match (&self.spec.transport, &other.spec.transport) {
+            (Vsock { cid: one, .. }, Vsock { cid: two, .. }) => Some(one != two),
+            (Local, Vsock { cid, .. }) | (Vsock { cid, .. }, Local) => Some(*cid >= FIRST_GUEST),
+            (Local, Local | Command(_)) | (Command(_), Local) => Some(false),
+            (Command(_), Command(_) | Vsock { .. }) | (Vsock { .. }, Command(_)) => None,
+        }
+    }
+
     fn is_one_with(&self, other: &Self) -> bool {
-        let apart = matches!((self.cid(), other.cid()), (Some(one), Some(two)) if one != two);
-        !apart && !self.facts.boot_id.is_empty() && self.facts.boot_id == other.facts.boot_id
+        self.has_boot_of(other) && self.is_apart_from(other) == Some(false)
+    }
+
+    /// That they may be one kernel, where nothing shows that they are not.
+    fn maybe_one_with(&self, other: &Self) -> Option<String> {
+        (self.has_boot_of(other) && self.is_apart_from(other).is_none()).then(|| {
+            let (one, two) = (&self.spec.name, &other.spec.name);
+            format!(
+                "{one} and {two} have the same boot ID: they are one kernel under two names, which doubles what is \
+                 recorded of it, or two that were restored from one snapshot"
+            )
+        })
     }
 
     fn line(&self, vms: &[Vm]) -> String {
@@ -207,9 +240,9 @@ mod tests {
     #[test]
     fn two_names_for_one_kernel_are_refused_unless_two_addresses_are_two_machines() {
         let one_boot = |given: &[(&str, &str)], boot: &str| {
-            let mut domains = domains(&[], given);
+            let mut domains = domains(&[(1, 3), (2, 4)], given);
             domains.0.iter_mut().for_each(|(_, facts)| facts.boot_id = boot.to_owned());
-            check(&domains.answered()).map_err(|error| error.to_string())
+            check(&domains.answered()).map(|()| domains.warnings()).map_err(|error| error.to_string())
         };
         let twice = [("host=local", "lab"), ("vm1=xweave agent --stdio", "lab")];
         assert_eq!(
@@ -218,7 +251,30 @@ mod tests {
              of them, or the other machine"
         );
         assert!(one_boot(&twice, "").is_ok(), "who does not tell is not suspected");
-        assert!(one_boot(&[("vm1=vsock:3", "a"), ("vm2=vsock:4", "a")], "0f-1").is_ok(), "of one snapshot");
+        for one in [["vm1=vsock:3", "vm2=vsock:3"], ["host=local", "vm1=vsock:1"]] {
+            assert!(one_boot(&one.map(|domain| (domain, "a")), "0f-1").is_err(), "{one:?}");
+        }
+        // Two guests of one snapshot; a guest that says that it is this machine.
+        for two in [["vm1=vsock:3", "vm2=vsock:4"], ["host=local", "vm1=vsock:3"]] {
+            assert_eq!(one_boot(&two.map(|domain| (domain, "")), "0f-1").unwrap(), [""; 0], "{two:?}");
+        }
+        // Who is behind a command is not known.
+        for maybe in [
+            ["vm1=ssh vm1 x", "vm2=ssh vm2 x"],
+            ["vm1=vsock:3", "vm2=ssh vm2 x"],
+            ["vm1=ssh vm1 x", "vm2=vsock:3"],
+        ] {
+            let said = one_boot(&maybe.map(|domain| (domain, "")), "0f-1").unwrap();
+            assert_eq!(
+                said,
+                [
+                    "vm1 and vm2 have the same boot ID: they are one kernel under two names, which doubles what is recorded \
+                     of it, or two that were restored from one snapshot"
+                ],
+                "{maybe:?}"
+            );
+            assert_eq!(one_boot(&maybe.map(|domain| (domain, "")), "").unwrap(), [""; 0]);
+        }
     }
 
     #[test]

@@ -272,6 +272,7 @@ fn run(
     let begun = Instant::now();
     let mut next_round = begun + capture.pace.round;
     let limit = options.until.limit();
+    let mut timed_out = false;
     loop {
         capture.wait(SOON)?;
         if Instant::now() >= next_round {
@@ -288,15 +289,16 @@ fn run(
             None if end => return Ok(None),
             None => {}
             Some(command) => {
+                if let Some(status) = command.status() {
+                    // One that was asked to end because its time was over has not failed; one that ended before may have.
+                    return Ok(Some(status).filter(|status| !timed_out || status.success()));
+                }
                 if end {
+                    timed_out |= over;
                     command.end();
                 }
                 if xweave_interrupt::at_once() {
                     command.kill();
-                }
-                if let Some(status) = command.status() {
-                    // One whose time was over has not failed.
-                    return Ok(Some(status).filter(|status| !over || status.success()));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! How far a confined process has come: two numbers in memory that it writes to and that are read here.
+//! How far a confined process has come: three numbers in memory that it writes to and that are read here.
 
 use std::{
     fs::File,
@@ -14,8 +14,11 @@ use xweave_guard::confine::job;
 use super::parcel;
 use crate::progress::Analysed;
 
-/// Two numbers of 32 bits.
-const BYTES: usize = 8;
+/// Three numbers of 32 bits: how many are done, of how many, and, if it is not 0, that there are no more.
+const BYTES: usize = 12;
+
+/// Where the last of them is.
+const ENDED: u64 = 8;
 
 /// What is told of one process.
 pub(crate) struct Meter(File);
@@ -34,11 +37,19 @@ impl Meter {
 
     /// What it says now of a domain's code. It may say anything: more than all is all.
     pub(crate) fn of<'a>(&self, domain: &'a str) -> Analysed<'a> {
-        let mut bytes = [0; BYTES];
-        let read = self.0.read_at(&mut bytes, 0);
-        let [a, b, c, d, e, f, g, h] = if matches!(read, Ok(BYTES)) { bytes } else { [0; BYTES] };
-        let (done, total) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+        let (done, total) = (self.number(0), self.number(4));
         Analysed { domain, done: done.min(total), total }
+    }
+
+    /// Whether all of the code has been looked into: until then, how much there is grows with each part that is begun.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.number(ENDED) != 0
+    }
+
+    fn number(&self, at: u64) -> u32 {
+        let mut bytes = [0; 4];
+        let read = self.0.read_at(&mut bytes, at);
+        if matches!(read, Ok(4)) { u32::from_le_bytes(bytes) } else { 0 }
     }
 }
 
@@ -56,6 +67,11 @@ impl Pointer {
         let [e, f, g, h] = total.to_le_bytes();
         let _ = self.0.write_at(&[a, b, c, d, e, f, g, h], 0);
     }
+
+    /// Says that there is no more.
+    pub(crate) fn end(&self) {
+        let _ = self.0.write_at(&1u32.to_le_bytes(), ENDED);
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +88,12 @@ mod tests {
         assert_eq!(meter.of("vm1"), analysed(256, 60_000));
         pointer.tell(u32::MAX, 5);
         assert_eq!(meter.of("vm1"), analysed(5, 5));
+        assert!(!meter.has_ended(), "the next part may begin");
+        pointer.end();
+        assert!(meter.has_ended());
+        assert_eq!(meter.of("vm1"), analysed(5, 5));
         pointer.0.set_len(3).unwrap();
         assert_eq!(meter.of("vm1"), analysed(0, 0));
+        assert!(!meter.has_ended());
     }
 }

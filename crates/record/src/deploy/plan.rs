@@ -149,10 +149,9 @@ impl All<'_> {
         let total = jobs.len();
         let mut within = |done: usize| {
             let parts: Vec<_> = meters.iter().map(|(domain, meter)| meter.of(domain)).collect();
-            let analysing = parts.iter().any(|part| part.total == 0 || part.done < part.total);
-            let phase = match analysing {
-                true => Phase::Analysing { parts: &parts },
-                false => Phase::Resolving { done, total },
+            let phase = match meters.iter().all(|(_, meter)| meter.has_ended()) {
+                true => Phase::Resolving { done, total },
+                false => Phase::Analysing { parts: &parts },
             };
             unfinished.iter().all(|files| on_disk(files) <= INDICES) && keep_going(phase)
         };

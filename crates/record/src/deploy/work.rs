@@ -187,6 +187,7 @@ fn read_parcel(reading: Reading, mut rest: &[u8]) -> Result<Read, Error> {
             indexed.push(module.clone());
             code.push(CodeIndex { module, index });
         }
+        pointer.end();
     }
     code.sort_by(|a, b| a.module.cmp(&b.module));
     let peer = reading.peers.get(reading.domain).ok_or(Error::NoDomain)?;

@@ -25,7 +25,7 @@ use xweave_wire::{
 };
 
 use crate::{
-    Budget, Error, Outcome, Phase, Until,
+    Budget, Error, Outcome, Phase, Transport, Until,
     pace::Pace,
     scripted::{self, Agent},
 };

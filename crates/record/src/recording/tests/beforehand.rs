@@ -15,6 +15,14 @@ fn machine(boot_id: &'static str, hostname: &'static str) -> impl Script + Send 
     })
 }
 
+/// A recording of this machine and a guest.
+fn record_here(stage: &Stage, guest: Agent, progress: &mut dyn FnMut(Phase<'_>)) -> Result<Outcome, Error> {
+    let mut options = scripted::options(stage.0.path(), &["host", "vm1"], AT_ONCE, Budget::default());
+    options.domains[0].transport = Transport::Local;
+    let host = scripted("host", machine("0f-1", "lab"));
+    scripted::record(&options, PACE, vec![host, guest], progress)
+}
+
 #[test]
 fn two_names_for_one_kernel_are_refused_before_anything_is_woven() {
     let stage = Stage::new();
@@ -27,8 +35,8 @@ fn two_names_for_one_kernel_are_refused_before_anything_is_woven() {
             told.push(line.to_owned());
         }
     };
-    let (host, guest) = (scripted("host", machine("0f-1", "lab")), scripted("vm1", machine("0f-1", "lab")));
-    let error = stage.record_telling(AT_ONCE, host, guest, &mut look).unwrap_err();
+    let guest = scripted("vm1", machine("0f-1", "lab"));
+    let error = record_here(&stage, guest, &mut look).unwrap_err();
     assert_eq!(
         error.to_string(),
         "host and vm1 are one kernel (both have the boot ID 0f-1): a kernel is recorded under one name, so give one of \
@@ -54,8 +62,7 @@ fn an_agent_that_does_not_hang_up_keeps_nobody_waiting_before_it_was_asked_to_we
         _ => Ok(Done::Nothing),
     });
     let begun = std::time::Instant::now();
-    let error =
-        stage.record(AT_ONCE, scripted("host", machine("0f-1", "lab")), scripted("vm1", guest)).unwrap_err();
+    let error = record_here(&stage, scripted("vm1", guest), &mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::SameKernel { .. }), "{error}");
     // An agent that had woven would be waited for that long.
     assert!(begun.elapsed() < PACE.farewell / 2, "{:?}", begun.elapsed());
@@ -121,4 +128,13 @@ fn a_command_that_runs_longer_than_the_duration_is_ended_and_has_not_failed() {
     let outcome = record(sleeps("exit 3", Duration::from_secs(60)));
     assert_eq!(outcome.command.and_then(|status| status.code()), Some(3));
     assert_eq!(outcome.missing(), ["the recorded command failed: exit status: 3"]);
+    // It has failed by itself before it would have been ended.
+    let until = sleeps("exit 3", Duration::from_millis(1));
+    let late = &mut |phase: Phase<'_>| {
+        if matches!(phase, Phase::Recording { .. }) {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    };
+    let outcome = stage.record_telling(until, honest("host", 10), honest("vm1", 10), late).unwrap();
+    assert_eq!(outcome.command.and_then(|status| status.code()), Some(3));
 }
