@@ -87,16 +87,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if trace.manifest().events == 0 && trace.events().next().is_none() {
         return Err(Failure::no_events(&args.trace));
     }
-    let spec = match &args.transaction {
-        Some(spec) => Some(spec.clone()),
-        None if args.machines => None,
-        None => usual(&trace),
-    };
-    let transactions = args.json || args.id.is_some();
-    let spec = match spec {
-        None if args.machines || !transactions => return in_all(&trace, args),
-        None => Spec::Process(None),
+    let asked = args.transaction.clone().or_else(|| if args.machines { None } else { usual(&trace) });
+    let spec = match asked {
         Some(spec) => spec,
+        // Documents and steps are of transactions.
+        None if !args.machines && (args.json || args.id.is_some()) => Spec::Process(None),
+        None => return in_all(&trace, args),
     };
     let printed = shown::print(|out| match (args.json, args.id) {
         (true, wanted) => document(&trace, &spec, wanted, out),
@@ -157,24 +153,15 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
 
 /// What a trace has, if not the transactions that it was asked for.
 fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
-    if outcome.uncertain > 0 {
-        return format!(
-            "; {} are left out: events were lost between the two places, which may have told of either",
-            outcome.uncertain
-        );
+    if let Some(uncertain) = losses::uncertain(outcome) {
+        return format!("; {uncertain}");
     }
     let census = Census::of(trace);
     let listed =
         |names: Vec<String>, none: &str| if names.is_empty() { none.to_owned() } else { names.join(", ") };
     let (Spec::Between(between), Some(passed)) = (spec, outcome.passed) else {
-        let kinds = census.transactions.into_iter().map(|(kind, count)| match count {
-            Some(count) => format!("{kind} ({}{count})", if census.whole { "" } else { "at least " }),
-            None => kind,
-        });
-        return format!(
-            "; it has: {}",
-            listed(kinds.collect(), "none of any kind, but perhaps between:FROM..TO")
-        );
+        let none = "none of any kind, but perhaps between:FROM..TO";
+        return format!("; it has: {}", listed(machines::kinds(&census), none));
     };
     let called: Vec<&str> = census.events.iter().chain(&census.sites).map(String::as_str).collect();
     let mut said = String::new();
@@ -242,7 +229,7 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
             let command = format!("xweave explain {} --transaction {spec}", trace.dir().display());
             writeln!(out, "Step by step: {command} --id {}", slowest[0].id)?;
             if !args.all {
-                let parts = number::counted(totals.all().len() as u64, "part", "parts");
+                let parts = number::counted(totals.parts() as u64, "part", "parts");
                 writeln!(out, "By object and state, {parts}: {command} --all")?;
             }
         }

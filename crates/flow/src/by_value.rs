@@ -9,12 +9,10 @@ use xweave_wire::record::Kind;
 
 use crate::{
     durations::{Durations, Spread},
-    flows::{Flows, Wanted},
-    functions::{Function, Functions, Number},
-    graph::{Flow, Step},
+    flows::{FlowDocument, Flows, Wanted},
+    functions::{Functions, Number},
     join::Join,
     places::{self, Spot},
-    sites::unknown,
     stored,
 };
 
@@ -57,7 +55,7 @@ pub struct Groups {
 pub fn read(trace: &Trace, join: Join<'_>, wanted: Wanted<'_>, name: &str) -> (Flows, Groups) {
     let mut grouping = Grouping::default();
     let Ok(flows) = Flows::each(trace, join, wanted, |document| {
-        grouping.add(document.flow(), trace, name);
+        grouping.add(document, trace, name);
         Ok::<_, Infallible>(())
     });
     (flows, grouping.told(|number| trace.domain(number).map_or("?", |domain| &domain.name)))
@@ -78,9 +76,10 @@ struct OfGroup {
 }
 
 impl Grouping {
-    fn add(&mut self, flow: &Flow, trace: &Trace, name: &str) {
-        let rows: Vec<&Row> = on_path(flow).collect();
-        let tell = |row: &Row| function_of(row, trace);
+    fn add(&mut self, document: FlowDocument<'_>, trace: &Trace, name: &str) {
+        let flow = document.flow();
+        let rows: Vec<&Row> = flow.path().collect();
+        let tell = |row: &Row| document.function_of(row);
         let path: Vec<Number> = rows.iter().map(|row| self.functions.of(row, tell)).collect();
         let spots = places::spots(&path, &self.functions);
         let mut groups: Vec<((u64, &Spot), i64)> = Vec::new();
@@ -121,17 +120,5 @@ impl Grouping {
             Group { value, domain, place, flows, p50_ns, p99_ns, max_ns, flow_p50_ns, share }
         };
         Groups { groups: all.into_iter().map(group).collect(), ungrouped: self.ungrouped }
-    }
-}
-
-fn on_path(flow: &Flow) -> impl Iterator<Item = &Row> {
-    flow.steps.iter().filter(|step| step.on_path).map(|Step { row, .. }| row)
-}
-
-fn function_of(row: &Row, trace: &Trace) -> Function {
-    let domain = trace.domain(row.domain).map_or("?", |domain| &domain.name);
-    match trace.site(row.site) {
-        Some(site) => Function::new((row.domain, domain), &site.function, site.carrier.as_deref()),
-        None => Function::new((row.domain, domain), &unknown(row.site).function, None),
     }
 }

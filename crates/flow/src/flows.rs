@@ -226,8 +226,7 @@ impl Flows {
 
     /// The path of a flow: domains and times.
     pub(crate) fn path_of<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (&'a str, i64)> {
-        let on_path = flow.steps.iter().filter(|step| step.on_path);
-        on_path.map(|step| (self.domain(step.row.domain), step.row.time_ns))
+        flow.path().map(|row| (self.domain(row.domain), row.time_ns))
     }
 
     /// The name of a domain.
@@ -363,6 +362,11 @@ pub struct FlowDocument<'a> {
 impl<'a> FlowDocument<'a> {
     pub(crate) fn flow(&self) -> &'a Flow {
         self.flow
+    }
+
+    /// Where a record of it was made.
+    pub(crate) fn function_of(&self, row: &Row) -> Function {
+        self.scene.function_of(row)
     }
 }
 

@@ -80,6 +80,11 @@ impl Flow {
     pub fn total_ns(&self) -> i64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
+
+    /// The records of its path, in the path's order.
+    pub(crate) fn path(&self) -> impl DoubleEndedIterator<Item = &Row> {
+        self.steps.iter().filter(|step| step.on_path).map(|step| &step.row)
+    }
 }
 
 /// A flow, and what it is made of.

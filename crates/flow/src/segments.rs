@@ -9,7 +9,7 @@ use xweave_wire::record::Kind;
 use crate::{
     durations::{Durations, Spread},
     functions::{Function, Functions, Number},
-    graph::{Flow, Step},
+    graph::Flow,
     places::{Place, Stays},
 };
 
@@ -89,8 +89,8 @@ impl Paths {
             self.times[at].ns.add(pair[1].1.saturating_sub(pair[0].1));
             self.times[at].positions += position as u64;
         }
-        let last = flow.steps.iter().rfind(|step| step.on_path);
-        let reader = || last.map_or_else(Cow::default, |step| step.row.comm());
+        let last = flow.path().next_back();
+        let reader = || last.map_or_else(Cow::default, Row::comm);
         match shape {
             Some(shape) => self.stays.add(&shape.stays, &self.path, reader),
             None => {
@@ -166,7 +166,7 @@ fn path(flow: &Flow, path: &mut Vec<(Number, i64)>, mut place: impl FnMut(&Row) 
     };
     path.clear();
     let mut last: Option<(&Row, Number)> = None;
-    for Step { row, .. } in flow.steps.iter().filter(|step| step.on_path) {
+    for row in flow.path() {
         let here = place(row);
         let same = last.is_some_and(|(last, there)| {
             last.tid == row.tid && there == here && (operation(last) || operation(row))

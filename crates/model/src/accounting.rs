@@ -169,8 +169,8 @@ impl Accounting {
 
     /// The guest that a process of a domain runs.
     fn guest(&self, host: u8, process: u64) -> Option<&str> {
-        let found = self.guests.iter().find(|guest| (guest.host, guest.process) == (host, process))?;
-        self.domains.get(&found.domain).map(String::as_str)
+        let guest = Guest::of_process(&self.guests, host, process)?;
+        self.domains.get(&guest).map(String::as_str)
     }
 
     /// What a thread has done goes to its processes'.
@@ -347,15 +347,15 @@ impl Accounting {
         let Some((cpu, since)) = self.threads.get_mut(&id).and_then(|live| live.queued.take()) else {
             return;
         };
-        let group = self.group(id, names);
-        let Some(here) = self.cpus.get(&CpuId { domain: id.domain, cpu }) else { return };
-        let mut had: Vec<_> = here.runs.since(since).collect();
-        let runs = (here.tid != 0 && got != Some(cpu)).then_some((here.tid, here.since.max(since)));
-        if let Some((tid, since)) = runs {
+        let (group, place) = (self.group(id, names), CpuId { domain: id.domain, cpu });
+        let running = self.cpus.get(&place).filter(|here| here.tid != 0 && got != Some(cpu));
+        let running = running.map(|here| (here.tid, here.since.max(since)));
+        let running = running.map(|(tid, since)| {
             let by = self.group(ThreadId { domain: id.domain, tid }, names);
-            had.push((Some(by), between(since, now)));
-        }
-        for (by, ns) in had {
+            (Some(by), between(since, now))
+        });
+        let Some(here) = self.cpus.get(&place) else { return };
+        for (by, ns) in here.runs.since(since).chain(running) {
             let full = self.waited.len() >= PAIRS && !self.waited.contains_key(&(group, by));
             *self.waited.entry((group, by.filter(|_| !full))).or_default() += ns;
         }

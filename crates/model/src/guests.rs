@@ -44,7 +44,7 @@ impl Guests {
         host.vms.iter().for_each(|vm| *called.entry(&vm.name).or_default() += 1);
         for vm in &host.vms {
             let process = u64::from(vm.pid);
-            if self.all.iter().any(|guest| (guest.host, guest.process) == (host.number, process)) {
+            if Guest::of_process(&self.all, host.number, process).is_some() {
                 continue;
             }
             let Some(domain) = (1..=u8::MAX).rev().find(|number| !self.names.contains_key(number)) else {

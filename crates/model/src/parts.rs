@@ -218,6 +218,11 @@ impl Totals {
         all
     }
 
+    /// How many parts there are to list.
+    pub fn parts(&self) -> usize {
+        self.sums.len()
+    }
+
     /// How many transactions there are.
     pub fn transactions(&self) -> usize {
         self.lengths.len()

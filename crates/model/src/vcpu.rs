@@ -27,6 +27,14 @@ pub struct Guest {
     pub process: u64,
 }
 
+impl Guest {
+    /// The number of the one, among these, that a process of a domain runs.
+    pub(crate) fn of_process(all: &[Self], host: u8, process: u64) -> Option<u8> {
+        let found = all.iter().find(|guest| (guest.host, guest.process) == (host, process));
+        found.map(|guest| guest.domain)
+    }
+}
+
 /// A vCPU.
 #[derive(Clone, Debug)]
 pub struct Vcpu {
@@ -164,8 +172,7 @@ impl Vcpus {
 
     /// The guest that a process of a domain runs.
     pub fn guest(&self, host: u8, process: u64) -> Option<u8> {
-        let found = self.guests.iter().find(|guest| (guest.host, guest.process) == (host, process));
-        found.map(|guest| guest.domain)
+        Guest::of_process(&self.guests, host, process)
     }
 
     /// Thread `thread` of process `process` goes on as vCPU `event.object`.
@@ -173,9 +180,8 @@ impl Vcpus {
         let cpu = match self.of.get(&thread) {
             Some(cpu) => *cpu,
             None => {
-                let runs = |guest: &&Guest| guest.host == thread.domain && guest.process == process;
-                let Some(guest) = self.guests.iter().find(runs) else { return };
-                let Some(cpu) = self.cpu(guest.domain, event.object) else { return };
+                let Some(guest) = self.guest(thread.domain, process) else { return };
+                let Some(cpu) = self.cpu(guest, event.object) else { return };
                 self.of.insert(thread, cpu);
                 cpu
             }

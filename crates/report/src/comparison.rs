@@ -78,7 +78,7 @@ fn share(explained_ns: i64, difference_ns: i64) -> String {
     if explained_ns == 0 {
         return "–".to_owned();
     }
-    format!("≤ {:.0} %", 100.0 * explained_ns as f64 / difference_ns as f64)
+    format!("≤ {}", number::percent(explained_ns as f64 / difference_ns as f64))
 }
 
 /// A pair of figures: what it is called, and what it says of an object, first and second.

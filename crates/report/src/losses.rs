@@ -16,12 +16,7 @@ pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
         remarks.push(format!("no flow is complete: {what} (xweave flows says what they lack)"));
     }
     remarks.extend(outcome.lost.iter().map(|loss| lost(loss, start_ns)));
-    if outcome.uncertain > 0 {
-        let skipped = number::counted(outcome.uncertain, "transaction is", "transactions are");
-        remarks.push(format!(
-            "{skipped} left out: events were lost between the two places, which may have told of either"
-        ));
-    }
+    remarks.extend(uncertain(outcome));
     if outcome.unwritten > 0 {
         let count = number::counted(outcome.unwritten, "record or event", "records and events");
         remarks.push(format!("{count} arrived and could not be stored: anything may lack them"));
@@ -45,7 +40,14 @@ pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
     remarks
 }
 
-/// The same as text.
+/// That transactions between two places are left out, if any are.
+pub fn uncertain(outcome: &Outcome) -> Option<String> {
+    let skipped = number::counted(outcome.uncertain, "transaction is", "transactions are");
+    let why = "events were lost between the two places, which may have told of either";
+    (outcome.uncertain > 0).then(|| format!("{skipped} left out: {why}"))
+}
+
+/// The remarks as text.
 pub fn text(outcome: &Outcome, start_ns: i64, view: View) -> String {
     let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
     remarks(outcome, start_ns).into_iter().map(|remark| format!("{on}! {remark}{off}\n")).collect()

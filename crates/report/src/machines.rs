@@ -68,18 +68,15 @@ fn by(usage: &Usage, domain: &str, object: &str, all: u64) -> String {
     let share = |ns: u64| ns as f64 / all.max(1) as f64;
     let of = || usage.waited.iter().filter(|waited| waited.domain == domain && waited.object == object);
     let named = of().take(NAMED).filter(|waited| share(waited.ns) >= 0.01);
-    let named: Vec<_> = named.map(|waited| format!("{} {}", waited.by, percent(share(waited.ns)))).collect();
+    let named: Vec<_> =
+        named.map(|waited| format!("{} {}", waited.by, number::percent(share(waited.ns)))).collect();
     let mut told = if named.is_empty() { String::new() } else { format!(", taken by {}", named.join(", ")) };
     // It was on its way out of idling, withheld by a quota, or as a vCPU waited for its own turn; or events were lost.
     let nobody = all.saturating_sub(of().map(|waited| waited.ns).sum());
     if share(nobody) >= NOBODY {
-        told.push_str(&format!(", {} by nobody", percent(share(nobody))));
+        told.push_str(&format!(", {} by nobody", number::percent(share(nobody))));
     }
     told
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }
 
 struct Domain<'a> {
@@ -119,8 +116,11 @@ impl<'a> Domain<'a> {
 
     fn title(&self) -> String {
         let ran: u64 = self.all(kind::PROCESS, |of| of.time_ns).iter().map(|(_, of)| of.time_ns).sum();
-        let busy =
-            if ran == 0 { String::new() } else { format!(", {} busy", percent(self.of_cpus(ran).min(1.0))) };
+        let busy = if ran == 0 {
+            String::new()
+        } else {
+            format!(", {} busy", number::percent(self.of_cpus(ran).min(1.0)))
+        };
         format!("{}: {}{busy}", self.domain, number::counted(self.cpus(), "CPU", "CPUs"))
     }
 
@@ -163,14 +163,14 @@ impl<'a> Domain<'a> {
         let (mut named, mut rest, mut others) = (Vec::new(), 0, 0);
         for (at, (name, of)) in processes.iter().enumerate() {
             if told(at, of) {
-                named.push(format!("{name} {}", percent(self.of_cpus(of.time_ns))));
+                named.push(format!("{name} {}", number::percent(self.of_cpus(of.time_ns))));
             } else if of.time_ns > 0 {
                 (rest, others) = (rest + of.time_ns, others + 1);
             }
         }
         if self.of_cpus(rest) >= TELLING {
             let others = number::counted(others, "other", "others");
-            named.push(format!("{others} {}", percent(self.of_cpus(rest))));
+            named.push(format!("{others} {}", number::percent(self.of_cpus(rest))));
         }
         named
     }
@@ -250,7 +250,7 @@ impl<'a> Domain<'a> {
         let ended = if of.device_ns > 0 { ended } else { "no request has an end in the trace".to_owned() };
         format!(
             "{} busy, {}, {}; {ended}{users}",
-            percent(of.time_ns as f64 / self.span_ns().max(1) as f64),
+            number::percent(of.time_ns as f64 / self.span_ns().max(1) as f64),
             number::counted(of.count, "request", "requests"),
             data(of),
         )
@@ -268,7 +268,7 @@ impl<'a> Domain<'a> {
         talked.add(&sum(kind::SERVICE));
         let mut told = Vec::new();
         if self.of_cpus(ran.time_ns) >= TELLING {
-            told.push(format!("ran {}", percent(self.of_cpus(ran.time_ns))));
+            told.push(format!("ran {}", number::percent(self.of_cpus(ran.time_ns))));
         }
         if talked.count > 0 {
             let messages = number::counted(talked.count, "message", "messages");
@@ -298,16 +298,19 @@ fn data(of: &Figures) -> String {
     if both.is_empty() { "no data".to_owned() } else { both.join(", ") }
 }
 
-/// Which transactions may be asked for.
-pub fn transactions(census: &Census, dir: &str, view: View) -> String {
+/// The kinds of transactions, each with how many there are.
+pub fn kinds(census: &Census) -> Vec<String> {
+    let least = if census.whole { "" } else { "at least " };
     let kinds = census.transactions.iter().map(|(kind, count)| match count {
-        Some(count) => {
-            let least = if census.whole { "" } else { "at least " };
-            format!("{kind} ({least}{})", number::count(*count))
-        }
+        Some(count) => format!("{kind} ({least}{})", number::count(*count)),
         None => kind.clone(),
     });
-    let kinds: Vec<_> = kinds.collect();
+    kinds.collect()
+}
+
+/// Which transactions may be asked for.
+pub fn transactions(census: &Census, dir: &str, view: View) -> String {
+    let kinds = kinds(census);
     let next = if kinds.is_empty() {
         format!("Time between two events: xweave explain {dir} --transaction between:FROM..TO")
     } else {

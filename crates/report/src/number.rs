@@ -22,6 +22,11 @@ pub fn count(n: u64) -> String {
     text
 }
 
+/// A share: `42 %`.
+pub fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
 /// A count and what it counts: `1 flow`, `2 flows`.
 pub fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })

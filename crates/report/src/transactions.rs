@@ -46,10 +46,10 @@ fn causes(totals: &Totals, view: View) -> String {
             continue;
         }
         let by = kept.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
-        let by: Vec<String> = by.map(|by| format!("{} {}", by.who, percent(share(by.ns)))).collect();
+        let by: Vec<String> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
         let by = if by.is_empty() { String::new() } else { format!("\n{INDENT}by {}", by.join(", ")) };
         table.add_row([
-            percent(share(kept.ns)),
+            number::percent(share(kept.ns)),
             number::span(kept.ns),
             format!(
                 "{} of {}",
@@ -62,7 +62,7 @@ fn causes(totals: &Totals, view: View) -> String {
     let mut text = table::text(&table);
     if left > 0 {
         let causes = number::counted(left, "other cause", "other causes");
-        text.push_str(&format!("{causes}: {} ({})\n", number::span(rest), percent(share(rest))));
+        text.push_str(&format!("{causes}: {} ({})\n", number::span(rest), number::percent(share(rest))));
     }
     text
 }
@@ -91,10 +91,6 @@ pub fn breakdown(totals: &Totals, view: View) -> String {
         ]);
     }
     table::text(&table)
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
 }
 
 /// Some transactions, each with its largest part.
