@@ -15,7 +15,7 @@ use xweave_report::document;
 use xweave_text as text;
 use xweave_trace::ErrorKind;
 
-/// What there is to record or check besides aspects in files.
+/// What there is to check besides aspects in files.
 const ASPECTS: &str = "name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take \
                        events with --events sched,net,block";
 
