@@ -111,7 +111,7 @@ pub(crate) fn record_by(
     let writer = if options.replace { Writer::replace } else { Writer::create };
     let mut writer = writer(&options.output, manifest)?;
     writer.sites(&sites)?;
-    capture.writer = Some(writer);
+    capture.begin(writer);
 
     let command = run(&mut capture, options, command)?;
     let unweaving = stop(&mut capture)?;
