@@ -67,20 +67,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     for one in [&a, &b] {
         if one.lost > 0 {
-            eprintln!("xweave: {} lost {} records: its figures are too low", one.dir.display(), one.lost);
+            shown::tell(&format!("{} lost {} records: its figures are too low", one.dir.display(), one.lost));
         }
         for damaged in &one.usage.damaged {
-            eprintln!("xweave: {damaged}");
+            shown::tell(&damaged.to_string());
         }
     }
     for (one, other) in [(&a, &b), (&b, &a)] {
         for domain in one.domains.iter().filter(|domain| !other.domains.contains(domain)) {
-            eprintln!(
-                "xweave: {} has the domain {domain}, which {} lacks: call it the same in both recordings \
+            shown::tell(&format!(
+                "{} has the domain {domain}, which {} lacks: call it the same in both recordings \
                  (--domain NAME=…)",
                 one.dir.display(),
                 other.dir.display()
-            );
+            ));
         }
     }
     let whole = a.usage.damaged.is_empty() && b.usage.damaged.is_empty();

@@ -231,12 +231,12 @@ fn figures(identified: &Identified) -> Option<&'static [published::Figure]> {
     let figures = published::figures(identified.name);
     if figures.is_none() {
         let known: Vec<_> = published::names().map(|name| name.to_string()).collect();
-        eprintln!(
-            "xweave: no published figures are known of this processor ({}): it is measured, and compared with nothing. \
+        shown::tell(&format!(
+            "no published figures are known of this processor ({}): it is measured, and compared with nothing. \
              There are those of {}: --microarchitecture NAME compares with these",
             identified.evidence,
             known.join(", ")
-        );
+        ));
     }
     figures
 }

@@ -101,16 +101,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     })?;
     let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
     for damaged in &outcome.damaged {
-        eprintln!("xweave: {damaged}");
+        shown::tell(&damaged.to_string());
     }
     // Some are always under way at the end of a recording.
     let (accesses, without_end) = (outcome.accesses, outcome.incomplete_ios);
     if without_end * 2 > accesses {
-        eprintln!(
-            "xweave: {dir} lacks the ends of {without_end} of {accesses} disk I/O requests: what threads waited for \
+        shown::tell(&format!(
+            "{dir} lacks the ends of {without_end} of {accesses} disk I/O requests: what threads waited for \
              them is reported as waiting. Requests end in interrupts: record those of all processors (perf record -a), \
              with block_rq_complete"
-        );
+        ));
     }
     match args.id {
         _ if outcome.transactions == 0 => Err(Failure::Failed(format!(
@@ -139,10 +139,10 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
         write!(out, "\n{}", machines::transactions(&Census::of(trace), &dir, view))
     })?;
     for damaged in &usage.damaged {
-        eprintln!("xweave: {damaged}");
+        shown::tell(&damaged.to_string());
     }
     if trace.manifest().lost > 0 {
-        eprintln!("xweave: {} records were lost: figures are too low", trace.manifest().lost);
+        shown::tell(&format!("{} records were lost: figures are too low", trace.manifest().lost));
     }
     if usage.damaged.is_empty() {
         Ok(ExitCode::SUCCESS)
@@ -253,7 +253,7 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, args: &Args, out: &mut impl Writ
             // What reads a diagram reads nothing else.
             true => losses::remarks(&outcome, trace.manifest().start_ns)
                 .iter()
-                .for_each(|remark| eprintln!("xweave: {remark}")),
+                .for_each(|remark| shown::tell(remark)),
             false => write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?,
         }
         write!(out, "{text}")?;

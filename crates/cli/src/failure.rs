@@ -15,6 +15,8 @@ use xweave_report::document;
 use xweave_text as text;
 use xweave_trace::ErrorKind;
 
+use crate::shown;
+
 /// What there is to check besides aspects in files.
 const ASPECTS: &str = "name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take \
                        events with --events sched,net,block";
@@ -71,7 +73,7 @@ impl Failure {
         let message = text::lines(&message);
         // A mistake in an aspect says so itself.
         let by = if message.starts_with("error: ") { "" } else { "xweave: " };
-        eprintln!("{by}{message}");
+        eprintln!("{}", shown::fitted(&format!("{by}{message}")));
         asked.answer(&message, status)
     }
 }
@@ -114,12 +116,17 @@ pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
     if let Some(tip) = tip(&error) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
-    // Where nobody reads it, there is nothing else to do.
-    let _ = error.print();
+    let text = error.render().to_string();
+    let fitted = if error.use_stderr() { shown::fitted(&text) } else { text.clone() };
+    if fitted == text {
+        // In colour. Where nobody reads it, there is nothing else to do.
+        let _ = error.print();
+    } else {
+        eprint!("{fitted}");
+    }
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let text = error.render().to_string();
     // What follows is for who reads it in a terminal.
     let ends = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end)).min();
     let what = text[..ends.unwrap_or(text.len())].trim();

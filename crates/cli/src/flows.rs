@@ -135,7 +135,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0))));
     if let Some(remark) = next::instead_of_flows(&trace) {
-        eprintln!("xweave: {remark}");
+        shown::tell(&remark);
     }
     let kind = flows.typical().map(|flow| format!("flow:{}", flow.name));
     let why = kind.and_then(|kind| next::why(&trace, &kind)).unwrap_or_default();

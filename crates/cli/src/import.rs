@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         false => write!(out, "{}", import::summary(&args.output, &outcome)),
     })?;
     for warning in outcome.warnings.iter().chain(&outcome.damage) {
-        eprintln!("xweave: {warning}");
+        shown::tell(warning);
     }
     if outcome.damage.is_empty() {
         return Ok(ExitCode::SUCCESS);

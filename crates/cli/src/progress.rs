@@ -46,7 +46,7 @@ impl Progress {
     pub fn show(&mut self, phase: &Phase<'_>) {
         let line = self.story.go_on(phase, self.begun.elapsed());
         match (&self.bar, line) {
-            (Some(bar), Some(Line::Stays(line))) => bar.println(line),
+            (Some(bar), Some(Line::Stays(line))) => bar.println(shown::fitted(&line)),
             (Some(_), Some(Line::OfPhase(_))) => {}
             (Some(bar), None) => bar.set_message(self.story.status(self.begun.elapsed())),
             (None, Some(Line::Stays(line) | Line::OfPhase(line))) => eprintln!("{line}"),

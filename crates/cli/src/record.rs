@@ -140,7 +140,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 fn print(outcome: &Outcome) -> Result<(), Failure> {
     let trace = Trace::open(&outcome.trace).ok();
     for note in recording::notes(outcome, trace.as_ref()) {
-        eprintln!("note: {note}");
+        eprintln!("{}", shown::fitted(&format!("note: {note}")));
     }
     shown::print(|out| write!(out, "{}", recording::closing(outcome, trace.as_ref()))).map(|_| ())
 }

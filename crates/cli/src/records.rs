@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     });
     let stored = Stored::of(&trace, &filter, by.as_ref(), args.hist.as_deref(), args.limit.unwrap_or(0));
     for damaged in &stored.damaged {
-        eprintln!("xweave: {damaged}");
+        shown::tell(&damaged.to_string());
     }
     if stored.count == 0 {
         return Err(Failure::Failed(nothing(&trace, args)));

@@ -1,6 +1,17 @@
 //! Mistakes on the command line: what is said of each, and the exit status. Errors say what, where, and what to do.
 
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, path::Path, process::Command};
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io::Read as _,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    },
+    path::Path,
+    process::Command,
+    ptr,
+};
 
 use xweave_trace::{Domain, Event, Manifest, Site, Writer, event::Kind as EventKind};
 use xweave_wire::record::{Kind, Record};
@@ -146,6 +157,91 @@ fn each_mistake_is_told_with_what_to_do() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// What a terminal of so many columns is sent, without colours.
+fn on_terminal(folder: &Path, arguments: &[&str], columns: u16) -> String {
+    let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: the descriptors and the size live in this frame, and nothing else is asked for.
+    let failed = unsafe {
+        libc::openpty(&raw mut ours, &raw mut theirs, ptr::null_mut(), ptr::null(), &raw const size)
+    };
+    assert_eq!(failed, 0, "there is a terminal");
+    // SAFETY: two descriptors that were just opened and belong to nobody else.
+    let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    command.current_dir(folder).args(arguments).env("XWEAVE_CACHE", folder.join("cache"));
+    command.env("XDG_RUNTIME_DIR", folder).env("NO_COLOR", "1").env("TERM", "dumb");
+    let terminal = theirs.as_raw_fd();
+    // SAFETY: makes system calls only, on an open descriptor: the terminal becomes the child's.
+    unsafe {
+        command.pre_exec(move || match libc::login_tty(libc::dup(terminal)) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let mut child = command.spawn().expect("xweave runs");
+    drop((command, theirs));
+    let mut said = Vec::new();
+    // When nobody has it open any more, reading from it is an error.
+    let _ = ours.read_to_end(&mut said);
+    child.wait().expect("it ends");
+    String::from_utf8_lossy(&said).replace("\r\n", "\n")
+}
+
+/// As they come, whatever lines they are in, and without what ties what to do to what happened on one line.
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().map(|word| word.trim_end_matches(';')).collect()
+}
+
+#[test]
+fn on_a_terminal_each_mistake_is_in_lines_that_fit_and_no_word_is_broken() {
+    let folder = traces();
+    let mut wrong = Vec::new();
+    for columns in [80, 160] {
+        for (arguments, _, expected) in MISTAKES {
+            let said = on_terminal(folder.path(), arguments, columns);
+            let expected = expected.replace("{help}", TRY_HELP);
+            let said = said.trim_end();
+            // What is shown besides, on standard output.
+            let message = if words(said).len() > words(&expected).len() { &said[said.find("xweave: ").unwrap_or(0)..] } else { said };
+            let shown = words(message).starts_with(&words(&expected)) || words(said).ends_with(&words(&expected));
+            let fits = said.lines().all(|line| line.chars().count() <= usize::from(columns));
+            if !(shown && fits) {
+                wrong.push(format!("{arguments:?} at {columns} columns\n--- shown\n{said}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Some as they look, at 80 columns and at 160.
+#[rustfmt::skip]
+const LOOKS: &[(&[&str], &str, &str)] = &[
+    (&["flows", "a-file"],
+     "xweave: a-file is not a trace: it is a regular file\n  name the directory that `xweave record -o DIR` wrote",
+     "xweave: a-file is not a trace: it is a regular file; name the directory that `xweave record -o DIR` wrote"),
+    (&["record", "-o", "new"],
+     "xweave: nothing to record is named: give an aspect (xweave record virtio-net …,\n  a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both",
+     "xweave: nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
+    (&["sites", "access(a.b", "--kernel", "a-file"],
+     "error: expected `)`, found the end\n --> pointcut:1:11\n  |\n1 | access(a.b\n  |           ^",
+     "error: expected `)`, found the end\n --> pointcut:1:11\n  |\n1 | access(a.b\n  |           ^"),
+    (&["agent"],
+     "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host\n  --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n\nFor more information, try '--help'.",
+     "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host; --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n\nFor more information, try '--help'."),
+];
+
+#[test]
+fn mistakes_look_like_this_on_a_narrow_terminal_and_on_a_wide_one() {
+    let folder = traces();
+    for (arguments, narrow, wide) in LOOKS {
+        for (columns, expected) in [(80, narrow), (160, wide)] {
+            let said = on_terminal(folder.path(), arguments, columns);
+            assert_eq!(said.trim_end(), *expected, "{arguments:?} at {columns} columns");
+        }
+    }
 }
 
 #[test]

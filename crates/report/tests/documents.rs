@@ -313,7 +313,7 @@ fn flows() {
            "unmatched_xout":0,"superseded":0,"refused":0,"contradicted":0,"negative_gaps":0}],"found":[]}"#,
         r#""kinds":[{"name":"virtio_tx, vm1 → vm2","flows":1,"complete":1,"p50_ns":640000,"p99_ns":640000,"max_ns":640000}]"#,
         r#""places":[{"kind":"virtio_tx, vm1 → vm2","domain":"vm1","place":"stack and driver","flows":1,
-           "p50_ns":131900,"p99_ns":131900,"max_ns":131900,"share":0.20609375}"#,
+           "p50_ns":131900,"p99_ns":131900,"max_ns":131900,"share":0.20609375,"taker":null}"#,
         r#""segments":[{"kind":"virtio_tx, vm1 → vm2","from":"vm1:__alloc_skb","to":"vm1:tcp_sendmsg_locked","count":1,"min_ns":3400,
            "p50_ns":3400,"p99_ns":3400,"max_ns":3400,"main":true}"#,
         r#""sites":[{"site":1,"domain":"vm1","aspect":"virtio-net","advice":"","function":"__alloc_skb",
