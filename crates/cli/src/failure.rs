@@ -17,10 +17,6 @@ use xweave_trace::ErrorKind;
 
 use crate::shown;
 
-/// What there is to check besides aspects in files.
-const ASPECTS: &str = "name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take \
-                       events with --events sched,net,block";
-
 /// How an agent may be reached.
 const AGENT: &str = "in a guest, --vsock waits for the host; --stdio is for what is started by ssh";
 
@@ -175,12 +171,8 @@ impl From<Lab> for Failure {
 fn tip(error: &clap::Error) -> Option<&'static str> {
     let ContextValue::Strings(missing) = error.get(ContextKind::InvalidArg)? else { return None };
     let is_missing = error.kind() == Argument::MissingRequiredArgument;
-    let lacks = |name: &str| is_missing && missing.iter().any(|argument| argument.starts_with(name));
-    match () {
-        () if lacks("<ASPECT>") => Some(ASPECTS),
-        () if lacks("--stdio") => Some(AGENT),
-        () => None,
-    }
+    let lacks_agent = is_missing && missing.iter().any(|argument| argument.starts_with("--stdio"));
+    lacks_agent.then_some(AGENT)
 }
 
 #[cfg(test)]

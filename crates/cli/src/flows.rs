@@ -105,9 +105,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if let Some(id) = args.flow {
         let flows = Flows::read(&trace, join(), wanted(None));
         if flows.flows().is_empty() {
-            let dir = args.trace.display();
+            let (dir, argument) = (args.trace.display(), next::argument_of(&trace));
             return Err(Failure::Failed(format!(
-                "{dir} has no flow {id:#x}: `xweave flows {dir} --json` lists all"
+                "{dir} has no flow {id:#x}: `xweave flows {argument} --json` lists all"
             )));
         }
         if args.json {

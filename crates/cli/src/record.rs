@@ -10,7 +10,7 @@ use xweave_report::{
 use xweave_trace::Trace;
 
 use crate::{
-    arguments::{Groups, buffer, command_line, duration},
+    arguments::{Groups, buffer, command_line, duration, something_named},
     failure::Failure,
     progress::Progress,
     shown,
@@ -89,14 +89,8 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Of a command line that names nothing to record.
-const NOTHING: &str = "nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), \
-                       event groups (--events sched,block,net,vm), or both";
-
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    if args.aspects.is_empty() && args.expression.is_empty() && args.events.is_none() {
-        return Err(Failure::Usage(NOTHING.to_owned()));
-    }
+    something_named("record", &args.aspects, &args.expression, args.events.as_ref())?;
     let until = match (args.command.is_empty(), args.duration) {
         (false, within) => Until::CommandEnds { words: args.command, within },
         (true, Some(duration)) => Until::Elapsed(duration),

@@ -61,7 +61,7 @@ fn traces() -> tempfile::TempDir {
         comm: [0; 16],
         values: vec![1448],
     };
-    for (name, flow) in [("stored", 0), ("killed", 0), ("flows", 1 << 56 | 1)] {
+    for (name, flow) in [("stored", 0), ("killed", 0), ("flows", 1 << 56 | 1), ("my flows", 1 << 56 | 1)] {
         let mut writer = Writer::create(&folder.path().join(name), manifest.clone()).expect("a trace");
         let xflow = (flow != 0).then(|| "packet".to_owned());
         writer.sites(&[Site { xflow, ..site() }]).expect("sites");
@@ -119,6 +119,9 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["record", "tcp", "-o", "new", "--buffer", "3K"], 2, "error: invalid value '3K' for '--buffer <SIZE>': `3K` is not a buffer size: write a power of two from 4K to 1024M\n{help}"),
     (&["record", "tcp", "-o", "new", "--events", "shced"], 2, "error: invalid value 'shced' for '--events <GROUP,…>': there is no group of events `shced`: write some of sched,block,net,vm,syscalls, or all\n{help}"),
     (&["record", "-o", "new"], 2, "xweave: nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
+    (&["check"], 2, "xweave: nothing to check is named: give an aspect (xweave check virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
+    (&["record", "tcp", "-o", "new", "--symbols", "vm7=a-file"], 2, "xweave: --symbols vm7=…: there is no such domain; there are host"),
+    (&["flows", "my flows", "--flow", "5"], 1, "xweave: my flows has no flow 0x5: `xweave flows 'my flows' --json` lists all"),
     (&["agent"], 2, "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host; --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n{help}"),
     // Domains.
     (&["record", "tcp", "-o", "new", "--domain", "vm1=vosck:3"], 2, "xweave: --domain vm1=vosck:3: there is no transport vosck:3: did you mean --domain vm1=vsock:3? (A command is given with its path: ./vosck:3)"),

@@ -154,7 +154,7 @@ impl Flows {
         let (mut told, counts) = tally.told(&scene);
         let takers = takers::told(trace, &std::mem::take(&mut told.waits));
         told.places.iter_mut().zip(takers).for_each(|(place, taker)| place.taker = taker);
-        let summary = Summary::of(trace.manifest(), totals, counts);
+        let summary = Summary::of(trace, totals, counts);
         let stand_ins = stand_ins.1.into_chosen();
         Ok(Self { scene, flows, stand_ins, told, site_counts, summary })
     }

@@ -2,7 +2,7 @@
 
 use xweave_flow::{Summary, summary::DropCount};
 
-use crate::{View, number};
+use crate::{View, message, number};
 
 /// Reasons for which flows were dropped that are told one by one: a kernel has some hundred.
 const REASONS: usize = 8;
@@ -30,7 +30,8 @@ pub fn line(summary: &Summary, view: View) -> String {
         let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
         text.push_str(&format!("{on}! {remark}{off}\n"));
     }
-    text
+    let lines: Vec<_> = text.lines().map(|line| message::fitted(line, view.width)).collect();
+    lines.join("\n") + "\n"
 }
 
 /// That a recording has no end: until when something of it was stored, in nanoseconds since 1970.
@@ -88,13 +89,14 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
     }
     for carrier in &summary.carriers {
         // What strangers put on is taken off only.
-        if carrier.unmatched_xin > 0 || carrier.unmatched_xout > elsewhere {
+        let only_off = carrier.unmatched_xout.saturating_sub(carrier.strangers);
+        if carrier.unmatched_xin > 0 || only_off > 0 {
             remarks.push(format!(
                 "carrier {}: {} joined; {} only put on (xin), {} only taken off (xout)",
                 carrier.carrier,
                 number::count(carrier.crossings),
                 number::count(carrier.unmatched_xin),
-                number::count(carrier.unmatched_xout),
+                number::count(only_off),
             ));
         }
     }

@@ -310,7 +310,7 @@ fn flows() {
            "negative_gaps":0,"clock_error_ns":210,"clock_breaks":0,"recording_complete":true,"stored_until_ns":0,
            "overwritten":0,"lost_unattributed":0,"uncounted_sites":0,"unreadable":0,"set_down":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
            "unmatched":0,"dropped":0,"no_end":0},"elsewhere":[],"dropped":[],"carriers":[{"carrier":"virtqueue","crossings":2,"told":0,"unmatched_xin":0,
-           "unmatched_xout":0,"superseded":0,"refused":0,"contradicted":0,"negative_gaps":0}],"found":[]}"#,
+           "unmatched_xout":0,"strangers":0,"superseded":0,"refused":0,"contradicted":0,"negative_gaps":0}],"found":[]}"#,
         r#""kinds":[{"name":"virtio_tx, vm1 → vm2","flows":1,"complete":1,"p50_ns":640000,"p99_ns":640000,"max_ns":640000}]"#,
         r#""places":[{"kind":"virtio_tx, vm1 → vm2","domain":"vm1","place":"stack and driver","flows":1,
            "p50_ns":131900,"p99_ns":131900,"max_ns":131900,"share":0.20609375,"taker":null}"#,
@@ -407,7 +407,7 @@ fn explain_is_written_as_it_goes() {
                     stream.transaction(&told).unwrap();
                 }
             });
-            stream.end(&explained::Summary::new(&outcome, &totals)).unwrap();
+            stream.end(&explained::Summary::new(&outcome, &totals), None).unwrap();
         })
     };
     let head = r#"{"schema":2,"transaction":"between:ask..answered","transactions":["#;
