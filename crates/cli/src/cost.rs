@@ -17,7 +17,7 @@ use xweave_report::View;
 
 use crate::failure::Failure;
 use crate::lab::show;
-use crate::shown;
+use crate::{shown, told};
 
 /// Measure what instructions, exits and hypercalls cost under a hypervisor
 ///
@@ -231,7 +231,7 @@ fn figures(identified: &Identified) -> Option<&'static [published::Figure]> {
     let figures = published::figures(identified.name);
     if figures.is_none() {
         let known: Vec<_> = published::names().map(|name| name.to_string()).collect();
-        shown::tell(&format!(
+        told::tell(&format!(
             "no published figures are known of this processor ({}): it is measured, and compared with nothing. \
              There are those of {}: --microarchitecture NAME compares with these",
             identified.evidence,

@@ -20,7 +20,7 @@ use xweave_report::{
 use xweave_text::{argument, nearest};
 use xweave_trace::Trace;
 
-use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{arguments, confinement::Only, failure::Failure, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -105,12 +105,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     })?;
     let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
     for damaged in &outcome.damaged {
-        shown::tell(&damaged.to_string());
+        told::tell(&damaged.to_string());
     }
     // Some are always under way at the end of a recording.
     let (accesses, without_end) = (outcome.accesses, outcome.incomplete_ios);
     if without_end * 2 > accesses {
-        shown::tell(&format!(
+        told::tell(&format!(
             "{dir} lacks the ends of {without_end} of {accesses} disk I/O requests: what threads waited for \
              them is reported as waiting. Requests end in interrupts: record those of all processors (perf record -a), \
              with block_rq_complete"
@@ -143,10 +143,10 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
         write!(out, "\n{}", machines::transactions(&Census::of(trace), &dir, view))
     })?;
     for damaged in &usage.damaged {
-        shown::tell(&damaged.to_string());
+        told::tell(&damaged.to_string());
     }
     if trace.manifest().lost > 0 {
-        shown::tell(&format!("{} records were lost: figures are too low", trace.manifest().lost));
+        told::tell(&format!("{} records were lost: figures are too low", trace.manifest().lost));
     }
     if usage.damaged.is_empty() {
         Ok(ExitCode::SUCCESS)
@@ -262,7 +262,7 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, args: &Args, out: &mut impl Writ
             // What reads a diagram reads nothing else.
             true => losses::remarks(&outcome, trace.manifest().start_ns)
                 .iter()
-                .for_each(|remark| shown::tell(remark)),
+                .for_each(|remark| told::tell(remark)),
             false => write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?,
         }
         write!(out, "{text}")?;

@@ -15,7 +15,7 @@ use xweave_report::document;
 use xweave_text as text;
 use xweave_trace::ErrorKind;
 
-use crate::shown;
+use crate::told;
 
 /// How an agent may be reached.
 const AGENT: &str = "in a guest, --vsock waits for the host; --stdio is for what is started by ssh";
@@ -69,7 +69,7 @@ impl Failure {
         let message = text::lines(&message);
         // A mistake in an aspect says so itself.
         let by = if message.starts_with("error: ") { "" } else { "xweave: " };
-        eprintln!("{}", shown::fitted(&format!("{by}{message}")));
+        eprintln!("{}", told::fitted(&format!("{by}{message}")));
         asked.answer(&message, status)
     }
 }
@@ -113,7 +113,7 @@ pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     let text = error.render().to_string();
-    let fitted = if error.use_stderr() { shown::fitted(&text) } else { text.clone() };
+    let fitted = if error.use_stderr() { told::fitted(&text) } else { text.clone() };
     if fitted == text {
         // In colour. Where nobody reads it, there is nothing else to do.
         let _ = error.print();

@@ -19,7 +19,7 @@ use xweave_report::{
 use xweave_text as text;
 use xweave_trace::Trace;
 
-use crate::{arguments, confinement::Only, failure::Failure, joining, shown, trust::Owner};
+use crate::{arguments, confinement::Only, failure::Failure, joining, shown, told, trust::Owner};
 
 /// Kinds of flow that are listed, unless all are asked for.
 const KINDS: usize = 8;
@@ -135,7 +135,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0))));
     if let Some(remark) = next::instead_of_flows(&trace) {
-        shown::tell(&remark);
+        told::tell(&remark);
     }
     let kind = flows.typical().map(|flow| format!("flow:{}", flow.name));
     let why = kind.and_then(|kind| next::why(&trace, &kind)).unwrap_or_default();

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use xweave_record::{Analysed, Phase};
 use xweave_report::number::{count, counted};
 
-use crate::shown;
+use crate::{shown, told};
 
 /// After that, it is told how long a phase has taken.
 const LONG: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl Progress {
     pub fn show(&mut self, phase: &Phase<'_>) {
         let line = self.story.go_on(phase, self.begun.elapsed());
         match (&self.bar, line) {
-            (Some(bar), Some(Line::Stays(line))) => bar.println(shown::fitted(&line)),
+            (Some(bar), Some(Line::Stays(line))) => bar.println(told::fitted(&line)),
             (Some(_), Some(Line::OfPhase(_))) => {}
             (Some(bar), None) => bar.set_message(self.story.status(self.begun.elapsed())),
             (None, Some(Line::Stays(line) | Line::OfPhase(line))) => eprintln!("{line}"),

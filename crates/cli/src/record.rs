@@ -13,7 +13,7 @@ use crate::{
     arguments::{Groups, buffer, command_line, duration, something_named},
     failure::Failure,
     progress::Progress,
-    shown,
+    shown, told,
 };
 
 /// Weave aspects and event probes into running kernels, record, and detach
@@ -134,7 +134,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 fn print(outcome: &Outcome) -> Result<(), Failure> {
     let trace = Trace::open(&outcome.trace).ok();
     for note in recording::notes(outcome, trace.as_ref()) {
-        eprintln!("{}", shown::fitted(&format!("note: {note}")));
+        eprintln!("{}", told::fitted(&format!("note: {note}")));
     }
     shown::print(|out| write!(out, "{}", recording::closing(outcome, trace.as_ref()))).map(|_| ())
 }

@@ -10,7 +10,7 @@ use xweave_report::{View, document, next, records};
 use xweave_text as text;
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{confinement::Only, failure::Failure, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     });
     let stored = Stored::of(&trace, &filter, by.as_ref(), args.hist.as_deref(), args.limit.unwrap_or(0));
     for damaged in &stored.damaged {
-        shown::tell(&damaged.to_string());
+        told::tell(&damaged.to_string());
     }
     if stored.count == 0 {
         return Err(Failure::Failed(nothing(&trace, args)));

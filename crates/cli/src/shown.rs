@@ -1,5 +1,4 @@
-//! What is printed on standard output and told on standard error, and text out of files that others made on its way to a
-//! terminal.
+//! What is printed on standard output, and text out of files that others made on its way to a terminal.
 
 use std::{
     io::{self, BufWriter, StdoutLock, Write},
@@ -8,7 +7,6 @@ use std::{
 };
 
 use xweave_aspect::Diagnostic;
-use xweave_report::{View, message};
 use xweave_text as text;
 
 use crate::failure::Failure;
@@ -39,16 +37,6 @@ pub fn only(
     write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
 ) -> Result<ExitCode, Failure> {
     print(write).map(|_| ExitCode::SUCCESS)
-}
-
-/// Tells something on standard error.
-pub fn tell(message: &str) {
-    eprintln!("{}", fitted(&format!("xweave: {message}")));
-}
-
-/// In lines that fit where standard error is a terminal.
-pub fn fitted(message: &str) -> String {
-    View::columns_of_stderr().map_or_else(|| message.to_owned(), |columns| message::fitted(message, columns))
 }
 
 /// A mistake in an aspect, with the line that it is in.

@@ -111,6 +111,7 @@ fn check_facts(facts: &mut DomainInfo) -> Result<(), Violation> {
     }
     check_vms(&mut facts.vms)?;
     at_most("disks", facts.disks.len(), ITEMS)?;
+    at_most("recorders", facts.recorders.len(), ITEMS)?;
     facts.disks.iter_mut().for_each(|disk| bound(&mut disk.name, NAME));
     Ok(())
 }
