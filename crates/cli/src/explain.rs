@@ -60,7 +60,7 @@ pub struct Args {
     /// Which transactions [default: what the trace has: flows or requests; if neither, see --machines]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
-    /// Tell what the machines did in all: processors, who waited for whom, exits, disks, connections, locks
+    /// Tell what the machines did in all: CPUs, who waited for whom, exits, disks, connections, locks
     #[arg(long, conflicts_with_all = ["transaction", "all", "limit", "id", "mermaid"])]
     machines: bool,
     /// Also list each object and state that their time was spent on; with --id, each step

@@ -57,8 +57,7 @@ fn what_a_guest_s_processor_lost_is_the_host_s() {
     let total = document["summary"]["total_ns"].as_u64().expect("a time");
     // Most of it by the other vCPU's thread, on the host's one processor.
     assert!(preempted * 10 > total, "{preempted} of {total}");
-    let by_qemu =
-        |part: &Value| part["state"] == "preempted" && part["why"] == "vCPUs of vm1 had the processor";
+    let by_qemu = |part: &Value| part["state"] == "preempted" && part["why"] == "vCPUs of vm1 had the CPU";
     let parts = document["summary"]["parts"].as_array().expect("parts");
     assert!(parts.iter().any(by_qemu), "{parts:?}");
 }

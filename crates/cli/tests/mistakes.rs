@@ -208,8 +208,13 @@ fn on_a_terminal_each_mistake_is_in_lines_that_fit_and_no_word_is_broken() {
             let expected = expected.replace("{help}", TRY_HELP);
             let said = said.trim_end();
             // What is shown besides, on standard output.
-            let message = if words(said).len() > words(&expected).len() { &said[said.find("xweave: ").unwrap_or(0)..] } else { said };
-            let shown = words(message).starts_with(&words(&expected)) || words(said).ends_with(&words(&expected));
+            let message = if words(said).len() > words(&expected).len() {
+                &said[said.find("xweave: ").unwrap_or(0)..]
+            } else {
+                said
+            };
+            let shown =
+                words(message).starts_with(&words(&expected)) || words(said).ends_with(&words(&expected));
             let fits = said.lines().all(|line| line.chars().count() <= usize::from(columns));
             if !(shown && fits) {
                 wrong.push(format!("{arguments:?} at {columns} columns\n--- shown\n{said}"));

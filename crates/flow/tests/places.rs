@@ -137,8 +137,11 @@ fn steps_in_the_same_place_are_one_and_the_places_of_a_flow_are_all_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&trace(dir.path(), 3));
     assert_eq!(flows.summary().complete, 3);
-    let places: Vec<(&str, &str, i64)> =
-        flows.places().iter().map(|place| (&*place.stay.domain, &*place.stay.place, place.stay.p50_ns)).collect();
+    let places: Vec<(&str, &str, i64)> = flows
+        .places()
+        .iter()
+        .map(|place| (&*place.stay.domain, &*place.stay.place, place.stay.p50_ns))
+        .collect();
     let expected = [
         ("vm1", "TCP send queue", 40),
         ("vm1", "stack and driver", 60),
@@ -166,8 +169,10 @@ fn flows_are_grouped_by_a_stored_value_and_timed_from_where_it_was_stored() {
         by_value::read(&trace, Join::of(&trace), wanted, name).1
     };
     let groups = grouped("ifindex").groups;
-    let told: Vec<_> =
-        groups.iter().map(|of| (of.value, &*of.stay.place, of.stay.flows, of.stay.p50_ns, of.flow_p50_ns)).collect();
+    let told: Vec<_> = groups
+        .iter()
+        .map(|of| (of.value, &*of.stay.place, of.stay.flows, of.stay.p50_ns, of.flow_p50_ns))
+        .collect();
     let place = "queue of vm2's tap";
     assert_eq!(told, [(5, place, 2, 2_000, 10_000), (4, place, 1, 2_000, 10_000)]);
     // By its number too; and a name that nobody gave is of no flow.

@@ -88,7 +88,7 @@ impl Objects {
     /// A cause in words.
     pub fn why(&self, cause: Cause) -> String {
         match cause {
-            Cause::Had(thread) => format!("{} had the processor", self.named(thread).name),
+            Cause::Had(thread) => format!("{} had the CPU", self.named(thread).name),
             Cause::Moved(thread) => format!("{} had received the request", self.named(thread).name),
             _ => self.why_such(cause),
         }
@@ -98,7 +98,7 @@ impl Objects {
     pub fn why_such(&self, cause: Cause) -> String {
         let again = |times: usize| if times == 1 { "once".to_owned() } else { format!("{times} times") };
         match cause {
-            Cause::Had(thread) => format!("{} had the processor", self.named(thread).group),
+            Cause::Had(thread) => format!("{} had the CPU", self.named(thread).group),
             Cause::Moved(thread) => {
                 format!("another thread ({}) had received the request", self.named(thread).group)
             }

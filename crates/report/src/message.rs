@@ -79,7 +79,10 @@ mod tests {
 
     #[test]
     fn no_word_is_broken_and_the_lines_of_an_aspect_stay_as_they_are() {
-        assert_eq!(fitted("a /folder/with/a/long/name is there", 10), "a\n  /folder/with/a/long/name\n  is there");
+        assert_eq!(
+            fitted("a /folder/with/a/long/name is there", 10),
+            "a\n  /folder/with/a/long/name\n  is there"
+        );
         let mistake = format!("error: unknown\n --> a:1:1\n  |\n1 | {}\n  | ^", "x ".repeat(100));
         assert_eq!(fitted(&mistake, 80), mistake);
         let lost = "host: 12 events came late; vm1: none";

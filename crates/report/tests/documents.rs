@@ -414,7 +414,7 @@ fn explain_is_written_as_it_goes() {
     let transaction = |id: u64, start_ns: u64| {
         let parts = joined(
             r#"{"count":1,"domain":"vm1","kind":"thread","ns":16000,"object":"client/7","state":"ready",
-               "why":"hog/9 had the processor"},
+               "why":"hog/9 had the CPU"},
                {"count":2,"domain":"vm1","kind":"thread","ns":9000,"object":"client/7","state":"running","why":null}"#,
         );
         let head = format!(r#"{{"domain":"vm1","id":{id},"name":"ask .. answered","parts":[{parts}]"#);
@@ -426,7 +426,7 @@ fn explain_is_written_as_it_goes() {
            "damaged":[],"events":11,"incomplete_flows":false,"incomplete_ios":0,"late":[],"losses":[],"lost":0,
            "max_ns":25000,"outside":[],"p50_ns":25000,
            "p99_ns":25000,"parts":[{"domain":"vm1","kind":"thread","ns":32000,"object":"client",
-           "state":"ready","transactions":2,"why":"hog had the processor"},{"domain":"vm1","kind":"thread",
+           "state":"ready","transactions":2,"why":"hog had the CPU"},{"domain":"vm1","kind":"thread",
            "ns":18000,"object":"client","state":"running","transactions":2,"why":null}],"total_ns":50000,
            "transactions":2,"uncertain":0,"unwritten":0}}"#,
     );
@@ -436,7 +436,7 @@ fn explain_is_written_as_it_goes() {
     let steps = joined(
         r#"{"depth":0,"domain":"vm1","ns":4000,"object":"client/7","state":"running","t_ns":50000,"why":null},
            {"depth":0,"domain":"vm1","ns":16000,"object":"client/7","state":"ready","t_ns":54000,
-           "why":"hog/9 had the processor"},
+           "why":"hog/9 had the CPU"},
            {"depth":0,"domain":"vm1","ns":5000,"object":"client/7","state":"running","t_ns":70000,"why":null}"#,
     );
     assert_eq!(document(Some(2)), format!(r#"{head}{two},"steps":[{steps}],{end}{summary}"#));

@@ -59,7 +59,8 @@ fn press(world: &World, phase: &Phase) -> (i32, Duration, String) {
 #[test]
 fn ctrl_c_ends_each_phase_at_once_and_leaves_nothing() {
     let Some(world) = World::find("interrupted recordings") else { return };
-    let settings = "cat /proc/sys/debug/kprobes-optimization /sys/kernel/rcu_expedited; ls /run/xweave/settings 2>&1";
+    let settings =
+        "cat /proc/sys/debug/kprobes-optimization /sys/kernel/rcu_expedited; ls /run/xweave/settings 2>&1";
     let before = world.run("host", &format!("{settings}; true"));
     // What is not compiled anew is there.
     world.compile_here("host", &format!("{MANY} {DOMAINS}"));

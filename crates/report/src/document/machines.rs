@@ -50,8 +50,11 @@ impl<'a> Machines<'a> {
     /// As the events of a trace tell.
     pub fn new(usage: &'a Usage) -> Self {
         let cpus = |domain: &str| usage.cpus.get(domain).copied().unwrap_or(0);
-        let domains =
-            usage.spans.iter().map(|(domain, span_ns)| Domain { domain, cpus: cpus(domain), span_ns: *span_ns });
+        let domains = usage.spans.iter().map(|(domain, span_ns)| Domain {
+            domain,
+            cpus: cpus(domain),
+            span_ns: *span_ns,
+        });
         let objects = usage.objects.iter().map(|(key, figures)| Object {
             kind: key.kind,
             domain: &key.domain,
