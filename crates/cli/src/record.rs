@@ -32,7 +32,7 @@ Examples:
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
 
 Ctrl-C ends the recording and drains all buffers; a second Ctrl-C stops immediately. Before the recording has
-begun, Ctrl-C takes out what is woven and leaves no trace.
+begun, Ctrl-C ends at once and leaves no trace; agents take out what is woven by themselves.
 
 Event groups:
   sched     context switches, wakeups, forks, execs and exits; interrupts and softirqs; futex waits

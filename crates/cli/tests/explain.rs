@@ -87,6 +87,25 @@ fn a_wait_for_a_disk_is_known_by_the_interrupt_that_ends_it() {
 }
 
 #[test]
+fn where_no_kind_is_asked_for_the_document_has_the_machines_that_the_terminal_shows() {
+    let folder = both();
+    let told = |arguments: &[&str]| -> Value {
+        let (status, printed, said) = xweave(folder.path(), arguments);
+        assert_eq!((status, said.as_str()), (Some(0), ""));
+        serde_json::from_str(&printed).expect("JSON")
+    };
+    let document = told(&["explain", "trace", "--json"]);
+    assert_eq!(document["transaction"], "process");
+    assert!(document["transactions"].as_array().is_some_and(|all| !all.is_empty()));
+    let mut machines = told(&["explain", "trace", "--machines", "--json"]);
+    machines.as_object_mut().expect("an object").remove("schema");
+    assert_eq!(document["machines"], machines);
+    // Who asks for a kind is told of that.
+    let of_kind = told(&["explain", "trace", "--transaction", "process", "--json"]);
+    assert!(of_kind.get("machines").is_none());
+}
+
+#[test]
 fn one_transaction_is_shown_step_by_step_and_as_a_diagram() {
     let folder = both();
     let explain = |arguments: &[&str]| {

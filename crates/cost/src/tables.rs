@@ -20,8 +20,6 @@ const MARKED: usize = 20;
 /// And so many impossible ones are named.
 const IMPOSSIBLE: usize = 4;
 
-const UNEXPECTED: &str = "!   far from what was to be expected\n";
-
 /// Why a figure is impossible.
 const MEANING: &str = "it took no time (emulators leave out what has no effect), or a guest is faster than the machine under \
                        it";
@@ -40,7 +38,8 @@ pub fn summary(comparison: &Comparison, rows: &[Row], view: View) -> String {
         text.push_str(&format!("\nMarked: {} of {figures}{first}\n\n", marked.len()));
         marked.truncate(MARKED);
         text.push_str(&rows_of(comparison, &marked, view));
-        text.push_str(&format!("\n{UNEXPECTED}"));
+        let unexpected = marked.iter().any(|row| row.unexpected.contains(&true));
+        text.push_str(&legend(unexpected, false, view));
     }
     text.push_str(&format!("\n--all lists all {figures}, --group NAME those of a group\n"));
     text
@@ -56,7 +55,8 @@ fn not_to_be_believed(rows: &[&Row], of: &str) -> String {
 
 /// Each form's cycles in each environment, and ratios.
 pub fn all(comparison: &Comparison, rows: &[Row], view: View) -> String {
-    rows_of(comparison, &rows.iter().collect::<Vec<_>>(), view) + &legend(rows, view)
+    let unexpected = rows.iter().any(|row| row.unexpected.contains(&true));
+    rows_of(comparison, &rows.iter().collect::<Vec<_>>(), view) + &legend(unexpected, rows.iter().any(Row::is_impossible), view)
 }
 
 /// The forms with their code.
@@ -79,15 +79,15 @@ pub fn catalogue(view: View) -> String {
 }
 
 /// What marks mean, if there are any.
-fn legend(rows: &[Row], view: View) -> String {
-    let mut text = String::new();
-    if rows.iter().any(|row| row.unexpected.contains(&true)) {
-        text.push_str(UNEXPECTED);
+fn legend(unexpected: bool, impossible: bool, view: View) -> String {
+    let mut lines = Vec::new();
+    if unexpected {
+        lines.push(("!".to_owned(), "far from what was to be expected".to_owned()));
     }
-    if rows.iter().any(Row::is_impossible) {
-        text.push_str(&table::paragraph(&format!("!!  impossible, and in no median: {MEANING}"), view));
+    if impossible {
+        lines.push(("!!".to_owned(), format!("impossible, and in no median: {MEANING}")));
     }
-    if text.is_empty() { text } else { format!("\n{text}") }
+    if lines.is_empty() { String::new() } else { format!("\n{}", table::lines(&lines, view)) }
 }
 
 /// The rows of one kind of a group.

@@ -7,6 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use xweave_trace::{Event, Role, Row, Trace, event::Kind, event::State};
 
+/// So many events are read: what takers do in the first minutes is what they do.
+const EVENTS: u64 = 1 << 24;
+
 /// A time that a flow was on a carrier, and the thread that took it off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wait {
@@ -74,8 +77,14 @@ pub(crate) fn told(trace: &Trace, groups: &[Vec<Wait>]) -> Vec<Option<String>> {
         thread.ahead.sort_by_key(|(_, wait)| std::cmp::Reverse(wait.from_ns));
         last = thread.ahead.iter().map(|(_, wait)| wait.until_ns).fold(last, i64::max);
     }
-    for event in trace.events().take_while(|event| event.time_ns <= last) {
+    for (nth, event) in (1..=EVENTS).zip(trace.events()) {
+        if event.time_ns > last {
+            break;
+        }
         follow(&event, &mut threads, &mut sums);
+        if nth == EVENTS {
+            last = event.time_ns;
+        }
     }
     threads.values_mut().for_each(|thread| thread.goes_on_until(last, &mut sums));
     groups.iter().zip(sums).map(|(waits, sums)| sums.told(waits)).collect()
