@@ -56,7 +56,8 @@ fn not_to_be_believed(rows: &[&Row], of: &str) -> String {
 /// Each form's cycles in each environment, and ratios.
 pub fn all(comparison: &Comparison, rows: &[Row], view: View) -> String {
     let unexpected = rows.iter().any(|row| row.unexpected.contains(&true));
-    rows_of(comparison, &rows.iter().collect::<Vec<_>>(), view) + &legend(unexpected, rows.iter().any(Row::is_impossible), view)
+    rows_of(comparison, &rows.iter().collect::<Vec<_>>(), view)
+        + &legend(unexpected, rows.iter().any(Row::is_impossible), view)
 }
 
 /// The forms with their code.

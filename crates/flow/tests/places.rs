@@ -220,4 +220,6 @@ fn that_a_strangers_frames_have_no_start_is_normal_and_that_a_recorded_guests_ha
     let summary = flows.summary();
     assert_eq!((summary.incomplete.no_start, summary.began_elsewhere()), (4, 2), "{summary:?}");
     assert_eq!(summary.elsewhere, [KindCount { kind: "ARP request".into(), flows: 2 }]);
+    let carriers: Vec<_> = summary.carriers.iter().map(|of| (of.unmatched_xout, of.strangers)).collect();
+    assert_eq!(carriers, [(4, 2)]);
 }

@@ -154,3 +154,29 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
     }
     remarks
 }
+
+#[cfg(test)]
+mod tests {
+    use xweave_flow::{KindCount, crossing::CarrierCounts};
+
+    use super::*;
+
+    #[test]
+    fn strangers_on_one_carrier_hide_nothing_of_another() {
+        let carrier = |name: &str, unmatched_xout, strangers| CarrierCounts {
+            carrier: name.to_owned(),
+            crossings: 9,
+            unmatched_xout,
+            strangers,
+            ..CarrierCounts::default()
+        };
+        let carriers = vec![carrier("virtio_net", 30, 30), carrier("virtio_blk", 2, 0), carrier("xen", 5, 4)];
+        let elsewhere = vec![KindCount { kind: "ARP".to_owned(), flows: 34 }];
+        let summary = Summary { carriers, elsewhere, recording_complete: true, ..Summary::default() };
+        let expected = [
+            "carrier virtio_blk: 9 joined; 0 only put on (xin), 2 only taken off (xout)",
+            "carrier xen: 9 joined; 0 only put on (xin), 1 only taken off (xout)",
+        ];
+        assert_eq!(remarks(&summary), expected);
+    }
+}

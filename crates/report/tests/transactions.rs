@@ -133,8 +133,7 @@ Time (µs)  Duration (µs)  Domain  Object                         State        
 1 a .. b: 1.99 ms
 Time (µs)  Duration (µs)  Domain  Object         State     Why
       0.0          490.0  vm1     server/7       running
-    490.0          350.0  vm1     server/7       ready     cc1, ld had the
-                                                           processor
+    490.0          350.0  vm1     server/7       ready     cc1, ld had the CPU
     840.0           50.0  vm1     server/7       running
     890.0            7.0  vm1     server/7,      running,  5 steps of up to
                                   interrupts of  ready     2.0 µs
