@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, joining, trust::Owner};
+use crate::{confinement::Only, failure::Failure, joining, told, trust::Owner};
 use xweave_flow::{Flows, Wanted};
 use xweave_guard::private;
 use xweave_report::{html, next};
@@ -44,7 +44,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let page = html::page(&flows, &title);
     write(&args.output, &page)?;
     if let Some(remark) = next::instead_of_flows(&trace) {
-        eprintln!("xweave: the page has no flows: {remark}");
+        told::tell(&format!("the page has no flows: {remark}"));
     }
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)

@@ -124,6 +124,8 @@ pub struct CarrierCounts {
     pub unmatched_xin: u64,
     /// Come off, and not seen to be put on: the sender was not traced, or its record is missing.
     pub unmatched_xout: u64,
+    /// Of those, how many are frames of strangers, of which nothing else can be expected.
+    pub strangers: u64,
     /// Records that a later one for the same slot replaced: the operation had been tried again.
     pub superseded: u64,
     /// Records of equal keys that were not joined, as the ring's index had come round between them: their partners'

@@ -148,7 +148,7 @@ fn segment_table(page: &mut String, all: &[Segment]) {
             Some(share) => push(
                 page,
                 format_args!(
-                    "<td class=\"share\"><i class=\"bar\" style=\"width:{:.1}%\"></i><span>{share:.0}%</span></td>",
+                    "<td class=\"share\"><i class=\"bar\" style=\"width:{:.1}%\"></i><span>{share:.0} %</span></td>",
                     share * 0.75
                 ),
             ),

@@ -1,12 +1,14 @@
-//! What `xweave explain --machines --json` prints: `domains`, what their `objects` did, and who `waited` for whom.
+//! What `xweave explain --machines --json` prints: `domains`, what their `objects` did, and who `waited` for whom; and what
+//! the document of a trace without flows and requests has as `machines`.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use xweave_model::{Usage, usage::Waited};
 
+/// What machines did.
 #[derive(Serialize)]
-struct Document<'a> {
+pub struct Machines<'a> {
     span_ns: u64,
     events: u64,
     domains: Vec<Domain<'a>>,
@@ -41,26 +43,35 @@ struct Object<'a> {
 /// # Errors
 /// Those of `out`.
 pub fn write(out: &mut impl Write, usage: &Usage) -> io::Result<()> {
-    let cpus = |domain: &str| usage.cpus.get(domain).copied().unwrap_or(0);
-    let domains =
-        usage.spans.iter().map(|(domain, span_ns)| Domain { domain, cpus: cpus(domain), span_ns: *span_ns });
-    let objects = usage.objects.iter().map(|(key, figures)| Object {
-        kind: key.kind,
-        domain: &key.domain,
-        object: &key.object,
-        time_ns: figures.time_ns,
-        count: figures.count,
-        bytes: figures.bytes,
-        written_bytes: figures.written,
-        wait_ns: figures.wait_ns,
-        device_ns: figures.device_ns,
-    });
-    let document = Document {
-        span_ns: usage.span_ns,
-        events: usage.events,
-        domains: domains.collect(),
-        objects: objects.collect(),
-        waited: &usage.waited,
-    };
-    super::stream(out, &document)
+    super::stream(out, &Machines::new(usage))
+}
+
+impl<'a> Machines<'a> {
+    /// As the events of a trace tell.
+    pub fn new(usage: &'a Usage) -> Self {
+        let cpus = |domain: &str| usage.cpus.get(domain).copied().unwrap_or(0);
+        let domains = usage.spans.iter().map(|(domain, span_ns)| Domain {
+            domain,
+            cpus: cpus(domain),
+            span_ns: *span_ns,
+        });
+        let objects = usage.objects.iter().map(|(key, figures)| Object {
+            kind: key.kind,
+            domain: &key.domain,
+            object: &key.object,
+            time_ns: figures.time_ns,
+            count: figures.count,
+            bytes: figures.bytes,
+            written_bytes: figures.written,
+            wait_ns: figures.wait_ns,
+            device_ns: figures.device_ns,
+        });
+        Self {
+            span_ns: usage.span_ns,
+            events: usage.events,
+            domains: domains.collect(),
+            objects: objects.collect(),
+            waited: &usage.waited,
+        }
+    }
 }
