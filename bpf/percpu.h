@@ -62,12 +62,17 @@ extern u16 __softirq_pending __ksym __weak;
 /* 0 if it cannot be found. */
 static __always_inline u32 xw_softirqs_pending(void)
 {
-	irq_cpustat_t___xweave *before = NULL;
+	irq_cpustat_t___xweave *stat = NULL;
+	u16 pending = 0;
 
 	if (bpf_core_field_exists(pcpu_hot.softirq_pending))
 		return ((struct pcpu_hot___xweave *)bpf_this_cpu_ptr(&pcpu_hot))->softirq_pending;
-	if (bpf_core_field_exists(before->__softirq_pending))
-		return ((irq_cpustat_t___xweave *)bpf_this_cpu_ptr(&irq_stat))->__softirq_pending;
+	if (bpf_core_field_exists(stat->__softirq_pending)) {
+		/* The verifier minds that it is a typedef. */
+		stat = bpf_this_cpu_ptr(&irq_stat);
+		bpf_probe_read_kernel(&pending, sizeof(pending), &stat->__softirq_pending);
+		return pending;
+	}
 	if (&__softirq_pending)
 		return *(u16 *)bpf_this_cpu_ptr(&__softirq_pending);
 	return 0;
