@@ -4,7 +4,9 @@
 
 use proptest::{collection::vec, prelude::*};
 use xweave_flow::{Flows, Incomplete, Join, Wanted};
-use xweave_trace::{Clock, ClockBreak, Domain, DomainVm, FlowLoss, Manifest, Part, Role, Site, Trace, Writer};
+use xweave_trace::{
+    Clock, ClockBreak, Domain, DomainVm, FlowLoss, Manifest, Part, Role, Site, Trace, Writer,
+};
 use xweave_wire::record::{Kind, Record};
 
 const HOST: u8 = 1;
@@ -37,7 +39,8 @@ struct Interrupt {
 
 fn interrupts(fates: &'static [Fate]) -> impl Strategy<Value = [Vec<Interrupt>; 2]> {
     let mostly = prop_oneof![3 => Just(Fate::Recorded), 1 => prop::sample::select(fates)];
-    let one = (200u64..5_000, 50u64..3_000, mostly).prop_map(|(after, gap, fate)| Interrupt { after, gap, fate });
+    let one =
+        (200u64..5_000, 50u64..3_000, mostly).prop_map(|(after, gap, fate)| Interrupt { after, gap, fate });
     let of_guest = || vec(one.clone(), 0..60);
     [of_guest(), of_guest()]
 }
@@ -103,10 +106,8 @@ fn trace(dir: &std::path::Path, of_guests: &[Vec<Interrupt>; 2], breaks: &[Clock
         let record = Record { time_ns, flow, site, pid: tid, tid, cpu: 0, kind, comm: [0; 16], values };
         writer.append(domain, time_ns.cast_signed(), &record).unwrap();
     }
-    writer.manifest_mut().loss.flows = lost
-        .into_iter()
-        .map(|(flow, domain)| FlowLoss { flow, domain: domain.into(), records: 1 })
-        .collect();
+    writer.manifest_mut().loss.flows =
+        lost.into_iter().map(|(flow, domain)| FlowLoss { flow, domain: domain.into(), records: 1 }).collect();
     writer.finish().unwrap();
     Trace::open(dir).unwrap()
 }

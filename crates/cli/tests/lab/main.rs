@@ -18,6 +18,7 @@ mod disks;
 mod events;
 mod frames;
 mod instructions;
+mod interrupts;
 mod kernel_safety;
 mod library;
 mod loss;

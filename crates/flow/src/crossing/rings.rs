@@ -66,7 +66,6 @@ impl Rings {
 /// Sites that lost so many records that a ring may have come round without one.
 fn lossy_sites(trace: &Trace) -> HashSet<u32> {
     let losses = trace.manifest().loss.sites.iter();
-    let lossy =
-        losses.filter(|loss| loss.dropped.saturating_add(loss.missed) >= LARGEST.unsigned_abs());
+    let lossy = losses.filter(|loss| loss.dropped.saturating_add(loss.missed) >= LARGEST.unsigned_abs());
     lossy.map(|loss| loss.site).collect()
 }
