@@ -269,11 +269,16 @@ impl<'t> Carriers<'t> {
                 awaited.insert(event.local);
             }
             // A side that nobody recorded leaves its partners without a pair: that is no failure of theirs.
-            if event.put && self.taken.contains(&event.channel.carrier) {
+            if event.put && self.taken.contains(&event.channel.carrier) && !self.is_a_strangers(event) {
                 unmatched_rows.push(event.row);
             }
         }
         Crossings { pairs, unmatched_rows, awaited, events: outcomes }
+    }
+
+    /// Whether it is on a carrier of a process that runs none of the guests that were recorded.
+    fn is_a_strangers(&self, event: &Event) -> bool {
+        matches!(event.channel.guest, Guest::Process(..)) && !self.peers.may_find(event)
     }
 
     /// Everything that was put on carriers or taken off.

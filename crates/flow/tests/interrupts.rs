@@ -50,7 +50,13 @@ fn id(domain: u8, guest: u8, nth: usize) -> u64 {
     u64::from(domain) << 56 | u64::from(guest) << 32 | (nth as u64 + 1)
 }
 
-fn trace(dir: &std::path::Path, of_guests: &[Vec<Interrupt>; 2], breaks: &[ClockBreak]) -> Trace {
+/// The trace of the host and those guests that are recorded.
+fn trace(
+    dir: &std::path::Path,
+    of_guests: &[Vec<Interrupt>; 2],
+    recorded: &[(u8, u64)],
+    breaks: &[ClockBreak],
+) -> Trace {
     let guest = |(number, pid): (u8, u64)| Domain {
         name: format!("vm{}", number - 1),
         number,
@@ -59,7 +65,7 @@ fn trace(dir: &std::path::Path, of_guests: &[Vec<Interrupt>; 2], breaks: &[Clock
         ..Domain::default()
     };
     let host = Domain { name: "host".into(), number: HOST, ..Domain::default() };
-    let domains = vec![host, guest(GUESTS[0]), guest(GUESTS[1])];
+    let domains: Vec<Domain> = std::iter::once(host).chain(recorded.iter().copied().map(guest)).collect();
     let clock = |domain: &Domain| Clock {
         domain: domain.name.clone(),
         error_ns: ERROR,
@@ -87,6 +93,7 @@ fn trace(dir: &std::path::Path, of_guests: &[Vec<Interrupt>; 2], breaks: &[Clock
             time = off;
             puts += 1;
             records.push((HOST, in_host, put - 100, Kind::Start, vec![7]));
+            records.push((HOST, in_host, put - 50, Kind::Quit, vec![8]));
             match fate {
                 Fate::PutLost => lost.push((in_host, "host")),
                 _ => records.push((HOST, in_host, put, Kind::Xin, vec![INTERRUPT, puts, 0, pid])),
@@ -100,6 +107,7 @@ fn trace(dir: &std::path::Path, of_guests: &[Vec<Interrupt>; 2], breaks: &[Clock
             records.push((guest, in_guest, off + 10, Kind::Quit, vec![7]));
         }
     }
+    records.retain(|(domain, ..)| domains.iter().any(|of| of.number == *domain));
     records.sort_by_key(|(_, _, time, ..)| *time);
     for (domain, flow, time_ns, kind, values) in records {
         let (site, tid) = (u32::from(domain), u32::from(domain));
@@ -162,7 +170,7 @@ proptest! {
         (window, part) in (20usize..100, 1usize..30),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let trace = trace(dir.path(), &of_guests, &[]);
+        let trace = trace(dir.path(), &of_guests, &GUESTS, &[]);
         let (mut rows, _) = trace.rows();
         // So that most is settled long before a window ends.
         rows.iter_mut().for_each(|row| row.time_ns *= 10_000);
@@ -188,7 +196,7 @@ fn while_a_clock_s_times_say_nothing_no_interrupt_is_joined() {
     let one = Interrupt { after: 1_000, gap: 500, fate: Fate::Recorded };
     let dir = tempfile::tempdir().unwrap();
     let jump = ClockBreak { after_ns: Some(5_000), before_ns: Some(9_000), ..ClockBreak::default() };
-    let flows = Flows::of(&trace(dir.path(), &[vec![one; 10], Vec::new()], &[jump]));
+    let flows = Flows::of(&trace(dir.path(), &[vec![one; 10], Vec::new()], &GUESTS, &[jump]));
     let joined: Vec<bool> = (0..10).map(|nth| flows.flow(id(HOST, 2, nth)).unwrap().crossings == 1).collect();
     // They come off at 2,500, 4,000, 5,500 … ns.
     assert_eq!(joined[..2], [true; 2]);
@@ -202,10 +210,21 @@ fn an_interrupt_that_came_before_the_one_before_was_taken_is_not_guessed() {
     let one = |after, fate| Interrupt { after, gap: 500, fate };
     let of_guest = [one(1_000, Fate::Recorded), one(1_000, Fate::OffMissed), one(1_000, Fate::Recorded)];
     let dir = tempfile::tempdir().unwrap();
-    let flows = Flows::of(&trace(dir.path(), &[of_guest.to_vec(), Vec::new()], &[]));
+    let flows = Flows::of(&trace(dir.path(), &[of_guest.to_vec(), Vec::new()], &GUESTS, &[]));
     assert_eq!(flows.flow(id(HOST, 2, 0)).unwrap().incomplete, None);
     for nth in [1, 2] {
         assert_eq!(flows.flow(id(HOST, 2, nth)).unwrap().incomplete, Some(Incomplete::Unmatched));
     }
     assert_eq!(flows.flow(id(2, 2, 2)).unwrap().incomplete, Some(Incomplete::NoStart));
+}
+
+#[test]
+fn what_goes_to_a_guest_that_is_not_recorded_is_over_where_the_host_gives_it_away() {
+    let one = Interrupt { after: 1_000, gap: 500, fate: Fate::Recorded };
+    let dir = tempfile::tempdir().unwrap();
+    let flows = Flows::of(&trace(dir.path(), &[vec![one; 3], vec![one; 3]], &GUESTS[..1], &[]));
+    let carrier = &flows.summary().carriers[0];
+    assert_eq!((carrier.crossings, carrier.unmatched_xin, flows.summary().complete), (3, 3, 6));
+    let stranger = flows.flow(id(HOST, 3, 0)).unwrap();
+    assert_eq!((stranger.crossings, stranger.total_ns()), (0, 100));
 }

@@ -57,8 +57,8 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
     let Some(world) = World::find("interrupts") else { return };
     let guests = ["vm1", "vm2"];
     let counts = || guests.map(|guest| counted(&world, guest));
-    let receive = format!("exec xweave lab load udp-recv --port 9050 --count {COUNT} --idle-timeout 120");
-    let receiver = world.start("vm2", &receive);
+    let receive = "exec xweave lab load udp-recv --port 9050 --count 100000 --idle-timeout 300";
+    let receiver = world.start("vm2", receive);
     let find = "grep -l port.9050 /proc/[0-9]*/cmdline | cut -d/ -f3 | grep .";
     world.until("vm2", find);
     let receiving: BTreeSet<u64> =
@@ -67,7 +67,7 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
     let recording = world.record(&format!("interrupt {DOMAINS} -o /tmp/interrupts"));
     let inner = counts();
     world.run("vm1", &format!("xweave lab load udp-send --to 10.77.0.2:9050 --count {COUNT} --rate 300"));
-    receiver.finish_well();
+    drop(receiver);
     let inner_end = counts();
     recording.finish_well();
     let outer_end = counts();
@@ -130,10 +130,11 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
     // NET_RX is softirq 3.
     let woke = flows.iter().filter(|flow| {
         let softirq = stored(flow, "vm2", "softirq_entry", "hop");
-        let runs = stored(flow, "vm2", "sched_switch", "hop");
+        let whom = hops(flow, "vm2", "hop").into_iter().filter(|hop| hop["function"] == "sched_waking");
         flow["complete"] == true
             && softirq.is_some_and(|softirq| softirq[0] == 3)
-            && runs.is_some_and(|whom| receiving.contains(&whom[0]))
+            && whom.into_iter().any(|hop| receiving.contains(&hop["values"][0].as_u64().unwrap()))
+            && hops(flow, "vm2", "quit").iter().any(|hop| hop["function"] == "sched_switch")
     });
     let woke = woke.count();
     println!("{woke} to the thread that receives");
