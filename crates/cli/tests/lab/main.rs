@@ -19,6 +19,7 @@ mod events;
 mod frames;
 mod instructions;
 mod interrupted;
+mod interrupts;
 mod kernel_safety;
 mod library;
 mod loss;
