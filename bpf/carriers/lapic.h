@@ -41,6 +41,31 @@ static __always_inline bool lapic_is_asked(struct kvm_lapic *apic, u32 mode, u32
 	       READ(apic->sw_enabled) && !lapic_is_pending(apic, vector);
 }
 
+/* By the running context: the interrupt that it asks a vCPU for. */
+XW_TABLE(xw_asking, 1, 4096);
+
+/* At the entry and the return of __apic_accept_irq, */
+static __always_inline void lapic_asks(struct kvm_vcpu *vcpu, u32 vector)
+{
+	u64 interrupt = vcpu_interrupt(vcpu, vector);
+
+	xw_asking_put(xw_number(xw_thread()), &interrupt);
+}
+
+static __always_inline void lapic_has_asked(void)
+{
+	xw_asking_drop(xw_number(xw_thread()));
+}
+
+/* and in between: its key. 0 elsewhere. */
+static __always_inline u64 lapic_asking(void)
+{
+	u64 interrupt = 0;
+
+	xw_asking_get(xw_number(xw_thread()), &interrupt);
+	return interrupt;
+}
+
 /* The host's side of an interrupt that goes into a vCPU. */
 static __always_inline struct xw_key lapic_given(struct kvm_vcpu *vcpu, u32 vector)
 {

