@@ -18,15 +18,16 @@ use crate::{
 
 /// Weave aspects and event probes into running kernels, record, and detach
 ///
-/// An aspect is a file, or the name of one of the library's (virtio-net). Events (--events) are scheduling,
-/// block I/O, network and KVM events of the kernels, with aspects or without. A recording ends after --duration, or
-/// when COMMAND exits, whichever comes first; with neither, on Ctrl-C. Before anything is woven, a line of each domain
-/// says which machine it turned out to be.
+/// An aspect is a file, or the name of one of the library's: block, interrupt, page-cache, sched, tcp, udp, virtio-blk,
+/// virtio-net. Events (--events) are scheduling, block I/O, network and KVM events of the kernels, with aspects or
+/// without. A recording ends after --duration, or when COMMAND exits, whichever comes first; with neither, on Ctrl-C.
+/// Before anything is woven, a line of each domain says which machine it turned out to be.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave record virtio-net --where 'tcp port 80' --domain vm1=vsock:3 -o trace --duration 10s
+  xweave record interrupt --domain vm1=vsock:3 -o trace --duration 10s
   xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace -- ./load.sh
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
