@@ -132,7 +132,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["check", "tcp", "--domain", "host"], 2, "xweave: --domain host: NAME=KERNEL is wanted, such as host=live"),
     (&["check", "tcp", "--domain", "host=a-file"], 2, "xweave: --domain host=a-file: a-file holds no usable type information (BTF): it is neither an ELF file nor raw BTF"),
     // Files.
-    (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, page-cache, sched, tcp, udp, virtio-blk, virtio-net"),
+    (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, interrupt, page-cache, sched, tcp, udp, virtio-blk, virtio-net"),
     (&["fmt", "nowhere.aspect"], 2, "xweave: nowhere.aspect cannot be read: No such file or directory (os error 2)"),
     (&["import", "nowhere.dat", "-o", "new"], 2, "xweave: nowhere.dat: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, directories of LTTng (CTF)"),
     (&["import", "a-file", "-o", "new"], 2, "xweave: a-file is nothing that is understood; what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), directories of LTTng (CTF)"),
