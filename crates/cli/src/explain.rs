@@ -45,7 +45,7 @@ What a transaction is (SPEC):
                        send..receive, vfs_read..vfs_read (its call to its return), submit..done,by=v1
 
 Examples:
-  xweave record --events sched,net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
+  xweave record --events sched,net --domain vm1=vsock:3 -o trace --duration 10s
   xweave explain trace --machines
   xweave explain trace --transaction connect:80
   xweave explain trace --transaction request:80 --id 17
@@ -236,7 +236,7 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
         if !slowest.is_empty() {
             writeln!(out, "The slowest:\n{}", transactions::table(&slowest, &outcome.objects, view))?;
             let command = command(trace, spec);
-            writeln!(out, "Step by step: {command} --id {}", slowest[0].id)?;
+            writeln!(out, "Step by step: {command} --id {}", transactions::id(slowest[0].id))?;
             if !args.all {
                 let parts = number::counted(totals.parts() as u64, "part", "parts");
                 writeln!(out, "By object and state, {parts}: {command} --all")?;

@@ -37,12 +37,12 @@ const WIDE: u16 = 160;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  xweave flows trace                        where the time goes, and a typical flow
-  xweave flows trace --all                  where the time of every kind of flow goes
-  xweave flows trace --steps                every step, what it says of the flow, and its time over all flows
+  xweave flows trace                   where the time goes, and a typical flow
+  xweave flows trace --all             where the time of each kind of flow goes
+  xweave flows trace --steps           every step, and its time over all flows
   xweave flows trace --flow 0x200000000000001
-  xweave flows trace --by connection        requests and their answers, and where their time went
-  xweave flows trace --by ifindex           how long flows were in each tap's queue: ifindex is stored on entering it
+  xweave flows trace --by connection   requests, and where their time went
+  xweave flows trace --by ifindex      how long flows were in each tap's queue
   xweave flows trace --name virtio_tx --limit 5
   xweave flows trace --json | jq .summary")]
 pub struct Args {

@@ -45,19 +45,20 @@ static ALLOCATOR: confinement::Told = confinement::Told;
 #[command(name = "xweave", version, max_term_width = 100)]
 #[command(after_help = "\
 Examples:
-  xweave doctor                                    what this machine supports
-  xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
-  xweave flows trace                               where the time of one packet went
-  xweave records trace                             what advice stored, and how its values lie
-  xweave explain trace --transaction request:80    where the time of each request went
-  xweave compare before after                      what two runs did differently, object by object
-  xweave report trace -o report.html               the flows as an HTML page
-  xweave import trace.dat -o trace                 a trace of what trace-cmd recorded
-  xweave sites 'access(sk_buff.len)' --live        every instruction that accesses it
-  xweave cost --on native,kvm                      what instructions and exits cost in a guest
-  xweave lab up kvm                                an emulated KVM host with two guests
+  xweave doctor                                  what this machine supports
+  xweave record virtio-net --domain vm1=vsock:3 --duration 10s -o trace
+  xweave flows trace                             where a packet's time went
+  xweave records trace                           what advice stored
+  xweave explain trace --transaction request:80  where requests' time went
+  xweave compare before after                    what two runs did differently
+  xweave report trace -o report.html             the flows as an HTML page
+  xweave import trace.dat -o trace               what trace-cmd recorded
+  xweave sites 'access(sk_buff.len)' --live      what accesses this member
+  xweave cost --on native,kvm                    what exits cost in a guest
+  xweave lab up kvm                              an emulated host with guests
 
-Exit status: 0 success; 1 failure, with the reason; 2 usage error; 130 interrupted before anything was done.")]
+Exit status: 0 success; 1 failure, with the reason; 2 usage error;
+130 interrupted before anything was done.")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

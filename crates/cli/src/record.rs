@@ -25,12 +25,13 @@ use crate::{
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
-  xweave record virtio-net --where 'tcp port 80' --domain vm1=vsock:3 -o trace --duration 10s
+  xweave record virtio-net --domain vm1=vsock:3 -o trace --duration 10s
+  xweave record virtio-net --where 'tcp port 80' --domain vm1=vsock:3 -o trace
   xweave record interrupt --domain vm1=vsock:3 -o trace --duration 10s
-  xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace -- ./load.sh
+  xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' \\
+      -o trace -- ./load.sh
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
-  xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
+  xweave record --events sched,block --domain vm1=vsock:3 -o trace -- ./load.sh
 
 Ctrl-C ends the recording and drains all buffers; a second Ctrl-C stops immediately. Before the recording has
 begun, Ctrl-C ends at once and leaves no trace; agents take out what is woven by themselves.

@@ -25,10 +25,11 @@ const LISTED: usize = 16;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  xweave record -e 'advice sent execution(tcp_sendmsg) { STORE_DATA1(size); }' -o trace --duration 5s
-  xweave records trace                       each place, with minimum, median, 99th percentile and maximum
+  xweave record -e 'advice sent execution(tcp_sendmsg) { STORE_DATA1(size); }' \\
+      -o trace --duration 5s
+  xweave records trace                       each place: how many, min, p50, p99
   xweave records trace --hist size           a histogram of a value
-  xweave records trace --by process          which processes; or: domain, cpu, the name of a value
+  xweave records trace --by process          or by domain, cpu, a value's name
   xweave records trace --of sent --limit 20  the first of them, one by one
   xweave records trace --json | jq '.sites[] | {function, values}'")]
 pub struct Args {
@@ -106,6 +107,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             }
             if let Some(by) = &args.by {
                 write!(out, "{}", records::groups(&stored, by, most, view))?;
+            }
+            if args.by.is_some() && args.hist.is_some() {
+                writeln!(out)?;
             }
             if let Some(name) = &args.hist {
                 write!(out, "{}", records::histogram(&stored.bits, name, view))?;

@@ -2,15 +2,15 @@
 
 use xweave_flow::{Summary, summary::DropCount};
 
-use crate::{View, message, number};
+use crate::{View, message, number, table};
 
 /// Reasons for which flows were dropped that are told one by one: a kernel has some hundred.
 const REASONS: usize = 8;
 
 /// The closing line; more lines where something is missing or wrong.
 pub fn line(summary: &Summary, view: View) -> String {
-    let mut text = format!(
-        "{} followed, {} complete, {} crossed; {} ({}{} lost); {}; clocks within {}\n",
+    let followed = format!(
+        "{} followed, {} complete, {} crossed; {} ({}{} lost); {}; clocks within {}",
         number::counted(summary.flows, "flow", "flows"),
         number::count(summary.complete),
         number::count(summary.crossed),
@@ -23,6 +23,7 @@ pub fn line(summary: &Summary, view: View) -> String {
             error => number::span(error),
         },
     );
+    let mut text = String::new();
     if let Some(normal) = began_elsewhere(summary) {
         text.push_str(&format!("{normal}\n"));
     }
@@ -30,8 +31,8 @@ pub fn line(summary: &Summary, view: View) -> String {
         let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
         text.push_str(&format!("{on}! {remark}{off}\n"));
     }
-    let lines: Vec<_> = text.lines().map(|line| message::fitted(line, view.width)).collect();
-    lines.join("\n") + "\n"
+    let told = text.lines().map(|line| message::fitted(line, view.width) + "\n");
+    std::iter::once(table::paragraph(&followed, view)).chain(told).collect()
 }
 
 /// That a recording has no end: until when something of it was stored, in nanoseconds since 1970.

@@ -72,6 +72,10 @@ pub(crate) fn with_bars(
     let room = usize::from(view.width).saturating_sub(beside.sum());
     let width = room.clamp(BAR.0, BAR.1);
     let mut table = table::new(headings, view);
+    // Nothing comes behind the bars: blanks there would make a full one two lines.
+    if let Some(column) = table.column_mut(headings.len().saturating_sub(1)) {
+        column.set_padding((0, 0));
+    }
     for (row, share) in rows {
         table.add_row(row.into_iter().map(Cell::new).chain([bar_cell(share, width, view)]));
     }

@@ -43,13 +43,15 @@ fn bare(columns: usize, view: View) -> Table {
     table
 }
 
-/// Does not end a line between a number and its unit, or its thousands: `1 512 exits`, `42 %`.
+/// Does not end a line between a number and its unit, or its thousands: `1 512 exits`, `42 %`. A name that ends in digits
+/// (`dd/267 had the CPU`) is none.
 pub(crate) fn unbroken(text: &str) -> String {
-    let mut before = ' ';
+    let (mut before, mut of_number) = (' ', true);
     let keep = |c: char| {
-        let c = if c == ' ' && before.is_ascii_digit() { NO_BREAK } else { c };
+        let kept = if c == ' ' && of_number && before.is_ascii_digit() { NO_BREAK } else { c };
+        of_number = c == ' ' || of_number && !c.is_alphabetic() && c != '/';
         before = c;
-        c
+        kept
     };
     text.chars().map(keep).collect()
 }

@@ -120,7 +120,7 @@ pub fn table(transactions: &[Explained], objects: &Objects, view: View) -> Strin
 }
 
 /// Flows have large ones, which are written as `xweave flows` does.
-pub(crate) fn id(id: u64) -> String {
+pub fn id(id: u64) -> String {
     if id >> 48 == 0 { id.to_string() } else { format!("{id:#x}") }
 }
 
