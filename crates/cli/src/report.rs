@@ -8,13 +8,16 @@ use std::{
 };
 
 use crate::{confinement::Only, failure::Failure, joining, trust::Owner};
-use xweave_flow::{Flows, Wanted};
 use xweave_guard::private;
-use xweave_report::{html, next};
+use xweave_report::{
+    next,
+    page::{self, Contents},
+};
 
-/// Write a self-contained HTML page of the flows
+/// Write what flows and explain show as one HTML page, to look at in a browser
 ///
-/// The page needs no network and no scripts: it can be mailed as it is.
+/// The page is self-contained and needs no network: it can be mailed as it is. Of very many flows and transactions it has
+/// the slowest and a choice of the others; counts, percentiles and shares are of all.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,12 +42,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).writing(&args.output).apply()?;
     let trace = args.owner.open(&args.trace)?;
     let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
-    // A page shows one flow, and what is known of all.
-    let flows = Flows::read(&trace, joining::join(&trace), Wanted { of: &|_| true, kept: Some(0) });
-    let page = html::page(&flows, &title);
+    let page = page::html(&Contents::of(&trace, &title, &|| joining::join(&trace)));
     write(&args.output, &page)?;
-    if let Some(remark) = next::instead_of_flows(&trace) {
-        eprintln!("xweave: the page has no flows: {remark}");
+    if let Some(remark) = next::instead_of_flows(&trace).filter(|_| trace.manifest().events == 0) {
+        eprintln!("xweave: the page is empty: {remark}");
     }
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,54 @@
+// Every figure on the page equals the JSON document's, and is written as the terminal writes it.
+
+import { documentOf, expect, json, names, open, test } from './pages';
+
+for (const name of names.filter((name) => name !== 'large')) {
+  test(`the page of ${name} has what the documents have`, async ({ watched: page }) => {
+    await open(page, name);
+    const shown = await documentOf(page);
+    if (shown.flows) {
+      const flows = json('flows', name);
+      expect(shown.flows.summary).toEqual(flows.summary);
+      for (const list of ['kinds', 'places', 'segments', 'sites']) {
+        expect(shown.flows[list].of).toBe(flows[list].length);
+        expect(shown.flows[list].all).toEqual(flows[list].slice(0, shown.flows[list].all.length));
+      }
+      const all = new Map(flows.flows.map((flow: any) => [String(flow.id), flow]));
+      for (const flow of shown.flows.flows) expect(flow).toEqual(all.get(String(flow.id)));
+      const bins = shown.flows.distributions.all[0].bins;
+      const kind = shown.flows.kinds.all[0];
+      expect(bins.reduce((sum: number, bin: any) => sum + bin.count, 0)).toBe(kind.complete || kind.flows);
+    }
+    for (const kind of shown.explained) {
+      const explained = json('explain', name, '--transaction', kind.transaction);
+      const all = new Map(explained.transactions.map((one: any) => [String(one.id), one]));
+      for (const { steps, messages, ...one } of kind.transactions) {
+        expect({ ...(all.get(String(one.id)) as object), parts: one.parts }).toEqual(one);
+        if (steps) expect(steps.reduce((sum: number, step: any) => sum + step.ns, 0)).toBe(one.total_ns);
+      }
+      for (const [key, value] of Object.entries<any>(kind.summary)) {
+        const told = explained.summary[key];
+        if (Array.isArray(told)) expect([value.of, value.all.length]).toEqual([told.length, Math.min(told.length, value.all.length)]);
+        else expect(value).toEqual(told);
+      }
+    }
+    if (shown.machines) {
+      const machines = json('explain', name, '--machines');
+      const key = (one: any) => `${one.kind} ${one.domain} ${one.object}`;
+      const all = new Map(machines.objects.map((one: any) => [key(one), one]));
+      for (const one of shown.machines.objects.all) expect(one).toEqual(all.get(key(one)));
+      expect(shown.machines.waited.of).toBe(machines.waited.length);
+    }
+  });
+}
+
+test('numbers are written as the terminal writes them', async ({ watched: page }) => {
+  await open(page, 'both', '#where');
+  const { flows } = await documentOf(page);
+  const heading = await page.locator('.headline b').textContent();
+  expect(flows.headlines.some((headline: string) => headline.startsWith(heading ?? '?'))).toBe(true);
+  const row = page.locator('table').last().locator('tbody tr').first();
+  const kind = flows.kinds.all[0];
+  const micros = (kind.p50_ns / 1000).toFixed(1).replace(/\B(?=(\d{3})+\.)/g, '\u00a0');
+  await expect(row.locator('td').nth(3)).toHaveText(micros);
+});
