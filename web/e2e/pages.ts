@@ -67,8 +67,12 @@ export function json(command: string, name: string, ...more: string[]): any {
   if (!existsSync(trace)) throw new Error(`${trace} is not there`);
   const options = { encoding: 'utf8', maxBuffer: 1 << 30 } as const;
   const text = execFileSync(XWEAVE, [command, trace, '--force', ...more, '--json'], options);
-  return JSON.parse(text, function (this: unknown, _key, value, context?: { source: string }) {
-    const large = typeof value === 'number' && Number.isInteger(value) && Math.abs(value) > 2 ** 53;
-    return large && context ? context.source : value;
-  } as (key: string, value: unknown) => unknown);
+  return JSON.parse(text.replace(TOKENS, (token) => (unsafe(token) ? `"${token}"` : token)));
+}
+
+/** Strings, which stay as they are, and numbers. */
+const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+
+function unsafe(token: string): boolean {
+  return /^-?\d{16,}$/.test(token) && (BigInt(token) > 1n << 53n || BigInt(token) < -(1n << 53n));
 }

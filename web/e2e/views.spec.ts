@@ -25,8 +25,9 @@ for (const name of names) {
     }
   });
 
-  test(`${name} has nothing that is a serious barrier, light or dark`, async ({ watched: page }) => {
-    for (const colorScheme of ['light', 'dark'] as const) {
+  test(`${name} has nothing that is a serious barrier`, async ({ watched: page }) => {
+    // Colours are the same for all traces.
+    for (const colorScheme of name === 'both' ? (['light', 'dark'] as const) : (['light'] as const)) {
       await page.emulateMedia({ colorScheme });
       await open(page, name);
       const document = await documentOf(page);
@@ -38,7 +39,7 @@ for (const name of names) {
       for (const view of within) {
         await page.evaluate((hash) => (location.hash = hash), view);
         await page.waitForFunction((hash) => location.hash === `#${hash}`, view);
-        const { violations } = await new AxeBuilder({ page }).setLegacyMode(true).analyze();
+        const { violations } = await new AxeBuilder({ page }).setLegacyMode(true).options({ resultTypes: ['violations'] }).analyze();
         const serious = violations.filter((one) => one.impact === 'serious' || one.impact === 'critical');
         expect(serious.map((one) => `${view}: ${one.id}: ${one.nodes[0]?.html} ${one.nodes[0]?.failureSummary}`)).toEqual([]);
       }
@@ -57,10 +58,11 @@ for (const name of names) {
   });
 }
 
-for (const name of names.filter((name) => !['events'].includes(name))) {
+for (const name of names) {
   test(`of the flows of ${name}, a search leaves those that have it, and a click leads to one`, async ({ watched: page }) => {
     await open(page, name, '#flows');
     const { flows } = await documentOf(page);
+    test.skip(!flows?.flows.length, 'the trace has no flows');
     const status = page.getByRole('status');
     await expect(status).toContainText(new RegExp(`^${flows.flows.length} flows?`.replace(/(\d)(?=(\d{3})+\b)/g, '$1.')));
     const flow = flows.flows[Math.floor(flows.flows.length / 2)];

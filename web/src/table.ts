@@ -51,6 +51,8 @@ export function table<T>(columns: Column<T>[], rows: T[], label: string, rowClas
 
 function heading<T>(column: Column<T>): HTMLTableCellElement {
   const title = column.by ? h('button', { type: 'button', title: 'Sort' }, column.title) : column.title;
+  // A column of bars, which the one beside it names.
+  if (title === '') return h('td', { class: classes(column) }) as HTMLTableCellElement;
   return h('th', { class: classes(column), scope: 'col' }, title);
 }
 

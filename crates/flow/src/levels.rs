@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// Of each kind, so many of the slowest and at even shares of the others are looked at.
-const SLOWEST: usize = 20;
-const QUANTILES: usize = 40;
+const SLOWEST: usize = 100;
+const QUANTILES: usize = 200;
 /// Chosen out of so many.
 const SAMPLE: usize = 1 << 12;
 

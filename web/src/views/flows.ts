@@ -70,7 +70,8 @@ function requests(page: Page): Child[] {
     table<Exchange>(
       [
         { title: 'Began', number: true, cell: (one) => span(one.start_ns), by: (one) => one.start_ns },
-        { title: 'Connection', cell: (one) => [one.connection.protocol, ' ', link(one)], by: (one) => one.connection.server },
+        { title: '', cell: (one) => one.connection.protocol },
+        { title: 'Connection', cell: link, by: (one) => one.connection.server },
         { title: 'From', cell: (one) => one.client_domain },
         { title: 'To', cell: (one) => one.server_domain },
         { title: 'Asked', number: true, cell: (one) => `${count(one.request.bytes)} B`, by: (one) => one.request.bytes },

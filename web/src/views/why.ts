@@ -96,7 +96,8 @@ function each(kind: Explained): HTMLElement {
     left > 0 ? h('p', { class: 'soft' }, `${count(shown.length)} of ${count(kind.summary.transactions)} are in this page: the slowest, and others at even shares.`) : null,
     table<Transaction>(
       [
-        { title: 'Transaction', cell: (one) => [h('a', { href: href('why', kind.transaction, id(one.id)) }, id(one.id)), ` ${one.name}`], by: (one) => one.name },
+        { title: 'ID', cell: (one) => h('a', { href: href('why', kind.transaction, id(one.id)) }, id(one.id)) },
+        { title: 'Transaction', cell: (one) => one.name, by: (one) => one.name },
         { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain },
         { title: 'Began', number: true, cell: (one) => span(one.start_ns), by: (one) => one.start_ns },
         { title: 'Time', number: true, cell: (one) => span(one.total_ns), by: (one) => one.total_ns },
