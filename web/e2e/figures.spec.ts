@@ -1,6 +1,6 @@
 // Every figure on the page equals the JSON document's, and is written as the terminal writes it.
 
-import { documentOf, expect, json, names, open, test } from './pages';
+import { compared, documentOf, expect, json, names, open, test } from './pages';
 
 for (const name of names.filter((name) => name !== 'large')) {
   test(`the page of ${name} has what the documents have`, async ({ watched: page }) => {
@@ -31,6 +31,14 @@ for (const name of names.filter((name) => name !== 'large')) {
         if (Array.isArray(told)) expect([value.of, value.all.length]).toEqual([told.length, Math.min(told.length, value.all.length)]);
         else expect(value).toEqual(told);
       }
+    }
+    if (shown.comparison) {
+      const both = compared('events', name);
+      const { findings, objects, span_ns, difference_ns, events } = shown.comparison;
+      expect({ span_ns, difference_ns, events }).toEqual({ span_ns: both.span_ns, difference_ns: both.difference_ns, events: both.events });
+      expect(findings.all).toEqual(both.findings.slice(0, findings.all.length));
+      expect(objects.of).toBe(both.objects.length);
+      for (const one of objects.all) expect(both.objects).toContainEqual(one);
     }
     if (shown.machines) {
       const machines = json('explain', name, '--machines');

@@ -50,7 +50,7 @@ Examples:
   xweave records trace                             what advice stored, and how its values lie
   xweave explain trace --transaction request:80    where the time of each request went
   xweave compare before after                      what two runs did differently, object by object
-  xweave report trace -o report.html               the flows as an HTML page
+  xweave report trace -o report.html               all of that as one HTML page
   xweave import trace.dat -o trace                 a trace of what trace-cmd recorded
   xweave sites 'access(sk_buff.len)' --live        every instruction that accesses it
   xweave cost --on native,kvm                      what instructions and exits cost in a guest

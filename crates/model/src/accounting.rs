@@ -22,9 +22,11 @@ use crate::{
     vcpu::{CpuId, Guest},
 };
 
+mod history;
 mod runs;
 mod vcpus;
 
+use history::History;
 use runs::Runs;
 use vcpus::Out;
 
@@ -99,6 +101,8 @@ pub(crate) struct Accounting {
     /// By domain: of its first event and its last.
     times: FxHashMap<u8, (i64, i64)>,
     events: u64,
+    /// Where it is asked for.
+    history: Option<History>,
 }
 
 impl Accounting {
@@ -126,7 +130,13 @@ impl Accounting {
             locks: FxHashMap::default(),
             times: FxHashMap::default(),
             events: 0,
+            history: None,
         }
+    }
+
+    /// Also tells when objects did what they did.
+    pub(crate) fn over_time(self) -> Self {
+        Self { history: Some(History::default()), ..self }
     }
 
     fn place(&mut self, kind: &'static str, domain: u8, object: String) -> usize {
@@ -309,6 +319,9 @@ impl Accounting {
                 if let Some(here) = self.cpus.get_mut(&CpuId { domain, cpu }) {
                     here.runs.add(since, time, group);
                 }
+                if let Some(history) = &mut self.history {
+                    history.time(group, since, time);
+                }
             }
             let live = self.threads.entry(id).or_default();
             if had == tid {
@@ -384,6 +397,9 @@ impl Accounting {
                 place
             }
         };
+        if let Some(history) = &mut self.history {
+            history.time(place, issued.max(before), event.time_ns);
+        }
         self.figures[place].add(&Figures {
             time_ns: between(issued.max(before), event.time_ns),
             count: 1,
@@ -431,6 +447,9 @@ impl Accounting {
             }
         }
         (figures.count, figures.bytes) = (figures.count + 1, figures.bytes.saturating_add(event.bytes));
+        if let Some(history) = &mut self.history {
+            history.amount(place, event.time_ns, event.bytes);
+        }
         // What a thread was blocked for before it sent is not for this.
         let waited = self.threads.get_mut(&id).map_or(0, |live| std::mem::take(&mut live.waited));
         if !serves && event.kind == Kind::Receive {
@@ -526,6 +545,7 @@ impl Accounting {
         };
         let spans = self.times.iter().filter_map(span).collect();
         let figures = self.figures;
+        let over_time = self.history.map(|history| history.told(&self.keys));
         let objects = self.places.into_iter().map(|(key, place)| (key, figures[place]));
         Usage {
             objects: objects.filter(|(_, figures)| *figures != Figures::default()).collect(),
@@ -534,6 +554,7 @@ impl Accounting {
             spans,
             cpus,
             events: self.events,
+            over_time,
             damaged: Vec::new(),
         }
     }
@@ -542,8 +563,17 @@ impl Accounting {
 impl Usage {
     /// Goes over a trace.
     pub fn of(trace: &Trace) -> Self {
+        Self::added_up(trace, |accounting| accounting)
+    }
+
+    /// The same, and when objects did what they did: [`Usage::over_time`].
+    pub fn of_times(trace: &Trace) -> Self {
+        Self::added_up(trace, Accounting::over_time)
+    }
+
+    fn added_up(trace: &Trace, with: impl FnOnce(Accounting) -> Accounting) -> Self {
         let Guests { all, names, .. } = Guests::of(trace);
-        let mut accounting = Accounting::new(names, DiskNames::of(trace), all);
+        let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all));
         let mut events = trace.events();
         while let Some(event) = events.next() {
             accounting.feed(&event, events.names());

@@ -17,6 +17,10 @@ const KINDS = 8;
 export function overview(page: Page): View {
   const { document } = page;
   const content: Child[] = [recorded(document.recording)];
+  if (document.comparison) {
+    const { first, headline } = document.comparison;
+    content.push(h('p', { class: 'headline' }, h('a', { href: href('compare') }, `Against ${first}`), `: ${headline}`));
+  }
   if (document.findings.length > 0) {
     content.push(h('ol', { class: 'findings' }, document.findings.map((of) => finding(page, of))));
   } else {
