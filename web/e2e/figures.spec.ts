@@ -46,6 +46,13 @@ for (const name of names.filter((name) => name !== 'large')) {
       const all = new Map(machines.objects.map((one: any) => [key(one), one]));
       for (const one of shown.machines.objects.all) expect(one).toEqual(all.get(key(one)));
       expect(shown.machines.waited.of).toBe(machines.waited.length);
+      // What was used over time is what was used in all.
+      for (const { domain, processes } of shown.usage.domains.all) {
+        for (const { object, values } of processes.filter((one: any) => one.object !== null)) {
+          const whole: any = all.get(key({ kind: 'process', domain, object }));
+          expect([object, values.reduce((sum: number, ns: number) => sum + ns, 0)]).toEqual([object, whole.time_ns]);
+        }
+      }
     }
   });
 }

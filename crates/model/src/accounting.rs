@@ -211,6 +211,9 @@ impl Accounting {
         self.events += 1;
         // The list of threads at the beginning is none of its moments: perf gives it the time 0.
         if event.kind != Kind::Thread {
+            if let Some(history) = self.history.as_mut().filter(|_| self.times.is_empty()) {
+                history.begin(time);
+            }
             self.times.entry(domain).or_insert((time, time)).1 = time;
         }
         match event.kind {
@@ -274,6 +277,9 @@ impl Accounting {
             }
             Kind::Lost => {
                 let Loss { cpu, from, to } = Loss::new(event);
+                if let Some((tid, since)) = self.cpus.get(&cpu).map(|here| (here.tid, here.since)) {
+                    self.ran(ThreadId { domain, tid }, since, from, names);
+                }
                 if let Some(here) = self.cpus.get_mut(&cpu) {
                     if let Some(live) = self.threads.get_mut(&ThreadId { domain, tid: here.tid }) {
                         live.done.time_ns += between(here.since, from);
@@ -319,9 +325,7 @@ impl Accounting {
                 if let Some(here) = self.cpus.get_mut(&CpuId { domain, cpu }) {
                     here.runs.add(since, time, group);
                 }
-                if let Some(history) = &mut self.history {
-                    history.time(group, since, time);
-                }
+                self.ran(id, since, time, names);
             }
             let live = self.threads.entry(id).or_default();
             if had == tid {
@@ -351,6 +355,16 @@ impl Accounting {
                 let queued = live.queued.unwrap_or((cpu, since));
                 live.queued = Some(queued);
                 self.waited_for(ThreadId { domain, tid: other }, Some(cpu), time, names);
+            }
+        }
+    }
+
+    /// A thread ran from one time to another: that is told of its processes, where it is asked for.
+    fn ran(&mut self, id: ThreadId, from: i64, to: i64, names: &Names) {
+        if self.history.is_some() && id.tid != 0 {
+            let group = self.group(id, names);
+            if let Some(history) = &mut self.history {
+                history.time(group, from, to);
             }
         }
     }
@@ -495,8 +509,9 @@ impl Accounting {
         let running: Vec<_> = self.cpus.iter().map(|(cpu, here)| (*cpu, here.tid, here.since)).collect();
         for (cpu, tid, since) in running.into_iter().filter(|(_, tid, _)| *tid != 0) {
             let last = self.times.get(&cpu.domain).map_or(since, |(_, last)| *last);
-            let live = self.threads.entry(ThreadId { domain: cpu.domain, tid }).or_default();
-            live.done.time_ns += between(since, last);
+            let id = ThreadId { domain: cpu.domain, tid };
+            self.ran(id, since, last, names);
+            self.threads.entry(id).or_default().done.time_ns += between(since, last);
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
         left.sort_unstable();

@@ -24,9 +24,14 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Nothing was done before that time.
+    pub(super) fn begin(&mut self, time: i64) {
+        self.begin.get_or_insert(time);
+    }
+
     /// It worked, or was used, from one time to another.
     pub(super) fn time(&mut self, place: usize, from: i64, to: i64) {
-        self.begin.get_or_insert(from);
+        self.begin(from);
         let Some(last) = self.bin_of(to.saturating_sub(1)).filter(|_| from < to) else { return };
         let first = self.bin_of(from).unwrap_or(0);
         let (begin, bin) = (self.begin.unwrap_or(0), self.bin);
