@@ -55,7 +55,7 @@ impl History {
         let begin = *self.begin.get_or_insert(time);
         self.bin = self.bin.max(FIRST);
         let since = time.checked_sub(begin).filter(|since| *since >= 0)?;
-        while since / self.bin >= BINS as i64 {
+        while usize::try_from(since / self.bin).is_ok_and(|at| at >= BINS) {
             self.bin = self.bin.saturating_mul(2);
             for values in self.series.values_mut() {
                 *values = values.chunks(2).map(|pair| pair.iter().sum()).collect();
