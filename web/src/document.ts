@@ -100,6 +100,8 @@ export interface Place {
   kind: string;
   domain: string;
   place: string;
+  /** Of a ring, what the thread that takes flows off did most of that time. */
+  taker: string | null;
   flows: number;
   p50_ns: number;
   p99_ns: number;

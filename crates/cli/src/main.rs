@@ -25,6 +25,7 @@ mod records;
 mod report;
 mod shown;
 mod sites;
+mod told;
 mod trust;
 
 use std::process::ExitCode;

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, joining, trust::Owner};
+use crate::{confinement::Only, failure::Failure, joining, told, trust::Owner};
 use xweave_guard::private;
 use xweave_report::{
     next,
@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let page = page::html(&contents);
     write(&args.output, &page)?;
     if let Some(remark) = next::instead_of_flows(&trace).filter(|_| trace.manifest().events == 0) {
-        eprintln!("xweave: the page is empty: {remark}");
+        told::tell(&format!("the page is empty: {remark}"));
     }
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ use xweave_trace::{
 };
 
 use crate::{
+    called::{Like, RECORDER, Recorders, served},
     connection::LISTEN,
     disk::{DiskId, DiskNames, Disks},
     guests::Guests,
@@ -16,7 +17,6 @@ use crate::{
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
-    objects::{RECORDER, is_recorder, served},
     thread::{ThreadId, between},
     usage::{Figures, Key, OTHERS, Usage, Waited, kind},
     vcpu::{CpuId, Guest},
@@ -77,6 +77,7 @@ pub(crate) struct Accounting {
     domains: FxHashMap<u8, String>,
     names_of_disks: DiskNames,
     guests: Vec<Guest>,
+    recorders: Recorders,
     places: FxHashMap<Key, usize>,
     keys: Vec<Key>,
     figures: Vec<Figures>,
@@ -111,6 +112,7 @@ impl Accounting {
             domains,
             names_of_disks,
             guests,
+            recorders: Recorders::default(),
             places: FxHashMap::default(),
             keys: Vec::new(),
             figures: Vec::new(),
@@ -162,13 +164,11 @@ impl Accounting {
         let guest = self.guest(id.domain, served.map_or(process, |(_, process)| process));
         // kworker/0:1 and ksoftirqd/1 are called the same on whatever processor.
         let text = names.text(name).split('/').next().unwrap_or_default();
-        let called = match (guest, served) {
-            (Some(guest), _) if vcpu => format!("vCPUs of {guest}"),
-            (Some(guest), Some((is, _))) => format!("{is} of {guest}"),
-            (Some(guest), None) => format!("{text} of {guest}"),
-            _ if is_recorder(text) => RECORDER.to_owned(),
-            _ if text.is_empty() => "processes without a name".to_owned(),
-            _ => text.to_owned(),
+        let like = Like { name: text, vcpus: vcpu, guest, serve: served.map(|(is, _)| is) };
+        let called = match &*like.called() {
+            "" => "processes without a name".to_owned(),
+            _ if guest.is_none() && self.recorders.has(id.domain, process, text) => RECORDER.to_owned(),
+            called => called.to_owned(),
         };
         let group = self.place(kind::PROCESS, id.domain, called);
         if let Some(live) = self.threads.get_mut(&id) {
@@ -589,6 +589,7 @@ impl Usage {
     fn added_up(trace: &Trace, with: impl FnOnce(Accounting) -> Accounting) -> Self {
         let Guests { all, names, .. } = Guests::of(trace);
         let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all));
+        accounting.recorders = Recorders::of(trace);
         let mut events = trace.events();
         while let Some(event) = events.next() {
             accounting.feed(&event, events.names());

@@ -8,7 +8,7 @@ import type { Page, View } from '../page';
 import { GROUPS } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
-import { placeClass, placesOf } from './where';
+import { called, placeClass, placesOf } from './where';
 import { pieces } from './why';
 
 /** Kinds that the overview lists. */
@@ -83,8 +83,8 @@ function picture(page: Page, of: Finding): Child {
 
 function ofPlaces(page: Page, places: Place[], kind: string): Child {
   const pieces = places.map((place): Piece => {
-    const title = `${place.place} (${place.domain}): ${percent(place.share)}, typically ${span(place.p50_ns)}`;
-    return { share: place.share, class: placeClass(page, place), title, label: place.place };
+    const title = `${called(place)}, ${place.domain}: ${percent(place.share)}, typically ${span(place.p50_ns)}`;
+    return { share: place.share, class: placeClass(page, place), title, label: called(place) };
   });
   const inside = places.filter((place) => !place.place.includes('→'));
   const told = [...new Set(inside.map((place) => place.domain))].map((domain): [string, string] => [page.palette.domain(domain), `in ${domain}`]);
