@@ -10,12 +10,14 @@ KERNEL  ?= 6.12
 CASES   := $(patsubst cases/%/run,%,$(wildcard cases/*/run))
 BENCHES := $(patsubst benches/%/run,%,$(wildcard benches/*/run))
 
-.PHONY: help setup build demo test unit coverage lab-test fuzz soak case bench lint fmt clean
+.PHONY: help setup build page page-test demo test unit coverage lab-test fuzz soak case bench lint fmt clean
 
 help:
 	@echo 'make demo      set up, build, and follow packets between two virtual machines'
 	@echo 'make test      set up, build, and run all tests, those in the lab included (LAB=no leaves the lab out)'
 	@echo 'make build     build target/release/xweave: one static program'
+	@echo 'make page      build the program of the HTML page (web/) anew: only where it changed; needs Node'
+	@echo 'make page-test the tests of that page in a browser; they need Node and Chromium'
 	@echo 'make lint      formatting, clippy, circles of files, figures without a command, documentation'
 	@echo 'make unit      the tests that need no lab'
 	@echo 'make coverage  the same, with line coverage by crate'
@@ -34,6 +36,13 @@ build: setup
 	$(CARGO) build --release --package xweave-cli
 	@mkdir -p target/release
 	@cp -f target/$(TRIPLE)/release/xweave $(XWEAVE)
+
+# What is built is committed: make build needs no Node.
+page:
+	@scripts/page
+
+page-test: build
+	@scripts/page-test $(XWEAVE)
 
 demo: build
 	@scripts/demo $(XWEAVE)
@@ -89,6 +98,7 @@ lint: setup
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	scripts/circles
 	scripts/figures
+	scripts/page --check
 	! git grep -n -e "^<<<<<<< " -e "^>>>>>>> "
 	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --release --workspace --no-deps --document-private-items

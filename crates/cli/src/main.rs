@@ -51,7 +51,7 @@ Examples:
   xweave records trace                           what advice stored
   xweave explain trace --transaction request:80  where requests' time went
   xweave compare before after                    what two runs did differently
-  xweave report trace -o report.html             the flows as an HTML page
+  xweave report trace -o report.html             all of that as one HTML page
   xweave import trace.dat -o trace               what trace-cmd recorded
   xweave sites 'access(sk_buff.len)' --live      what accesses this member
   xweave cost --on native,kvm                    what exits cost in a guest

@@ -363,8 +363,14 @@ pub struct FlowDocument<'a> {
 }
 
 impl<'a> FlowDocument<'a> {
-    pub(crate) fn flow(&self) -> &'a Flow {
+    /// The flow.
+    pub fn flow(&self) -> &'a Flow {
         self.flow
+    }
+
+    /// The name of its kind.
+    pub(crate) fn kind(&self) -> String {
+        kinds::name(self.flow, |number| self.scene.domain(number))
     }
 
     /// Where a record of it was made.

@@ -18,7 +18,8 @@
 //! elsewhere; [`flows`] is the whole
 //! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer,
 //! [`by_value`] tells flows apart by what was stored of them,
-//! [`ancestry`] what a flow was cut off and put together of.
+//! [`ancestry`] what a flow was cut off and put together of. [`levels`] has very many at a glance: their times in a
+//! [`histogram`], and a [`choice`] to be looked at one by one.
 //!
 //! ```
 //! use xweave_flow::Flows;
@@ -49,6 +50,7 @@
 
 pub mod ancestry;
 pub mod by_value;
+pub mod choice;
 pub mod clock;
 pub mod crossing;
 pub mod dropped;
@@ -58,10 +60,12 @@ pub mod flows;
 pub mod frame;
 mod functions;
 pub mod graph;
+pub mod histogram;
 mod instances;
 pub mod join;
 mod kinds;
 mod landmarks;
+pub mod levels;
 mod local;
 pub mod places;
 mod sample;
@@ -72,13 +76,16 @@ mod strangers;
 pub mod summary;
 mod takers;
 
+pub use choice::Choice;
 pub use dropped::Dropped;
 pub use exchange::{Exchange, Service};
 pub use flows::{FlowDocument, Flows, Hop, Wanted};
 pub use frame::Frame;
 pub use graph::{Flow, Incomplete};
+pub use histogram::Histogram;
 pub use join::Join;
 pub use kinds::FlowKind;
+pub use levels::Levels;
 pub use places::{Place, Stay};
 pub use segments::Segment;
 pub use sites::SiteCounts;

@@ -1,15 +1,14 @@
 //! Writes a made-up trace to a directory and prints its tables:
-//! `cargo run -p xweave-report --example tables DIR [PAGE]`, with a page too if named.
+//! `cargo run -p xweave-report --example tables DIR`.
 
 #[path = "../tests/made_up/mod.rs"]
 mod made_up;
 
 use xweave_flow::Flows;
-use xweave_report::{View, closing, hops, html, segments};
+use xweave_report::{View, closing, hops, segments};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut arguments = std::env::args_os().skip(1);
-    let dir = arguments.next().ok_or("usage: tables DIR [PAGE]")?;
+    let dir = std::env::args_os().nth(1).ok_or("usage: tables DIR")?;
     let flows = Flows::of(&made_up::write(dir.as_ref(), 500, true));
     let view = View::of_stdout(140);
     if let Some(flow) = flows.typical() {
@@ -17,8 +16,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{}", segments::table(flows.segments(), view));
     print!("{}", closing::line(flows.summary(), view));
-    if let Some(page) = arguments.next() {
-        std::fs::write(page, html::page(&flows, "A made-up trace"))?;
-    }
     Ok(())
 }

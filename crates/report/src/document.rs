@@ -74,7 +74,7 @@ fn stream(out: &mut impl Write, content: &impl Serialize) -> io::Result<()> {
 
 /// A value in JSON, its keys in the order of the alphabet. What a terminal would obey is in it as `\u…`, which means the
 /// same to a program: JSON itself asks for that below U+0020 only.
-fn encode(value: &impl Serialize) -> serde_json::Result<String> {
+pub(crate) fn encode(value: &impl Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_value(value)?.to_string();
     if let Cow::Borrowed(_) = text::printable(&text) {
         return Ok(text);

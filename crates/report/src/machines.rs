@@ -51,7 +51,7 @@ pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
 }
 
 /// Who waited longest for a CPU, and for whom; the recorder is not who anybody asks about.
-fn headline(usage: &Usage) -> String {
+pub(crate) fn headline(usage: &Usage) -> String {
     let processes =
         usage.objects.iter().filter(|(key, _)| key.kind == kind::PROCESS && key.object != RECORDER);
     let most = processes.max_by_key(|(_, figures)| figures.wait_ns);

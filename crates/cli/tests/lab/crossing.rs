@@ -121,6 +121,7 @@ fn a_tcp_exchange_is_followed_from_send_to_receive() {
     recording.finish_well();
     let dir = tempfile::tempdir().unwrap();
     world.pull("host", "/tmp/tcp", &dir.path().join("trace"));
+    world.keep(&dir.path().join("trace"), "lab-flows");
     let report = world.flows(&dir.path().join("trace"));
     let flows = report["flows"].as_array().unwrap();
     let hop_of = |flow: &Value, domain: &str, name: &str| {

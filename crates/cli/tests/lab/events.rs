@@ -225,6 +225,7 @@ fn requests_are_explained_across_the_boundary(world: &World) {
     let dir = tempfile::tempdir().unwrap();
     let local = dir.path().join("trace");
     world.pull("host", "/tmp/events", &local);
+    world.keep(&local, "lab-events");
     let output =
         world.xweave().args(["explain", "--transaction", "request:8081", "--json"]).arg(&local).output();
     let output = output.unwrap();

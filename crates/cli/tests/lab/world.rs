@@ -121,6 +121,15 @@ impl World {
         assert!(status.success(), "pull {from}");
     }
 
+    /// Keeps a trace that was pulled for the tests of the page, where scripts/test names a folder for these.
+    pub fn keep(&self, trace: &Path, name: &str) {
+        if let Some(folder) = env::var_os("XWEAVE_TRACES") {
+            let to = Path::new(&folder).join(format!("{name}-{}", self.name));
+            let copied = Command::new("cp").arg("-rT").args([trace, &*to]).status().unwrap();
+            assert!(copied.success(), "{}", to.display());
+        }
+    }
+
     /// Hard-resets a guest; comes back when it is up again.
     pub fn reset(&self, domain: &str) {
         let status = self.xweave().args(["lab", "reset", &self.name, domain]).status().unwrap();

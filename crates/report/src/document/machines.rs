@@ -4,7 +4,10 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use xweave_model::{Usage, usage::Waited};
+use xweave_model::{
+    Usage,
+    usage::{Figures, Key, Waited},
+};
 
 /// What machines did.
 #[derive(Serialize)]
@@ -16,17 +19,18 @@ pub struct Machines<'a> {
     waited: &'a [Waited],
 }
 
+/// A domain with events.
 #[derive(Serialize)]
-struct Domain<'a> {
+pub struct Domain<'a> {
     domain: &'a str,
     /// Processors that were seen.
     cpus: u32,
     span_ns: u64,
 }
 
-/// See [`xweave_model::usage::Figures`].
+/// An object of a domain: see [`xweave_model::usage::Figures`].
 #[derive(Serialize)]
-struct Object<'a> {
+pub struct Object<'a> {
     kind: &'static str,
     domain: &'a str,
     object: &'a str,
@@ -36,6 +40,29 @@ struct Object<'a> {
     written_bytes: u64,
     wait_ns: u64,
     device_ns: u64,
+}
+
+impl<'a> Object<'a> {
+    /// As the document has it.
+    pub fn new(key: &'a Key, figures: &Figures) -> Self {
+        Self {
+            kind: key.kind,
+            domain: &key.domain,
+            object: &key.object,
+            time_ns: figures.time_ns,
+            count: figures.count,
+            bytes: figures.bytes,
+            written_bytes: figures.written,
+            wait_ns: figures.wait_ns,
+            device_ns: figures.device_ns,
+        }
+    }
+}
+
+/// The domains, as the document has them.
+pub fn domains(usage: &Usage) -> impl Iterator<Item = Domain<'_>> {
+    let cpus = |domain: &str| usage.cpus.get(domain).copied().unwrap_or(0);
+    usage.spans.iter().map(move |(domain, span_ns)| Domain { domain, cpus: cpus(domain), span_ns: *span_ns })
 }
 
 /// Writes the document.
@@ -49,28 +76,11 @@ pub fn write(out: &mut impl Write, usage: &Usage) -> io::Result<()> {
 impl<'a> Machines<'a> {
     /// As the events of a trace tell.
     pub fn new(usage: &'a Usage) -> Self {
-        let cpus = |domain: &str| usage.cpus.get(domain).copied().unwrap_or(0);
-        let domains = usage.spans.iter().map(|(domain, span_ns)| Domain {
-            domain,
-            cpus: cpus(domain),
-            span_ns: *span_ns,
-        });
-        let objects = usage.objects.iter().map(|(key, figures)| Object {
-            kind: key.kind,
-            domain: &key.domain,
-            object: &key.object,
-            time_ns: figures.time_ns,
-            count: figures.count,
-            bytes: figures.bytes,
-            written_bytes: figures.written,
-            wait_ns: figures.wait_ns,
-            device_ns: figures.device_ns,
-        });
         Self {
             span_ns: usage.span_ns,
             events: usage.events,
-            domains: domains.collect(),
-            objects: objects.collect(),
+            domains: domains(usage).collect(),
+            objects: usage.objects.iter().map(|(key, figures)| Object::new(key, figures)).collect(),
             waited: &usage.waited,
         }
     }

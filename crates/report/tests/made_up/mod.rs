@@ -8,6 +8,8 @@ use xweave_trace::{
 };
 use xweave_wire::record::{Kind, Record};
 
+const NAMES: [&str; 3] = ["host", "vm1", "vm2"];
+
 /// (domain, microseconds after the start, kind, function, file, line)
 type Step = (u8, f64, Kind, &'static str, &'static str, u32);
 
@@ -44,8 +46,16 @@ pub fn with_drops() -> Manifest {
 
 /// Writes the trace: `count` packets; every seventh is dropped on its way. Without `lines` there
 /// is no debug information.
+#[allow(dead_code, reason = "each test program compiles this anew, and not all ask for it")]
 pub fn write(dir: &Path, count: u64, lines: bool) -> Trace {
-    let names = ["host", "vm1", "vm2"];
+    let mut writer = begin(dir, lines);
+    packets(&mut writer, count);
+    writer.finish().expect("room");
+    Trace::open(dir).expect("what was just written")
+}
+
+/// Begins the trace, with the sites of the packets' steps.
+pub fn begin(dir: &Path, lines: bool) -> Writer {
     let clock = |(name, error_ns): (&str, u64)| {
         let method = if error_ns == 0 { Method::Reference } else { Method::TscOffset };
         Clock { domain: name.into(), method, error_ns, ..Clock::default() }
@@ -61,7 +71,7 @@ pub fn write(dir: &Path, count: u64, lines: bool) -> Trace {
         .zip(&STEPS)
         .map(|(site, &(domain, _, kind, function, file, line))| Site {
             site,
-            domain: names[usize::from(domain) - 1].into(),
+            domain: NAMES[usize::from(domain) - 1].into(),
             aspect: "virtio-net".into(),
             function: function.into(),
             file: lines.then(|| file.into()),
@@ -73,6 +83,11 @@ pub fn write(dir: &Path, count: u64, lines: bool) -> Trace {
         })
         .collect();
     writer.sites(&sites).expect("room");
+    writer
+}
+
+/// Writes what is recorded of so many packets.
+pub fn packets(writer: &mut Writer, count: u64) {
     for packet in 0..count {
         let begun = 1_000_000_000 + packet * 2_000_000;
         let slower = 1.0 + ((packet * 7) % 10) as f64 / 20.0;
@@ -105,6 +120,4 @@ pub fn write(dir: &Path, count: u64, lines: bool) -> Trace {
             writer.append(domain, time_ns.cast_signed(), &record).expect("room");
         }
     }
-    writer.finish().expect("room");
-    Trace::open(dir).expect("what was just written")
 }

@@ -1,0 +1,65 @@
+//! The page for a browser: the document of a trace, and the program of `web/` that shows it, in one file that needs
+//! nothing else.
+//!
+//! [`contents`] is the document: what `flows`, `explain` and `compare` print with `--json`, as far as there is room, with
+//! levels of detail of what there is too much of. Modules: `flows`, `transactions`, `machines`,
+//! `usage` and `comparison` are its parts,
+//! `findings` the answer in words, `bounded` sees that it stays small, and `written` that what
+//! is in it is never anything but text.
+
+mod bounded;
+mod comparison;
+pub mod contents;
+mod findings;
+mod flows;
+mod machines;
+mod recording;
+mod transactions;
+mod usage;
+mod written;
+
+pub use contents::Contents;
+use written::written;
+
+/// What `make page` built of `web/`.
+const PROGRAM: &str = include_str!("../../../web/dist/page.html");
+
+/// Where the title and the document go: once each, in this order.
+const TITLE: &str = "<title>xweave</title>";
+const DOCUMENT: &str = "<script type=\"application/json\" id=\"document\">";
+
+/// The page.
+pub fn html(contents: &Contents<'_>) -> String {
+    fill(contents.title(), &written(contents.value()))
+}
+
+fn fill(title: &str, json: &str) -> String {
+    let place = |mark: &str| PROGRAM.find(mark).map(|at| (at, at + mark.len()));
+    let (Some((title_at, behind_title)), Some((_, document_at))) = (place(TITLE), place(DOCUMENT)) else {
+        // The tests see that it has both.
+        return PROGRAM.to_owned();
+    };
+    let title = format!("<title>{}</title>", escape(title));
+    let parts =
+        [&PROGRAM[..title_at], &*title, &PROGRAM[behind_title..document_at], json, &PROGRAM[document_at..]];
+    parts.concat()
+}
+
+/// Names come from guests, who may call a process `<script>`.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in xweave_text::printable(text).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            _ => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What a page has of a trace.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use xweave_flow::Join;
+use xweave_model::{Comparison, Usage};
+use xweave_trace::Trace;
+
+use super::{bounded::cut, comparison, findings::Findings, flows, machines, recording, transactions, usage};
+use crate::{closing, document::SCHEMA};
+
+/// What a reader must know is told in so many lines and bytes at most.
+const REMARKS: usize = 100;
+const REMARKS_BYTES: usize = 64 << 10;
+
+/// The document of a page.
+pub struct Contents<'a> {
+    title: &'a str,
+    usage: Option<Usage>,
+    document: Value,
+}
+
+impl<'a> Contents<'a> {
+    /// Goes through a trace, some times over. `join` goes through its records.
+    pub fn of(trace: &'a Trace, title: &'a str, join: &dyn Fn() -> Join<'a>) -> Self {
+        let has_flows = trace.sites().iter().any(|site| site.xflow.is_some());
+        let has_events = trace.manifest().events > 0 || trace.events().next().is_some();
+        let found = has_flows.then(|| flows::of(trace, join));
+        let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
+        let explained = if has_events { transactions::of(trace, chosen) } else { Vec::new() };
+        let usage = has_events.then(|| Usage::of_times(trace));
+
+        let summary = found.as_ref().map(|found| found.flows.summary());
+        let mut findings = Findings::default();
+        found.iter().for_each(|found| findings.of_flows(&found.flows));
+        explained.iter().take(1).for_each(|kind| findings.of_transactions(&kind.spec, &kind.totals));
+        usage.iter().for_each(|usage| findings.of_machines(usage));
+        let unfinished = || closing::unfinished(trace.manifest().stored_until_ns());
+        let mut remarks: Vec<String> = match summary {
+            Some(summary) => closing::remarks(summary),
+            None => (!trace.manifest().complete).then(unfinished).into_iter().collect(),
+        };
+        remarks.extend(explained.iter().flat_map(|kind| kind.remarks.iter().cloned()));
+        remarks.extend(usage.iter().flat_map(machines::recorder));
+        remarks.extend(usage.iter().flat_map(|usage| usage.damaged.iter().map(ToString::to_string)));
+        remarks.extend(trace.manifest().warnings.iter().cloned());
+        let mut met = HashSet::new();
+        remarks.retain(|remark| met.insert(remark.clone()));
+
+        let document = json!({
+            "schema": SCHEMA,
+            "title": title,
+            "xweave": env!("CARGO_PKG_VERSION"),
+            "recording": recording::of(trace, summary),
+            "findings": findings.told(),
+            "remarks": cut(&remarks, REMARKS, REMARKS_BYTES),
+            "flows": found.as_ref().map(|found| &found.document),
+            "explained": explained.iter().map(|kind| &kind.document).collect::<Vec<_>>(),
+            "machines": usage.as_ref().map(machines::of),
+            "comparison": null,
+            "usage": usage.as_ref().and_then(usage::of),
+        });
+        Self { title, usage, document }
+    }
+
+    /// Also compares it with another run of the same work: that one is the first, this one the second. Without events in
+    /// both there is nothing to compare.
+    #[must_use]
+    pub fn against(mut self, first: &Trace, name: &str) -> Self {
+        if let Some(usage) = &self.usage {
+            self.document["comparison"] = comparison::of(&Comparison::of(&Usage::of(first), usage), name);
+        }
+        self
+    }
+
+    /// The title.
+    pub fn title(&self) -> &str {
+        self.title
+    }
+
+    /// The document.
+    pub fn value(&self) -> &Value {
+        &self.document
+    }
+}

@@ -1,0 +1,125 @@
+//! The answer in words: at most three findings, what to do about each, and where the page shows it.
+
+use serde_json::{Value, json};
+use xweave_flow::{Flows, Place};
+use xweave_model::{
+    Spec, Usage,
+    objects::RECORDER,
+    parts::{Kept, Totals},
+};
+
+use crate::{machines, number, places};
+
+/// Who is behind a cause: so many are named, from this share of the time on.
+const OFFENDERS: usize = 5;
+const TELLING: f64 = 0.01;
+
+/// What is to be done where CPUs are too few.
+const FEWER: &str = "CPUs are short: add CPUs, take vCPUs away, pin these apart, or give those who may wait a lower weight \
+                     (cpu.weight). The matrix shows who had the CPU.";
+const RECORDER_RUNS: &str = "xweave itself had the CPU for a large part of it: record fewer events or places, and see \
+                             whether the rest stays.";
+
+/// What is found, the answer to the question that was recorded for first.
+#[derive(Default)]
+pub(super) struct Findings(Vec<Value>);
+
+impl Findings {
+    /// Where the flows like the typical one were.
+    pub(super) fn of_flows(&mut self, flows: &Flows) {
+        let Some(flow) = flows.typical() else { return };
+        let Some(kind) = flows.kind_of(flow) else { return };
+        let of_kind = flows.places_of(kind);
+        let headline = places::headline(kind, of_kind);
+        let mut lines = headline.lines();
+        let title = lines.next().unwrap_or_default();
+        let most = of_kind.iter().max_by(|a, b| a.stay.share.total_cmp(&b.stay.share));
+        self.add(
+            title,
+            lines.next().unwrap_or_default(),
+            most.and_then(of_place),
+            json!(["where", kind.name]),
+        );
+    }
+
+    /// What kept the transactions.
+    pub(super) fn of_transactions(&mut self, spec: &Spec, totals: &Totals) {
+        let causes = totals.causes();
+        let Some(most) = causes.first() else { return };
+        let share = |ns: u64| ns as f64 / totals.ns().max(1) as f64;
+        let (percent, all) = (
+            number::percent(share(most.ns)),
+            number::counted(totals.transactions() as u64, "transaction", "transactions"),
+        );
+        let title = format!("{}: {percent} of the time of {all} ({spec})", most.what);
+        let by = most.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
+        let by: Vec<String> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
+        let text = if by.is_empty() { String::new() } else { format!("by {}", by.join(", ")) };
+        self.add(&title, &text, of_cause(most), json!(["why", spec.to_string()]));
+    }
+
+    /// Who waited longest for a CPU.
+    pub(super) fn of_machines(&mut self, usage: &Usage) {
+        let headline = machines::headline(usage);
+        let (title, by) = headline.split_once(", taken by ").unwrap_or((&headline, ""));
+        let text = if by.is_empty() { String::new() } else { format!("taken by {by}") };
+        let advice = if by.is_empty() { None } else { Some(FEWER) };
+        self.add(title, &text, advice, json!(["who"]));
+    }
+
+    /// What was advised already is not repeated.
+    fn add(&mut self, title: &str, text: &str, advice: Option<&str>, link: Value) {
+        let advice = advice.filter(|advice| self.0.iter().all(|of| of["advice"] != **advice));
+        self.0.push(json!({ "title": title, "text": text, "advice": advice, "link": link }));
+    }
+
+    pub(super) fn told(self) -> Vec<Value> {
+        self.0
+    }
+}
+
+/// What may be done where flows are longest in a place.
+fn of_place(place: &Place) -> Option<&'static str> {
+    let of = |part: &str| place.stay.place.contains(part);
+    Some(match () {
+        () if of("ring") => {
+            "In a ring, data waits for whoever takes it off: see whether that side's thread or vCPU had a CPU."
+        }
+        () if of("queue of") => {
+            "A tap's queue waits for the vhost thread, or for the guest to give it buffers: see whether both had a CPU."
+        }
+        () if of("send queue") => {
+            "TCP held the data back: for the receiver's window, for acknowledgements that came late, or for more data."
+        }
+        () if of("socket of") => {
+            "The data had arrived and its program had not read it: see what that program did meanwhile."
+        }
+        () if of("I/O scheduler") => {
+            "Requests waited in the I/O scheduler: the disk was busy, or its queue depth is small."
+        }
+        () if of("driver") => {
+            "Time in the driver and the device: compare the disk's service time with that of the host's disk."
+        }
+        () => return None,
+    })
+}
+
+/// What may be done about a cause.
+fn of_cause(cause: &Kept) -> Option<&'static str> {
+    let by_recorder = cause.by.iter().filter(|by| by.who == RECORDER).map(|by| by.ns).sum::<u64>();
+    let of = |part: &str| cause.what.contains(part);
+    Some(match () {
+        () if by_recorder * 3 > cause.ns => RECORDER_RUNS,
+        () if of("waited for a CPU") => FEWER,
+        () if of("disk I/O") => {
+            "The disk is what is slow: see who else uses it, and compare its queue with its service time."
+        }
+        () if of("on the network") => {
+            "Time on the way between machines: see the retransmissions, and what the receiving kernel did."
+        }
+        () if of("exits of") => "The hypervisor worked for the guest: see the reasons of its exits.",
+        () if of("lock in") => "A lock was held by others: see who held it, step by step.",
+        () if of("running in") => "It is computing: profile who ran, or give it a faster CPU.",
+        () => return None,
+    })
+}

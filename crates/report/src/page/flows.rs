@@ -1,0 +1,132 @@
+//! The flows of a page: what `xweave flows --json` prints, of the flows themselves a choice.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use xweave_flow::{Exchange, FlowKind, Flows, Join, Levels, Wanted, choice::Choice, exchange};
+use xweave_trace::Trace;
+
+use super::bounded::{Budget, cut};
+
+/// What there is at most of each.
+const KINDS: usize = 32;
+const PLACES: usize = 500;
+const SEGMENTS: usize = 2_000;
+const SITES: usize = 500;
+const SERVICES: usize = 32;
+
+/// Room for the flows with their steps, for requests, and for each list beside them, in bytes.
+const FLOWS: usize = 5 << 19;
+const EXCHANGES: usize = 512 << 10;
+const LIST: usize = 192 << 10;
+
+/// Of requests, so many of the slowest and at even shares of the others, out of so many.
+const SLOWEST: usize = 50;
+const QUANTILES: usize = 100;
+const SAMPLE: usize = 1 << 12;
+
+/// Requests are found in the frames of all flows at a time: not in more than memory should hold.
+const AT_ONCE: u64 = 250_000;
+
+/// What is known of the flows.
+pub(super) struct Found {
+    /// Without the flows themselves.
+    pub(super) flows: Flows,
+    /// Those that the page has, in ascending order of their IDs.
+    pub(super) chosen: Vec<u64>,
+    pub(super) document: Value,
+}
+
+/// Goes through the flows of a trace.
+pub(super) fn of<'a>(trace: &'a Trace, join: &dyn Fn() -> Join<'a>) -> Found {
+    let mut levels = Levels::default();
+    let wanted = Wanted { of: &|_| true, kept: Some(0) };
+    let Ok(flows) = Flows::each(trace, join(), wanted, |flow| {
+        levels.add(&flow);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    let kinds = &flows.kinds()[..flows.kinds().len().min(KINDS)];
+    let requests = (flows.summary().flows <= AT_ONCE).then(|| requests(trace, join));
+    let distributions = levels.distributions(kinds);
+    // The typical flow and those of the slowest requests are asked for first.
+    let mut wanted: Vec<u64> = flows.typical().map(|flow| flow.id).into_iter().collect();
+    wanted.extend(requests.iter().flat_map(|requests| &requests.flows));
+    wanted.extend(levels.chosen(kinds));
+    let sample = sample(trace, join, &wanted);
+    let document = json!({
+        "summary": flows.summary(),
+        "typical": flows.typical().map(|flow| flow.id),
+        "kinds": cut(flows.kinds(), KINDS, LIST),
+        "places": cut(flows.places(), PLACES, LIST),
+        "segments": cut(flows.segments(), SEGMENTS, LIST),
+        "sites": cut(flows.sites(), SITES, LIST),
+        "distributions": cut(&distributions, KINDS, LIST),
+        "services": requests.as_ref().map(|requests| cut(&requests.services, SERVICES, LIST)),
+        "exchanges": requests.as_ref().map(|requests| &requests.exchanges),
+        "flows": sample.iter().map(|(_, flow)| flow).collect::<Vec<_>>(),
+        "headlines": kinds.iter().map(|kind| headline(&flows, kind)).collect::<Vec<_>>(),
+    });
+    let mut chosen: Vec<u64> = sample.into_iter().map(|(id, _)| id).collect();
+    chosen.sort_unstable();
+    Found { flows, chosen, document }
+}
+
+/// The answer for a kind, as `xweave flows` gives it.
+fn headline(flows: &Flows, kind: &FlowKind) -> String {
+    crate::places::headline(kind, flows.places_of(kind)).trim_end().to_owned()
+}
+
+/// The flows of these IDs that there is room for, the first ones rather than others; in the order of their beginnings.
+fn sample<'a>(trace: &'a Trace, join: &dyn Fn() -> Join<'a>, ids: &[u64]) -> Vec<(u64, Value)> {
+    let mut ranks: HashMap<u64, usize> = HashMap::new();
+    for (rank, id) in ids.iter().enumerate() {
+        ranks.entry(*id).or_insert(rank);
+    }
+    let mut found: Vec<(usize, u64, i64, Value)> = Vec::new();
+    let wanted = Wanted { of: &|flow| ranks.contains_key(&flow.id), kept: Some(0) };
+    let Ok(_) = Flows::each(trace, join(), wanted, |flow| {
+        let (id, start) = (flow.flow().id, flow.flow().start_ns);
+        if let (Some(rank), Some(value)) = (ranks.get(&id), Budget::of(FLOWS / 16).admit(&flow)) {
+            found.push((*rank, id, start, value));
+        }
+        Ok::<_, std::convert::Infallible>(())
+    });
+    found.sort_by_key(|(rank, ..)| *rank);
+    let mut budget = Budget::of(FLOWS);
+    found.retain(|(.., flow)| budget.admit(flow).is_some());
+    found.sort_by_key(|(_, id, start, _)| (*start, *id));
+    found.into_iter().map(|(_, id, _, flow)| (id, flow)).collect()
+}
+
+/// What `xweave flows --by connection --json` prints, of the requests a choice.
+struct Requests {
+    services: Vec<exchange::Service>,
+    exchanges: Value,
+    /// Those of the requests that the page has, the slowest first.
+    flows: Vec<u64>,
+}
+
+/// A request, with its number: others say which one they are inside of by that.
+#[derive(Clone, Serialize)]
+struct Numbered<'a> {
+    number: usize,
+    #[serde(flatten)]
+    exchange: &'a Exchange,
+}
+
+fn requests<'a>(trace: &'a Trace, join: &dyn Fn() -> Join<'a>) -> Requests {
+    let all = exchange::of(&Flows::read(trace, join(), Wanted { of: &|_| true, kept: None }));
+    let mut choice = Choice::new(SLOWEST, QUANTILES, SAMPLE);
+    for (number, exchange) in all.iter().enumerate() {
+        choice.offer(exchange.total_ns(), number as u64, || Numbered { number, exchange });
+    }
+    let mut chosen = choice.into_chosen();
+    let mut budget = Budget::of(EXCHANGES);
+    chosen.retain(|one| budget.admit(one).is_some());
+    let sides = chosen.iter().flat_map(|one| [&one.exchange.request, &one.exchange.answer]);
+    let flows = sides.flat_map(|side| side.flows.iter().copied()).collect();
+    chosen.sort_by_key(|one| one.number);
+    let services = exchange::services(&all);
+    Requests { services, exchanges: json!({ "of": all.len(), "all": chosen }), flows }
+}

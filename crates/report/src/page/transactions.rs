@@ -1,0 +1,154 @@
+//! The transactions of a page: what `xweave explain --json` prints, of the transactions a choice with their steps.
+
+use serde_json::{Value, json};
+use xweave_flow::{Histogram, choice::Choice};
+use xweave_model::{
+    Census, Explained, Objects, Spec, explain, explanation::usual, parts::Totals, sequence::sequence,
+};
+use xweave_trace::Trace;
+
+use super::bounded::{Budget, cut};
+use crate::{
+    document::explain::{Summary, Transaction},
+    losses,
+};
+
+/// So many kinds of transactions are explained: each takes a pass over the events.
+const KINDS: usize = 3;
+
+/// Of each, so many of the slowest and at even shares of the others are shown, out of so many.
+const SLOWEST: usize = 40;
+const QUANTILES: usize = 40;
+const SAMPLE: usize = 256;
+
+/// Room for the transactions of a kind, for one of them, and for each list of the summary, in bytes.
+const TRANSACTIONS: usize = 1 << 20;
+const ONE: usize = 224 << 10;
+const LIST: usize = 64 << 10;
+
+/// What there is at most of each.
+const CAUSES: usize = 60;
+const PARTS: usize = 500;
+const MESSAGES: usize = 500;
+
+/// The transactions of a kind.
+pub(super) struct Kind {
+    pub(super) spec: Spec,
+    pub(super) totals: Totals,
+    /// What a reader must know before trusting them.
+    pub(super) remarks: Vec<String>,
+    pub(super) document: Value,
+}
+
+/// Those of the kinds that are asked for most likely, and have any. Of flows those of these IDs, in ascending order, are
+/// among the ones that are shown, if there is room.
+pub(super) fn of(trace: &Trace, chosen: &[u64]) -> Vec<Kind> {
+    let kinds = specs(trace).into_iter().map(|spec| kind(trace, spec, chosen));
+    kinds.filter(|kind| kind.totals.transactions() > 0).take(KINDS).collect()
+}
+
+/// What is asked for most likely: the trace's own, then the most frequent one of each sort.
+fn specs(trace: &Trace) -> Vec<Spec> {
+    let mut specs: Vec<Spec> = usual(trace).into_iter().collect();
+    let sort = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
+    for (text, _) in Census::of(trace).transactions {
+        let known = |spec: &Spec| sort(&spec.to_string()) == sort(&text);
+        // A connection's beginning is a part of what its requests are told of.
+        if sort(&text) == "connect" || specs.iter().any(known) {
+            continue;
+        }
+        specs.extend(text.parse::<Spec>());
+    }
+    specs
+}
+
+fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
+    let mut totals = Totals::default();
+    let mut times = Histogram::default();
+    let mut choice = Choice::new(SLOWEST, QUANTILES, SAMPLE);
+    let mut asked = Vec::new();
+    let of_flows = matches!(spec, Spec::Flow(_));
+    let outcome = explain(trace, &spec, &mut |transaction, objects| {
+        totals.add(&transaction, objects);
+        times.add(transaction.total_ns);
+        choice.offer(transaction.total_ns, transaction.id, || transaction.clone());
+        if of_flows && asked.len() < SAMPLE && chosen.binary_search(&transaction.id).is_ok() {
+            asked.push(transaction);
+        }
+    });
+    let mut shown = choice.into_chosen();
+    let known: std::collections::HashSet<u64> = shown.iter().map(|one| one.id).collect();
+    shown.extend(asked.into_iter().filter(|one| !known.contains(&one.id)));
+    let mut budget = Budget::of(TRANSACTIONS);
+    let mut all: Vec<(i64, Value)> = Vec::new();
+    for transaction in &shown {
+        let value = one(transaction, &outcome.objects);
+        if budget.admit(&value).is_some() {
+            all.push((transaction.start_ns, value));
+        }
+    }
+    all.sort_by_key(|(start, _)| *start);
+    let remarks = losses::remarks(&outcome, trace.manifest().start_ns);
+    let summary = serde_json::to_value(Summary::new(&outcome, &totals)).map(bounded).unwrap_or_default();
+    let document = json!({
+        "transaction": spec.to_string(),
+        "summary": summary,
+        "bins": times.bins(),
+        "transactions": all.into_iter().map(|(_, one)| one).collect::<Vec<_>>(),
+    });
+    Kind { spec, totals, remarks, document }
+}
+
+/// The summary with the first of its lists.
+fn bounded(mut summary: Value) -> Value {
+    let lists = ["losses", "late", "outside", "damaged"].map(|name| (name, CAUSES));
+    for (name, most) in [("causes", CAUSES), ("parts", PARTS)].into_iter().chain(lists) {
+        let Some(list) = summary.get_mut(name).and_then(Value::as_array_mut) else { continue };
+        for by in list.iter_mut().filter_map(|cause| cause.get_mut("by")?.as_array_mut()) {
+            by.truncate(CAUSES);
+        }
+        summary[name] = json!(cut(list, most, LIST));
+    }
+    summary
+}
+
+/// A transaction with its steps and the messages between its objects; without these, or with its parts only, where there
+/// are too many.
+fn one(transaction: &Explained, objects: &Objects) -> Value {
+    let told = |with_steps| {
+        serde_json::to_value(Transaction::new(transaction, objects, with_steps)).unwrap_or_default()
+    };
+    let fits = |value: &Value| Budget::of(ONE).admit(value).is_some();
+    let steps = told(true);
+    let mut whole = steps.clone();
+    whole["messages"] = messages(transaction, objects);
+    if let Some(value) = [whole, steps].into_iter().find(|value| fits(value)) {
+        return value;
+    }
+    let mut parts = told(false);
+    if let Some(list) = parts.get_mut("parts").and_then(Value::as_array_mut) {
+        list.truncate(PARTS);
+    }
+    parts
+}
+
+/// Its basic events, as of the diagram; none, if there are too many to be drawn.
+fn messages(transaction: &Explained, objects: &Objects) -> Value {
+    let messages = sequence(transaction);
+    if messages.len() > MESSAGES {
+        return Value::Null;
+    }
+    let called = |object| {
+        let named = objects.named(object);
+        json!([named.domain, named.name])
+    };
+    let told = messages.iter().map(|message| {
+        json!({
+            "t_ns": message.time,
+            "basic": message.basic.name(),
+            "from": called(message.from),
+            "to": called(message.to),
+        })
+    });
+    told.collect()
+}

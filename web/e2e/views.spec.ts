@@ -1,0 +1,121 @@
+// Every view of every page: opens, is accessible, fits, and leads to what is behind its figures.
+
+import AxeBuilder from '@axe-core/playwright';
+import { documentOf, expect, names, open, test, viewsOf } from './pages';
+
+for (const name of names) {
+  test(`every view of ${name} opens, by its link and by the keyboard`, async ({ watched: page }) => {
+    await open(page, name);
+    const views = await viewsOf(page);
+    expect(views.length).toBeGreaterThan(0);
+    for (const [at, view] of views.entries()) {
+      await page.getByRole('navigation', { name: 'Views' }).getByRole('link').nth(at).click();
+      await expect(page).toHaveURL(new RegExp(`#${view}$`));
+      await expect(page.locator('h1')).not.toBeEmpty();
+      await expect(page.locator('h1')).toBeFocused();
+      await page.keyboard.press('1');
+      await expect(page).toHaveURL(/#overview$/);
+      await page.keyboard.press(String(at + 1));
+      await expect(page).toHaveURL(new RegExp(`#${view}$`));
+      // What is wider than the page scrolls by itself.
+      for (const width of [1280, 390]) {
+        await page.setViewportSize({ width, height: 800 });
+        expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+      }
+    }
+  });
+
+  test(`${name} has nothing that is a serious barrier`, async ({ watched: page }) => {
+    test.skip(!['both', 'events', 'hostile', 'compared'].includes(name), 'others have the same elements');
+    // Colours are the same for all traces.
+    for (const colorScheme of name === 'both' ? (['light', 'dark'] as const) : (['light'] as const)) {
+      await page.emulateMedia({ colorScheme });
+      await open(page, name);
+      const document = await documentOf(page);
+      const within = name === 'compared' ? ['compare'] : [...(await viewsOf(page))];
+      const flow = document.flows?.flows[0];
+      if (flow && name !== 'compared') within.push(`flows/${flow.id}`);
+      const kind = document.explained[0];
+      if (kind?.transactions[0] && name !== 'compared') within.push(`why/${encodeURIComponent(kind.transaction)}/${kind.transactions[0].id}`);
+      for (const view of within) {
+        await page.evaluate((hash) => (location.hash = hash), view);
+        await page.waitForFunction((hash) => location.hash === `#${hash}`, view);
+        const { violations } = await new AxeBuilder({ page }).setLegacyMode(true).options({ resultTypes: ['violations'] }).analyze();
+        const serious = violations.filter((one) => one.impact === 'serious' || one.impact === 'critical');
+        expect(serious.map((one) => `${view}: ${one.id}: ${one.nodes[0]?.html} ${one.nodes[0]?.failureSummary}`)).toEqual([]);
+      }
+    }
+  });
+
+  test(`findings of ${name} lead to the view that shows them`, async ({ watched: page }) => {
+    await open(page, name);
+    const { findings } = await documentOf(page);
+    for (const at of Object.keys(findings)) {
+      await open(page, name);
+      await page.locator('.findings h3 a').nth(Number(at)).click();
+      await expect(page.locator('[role=alert]')).toHaveCount(0);
+      await expect(page).toHaveURL(new RegExp(`#${findings[Number(at)].link[0]}`));
+    }
+  });
+}
+
+for (const name of names) {
+  test(`of the flows of ${name}, a search leaves those that have it, and a click leads to one`, async ({ watched: page }) => {
+    await open(page, name, '#flows');
+    const { flows } = await documentOf(page);
+    test.skip(!flows?.flows.length, 'the trace has no flows');
+    const status = page.getByRole('status');
+    await expect(status).toContainText(new RegExp(`^${flows.flows.length} flows?`.replace(/(\d)(?=(\d{3})+\b)/g, '$1.')));
+    const flow = flows.flows[Math.floor(flows.flows.length / 2)];
+    const id = `0x${BigInt(flow.id).toString(16)}`;
+    await page.keyboard.press('/');
+    await expect(page.getByRole('searchbox')).toBeFocused();
+    await page.keyboard.type(id);
+    await expect(status).toContainText(/^\d+ flows? of /);
+    await page.getByRole('link', { name: id, exact: true }).last().click();
+    await expect(page.locator('h1')).toHaveText(`Flow ${id}`);
+    const steps = page.locator('table.waterfall tbody tr:not(.crossing)');
+    expect(await steps.count()).toBeGreaterThan(0);
+    // The link names it: for who was sent it, too.
+    const link = page.url();
+    await page.goto('about:blank');
+    await page.goto(link);
+    await expect(page.locator('h1')).toHaveText(`Flow ${id}`);
+    // Back is where the search was.
+    await page.getByRole('link', { name: 'All flows' }).click();
+    await page.getByRole('searchbox').fill('no flow has this text');
+    await expect(status).toContainText(/^0 flows/);
+  });
+}
+
+for (const name of names) {
+  test(`a transaction of ${name} is a click away`, async ({ watched: page }) => {
+    await open(page, name);
+    const { explained } = await documentOf(page);
+    test.skip(explained.length === 0, 'the trace has no transactions');
+    for (const kind of explained) {
+      await open(page, name, `#why/${encodeURIComponent(kind.transaction)}`);
+      const link = page.locator('td:first-child a').first();
+      const told = await link.textContent();
+      await link.click();
+      await expect(page.locator('h1')).toContainText(told ?? '?');
+      await expect(page.getByText('What its time was spent on')).toBeVisible();
+    }
+  });
+}
+
+test('a flow or transaction that the page does not have is told as such', async ({ watched: page }) => {
+  await open(page, 'both', '#flows/0x123456789');
+  await expect(page.locator('[role=alert]')).toContainText('xweave flows DIR --flow 0x123456789');
+  await open(page, 'both', '#why/flow/%E0%A4%A');
+  await expect(page.locator('[role=alert]')).toContainText('is not in this page');
+});
+
+test('a page is dark where the system is, and as asked for', async ({ watched: page }) => {
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await open(page, 'both');
+  const paper = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  expect(await paper()).toBe('rgb(15, 19, 23)');
+  await page.getByRole('button', { name: 'Use light colours' }).click();
+  expect(await paper()).toBe('rgb(255, 255, 255)');
+});

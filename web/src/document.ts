@@ -1,0 +1,367 @@
+// The document that the page shows, as crates/report/src/page writes it: the JSON of `flows`, `explain`, with lists cut to
+// what there is room for. The keys are described in docs/trace-format.md.
+
+/** The first of a list, and how long that is. */
+export interface Cut<T> {
+  of: number;
+  all: T[];
+}
+
+/** A number as it is; a string where a browser could not hold it. */
+export type Id = string | number;
+
+/** Nanoseconds since the recording began: `load` makes times that. */
+export type Time = number;
+
+export interface Document {
+  schema: number;
+  title: string;
+  xweave: string;
+  recording: Recording;
+  findings: Finding[];
+  remarks: Cut<string>;
+  flows: Flows | null;
+  explained: Explained[];
+  machines: Machines | null;
+  usage: Usage | null;
+  comparison: Comparison | null;
+}
+
+export interface Recording {
+  created_ns: string;
+  complete: boolean;
+  start_ns: Id;
+  end_ns: Time;
+  records: number;
+  events: number;
+  lost: number;
+  clock_error_ns: number | null;
+  command: Cut<string>;
+  domains: Cut<Domain>;
+}
+
+export interface Domain {
+  name: string;
+  role: 'host' | 'guest';
+  host: string | null;
+  kernel: string;
+  cpus: number;
+  clock_error_ns: number | null;
+  clock: string | null;
+}
+
+export interface Finding {
+  title: string;
+  text: string;
+  advice: string | null;
+  link: string[];
+}
+
+export interface Bin {
+  from_ns: number;
+  to_ns: number;
+  count: number;
+}
+
+// What `xweave flows --json` prints.
+
+export interface Flows {
+  summary: FlowSummary;
+  typical: Id | null;
+  kinds: Cut<Kind>;
+  places: Cut<Place>;
+  segments: Cut<Segment>;
+  distributions: Cut<{ kind: string; bins: Bin[] }>;
+  services: Cut<Service> | null;
+  exchanges: Cut<Exchange> | null;
+  flows: Flow[];
+  headlines: string[];
+}
+
+export interface FlowSummary {
+  flows: number;
+  complete: number;
+  crossed: number;
+  records: number;
+  lost: number;
+  negative_gaps: number;
+}
+
+export interface Kind {
+  name: string;
+  flows: number;
+  complete: number;
+  p50_ns: number;
+  p99_ns: number;
+  max_ns: number;
+}
+
+export interface Place {
+  kind: string;
+  domain: string;
+  place: string;
+  /** Of a ring, what the thread that takes flows off did most of that time. */
+  taker: string | null;
+  flows: number;
+  p50_ns: number;
+  p99_ns: number;
+  max_ns: number;
+  share: number;
+}
+
+export interface Segment {
+  kind: string;
+  from: string;
+  to: string;
+  count: number;
+  min_ns: number;
+  p50_ns: number;
+  p99_ns: number;
+  max_ns: number;
+  main: boolean;
+}
+
+export interface Flow {
+  id: Id;
+  name: string;
+  frame: Frame | null;
+  parents: Id[];
+  start_ns: Time;
+  end_ns: Time;
+  complete: boolean;
+  incomplete: string | null;
+  dropped: { reason?: string; domain?: string; function?: string } | null;
+  lost: number;
+  crossings: number;
+  copies: number;
+  locals: Id[];
+  hops: Hop[];
+}
+
+export interface Frame {
+  kind: string;
+  ether_type: number;
+  source?: string | null;
+  target?: string | null;
+  source_port?: number | null;
+  target_port?: number | null;
+  bytes?: number | null;
+}
+
+export interface Hop {
+  t_ns: Time;
+  domain: string;
+  function: string;
+  offset: number;
+  module: string | null;
+  file: string | null;
+  line: number | null;
+  cpu: number;
+  pid: number;
+  tid: number;
+  comm: string;
+  kind: string;
+  site: number;
+  on_path: boolean;
+  values: Id[];
+}
+
+export interface Service {
+  protocol: string;
+  client_domain: string;
+  server: string;
+  server_domain: string;
+  exchanges: number;
+  complete: number;
+  p50_ns: number;
+  p99_ns: number;
+  max_ns: number;
+  parts: { name: string; count: number; p50_ns: number; p99_ns: number; max_ns: number; share: number }[];
+}
+
+export interface Exchange {
+  number: number;
+  connection: { protocol: string; client: string; server: string };
+  client_domain: string;
+  server_domain: string;
+  start_ns: Time;
+  end_ns: Time;
+  inside: number | null;
+  complete: boolean;
+  request: Side;
+  answer: Side;
+  parts: { name: string; ns: number }[];
+}
+
+export interface Side {
+  bytes: number;
+  flows: Id[];
+}
+
+// What `xweave explain --json` prints.
+
+export interface Explained {
+  transaction: string;
+  summary: Summary;
+  bins: Bin[];
+  transactions: Transaction[];
+}
+
+export interface Summary {
+  transactions: number;
+  events: number;
+  total_ns: number;
+  p50_ns: number | null;
+  p99_ns: number | null;
+  max_ns: number | null;
+  causes: Cut<Cause>;
+  parts: Cut<Total>;
+}
+
+export interface Cause {
+  what: string;
+  ns: number;
+  transactions: number;
+  by: { who: string; ns: number }[];
+}
+
+export interface Total {
+  domain: string;
+  object: string;
+  kind: string;
+  state: string;
+  ns: number;
+  transactions: number;
+  why: string | null;
+}
+
+export interface Transaction {
+  id: Id;
+  name: string;
+  domain: string;
+  start_ns: Time;
+  total_ns: number;
+  parts: Part[];
+  steps?: Step[];
+  messages?: Message[] | null;
+}
+
+export interface Part {
+  domain: string;
+  object: string;
+  kind: string;
+  state: string;
+  ns: number;
+  count: number;
+  why: string | null;
+}
+
+export interface Step {
+  t_ns: Time;
+  ns: number;
+  domain: string;
+  object: string;
+  state: string;
+  depth: number;
+  why: string | null;
+}
+
+export interface Message {
+  t_ns: Time;
+  basic: 'Request' | 'Accept' | 'Finish' | 'Pause' | 'Resume';
+  from: [domain: string, object: string];
+  to: [domain: string, object: string];
+}
+
+// What `xweave explain --machines --json` prints.
+
+export interface Machines {
+  span_ns: number;
+  events: number;
+  domains: Cut<{ domain: string; cpus: number; span_ns: number }>;
+  objects: Cut<MachineObject>;
+  waited: Cut<Waited>;
+}
+
+export interface MachineObject {
+  kind: string;
+  domain: string;
+  object: string;
+  time_ns: number;
+  count: number;
+  bytes: number;
+  written_bytes: number;
+  wait_ns: number;
+  device_ns: number;
+}
+
+export interface Waited {
+  domain: string;
+  object: string;
+  by: string;
+  ns: number;
+}
+
+/** What was used when: in each of equal times, the values of those that used most, and of the others together. */
+export interface Usage {
+  start_ns: Time;
+  bin_ns: number;
+  domains: Cut<UsageOfDomain>;
+}
+
+export interface UsageOfDomain {
+  domain: string;
+  span_ns: number;
+  cpus: number | null;
+  /** How long they ran, in nanoseconds. */
+  processes: Series[];
+  /** How long disks worked for them. */
+  disks: Series[];
+  /** Bytes sent and received. */
+  connections: Series[];
+}
+
+export interface Series {
+  /** None: others. */
+  object: string | null;
+  others?: number;
+  values: number[];
+}
+
+// What `xweave compare --json` prints: of each pair the first run and the second.
+
+export interface Comparison {
+  /** What the first run is called; the second is the page's own. */
+  first: string;
+  headline: string;
+  span_ns: Pair;
+  difference_ns: number;
+  took_longer: boolean;
+  events: Pair;
+  findings: Cut<Change>;
+  objects: Cut<Compared>;
+  changed: number;
+}
+
+export type Pair = [first: number, second: number];
+
+export interface Change {
+  what: string;
+  domain: string;
+  object: string;
+  kind: string;
+  explained_ns: number;
+  changed_ns: number;
+  may_be_idle: boolean;
+  text: string;
+}
+
+export interface Compared {
+  object: string;
+  kind: string;
+  domain: string;
+  time_ns: Pair;
+  count: Pair;
+  bytes: Pair;
+  wait_ns: Pair;
+}

@@ -1,0 +1,59 @@
+// What is told by colour: domains by their order, states by what a thread does in them. Names of classes; the colours are
+// in style.css, for light and dark.
+
+const DOMAINS = 8;
+
+export class Palette {
+  private readonly places: Map<string, number>;
+
+  constructor(domains: string[]) {
+    this.places = new Map(domains.map((name, at) => [name, at % DOMAINS]));
+  }
+
+  /** The class of a domain's colour. */
+  domain(name: string): string {
+    return `d${this.places.get(name) ?? DOMAINS - 1}`;
+  }
+
+  /** Its place among the lanes. */
+  order(name: string): number {
+    return this.places.get(name) ?? this.places.size;
+  }
+}
+
+const STATES: Record<string, string> = {
+  running: 'run',
+  ready: 'cpu',
+  preempted: 'cpu',
+  waking: 'wake',
+  throttled: 'wake',
+  queue: 'disk',
+  device: 'disk',
+  completion: 'disk',
+  lock: 'lock',
+  network: 'net',
+  retransmit: 'net',
+  exit: 'exit',
+  halted: 'idle',
+  stopped: 'idle',
+  waiting: 'idle',
+  unknown: 'unknown',
+};
+
+/** What the states of a colour have in common. */
+export const GROUPS: Record<string, string> = {
+  run: 'running',
+  cpu: 'waited for a CPU',
+  wake: 'waking, throttled',
+  disk: 'disk',
+  net: 'network',
+  lock: 'lock',
+  exit: 'exits of vCPUs',
+  idle: 'waiting, halted',
+  unknown: 'unknown',
+};
+
+/** The class of a state's colour. */
+export function state(name: string): string {
+  return STATES[name] ?? 'unknown';
+}
