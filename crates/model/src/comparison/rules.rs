@@ -313,7 +313,9 @@ fn busy(usage: &Usage) -> BTreeMap<String, f64> {
     }
     for (domain, ran) in &mut ran {
         let cpus = usage.cpus.get(domain).copied().unwrap_or(1).max(1);
-        *ran /= f64::from(cpus) * (usage.span_ns as f64).max(1.0);
+        // Its own span: one domain may be recorded for longer than another.
+        let span_ns = usage.spans.get(domain).copied().unwrap_or(usage.span_ns);
+        *ran /= f64::from(cpus) * (span_ns as f64).max(1.0);
     }
     ran
 }
