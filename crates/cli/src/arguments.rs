@@ -60,7 +60,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(wrong()),
     };
-    Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
+    let duration = Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())?;
+    if duration.is_zero() {
+        Err(format!("`{text}` is no time at all: write 500ms, 10s or 2m"))
+    } else {
+        Ok(duration)
+    }
 }
 
 /// Reads a ring buffer's size: the kernel wants a power of two of at least a page.
@@ -80,7 +85,7 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        for wrong in ["", "s", "-1s", "10y", "1e400s"] {
+        for wrong in ["", "s", "-1s", "10y", "1e400s", "0", "0ms"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
         assert_eq!(buffer("16M"), Ok(16 << 20));

@@ -177,7 +177,7 @@ impl Story {
                 } else {
                     format!(" {}", waiting_for.join(", "))
                 };
-                format!("{of} (press Ctrl-C again to stop immediately)")
+                format!("{of} (Ctrl-C stops immediately)")
             }
             _ => String::new(),
         }

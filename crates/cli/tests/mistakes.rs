@@ -108,7 +108,6 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     // Traces without what was asked for send to the command that fits.
     (&["flows", "events"], 0, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
     (&["flows", "events", "--by", "connection"], 1, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
-    (&["report", "events", "-o", "page.html"], 0, ""),
     (&["report", "stored", "-o", "page.html"], 0, "xweave: the page is empty: stored was recorded without an aspect that defines flows: see `xweave records stored`"),
     (&["records", "events"], 1, "xweave: events has no records: it has events, which `xweave explain events` is for"),
     (&["explain", "stored"], 2, "xweave: stored has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
