@@ -13,6 +13,7 @@ mod confinement;
 mod cost;
 mod doctor;
 mod explain;
+mod export;
 mod failure;
 mod flows;
 mod fmt;
@@ -51,6 +52,7 @@ Examples:
   xweave explain trace --transaction request:80    where the time of each request went
   xweave compare before after                      what two runs did differently, object by object
   xweave report trace -o report.html               the flows as an HTML page
+  xweave export trace --to perfetto                the same for Perfetto, with scheduling
   xweave import trace.dat -o trace                 a trace of what trace-cmd recorded
   xweave sites 'access(sk_buff.len)' --live        every instruction that accesses it
   xweave cost --on native,kvm                      what instructions and exits cost in a guest
@@ -73,6 +75,7 @@ enum Command {
     Explain(explain::Args),
     Compare(compare::Args),
     Report(report::Args),
+    Export(export::Args),
     Import(import::Args),
     Sites(sites::Args),
     Cost(cost::Args),
@@ -102,6 +105,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(args),
+        Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),
