@@ -70,9 +70,13 @@ impl Writer<'_, '_> {
             let object = objects.named(step.object);
             let why = step.cause.map(|cause| objects.why(cause));
             let name = format!("{}: {}", step.spent, object.name);
-            let mut args = vec![("domain", Arg::Text(&*object.domain)), ("object", Arg::Text(&*object.name))];
+            let mut args = vec![
+                ("domain", Arg::Text(&*object.domain)),
+                ("state", Arg::Text(step.spent.name())),
+                ("object", Arg::Text(&*object.name)),
+            ];
             args.extend(why.as_deref().map(|why| ("why", Arg::Text(why))));
-            let label = Label { name: &name, category: step.spent.name(), args: &args, flow: None };
+            let label = Label { name: &name, category: "part", args: &args, flow: None };
             packets.slice(track, step.from, step.to, &label)?;
         }
         packets.end(track, to)

@@ -140,7 +140,12 @@ impl Vcpus {
 
 fn inside(track: Track, from: i64, to: i64, packets: &mut Packets<'_>) -> io::Result<()> {
     packets.counts.in_guest += 1;
-    packets.slice(track, from, to, &Label { name: "in guest", category: "vcpu", args: &[], flow: None })
+    packets.slice(
+        track,
+        from,
+        to,
+        &Label { name: "in guest", category: "vcpu in guest", args: &[], flow: None },
+    )
 }
 
 fn exit(
@@ -152,10 +157,10 @@ fn exit(
 ) -> io::Result<()> {
     packets.counts.exits += 1;
     let (name, args) = (format!("exit: {}", exit_reason(code)), [("code", Arg::Signed(code.into()))]);
-    packets.begin(track, from, &Label { name: &name, category: "exit", args: &args, flow: None })?;
+    packets.begin(track, from, &Label { name: &name, category: "vcpu exit", args: &args, flow: None })?;
     for halt in halts {
         let name = if halt.polling { "halted, polling" } else { "halted" };
-        let label = Label { name, category: "halt", args: &[], flow: None };
+        let label = Label { name, category: "vcpu halted", args: &[], flow: None };
         packets.slice(track, halt.from, halt.to.min(to), &label)?;
     }
     packets.end(track, to)
