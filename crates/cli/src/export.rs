@@ -66,9 +66,9 @@ enum Viewer {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Viewer::Perfetto = args.to;
     let output = args.output.clone().unwrap_or_else(|| beside(&args.trace));
-    refuse_existing(&output, args.owner.forced())?;
     Only::reading([&*args.trace]).writing(&output).apply()?;
     let trace = args.owner.open_telling(&args.trace)?;
+    refuse_existing(&output, args.owner.forced())?;
     let with_events = has_events(&trace);
     if !with_events && !has_flows(&trace) {
         return Err(Failure::Usage(nothing(&trace)));
@@ -115,8 +115,8 @@ fn refuse_existing(output: &Path, forced: bool) -> Result<(), Failure> {
 
 fn nothing(trace: &Trace) -> String {
     let dir = trace.dir().display();
-    let why = next::instead_of_flows(trace).unwrap_or_default();
-    format!("{dir} has neither events nor flows, of which there would be anything to see: {why}")
+    let without_flows = next::instead_of_flows(trace).unwrap_or_else(|| format!("{dir} has no flows"));
+    format!("{without_flows}; it has no events either, so that there is nothing to see")
 }
 
 /// Writes the file, whole or not at all.
