@@ -128,11 +128,10 @@ test.describe('Perfetto', () => {
       `(select p.name from track t join track p on t.parent_id = p.id join slice s on s.track_id = t.id where s.id = ${id})`;
     const across = await query(page, `select distinct ${group('slice_out')}, ${group('slice_in')} from flow`);
     expect(across.filter(([from, to]) => from !== to).length).toBeGreaterThan(0);
-    const threads = await query(
-      page,
-      "select t.name, thread.tid from track t join thread_track p on t.parent_id = p.id join thread using (utid) where t.name glob 'vCPU*'",
-    );
-    expect(threads.length).toBeGreaterThan(0);
+    const vcpus = "thread_track t where t.name glob 'vCPU*'";
+    const scheduled = `${vcpus} and t.utid in (select utid from sched)`;
+    expect(await count(page, vcpus)).toBeGreaterThan(0);
+    expect(await count(page, scheduled)).toBe(await count(page, vcpus));
     await expect(page.getByText(/^vm1 \(machine 1\)/).first()).toBeVisible();
   });
 });

@@ -125,7 +125,6 @@ fn nothing_of_a_trace_is_obeyed() {
         &["flows", "trace", "--limit", "3"],
         &["flows", "trace", "--flow", "1"],
         &["report", "trace", "-o", "page.html"],
-        &["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"],
     ] {
         let (status, printed, said) = harmless(folder.path(), arguments);
         assert!(status == Some(0) || arguments.contains(&"--flow"), "{arguments:?}: {printed}{said}");
@@ -136,6 +135,9 @@ fn nothing_of_a_trace_is_obeyed() {
         );
     }
     assert!(explain(folder.path(), "life") > 0);
+    let export = &["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"];
+    let (status, _, said) = harmless(folder.path(), export);
+    assert!(status == Some(1) && said.contains("parts of the trace are missing"), "{said}");
     let page = fs::read_to_string(folder.path().join("page.html")).expect("a page");
     assert_eq!(page, text::lines(&page));
     for made in ["page.html", "trace.pftrace"] {
