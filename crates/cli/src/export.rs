@@ -9,15 +9,11 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use xweave_export::{Phase, Written, has_events, has_flows, perfetto};
+use xweave_export::{Phase, Written, document::Export, has_events, has_flows, perfetto, summary};
 use xweave_flow::Join;
 use xweave_guard::private::Growing;
 use xweave_model::{Spec, explanation::usual};
-use xweave_report::{
-    document::{self, export::Export},
-    export, next,
-    number::count,
-};
+use xweave_report::{document, next, number::count};
 use xweave_trace::Trace;
 
 use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
@@ -81,7 +77,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let counts = &written.counts;
     shown::print(|out| match args.json {
         true => document::write(out, &Export::new(&output, spec.as_ref(), &written)),
-        false => write!(out, "{}", export::summary(&output, spec.as_ref(), counts)),
+        false => write!(out, "{}", summary::text(&output, spec.as_ref(), counts)),
     })?;
     written.damaged.iter().for_each(|damaged| eprintln!("xweave: {damaged}"));
     match (&args.transaction, written.damaged.is_empty()) {

@@ -2,6 +2,15 @@
 
 use serde::Serialize;
 
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    /// What was written.
+    pub counts: Counts,
+    /// Files of the trace that could not be read, or not to their ends.
+    pub damaged: Vec<String>,
+}
+
 /// How many of what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {

@@ -9,9 +9,10 @@
 //! Modules: `counts` is what was written, `packets` encodes it with Perfetto's own schema, `interned` names what is
 //! said often, `lanes` gives what overlaps tracks of its own; `domains` is what the trace was recorded of; `scheduling`,
 //! `vcpus` and `losses` are of its events, `threads` knows what threads are called; `flows` and `transactions` are what
-//! was found in it.
+//! was found in it. [`summary`] and [`document`] say what was written.
 
 mod counts;
+pub mod document;
 mod domains;
 mod flows;
 mod interned;
@@ -19,6 +20,7 @@ mod lanes;
 mod losses;
 mod packets;
 mod scheduling;
+pub mod summary;
 mod threads;
 mod transactions;
 mod vcpus;
@@ -32,7 +34,7 @@ use xweave_flow::Join;
 use xweave_model::Spec;
 use xweave_trace::Trace;
 
-pub use counts::Counts;
+pub use counts::{Counts, Written};
 use domains::Domains;
 use packets::Packets;
 
@@ -48,15 +50,6 @@ pub enum Phase {
     Events(u64),
     /// Transactions.
     Transactions(u64),
-}
-
-/// What came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Written {
-    /// What was written.
-    pub counts: Counts,
-    /// Files of the trace that could not be read, or not to their ends.
-    pub damaged: Vec<String>,
 }
 
 /// Whether a trace has flows.

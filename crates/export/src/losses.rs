@@ -70,7 +70,7 @@ pub(crate) fn write(trace: &Trace, domains: &Domains, packets: &mut Packets<'_>)
             let from = found.after_ns.unwrap_or(manifest.start_ns).max(until);
             until = found.before_ns.unwrap_or(manifest.end_ns).max(from);
             packets.counts.clock_breaks += 1;
-            let args = [("detail", Arg::Text(&*found.detail))];
+            let args = [("detail", Arg::Text(&found.detail))];
             let name = "clock break: times within are uncertain";
             packets.slice(track, from, until, &Label { name, category: "clock", args: &args, flow: None })?;
         }

@@ -50,7 +50,7 @@ impl Writer<'_, '_> {
         let (packets, id) = (&mut *self.packets, transaction.id);
         packets.counts.transactions += 1;
         let args = [
-            ("kind", Arg::Text(&*self.kind)),
+            ("kind", Arg::Text(&self.kind)),
             ("id", Arg::Number(id)),
             ("domain", Arg::Text(objects.domain(transaction.domain))),
             ("ns", Arg::Signed(transaction.total_ns)),
@@ -71,9 +71,9 @@ impl Writer<'_, '_> {
             let why = step.cause.map(|cause| objects.why(cause));
             let name = format!("{}: {}", step.spent, object.name);
             let mut args = vec![
-                ("domain", Arg::Text(&*object.domain)),
+                ("domain", Arg::Text(&object.domain)),
                 ("state", Arg::Text(step.spent.name())),
-                ("object", Arg::Text(&*object.name)),
+                ("object", Arg::Text(&object.name)),
             ];
             args.extend(why.as_deref().map(|why| ("why", Arg::Text(why))));
             let label = Label { name: &name, category: "part", args: &args, flow: None };

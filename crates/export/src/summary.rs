@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use xweave_export::Counts;
 use xweave_model::Spec;
+use xweave_report::number::{count, counted};
 
-use crate::number::{count, counted};
+use crate::counts::Counts;
 
 /// Where it is, what it has, and what to do with it.
-pub fn summary(file: &Path, spec: Option<&Spec>, counts: &Counts) -> String {
+pub fn text(file: &Path, spec: Option<&Spec>, counts: &Counts) -> String {
     let mut told = Vec::new();
     let mut tell = |n: u64, one: &str, many: &str| {
         if n > 0 {
@@ -44,7 +44,7 @@ mod tests {
     fn the_summary_tells_what_there_is_and_nothing_else() {
         let flows = Counts { domains: 3, flows: 1, arrows: 1_234, bytes: 45_001, ..Counts::default() };
         assert_eq!(
-            summary(Path::new("t.pftrace"), None, &flows),
+            text(Path::new("t.pftrace"), None, &flows),
             "t.pftrace: 46 KB: 3 machines, 1 flow, 1 234 arrows\n\
              Open it at https://ui.perfetto.dev (it stays in your browser)\n"
         );
@@ -52,7 +52,7 @@ mod tests {
             Counts { domains: 1, transactions: 2, switches: 7, exits: 1, left_out: 9, ..Counts::default() };
         let spec = "request:80".parse().unwrap();
         assert_eq!(
-            summary(Path::new("t.pftrace"), Some(&spec), &events),
+            text(Path::new("t.pftrace"), Some(&spec), &events),
             "t.pftrace: 0 KB: 1 machine, 2 transactions (request:80), 7 context switches, 1 vCPU exit\n\
              9 events of CPUs beyond 4096 left out\n\
              Open it at https://ui.perfetto.dev (it stays in your browser)\n"

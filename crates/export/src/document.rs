@@ -3,8 +3,9 @@
 use std::{borrow::Cow, path::Path};
 
 use serde::Serialize;
-use xweave_export::{Counts, Written};
 use xweave_model::Spec;
+
+use crate::counts::{Counts, Written};
 
 /// The document.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +25,6 @@ impl<'a> Export<'a> {
     /// Of what was written to a file.
     pub fn new(file: &'a Path, spec: Option<&Spec>, written: &'a Written) -> Self {
         let (counts, damage) = (&written.counts, &*written.damaged);
-        Self { file: super::path(file), transaction: spec.map(ToString::to_string), counts, damage }
+        Self { file: file.to_string_lossy(), transaction: spec.map(ToString::to_string), counts, damage }
     }
 }
