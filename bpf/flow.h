@@ -78,90 +78,57 @@ static __always_inline bool xw_write(volatile struct xw_bucket *bucket, u32 slot
 	return true;
 }
 
-/* 0: none. */
-static __always_inline u64 xw_find(void *table, u64 key)
+/* The flow of a key in this bucket; 0: none. */
+static __always_inline u64 xw_find_in(volatile struct xw_bucket *bucket, u64 key)
 {
-	if (!xw_is_key(key))
-		return 0;
-	for (u32 nth = 0; nth < XW_REACH; nth++) {
-		volatile struct xw_bucket *bucket = xw_bucket(table, key, nth);
+	XW_EACH_SLOT(i)
+	{
+		if (bucket->keys[i] == key) {
+			u64 id = bucket->ids[i];
 
-		if (!bucket)
-			return 0;
-		XW_EACH_SLOT(i)
-		{
-			if (bucket->keys[i] == key) {
-				u64 id = bucket->ids[i];
-
-				return bucket->keys[i] == key ? id : 0;
-			}
+			return bucket->keys[i] == key ? id : 0;
 		}
-		if (!bucket->passed)
-			return 0;
 	}
 	return 0;
 }
 
-static __always_inline bool xw_put(void *table, u64 key, u64 id, u32 place)
+/* What was done in one bucket of a key's, and whether one of the next may have it. */
+#define XW_DONE 1
+#define XW_PASSED 2
+
+/* Writes into a slot that has `old`: that key itself, or 0 for an empty slot. A full bucket is passed from now on. */
+static __always_inline u32 xw_write_in(volatile struct xw_bucket *bucket, u64 old, u64 key, u64 id)
 {
-	if (!xw_is_key(key))
-		return false;
-	for (u32 nth = 0; nth < XW_REACH; nth++) {
-		volatile struct xw_bucket *bucket = xw_bucket(table, key, nth);
-
-		if (!bucket)
-			return false;
-		XW_EACH_SLOT(i)
-		{
-			if (bucket->keys[i] == key && (bucket->ids[i] == id || xw_write(bucket, i, key, key, id)))
-				return true;
-		}
-		if (!bucket->passed)
-			break;
+	if (!bucket)
+		return 0;
+	XW_EACH_SLOT(i)
+	{
+		if (bucket->keys[i] == old && ((old && bucket->ids[i] == id) || xw_write(bucket, i, old, key, id)))
+			return XW_DONE;
 	}
-	/* What the compiler would carry over from the first search the verifier would go through again. */
-	asm volatile("" : "+r"(key), "+r"(id));
-	for (u32 nth = 0; nth < XW_REACH; nth++) {
-		volatile struct xw_bucket *bucket = xw_bucket(table, key, nth);
-
-		if (!bucket)
-			return false;
-		XW_EACH_SLOT(i)
-		{
-			if (!bucket->keys[i] && xw_write(bucket, i, 0, key, id))
-				return true;
-		}
+	if (!old)
 		bucket->passed = 1;
-	}
-	xw_lost_flow(place);
-	return false;
+	return bucket->passed ? XW_PASSED : 0;
 }
 
-static __always_inline void xw_take(void *table, u64 key)
+static __always_inline u32 xw_take_in(volatile struct xw_bucket *bucket, u64 key)
 {
-	if (!xw_is_key(key))
-		return;
-	for (u32 nth = 0; nth < XW_REACH; nth++) {
-		volatile struct xw_bucket *bucket = xw_bucket(table, key, nth);
-
-		if (!bucket)
-			return;
-		XW_EACH_SLOT(i)
-		{
-			if (bucket->keys[i] == key)
-				xw_swap_key(bucket, i, key, 0);
-		}
-		if (!bucket->passed)
-			return;
+	if (!bucket)
+		return 0;
+	XW_EACH_SLOT(i)
+	{
+		if (bucket->keys[i] == key)
+			xw_swap_key(bucket, i, key, 0);
 	}
+	return bucket->passed ? XW_PASSED : 0;
 }
 
 /*
  * One table a flow: key → local flow ID. Memory that could be mapped begins with a page.
  *
  * What changes it are functions that other files could call: such the verifier goes through once for
- * each program, and not wherever they are called. To look something up, which is done far more often,
- * costs less than such a call.
+ * each program, and not wherever they are called. Looking something up, which is done far more often, costs less
+ * than such a call: it is one only beyond the first bucket.
  */
 #define XW_FLOW(name)                                                                              \
 	struct {                                                                                   \
@@ -171,19 +138,71 @@ static __always_inline void xw_take(void *table, u64 key)
 		__type(key, u32);                                                                  \
 		__type(value, struct xw_bucket);                                                   \
 	} xw_flow_##name SEC(".maps");                                                             \
+	__noinline u64 xw_find_further_##name(u64 key)                                             \
+	{                                                                                          \
+		u64 id = 0;                                                                        \
+                                                                                                   \
+		for (u32 nth = 1; nth < XW_REACH; nth++) {                                         \
+			volatile struct xw_bucket *bucket = xw_bucket(&xw_flow_##name, key, nth);  \
+                                                                                                   \
+			id = bucket ? xw_find_in(bucket, key) : 0;                                 \
+			if (id || !bucket || !bucket->passed)                                      \
+				break;                                                             \
+		}                                                                                  \
+		return id;                                                                         \
+	}                                                                                          \
+	static __always_inline u64 xw_find_##name(u64 key)                                         \
+	{                                                                                          \
+		volatile struct xw_bucket *bucket;                                                 \
+		u64 id;                                                                            \
+                                                                                                   \
+		if (!xw_is_key(key))                                                               \
+			return 0;                                                                  \
+		bucket = xw_bucket(&xw_flow_##name, key, 0);                                       \
+		if (!bucket)                                                                       \
+			return 0;                                                                  \
+		id = xw_find_in(bucket, key);                                                      \
+		return id || !bucket->passed ? id : xw_find_further_##name(key);                   \
+	}                                                                                          \
+	__noinline u32 xw_write_##name(u64 key, u64 id, u32 nth, u64 old)                          \
+	{                                                                                          \
+		return xw_write_in(xw_bucket(&xw_flow_##name, key, nth), old, key, id);            \
+	}                                                                                          \
 	__noinline int xw_put_##name(u64 key, u64 id, u32 place)                                   \
 	{                                                                                          \
-		return xw_put(&xw_flow_##name, key, id, place);                                    \
+		u32 done = XW_PASSED;                                                              \
+                                                                                                   \
+		if (!xw_is_key(key))                                                               \
+			return false;                                                              \
+		for (u32 nth = 0; nth < XW_REACH && done == XW_PASSED; nth++)                      \
+			done = xw_write_##name(key, id, nth, key);                                 \
+		if (done == XW_DONE)                                                               \
+			return true;                                                               \
+		for (u32 nth = 0; nth < XW_REACH; nth++) {                                         \
+			if (xw_write_##name(key, id, nth, 0) == XW_DONE)                           \
+				return true;                                                       \
+		}                                                                                  \
+		xw_lost_flow(place);                                                               \
+		return false;                                                                      \
+	}                                                                                          \
+	__noinline u32 xw_take_in_##name(u64 key, u32 nth)                                         \
+	{                                                                                          \
+		return xw_take_in(xw_bucket(&xw_flow_##name, key, nth), key);                      \
 	}                                                                                          \
 	__noinline int xw_take_##name(u64 key)                                                     \
 	{                                                                                          \
-		xw_take(&xw_flow_##name, key);                                                     \
+		if (!xw_is_key(key))                                                               \
+			return 0;                                                                  \
+		for (u32 nth = 0; nth < XW_REACH; nth++) {                                         \
+			if (xw_take_in_##name(key, nth) != XW_PASSED)                              \
+				break;                                                             \
+		}                                                                                  \
 		return 0;                                                                          \
 	}                                                                                          \
-	_Static_assert(XW_WAYS < XW_TAKEN, "so that a semicolon may follow")
+	XW_FLOW_ACTIONS(name)
 
 /* The flow of a key, 0 if it has none; gives a key a flow, and says whether there was room; takes it away. */
-#define XW_FLOW_OF(name, key) xw_find(&xw_flow_##name, xw_number((u64)(key)))
+#define XW_FLOW_OF(name, key) xw_find_##name(xw_number((u64)(key)))
 #define XW_FLOW_PUT(name, key, id, place) xw_put_##name(xw_number((u64)(key)), id, place)
 #define XW_FLOW_TAKE(name, key) xw_take_##name(xw_number((u64)(key)))
 

@@ -156,7 +156,8 @@ static __always_inline bool xw_virtio_net_frame(u64 features, void *buffer, u32 
 	({                                                                                         \
 		u64 xw_words[XW_FRAME_WORDS];                                                      \
 		xw_frame((void *)(skb), (void *)(at), xw_words);                                   \
-		XW_RECORD(XW_FRAME, xw_flow, XW_FRAME_WORDS, xw_words[0], xw_words[1],             \
+		_Static_assert(XW_FRAME_WORDS == 7, "all words are stored");                       \
+		XW_RECORD(XW_FRAME, xw_flow, 7, xw_words[0], xw_words[1],             \
 			  xw_words[2], xw_words[3], xw_words[4], xw_words[5], xw_words[6]);        \
 	})
 

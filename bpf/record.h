@@ -75,23 +75,51 @@ static __always_inline void xw_fill(struct xw_header *header, u32 site, u64 flow
 	bpf_get_current_comm(header->comm, sizeof(header->comm));
 }
 
-/* A record of exactly its size. */
-#define XW_RECORD(kind, flow_id, count, ...)                                                       \
-	({                                                                                         \
+/*
+ * Records of so many values, each of exactly its size. Functions that other files could call: such the verifier goes
+ * through once for each program, and not wherever it stores something, again and again in a loop.
+ */
+#define XW_RECORDER(count)                                                                         \
+	struct xw_values_##count {                                                                 \
+		u64 at[count];                                                                     \
+	};                                                                                         \
+	__noinline int xw_record_##count(u64 clause, u64 flow, u32 kind,                           \
+					 struct xw_values_##count *values)                         \
+	{                                                                                          \
 		struct {                                                                           \
 			struct xw_header header;                                                   \
-			u64 values[count];                                                         \
-		} *xw_record = xw_ring_reserve(sizeof(*xw_record));                                \
-		u64 xw_record_flow = (flow_id);                                                    \
-		if (xw_record) {                                                                   \
-			const u64 xw_values[] = { __VA_ARGS__ };                                   \
-			xw_fill(&xw_record->header, xw_site, xw_record_flow, kind, count);         \
-			_Pragma("unroll") for (int xw_i = 0; xw_i < count; xw_i++)                 \
-				xw_record->values[xw_i] = xw_values[xw_i];                         \
-			xw_ring_submit(xw_record);                                                 \
-		} else {                                                                           \
-			xw_lost_record(xw_place, xw_record_flow);                                  \
+			struct xw_values_##count values;                                           \
+		} *record;                                                                         \
+                                                                                                   \
+		if (!values)                                                                       \
+			return 0;                                                                  \
+		record = xw_ring_reserve(sizeof(*record));                                         \
+		if (!record) {                                                                     \
+			xw_lost_record(clause >> 32, flow);                                        \
+			return 0;                                                                  \
 		}                                                                                  \
+		xw_fill(&record->header, (u32)clause, flow, kind, count);                          \
+		record->values = *values;                                                          \
+		xw_ring_submit(record);                                                            \
+		return 0;                                                                          \
+	}                                                                                          \
+	_Static_assert(count < 256, "so that a semicolon may follow")
+
+XW_RECORDER(1);
+XW_RECORDER(2);
+XW_RECORDER(3);
+XW_RECORDER(4);
+XW_RECORDER(5);
+XW_RECORDER(6);
+XW_RECORDER(7);
+
+/* The clause that runs, as functions are told of it: its place, and its site in the low half. */
+#define XW_CLAUSE_NOW ((u64)xw_place << 32 | xw_site)
+
+#define XW_RECORD(kind, flow_id, count, ...)                                                       \
+	({                                                                                         \
+		struct xw_values_##count xw_values = { { __VA_ARGS__ } };                          \
+		xw_record_##count(XW_CLAUSE_NOW, (flow_id), (kind), &xw_values);                   \
 	})
 
 #define STORE_DATA1(a) XW_RECORD(XW_HOP, xw_flow, 1, (u64)(a))

@@ -9,6 +9,11 @@ export default defineConfig({
   forbidOnly: true,
   outputDir: 'test-results',
   reporter: [['./e2e/reporter.ts']],
+  // What measures frames runs alone, after the others.
+  projects: [
+    { name: 'views', testIgnore: /large/ },
+    { name: 'large', testMatch: /large/, dependencies: ['views'] },
+  ],
   use: {
     launchOptions: { executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium' },
     viewport: { width: 1280, height: 800 },

@@ -21,7 +21,7 @@ struct {
 } xw_emulators SEC(".maps");
 
 /* Whether the running process is one of them. */
-static __noinline bool xw_emulates(void)
+__noinline int xw_emulates(void)
 {
 	u32 process = bpf_get_current_pid_tgid() >> 32;
 

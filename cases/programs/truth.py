@@ -16,9 +16,9 @@ def thread(step):
 
 
 def had(step):
-    """The number of the thread that had the processor instead, as it is told: who asks may have no time to wait for the
+    """The number of the thread that had the CPU instead, as it is told: who asks may have no time to wait for the
     answer before whoever gives it takes the processor."""
-    found = re.match(r'^.*/(\d+) had the processor$', step['why'] or '')
+    found = re.match(r'^.*/(\d+) had the CPU$', step['why'] or '')
     return int(found[1]) if found else None
 
 

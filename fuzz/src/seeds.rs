@@ -361,6 +361,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         }],
         disks: vec![Disk { name: "vda".into(), major: 254, minor: 0 }],
         xen_pv: true,
+        recorders: vec![70, 69],
     };
     let clock = ClockSample { tsc_before: 1, mono_ns: 2, tsc_after: 3, real_ns: 4 };
     let mut batch = Vec::new();

@@ -1,6 +1,6 @@
 // Every figure on the page equals the JSON document's, and is written as the terminal writes it.
 
-import { documentOf, expect, json, names, open, test } from './pages';
+import { compared, documentOf, expect, json, names, open, test } from './pages';
 
 for (const name of names.filter((name) => name !== 'large')) {
   test(`the page of ${name} has what the documents have`, async ({ watched: page }) => {
@@ -32,12 +32,27 @@ for (const name of names.filter((name) => name !== 'large')) {
         else expect(value).toEqual(told);
       }
     }
+    if (shown.comparison) {
+      const both = compared('events', name);
+      const { findings, objects, span_ns, difference_ns, events } = shown.comparison;
+      expect({ span_ns, difference_ns, events }).toEqual({ span_ns: both.span_ns, difference_ns: both.difference_ns, events: both.events });
+      expect(findings.all).toEqual(both.findings.slice(0, findings.all.length));
+      expect(objects.of).toBe(both.objects.length);
+      for (const one of objects.all) expect(both.objects).toContainEqual(one);
+    }
     if (shown.machines) {
       const machines = json('explain', name, '--machines');
       const key = (one: any) => `${one.kind} ${one.domain} ${one.object}`;
       const all = new Map(machines.objects.map((one: any) => [key(one), one]));
       for (const one of shown.machines.objects.all) expect(one).toEqual(all.get(key(one)));
       expect(shown.machines.waited.of).toBe(machines.waited.length);
+      // What was used over time is what was used in all.
+      for (const { domain, processes } of shown.usage.domains.all) {
+        for (const { object, values } of processes.filter((one: any) => one.object !== null)) {
+          const whole: any = all.get(key({ kind: 'process', domain, object }));
+          expect([object, values.reduce((sum: number, ns: number) => sum + ns, 0)]).toEqual([object, whole.time_ns]);
+        }
+      }
     }
   });
 }

@@ -1,7 +1,7 @@
 // The pages that scripts/page-test made, and what every test of them watches.
 
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test as base, expect, type Page } from '@playwright/test';
 
@@ -13,9 +13,6 @@ export const names = readdirSync(PAGES)
   .filter((file) => file.endsWith('.html'))
   .map((file) => file.slice(0, -'.html'.length))
   .sort();
-
-/** Of these views those that a page has. */
-export const VIEWS = ['overview', 'flows', 'where', 'why', 'who', 'usage'];
 
 /** Nothing is complained about, and nothing is fetched but the page. */
 export const test = base.extend<{ watched: Page }>({
@@ -63,10 +60,17 @@ export async function documentOf(page: Page): Promise<any> {
 
 /** What a command prints of the trace of a page, numbers that a browser cannot hold as strings. */
 export function json(command: string, name: string, ...more: string[]): any {
-  const trace = join(PAGES, name);
-  if (!existsSync(trace)) throw new Error(`${trace} is not there`);
+  return printed([command, join(PAGES, name), ...more]);
+}
+
+/** What `xweave compare` prints of two. */
+export function compared(first: string, second: string): any {
+  return printed(['compare', join(PAGES, first), join(PAGES, second)]);
+}
+
+function printed(command: string[]): any {
   const options = { encoding: 'utf8', maxBuffer: 1 << 30 } as const;
-  const text = execFileSync(XWEAVE, [command, trace, '--force', ...more, '--json'], options);
+  const text = execFileSync(XWEAVE, [...command, '--force', '--json'], options);
   return JSON.parse(text.replace(TOKENS, (token) => (unsafe(token) ? `"${token}"` : token)));
 }
 

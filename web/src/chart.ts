@@ -41,13 +41,50 @@ export function distribution(bins: Bin[], marks: [told: string, ns: number][]): 
         cursor: { y: false, points: { show: false } },
         scales: { x: { time: false, distr: 3, range: [first * 0.8, last * 1.25] }, y: { range: [0, Math.max(...ys.map(Number)) * 1.1] } },
         axes: [
-          { ...axis, filter: (_: uPlot, splits: number[]) => splits.map((split) => (isRound(split) ? split : null)), values: (_: uPlot, values: (number | null)[]) => values.map((value) => (value === null ? '' : tick(value))) },
+          { ...axis, size: 26, filter: (_: uPlot, splits: number[]) => splits.map((split) => (isRound(split) ? split : null)), values: (_: uPlot, values: (number | null)[]) => values.map((value) => (value === null ? '' : tick(value))) },
           { ...axis, size: 46, values: (_, values) => values.map((value) => (Number.isInteger(value) ? count(value) : '')) },
         ],
         series: [{}, { stroke: color('--main'), fill: color('--main-soft'), width: 1.5, paths: uPlot.paths.stepped?.({ align: 1 }) ?? null, points: { show: false } }],
         hooks: { draw: [(plot) => mark(plot, marks)] },
       } as uPlot.Options,
       [xs, ys] as uPlot.AlignedData,
+      place,
+    );
+  });
+  return place;
+}
+
+export interface Layer {
+  told: string;
+  /** The name of its colour in style.css. */
+  color: string;
+  values: number[];
+}
+
+/** Layers on each other over time; the values are told by a function. */
+export function layers(xs: number[], all: Layer[], most: number | null, told: (value: number) => string, label: string): HTMLElement {
+  const place = h('div', { class: 'chart over-time', role: 'img', 'aria-label': label });
+  // Each one's upper edge; the last is drawn first, and those below it over it.
+  const edges: number[][] = [];
+  for (const layer of all) edges.push(layer.values.map((value, at) => value + (edges.at(-1)?.[at] ?? 0)));
+  const drawn = all.map((layer, at) => ({ layer, edge: edges[at] ?? [] })).reverse();
+  draw(place, (width) => {
+    const axis = { stroke: color('--soft'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui' };
+    const stepped = uPlot.paths.stepped?.({ align: 1 });
+    return new uPlot(
+      {
+        width,
+        height: place.clientHeight || HEIGHT,
+        legend: { show: false },
+        cursor: { y: false, points: { show: false }, drag: { x: true, y: false } },
+        scales: { x: { time: false }, y: { range: (_: uPlot, __: number, max: number) => [0, most ?? (max * 1.05 || 1)] } },
+        axes: [
+          { ...axis, size: 26, values: (_: uPlot, values: number[]) => values.map(tick) },
+          { ...axis, size: 64, values: (_: uPlot, values: number[]) => values.map(told) },
+        ],
+        series: [{}, ...drawn.map(({ layer }) => ({ label: layer.told, fill: color(layer.color), stroke: color(layer.color), width: 0.5, points: { show: false }, ...(stepped ? { paths: stepped } : {}) }))],
+      } as uPlot.Options,
+      [xs, ...drawn.map(({ edge }) => edge)] as uPlot.AlignedData,
       place,
     );
   });

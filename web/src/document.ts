@@ -23,6 +23,8 @@ export interface Document {
   flows: Flows | null;
   explained: Explained[];
   machines: Machines | null;
+  usage: Usage | null;
+  comparison: Comparison | null;
 }
 
 export interface Recording {
@@ -98,6 +100,8 @@ export interface Place {
   kind: string;
   domain: string;
   place: string;
+  /** Of a ring, what the thread that takes flows off did most of that time. */
+  taker: string | null;
   flows: number;
   p50_ns: number;
   p99_ns: number;
@@ -296,4 +300,68 @@ export interface Waited {
   object: string;
   by: string;
   ns: number;
+}
+
+/** What was used when: in each of equal times, the values of those that used most, and of the others together. */
+export interface Usage {
+  start_ns: Time;
+  bin_ns: number;
+  domains: Cut<UsageOfDomain>;
+}
+
+export interface UsageOfDomain {
+  domain: string;
+  span_ns: number;
+  cpus: number | null;
+  /** How long they ran, in nanoseconds. */
+  processes: Series[];
+  /** How long disks worked for them. */
+  disks: Series[];
+  /** Bytes sent and received. */
+  connections: Series[];
+}
+
+export interface Series {
+  /** None: others. */
+  object: string | null;
+  others?: number;
+  values: number[];
+}
+
+// What `xweave compare --json` prints: of each pair the first run and the second.
+
+export interface Comparison {
+  /** What the first run is called; the second is the page's own. */
+  first: string;
+  headline: string;
+  span_ns: Pair;
+  difference_ns: number;
+  took_longer: boolean;
+  events: Pair;
+  findings: Cut<Change>;
+  objects: Cut<Compared>;
+  changed: number;
+}
+
+export type Pair = [first: number, second: number];
+
+export interface Change {
+  what: string;
+  domain: string;
+  object: string;
+  kind: string;
+  explained_ns: number;
+  changed_ns: number;
+  may_be_idle: boolean;
+  text: string;
+}
+
+export interface Compared {
+  object: string;
+  kind: string;
+  domain: string;
+  time_ns: Pair;
+  count: Pair;
+  bytes: Pair;
+  wait_ns: Pair;
 }

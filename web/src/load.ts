@@ -9,7 +9,7 @@ export function load(): Document {
   const text = document.getElementById('document')?.textContent ?? '';
   const loaded = JSON.parse(text) as Document;
   const start = BigInt(loaded.recording.start_ns);
-  for (const part of [loaded.recording, loaded.flows?.flows, loaded.flows?.exchanges?.all]) relate(part, start);
+  for (const part of [loaded.recording, loaded.usage, loaded.flows?.flows, loaded.flows?.exchanges?.all]) relate(part, start);
   for (const kind of loaded.explained) relate(kind.transactions, start);
   return loaded;
 }

@@ -8,8 +8,10 @@ import { Palette } from './palette';
 import { here, href } from './router';
 import './style.css';
 import { themeButton } from './theme';
+import { compare } from './views/compare';
 import { flows } from './views/flows';
 import { overview } from './views/overview';
+import { usage } from './views/usage';
 import { where } from './views/where';
 import { who } from './views/who';
 import { why } from './views/why';
@@ -20,6 +22,8 @@ const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[])
   ['where', 'Where', where, (of) => of.flows !== null],
   ['why', 'Why', why, (of) => of.explained.length > 0],
   ['who', 'Who', who, (of) => of.machines !== null],
+  ['usage', 'Use over time', usage, (of) => of.usage !== null],
+  ['compare', 'Compare', compare, (of) => of.comparison !== null],
 ];
 
 function start(): void {

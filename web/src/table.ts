@@ -14,7 +14,7 @@ export interface Column<T> {
 }
 
 /** More rows than this are shown when asked for. */
-const ROWS = 200;
+const ROWS = 100;
 
 export function table<T>(columns: Column<T>[], rows: T[], label: string, rowClass?: (row: T) => string): HTMLElement {
   const body = h('tbody');
@@ -25,10 +25,10 @@ export function table<T>(columns: Column<T>[], rows: T[], label: string, rowClas
     body.replaceChildren(...order.slice(0, shown).map((row) => line(columns, row, rowClass?.(row))));
     const left = order.length - shown;
     more.hidden = left <= 0;
-    more.textContent = `Show ${count(Math.min(left, 5 * ROWS))} more of ${count(Math.max(left, 0))}`;
+    more.textContent = `Show ${count(Math.min(left, 10 * ROWS))} more of ${count(Math.max(left, 0))}`;
   };
   more.addEventListener('click', () => {
-    shown += 5 * ROWS;
+    shown += 10 * ROWS;
     fill();
   });
   const headings = columns.map((column) => heading(column));

@@ -228,19 +228,19 @@ pub(crate) fn why_skipped(error: &io::Error) -> String {
 }
 
 /// How far it has come.
-struct Progress {
+pub(crate) struct Progress {
     done: AtomicU32,
     total: u32,
     told: Mutex<Instant>,
 }
 
 impl Progress {
-    fn new(total: usize) -> Self {
+    pub(crate) fn new(total: usize) -> Self {
         let total = u32::try_from(total).unwrap_or(u32::MAX);
         Self { done: AtomicU32::new(0), total, told: Mutex::new(Instant::now()) }
     }
 
-    fn step(&self, watch: &Watch<'_>) {
+    pub(crate) fn step(&self, watch: &Watch<'_>) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.elapsed() >= TELL_EVERY {

@@ -18,7 +18,7 @@ use xweave_wire::{
 };
 
 use crate::{
-    attach::why_skipped,
+    attach::{Progress, Watch, why_skipped},
     error::Error,
     hook::attach_type,
     load::{Log, program_info},
@@ -44,12 +44,17 @@ struct Hooked {
 
 impl Events {
     /// Loads and attaches all that this kernel lets us; what it does not is among what is left out.
-    pub(crate) fn weave(plan: &EventPlan) -> Result<Self, Error> {
+    pub(crate) fn weave(plan: &EventPlan, watch: &Watch<'_>) -> Result<Self, Error> {
         let mut left_out = Vec::new();
-        let object = load(plan, &mut left_out)?;
+        let progress = Progress::new(plan.programs.len());
+        let object = load(plan, &mut left_out, watch)?;
         let rings = rings::fill_table(&map(&object, rings::TABLE)?, plan.buffer)?;
         let mut hooked = Vec::new();
         for program in &plan.programs {
+            if watch.cancel.asked() {
+                return Err(Error::Cancelled);
+            }
+            progress.step(watch);
             if left_out.iter().any(|left: &LeftOut| is(left, program)) {
                 continue;
             }
@@ -125,7 +130,7 @@ fn dropped(object: &Object) -> Result<Vec<u64>, Error> {
 }
 
 /// The plan's programs, but for those that the kernel refuses.
-fn load(plan: &EventPlan, left_out: &mut Vec<LeftOut>) -> Result<Object, Error> {
+fn load(plan: &EventPlan, left_out: &mut Vec<LeftOut>, watch: &Watch<'_>) -> Result<Object, Error> {
     let all: Vec<&EventProgram> = plan.programs.iter().collect();
     if let Ok(object) = load_only(plan, &all) {
         return Ok(object);
@@ -133,6 +138,9 @@ fn load(plan: &EventPlan, left_out: &mut Vec<LeftOut>) -> Result<Object, Error> 
     // One of them is refused, and with it all: which, is seen of each alone.
     let mut accepted = Vec::new();
     for program in all {
+        if watch.cancel.asked() {
+            return Err(Error::Cancelled);
+        }
         match load_only(plan, &[program]) {
             Ok(_) => accepted.push(program),
             Err(Error::Load { error, log }) => {
@@ -213,6 +221,7 @@ mod tests {
     use xweave_wire::plan::Hook;
 
     use super::*;
+    use crate::cancel::Cancel;
 
     #[test]
     fn the_verifier_is_heard_before_libbpf() {
@@ -229,7 +238,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let mut plan = xweave_weave::events(&kernel, groups, buffer, cache.path()).unwrap().plan.unwrap();
         plan.programs.retain(|program| program.hook == Hook::Tracepoint);
-        match Events::weave(&plan) {
+        match Events::weave(&plan, &Watch { cancel: &Cancel::default(), tell: &|_, _| {} }) {
             Err(Error::Load { error, .. }) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
                 eprintln!("SKIPPED: loading BPF programs needs root; losses of events were not tested");
                 None
@@ -298,7 +307,8 @@ mod tests {
         // Some machines allow no programs at functions; the lab does.
         plan.programs.retain(|program| program.hook == Hook::Tracepoint);
         let mut left_out = Vec::new();
-        match load(&plan, &mut left_out) {
+        let watch = Watch { cancel: &Cancel::default(), tell: &|_, _| {} };
+        match load(&plan, &mut left_out, &watch) {
             Err(Error::Load { error, .. }) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
                 eprintln!("SKIPPED: loading BPF programs needs root; the probes of events were not tested");
             }

@@ -2,7 +2,7 @@
 
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
-use xweave_wire::plan::{Hook, PlanProgram, PlanSite};
+use xweave_wire::plan::{Hook, Plan, PlanProgram, PlanSite};
 
 use crate::{error::Error, probe};
 
@@ -58,6 +58,16 @@ pub(crate) fn cookie(part: Part, place: u32, site: &PlanSite) -> u64 {
 /// Whether a program is bound to one place when it is loaded.
 pub(crate) fn is_bound(hook: Hook) -> bool {
     matches!(hook, Hook::Entry | Hook::Return | Hook::Tracepoint)
+}
+
+/// How many programs a plan has hooked, all parts counted.
+pub(crate) fn count(plan: &Plan) -> u32 {
+    let of_each = |program: &PlanProgram| match is_bound(program.hook) {
+        true => 2,
+        false => 1 + usize::from(program.saver.is_some()),
+    };
+    let all: usize = plan.programs.iter().map(|program| of_each(program) * program.sites.len()).sum();
+    u32::try_from(all).unwrap_or(u32::MAX)
 }
 
 /// What the kernel calls a hook.

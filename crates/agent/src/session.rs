@@ -26,7 +26,7 @@ use crate::{
     drain::{Drain, Source},
     events::Events,
     facts::{BTF_DIR, facts},
-    kvm,
+    hook, kvm,
     lease::{Heard, Lease, STANDSTILL, descriptors},
     listeners::listeners,
     modules::ModuleWatch,
@@ -224,12 +224,19 @@ impl Session {
         if self.recording.is_some() {
             return Err(misuse("a plan is woven already"));
         }
+        let probes = plan.events.as_ref().map_or(0, |events| events.programs.len());
+        let (probes, hooks) = (u32::try_from(probes).unwrap_or(u32::MAX), hook::count(plan));
         // The kernel's settings are changed meanwhile, so that nobody is waited for.
         let tell = |done, total| self.output.offer(&FromAgent::Event(Event::Weaving { done, total }));
+        let tell_probes = |done: u32, total: u32| tell(done, total.saturating_add(hooks));
+        let tell_hooks =
+            |done: u32, total: u32| tell(done.saturating_add(probes), total.saturating_add(probes));
+        tell(0, probes.saturating_add(hooks));
         let mut told = message::Woven::default();
         let mut sources = Vec::new();
         // These first: they are few, and what advice waits for is not recorded yet.
-        let mut events = plan.events.as_ref().map(Events::weave).transpose()?;
+        let watch = Watch { cancel: &self.cancel, tell: &tell_probes };
+        let mut events = plan.events.as_ref().map(|plan| Events::weave(plan, &watch)).transpose()?;
         if let Some(events) = &mut events {
             told.left_out = std::mem::take(&mut events.left_out);
             let rings = events.take_rings().into_iter();
@@ -240,7 +247,9 @@ impl Session {
         if !plan.programs.is_empty() {
             modules = ModuleWatch::new(plan);
             let addresses = Addresses::of(plan);
-            let mut of_plan = Woven::weave(plan, &addresses, &Watch { cancel: &self.cancel, tell: &tell })?;
+            tell_hooks(0, hooks);
+            let watch = Watch { cancel: &self.cancel, tell: &tell_hooks };
+            let mut of_plan = Woven::weave(plan, &addresses, &watch)?;
             told.skipped = std::mem::take(&mut of_plan.skipped);
             modules.skip(&told.skipped);
             if let Some(gone) = modules.unloaded().first() {

@@ -4,6 +4,7 @@ use crate::Source;
 
 const LIBRARY: &[(&str, &str)] = &[
     ("block", include_str!("../../../aspects/block.aspect")),
+    ("interrupt", include_str!("../../../aspects/interrupt.aspect")),
     ("page-cache", include_str!("../../../aspects/page-cache.aspect")),
     ("sched", include_str!("../../../aspects/sched.aspect")),
     ("tcp", include_str!("../../../aspects/tcp.aspect")),

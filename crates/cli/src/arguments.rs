@@ -1,8 +1,10 @@
 //! Values of arguments that several commands have, or that say more than a number does.
 
-use std::{env, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 use xweave_weave::{Group, UnknownGroup};
+
+use crate::failure::Failure;
 
 /// Groups of events that one argument names.
 #[derive(Clone)]
@@ -13,6 +15,22 @@ impl Groups {
     pub fn parse(text: &str) -> Result<Self, UnknownGroup> {
         Group::list(text).map(Self)
     }
+}
+
+/// That aspects or events are named, for `xweave` that command.
+pub fn something_named(
+    command: &str,
+    aspects: &[PathBuf],
+    expressions: &[String],
+    events: Option<&Groups>,
+) -> Result<(), Failure> {
+    if !aspects.is_empty() || !expressions.is_empty() || events.is_some() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "nothing to {command} is named: give an aspect (xweave {command} virtio-net …, a file, or -e 'TEXT'), event \
+         groups (--events sched,block,net,vm), or both"
+    )))
 }
 
 /// The command line, as a trace keeps it: for people, so that what is no text in it does no harm.

@@ -11,7 +11,12 @@ use xweave_report::{
 };
 use xweave_weave::{CodeIndex, Domain, KernelFiles, Options, Peer, Role, Weaving, unseen_calls};
 
-use crate::{arguments::Groups, confinement::Only, failure::Failure, shown};
+use crate::{
+    arguments::{Groups, something_named},
+    confinement::Only,
+    failure::Failure,
+    shown,
+};
 
 /// Check aspects: where they would attach, and what is wrong with them; attaches nothing
 ///
@@ -28,7 +33,7 @@ Examples:
   xweave check --events all")]
 pub struct Args {
     /// Aspect files, or names of aspects of the library
-    #[arg(value_name = "ASPECT", required_unless_present_any = ["expression", "events"])]
+    #[arg(value_name = "ASPECT")]
     aspects: Vec<PathBuf>,
     /// Aspect text given on the command line
     #[arg(short, long, value_name = "TEXT")]
@@ -52,6 +57,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    something_named("check", &args.aspects, &args.expression, args.events.as_ref())?;
     let sources = xweave_aspect::read(&args.aspects, &args.expression, args.filter.as_deref());
     let sources = sources.map_err(Failure::usage)?;
     let cache = Cache::new()?;

@@ -13,7 +13,7 @@ use xweave_report::{
     document,
 };
 
-use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{confinement::Only, failure::Failure, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
@@ -67,20 +67,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     for one in [&a, &b] {
         if one.lost > 0 {
-            eprintln!("xweave: {} lost {} records: its figures are too low", one.dir.display(), one.lost);
+            told::tell(&format!("{} lost {} records: its figures are too low", one.dir.display(), one.lost));
         }
         for damaged in &one.usage.damaged {
-            eprintln!("xweave: {damaged}");
+            told::tell(&damaged.to_string());
         }
     }
     for (one, other) in [(&a, &b), (&b, &a)] {
         for domain in one.domains.iter().filter(|domain| !other.domains.contains(domain)) {
-            eprintln!(
-                "xweave: {} has the domain {domain}, which {} lacks: call it the same in both recordings \
+            told::tell(&format!(
+                "{} has the domain {domain}, which {} lacks: call it the same in both recordings \
                  (--domain NAME=…)",
                 one.dir.display(),
                 other.dir.display()
-            );
+            ));
         }
     }
     let whole = a.usage.damaged.is_empty() && b.usage.damaged.is_empty();

@@ -17,7 +17,7 @@ use xweave_report::View;
 
 use crate::failure::Failure;
 use crate::lab::show;
-use crate::shown;
+use crate::{shown, told};
 
 /// Measure what instructions, exits and hypercalls cost under a hypervisor
 ///
@@ -61,7 +61,7 @@ pub struct Args {
     /// Compare native figures with published ones of the same microarchitecture
     #[arg(long)]
     published: bool,
-    /// Compare with published figures of this microarchitecture, whatever the processor is
+    /// Compare with published figures of this microarchitecture, whatever the CPU is
     #[arg(long, value_name = "NAME", requires = "published")]
     microarchitecture: Option<microarchitecture::Name>,
     /// Append the figures to this file, and report what changed since the last run
@@ -231,12 +231,12 @@ fn figures(identified: &Identified) -> Option<&'static [published::Figure]> {
     let figures = published::figures(identified.name);
     if figures.is_none() {
         let known: Vec<_> = published::names().map(|name| name.to_string()).collect();
-        eprintln!(
-            "xweave: no published figures are known of this processor ({}): it is measured, and compared with nothing. \
+        told::tell(&format!(
+            "no published figures are known of this CPU ({}): it is measured, and compared with nothing. \
              There are those of {}: --microarchitecture NAME compares with these",
             identified.evidence,
             known.join(", ")
-        );
+        ));
     }
     figures
 }

@@ -13,13 +13,14 @@ use xweave_report::{
     document::{
         self,
         explain::{Stream, Summary, Transaction},
+        machines::Machines,
     },
-    losses, machines, mermaid, number, steps, transactions,
+    losses, machines, mermaid, next, number, steps, transactions,
 };
-use xweave_text::nearest;
+use xweave_text::{argument, nearest};
 use xweave_trace::Trace;
 
-use crate::{arguments, confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{arguments, confinement::Only, failure::Failure, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -59,7 +60,7 @@ pub struct Args {
     /// Which transactions [default: what the trace has: flows or requests; if neither, see --machines]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
-    /// Tell what the machines did in all: processors, who waited for whom, exits, disks, connections, locks
+    /// Tell what the machines did in all: CPUs, who waited for whom, exits, disks, connections, locks
     #[arg(long, conflicts_with_all = ["transaction", "all", "limit", "id", "mermaid"])]
     machines: bool,
     /// Also list each object and state that their time was spent on; with --id, each step
@@ -88,6 +89,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         return Err(Failure::no_events(&args.trace));
     }
     let asked = args.transaction.clone().or_else(|| if args.machines { None } else { usual(&trace) });
+    // What the terminal shows of such a trace is in its document, too.
+    let shows_machines = asked.is_none() && !args.machines && args.json && args.id.is_none();
+    let machines = shows_machines.then(|| Usage::of(&trace));
     let spec = match asked {
         Some(spec) => spec,
         // Documents and steps are of transactions.
@@ -95,31 +99,31 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         None => return in_all(&trace, args),
     };
     let printed = shown::print(|out| match (args.json, args.id) {
-        (true, wanted) => document(&trace, &spec, wanted, out),
+        (true, wanted) => document(&trace, &spec, wanted, machines.as_ref(), out),
         (false, Some(wanted)) => one(&trace, &spec, wanted, args, out),
         (false, None) => tables(&trace, &spec, args, out),
     })?;
     let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
     for damaged in &outcome.damaged {
-        eprintln!("xweave: {damaged}");
+        told::tell(&damaged.to_string());
     }
     // Some are always under way at the end of a recording.
     let (accesses, without_end) = (outcome.accesses, outcome.incomplete_ios);
     if without_end * 2 > accesses {
-        eprintln!(
-            "xweave: {dir} lacks the ends of {without_end} of {accesses} disk I/O requests: what threads waited for \
+        told::tell(&format!(
+            "{dir} lacks the ends of {without_end} of {accesses} disk I/O requests: what threads waited for \
              them is reported as waiting. Requests end in interrupts: record those of all processors (perf record -a), \
              with block_rq_complete"
-        );
+        ));
     }
     match args.id {
-        _ if outcome.transactions == 0 => Err(Failure::Failed(format!(
+        _ if outcome.transactions == 0 && machines.is_none() => Err(Failure::Failed(format!(
             "{dir} has no transactions of the kind {spec} that began and ended in it{}",
             instead(&trace, &spec, &outcome)
         ))),
         Some(wanted) if !found => Err(Failure::Failed(format!(
-            "{dir} has no transaction {wanted} of the kind {spec}: xweave explain {dir} --transaction {spec} --json \
-             lists all"
+            "{dir} has no transaction {wanted} of the kind {spec}: {} --json lists all",
+            command(&trace, &spec)
         ))),
         _ if !outcome.damaged.is_empty() => Err(Failure::Failed("parts of the trace are missing".to_owned())),
         _ => Ok(ExitCode::SUCCESS),
@@ -133,16 +137,16 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
         if args.json {
             return document::machines::write(out, &usage);
         }
-        let (view, dir) = (View::of_stdout(WIDE), trace.dir().display().to_string());
+        let (view, dir) = (View::of_stdout(WIDE), next::argument_of(trace));
         let domains: Vec<_> = trace.manifest().domains.iter().map(|domain| &*domain.name).collect();
         write!(out, "{}", machines::text(&usage, &domains, view))?;
         write!(out, "\n{}", machines::transactions(&Census::of(trace), &dir, view))
     })?;
     for damaged in &usage.damaged {
-        eprintln!("xweave: {damaged}");
+        told::tell(&damaged.to_string());
     }
     if trace.manifest().lost > 0 {
-        eprintln!("xweave: {} records were lost: figures are too low", trace.manifest().lost);
+        told::tell(&format!("{} records were lost: figures are too low", trace.manifest().lost));
     }
     if usage.damaged.is_empty() {
         Ok(ExitCode::SUCCESS)
@@ -201,6 +205,11 @@ fn some(names: BTreeSet<String>) -> String {
     }
 }
 
+/// The command that explains such transactions.
+fn command(trace: &Trace, spec: &Spec) -> String {
+    format!("xweave explain {} --transaction {}", next::argument_of(trace), argument(&spec.to_string()))
+}
+
 /// What came of printing.
 struct Printed {
     outcome: Outcome,
@@ -226,7 +235,7 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
         let slowest = slowest.into_vec();
         if !slowest.is_empty() {
             writeln!(out, "The slowest:\n{}", transactions::table(&slowest, &outcome.objects, view))?;
-            let command = format!("xweave explain {} --transaction {spec}", trace.dir().display());
+            let command = command(trace, spec);
             writeln!(out, "Step by step: {command} --id {}", slowest[0].id)?;
             if !args.all {
                 let parts = number::counted(totals.parts() as u64, "part", "parts");
@@ -253,7 +262,7 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, args: &Args, out: &mut impl Writ
             // What reads a diagram reads nothing else.
             true => losses::remarks(&outcome, trace.manifest().start_ns)
                 .iter()
-                .for_each(|remark| eprintln!("xweave: {remark}")),
+                .for_each(|remark| told::tell(remark)),
             false => write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?,
         }
         write!(out, "{text}")?;
@@ -262,7 +271,13 @@ fn one(trace: &Trace, spec: &Spec, wanted: u64, args: &Args, out: &mut impl Writ
 }
 
 /// Transactions are written as they are found: there may be more than memory holds.
-fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Write) -> io::Result<Printed> {
+fn document(
+    trace: &Trace,
+    spec: &Spec,
+    wanted: Option<u64>,
+    machines: Option<&Usage>,
+    out: &mut impl Write,
+) -> io::Result<Printed> {
     let mut document = Stream::begin(out, spec)?;
     let mut totals = Totals::default();
     let (mut found, mut written) = (wanted.is_none(), Ok(()));
@@ -275,6 +290,6 @@ fn document(trace: &Trace, spec: &Spec, wanted: Option<u64>, out: &mut impl Writ
         found |= this;
     });
     written?;
-    document.end(&Summary::new(&outcome, &totals))?;
+    document.end(&Summary::new(&outcome, &totals), machines.map(Machines::new).as_ref())?;
     Ok(Printed { outcome, found })
 }

@@ -15,9 +15,7 @@ use xweave_report::document;
 use xweave_text as text;
 use xweave_trace::ErrorKind;
 
-/// What there is to check besides aspects in files.
-const ASPECTS: &str = "name an aspect (a file, or one of the library: virtio-net), write one with -e 'TEXT', or take \
-                       events with --events sched,net,block";
+use crate::told;
 
 /// How an agent may be reached.
 const AGENT: &str = "in a guest, --vsock waits for the host; --stdio is for what is started by ssh";
@@ -71,7 +69,7 @@ impl Failure {
         let message = text::lines(&message);
         // A mistake in an aspect says so itself.
         let by = if message.starts_with("error: ") { "" } else { "xweave: " };
-        eprintln!("{by}{message}");
+        eprintln!("{}", told::fitted(&format!("{by}{message}")));
         asked.answer(&message, status)
     }
 }
@@ -114,12 +112,17 @@ pub fn of_arguments(mut error: clap::Error, asked: Asked) -> ExitCode {
     if let Some(tip) = tip(&error) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
-    // Where nobody reads it, there is nothing else to do.
-    let _ = error.print();
+    let text = error.render().to_string();
+    let fitted = if error.use_stderr() { told::fitted(&text) } else { text.clone() };
+    if fitted == text {
+        // In colour. Where nobody reads it, there is nothing else to do.
+        let _ = error.print();
+    } else {
+        eprint!("{fitted}");
+    }
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let text = error.render().to_string();
     // What follows is for who reads it in a terminal.
     let ends = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end)).min();
     let what = text[..ends.unwrap_or(text.len())].trim();
@@ -168,12 +171,8 @@ impl From<Lab> for Failure {
 fn tip(error: &clap::Error) -> Option<&'static str> {
     let ContextValue::Strings(missing) = error.get(ContextKind::InvalidArg)? else { return None };
     let is_missing = error.kind() == Argument::MissingRequiredArgument;
-    let lacks = |name: &str| is_missing && missing.iter().any(|argument| argument.starts_with(name));
-    match () {
-        () if lacks("<ASPECT>") => Some(ASPECTS),
-        () if lacks("--stdio") => Some(AGENT),
-        () => None,
-    }
+    let lacks_agent = is_missing && missing.iter().any(|argument| argument.starts_with("--stdio"));
+    lacks_agent.then_some(AGENT)
 }
 
 #[cfg(test)]

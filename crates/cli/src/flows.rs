@@ -19,7 +19,7 @@ use xweave_report::{
 use xweave_text as text;
 use xweave_trace::Trace;
 
-use crate::{arguments, confinement::Only, failure::Failure, joining, shown, trust::Owner};
+use crate::{arguments, confinement::Only, failure::Failure, joining, shown, told, trust::Owner};
 
 /// Kinds of flow that are listed, unless all are asked for.
 const KINDS: usize = 8;
@@ -105,9 +105,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     if let Some(id) = args.flow {
         let flows = Flows::read(&trace, join(), wanted(None));
         if flows.flows().is_empty() {
-            let dir = args.trace.display();
+            let (dir, argument) = (args.trace.display(), next::argument_of(&trace));
             return Err(Failure::Failed(format!(
-                "{dir} has no flow {id:#x}: `xweave flows {dir} --json` lists all"
+                "{dir} has no flow {id:#x}: `xweave flows {argument} --json` lists all"
             )));
         }
         if args.json {
@@ -135,7 +135,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     }
     let flows = Flows::read(&trace, join(), wanted(Some(args.limit.unwrap_or(0))));
     if let Some(remark) = next::instead_of_flows(&trace) {
-        eprintln!("xweave: {remark}");
+        told::tell(&remark);
     }
     let kind = flows.typical().map(|flow| format!("flow:{}", flow.name));
     let why = kind.and_then(|kind| next::why(&trace, &kind)).unwrap_or_default();

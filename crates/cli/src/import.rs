@@ -8,7 +8,7 @@ use xweave_report::{
     import,
 };
 
-use crate::{arguments, confinement::Only, failure::Failure, shown};
+use crate::{arguments, confinement::Only, failure::Failure, shown, told};
 
 /// Make a trace of what other tools have recorded
 ///
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         false => write!(out, "{}", import::summary(&args.output, &outcome)),
     })?;
     for warning in outcome.warnings.iter().chain(&outcome.damage) {
-        eprintln!("xweave: {warning}");
+        told::tell(warning);
     }
     if outcome.damage.is_empty() {
         return Ok(ExitCode::SUCCESS);

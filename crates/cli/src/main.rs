@@ -26,6 +26,7 @@ mod records;
 mod report;
 mod shown;
 mod sites;
+mod told;
 mod trust;
 
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ Examples:
   xweave records trace                             what advice stored, and how its values lie
   xweave explain trace --transaction request:80    where the time of each request went
   xweave compare before after                      what two runs did differently, object by object
-  xweave report trace -o report.html               the flows as an HTML page
+  xweave report trace -o report.html               all of that as one HTML page
   xweave export trace --to perfetto                the same for Perfetto, with scheduling
   xweave import trace.dat -o trace                 a trace of what trace-cmd recorded
   xweave sites 'access(sk_buff.len)' --live        every instruction that accesses it

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use xweave_record::{Analysed, Phase};
 use xweave_report::number::{count, counted};
 
-use crate::shown;
+use crate::{shown, told};
 
 /// After that, it is told how long a phase has taken.
 const LONG: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl Progress {
     pub fn show(&mut self, phase: &Phase<'_>) {
         let line = self.story.go_on(phase, self.begun.elapsed());
         match (&self.bar, line) {
-            (Some(bar), Some(Line::Stays(line))) => bar.println(line),
+            (Some(bar), Some(Line::Stays(line))) => bar.println(told::fitted(&line)),
             (Some(_), Some(Line::OfPhase(_))) => {}
             (Some(bar), None) => bar.set_message(self.story.status(self.begun.elapsed())),
             (None, Some(Line::Stays(line) | Line::OfPhase(line))) => eprintln!("{line}"),
@@ -153,7 +153,11 @@ impl Story {
             }
             Phase::Compiling { done, total } if *total > 1 => format!(": {done} done"),
             Phase::Attaching { domain, done, total } => {
-                format!(": {} of {} in {domain}", count((*done).into()), count((*total).into()))
+                format!(
+                    ": {} of {} in {domain}",
+                    count((*done).into()),
+                    counted((*total).into(), "hook", "hooks")
+                )
             }
             Phase::Recording { elapsed, records, events, lost } => {
                 let of = self.limit.map_or(String::new(), |limit| format!(" of {}", seconds(limit)));
@@ -251,17 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn how_many_hooks_are_attached_is_told_of_the_phase_of_weaving() {
+    fn how_many_hooks_are_attached_is_told_of_aspects_and_of_the_probes_of_events() {
         let mut story = Story::new(None);
         assert_eq!(story.go_on(&Phase::Weaving { sites: 70 }, at(0)), of_phase("xweave: weaving 70 sites"));
         let attaching = Phase::Attaching { domain: "vm1", done: 12, total: 35 };
         assert_eq!(story.go_on(&attaching, at(400)), None);
-        assert_eq!(story.status(at(1_500)), "weaving 70 sites: 12 of 35 in vm1 (1.5 s)");
+        assert_eq!(story.status(at(1_500)), "weaving 70 sites: 12 of 35 hooks in vm1 (1.5 s)");
         let mut story = Story::new(None);
-        assert_eq!(
-            story.go_on(&Phase::Weaving { sites: 0 }, at(0)),
-            of_phase("xweave: attaching the probes of events")
-        );
+        let title = "attaching the probes of events";
+        assert_eq!(story.go_on(&Phase::Weaving { sites: 0 }, at(0)), of_phase(&format!("xweave: {title}")));
+        let attaching = Phase::Attaching { domain: "host", done: 7, total: 38 };
+        assert_eq!(story.go_on(&attaching, at(900)), None);
+        assert_eq!(story.status(at(1_500)), format!("{title}: 7 of 38 hooks in host (1.5 s)"));
     }
 
     #[test]

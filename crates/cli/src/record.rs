@@ -10,29 +10,30 @@ use xweave_report::{
 use xweave_trace::Trace;
 
 use crate::{
-    arguments::{Groups, buffer, command_line, duration},
+    arguments::{Groups, buffer, command_line, duration, something_named},
     failure::Failure,
     progress::Progress,
-    shown,
+    shown, told,
 };
 
 /// Weave aspects and event probes into running kernels, record, and detach
 ///
-/// An aspect is a file, or the name of one of the library's (virtio-net). Events (--events) are scheduling,
-/// block I/O, network and KVM events of the kernels, with aspects or without. A recording ends after --duration, or
-/// when COMMAND exits, whichever comes first; with neither, on Ctrl-C. Before anything is woven, a line of each domain
-/// says which machine it turned out to be.
+/// An aspect is a file, or the name of one of the library's: block, interrupt, page-cache, sched, tcp, udp, virtio-blk,
+/// virtio-net. Events (--events) are scheduling, block I/O, network and KVM events of the kernels, with aspects or
+/// without. A recording ends after --duration, or when COMMAND exits, whichever comes first; with neither, on Ctrl-C.
+/// Before anything is woven, a line of each domain says which machine it turned out to be.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave record virtio-net --domain vm1=vsock:3 --domain vm2=vsock:4 -o trace --duration 10s
   xweave record virtio-net --where 'tcp port 80' --domain vm1=vsock:3 -o trace --duration 10s
+  xweave record interrupt --domain vm1=vsock:3 -o trace --duration 10s
   xweave record my.aspect --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace -- ./load.sh
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block,net,vm --domain vm1=vsock:3 -o trace -- ./load.sh
 
 Ctrl-C ends the recording and drains all buffers; a second Ctrl-C stops immediately. Before the recording has
-begun, Ctrl-C takes out what is woven and leaves no trace.
+begun, Ctrl-C ends at once and leaves no trace; agents take out what is woven by themselves.
 
 Event groups:
   sched     context switches, wakeups, forks, execs and exits; interrupts and softirqs; futex waits
@@ -89,14 +90,8 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Of a command line that names nothing to record.
-const NOTHING: &str = "nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), \
-                       event groups (--events sched,block,net,vm), or both";
-
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    if args.aspects.is_empty() && args.expression.is_empty() && args.events.is_none() {
-        return Err(Failure::Usage(NOTHING.to_owned()));
-    }
+    something_named("record", &args.aspects, &args.expression, args.events.as_ref())?;
     let until = match (args.command.is_empty(), args.duration) {
         (false, within) => Until::CommandEnds { words: args.command, within },
         (true, Some(duration)) => Until::Elapsed(duration),
@@ -140,7 +135,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 fn print(outcome: &Outcome) -> Result<(), Failure> {
     let trace = Trace::open(&outcome.trace).ok();
     for note in recording::notes(outcome, trace.as_ref()) {
-        eprintln!("note: {note}");
+        eprintln!("{}", told::fitted(&format!("note: {note}")));
     }
     shown::print(|out| write!(out, "{}", recording::closing(outcome, trace.as_ref()))).map(|_| ())
 }

@@ -6,11 +6,11 @@ use xweave_flow::{
     Stored,
     stored::{By, Filter},
 };
-use xweave_report::{View, document, records};
+use xweave_report::{View, document, next, records};
 use xweave_text as text;
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
+use crate::{confinement::Only, failure::Failure, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     });
     let stored = Stored::of(&trace, &filter, by.as_ref(), args.hist.as_deref(), args.limit.unwrap_or(0));
     for damaged in &stored.damaged {
-        eprintln!("xweave: {damaged}");
+        told::tell(&damaged.to_string());
     }
     if stored.count == 0 {
         return Err(Failure::Failed(nothing(&trace, args)));
@@ -133,15 +133,16 @@ fn unknown<'a>(stored: &Stored, by: Option<&'a By>, args: &'a Args) -> Option<&'
 
 /// Why there is nothing to show, and what to do.
 fn nothing(trace: &Trace, args: &Args) -> String {
-    let dir = args.trace.display();
+    let (dir, argument) = (args.trace.display(), next::argument_of(trace));
     let storing = || trace.sites().iter().filter(|site| !site.values.is_empty());
     match &args.of {
         None if args.domain.is_some() => format!("{dir} has no records of that domain"),
         None if trace.sites().is_empty() => {
-            format!("{dir} has no records: it has events, which `xweave explain {dir}` is for")
+            format!("{dir} has no records: it has events, which `xweave explain {argument}` is for")
         }
         None => format!(
-            "{dir} has no records that advice stored: advice does so with STORE_DATA1(…); `xweave flows {dir}` shows flows"
+            "{dir} has no records that advice stored: advice does so with STORE_DATA1(…); `xweave flows {argument}` \
+             shows flows"
         ),
         Some(_) if storing().next().is_none() => format!("{dir} has no advice that stores anything"),
         Some(name) => {

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, joining, trust::Owner};
+use crate::{confinement::Only, failure::Failure, joining, told, trust::Owner};
 use xweave_guard::private;
 use xweave_report::{
     next,
@@ -22,6 +22,7 @@ use xweave_report::{
 #[command(after_help = "\
 Examples:
   xweave report trace -o report.html
+  xweave report after -o report.html --against before
   xweave report trace -o report.html --title 'vm1 to vm2, before the change'")]
 pub struct Args {
     /// A trace directory, of `xweave record -o`
@@ -32,6 +33,9 @@ pub struct Args {
     /// The page to write; an existing one is replaced
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Also compare with this trace: an earlier run of the same work, as the first of `xweave compare`
+    #[arg(long, value_name = "DIR")]
+    against: Option<PathBuf>,
     /// The page's title; by default the trace's name
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
@@ -39,13 +43,18 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    Only::reading([&*args.trace]).writing(&args.output).apply()?;
+    let read = std::iter::once(&*args.trace).chain(args.against.as_deref());
+    Only::reading(read).writing(&args.output).apply()?;
     let trace = args.owner.open(&args.trace)?;
     let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
-    let page = page::html(&Contents::of(&trace, &title, &|| joining::join(&trace)));
+    let mut contents = Contents::of(&trace, &title, &|| joining::join(&trace));
+    if let Some(first) = &args.against {
+        contents = contents.against(&args.owner.open(first)?, &name(first));
+    }
+    let page = page::html(&contents);
     write(&args.output, &page)?;
     if let Some(remark) = next::instead_of_flows(&trace).filter(|_| trace.manifest().events == 0) {
-        eprintln!("xweave: the page is empty: {remark}");
+        told::tell(&format!("the page is empty: {remark}"));
     }
     println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@ use std::path::Path;
 use xweave_report::closing;
 use xweave_trace::Trace;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, told};
 
 /// Whose traces are read: one's own and root's, as perf has it with `perf.data`.
 #[derive(clap::Args)]
@@ -32,10 +32,10 @@ impl Owner {
         let trace = self.open(dir)?;
         if !trace.manifest().complete {
             let said = closing::unfinished(trace.manifest().stored_until_ns());
-            eprintln!("xweave: {}: {said}", dir.display());
+            told::tell(&format!("{}: {said}", dir.display()));
         }
         if let Some(damaged) = trace.sites_damaged() {
-            eprintln!("xweave: {damaged}: functions are shown by the numbers of their sites");
+            told::tell(&format!("{damaged}: functions are shown by the numbers of their sites"));
         }
         Ok(trace)
     }

@@ -57,8 +57,7 @@ fn what_a_guest_s_processor_lost_is_the_host_s() {
     let total = document["summary"]["total_ns"].as_u64().expect("a time");
     // Most of it by the other vCPU's thread, on the host's one processor.
     assert!(preempted * 10 > total, "{preempted} of {total}");
-    let by_qemu =
-        |part: &Value| part["state"] == "preempted" && part["why"] == "vCPUs of vm1 had the processor";
+    let by_qemu = |part: &Value| part["state"] == "preempted" && part["why"] == "vCPUs of vm1 had the CPU";
     let parts = document["summary"]["parts"].as_array().expect("parts");
     assert!(parts.iter().any(by_qemu), "{parts:?}");
 }
@@ -85,6 +84,25 @@ fn a_wait_for_a_disk_is_known_by_the_interrupt_that_ends_it() {
     let (waited, accesses, said) = explained("plain.data");
     assert_eq!((waited, accesses), (0, [400, 400]));
     assert!(said.contains("trace lacks the ends of 400 of 400 disk I/O requests"), "{said}");
+}
+
+#[test]
+fn where_no_kind_is_asked_for_the_document_has_the_machines_that_the_terminal_shows() {
+    let folder = both();
+    let told = |arguments: &[&str]| -> Value {
+        let (status, printed, said) = xweave(folder.path(), arguments);
+        assert_eq!((status, said.as_str()), (Some(0), ""));
+        serde_json::from_str(&printed).expect("JSON")
+    };
+    let document = told(&["explain", "trace", "--json"]);
+    assert_eq!(document["transaction"], "process");
+    assert!(document["transactions"].as_array().is_some_and(|all| !all.is_empty()));
+    let mut machines = told(&["explain", "trace", "--machines", "--json"]);
+    machines.as_object_mut().expect("an object").remove("schema");
+    assert_eq!(document["machines"], machines);
+    // Who asks for a kind is told of that.
+    let of_kind = told(&["explain", "trace", "--transaction", "process", "--json"]);
+    assert!(of_kind.get("machines").is_none());
 }
 
 #[test]

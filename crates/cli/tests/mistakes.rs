@@ -1,6 +1,17 @@
 //! Mistakes on the command line: what is said of each, and the exit status. Errors say what, where, and what to do.
 
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _, path::Path, process::Command};
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io::Read as _,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::{ffi::OsStrExt as _, process::CommandExt as _},
+    },
+    path::Path,
+    process::Command,
+    ptr,
+};
 
 use xweave_trace::{Domain, Event, Manifest, Site, Writer, event::Kind as EventKind};
 use xweave_wire::record::{Kind, Record};
@@ -50,7 +61,7 @@ fn traces() -> tempfile::TempDir {
         comm: [0; 16],
         values: vec![1448],
     };
-    for (name, flow) in [("stored", 0), ("killed", 0), ("flows", 1 << 56 | 1)] {
+    for (name, flow) in [("stored", 0), ("killed", 0), ("flows", 1 << 56 | 1), ("my flows", 1 << 56 | 1)] {
         let mut writer = Writer::create(&folder.path().join(name), manifest.clone()).expect("a trace");
         let xflow = (flow != 0).then(|| "packet".to_owned());
         writer.sites(&[Site { xflow, ..site() }]).expect("sites");
@@ -117,6 +128,9 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["record", "tcp", "-o", "new", "--buffer", "3K"], 2, "error: invalid value '3K' for '--buffer <SIZE>': `3K` is not a buffer size: write a power of two from 4K to 1024M\n{help}"),
     (&["record", "tcp", "-o", "new", "--events", "shced"], 2, "error: invalid value 'shced' for '--events <GROUP,…>': there is no group of events `shced`: write some of sched,block,net,vm,syscalls, or all\n{help}"),
     (&["record", "-o", "new"], 2, "xweave: nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
+    (&["check"], 2, "xweave: nothing to check is named: give an aspect (xweave check virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
+    (&["record", "tcp", "-o", "new", "--symbols", "vm7=a-file"], 2, "xweave: --symbols vm7=…: there is no such domain; there are host"),
+    (&["flows", "my flows", "--flow", "5"], 1, "xweave: my flows has no flow 0x5: `xweave flows 'my flows' --json` lists all"),
     (&["agent"], 2, "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host; --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n{help}"),
     // Domains.
     (&["record", "tcp", "-o", "new", "--domain", "vm1=vosck:3"], 2, "xweave: --domain vm1=vosck:3: there is no transport vosck:3: did you mean --domain vm1=vsock:3? (A command is given with its path: ./vosck:3)"),
@@ -155,6 +169,89 @@ fn each_mistake_is_told_with_what_to_do() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// What a terminal of so many columns is sent, without colours.
+fn on_terminal(folder: &Path, arguments: &[&str], columns: u16) -> String {
+    let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let (mut ours, mut theirs) = (-1, -1);
+    // SAFETY: the descriptors and the size live in this frame, and nothing else is asked for.
+    let failed = unsafe {
+        libc::openpty(&raw mut ours, &raw mut theirs, ptr::null_mut(), ptr::null(), &raw const size)
+    };
+    assert_eq!(failed, 0, "there is a terminal");
+    // SAFETY: two descriptors that were just opened and belong to nobody else.
+    let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xweave"));
+    command.current_dir(folder).args(arguments).env("XWEAVE_CACHE", folder.join("cache"));
+    command.env("XDG_RUNTIME_DIR", folder).env("NO_COLOR", "1").env("TERM", "dumb");
+    let terminal = theirs.as_raw_fd();
+    // SAFETY: makes system calls only, on an open descriptor: the terminal becomes the child's.
+    unsafe {
+        command.pre_exec(move || match libc::login_tty(libc::dup(terminal)) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let mut child = command.spawn().expect("xweave runs");
+    drop((command, theirs));
+    let mut said = Vec::new();
+    // When nobody has it open any more, reading from it is an error.
+    let _ = ours.read_to_end(&mut said);
+    child.wait().expect("it ends");
+    String::from_utf8_lossy(&said).replace("\r\n", "\n")
+}
+
+/// As they come, whatever lines they are in, and without what ties what to do to what happened on one line.
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().map(|word| word.trim_end_matches(';')).collect()
+}
+
+#[test]
+fn on_a_terminal_each_mistake_is_in_lines_that_fit_and_no_word_is_broken() {
+    let folder = traces();
+    let mut wrong = Vec::new();
+    for columns in [80, 160] {
+        for (arguments, _, expected) in MISTAKES {
+            let said = on_terminal(folder.path(), arguments, columns);
+            let expected = expected.replace("{help}", TRY_HELP);
+            let (shown, wanted) = (words(&said), words(&expected));
+            let shown = shown.windows(wanted.len()).any(|run| run == wanted);
+            let fits = said.lines().all(|line| line.chars().count() <= usize::from(columns));
+            if !(shown && fits) {
+                wrong.push(format!("{arguments:?} at {columns} columns\n--- shown\n{said}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Some as they look, at 80 columns and at 160.
+#[rustfmt::skip]
+const LOOKS: &[(&[&str], &str, &str)] = &[
+    (&["flows", "a-file"],
+     "xweave: a-file is not a trace: it is a regular file\n  name the directory that `xweave record -o DIR` wrote",
+     "xweave: a-file is not a trace: it is a regular file; name the directory that `xweave record -o DIR` wrote"),
+    (&["record", "-o", "new"],
+     "xweave: nothing to record is named: give an aspect (xweave record virtio-net …,\n  a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both",
+     "xweave: nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
+    (&["sites", "access(a.b", "--kernel", "a-file"],
+     "error: expected `)`, found the end\n --> pointcut:1:11\n  |\n1 | access(a.b\n  |           ^",
+     "error: expected `)`, found the end\n --> pointcut:1:11\n  |\n1 | access(a.b\n  |           ^"),
+    (&["agent"],
+     "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host\n  --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n\nFor more information, try '--help'.",
+     "error: the following required arguments were not provided:\n  --stdio\n\n  tip: in a guest, --vsock waits for the host; --stdio is for what is started by ssh\n\nUsage: xweave agent --stdio\n\nFor more information, try '--help'."),
+];
+
+#[test]
+fn mistakes_look_like_this_on_a_narrow_terminal_and_on_a_wide_one() {
+    let folder = traces();
+    for (arguments, narrow, wide) in LOOKS {
+        for (columns, expected) in [(80, narrow), (160, wide)] {
+            let said = on_terminal(folder.path(), arguments, columns);
+            assert_eq!(said.trim_end(), *expected, "{arguments:?} at {columns} columns");
+        }
+    }
 }
 
 #[test]

@@ -24,6 +24,16 @@ fn who_names_nothing_to_record_is_told_of_aspects_and_events() {
 }
 
 #[test]
+fn the_help_names_all_aspects_of_the_library() {
+    let output = Command::new(env!("CARGO_BIN_EXE_xweave")).args(["record", "--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let paragraph =
+        help.split("one of the library's: ").nth(1).and_then(|rest| rest.split('.').next()).unwrap();
+    let named: Vec<_> = paragraph.split(',').map(str::trim).collect();
+    assert_eq!(named, xweave_aspect::library_names().collect::<Vec<_>>());
+}
+
+#[test]
 fn the_output_is_looked_at_before_aspects_are_read_or_anybody_is_reached() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("trace")).unwrap();

@@ -90,7 +90,7 @@ pub fn tsc_hz() -> f64 {
 pub fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    name.map_or_else(|| "unknown processor".to_owned(), |(_, name)| name.trim().to_owned())
+    name.map_or_else(|| "unknown CPU".to_owned(), |(_, name)| name.trim().to_owned())
 }
 
 /// TSC ticks of a core cycle on this machine, as a short native measurement tells it.

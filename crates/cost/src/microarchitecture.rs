@@ -126,7 +126,7 @@ const ATOM: u32 = 0x20;
 pub fn assume(name: Name) -> Identified {
     let own = identify();
     let evidence = format!("assumed, not detected; detected: {} ({})", own.name, own.evidence);
-    Identified { name, certainty: "assumed, whatever the processor is", evidence }
+    Identified { name, certainty: "assumed, whatever the CPU is", evidence }
 }
 
 /// Looks at the processor that this runs on.

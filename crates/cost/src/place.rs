@@ -101,7 +101,7 @@ impl Place {
     /// How it is made, for people.
     pub fn how(&self) -> String {
         match self {
-            Self::Process { cpu } => format!("a process, unprivileged, pinned to processor {cpu}"),
+            Self::Process { cpu } => format!("a process, unprivileged, pinned to CPU {cpu}"),
             Self::Emulator { .. } => "QEMU's software emulation".into(),
             Self::Host(host) => host.how(),
         }

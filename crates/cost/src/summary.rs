@@ -18,7 +18,7 @@ pub fn heading(comparison: &Comparison, processor: &str, identified: &Identified
             text.push_str(&format!(", in {:.1} s", one.seconds));
         }
         if one.emulated {
-            text.push_str("; emulated: its times are not those of a processor");
+            text.push_str("; emulated: its times are not those of a CPU");
         }
         if one.boots > 1 {
             text.push_str(&format!("; started {} times, as forms ended it", one.boots));

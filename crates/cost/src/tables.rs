@@ -4,6 +4,7 @@ use xweave_report::{
     View,
     folded::{self, Column},
     number::counted,
+    table,
 };
 
 use crate::{
@@ -16,30 +17,47 @@ use crate::{
 /// So many marked figures are shown where not all are asked for.
 const MARKED: usize = 20;
 
+/// And so many impossible ones are named.
+const IMPOSSIBLE: usize = 4;
+
+/// Why a figure is impossible.
+const MEANING: &str = "it took no time (emulators leave out what has no effect), or a guest is faster than the machine under \
+                       it";
+
 /// The median of each group's figures, what is marked, and how to see the rest.
 pub fn summary(comparison: &Comparison, rows: &[Row], view: View) -> String {
     let figures = counted(rows.len() as u64, "figure", "figures");
     let mut text = medians(comparison, rows, view);
-    let (mut marked, others): (Vec<&Row>, Vec<&Row>) =
+    let (impossible, mut marked): (Vec<&Row>, Vec<&Row>) =
         rows.iter().filter(|row| row.is_marked()).partition(|row| row.is_impossible());
-    let impossible = marked.len();
-    marked.extend(others);
-    if !marked.is_empty() {
-        let impossible =
-            if impossible > 0 { format!(", {impossible} of them impossible") } else { String::new() };
-        let first = if marked.len() > MARKED { format!("; the first {MARKED}") } else { String::new() };
-        text.push_str(&format!("\nMarked: {} of {figures}{impossible}{first}\n\n", marked.len()));
-        marked.truncate(MARKED);
-        text.push_str(&table(comparison, &marked, view));
+    if !impossible.is_empty() {
+        text.push_str(&format!("\n{}", table::paragraph(&not_to_be_believed(&impossible, &figures), view)));
     }
-    text.push_str(&legend(rows));
+    if !marked.is_empty() {
+        let first = if marked.len() > MARKED { format!("; the first {MARKED}") } else { String::new() };
+        text.push_str(&format!("\nMarked: {} of {figures}{first}\n\n", marked.len()));
+        marked.truncate(MARKED);
+        text.push_str(&rows_of(comparison, &marked, view));
+        let unexpected = marked.iter().any(|row| row.unexpected.contains(&true));
+        text.push_str(&legend(unexpected, false, view));
+    }
     text.push_str(&format!("\n--all lists all {figures}, --group NAME those of a group\n"));
     text
 }
 
+/// How many figures cannot be, and the first of them: under emulation they are many, and say nothing of what is measured.
+fn not_to_be_believed(rows: &[&Row], of: &str) -> String {
+    let named = |row: &&Row| format!("{} ({})", forms()[row.form].name, row.kind.name());
+    let first: Vec<_> = rows.iter().take(IMPOSSIBLE).map(named).collect();
+    let more = if rows.len() > IMPOSSIBLE { ", …; --all marks them !!" } else { "" };
+    format!("Impossible: {} of {of}, in no median: {MEANING}: {}{more}", rows.len(), first.join(", "))
+}
+
 /// Each form's cycles in each environment, and ratios.
 pub fn all(comparison: &Comparison, rows: &[Row], view: View) -> String {
-    table(comparison, &rows.iter().collect::<Vec<_>>(), view) + &legend(rows)
+    let unexpected = rows.iter().any(|row| row.unexpected.contains(&true));
+    rows_of(comparison, &rows.iter().collect::<Vec<_>>(), view)
+        + &legend(unexpected, rows.iter().any(Row::is_impossible), view)
 }
 
 /// The forms with their code.
@@ -62,16 +80,15 @@ pub fn catalogue(view: View) -> String {
 }
 
 /// What marks mean, if there are any.
-fn legend(rows: &[Row]) -> String {
-    let mut text = String::new();
-    if rows.iter().any(|row| row.unexpected.contains(&true)) {
-        text.push_str("!   far from what was to be expected\n");
+fn legend(unexpected: bool, impossible: bool, view: View) -> String {
+    let mut lines = Vec::new();
+    if unexpected {
+        lines.push(("!".to_owned(), "far from what was to be expected".to_owned()));
     }
-    if rows.iter().any(Row::is_impossible) {
-        text.push_str("!!  impossible, and in no median: it took no time (emulators leave out what has\n");
-        text.push_str("    no effect), or a guest is faster than the machine under it\n");
+    if impossible {
+        lines.push(("!!".to_owned(), format!("impossible, and in no median: {MEANING}")));
     }
-    if text.is_empty() { text } else { format!("\n{text}") }
+    if lines.is_empty() { String::new() } else { format!("\n{}", table::lines(&lines, view)) }
 }
 
 /// The rows of one kind of a group.
@@ -134,7 +151,7 @@ fn medians(comparison: &Comparison, rows: &[Row], view: View) -> String {
     folded::text(&about, &columns, view)
 }
 
-fn table(comparison: &Comparison, rows: &[&Row], view: View) -> String {
+fn rows_of(comparison: &Comparison, rows: &[&Row], view: View) -> String {
     let column = |of: &dyn Fn(&Row) -> String| rows.iter().map(|row| of(row)).collect::<Vec<_>>();
     let about = [
         Column::names("Group", once_each(rows.iter().map(|row| &*forms()[row.form].group))),

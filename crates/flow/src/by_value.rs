@@ -8,38 +8,27 @@ use xweave_trace::{Row, Trace};
 use xweave_wire::record::Kind;
 
 use crate::{
-    durations::{Durations, Spread},
+    durations::Durations,
     flows::{FlowDocument, Flows, Wanted},
     functions::{Functions, Number},
     join::Join,
-    places::{self, Spot},
+    places::{self, Spot, Stay},
     stored,
 };
 
 /// Groups that are told apart: values may be as many as flows.
 const MOST: usize = 1 << 14;
 
-/// Flows in which a value was stored in a place.
+/// Flows in which a value was stored in a place; its share is that of the time of all groups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
     /// The value.
     pub value: u64,
-    /// The domain in which it was stored; of a carrier, the one that has to take the flow off.
-    pub domain: String,
-    /// The place that flows were in from there on.
-    pub place: String,
-    /// How many flows.
-    pub flows: u64,
-    /// Half of them were there for at most so long, in nanoseconds.
-    pub p50_ns: i64,
-    /// All but one in a hundred.
-    pub p99_ns: i64,
-    /// The longest.
-    pub max_ns: i64,
+    /// Where flows were from there on, and how long.
+    #[serde(flatten)]
+    pub stay: Stay,
     /// Half of these flows took at most so long, from their beginnings to their ends.
     pub flow_p50_ns: i64,
-    /// Its share of the time of all groups.
-    pub share: f64,
 }
 
 /// All groups.
@@ -113,11 +102,8 @@ impl Grouping {
         let mut all: Vec<_> = self.groups.into_iter().collect();
         all.sort_by(|(a, x), (b, y)| y.total_ns.cmp(&x.total_ns).then_with(|| a.cmp(b)));
         let group = |((value, spot), mut of): ((u64, Spot), OfGroup)| {
-            let (domain, place) = spot.named(&domain, None);
-            let Spread { p50_ns, p99_ns, max_ns, .. } = of.there.spread();
-            let (flows, flow_p50_ns) = (of.there.count(), of.flows.spread().p50_ns);
-            let share = if total > 0.0 { of.total_ns as f64 / total } else { 0.0 };
-            Group { value, domain, place, flows, p50_ns, p99_ns, max_ns, flow_p50_ns, share }
+            let stay = Stay::new(spot.named(&domain, None), &mut of.there, of.total_ns, total);
+            Group { value, stay, flow_p50_ns: of.flows.spread().p50_ns }
         };
         Groups { groups: all.into_iter().map(group).collect(), ungrouped: self.ungrouped }
     }

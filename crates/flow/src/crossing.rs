@@ -14,8 +14,10 @@
 
 mod errors;
 mod matching;
+mod numbered;
 mod peers;
 mod positions;
+mod rings;
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,9 +28,11 @@ use xweave_wire::record::{Kind, maker};
 use crate::{instances, local::Locals};
 use errors::Errors;
 use matching::{Matching, candidates, in_order, matched};
+use numbered::one_by_one;
 pub use peers::FoundPeer;
 use peers::Peers;
-use positions::{Place, Positions};
+use positions::Place;
+use rings::Rings;
 
 /// So many keys must tell which process runs a guest, unless these are all that there are.
 const KEYS: u64 = 256;
@@ -36,6 +40,10 @@ const KEYS: u64 = 256;
 /// In place of a ring: what is under a key says what was put on, and not where. `XW_CONTENT` of
 /// `bpf/carriers/content.h`.
 const CONTENT: u64 = u64::MAX;
+
+/// The first byte in place of a ring: what goes one at a time, which each side numbers on its own. `XW_NUMBERED` of
+/// `bpf/carriers/numbered.h`.
+const NUMBERED: u64 = 0xfe;
 
 /// The most sides of rings of which it is remembered how far they have come: a guest has a few.
 const SIDES: usize = 1 << 16;
@@ -68,7 +76,13 @@ pub(crate) struct OnRing {
 
 impl Event {
     fn key(&self) -> (Channel, u64, u64) {
-        (self.channel, self.index, self.check)
+        let (index, check) = self.slot();
+        (self.channel, index, check)
+    }
+
+    /// What both sides call it, on its channel: nothing, where each numbers on its own.
+    fn slot(&self) -> (u64, u64) {
+        if self.channel.is_numbered() { (0, 0) } else { (self.index, self.check) }
     }
 }
 
@@ -80,6 +94,12 @@ struct Channel {
     carrier: usize,
     ring: u64,
     to_host: bool,
+}
+
+impl Channel {
+    fn is_numbered(&self) -> bool {
+        self.ring >> 56 == NUMBERED
+    }
 }
 
 /// The guest whose ring it is.
@@ -124,6 +144,8 @@ pub struct CarrierCounts {
     pub unmatched_xin: u64,
     /// Come off, and not seen to be put on: the sender was not traced, or its record is missing.
     pub unmatched_xout: u64,
+    /// Of those, how many are frames of strangers, of which nothing else can be expected.
+    pub strangers: u64,
     /// Records that a later one for the same slot replaced: the operation had been tried again.
     pub superseded: u64,
     /// Records of equal keys that were not joined, as the ring's index had come round between them: their partners'
@@ -193,11 +215,7 @@ impl<'t> Carriers<'t> {
             trace,
             errors: Errors::of(trace),
             peers: Peers::of(trace),
-            rings: Rings {
-                positions: Positions::default(),
-                sides: HashMap::new(),
-                lossy: lossy_sites(trace),
-            },
+            rings: Rings::of(trace),
             process,
             named: HashMap::new(),
             places: HashMap::new(),
@@ -253,11 +271,16 @@ impl<'t> Carriers<'t> {
                 awaited.insert(event.local);
             }
             // A side that nobody recorded leaves its partners without a pair: that is no failure of theirs.
-            if event.put && self.taken.contains(&event.channel.carrier) {
+            if event.put && self.taken.contains(&event.channel.carrier) && !self.is_a_strangers(event) {
                 unmatched_rows.push(event.row);
             }
         }
         Crossings { pairs, unmatched_rows, awaited, events: outcomes }
+    }
+
+    /// Whether it is on a carrier of a process that runs none of the guests that were recorded.
+    fn is_a_strangers(&self, event: &Event) -> bool {
+        matches!(event.channel.guest, Guest::Process(..)) && !self.peers.may_find(event)
     }
 
     /// Everything that was put on carriers or taken off.
@@ -320,8 +343,12 @@ impl<'t> Carriers<'t> {
         pairs: &mut Vec<Crossing>,
         outcomes: &mut Vec<(Event, Outcome)>,
     ) {
-        if group.first().is_some_and(|event| event.channel.ring == CONTENT) {
-            return self.pair_alike(group, pairs, outcomes);
+        match group.first() {
+            Some(event) if event.channel.ring == CONTENT => return self.pair_alike(group, pairs, outcomes),
+            Some(event) if event.channel.is_numbered() => {
+                return self.pair_one_by_one(group, pairs, outcomes);
+            }
+            _ => {}
         }
         if let [put, off] = group
             && put.put
@@ -455,8 +482,30 @@ impl<'t> Carriers<'t> {
             }
         }
         let found = in_order(&ins, &outs, &self.errors);
-        let mut alone: HashSet<usize> = ins.iter().chain(&outs).map(|event| event.row).collect();
-        for (put, off) in found {
+        self.take(ins.into_iter().chain(outs), &found, pairs, outcomes);
+    }
+
+    /// Pairs what is put on only after the one before has come off.
+    fn pair_one_by_one(
+        &self,
+        group: &[Event],
+        pairs: &mut Vec<Crossing>,
+        outcomes: &mut Vec<(Event, Outcome)>,
+    ) {
+        let found = one_by_one(group, &self.rings.positions, &self.errors);
+        self.take(group.iter(), &found, pairs, outcomes);
+    }
+
+    /// Takes the pairs that were found among events; the others have none.
+    fn take<'e>(
+        &self,
+        events: impl Iterator<Item = &'e Event> + Clone,
+        found: &[(&Event, &Event)],
+        pairs: &mut Vec<Crossing>,
+        outcomes: &mut Vec<(Event, Outcome)>,
+    ) {
+        let mut alone: HashSet<usize> = events.clone().map(|event| event.row).collect();
+        for &(put, off) in found {
             let crossing = self.crossing(put, off);
             let outcome = |negative| Outcome::Paired { negative, told: false };
             outcomes.extend([(*put, outcome(crossing.is_negative())), (*off, outcome(false))]);
@@ -464,8 +513,8 @@ impl<'t> Carriers<'t> {
             alone.remove(&off.row);
             pairs.push(crossing);
         }
-        let left = ins.iter().chain(&outs).filter(|event| alone.contains(&event.row));
-        outcomes.extend(left.map(|event| (**event, Outcome::Unmatched)));
+        let left = events.filter(|event| alone.contains(&event.row));
+        outcomes.extend(left.map(|event| (*event, Outcome::Unmatched)));
     }
 
     fn crossing(&self, put: &Event, off: &Event) -> Crossing {
@@ -517,60 +566,4 @@ impl Crossings {
 /// Whether what came off says that it is another flow than was put on.
 fn contradicts(put: &Event, off: &Event, locals: &Locals) -> bool {
     off.told && locals.flows[put.local].id != locals.flows[off.local].id
-}
-
-/// How far rings have come, and where so many records are missing that they may have come round unseen.
-struct Rings {
-    positions: Positions,
-    sides: HashMap<(Channel, bool), Side>,
-    lossy: HashSet<u32>,
-}
-
-/// One side of a ring, as far as it was read.
-struct Side {
-    number: usize,
-    run: u32,
-    index: u64,
-}
-
-impl Rings {
-    fn may_be_one(&self, put: &Event, off: &Event, locals: &Locals, errors: &Errors) -> bool {
-        let (Some(put_at), Some(off_at)) = (put.at.place, off.at.place) else { return true };
-        let lossy = self.lossy.contains(&locals.rows[off.row].site);
-        self.positions.may_be_one(put_at, off_at, errors.between(put, off), lossy)
-    }
-
-    /// Numbers the runs of equal indexes on each side of each ring, and finds out how far it had come at each event that
-    /// was in no window before. Channels are those that the records name: nothing changes these.
-    fn number(&mut self, events: &mut [Event], before: impl Fn(usize) -> Option<OnRing>) {
-        events.sort_unstable_by_key(|e| (e.channel, e.put, e.time, e.row));
-        for events in events.chunk_by_mut(|a, b| (a.channel, a.put) == (b.channel, b.put)) {
-            let Some(first) = events.first() else { continue };
-            let key = (first.channel, first.put);
-            let room = self.sides.len() < SIDES || self.sides.contains_key(&key);
-            let positions = &mut self.positions;
-            let new = || Side { number: positions.new_side(), run: 0, index: first.index };
-            let mut side = if room { Some(self.sides.entry(key).or_insert_with(new)) } else { None };
-            for event in events {
-                if let Some(known) = before(event.row) {
-                    event.at = known;
-                } else if let Some(side) = &mut side {
-                    side.run = side.run.wrapping_add(u32::from(side.index != event.index));
-                    side.index = event.index;
-                    // A carrier without a ring has numbers that say nothing of each other.
-                    let on_ring = !matches!(event.channel.ring, 0 | CONTENT);
-                    let place = on_ring.then(|| self.positions.add(side.number, event.time, event.index));
-                    event.at = OnRing { run: side.run, place };
-                }
-            }
-        }
-    }
-}
-
-/// Sites that lost so many records that a ring may have come round without one.
-fn lossy_sites(trace: &Trace) -> HashSet<u32> {
-    let losses = trace.manifest().loss.sites.iter();
-    let lossy =
-        losses.filter(|loss| loss.dropped.saturating_add(loss.missed) >= positions::LARGEST.unsigned_abs());
-    lossy.map(|loss| loss.site).collect()
 }

@@ -21,6 +21,7 @@ use crate::{
     segments::Segment,
     sites::{self, SiteCounts},
     summary::{FlowCounts, Summary},
+    takers,
 };
 
 /// Flows of which the typical one is chosen, where not all are kept.
@@ -150,8 +151,10 @@ impl Flows {
             totals.damaged.push(Damaged::new(trace.dir().join("records"), damage));
         }
         let site_counts = sites::of(trace, &totals.by_site);
-        let (told, counts) = tally.told(&scene);
-        let summary = Summary::of(trace.manifest(), totals, counts);
+        let (mut told, counts) = tally.told(&scene);
+        let takers = takers::told(trace, &std::mem::take(&mut told.waits));
+        told.places.iter_mut().zip(takers).for_each(|(place, taker)| place.taker = taker);
+        let summary = Summary::of(trace, totals, counts);
         let stand_ins = stand_ins.1.into_chosen();
         Ok(Self { scene, flows, stand_ins, told, site_counts, summary })
     }

@@ -11,6 +11,7 @@ use crate::{
     graph::Flow,
     places::Place,
     segments::{Paths, Segment},
+    takers::Wait,
 };
 
 /// All flows of one kind.
@@ -69,6 +70,8 @@ struct OfSome {
 pub(crate) struct Told {
     pub kinds: Vec<FlowKind>,
     pub places: Vec<Place>,
+    /// Of each place, some of the times on it, if it is a carrier.
+    pub waits: Vec<Vec<Wait>>,
     pub segments: Vec<Segment>,
 }
 
@@ -96,7 +99,9 @@ impl Kinds {
             let Kind([mut done, mut others]) = kind;
             let complete = done.times.count();
             let some = if complete > 0 { &mut done } else { &mut others };
-            told.places.extend(some.paths.places(&name, &domain));
+            let (places, waits): (Vec<_>, Vec<_>) = some.paths.places(&name, &domain).unzip();
+            told.places.extend(places);
+            told.waits.extend(waits);
             told.segments.extend(some.paths.segments(&name, functions));
             let Spread { p50_ns, p99_ns, max_ns, .. } = some.times.spread();
             told.kinds.push(FlowKind { name, flows, complete, p50_ns, p99_ns, max_ns });

@@ -46,6 +46,13 @@ const LANDMARKS: &[(&str, Landmark)] = &[
     ("aio_write", Landmark::Named("system call")),
     ("io_read", Landmark::Named("system call")),
     ("io_write", Landmark::Named("system call")),
+    // Interrupts: until the vCPU takes one up, and what a guest's CPU does for it.
+    ("__apic_accept_irq", Landmark::Named("pending for the vCPU")),
+    ("__common_interrupt", Landmark::Named("hard interrupt")),
+    ("irq_handler_exit", Landmark::Named("softirq pending")),
+    ("softirq_entry", Landmark::Named("softirq")),
+    ("sched_waking", Landmark::Named("run queue")),
+    ("sched_switch", Landmark::Named("on CPU")),
 ];
 
 /// What is entered where this function is called, if that is known.

@@ -14,7 +14,7 @@
 //! come and which process runs which guest; [`graph`] connects local flows and finds each flow's path. [`dropped`] is
 //! what the kernel threw away, [`frame`] what a network frame is. `kinds` tells flows of one kind from others;
 //! [`segments`] adds up the times between hops, of which `functions` are numbered, and [`places`] those of the hops that
-//! `landmarks` tell to be in one place, as `durations` in a `sample`; [`sites`] and [`summary`] count, `strangers` whose flows began
+//! `landmarks` tell to be in one place (`takers` what held flows on a ring), as `durations` in a `sample`; [`sites`] and [`summary`] count, `strangers` whose flows began
 //! elsewhere; [`flows`] is the whole
 //! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer,
 //! [`by_value`] tells flows apart by what was stored of them,
@@ -74,6 +74,7 @@ pub mod sites;
 pub mod stored;
 mod strangers;
 pub mod summary;
+mod takers;
 
 pub use choice::Choice;
 pub use dropped::Dropped;
@@ -85,7 +86,7 @@ pub use histogram::Histogram;
 pub use join::Join;
 pub use kinds::FlowKind;
 pub use levels::Levels;
-pub use places::Place;
+pub use places::{Place, Stay};
 pub use segments::Segment;
 pub use sites::SiteCounts;
 pub use stored::Stored;

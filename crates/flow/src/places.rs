@@ -1,23 +1,28 @@
 //! Where flows spend their time: the steps between which they are in the same place, put together.
 //!
 //! Between the last step in one domain and the first in another, a flow is on a carrier: a ring. Within a domain it is in
-//! that kernel's stack, but for what `landmarks` tell.
+//! that kernel's stack, but for what `landmarks` tell. What held it on a ring, `takers` know.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde::Serialize;
+use xweave_trace::Row;
 
 use crate::{
     durations::{Durations, Spread},
     functions::{Function, Functions, Number},
+    graph::Flow,
     landmarks::Landmark,
+    sample::Sample,
+    takers::Wait,
 };
 
-/// A place in which flows of a kind are for some time.
+/// Times on a carrier by which it is told what its taker did.
+const WAITS: usize = 1 << 10;
+
+/// How long flows were in a place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Place {
-    /// The kind of flow: [`FlowKind::name`](crate::FlowKind::name).
-    pub kind: String,
+pub struct Stay {
     /// The domain; of a carrier, the one that has to take the flow off.
     pub domain: String,
     /// What it is: `stack and driver`, `ring vm1→host`, `bridge`.
@@ -30,8 +35,34 @@ pub struct Place {
     pub p99_ns: i64,
     /// The longest.
     pub max_ns: i64,
-    /// Its share of the time of all flows of the kind.
+    /// Its share of the time of all that it is told with.
     pub share: f64,
+}
+
+impl Stay {
+    pub(crate) fn new(
+        (domain, place): (String, String),
+        times: &mut Durations,
+        total_ns: i64,
+        of_all: f64,
+    ) -> Self {
+        let Spread { p50_ns, p99_ns, max_ns, .. } = times.spread();
+        let share = if of_all > 0.0 { total_ns as f64 / of_all } else { 0.0 };
+        Self { domain, place, flows: times.count(), p50_ns, p99_ns, max_ns, share }
+    }
+}
+
+/// A place in which flows of a kind are for some time; its share is that of the time of all flows of the kind.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Place {
+    /// The kind of flow: [`FlowKind::name`](crate::FlowKind::name).
+    pub kind: String,
+    /// Where, and how long.
+    #[serde(flatten)]
+    pub stay: Stay,
+    /// Of a carrier, what the thread that takes flows off did most of that time: `vhost asleep`. None where it ran, or where
+    /// no event tells.
+    pub taker: Option<String>,
 }
 
 /// Where a flow is between two of its steps.
@@ -123,16 +154,25 @@ fn noun(carrier: &str) -> &str {
     if is_ring { "ring" } else { carrier }
 }
 
+/// A step of a flow's path.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub function: Number,
+    pub time_ns: i64,
+    /// Of the records of the flow's path, which one it is.
+    pub record: usize,
+}
+
 /// The places of the flows of one kind, added up.
 #[derive(Default)]
 pub(crate) struct Stays {
     numbers: HashMap<Spot, usize>,
-    all: Vec<Stay>,
+    all: Vec<Sum>,
     /// Of one flow: where it was, in the order in which it came there, and for how long.
     of_flow: Vec<(usize, i64)>,
 }
 
-struct Stay {
+struct Sum {
     spot: Spot,
     times: Durations,
     total_ns: i64,
@@ -140,6 +180,15 @@ struct Stay {
     positions: u64,
     /// The thread that read from the socket, as long as it was always the same.
     reader: Option<String>,
+    /// Of a carrier, some of the times that flows were on it.
+    waits: Sample<Wait>,
+}
+
+impl Sum {
+    fn of(spot: Spot) -> Self {
+        let (times, waits) = (Durations::default(), Sample::of_at_most(WAITS));
+        Self { spot, times, total_ns: 0, positions: 0, reader: None, waits }
+    }
 }
 
 impl Stays {
@@ -148,55 +197,57 @@ impl Stays {
         let Self { numbers, all, .. } = self;
         let number = |spot: Spot| {
             *numbers.entry(spot).or_insert_with_key(|spot| {
-                let (spot, times) = (spot.clone(), Durations::default());
-                all.push(Stay { spot, times, total_ns: 0, positions: 0, reader: None });
+                all.push(Sum::of(spot.clone()));
                 all.len() - 1
             })
         };
         spots(path, functions).into_iter().map(number).collect()
     }
 
-    /// Adds a flow's path, the places of which are numbered so; `reader` is the thread that made its last record.
-    pub(crate) fn add<'a>(
-        &mut self,
-        numbers: &[usize],
-        path: &[(Number, i64)],
-        reader: impl Fn() -> std::borrow::Cow<'a, str>,
-    ) {
+    /// Adds a flow's path, the places of which are numbered so.
+    pub(crate) fn add(&mut self, numbers: &[usize], path: &[Step], flow: &Flow) {
         self.of_flow.clear();
         for (pair, &number) in path.windows(2).zip(numbers) {
-            let ns = pair[1].1.saturating_sub(pair[0].1);
+            let ns = pair[1].time_ns.saturating_sub(pair[0].time_ns);
             match self.of_flow.iter_mut().find(|(other, _)| *other == number) {
                 Some((_, sum)) => *sum = sum.saturating_add(ns),
                 None => self.of_flow.push((number, ns)),
             }
+            let Some(Sum { spot: Spot::Crossing { .. }, waits, .. }) = self.all.get_mut(number) else {
+                continue;
+            };
+            let wait = || flow.path().nth(pair[1].record).map(|row| Wait::until(row, pair[0].time_ns));
+            waits.offer_with(|| wait().unwrap_or_default());
         }
+        let reader = || flow.path().next_back().map_or_else(Cow::default, Row::comm);
         for (position, &(number, ns)) in (0..).zip(&self.of_flow) {
-            let Some(stay) = self.all.get_mut(number) else { continue };
-            if matches!(stay.spot, Spot::In { landmark: Landmark::Socket, .. }) {
-                let (reader, first) = (reader(), stay.times.count() == 0);
-                let is_same = || stay.reader.as_deref() == Some(&*reader);
-                stay.reader = (first || is_same()).then(|| reader.into_owned());
+            let Some(sum) = self.all.get_mut(number) else { continue };
+            if matches!(sum.spot, Spot::In { landmark: Landmark::Socket, .. }) {
+                let (reader, first) = (reader(), sum.times.count() == 0);
+                let is_same = || sum.reader.as_deref() == Some(&*reader);
+                sum.reader = (first || is_same()).then(|| reader.into_owned());
             }
-            stay.times.add(ns);
-            stay.total_ns = stay.total_ns.saturating_add(ns.max(0));
-            stay.positions += position;
+            sum.times.add(ns);
+            sum.total_ns = sum.total_ns.saturating_add(ns.max(0));
+            sum.positions += position;
         }
     }
 
-    /// The places, in the order in which flows come there.
-    pub(crate) fn told<'a>(self, kind: &str, domain: impl Fn(u8) -> &'a str) -> Vec<Place> {
-        let total = self.all.iter().map(|stay| stay.total_ns as f64).sum::<f64>();
+    /// The places, in the order in which flows come there, and some of the times that they were on each that is a carrier.
+    pub(crate) fn told<'a>(
+        self,
+        kind: &str,
+        domain: impl Fn(u8) -> &'a str,
+    ) -> impl Iterator<Item = (Place, Vec<Wait>)> {
+        let total = self.all.iter().map(|sum| sum.total_ns as f64).sum::<f64>();
         let mut all = self.all;
-        let mean = |stay: &Stay| stay.positions as f64 / stay.times.count() as f64;
+        let mean = |sum: &Sum| sum.positions as f64 / sum.times.count() as f64;
         all.sort_by(|a, b| mean(a).total_cmp(&mean(b)).then_with(|| a.spot.cmp(&b.spot)));
-        let place = |mut stay: Stay| {
-            let (domain, place) = stay.spot.named(&domain, stay.reader.as_deref());
-            let Spread { p50_ns, p99_ns, max_ns, .. } = stay.times.spread();
-            let share = if total > 0.0 { stay.total_ns as f64 / total } else { 0.0 };
-            let flows = stay.times.count();
-            Place { kind: kind.to_owned(), domain, place, flows, p50_ns, p99_ns, max_ns, share }
+        let place = |mut sum: Sum| {
+            let named = sum.spot.named(&domain, sum.reader.as_deref());
+            let stay = Stay::new(named, &mut sum.times, sum.total_ns, total);
+            (Place { kind: kind.to_owned(), stay, taker: None }, sum.waits.into_chosen())
         };
-        all.into_iter().map(place).collect()
+        all.into_iter().map(place).collect::<Vec<_>>().into_iter()
     }
 }

@@ -1,6 +1,6 @@
 //! Where the time goes: between each two consecutive hops, over all flows.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::collections::HashMap;
 
 use serde::Serialize;
 use xweave_trace::Row;
@@ -10,7 +10,8 @@ use crate::{
     durations::{Durations, Spread},
     functions::{Function, Functions, Number},
     graph::Flow,
-    places::{Place, Stays},
+    places::{Place, Stays, Step},
+    takers::Wait,
 };
 
 /// The time between two hops that follow each other.
@@ -48,7 +49,7 @@ pub(crate) struct Paths {
     times: Vec<Times>,
     stays: Stays,
     /// The path of a flow, and its shape.
-    path: Vec<(Number, i64)>,
+    path: Vec<Step>,
     shape: Vec<Number>,
 }
 
@@ -70,7 +71,7 @@ impl Paths {
         }
         path(flow, &mut self.path, |row| functions.of(row, &tell));
         self.shape.clear();
-        self.shape.extend(self.path.iter().map(|(place, _)| *place));
+        self.shape.extend(self.path.iter().map(|step| step.function));
         if self.shapes.len() < SHAPES && !self.shapes.contains_key(&self.shape) {
             let (pairs, times) = (&mut self.pairs, &mut self.times);
             let of = self.shape.windows(2).map(|pair| place_of(pairs, times, pair)).collect();
@@ -84,24 +85,26 @@ impl Paths {
         for (position, pair) in self.path.windows(2).enumerate() {
             let at = match &shape {
                 Some(shape) => shape.times[position],
-                None => place_of(&mut self.pairs, &mut self.times, &[pair[0].0, pair[1].0]),
+                None => place_of(&mut self.pairs, &mut self.times, &[pair[0].function, pair[1].function]),
             };
-            self.times[at].ns.add(pair[1].1.saturating_sub(pair[0].1));
+            self.times[at].ns.add(pair[1].time_ns.saturating_sub(pair[0].time_ns));
             self.times[at].positions += position as u64;
         }
-        let last = flow.path().next_back();
-        let reader = || last.map_or_else(Cow::default, Row::comm);
         match shape {
-            Some(shape) => self.stays.add(&shape.stays, &self.path, reader),
+            Some(shape) => self.stays.add(&shape.stays, &self.path, flow),
             None => {
                 let stays = self.stays.numbers(&self.shape, functions);
-                self.stays.add(&stays, &self.path, reader);
+                self.stays.add(&stays, &self.path, flow);
             }
         }
     }
 
-    /// The places.
-    pub(crate) fn places<'a>(&mut self, kind: &str, domain: impl Fn(u8) -> &'a str) -> Vec<Place> {
+    /// The places, as [`Stays::told`].
+    pub(crate) fn places<'a>(
+        &mut self,
+        kind: &str,
+        domain: impl Fn(u8) -> &'a str,
+    ) -> impl Iterator<Item = (Place, Vec<Wait>)> {
         std::mem::take(&mut self.stays).told(kind, domain)
     }
 
@@ -157,7 +160,7 @@ fn place_of(pairs: &mut HashMap<(Number, Number), usize>, times: &mut Vec<Times>
 
 /// The hops on a flow's path. What a flow operation recorded at the function of the hop before it
 /// is no step of its own: advice and operation are woven into the same place.
-fn path(flow: &Flow, path: &mut Vec<(Number, i64)>, mut place: impl FnMut(&Row) -> Number) {
+fn path(flow: &Flow, path: &mut Vec<Step>, mut place: impl FnMut(&Row) -> Number) {
     let operation = |row: &Row| {
         matches!(
             row.kind,
@@ -166,13 +169,13 @@ fn path(flow: &Flow, path: &mut Vec<(Number, i64)>, mut place: impl FnMut(&Row) 
     };
     path.clear();
     let mut last: Option<(&Row, Number)> = None;
-    for row in flow.path() {
+    for (record, row) in flow.path().enumerate() {
         let here = place(row);
         let same = last.is_some_and(|(last, there)| {
             last.tid == row.tid && there == here && (operation(last) || operation(row))
         });
         if !same {
-            path.push((here, row.time_ns));
+            path.push(Step { function: here, time_ns: row.time_ns, record });
         }
         last = Some((row, here));
     }

@@ -29,8 +29,26 @@ pub struct KindCount {
 pub(crate) struct Strangers {
     /// Addresses from which flows with a start came.
     known: HashSet<IpAddr>,
-    /// Flows without a start: by address, process of the guest that sent it (0: not known), and kind.
-    without_start: HashMap<(IpAddr, u64, String), u64>,
+    without_start: HashMap<Unknown, u64>,
+}
+
+/// What tells flows without a start from others.
+#[derive(PartialEq, Eq, Hash)]
+struct Unknown {
+    source: IpAddr,
+    /// The process of the guest that sent it; 0 if that is not known.
+    peer: u64,
+    kind: String,
+    /// Where it was taken off a carrier.
+    site: Option<u32>,
+}
+
+/// Flows of strangers.
+pub(crate) struct Counts {
+    /// By kind, the commonest first.
+    pub kinds: Vec<KindCount>,
+    /// By the site at which they were taken off a carrier.
+    pub by_site: BTreeMap<u32, u64>,
 }
 
 impl Strangers {
@@ -44,25 +62,28 @@ impl Strangers {
         }
         let came_off = flow.steps.iter().map(|step| &step.row).find(|row| row.kind == Kind::Xout);
         let peer = came_off.and_then(|row| row.values().get(3).copied()).unwrap_or(0);
-        let key = (frame.source, peer, frame.kind());
+        let key =
+            Unknown { source: frame.source, peer, kind: frame.kind(), site: came_off.map(|row| row.site) };
         if self.without_start.len() < MOST || self.without_start.contains_key(&key) {
             *self.without_start.entry(key).or_default() += 1;
         }
     }
 
-    /// The kinds of their frames, the commonest first: those that no recorded guest put on a ring, from addresses from
-    /// which nothing that was recorded came.
-    pub(crate) fn told(self, manifest: &Manifest) -> Vec<KindCount> {
+    /// Their frames: those that no recorded guest put on a ring, from addresses from which nothing that was recorded came.
+    pub(crate) fn told(self, manifest: &Manifest) -> Counts {
         let guests = manifest.domains.iter().filter_map(|domain| domain.vm.as_ref());
         let recorded: HashSet<u64> = guests.map(|vm| u64::from(vm.pid)).collect();
-        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
-        for ((source, peer, kind), flows) in self.without_start {
+        let (mut kinds, mut by_site) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
+        for (Unknown { source, peer, kind, site }, flows) in self.without_start {
             if !self.known.contains(&source) && !recorded.contains(&peer) {
                 *kinds.entry(kind).or_default() += flows;
+                if let Some(site) = site {
+                    *by_site.entry(site).or_default() += flows;
+                }
             }
         }
         let mut kinds: Vec<_> = kinds.into_iter().map(|(kind, flows)| KindCount { kind, flows }).collect();
         kinds.sort_by_key(|kind| Reverse(kind.flows));
-        kinds
+        Counts { kinds, by_site }
     }
 }

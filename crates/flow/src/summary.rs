@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
-use xweave_trace::Manifest;
+use xweave_trace::Trace;
 
 use crate::{
     crossing::{CarrierCounts, FoundPeer},
@@ -124,7 +124,14 @@ impl FlowCounts {
 }
 
 impl Summary {
-    pub(crate) fn of(manifest: &Manifest, totals: Totals, counts: FlowCounts) -> Self {
+    pub(crate) fn of(trace: &Trace, mut totals: Totals, counts: FlowCounts) -> Self {
+        let manifest = trace.manifest();
+        let strangers = counts.strangers.told(manifest);
+        for (site, flows) in strangers.by_site {
+            let carrier = trace.site(site).and_then(|site| site.carrier.as_deref());
+            let of = totals.carriers.iter_mut().find(|of| carrier == Some(of.carrier.as_str()));
+            of.into_iter().for_each(|of| of.strangers += flows);
+        }
         let count = |(reason, flows): (String, u64)| DropCount { reason, flows };
         let mut dropped: Vec<DropCount> = counts.dropped.into_iter().map(count).collect();
         dropped.sort_by_key(|count| Reverse(count.flows));
@@ -133,7 +140,7 @@ impl Summary {
             complete: counts.complete,
             crossed: counts.crossed,
             incomplete: counts.incomplete,
-            elsewhere: counts.strangers.told(manifest),
+            elsewhere: strangers.kinds,
             dropped,
             records: totals.records,
             lost: manifest.lost,

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
 use xweave_flow::{Flows, Join, KindCount, Wanted, by_value};
-use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
+use xweave_trace::{
+    Domain, DomainVm, Event, Manifest, Role, Site, Trace, Writer,
+    event::{Kind as EventKind, State},
+};
 use xweave_wire::record::{Kind, Record};
 
 const HOST: u8 = 1;
@@ -42,6 +45,11 @@ fn domains() -> Vec<Domain> {
 
 /// A trace of so many flows on that way, of which each second has the other device.
 fn trace(dir: &std::path::Path, flows: u64) -> Trace {
+    trace_with(dir, flows, &[])
+}
+
+/// The same, with these events.
+fn trace_with(dir: &std::path::Path, flows: u64, events: &[Event]) -> Trace {
     let manifest = Manifest { domains: domains(), ..Manifest::default() };
     let names = ["host", "vm1", "vm2"];
     let mut writer = Writer::create(dir, manifest).unwrap();
@@ -72,8 +80,56 @@ fn trace(dir: &std::path::Path, flows: u64) -> Trace {
             writer.append(*domain, time_ns.cast_signed(), &record).unwrap();
         }
     }
+    events.iter().for_each(|event| writer.event(*event).unwrap());
     writer.finish().unwrap();
     Trace::open(dir).unwrap()
+}
+
+/// Of the rings to the host that flow 1 was in, from 100,100 ns until 101,100 ns, and what is said of their takers.
+fn takers(events: &[Event]) -> Vec<(String, Option<String>)> {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = Flows::of(&trace_with(dir.path(), 1, events));
+    let rings = flows.places().iter().filter(|place| place.stay.place.starts_with("ring"));
+    rings.map(|place| (place.stay.place.clone(), place.taker.clone())).collect()
+}
+
+/// The host's CPU goes at that time from one thread, left in a state, to another; thread 1 is vhost.
+fn switch(time_ns: i64, from: u32, state: State, to: u32) -> Event {
+    let event = Event::new(EventKind::Switch, HOST, time_ns, 0, from);
+    Event { other: to, code: state.code(), ..event }
+}
+
+fn wake(time_ns: i64) -> Event {
+    Event { other: 1, ..Event::new(EventKind::Wake, HOST, time_ns, 0, 9) }
+}
+
+#[test]
+fn a_ring_says_what_the_thread_did_that_had_to_take_flows_off_where_events_tell() {
+    let rings = |to_host: Option<&str>| {
+        vec![
+            ("ring vm1→host".to_owned(), to_host.map(str::to_owned)),
+            // An interrupt takes them off there.
+            ("ring host→vm2".to_owned(), None),
+        ]
+    };
+    assert_eq!(takers(&[]), rings(None), "no event tells");
+    let sleeps = switch(90_000, 1, State::Sleeping, 0);
+    let late = [sleeps, wake(100_700), switch(100_800, 0, State::Runnable, 1)];
+    assert_eq!(takers(&late), rings(Some("vhost asleep")));
+    let crowded = [sleeps, wake(100_200), switch(100_900, 5, State::Runnable, 1)];
+    assert_eq!(takers(&crowded), rings(Some("vhost had no CPU")));
+    let pushed_off = [switch(100_150, 1, State::Runnable, 5), switch(101_000, 5, State::Sleeping, 1)];
+    assert_eq!(takers(&pushed_off), rings(Some("vhost had no CPU")));
+    let busy = [switch(90_000, 5, State::Sleeping, 1), switch(110_000, 1, State::Sleeping, 0)];
+    assert_eq!(takers(&busy), rings(None), "it ran");
+    // Neither for more than half of the time.
+    let both = [sleeps, wake(100_500), switch(101_000, 5, State::Runnable, 1)];
+    assert_eq!(takers(&both), rings(None));
+    // What another thread does, or this one in another kernel, says nothing; nor what it did before events were lost.
+    let of_guest = Event { domain: VM1, ..sleeps };
+    assert_eq!(takers(&[switch(90_000, 7, State::Sleeping, 0), of_guest]), rings(None));
+    let lost = Event::new(EventKind::Lost, HOST, 100_050, 0, 0);
+    assert_eq!(takers(&[sleeps, lost, switch(101_050, 0, State::Runnable, 1)]), rings(None));
 }
 
 #[test]
@@ -81,8 +137,11 @@ fn steps_in_the_same_place_are_one_and_the_places_of_a_flow_are_all_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&trace(dir.path(), 3));
     assert_eq!(flows.summary().complete, 3);
-    let places: Vec<(&str, &str, i64)> =
-        flows.places().iter().map(|place| (&*place.domain, &*place.place, place.p50_ns)).collect();
+    let places: Vec<(&str, &str, i64)> = flows
+        .places()
+        .iter()
+        .map(|place| (&*place.stay.domain, &*place.stay.place, place.stay.p50_ns))
+        .collect();
     let expected = [
         ("vm1", "TCP send queue", 40),
         ("vm1", "stack and driver", 60),
@@ -97,7 +156,7 @@ fn steps_in_the_same_place_are_one_and_the_places_of_a_flow_are_all_its_time() {
     ];
     assert_eq!(places, expected);
     assert_eq!(places.iter().map(|(.., ns)| ns).sum::<i64>(), flows.flows()[0].total_ns());
-    let shares: f64 = flows.places().iter().map(|place| place.share).sum();
+    let shares: f64 = flows.places().iter().map(|place| place.stay.share).sum();
     assert!((shares - 1.0).abs() < 1e-9, "{shares}");
 }
 
@@ -110,12 +169,14 @@ fn flows_are_grouped_by_a_stored_value_and_timed_from_where_it_was_stored() {
         by_value::read(&trace, Join::of(&trace), wanted, name).1
     };
     let groups = grouped("ifindex").groups;
-    let told: Vec<_> =
-        groups.iter().map(|of| (of.value, &*of.place, of.flows, of.p50_ns, of.flow_p50_ns)).collect();
+    let told: Vec<_> = groups
+        .iter()
+        .map(|of| (of.value, &*of.stay.place, of.stay.flows, of.stay.p50_ns, of.flow_p50_ns))
+        .collect();
     let place = "queue of vm2's tap";
     assert_eq!(told, [(5, place, 2, 2_000, 10_000), (4, place, 1, 2_000, 10_000)]);
     // By its number too; and a name that nobody gave is of no flow.
-    assert_eq!(grouped("v2").groups.iter().filter(|of| of.place == place).count(), 2);
+    assert_eq!(grouped("v2").groups.iter().filter(|of| of.stay.place == place).count(), 2);
     assert_eq!(grouped("ifidex").groups, []);
 }
 
@@ -159,4 +220,6 @@ fn that_a_strangers_frames_have_no_start_is_normal_and_that_a_recorded_guests_ha
     let summary = flows.summary();
     assert_eq!((summary.incomplete.no_start, summary.began_elsewhere()), (4, 2), "{summary:?}");
     assert_eq!(summary.elsewhere, [KindCount { kind: "ARP request".into(), flows: 2 }]);
+    let carriers: Vec<_> = summary.carriers.iter().map(|of| (of.unmatched_xout, of.strangers)).collect();
+    assert_eq!(carriers, [(4, 2)]);
 }

@@ -65,7 +65,7 @@ fn more_processors_than_there_are_is_damage() {
     many[options - 4..options].copy_from_slice(&(1u32 << 31).to_le_bytes());
     let error = events(many).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Damaged);
-    assert!(error.to_string().contains("2147483648 processors"), "{error}");
+    assert!(error.to_string().contains("2147483648 CPUs"), "{error}");
 }
 
 /// One section of options follows itself: it is read until it is known that no file has as many.

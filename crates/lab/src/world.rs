@@ -159,7 +159,7 @@ impl World {
         }
         if let Some(wrong) = options.processors.filter(|number| !(1..=MOST_PROCESSORS).contains(number)) {
             let name = wrong.to_string();
-            return Err(Error::Name { what: "number of processors", name, rule: "1 to 16" });
+            return Err(Error::Name { what: "number of CPUs", name, rule: "1 to 16" });
         }
         let (folder, _lock) = runtime::create(&options.name)?;
         let result = Self::start(options, &folder, progress);

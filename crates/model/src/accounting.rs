@@ -9,6 +9,7 @@ use xweave_trace::{
 };
 
 use crate::{
+    called::{Like, RECORDER, Recorders, served},
     connection::LISTEN,
     disk::{DiskId, DiskNames, Disks},
     guests::Guests,
@@ -16,15 +17,16 @@ use crate::{
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
-    objects::{RECORDER, is_recorder, served},
     thread::{ThreadId, between},
     usage::{Figures, Key, OTHERS, Usage, Waited, kind},
     vcpu::{CpuId, Guest},
 };
 
+mod history;
 mod runs;
 mod vcpus;
 
+use history::History;
 use runs::Runs;
 use vcpus::Out;
 
@@ -75,6 +77,7 @@ pub(crate) struct Accounting {
     domains: FxHashMap<u8, String>,
     names_of_disks: DiskNames,
     guests: Vec<Guest>,
+    recorders: Recorders,
     places: FxHashMap<Key, usize>,
     keys: Vec<Key>,
     figures: Vec<Figures>,
@@ -99,6 +102,8 @@ pub(crate) struct Accounting {
     /// By domain: of its first event and its last.
     times: FxHashMap<u8, (i64, i64)>,
     events: u64,
+    /// Where it is asked for.
+    history: Option<History>,
 }
 
 impl Accounting {
@@ -107,6 +112,7 @@ impl Accounting {
             domains,
             names_of_disks,
             guests,
+            recorders: Recorders::default(),
             places: FxHashMap::default(),
             keys: Vec::new(),
             figures: Vec::new(),
@@ -126,7 +132,13 @@ impl Accounting {
             locks: FxHashMap::default(),
             times: FxHashMap::default(),
             events: 0,
+            history: None,
         }
+    }
+
+    /// Also tells when objects did what they did.
+    pub(crate) fn over_time(self) -> Self {
+        Self { history: Some(History::default()), ..self }
     }
 
     fn place(&mut self, kind: &'static str, domain: u8, object: String) -> usize {
@@ -152,13 +164,11 @@ impl Accounting {
         let guest = self.guest(id.domain, served.map_or(process, |(_, process)| process));
         // kworker/0:1 and ksoftirqd/1 are called the same on whatever processor.
         let text = names.text(name).split('/').next().unwrap_or_default();
-        let called = match (guest, served) {
-            (Some(guest), _) if vcpu => format!("vCPUs of {guest}"),
-            (Some(guest), Some((is, _))) => format!("{is} of {guest}"),
-            (Some(guest), None) => format!("{text} of {guest}"),
-            _ if is_recorder(text) => RECORDER.to_owned(),
-            _ if text.is_empty() => "processes without a name".to_owned(),
-            _ => text.to_owned(),
+        let like = Like { name: text, vcpus: vcpu, guest, serve: served.map(|(is, _)| is) };
+        let called = match &*like.called() {
+            "" => "processes without a name".to_owned(),
+            _ if guest.is_none() && self.recorders.has(id.domain, process, text) => RECORDER.to_owned(),
+            called => called.to_owned(),
         };
         let group = self.place(kind::PROCESS, id.domain, called);
         if let Some(live) = self.threads.get_mut(&id) {
@@ -201,6 +211,9 @@ impl Accounting {
         self.events += 1;
         // The list of threads at the beginning is none of its moments: perf gives it the time 0.
         if event.kind != Kind::Thread {
+            if let Some(history) = self.history.as_mut().filter(|_| self.times.is_empty()) {
+                history.begin(time);
+            }
             self.times.entry(domain).or_insert((time, time)).1 = time;
         }
         match event.kind {
@@ -264,6 +277,9 @@ impl Accounting {
             }
             Kind::Lost => {
                 let Loss { cpu, from, to } = Loss::new(event);
+                if let Some((tid, since)) = self.cpus.get(&cpu).map(|here| (here.tid, here.since)) {
+                    self.ran(ThreadId { domain, tid }, since, from, names);
+                }
                 if let Some(here) = self.cpus.get_mut(&cpu) {
                     if let Some(live) = self.threads.get_mut(&ThreadId { domain, tid: here.tid }) {
                         live.done.time_ns += between(here.since, from);
@@ -309,6 +325,7 @@ impl Accounting {
                 if let Some(here) = self.cpus.get_mut(&CpuId { domain, cpu }) {
                     here.runs.add(since, time, group);
                 }
+                self.ran(id, since, time, names);
             }
             let live = self.threads.entry(id).or_default();
             if had == tid {
@@ -338,6 +355,16 @@ impl Accounting {
                 let queued = live.queued.unwrap_or((cpu, since));
                 live.queued = Some(queued);
                 self.waited_for(ThreadId { domain, tid: other }, Some(cpu), time, names);
+            }
+        }
+    }
+
+    /// A thread ran from one time to another: that is told of its processes, where it is asked for.
+    fn ran(&mut self, id: ThreadId, from: i64, to: i64, names: &Names) {
+        if self.history.is_some() && id.tid != 0 {
+            let group = self.group(id, names);
+            if let Some(history) = &mut self.history {
+                history.time(group, from, to);
             }
         }
     }
@@ -384,6 +411,9 @@ impl Accounting {
                 place
             }
         };
+        if let Some(history) = &mut self.history {
+            history.time(place, issued.max(before), event.time_ns);
+        }
         self.figures[place].add(&Figures {
             time_ns: between(issued.max(before), event.time_ns),
             count: 1,
@@ -431,6 +461,9 @@ impl Accounting {
             }
         }
         (figures.count, figures.bytes) = (figures.count + 1, figures.bytes.saturating_add(event.bytes));
+        if let Some(history) = &mut self.history {
+            history.amount(place, event.time_ns, event.bytes);
+        }
         // What a thread was blocked for before it sent is not for this.
         let waited = self.threads.get_mut(&id).map_or(0, |live| std::mem::take(&mut live.waited));
         if !serves && event.kind == Kind::Receive {
@@ -476,8 +509,9 @@ impl Accounting {
         let running: Vec<_> = self.cpus.iter().map(|(cpu, here)| (*cpu, here.tid, here.since)).collect();
         for (cpu, tid, since) in running.into_iter().filter(|(_, tid, _)| *tid != 0) {
             let last = self.times.get(&cpu.domain).map_or(since, |(_, last)| *last);
-            let live = self.threads.entry(ThreadId { domain: cpu.domain, tid }).or_default();
-            live.done.time_ns += between(since, last);
+            let id = ThreadId { domain: cpu.domain, tid };
+            self.ran(id, since, last, names);
+            self.threads.entry(id).or_default().done.time_ns += between(since, last);
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
         left.sort_unstable();
@@ -526,6 +560,7 @@ impl Accounting {
         };
         let spans = self.times.iter().filter_map(span).collect();
         let figures = self.figures;
+        let over_time = self.history.map(|history| history.told(&self.keys));
         let objects = self.places.into_iter().map(|(key, place)| (key, figures[place]));
         Usage {
             objects: objects.filter(|(_, figures)| *figures != Figures::default()).collect(),
@@ -534,6 +569,7 @@ impl Accounting {
             spans,
             cpus,
             events: self.events,
+            over_time,
             damaged: Vec::new(),
         }
     }
@@ -542,8 +578,18 @@ impl Accounting {
 impl Usage {
     /// Goes over a trace.
     pub fn of(trace: &Trace) -> Self {
+        Self::added_up(trace, |accounting| accounting)
+    }
+
+    /// The same, and when objects did what they did: [`Usage::over_time`].
+    pub fn of_times(trace: &Trace) -> Self {
+        Self::added_up(trace, Accounting::over_time)
+    }
+
+    fn added_up(trace: &Trace, with: impl FnOnce(Accounting) -> Accounting) -> Self {
         let Guests { all, names, .. } = Guests::of(trace);
-        let mut accounting = Accounting::new(names, DiskNames::of(trace), all);
+        let mut accounting = with(Accounting::new(names, DiskNames::of(trace), all));
+        accounting.recorders = Recorders::of(trace);
         let mut events = trace.events();
         while let Some(event) = events.next() {
             accounting.feed(&event, events.names());

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use xweave_trace::{Trace, event::Kind};
 
 use crate::{
-    guests::Guests,
     machine::Machine,
     transaction::{Finder, Spec},
 };
@@ -35,7 +34,7 @@ impl Census {
     pub fn of(trace: &Trace) -> Self {
         let mut finders = [Spec::Request(None), Spec::Connect(None), Spec::Process(None), Spec::Thread(None)]
             .map(|spec| (Finder::new(&spec, &|_| None), BTreeMap::<String, u64>::new(), spec));
-        let mut machine = Machine::new(Guests::of(trace).all);
+        let mut machine = Machine::of(trace, Vec::new());
         let mut kinds = BTreeSet::new();
         let mut events = trace.events();
         let mut taken = 0;

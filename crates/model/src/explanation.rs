@@ -10,7 +10,6 @@ use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 use crate::{
     between::{Passing, Sites},
     breakdown::{Piece, breakdown_at},
-    guests::Guests,
     loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
@@ -98,7 +97,7 @@ pub fn usual(trace: &Trace) -> Option<Spec> {
     }
     let requests = Spec::Request(None);
     let mut finder = Finder::new(&requests, &|_| None)?;
-    let mut machine = Machine::new(Guests::of(trace).all);
+    let mut machine = Machine::of(trace, Vec::new());
     let mut events = trace.events();
     for _ in 0..FIRST {
         let Some(event) = events.next() else { break };
@@ -132,7 +131,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut losses = Losses::of(trace);
     let (flows, incomplete_flows) = flows(trace, spec);
     let mut all = Explanation {
-        machine: Machine::lossy(Guests::of(trace).all, losses.all()),
+        machine: Machine::of(trace, losses.all()),
         objects: Objects::of(trace),
         marks: Marks::of(trace, spec),
         flows,

@@ -3,12 +3,17 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::event::{Context, Event, Kind, Quota, State, VECTORS};
+use xweave_trace::{
+    Trace,
+    event::{Context, Event, Kind, Quota, State, VECTORS},
+};
 
 use crate::{
+    called::Recorders,
     connection::Connections,
     disk::Disks,
     gaps::Gaps,
+    guests::Guests,
     lock::Waits,
     loss::Loss,
     thread::{Ended, Source, ThreadId, Threads},
@@ -191,6 +196,8 @@ pub struct Machine {
     pub connections: Connections,
     /// vCPUs.
     pub vcpus: Vcpus,
+    /// Who recorded them.
+    pub(crate) recorders: Recorders,
     cpus: FxHashMap<CpuId, Cpu>,
     /// Threads that wait for locks.
     locks: FxHashMap<ThreadId, Waits>,
@@ -206,6 +213,11 @@ impl Machine {
     /// Kernels of which nothing was seen yet, some of them run by others.
     pub fn new(guests: Vec<Guest>) -> Self {
         Self { vcpus: Vcpus::new(guests), ..Self::default() }
+    }
+
+    /// The kernels of a trace, of whose events some were lost.
+    pub fn of(trace: &Trace, losses: Vec<Loss>) -> Self {
+        Self { recorders: Recorders::of(trace), ..Self::lossy(Guests::of(trace).all, losses) }
     }
 
     /// A processor, if something was seen of it.

@@ -9,6 +9,7 @@ use xweave_trace::{
 use crate::{
     ThreadId,
     breakdown::{self, Object},
+    called::{Like, served},
     connection::Refused,
     disk::DiskNames,
     guests::Guests,
@@ -16,13 +17,7 @@ use crate::{
     vcpu::CpuId,
 };
 
-/// What the recorder's own processes are called, all as one.
-pub const RECORDER: &str = "xweave itself";
-
-/// Whether processes of that name are the recorder's: xweave, and its agents.
-pub(crate) fn is_recorder(name: &str) -> bool {
-    name == "xweave"
-}
+pub use crate::called::RECORDER;
 
 /// A number of [`Objects`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,7 +88,7 @@ impl Objects {
     /// A cause in words.
     pub fn why(&self, cause: Cause) -> String {
         match cause {
-            Cause::Had(thread) => format!("{} had the processor", self.named(thread).name),
+            Cause::Had(thread) => format!("{} had the CPU", self.named(thread).name),
             Cause::Moved(thread) => format!("{} had received the request", self.named(thread).name),
             _ => self.why_such(cause),
         }
@@ -103,7 +98,7 @@ impl Objects {
     pub fn why_such(&self, cause: Cause) -> String {
         let again = |times: usize| if times == 1 { "once".to_owned() } else { format!("{times} times") };
         match cause {
-            Cause::Had(thread) => format!("{} had the processor", self.named(thread).group),
+            Cause::Had(thread) => format!("{} had the CPU", self.named(thread).group),
             Cause::Moved(thread) => {
                 format!("another thread ({}) had received the request", self.named(thread).group)
             }
@@ -155,13 +150,17 @@ impl Objects {
         if text.is_empty() {
             return Called { one: format!("thread {tid}"), all: "threads without a name".to_owned() };
         }
-        let guest = thread.and_then(|id| guest_of(id, text, machine));
-        let all = match guest {
-            Some((of, guest)) => format!("{of} of {}", self.domain(guest)),
-            None => text.to_owned(),
-        };
+        let process = thread.and_then(|id| Some(machine.threads.get(id)?.process)).unwrap_or(0);
+        let domain = thread.map_or(0, |id| id.domain);
+        let served = served(text);
+        let guest = machine.vcpus.guest(domain, served.map_or(process, |(_, process)| process));
+        let guest = guest.map(|guest| self.domain(guest));
+        // One that is called as if it served a guest, and serves none that is known, is called as it is.
+        let serve = served.map(|(is, _)| is);
+        let all = Like { name: text, vcpus: false, guest, serve }.called().into_owned();
         let one = format!("{all}/{tid}");
-        Called { one, all: if is_recorder(&all) { RECORDER.to_owned() } else { all } }
+        let records = guest.is_none() && machine.recorders.has(domain, process, text);
+        Called { one, all: if records { RECORDER.to_owned() } else { all } }
     }
 
     pub(crate) fn cause(&mut self, cause: breakdown::Cause, machine: &Machine, names: &Names) -> Cause {
@@ -220,19 +219,4 @@ impl Objects {
 struct Called {
     one: String,
     all: String,
-}
-
-/// The guest that a thread of its host's is for, and what it is.
-fn guest_of<'a>(id: ThreadId, name: &'a str, machine: &Machine) -> Option<(&'a str, u8)> {
-    match served(name) {
-        Some((is, process)) => Some((is, machine.vcpus.guest(id.domain, process)?)),
-        None => Some((name, machine.vcpus.guest(id.domain, machine.threads.get(id)?.process)?)),
-    }
-}
-
-/// What a thread is that serves rings or is the timer, and the process that runs the guest: the kernel calls it by that
-/// (`drivers/vhost/vhost.c`, `arch/x86/kvm/i8254.c`, Linux 6.1 to 6.12).
-pub(crate) fn served(name: &str) -> Option<(&'static str, u64)> {
-    let is = |(prefix, is)| Some((is, name.strip_prefix(prefix)?.parse().ok()?));
-    [("vhost-", "vhost"), ("kvm-pit/", "kvm-pit")].into_iter().find_map(is)
 }

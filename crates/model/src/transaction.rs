@@ -10,7 +10,6 @@ use crate::{
     breakdown::{Piece, breakdown, breakdown_of_answer, breakdown_of_handshake, breakdown_of_request},
     connection::{CLOSE, ESTABLISHED, EndId, FIN_WAIT1, LAST_ACK, SYN_SENT},
     machine::Machine,
-    objects::is_recorder,
     thread::ThreadId,
 };
 
@@ -351,7 +350,8 @@ fn of_recorder(thread: ThreadId, machine: &Machine, names: &Names) -> bool {
     let Some(known) = machine.threads.get(thread) else { return false };
     let process = u32::try_from(known.process).ok();
     let first = process.and_then(|tid| machine.threads.get(ThreadId { tid, ..thread }));
-    [Some(known), first].into_iter().flatten().any(|thread| is_recorder(names.text(thread.name)))
+    let is = |name| machine.recorders.has(thread.domain, known.process, names.text(name));
+    [Some(known), first].into_iter().flatten().any(|thread| is(thread.name))
 }
 
 impl Requests {

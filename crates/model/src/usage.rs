@@ -91,6 +91,18 @@ pub struct Waited {
     pub ns: u64,
 }
 
+/// When objects did what they did: in each of equal times, one after the other, processes how long they ran, users of
+/// disks how long these worked for them, services and peers how many bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverTime {
+    /// When the first of the times begins, in nanoseconds.
+    pub begin_ns: i64,
+    /// How long each is.
+    pub bin_ns: u64,
+    /// As many values of each object.
+    pub series: BTreeMap<Key, Vec<u64>>,
+}
+
 /// What the objects of a trace did.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
@@ -106,6 +118,8 @@ pub struct Usage {
     pub cpus: BTreeMap<String, u32>,
     /// Events.
     pub events: u64,
+    /// When they did it, if that was asked for: [`Usage::of_times`].
+    pub over_time: Option<OverTime>,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
 }

@@ -224,7 +224,7 @@ fn a_process_s_life_is_what_it_did_and_waited_for() {
     });
     recorded.event(20, Kind::Exit, 1, 8, |_| ());
     recorded.writer.finish().unwrap();
-    let expected = "dd/8 124: 60 device disk vda of vm1, 51 running dd/8 of vm1, 10 ready dd/8 of vm1 (ab/7 had the processor)";
+    let expected = "dd/8 124: 60 device disk vda of vm1, 51 running dd/8 of vm1, 10 ready dd/8 of vm1 (ab/7 had the CPU)";
     assert_eq!(told(&dir, "process:dd", 3), [expected]);
     assert_eq!(told(&dir, "process:cat", 3), [""; 0]);
 }

@@ -12,7 +12,7 @@ use xweave_trace::{
     event::{Kind, Names},
 };
 
-/// Whose time it was, what it was spent on, and who had the processor; of a lock, not who held it.
+/// Whose time it was, what it was spent on, and who had the CPU; of a lock, not who held it.
 type Key = (Object, TimeState, Option<ThreadId>);
 type Parts = BTreeMap<Key, i64>;
 

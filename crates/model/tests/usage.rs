@@ -97,7 +97,7 @@ fn a_trace_differs_in_nothing_from_itself_and_in_what_changed_from_another() {
     assert!(difference > 0, "{difference}");
     assert!(found.iter().all(|f| (0..=difference).contains(&f.explained_ns)), "{found:#?}");
     // Five threads more that take processors from the others.
-    assert!(found.iter().any(|f| f.what == "processor" && f.object == "other"), "{found:#?}");
+    assert!(found.iter().any(|f| f.what == "CPU" && f.object == "other"), "{found:#?}");
     assert!(found.iter().any(|f| f.what == "run_queue" && f.text.contains("client")), "{found:#?}");
     let back = Comparison::of(&many, &few).findings;
     assert!(back.iter().any(|f| f.text.contains("client") && f.changed_ns < 0), "{back:#?}");

@@ -145,7 +145,7 @@ fn who_had_the_processor_is_called_as_users_know_it() {
         let causes = found.steps.iter().filter_map(|step| step.cause);
         told.extend(causes.map(|cause| (objects.why(cause), objects.why_such(cause))));
     });
-    let had = |who: &str| format!("{who} had the processor");
+    let had = |who: &str| format!("{who} had the CPU");
     let expected =
         [("vCPU 1 of vm1", "vCPUs of vm1"), ("vhost of vm1/60", "vhost of vm1"), ("vhost-51/70", "vhost-51")];
     assert_eq!(told, expected.map(|(one, such)| (had(one), had(such))));

@@ -30,6 +30,9 @@ const PORTION: u64 = 4096;
 /// How long agents are waited for that have nothing to take away.
 const PARTING: Duration = Duration::from_millis(200);
 
+/// How long agents are waited for when Ctrl-C comes before anything was recorded: most are gone by then.
+const BREAKING_OFF: Duration = Duration::from_millis(100);
+
 /// How long the rest is written for when nobody wants to wait.
 const MOMENT: Duration = Duration::from_millis(500);
 
@@ -39,6 +42,8 @@ pub(crate) struct Capture<'p> {
     pub(crate) timeline: Timeline,
     /// Where it goes, once the trace is begun.
     pub(crate) writer: Option<Writer>,
+    /// Whether a trace was begun: what agents have may be lost from then on.
+    begun: bool,
     /// Events that have been given to the writer.
     pub(crate) events: u64,
     pub(crate) pace: Pace,
@@ -59,12 +64,19 @@ impl<'p> Capture<'p> {
             sessions,
             timeline: Timeline::new(1),
             writer: None,
+            begun: false,
             events: 0,
             pace,
             incoming,
             write_by: None,
             progress,
         }
+    }
+
+    /// From now on, what comes is written there.
+    pub(crate) fn begin(&mut self, writer: Writer) {
+        self.writer = Some(writer);
+        self.begun = true;
     }
 
     pub(crate) fn tell(&mut self, phase: Phase<'_>) {
@@ -293,26 +305,50 @@ impl<'p> Capture<'p> {
     }
 
     /// Lets the agents go: they take away what is woven. At the second Ctrl-C, or when they take too long, they are made
-    /// to.
+    /// to. Before a trace was begun they have nothing that could be lost, and a call of the kernel that one is in (attaching
+    /// takes tenths of a second, the verifier seconds) is no reason to wait: at the first Ctrl-C they are told to break off,
+    /// and left to themselves.
     fn farewell(&mut self) {
         self.sessions.iter_mut().for_each(Session::close);
         // Who was not asked to weave has nothing to take away, and nobody waits for it.
         let woven = self.sessions.iter().any(Session::has_woven);
         let patience = if woven { self.pace.farewell } else { self.pace.farewell.min(PARTING) };
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline && !xweave_interrupt::at_once() {
+        let (mut deadline, mut broken_off) = (Instant::now() + patience, false);
+        loop {
+            if !broken_off && !self.begun && xweave_interrupt::pending() {
+                broken_off = true;
+                self.sessions.iter_mut().for_each(Session::hurry);
+                deadline = deadline.min(Instant::now() + BREAKING_OFF);
+            }
             // An agent that is not read from could not go.
             while let Ok((index, incoming)) = self.incoming.try_recv() {
                 self.sessions[index].discard(&incoming);
             }
-            if self.sessions.iter_mut().all(Session::is_over) {
+            let over = self.sessions.iter_mut().all(Session::is_over);
+            if over || Instant::now() >= deadline || xweave_interrupt::at_once() {
                 break;
             }
             thread::sleep(Duration::from_millis(5));
         }
-        self.sessions.iter_mut().for_each(Session::cut);
+        if broken_off {
+            self.let_go();
+        } else {
+            self.sessions.iter_mut().for_each(Session::cut);
+        }
         // One that was killed has left the kernel's settings as it needed them.
         xweave_agent::restore_settings();
+    }
+
+    /// Leaves the agents to themselves, and says which of them are still there.
+    fn let_go(&mut self) {
+        for session in &mut self.sessions {
+            if session.has_woven() && !session.is_over() {
+                let line =
+                    format!("{}: its agent is taking out what it had woven, and ends then", session.name());
+                (self.progress)(Phase::Note { line: &line });
+            }
+            session.let_go();
+        }
     }
 }
 

@@ -38,7 +38,7 @@ use std::{collections::VecDeque, time::Duration};
 use xweave_aspect::{Aspects, Diagnostic};
 use xweave_weave::Woven;
 
-use crate::{Error, Options, Phase, capture::Capture, session::Session};
+use crate::{Error, Options, Phase, capture::Capture};
 use indices::Indices;
 use input::Input;
 use types::Types;
@@ -58,12 +58,6 @@ pub(crate) fn deploy(
     aspects: &Aspects,
     options: &Options,
 ) -> Result<Deployment, Error> {
-    let sessions = &capture.sessions;
-    let known = |name: &str| sessions.iter().any(|session| session.name() == name);
-    if let Some((domain, _)) = options.symbols.iter().find(|(domain, _)| !known(domain)) {
-        let names: Vec<_> = sessions.iter().map(Session::name).collect();
-        return Err(Error::SymbolsDomain { domain: domain.clone(), domains: names.join(", ") });
-    }
     let types = Types::new(&options.cache);
     let indices = Indices::new(&options.cache);
     let mut inputs = Vec::new();

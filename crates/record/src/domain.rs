@@ -85,6 +85,14 @@ pub(crate) fn complete(given: &[DomainSpec]) -> Result<Vec<DomainSpec>, Error> {
     Ok(domains)
 }
 
+/// Refuses debug information of a kernel that is not recorded.
+pub(crate) fn check_symbols(symbols: &[(String, PathBuf)], domains: &[DomainSpec]) -> Result<(), Error> {
+    let known = |name: &str| domains.iter().any(|domain| domain.name == name);
+    let Some((domain, _)) = symbols.iter().find(|(domain, _)| !known(domain)) else { return Ok(()) };
+    let names: Vec<_> = domains.iter().map(|domain| domain.name.as_str()).collect();
+    Err(Error::SymbolsDomain { domain: domain.clone(), domains: names.join(", ") })
+}
+
 /// Refuses what the addresses alone tell to be wrong: a guest that is called the host, one kernel under two names.
 fn distinct(domains: &[DomainSpec]) -> Result<(), Error> {
     let mut seen: Vec<(&DomainSpec, String)> = Vec::new();

@@ -157,8 +157,10 @@ pub enum Error {
         #[source]
         reason: Cause,
     },
-    /// Weaving was interrupted.
-    #[error("interrupted while weaving: nothing was recorded, and what was woven is taken out again")]
+    /// It was interrupted before the recording began.
+    #[error(
+        "interrupted before the recording began: nothing was recorded, and what was woven is taken out again"
+    )]
     Interrupted,
     /// An agent could not do what it was asked.
     #[error("domain {domain}: {message}")]

@@ -139,6 +139,18 @@ impl Link {
         self.end.is_over()
     }
 
+    /// Asks a child at the other end to break off what it does.
+    pub(crate) fn hurry(&mut self) {
+        self.end.hurry();
+    }
+
+    /// Ends the connection, and leaves it to the other end to go.
+    pub(crate) fn let_go(&mut self) {
+        self.requests = None;
+        self.shared.credit.close();
+        self.end.let_go();
+    }
+
     /// Ends the connection whatever the other end does.
     pub(crate) fn cut(&mut self) {
         self.requests = None;

@@ -64,6 +64,7 @@ pub(crate) fn record_by(
     let sources = xweave_aspect::read(&options.aspects, &options.expressions, options.filter.as_deref())?;
     let aspects = xweave_aspect::parse(sources).map_err(Error::Aspects)?;
     let specs = domain::complete(&options.domains)?;
+    domain::check_symbols(&options.symbols, &specs)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
 
     let mut capture = connect(specs, options, means, progress)?;
@@ -111,7 +112,7 @@ pub(crate) fn record_by(
     let writer = if options.replace { Writer::replace } else { Writer::create };
     let mut writer = writer(&options.output, manifest)?;
     writer.sites(&sites)?;
-    capture.writer = Some(writer);
+    capture.begin(writer);
 
     let command = run(&mut capture, options, command)?;
     let unweaving = stop(&mut capture)?;

@@ -8,6 +8,7 @@ use std::{
     path::Path,
     sync::Mutex,
     thread,
+    time::Instant,
 };
 
 use xweave_synthetic::agent::{self, Script};
@@ -76,6 +77,19 @@ pub(crate) fn record(
     agents: Vec<Agent>,
     progress: &mut dyn FnMut(Phase<'_>),
 ) -> Result<Outcome, Error> {
+    let connect = |ours: UnixStream| Stream::of_socket(OwnedFd::from(ours));
+    record_over(options, pace, agents, &connect, progress).0
+}
+
+/// The same over connections that are made of one end of a socket pair each. Gives when the recording was over: its agents
+/// may take longer.
+pub(crate) fn record_over(
+    options: &Options,
+    pace: Pace,
+    agents: Vec<Agent>,
+    connect: &(dyn Fn(UnixStream) -> io::Result<Stream> + Sync),
+    progress: &mut dyn FnMut(Phase<'_>),
+) -> (Result<Outcome, Error>, Instant) {
     let agents = Mutex::new(agents);
     let running = Mutex::new(Vec::new());
     let open = |spec: &DomainSpec| {
@@ -92,14 +106,15 @@ pub(crate) fn record(
             let _ = theirs.shutdown(Shutdown::Write);
             let _ = io::copy(&mut theirs, &mut io::sink());
         }));
-        Stream::of_socket(OwnedFd::from(ours))
+        connect(ours)
     };
     let means = Means { open: &open, deploy: &|capture, _, _| plans(capture), pace };
     let outcome = record_by(options, &means, progress);
+    let over = Instant::now();
     for agent in running.into_inner().unwrap() {
         agent.join().unwrap();
     }
-    outcome
+    (outcome, over)
 }
 
 /// A plan of two sites and two kinds of events.

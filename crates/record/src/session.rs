@@ -435,6 +435,16 @@ impl Session {
         self.lost().is_some() || self.link.is_over()
     }
 
+    /// Asks the agent to break off what it does, if it is a process of this machine. Others see the connection end.
+    pub(crate) fn hurry(&mut self) {
+        self.link.hurry();
+    }
+
+    /// Leaves the agent to itself.
+    pub(crate) fn let_go(&mut self) {
+        self.link.let_go();
+    }
+
     /// Ends the connection whatever the agent does.
     pub(crate) fn cut(&mut self) {
         self.link.cut();

@@ -10,6 +10,7 @@ use std::{
         unix::process::CommandExt,
     },
     process::{Child, Command, Stdio},
+    thread,
 };
 
 use xweave_wire::{LAST_RESERVED_PORT, VSOCK_PORT};
@@ -202,6 +203,8 @@ pub(crate) struct Stream {
 pub(crate) enum End {
     Child(Child),
     Socket(OwnedFd),
+    /// A child that was left to end by itself.
+    LetGo,
 }
 
 impl Stream {
@@ -238,8 +241,23 @@ impl End {
     /// that is waited for.
     pub(crate) fn is_over(&mut self) -> bool {
         match self {
-            Self::Socket(_) => true,
+            Self::Socket(_) | Self::LetGo => true,
             Self::Child(child) => !matches!(child.try_wait(), Ok(None)),
+        }
+    }
+
+    /// Asks a child to break off what it does, and not only to end when it has done it. An agent that has settings of the
+    /// kernel to put back does that first; of any other the kernel takes back what it held.
+    pub(crate) fn hurry(&mut self) {
+        self.signal(libc::SIGTERM);
+    }
+
+    /// Leaves the other end to itself: it has been told to go, and needs nobody for that.
+    pub(crate) fn let_go(&mut self) {
+        match std::mem::replace(self, Self::LetGo) {
+            // Waited for as long as this process lives: its end is nobody's business, its entry among the processes is.
+            Self::Child(mut child) => drop(thread::spawn(move || child.wait())),
+            mut socket => socket.cut(),
         }
     }
 
@@ -250,14 +268,23 @@ impl End {
                 // SAFETY: takes integers; the descriptor is open. Fails if the other end was first.
                 unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
             }
-            Self::Child(child) => {
-                // What it started holds the other ends of the pipes too: the whole group, while its number is its own.
-                if let (Ok(None), Ok(group)) = (child.try_wait(), libc::pid_t::try_from(child.id())) {
-                    // SAFETY: takes integers; the child has not been waited for, so the group is still its.
-                    unsafe { libc::kill(-group, libc::SIGKILL) };
+            Self::Child(_) => {
+                self.signal(libc::SIGKILL);
+                if let Self::Child(child) = self {
+                    let _ = child.wait();
                 }
-                let _ = child.wait();
             }
+            Self::LetGo => {}
+        }
+    }
+
+    /// Signals a child, and what it started, which holds the other ends of the pipes too.
+    fn signal(&mut self, signal: libc::c_int) {
+        let Self::Child(child) = self else { return };
+        // The whole group, while its number is its own.
+        if let (Ok(None), Ok(group)) = (child.try_wait(), libc::pid_t::try_from(child.id())) {
+            // SAFETY: takes integers; the child has not been waited for, so the group is still its.
+            unsafe { libc::kill(-group, signal) };
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn warnings(sessions: &[Session], woven: &[Woven], there: &There) -> 
         if probed > 0 {
             warnings.push(format!(
                 "{domain}: kernel {} does not count how often it leaves out a probe because another runs on \
-                 that processor: what is lost at {probed} sites is not known",
+                 that CPU: what is lost at {probed} sites is not known",
                 session.facts.kernel
             ));
         }

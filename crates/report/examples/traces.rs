@@ -82,7 +82,7 @@ fn hostile(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut writer = Writer::create(dir, manifest)?;
     let site = |number: u8, name: &str| Site {
         site: number.into(),
-        domain: NAMES[if number % 2 == 0 { 4 } else { 0 }].into(),
+        domain: NAMES[if number.is_multiple_of(2) { 4 } else { 0 }].into(),
         function: name.into(),
         module: Some(name.into()),
         file: Some(name.into()),
@@ -113,8 +113,8 @@ fn hostile(dir: &Path) -> Result<(), Box<dyn Error>> {
         }
     }
     let name = writer.name(NAMES[1]);
-    for (tid, mut event) in (1..).zip(Simulation::new(&Config::single(1)).take(3_000)) {
-        if tid % 3 == 0 {
+    for (tid, mut event) in (1_usize..).zip(Simulation::new(&Config::single(1)).take(3_000)) {
+        if usize::is_multiple_of(tid, 3) {
             event.name = name;
         }
         writer.event(event)?;

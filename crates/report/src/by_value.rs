@@ -23,13 +23,14 @@ pub fn table(of: &Groups, name: &str, most: usize, view: View) -> String {
     }
     headings.push(Heading("Share", false));
     let row = |group: &Group| {
-        let mut row = vec![group.value.to_string(), group.domain.clone(), group.place.clone()];
-        row.push(number::count(group.flows));
-        row.extend([group.p50_ns, group.p99_ns].map(number::micros));
+        let stay = &group.stay;
+        let mut row = vec![group.value.to_string(), stay.domain.clone(), stay.place.clone()];
+        row.push(number::count(stay.flows));
+        row.extend([stay.p50_ns, stay.p99_ns].map(number::micros));
         if is_wide {
             row.push(number::micros(group.flow_p50_ns));
         }
-        (row, group.share)
+        (row, stay.share)
     };
     let mut text = with_bars(&headings, of.groups.iter().take(most).map(row), view);
     let left = of.groups.len().saturating_sub(most);

@@ -2,7 +2,7 @@
 
 use xweave_flow::{Summary, summary::DropCount};
 
-use crate::{View, number};
+use crate::{View, message, number};
 
 /// Reasons for which flows were dropped that are told one by one: a kernel has some hundred.
 const REASONS: usize = 8;
@@ -30,7 +30,8 @@ pub fn line(summary: &Summary, view: View) -> String {
         let (on, off) = if view.color { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
         text.push_str(&format!("{on}! {remark}{off}\n"));
     }
-    text
+    let lines: Vec<_> = text.lines().map(|line| message::fitted(line, view.width)).collect();
+    lines.join("\n") + "\n"
 }
 
 /// That a recording has no end: until when something of it was stored, in nanoseconds since 1970.
@@ -88,13 +89,14 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
     }
     for carrier in &summary.carriers {
         // What strangers put on is taken off only.
-        if carrier.unmatched_xin > 0 || carrier.unmatched_xout > elsewhere {
+        let only_off = carrier.unmatched_xout.saturating_sub(carrier.strangers);
+        if carrier.unmatched_xin > 0 || only_off > 0 {
             remarks.push(format!(
                 "carrier {}: {} joined; {} only put on (xin), {} only taken off (xout)",
                 carrier.carrier,
                 number::count(carrier.crossings),
                 number::count(carrier.unmatched_xin),
-                number::count(carrier.unmatched_xout),
+                number::count(only_off),
             ));
         }
     }
@@ -151,4 +153,30 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
         remarks.push(format!("{n} could not be read"));
     }
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use xweave_flow::{KindCount, crossing::CarrierCounts};
+
+    use super::*;
+
+    #[test]
+    fn strangers_on_one_carrier_hide_nothing_of_another() {
+        let carrier = |name: &str, unmatched_xout, strangers| CarrierCounts {
+            carrier: name.to_owned(),
+            crossings: 9,
+            unmatched_xout,
+            strangers,
+            ..CarrierCounts::default()
+        };
+        let carriers = vec![carrier("virtio_net", 30, 30), carrier("virtio_blk", 2, 0), carrier("xen", 5, 4)];
+        let elsewhere = vec![KindCount { kind: "ARP".to_owned(), flows: 34 }];
+        let summary = Summary { carriers, elsewhere, recording_complete: true, ..Summary::default() };
+        let expected = [
+            "carrier virtio_blk: 9 joined; 0 only put on (xin), 2 only taken off (xout)",
+            "carrier xen: 9 joined; 0 only put on (xin), 1 only taken off (xout)",
+        ];
+        assert_eq!(remarks(&summary), expected);
+    }
 }

@@ -44,7 +44,7 @@ pub fn findings(comparison: &Comparison, view: View) -> String {
 }
 
 /// The difference in one line.
-fn headline(comparison: &Comparison) -> String {
+pub(crate) fn headline(comparison: &Comparison) -> String {
     let [a, b] = comparison.span_ns.map(number::span);
     let by = number::span(comparison.difference_ns.unsigned_abs());
     let [events_a, events_b] = comparison.events.map(number::count);

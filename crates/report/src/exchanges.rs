@@ -69,7 +69,7 @@ const LINES: usize = 200;
 
 fn rows(table: &mut Table, exchanges: &[Exchange], at: usize, depth: usize, whole: i64) {
     let of = &exchanges[at];
-    let share = |ns: i64| format!("{:.1}%", ns as f64 / whole.max(1) as f64 * 100.0);
+    let share = |ns: i64| format!("{:.1} %", ns as f64 / whole.max(1) as f64 * 100.0);
     let cells = |ns: i64, depth: usize, text: &str| {
         // Blanks at the beginning would be taken off.
         [number::micros(ns), share(ns), format!("{}{text}", "· ".repeat(depth))]

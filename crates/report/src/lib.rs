@@ -42,6 +42,7 @@ pub mod kinds;
 pub mod losses;
 pub mod machines;
 pub mod mermaid;
+pub mod message;
 pub mod next;
 pub mod number;
 pub mod page;
@@ -72,5 +73,11 @@ impl View {
         let width = comfy_table::Table::new().width().filter(|_| terminal).unwrap_or(wide);
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { width: width.max(40), color: terminal && !plain }
+    }
+
+    /// The columns of the terminal that standard error is; none elsewhere.
+    pub fn columns_of_stderr() -> Option<u16> {
+        let mut table = comfy_table::Table::new();
+        table.use_stderr().width().map(|width| width.max(40))
     }
 }

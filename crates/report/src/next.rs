@@ -1,5 +1,6 @@
 //! Which commands show what a trace has.
 
+use xweave_text::argument;
 use xweave_trace::Trace;
 
 /// What is said of a trace without flows where flows are wanted; none if an aspect of it defines some.
@@ -17,13 +18,18 @@ pub fn instead_of_flows(trace: &Trace) -> Option<String> {
 
 /// How to learn why such transactions took their time, a line; none without events.
 pub fn why(trace: &Trace, transactions: &str) -> Option<String> {
-    let command = format!("xweave explain {} --transaction {transactions}", trace.dir().display());
+    let command = format!("xweave explain {} --transaction {}", argument_of(trace), argument(transactions));
     (trace.manifest().events > 0).then(|| format!("Why they took that long: {command}\n"))
+}
+
+/// The trace, as commands name it.
+pub fn argument_of(trace: &Trace) -> String {
+    argument(&trace.dir().to_string_lossy()).into_owned()
 }
 
 /// The commands, the one that most is to be seen by first; none for a trace of nothing.
 pub fn commands(trace: &Trace) -> Vec<String> {
-    let (sites, dir) = (trace.sites(), trace.dir().display());
+    let (sites, dir) = (trace.sites(), argument_of(trace));
     let mut commands = Vec::new();
     if sites.iter().any(|site| site.xflow.is_some()) {
         commands.push(format!("xweave flows {dir}"));

@@ -2,17 +2,20 @@
 //! nothing else.
 //!
 //! [`contents`] is the document: what `flows`, `explain` and `compare` print with `--json`, as far as there is room, with
-//! levels of detail of what there is too much of. Modules: `flows`, `transactions` and `machines` are its parts,
+//! levels of detail of what there is too much of. Modules: `flows`, `transactions`, `machines`,
+//! `usage` and `comparison` are its parts,
 //! `findings` the answer in words, `bounded` sees that it stays small, and `written` that what
 //! is in it is never anything but text.
 
 mod bounded;
+mod comparison;
 pub mod contents;
 mod findings;
 mod flows;
 mod machines;
 mod recording;
 mod transactions;
+mod usage;
 mod written;
 
 pub use contents::Contents;

@@ -15,10 +15,9 @@ pub fn headline(kind: &FlowKind, places: &[Place]) -> String {
         1 => text.push_str(&format!(", {}\n", time(kind.p50_ns))),
         _ => text.push_str(&format!(", typically {}, p99 {}\n", time(kind.p50_ns), time(kind.p99_ns))),
     }
-    let most = places.iter().max_by(|a, b| a.share.total_cmp(&b.share));
-    if let Some(most) = most.filter(|most| most.share > 0.0 && places.len() > 1) {
-        let share = most.share * 100.0;
-        text.push_str(&format!("{share:.0}% of their time: {}\n", where_of(most)));
+    let most = places.iter().max_by(|a, b| a.stay.share.total_cmp(&b.stay.share));
+    if let Some(most) = most.filter(|most| most.stay.share > 0.0 && places.len() > 1) {
+        text.push_str(&format!("{} of their time: {}\n", number::percent(most.stay.share), where_of(most)));
     }
     text
 }
@@ -35,31 +34,38 @@ pub fn table(places: &[Place], view: View) -> String {
         Heading("Share", false),
     ];
     let rows = shown.iter().map(|of| {
-        let [typical, p99] = [of.p50_ns, of.p99_ns].map(number::micros);
-        (vec![of.domain.clone(), of.place.clone(), number::count(of.flows), typical, p99], of.share)
+        let stay = &of.stay;
+        let [typical, p99] = [stay.p50_ns, stay.p99_ns].map(number::micros);
+        (vec![stay.domain.clone(), called(of), number::count(stay.flows), typical, p99], stay.share)
     });
     let mut text = with_bars(&headings, rows, view);
     if !others.is_empty() {
-        let share: f64 = others.iter().map(|of| of.share).sum();
+        let share: f64 = others.iter().map(|of| of.stay.share).sum();
         let n = number::counted(others.len() as u64, "other place", "other places");
-        text.push_str(&format!("… and {n}, {:.0}% of all time\n", share * 100.0));
+        text.push_str(&format!("… and {n}, {} of all time\n", number::percent(share)));
     }
     text
 }
 
-/// `ring vm1→host`, `bridge in host`.
+/// `bridge`, `ring vm1→host (vhost asleep)`.
+fn called(place: &Place) -> String {
+    let taker = place.taker.as_ref().map(|taker| format!(" ({taker})"));
+    format!("{}{}", place.stay.place, taker.unwrap_or_default())
+}
+
+/// The same with the domain, where that is not said: `bridge in host`.
 fn where_of(place: &Place) -> String {
-    if place.place.contains('→') {
-        place.place.clone()
+    if place.stay.place.contains('→') {
+        called(place)
     } else {
-        format!("{} in {}", place.place, place.domain)
+        format!("{} in {}", called(place), place.stay.domain)
     }
 }
 
 /// The places with the largest shares, in the order in which they are, and the others.
 fn largest(places: &[Place]) -> (Vec<&Place>, Vec<&Place>) {
     let mut order: Vec<usize> = (0..places.len()).collect();
-    order.sort_by(|a, b| places[*b].share.total_cmp(&places[*a].share));
+    order.sort_by(|a, b| places[*b].stay.share.total_cmp(&places[*a].stay.share));
     let kept: Vec<usize> = order.into_iter().take(ROWS).collect();
     let is_kept = |(at, _): &(usize, &Place)| kept.contains(at);
     let (shown, others): (Vec<_>, Vec<_>) = places.iter().enumerate().partition(is_kept);

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Columns that the bar beside what needs all room has at least, and at most.
-const BAR: (usize, usize) = (10, 29);
+const BAR: (usize, usize) = (11, 30);
 
 /// Columns that the other columns need at least; what is left is the bar's.
 const BESIDE_BAR: u16 = 84;
@@ -80,15 +80,15 @@ pub(crate) fn with_bars(
 
 /// A cell with such a bar.
 pub(crate) fn bar_cell(share: f64, width: usize, view: View) -> Cell {
-    let bar = Cell::new(bar(share, width));
+    let bar = Cell::new(table::unbroken(&bar(share, width)));
     if view.color { bar.fg(Color::Cyan) } else { bar }
 }
 
 /// A bar of blocks, to an eighth of a column, and the share in percent.
 pub(crate) fn bar(share: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let columns = width.saturating_sub(5) as f64;
-    let percent = format!("{:>3.0}%", share * 100.0);
+    let columns = width.saturating_sub(6) as f64;
+    let percent = format!("{:>3.0} %", share * 100.0);
     let mut bar = String::new();
     let mut left = share * columns;
     while left >= 1.0 {
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn bars_are_to_scale() {
-        assert_eq!(bar(1.0, 13), "100% ████████");
-        assert_eq!(bar(0.5, 13), " 50% ████");
-        assert_eq!(bar(0.0625, 13), "  6% ▌");
-        assert_eq!(bar(0.0, 13), "  0% ");
+        assert_eq!(bar(1.0, 14), "100 % ████████");
+        assert_eq!(bar(0.5, 14), " 50 % ████");
+        assert_eq!(bar(0.0625, 14), "  6 % ▌");
+        assert_eq!(bar(0.0, 14), "  0 % ");
     }
 }

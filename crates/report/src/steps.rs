@@ -101,7 +101,7 @@ fn why(steps: &[Step], objects: &Objects) -> String {
     };
     if steps.len() > 1 && steps.iter().all(|step| had(step).is_some()) {
         let names = of_most(steps, |step| had(step).unwrap_or_default());
-        return format!("{} had the processor", listed(&names));
+        return format!("{} had the CPU", listed(&names));
     }
     let mut causes: Vec<Cause> = Vec::new();
     for cause in steps.iter().filter_map(|step| step.cause) {

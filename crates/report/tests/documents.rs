@@ -310,10 +310,10 @@ fn flows() {
            "negative_gaps":0,"clock_error_ns":210,"clock_breaks":0,"recording_complete":true,"stored_until_ns":0,
            "overwritten":0,"lost_unattributed":0,"uncounted_sites":0,"unreadable":0,"set_down":0,"damaged":[],"incomplete":{"lost":0,"no_start":0,
            "unmatched":0,"dropped":0,"no_end":0},"elsewhere":[],"dropped":[],"carriers":[{"carrier":"virtqueue","crossings":2,"told":0,"unmatched_xin":0,
-           "unmatched_xout":0,"superseded":0,"refused":0,"contradicted":0,"negative_gaps":0}],"found":[]}"#,
+           "unmatched_xout":0,"strangers":0,"superseded":0,"refused":0,"contradicted":0,"negative_gaps":0}],"found":[]}"#,
         r#""kinds":[{"name":"virtio_tx, vm1 → vm2","flows":1,"complete":1,"p50_ns":640000,"p99_ns":640000,"max_ns":640000}]"#,
         r#""places":[{"kind":"virtio_tx, vm1 → vm2","domain":"vm1","place":"stack and driver","flows":1,
-           "p50_ns":131900,"p99_ns":131900,"max_ns":131900,"share":0.20609375}"#,
+           "p50_ns":131900,"p99_ns":131900,"max_ns":131900,"share":0.20609375,"taker":null}"#,
         r#""segments":[{"kind":"virtio_tx, vm1 → vm2","from":"vm1:__alloc_skb","to":"vm1:tcp_sendmsg_locked","count":1,"min_ns":3400,
            "p50_ns":3400,"p99_ns":3400,"max_ns":3400,"main":true}"#,
         r#""sites":[{"site":1,"domain":"vm1","aspect":"virtio-net","advice":"","function":"__alloc_skb",
@@ -407,14 +407,14 @@ fn explain_is_written_as_it_goes() {
                     stream.transaction(&told).unwrap();
                 }
             });
-            stream.end(&explained::Summary::new(&outcome, &totals)).unwrap();
+            stream.end(&explained::Summary::new(&outcome, &totals), None).unwrap();
         })
     };
     let head = r#"{"schema":2,"transaction":"between:ask..answered","transactions":["#;
     let transaction = |id: u64, start_ns: u64| {
         let parts = joined(
             r#"{"count":1,"domain":"vm1","kind":"thread","ns":16000,"object":"client/7","state":"ready",
-               "why":"hog/9 had the processor"},
+               "why":"hog/9 had the CPU"},
                {"count":2,"domain":"vm1","kind":"thread","ns":9000,"object":"client/7","state":"running","why":null}"#,
         );
         let head = format!(r#"{{"domain":"vm1","id":{id},"name":"ask .. answered","parts":[{parts}]"#);
@@ -426,7 +426,7 @@ fn explain_is_written_as_it_goes() {
            "damaged":[],"events":11,"incomplete_flows":false,"incomplete_ios":0,"late":[],"losses":[],"lost":0,
            "max_ns":25000,"outside":[],"p50_ns":25000,
            "p99_ns":25000,"parts":[{"domain":"vm1","kind":"thread","ns":32000,"object":"client",
-           "state":"ready","transactions":2,"why":"hog had the processor"},{"domain":"vm1","kind":"thread",
+           "state":"ready","transactions":2,"why":"hog had the CPU"},{"domain":"vm1","kind":"thread",
            "ns":18000,"object":"client","state":"running","transactions":2,"why":null}],"total_ns":50000,
            "transactions":2,"uncertain":0,"unwritten":0}}"#,
     );
@@ -436,7 +436,7 @@ fn explain_is_written_as_it_goes() {
     let steps = joined(
         r#"{"depth":0,"domain":"vm1","ns":4000,"object":"client/7","state":"running","t_ns":50000,"why":null},
            {"depth":0,"domain":"vm1","ns":16000,"object":"client/7","state":"ready","t_ns":54000,
-           "why":"hog/9 had the processor"},
+           "why":"hog/9 had the CPU"},
            {"depth":0,"domain":"vm1","ns":5000,"object":"client/7","state":"running","t_ns":70000,"why":null}"#,
     );
     assert_eq!(document(Some(2)), format!(r#"{head}{two},"steps":[{steps}],{end}{summary}"#));

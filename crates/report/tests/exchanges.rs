@@ -48,14 +48,14 @@ fn what_a_server_asks_meanwhile_is_shown_within() {
     assert_eq!(
         text.lines().collect::<Vec<_>>(),
         [
-            "Time (µs)   Share  One request, and what was asked meanwhile",
-            "  1 000.0  100.0%  TCP 10.0.0.9:4000 → 10.0.0.1:80, 30 bytes asked, 4 096 answered",
-            "    100.0   10.0%  · request in host",
-            "    800.0   80.0%  · server in vm1",
-            "    200.0   20.0%  · · TCP 10.0.0.1:5000 → 10.0.0.2:80, 30 bytes asked, 4 096 answered",
-            "     50.0    5.0%  · · · request in vm1",
-            "    150.0   15.0%  · · · server in vm2",
-            "    100.0   10.0%  · answer in vm1",
+            "Time (µs)    Share  One request, and what was asked meanwhile",
+            "  1 000.0  100.0 %  TCP 10.0.0.9:4000 → 10.0.0.1:80, 30 bytes asked, 4 096 answered",
+            "    100.0   10.0 %  · request in host",
+            "    800.0   80.0 %  · server in vm1",
+            "    200.0   20.0 %  · · TCP 10.0.0.1:5000 → 10.0.0.2:80, 30 bytes asked, 4 096 answered",
+            "     50.0    5.0 %  · · · request in vm1",
+            "    150.0   15.0 %  · · · server in vm2",
+            "    100.0   10.0 %  · answer in vm1",
         ],
         "{text}"
     );
@@ -84,7 +84,7 @@ fn servers_and_their_parts_are_listed() {
     assert!(text.contains("TCP, host → 10.0.0.1:80 (vm1)      1         1   1 000.0"), "{text}");
     assert!(text.ends_with("… and 1 other server: --all shows them\n"), "{text}");
     let text = exchanges::parts(&services[0], PLAIN);
-    assert!(text.contains("server in vm1        1     800.0     800.0     800.0   80% "), "{text}");
+    assert!(text.contains("server in vm1        1     800.0     800.0     800.0   80 % "), "{text}");
     let text = exchanges::list(all.iter(), PLAIN);
     assert!(text.contains("server in vm1: 800.0") && text.contains("0xa1"), "{text}");
 }

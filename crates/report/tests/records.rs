@@ -94,21 +94,21 @@ fn groups_and_a_histogram() {
         records::groups(&stored, "sk", 9, VIEW),
         "\
 sk                  Records  Share
-0xffff888100000000       50   50% ████████████▌
-0xffff888100001000       50   50% ████████████▌
+0xffff888100000000       50   50 % ████████████
+0xffff888100001000       50   50 % ████████████
 "
     );
     assert_eq!(
         records::histogram(&stored.bits, "size", VIEW),
         "\
 size            Records  Share
-[4Ki, 8Ki)            1    1% ▎
-[8Ki, 16Ki)           2    2% ▌
-[16Ki, 32Ki)          4    4% █
-[32Ki, 64Ki)          8    8% ██
-[64Ki, 128Ki)        16   16% ████
-[128Ki, 256Ki)       32   32% ████████
-[256Ki, 512Ki)       37   37% █████████▎
+[4Ki, 8Ki)            1    1 % ▏
+[8Ki, 16Ki)           2    2 % ▍
+[16Ki, 32Ki)          4    4 % ▉
+[32Ki, 64Ki)          8    8 % █▉
+[64Ki, 128Ki)        16   16 % ███▊
+[128Ki, 256Ki)       32   32 % ███████▋
+[256Ki, 512Ki)       37   37 % ████████▉
 "
     );
     let by = Stored::of(&trace, &Filter::default(), Some(&By::Domain), None, 0);

@@ -102,12 +102,9 @@ Share      Time      In  Cause
     );
     let all = transactions::breakdown(&totals, VIEW);
     assert!(all.starts_with("Domain  Object  State        Time   Share  In  Why\n"), "{all}");
-    assert!(
-        all.contains("\nvm1     server  ready    998.0 µs  82.5 %   1  hog had the processor\n"),
-        "{all}"
-    );
+    assert!(all.contains("\nvm1     server  ready    998.0 µs  82.5 %   1  hog had the CPU\n"), "{all}");
     let text = transactions::table(&found, &outcome.objects, VIEW);
-    assert!(text.contains("998.0 µs ready: server/8, vm1; hog/9 had the processor"), "{text}");
+    assert!(text.contains("998.0 µs ready: server/8, vm1; hog/9 had the CPU"), "{text}");
 }
 
 #[test]
@@ -123,7 +120,7 @@ fn steps_that_go_on_alike_or_are_short_are_one_row_until_all_are_asked_for() {
 1 a .. b: 1.99 ms
 Time (µs)  Duration (µs)  Domain  Object                         State           Why
       0.0          490.0  vm1     server/7                       running
-    490.0          350.0  vm1     server/7                       ready           cc1, ld had the processor
+    490.0          350.0  vm1     server/7                       ready           cc1, ld had the CPU
     840.0           50.0  vm1     server/7                       running
     890.0            7.0  vm1     server/7, interrupts of CPU 0  running, ready  5 steps of up to 2.0 µs
     897.0        1 093.0  vm1     server/7                       running
@@ -136,8 +133,7 @@ Time (µs)  Duration (µs)  Domain  Object                         State        
 1 a .. b: 1.99 ms
 Time (µs)  Duration (µs)  Domain  Object         State     Why
       0.0          490.0  vm1     server/7       running
-    490.0          350.0  vm1     server/7       ready     cc1, ld had the
-                                                           processor
+    490.0          350.0  vm1     server/7       ready     cc1, ld had the CPU
     840.0           50.0  vm1     server/7       running
     890.0            7.0  vm1     server/7,      running,  5 steps of up to
                                   interrupts of  ready     2.0 µs
@@ -209,7 +205,7 @@ fn a_sequence_diagram_has_the_basic_events() {
     Note over o1: Accept 1 002.0 µs
     o1-->>-o0: Finish 1 202.0 µs
     Note over o0: Resume 1 205.0 µs
-    Note over o1: until 1 002.0 µs: hog/9 had the processor
+    Note over o1: until 1 002.0 µs: hog/9 had the CPU
     Note over o0: end, 1 210.0 µs
 "
     );

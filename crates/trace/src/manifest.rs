@@ -126,6 +126,9 @@ pub struct Domain {
     /// Its disks, where they are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub disks: Vec<message::Disk>,
+    /// The processes that recorded it; empty if they are not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub recorders: Vec<u32>,
     /// Why its kernel drops packets: names of the numbers that records of dropped flows have.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub drop_reasons: Vec<message::DropReason>,
@@ -155,6 +158,7 @@ impl Domain {
             vm: None,
             vms: facts.vms.iter().map(|vm| VmName { pid: vm.pid, name: vm.name.clone() }).collect(),
             disks: facts.disks.clone(),
+            recorders: facts.recorders.clone(),
             drop_reasons: Vec::new(),
             symbols: Vec::new(),
             exit: None,

@@ -28,10 +28,13 @@ const PARTS: [(&str, &str); 9] = [
 
 /// What a program includes if it uses what they define: what flows cross boundaries on (functions that give keys),
 /// what their data is, and what becomes of it.
-const HEADERS: [(&str, &str); 15] = [
+const HEADERS: [(&str, &str); 18] = [
     ("bridge.h", include_str!("../../../bpf/bridge.h")),
     ("carriers/content.h", include_str!("../../../bpf/carriers/content.h")),
+    ("carriers/interrupt.h", include_str!("../../../bpf/carriers/interrupt.h")),
     ("carriers/kvm.h", include_str!("../../../bpf/carriers/kvm.h")),
+    ("carriers/lapic.h", include_str!("../../../bpf/carriers/lapic.h")),
+    ("carriers/numbered.h", include_str!("../../../bpf/carriers/numbered.h")),
     ("carriers/offered.h", include_str!("../../../bpf/carriers/offered.h")),
     ("carriers/shared.h", include_str!("../../../bpf/carriers/shared.h")),
     ("carriers/tap.h", include_str!("../../../bpf/carriers/tap.h")),

@@ -98,8 +98,8 @@ fn check_facts(facts: &mut DomainInfo) -> Result<(), Violation> {
     {
         bound(name, NAME);
     }
-    at_most("processors", facts.processors.len(), CPUS)?;
-    once("processor", facts.processors.iter().map(|processor| processor.cpu))?;
+    at_most("CPUs", facts.processors.len(), CPUS)?;
+    once("CPU", facts.processors.iter().map(|processor| processor.cpu))?;
     once("APIC ID", facts.processors.iter().map(|processor| processor.apic_id))?;
     identity("its kernel's build ID", &facts.build_id)?;
     identity("the hash of its kernel's types", &facts.btf_sha256)?;
@@ -111,6 +111,7 @@ fn check_facts(facts: &mut DomainInfo) -> Result<(), Violation> {
     }
     check_vms(&mut facts.vms)?;
     at_most("disks", facts.disks.len(), ITEMS)?;
+    at_most("recorders", facts.recorders.len(), ITEMS)?;
     facts.disks.iter_mut().for_each(|disk| bound(&mut disk.name, NAME));
     Ok(())
 }
@@ -119,7 +120,7 @@ fn check_vms(vms: &mut [Vm]) -> Result<(), Violation> {
     at_most("virtual machines", vms.len(), ITEMS)?;
     for vm in vms {
         [&mut vm.comm, &mut vm.name].into_iter().for_each(|name| bound(name, NAME));
-        at_most("processors of a virtual machine", vm.tsc_offsets.len(), CPUS)?;
+        at_most("CPUs of a virtual machine", vm.tsc_offsets.len(), CPUS)?;
         at_most("back ends of a virtual machine", vm.back_ends.len(), ITEMS)?;
         if vm.tsc_scaling.1 >= 64 {
             return Err(Violation(format!("scales a TSC by a fraction of {} bits", vm.tsc_scaling.1)));

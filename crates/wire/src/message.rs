@@ -146,6 +146,9 @@ pub struct DomainInfo {
     pub disks: Vec<Disk>,
     /// Whether this is a paravirtual domain of Xen, dom0 or another: all of them read one TSC.
     pub xen_pv: bool,
+    /// Processes that record: the agent, and who started it if that is the same program. Empty where the kernel calls
+    /// them by other numbers than they know.
+    pub recorders: Vec<u32>,
 }
 
 /// A processor. Its hypervisor knows it by its APIC ID: the number of KVM's vCPU.

@@ -42,7 +42,7 @@ function one(page: Page, shown: Flow[], flow: Flow): View {
     h('a', { href: href('flows') }, 'All flows'),
     step(at - 1, 'slower'),
     step(at + 1, 'faster'),
-    h('span', { class: 'soft' }, `${kind(flow)}: the ${at === 0 ? 'slowest' : `${at + 1}. slowest`} of ${count(order.length)} in this page`),
+    h('span', { class: 'soft' }, `${kind(flow)}: ${at === 0 ? 'the slowest' : `number ${count(at + 1)} by time`} of ${count(order.length)} in this page`),
   );
   return { heading: `Flow ${id(flow.id)}`, content: [steps, ...waterfall(page, flow)] };
 }

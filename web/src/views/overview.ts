@@ -8,7 +8,7 @@ import type { Page, View } from '../page';
 import { GROUPS } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
-import { placeClass, placesOf } from './where';
+import { called, placeClass, placesOf } from './where';
 import { pieces } from './why';
 
 /** Kinds that the overview lists. */
@@ -17,6 +17,10 @@ const KINDS = 8;
 export function overview(page: Page): View {
   const { document } = page;
   const content: Child[] = [recorded(document.recording)];
+  if (document.comparison) {
+    const { first, headline } = document.comparison;
+    content.push(h('p', { class: 'headline' }, h('a', { href: href('compare') }, `Against ${first}`), `: ${headline}`));
+  }
   if (document.findings.length > 0) {
     content.push(h('ol', { class: 'findings' }, document.findings.map((of) => finding(page, of))));
   } else {
@@ -79,8 +83,8 @@ function picture(page: Page, of: Finding): Child {
 
 function ofPlaces(page: Page, places: Place[], kind: string): Child {
   const pieces = places.map((place): Piece => {
-    const title = `${place.place} (${place.domain}): ${percent(place.share)}, typically ${span(place.p50_ns)}`;
-    return { share: place.share, class: placeClass(page, place), title, label: place.place };
+    const title = `${called(place)}, ${place.domain}: ${percent(place.share)}, typically ${span(place.p50_ns)}`;
+    return { share: place.share, class: placeClass(page, place), title, label: called(place) };
   });
   const inside = places.filter((place) => !place.place.includes('→'));
   const told = [...new Set(inside.map((place) => place.domain))].map((domain): [string, string] => [page.palette.domain(domain), `in ${domain}`]);

@@ -14,6 +14,11 @@ export function placesOf(flows: Flows, kind: string): Place[] {
   return flows.places.all.filter((place) => place.kind === kind);
 }
 
+/** `bridge`, `ring vm1→host (vhost asleep)`: as the terminal calls it. */
+export function called(place: Place): string {
+  return place.taker ? `${place.place} (${place.taker})` : place.place;
+}
+
 /** What lies between two domains has a colour of its own. */
 export function placeClass(page: Page, place: Place): string {
   return place.place.includes('→') ? 'boundary' : page.palette.domain(place.domain);
@@ -49,7 +54,7 @@ function headline(flows: Flows, kind: Kind): HTMLElement {
 function time(page: Page, flows: Flows, kind: Kind): Child {
   const places = placesOf(flows, kind.name);
   if (places.length === 0) return null;
-  const pieces = places.map((place) => ({ share: place.share, class: placeClass(page, place), title: `${place.place}, ${place.domain}` }));
+  const pieces = places.map((place) => ({ share: place.share, class: placeClass(page, place), title: `${called(place)}, ${place.domain}` }));
   const domains = [...new Set(places.map((place) => place.domain))];
   return [
     stack(pieces, `Where the time of ${kind.name} went, in order`),
@@ -57,7 +62,7 @@ function time(page: Page, flows: Flows, kind: Kind): Child {
     table<Place>(
       [
         { title: 'Domain', cell: (place) => [h('i', { class: `dot ${placeClass(page, place)}` }), place.domain] },
-        { title: 'Where', cell: (place) => place.place },
+        { title: 'Where', cell: called },
         { title: 'Flows', number: true, cell: (place) => count(place.flows) },
         { title: 'typical (µs)', number: true, cell: (place) => micros(place.p50_ns), by: (place) => place.p50_ns },
         { title: 'p99 (µs)', number: true, cell: (place) => micros(place.p99_ns), by: (place) => place.p99_ns },

@@ -18,6 +18,8 @@ mod disks;
 mod events;
 mod frames;
 mod instructions;
+mod interrupted;
+mod interrupts;
 mod kernel_safety;
 mod library;
 mod loss;

@@ -90,7 +90,7 @@ impl<'a> Elf<'a> {
             .and_then(|header| header.endian().map(|_: LittleEndian| header))
             .map_err(|_| wrong("its ELF header", "is none of 64 bits"))?;
         if header.e_machine(ENDIAN) != elf::EM_X86_64 {
-            return Err(wrong("its ELF header", "is for another processor than x86-64"));
+            return Err(wrong("its ELF header", "is for another CPU than x86-64"));
         }
         let table = header.sections(ENDIAN, data);
         let table = table.map_err(|error| wrong_by(what, "its section table", "is damaged: ", error))?;

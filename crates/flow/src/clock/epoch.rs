@@ -47,7 +47,7 @@ pub(super) enum NoTsc {
     NotOf(u32),
     #[error("no tsc-offset fits (of {0} virtual machines)")]
     NoneOf(usize),
-    #[error("its processors' TSCs differ")]
+    #[error("its CPUs' TSCs differ")]
     Differ,
     #[error("the reference was not heard of")]
     NoReference,

@@ -122,8 +122,8 @@ impl Peers {
     }
 
     fn find(&mut self, trace: &Trace, events: &[Event], errors: &Errors, least: u64) {
-        type Key = (usize, u64, bool, u64, u64);
-        let key = |e: &Event| (e.channel.carrier, e.channel.ring, e.channel.to_host, e.index, e.check);
+        type Key = (usize, u64, bool, (u64, u64));
+        let key = |e: &Event| (e.channel.carrier, e.channel.ring, e.channel.to_host, e.slot());
         let mut strangers: BTreeMap<(u8, u64), Vec<&Event>> = BTreeMap::new();
         let mut guests: BTreeMap<u8, HashMap<Key, Sides<'_>>> = BTreeMap::new();
         for event in events {

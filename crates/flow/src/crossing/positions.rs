@@ -73,11 +73,12 @@ impl Positions {
         Place { side, nth: *forgotten + points.len() - 1 }
     }
 
-    /// Forgets what happened before that time, but for the last on each side; and more, of sides that remember very much.
+    /// Forgets what happened before that time, but for the last on each side before it; and more, of sides that remember
+    /// very much.
     pub(super) fn forget_before(&mut self, time: i64) {
         let each = REMEMBERED / self.sides.len().max(1);
         for Side { points, forgotten, .. } in &mut self.sides {
-            let old = points.partition_point(|point| point.time < time);
+            let old = points.partition_point(|point| point.time < time).saturating_sub(1);
             let gone = old.max(points.len().saturating_sub(each)).min(points.len().saturating_sub(1));
             points.drain(..gone);
             *forgotten += gone;
@@ -105,8 +106,40 @@ impl Positions {
         came <= LARGEST && went <= LARGEST && !unseen
     }
 
+    /// Where each side numbers what goes one at a time: whether nothing else was put on, or came off, between the two. Nor
+    /// may the one that was put on before still have been under way: then either may be the one that came off.
+    pub(super) fn follow_each_other(&self, put: Place, off: Place, error: u64) -> bool {
+        let (puts, offs) = (&self.sides[put.side], &self.sides[off.side]);
+        let (Some(put_on), Some(came_off)) = (self.point(put), self.point(off)) else { return false };
+        let sooner = came_off.time.saturating_sub_unsigned(error);
+        let last_put = puts.until(sooner, usize::MAX).map_or(0, |point| point.index);
+        let latest = put_on.time.saturating_add_unsigned(error);
+        let before = offs.until(latest, off.nth);
+        if before.is_none() && offs.forgotten > 0 {
+            return false;
+        }
+        let is_next = came_off.index == before.map_or(0, |point| point.index).wrapping_add(1);
+        let put_before = put.nth.checked_sub(1).and_then(|nth| puts.get(nth));
+        let is_alone = put_before.filter(|put| put.index.wrapping_add(1) == put_on.index).is_none_or(|put| {
+            before.is_some_and(|point| point.time.saturating_add_unsigned(error) >= put.time)
+        });
+        last_put <= put_on.index && is_next && is_alone
+    }
+
     fn point(&self, at: Place) -> Option<Point> {
-        let side = &self.sides[at.side];
-        side.points.get(at.nth.checked_sub(side.forgotten)?).copied()
+        self.sides[at.side].get(at.nth).copied()
+    }
+}
+
+impl Side {
+    /// The nth of all that there were, if it is remembered.
+    fn get(&self, nth: usize) -> Option<&Point> {
+        self.points.get(nth.checked_sub(self.forgotten)?)
+    }
+
+    /// The last until a time, of those before the nth.
+    fn until(&self, time: i64, nth: usize) -> Option<&Point> {
+        let until = self.points.partition_point(|point| point.time <= time);
+        self.points.get(until.min(nth.saturating_sub(self.forgotten)).checked_sub(1)?)
     }
 }

@@ -83,7 +83,7 @@ impl<'a> Cpu<'a> {
         if cpu.end > input.len() {
             cpu.damaged(Error::damaged(
                 input.len(),
-                format!("records of processor {} belong behind the end", place.cpu),
+                format!("records of CPU {} belong behind the end", place.cpu),
             ));
             cpu.end = input.len().max(cpu.at);
         }
@@ -187,7 +187,7 @@ impl<'a> Cpu<'a> {
         let sizes = sizes.and_then(|sizes| Packing::sizes(&mut Cursor::new(&sizes, self.at), most));
         let packed = sizes.and_then(|(packed, unpacked)| {
             if self.at + 8 + u64::from(packed) > self.end {
-                return Err(Error::damaged(self.at, "a chunk that goes beyond its processor's records"));
+                return Err(Error::damaged(self.at, "a chunk that goes beyond its CPU's records"));
             }
             self.left = self.left.checked_sub(unpacked.into()).ok_or_else(|| {
                 let what = "chunks that become more than any records that were packed into as few bytes";

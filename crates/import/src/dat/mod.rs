@@ -160,7 +160,7 @@ impl Dat {
         self.cmdlines(&walk.bytes(len)?);
         let (at, cpus) = (walk.at, walk.u32()?);
         if cpus > MANY {
-            return Err(Error::damaged(at, format!("{cpus} processors")));
+            return Err(Error::damaged(at, format!("{cpus} CPUs")));
         }
         let top = Buffer { offset: walk.at, ..Buffer::default() };
         self.options.cpus = cpus;
@@ -169,7 +169,7 @@ impl Dat {
         while at < self.options.buffers.len() {
             walk.at = self.options.buffers[at].offset;
             if at * cpus as usize > MANY as usize {
-                return Err(Error::damaged(walk.at, format!("{at} buffers of {cpus} processors each")));
+                return Err(Error::damaged(walk.at, format!("{at} buffers of {cpus} CPUs each")));
             }
             if let Some(places) = self.places_6(walk, cpus, at == 0)? {
                 self.options.buffers[at].cpus = places;
@@ -388,7 +388,7 @@ impl Dat {
             return Err(Error::damaged(input.len(), what));
         }
         if count > MANY as usize {
-            return Err(Error::damaged(input.len(), format!("records of {count} processors")));
+            return Err(Error::damaged(input.len(), format!("records of {count} CPUs")));
         }
         // What all of them together may hold.
         let room = (MEMORY / count).next_power_of_two();
@@ -399,7 +399,7 @@ impl Dat {
             // The kernel's pages may have grown since; a file of version 6 has one size for all.
             let page = if buffer.page == 0 { self.page } else { buffer.page };
             if !(64..=1 << 24).contains(&page) || page as usize > room {
-                let what = format!("pages of {page} bytes, of {count} processors");
+                let what = format!("pages of {page} bytes, of {count} CPUs");
                 return Err(Error::damaged(buffer.offset, what));
             }
             let packing = match self.packing {

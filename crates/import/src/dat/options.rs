@@ -160,7 +160,7 @@ impl Buffer {
         if version >= 7 {
             buffer.clock = cursor.text()?;
             buffer.page = cursor.u32()?;
-            for _ in 0..count(cursor, "processors of a buffer")? {
+            for _ in 0..count(cursor, "CPUs of a buffer")? {
                 let (cpu, offset, size) = (cursor.u32()?, cursor.u64()?, cursor.u64()?);
                 buffer.cpus.push(Place { cpu, offset, size });
             }
@@ -176,7 +176,7 @@ impl Shifts {
         let peer = cursor.u64()?;
         let interpolate = cursor.u32()? & INTERPOLATE != 0;
         let mut cpus = Vec::new();
-        for _ in 0..count(cursor, "processors of a guest")? {
+        for _ in 0..count(cursor, "CPUs of a guest")? {
             let at = cursor.place();
             let samples = cursor.u32()?;
             // Each takes 24 bytes: no more room is made than there is data.
@@ -213,7 +213,7 @@ impl Shifts {
 impl Guest {
     fn read(cursor: &mut Cursor) -> Result<Self, Error> {
         let mut guest = Self { name: cursor.text()?, id: cursor.u64()?, threads: Vec::new() };
-        for _ in 0..count(cursor, "processors of a guest")? {
+        for _ in 0..count(cursor, "CPUs of a guest")? {
             let (_cpu, thread) = (cursor.u32()?, cursor.u32()?);
             guest.threads.push(thread);
         }

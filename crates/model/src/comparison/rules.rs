@@ -201,7 +201,7 @@ impl Rules {
                     a.count
                 ),
             };
-            self.tell(key, "processor", b.time_ns as f64 - a.time_ns as f64, text);
+            self.tell(key, "CPU", b.time_ns as f64 - a.time_ns as f64, text);
         }
         if self.matters(a.wait_ns as f64, b.wait_ns as f64) {
             let of = |at: usize| 100.0 * self.busy[at].get(&key.domain).copied().unwrap_or(0.0);

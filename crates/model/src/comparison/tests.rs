@@ -95,7 +95,7 @@ fn many_that_changed_alike_are_one_finding_and_the_recorder_is_none() {
     };
     let findings = Comparison::of(&of(500_000_000), &of(1_500_000_000)).findings;
     let [all] = &*findings else { panic!("{findings:#?}") };
-    assert_eq!((&*all.object, all.what, all.changed_ns), ("4 processes", "processor", 4_000_000_000));
+    assert_eq!((&*all.object, all.what, all.changed_ns), ("4 processes", "CPU", 4_000_000_000));
     assert!(all.text.starts_with("4 processes, the first of them reader1: ran 1.500 s"), "{}", all.text);
 }
 
@@ -123,23 +123,11 @@ fn what_explains_most_comes_first_and_none_explains_more_than_the_difference() {
     // Waits that may be idle come last, however long they are.
     assert_eq!(
         told(&a, &b),
-        [
-            ("processor", 50, 40),
-            ("run_queue", 8, 8),
-            ("processor", -10, 0),
-            ("halted", 80, 40),
-            ("lock", 20, 20)
-        ]
+        [("CPU", 50, 40), ("run_queue", 8, 8), ("CPU", -10, 0), ("halted", 80, 40), ("lock", 20, 20)]
     );
     assert_eq!(
         told(&b, &a),
-        [
-            ("processor", -50, -40),
-            ("run_queue", -8, -8),
-            ("processor", 10, 0),
-            ("halted", -80, -40),
-            ("lock", -20, -20)
-        ]
+        [("CPU", -50, -40), ("run_queue", -8, -8), ("CPU", 10, 0), ("halted", -80, -40), ("lock", -20, -20)]
     );
     let compared = Comparison::of(&a, &b);
     assert_eq!((compared.difference_ns, compared.took_longer()), (4_000_000_000, true));
@@ -150,7 +138,7 @@ fn what_explains_most_comes_first_and_none_explains_more_than_the_difference() {
     );
     let same = Comparison::of(&Usage { span_ns: 8_000_000_000, ..a }, &b);
     assert!(!same.took_longer() && same.findings.iter().all(|finding| finding.explained_ns == 0));
-    assert_eq!(same.findings[0].what, "processor", "{:#?}", same.findings);
+    assert_eq!(same.findings[0].what, "CPU", "{:#?}", same.findings);
 }
 
 #[test]

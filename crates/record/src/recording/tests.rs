@@ -2,6 +2,7 @@
 //! or err.
 
 mod beforehand;
+mod interrupted;
 mod losses;
 mod refusals;
 mod sharing;

@@ -1,5 +1,5 @@
 //! What `xweave explain --json` prints: `schema`, the kind of `transaction`, the `transactions` as they are found, and a
-//! `summary`.
+//! `summary`; of a trace without flows and requests, where nobody asked for a kind, what its `machines` did.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use xweave_model::{
 
 use xweave_trace::Late;
 
-use super::{SCHEMA, encode};
+use super::{SCHEMA, encode, machines::Machines};
 
 /// The document, written transaction by transaction: there may be more than memory holds.
 pub struct Stream<W> {
@@ -39,12 +39,16 @@ impl<W: Write> Stream<W> {
         write!(self.out, "{comma}{}", encode(transaction)?)
     }
 
-    /// Ends the document.
+    /// Ends the document; where nobody asked for a kind of transaction, with what the machines did.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn end(mut self, summary: &Summary) -> io::Result<()> {
-        writeln!(self.out, "],\"summary\":{}}}", encode(summary)?)
+    pub fn end(mut self, summary: &Summary, machines: Option<&Machines<'_>>) -> io::Result<()> {
+        write!(self.out, "],\"summary\":{}", encode(summary)?)?;
+        if let Some(machines) = machines {
+            write!(self.out, ",\"machines\":{}", encode(machines)?)?;
+        }
+        writeln!(self.out, "}}")
     }
 }
 

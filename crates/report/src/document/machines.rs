@@ -1,4 +1,5 @@
-//! What `xweave explain --machines --json` prints: `domains`, what their `objects` did, and who `waited` for whom.
+//! What `xweave explain --machines --json` prints: `domains`, what their `objects` did, and who `waited` for whom; and what
+//! the document of a trace without flows and requests has as `machines`.
 
 use std::io::{self, Write};
 
@@ -8,8 +9,9 @@ use xweave_model::{
     usage::{Figures, Key, Waited},
 };
 
+/// What machines did.
 #[derive(Serialize)]
-struct Document<'a> {
+pub struct Machines<'a> {
     span_ns: u64,
     events: u64,
     domains: Vec<Domain<'a>>,
@@ -68,12 +70,18 @@ pub fn domains(usage: &Usage) -> impl Iterator<Item = Domain<'_>> {
 /// # Errors
 /// Those of `out`.
 pub fn write(out: &mut impl Write, usage: &Usage) -> io::Result<()> {
-    let document = Document {
-        span_ns: usage.span_ns,
-        events: usage.events,
-        domains: domains(usage).collect(),
-        objects: usage.objects.iter().map(|(key, figures)| Object::new(key, figures)).collect(),
-        waited: &usage.waited,
-    };
-    super::stream(out, &document)
+    super::stream(out, &Machines::new(usage))
+}
+
+impl<'a> Machines<'a> {
+    /// As the events of a trace tell.
+    pub fn new(usage: &'a Usage) -> Self {
+        Self {
+            span_ns: usage.span_ns,
+            events: usage.events,
+            domains: domains(usage).collect(),
+            objects: usage.objects.iter().map(|(key, figures)| Object::new(key, figures)).collect(),
+            waited: &usage.waited,
+        }
+    }
 }

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use xweave_flow::Join;
-use xweave_model::Usage;
+use xweave_model::{Comparison, Usage};
 use xweave_trace::Trace;
 
-use super::{bounded::cut, findings::Findings, flows, machines, recording, transactions};
+use super::{bounded::cut, comparison, findings::Findings, flows, machines, recording, transactions, usage};
 use crate::{closing, document::SCHEMA};
 
 /// What a reader must know is told in so many lines and bytes at most.
@@ -17,6 +17,7 @@ const REMARKS_BYTES: usize = 64 << 10;
 /// The document of a page.
 pub struct Contents<'a> {
     title: &'a str,
+    usage: Option<Usage>,
     document: Value,
 }
 
@@ -28,7 +29,7 @@ impl<'a> Contents<'a> {
         let found = has_flows.then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
         let explained = if has_events { transactions::of(trace, chosen) } else { Vec::new() };
-        let usage = has_events.then(|| Usage::of(trace));
+        let usage = has_events.then(|| Usage::of_times(trace));
 
         let summary = found.as_ref().map(|found| found.flows.summary());
         let mut findings = Findings::default();
@@ -57,8 +58,20 @@ impl<'a> Contents<'a> {
             "flows": found.as_ref().map(|found| &found.document),
             "explained": explained.iter().map(|kind| &kind.document).collect::<Vec<_>>(),
             "machines": usage.as_ref().map(machines::of),
+            "comparison": null,
+            "usage": usage.as_ref().and_then(usage::of),
         });
-        Self { title, document }
+        Self { title, usage, document }
+    }
+
+    /// Also compares it with another run of the same work: that one is the first, this one the second. Without events in
+    /// both there is nothing to compare.
+    #[must_use]
+    pub fn against(mut self, first: &Trace, name: &str) -> Self {
+        if let Some(usage) = &self.usage {
+            self.document["comparison"] = comparison::of(&Comparison::of(&Usage::of(first), usage), name);
+        }
+        self
     }
 
     /// The title.

@@ -33,7 +33,7 @@ impl Findings {
         let headline = places::headline(kind, of_kind);
         let mut lines = headline.lines();
         let title = lines.next().unwrap_or_default();
-        let most = of_kind.iter().max_by(|a, b| a.share.total_cmp(&b.share));
+        let most = of_kind.iter().max_by(|a, b| a.stay.share.total_cmp(&b.stay.share));
         self.add(
             title,
             lines.next().unwrap_or_default(),
@@ -80,7 +80,7 @@ impl Findings {
 
 /// What may be done where flows are longest in a place.
 fn of_place(place: &Place) -> Option<&'static str> {
-    let of = |part: &str| place.place.contains(part);
+    let of = |part: &str| place.stay.place.contains(part);
     Some(match () {
         () if of("ring") => {
             "In a ring, data waits for whoever takes it off: see whether that side's thread or vCPU had a CPU."

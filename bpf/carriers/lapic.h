@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The host's side of a guest's interrupts: the local APICs that KVM emulates. arch/x86/kvm/lapic.c, Linux 6.1 to 6.12.
+ *
+ * An interrupt that a vCPU is asked for is a bit of its APIC's IRR. KVM takes the bit out when it puts the interrupt into the
+ * vCPU; until then one that comes again changes nothing. Where the processor does that itself (APICv, AVIC), no function
+ * is passed.
+ */
+#ifndef XW_CARRIER_LAPIC_H
+#define XW_CARRIER_LAPIC_H
+
+#include "carriers/numbered.h"
+
+/* arch/x86/include/asm/apicdef.h, irq_vectors.h: where the IRR begins, in registers of 32 bits that lie 16 bytes apart; how
+ * interrupts are delivered; and the vectors that Linux gives devices, between its own for itself. */
+#define XW_APIC_IRR 0x200
+#define XW_APIC_FIXED 0
+#define XW_APIC_LOWEST 0x100
+#define XW_FIRST_DEVICE_VECTOR 0x21
+#define XW_LAST_DEVICE_VECTOR 0xea
+
+/* The key of an interrupt that a vCPU is asked for. A struct kvm_vcpu has more bytes than there are vectors. */
+static __always_inline u64 vcpu_interrupt(struct kvm_vcpu *vcpu, u32 vector)
+{
+	return (u64)vcpu + (u8)vector;
+}
+
+/* At the entry of __apic_accept_irq: whether the vCPU has not taken up the one before. */
+static __always_inline bool lapic_is_pending(struct kvm_lapic *apic, u32 vector)
+{
+	void *irr = READ(apic->regs) + XW_APIC_IRR;
+
+	return READ(*(u32 *)(irr + (vector >> 5 & 7) * 0x10)) >> (vector & 31) & 1;
+}
+
+/* There: whether it is one of a device's that is accepted, and that is not pending. */
+static __always_inline bool lapic_is_asked(struct kvm_lapic *apic, u32 mode, u32 vector, int level, int trigger)
+{
+	return vector >= XW_FIRST_DEVICE_VECTOR && vector <= XW_LAST_DEVICE_VECTOR &&
+	       (mode == XW_APIC_FIXED || mode == XW_APIC_LOWEST) && (level || !trigger) &&
+	       READ(apic->sw_enabled) && !lapic_is_pending(apic, vector);
+}
+
+/* By the running context: the interrupt that it asks a vCPU for. */
+XW_TABLE(xw_asking, 1, 4096);
+
+/* At the entry and the return of __apic_accept_irq, */
+static __always_inline void lapic_asks(struct kvm_vcpu *vcpu, u32 vector)
+{
+	u64 interrupt = vcpu_interrupt(vcpu, vector);
+
+	xw_asking_put(xw_number(xw_thread()), &interrupt);
+}
+
+static __always_inline void lapic_has_asked(void)
+{
+	xw_asking_drop(xw_number(xw_thread()));
+}
+
+/* and in between: its key. 0 elsewhere. */
+static __always_inline u64 lapic_asking(void)
+{
+	u64 interrupt = 0;
+
+	xw_asking_get(xw_number(xw_thread()), &interrupt);
+	return interrupt;
+}
+
+/* The host's side of an interrupt that goes into a vCPU. */
+static __always_inline struct xw_key lapic_given(struct kvm_vcpu *vcpu, u32 vector)
+{
+	struct kvm *kvm = READ(vcpu->kvm);
+	struct mm_struct *mm = READ(kvm->mm);
+	struct task_struct *owner = READ(mm->owner);
+	struct xw_key key = {
+		.ring = XW_INTERRUPT(READ(vcpu->vcpu_id), vector),
+		.index = xw_next_number(vcpu_interrupt(vcpu, vector)),
+		.peer = READ(owner->tgid),
+	};
+	return key;
+}
+
+#endif

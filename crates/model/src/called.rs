@@ -1,0 +1,85 @@
+//! What threads are called together with those like them, in breakdowns and in what is added up: in terms of users, not of
+//! kernels; and who records.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+use xweave_trace::Trace;
+
+/// What the recorder's own processes are called, all as one.
+pub const RECORDER: &str = "xweave itself";
+
+/// What the recorder's processes call themselves.
+const NAME: &str = "xweave";
+
+/// Which processes recorded a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorders(FxHashMap<u8, Vec<u64>>);
+
+impl Recorders {
+    /// As the trace tells.
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let domains = trace.manifest().domains.iter().filter(|domain| !domain.recorders.is_empty());
+        let processes = |all: &[u32]| all.iter().copied().map(u64::from).collect();
+        Self(domains.map(|domain| (domain.number, processes(&domain.recorders))).collect())
+    }
+
+    /// Whether a process of a domain, whose name it is, is one of them: where it is not told which are, all of their name.
+    pub(crate) fn has(&self, domain: u8, process: u64, name: &str) -> bool {
+        name == NAME && self.0.get(&domain).is_none_or(|known| known.contains(&process))
+    }
+}
+
+/// Threads that are alike.
+pub(crate) struct Like<'a> {
+    /// As their kernel calls them; empty if that is not known.
+    pub(crate) name: &'a str,
+    /// Whether they are vCPUs.
+    pub(crate) vcpus: bool,
+    /// The guest that they are for.
+    pub(crate) guest: Option<&'a str>,
+    /// What they do for it, where their name says.
+    pub(crate) serve: Option<&'a str>,
+}
+
+impl<'a> Like<'a> {
+    /// `vCPUs of vm1`, `vhost of vm1`, `nginx`; empty if nothing is known of them.
+    pub(crate) fn called(&self) -> Cow<'a, str> {
+        match self.guest {
+            Some(guest) if self.vcpus => format!("vCPUs of {guest}").into(),
+            Some(guest) => format!("{} of {guest}", self.serve.unwrap_or(self.name)).into(),
+            None => self.name.into(),
+        }
+    }
+}
+
+/// What a thread is that serves rings or is the timer, and the process that runs the guest: the kernel calls it by that
+/// (`drivers/vhost/vhost.c`, `arch/x86/kvm/i8254.c`, Linux 6.1 to 6.12).
+pub(crate) fn served(name: &str) -> Option<(&'static str, u64)> {
+    let is = |(prefix, is)| Some((is, name.strip_prefix(prefix)?.parse().ok()?));
+    [("vhost-", "vhost"), ("kvm-pit/", "kvm-pit")].into_iter().find_map(is)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recorder_is_known_by_its_process_where_that_is_told_and_else_by_its_name() {
+        let recorders = Recorders([(1, vec![70, 71])].into_iter().collect());
+        assert!(recorders.has(1, 71, "xweave") && recorders.has(2, 5, "xweave"));
+        // A load that is called so; and who has its number where numbers are others.
+        assert!(!recorders.has(1, 5, "xweave") && !recorders.has(1, 70, "nginx"));
+    }
+
+    #[test]
+    fn threads_are_called_by_what_they_do_for_a_guest() {
+        let guest = Some("vm1");
+        let vcpu = Like { name: "CPU 0/KVM", vcpus: true, guest, serve: None };
+        let vhost = Like { name: "vhost-70", vcpus: false, guest, serve: Some("vhost") };
+        let worker = Like { name: "iothread", vcpus: false, guest, serve: None };
+        let other = Like { name: "nginx", vcpus: false, guest: None, serve: None };
+        let called = [vcpu, vhost, worker, other].map(|like| like.called().into_owned());
+        assert_eq!(called, ["vCPUs of vm1", "vhost of vm1", "iothread of vm1", "nginx"]);
+    }
+}

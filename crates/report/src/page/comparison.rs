@@ -1,0 +1,32 @@
+//! Two runs of the same work, for a page: what `xweave compare --json` prints, what changed most of it.
+
+use std::cmp::Reverse;
+
+use serde_json::{Value, json};
+use xweave_model::{Comparison, comparison::Compared};
+
+use super::bounded::cut;
+use crate::comparison::headline;
+
+/// What there is at most of each, and in how many bytes.
+const FINDINGS: usize = 50;
+const OBJECTS: usize = 500;
+const LIST: usize = 192 << 10;
+
+/// `first` is what the first of the runs is called.
+pub(super) fn of(compared: &Comparison, first: &str) -> Value {
+    let change = |[a, b]: [u64; 2]| a.abs_diff(b);
+    let mut objects: Vec<&Compared> = compared.objects.iter().collect();
+    objects.sort_by_key(|one| Reverse(change(one.time_ns).max(change(one.wait_ns))));
+    json!({
+        "first": first,
+        "headline": headline(compared).trim_end(),
+        "span_ns": compared.span_ns,
+        "difference_ns": compared.difference_ns,
+        "took_longer": compared.took_longer(),
+        "events": compared.events,
+        "findings": cut(&compared.findings, FINDINGS, LIST),
+        "objects": cut(&objects, OBJECTS, LIST),
+        "changed": compared.objects.iter().filter(|one| one.changed()).count(),
+    })
+}
