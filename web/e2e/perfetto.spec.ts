@@ -116,7 +116,8 @@ test.describe('Perfetto', () => {
       expect(await count(page, ofCategory('vcpu exit'))).toBe(written.exits);
       expect(await count(page, 'flow')).toBe(written.arrows);
       if (written.flows > 0) await checkFlows(page, name);
-      if (written.transaction) await checkTransactions(page, name, written.transaction);
+      expect(await count(page, ofCategory('transaction'))).toBe(written.transactions);
+      if (written.transactions > 0) await checkTransactions(page, name, written.transaction);
       expect(complaints).toEqual([]);
     });
   }
