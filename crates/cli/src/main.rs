@@ -13,6 +13,7 @@ mod confinement;
 mod cost;
 mod doctor;
 mod explain;
+mod export;
 mod failure;
 mod flows;
 mod fmt;
@@ -52,6 +53,7 @@ Examples:
   xweave explain trace --transaction request:80  where requests' time went
   xweave compare before after                    what two runs did differently
   xweave report trace -o report.html             all of that as one HTML page
+  xweave export trace --to perfetto              all of that for Perfetto
   xweave import trace.dat -o trace               what trace-cmd recorded
   xweave sites 'access(sk_buff.len)' --live      what accesses this member
   xweave cost --on native,kvm                    what exits cost in a guest
@@ -75,6 +77,7 @@ enum Command {
     Explain(explain::Args),
     Compare(compare::Args),
     Report(report::Args),
+    Export(export::Args),
     Import(import::Args),
     Sites(sites::Args),
     Cost(cost::Args),
@@ -104,6 +107,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(args),
+        Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),

@@ -177,7 +177,7 @@ impl Story {
                 } else {
                     format!(" {}", waiting_for.join(", "))
                 };
-                format!("{of} (Ctrl-C stops immediately)")
+                format!("{of} (a second Ctrl-C stops immediately)")
             }
             _ => String::new(),
         }

@@ -16,6 +16,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// Whether what keeps from harm is to be done all the same.
+    pub fn forced(&self) -> bool {
+        self.force
+    }
+
     /// Opens a trace.
     pub fn open(&self, dir: &Path) -> Result<Trace, Failure> {
         let open = if self.force { Trace::open_forced } else { Trace::open };

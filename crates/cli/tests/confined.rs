@@ -89,6 +89,8 @@ fn commands_that_confine_themselves_still_read_and_write_what_they_are_given() {
     fs::create_dir(here.join("pages")).expect("a folder");
     well(&["report", "deep/trace", "-o", "pages/page.html"]);
     assert!(fs::read_to_string(here.join("pages/page.html")).expect("the page").contains("</html>"));
+    well(&["export", "deep/trace", "--to", "perfetto", "-o", "pages/trace.pftrace"]);
+    assert!(fs::metadata(here.join("pages/trace.pftrace")).expect("the file").len() > 1_000);
     let page = File::create(here.join("to")).expect("a file");
     let mut report = Command::new(env!("CARGO_BIN_EXE_xweave"));
     report.current_dir(here).args(["report", "deep/trace", "-o", "/dev/stdout"]).stdout(page);

@@ -135,10 +135,15 @@ fn nothing_of_a_trace_is_obeyed() {
         );
     }
     assert!(explain(folder.path(), "life") > 0);
+    let export = &["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"];
+    let (status, _, said) = harmless(folder.path(), export);
+    assert!(status == Some(1) && said.contains("parts of the trace are missing"), "{said}");
     let page = fs::read_to_string(folder.path().join("page.html")).expect("a page");
     assert_eq!(page, text::lines(&page));
-    let mode = fs::metadata(folder.path().join("page.html")).expect("a page").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    for made in ["page.html", "trace.pftrace"] {
+        let mode = fs::metadata(folder.path().join(made)).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
     // What cannot be read at all may be quoted as well.
     fs::write(trace.join("trace.json"), format!("{{\"schema\": \"{EVIL}\"}}")).expect("a file");
     harmless(folder.path(), &["flows", "trace"]);
@@ -236,6 +241,7 @@ fn a_trace_of_another_user_needs_force() {
         &["explain", "trace", "--transaction", "process"],
         &["compare", "trace", "trace"],
         &["report", "trace", "-o", "page.html"],
+        &["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"],
     ];
     let refused = |why: &str| {
         for command in commands {

@@ -105,7 +105,15 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["records", "stored", "--domain", "vm1"], 1, "xweave: stored has no records of that domain"),
     (&["records", "stored", "--by", "sise"], 1, "xweave: no record has a value called sise: did you mean size?"),
     (&["report", "flows", "-o", "nowhere/page.html"], 1, "xweave: cannot write the page nowhere/page.html: cannot open nowhere: No such file or directory (os error 2); name another file with -o"),
+    (&["export", "flows", "--to", "perfetto", "-o", "nowhere/t.pftrace"], 1, "xweave: cannot write nowhere/t.pftrace: cannot open nowhere: No such file or directory (os error 2); name another file with -o"),
+    (&["export", "flows", "--to", "perfetto", "-o", "a-file"], 2, "xweave: a-file exists already: replace it with --force, or name another file with -o"),
+    (&["export", "flows", "--to", "perfetto", "-o", "empty", "--force"], 2, "xweave: empty is there, and is no file: name a file with -o"),
     // Traces without what was asked for send to the command that fits.
+    (&["export", "flows", "--to", "perfetto"], 0, ""),
+    (&["export", "events", "--to", "perfetto"], 0, ""),
+    (&["export", "stored", "--to", "perfetto"], 2, "xweave: stored was recorded without an aspect that defines flows: see `xweave records stored`; it has no events either, so that there is nothing to see"),
+    (&["export", "flows", "--to", "perfetto", "-o", "new", "--transaction", "request:80"], 2, "xweave: flows has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
+    (&["export", "events", "--to", "perfetto", "-o", "new", "--transaction", "request:80"], 1, "xweave: events has no transactions of the kind request:80, and the file has all else; xweave explain events --machines tells what kinds there are"),
     (&["flows", "events"], 0, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
     (&["flows", "events", "--by", "connection"], 1, "xweave: events was recorded without an aspect that defines flows: see `xweave explain events`"),
     (&["report", "stored", "-o", "page.html"], 0, "xweave: the page is empty: stored was recorded without an aspect that defines flows: see `xweave records stored`"),
@@ -281,8 +289,8 @@ fn arguments_that_are_no_text_are_no_panic() {
     let folder = traces();
     let strange = OsStr::from_bytes(b"\xff");
     for command in [
-        "doctor", "check", "fmt", "record", "flows", "records", "explain", "compare", "report", "import",
-        "sites", "cost", "lab", "agent",
+        "doctor", "check", "fmt", "record", "flows", "records", "explain", "compare", "report", "export",
+        "import", "sites", "cost", "lab", "agent",
     ] {
         for rest in [&[][..], &["-o", "new"], &["--json"]] {
             let arguments: Vec<&OsStr> =

@@ -368,6 +368,11 @@ impl<'a> FlowDocument<'a> {
         self.flow
     }
 
+    /// Its records: those of the path in the path's order, the others among them by time.
+    pub fn hops(&self) -> impl ExactSizeIterator<Item = Hop<'a>> {
+        self.scene.hops(self.flow)
+    }
+
     /// The name of its kind.
     pub(crate) fn kind(&self) -> String {
         kinds::name(self.flow, |number| self.scene.domain(number))

@@ -12,7 +12,7 @@
 use std::{
     ffi::OsStr,
     fs::File,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt as _,
@@ -208,7 +208,7 @@ impl Dir {
     /// # Errors
     /// It cannot be written. What was there stays.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), Error> {
-        let temporary = format!(".{name}.tmp-{}", std::process::id());
+        let temporary = temporary(name);
         let path = self.path_of(name);
         // One of a process that was killed, and had the same number.
         self.unlink(&temporary)?;
@@ -360,6 +360,12 @@ impl Dir {
 /// # Errors
 /// It cannot be written. What was there stays.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let (dir, name) = place_of(path)?;
+    dir.replace(&name, content)
+}
+
+/// The folder of a file that is to be written, which may be anybody's, and its name there.
+fn place_of(path: &Path) -> Result<(Dir, String), Error> {
     let named = path.file_name().and_then(OsStr::to_str).filter(|name| !name.is_empty());
     let Some(name) = named else {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file");
@@ -368,7 +374,60 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = sys::open(folder, flags, Mode::empty()).map_err(|error| Error::io("open", folder, error))?;
-    Dir { fd, path: folder.to_owned(), trust: Trust::Anyone }.replace(name, content)
+    Ok((Dir { fd, path: folder.to_owned(), trust: Trust::Anyone }, name.to_owned()))
+}
+
+/// A file that is written bit by bit, and has its name when it is whole: until then, what had that name stays.
+pub struct Growing {
+    dir: Dir,
+    name: String,
+    temporary: String,
+    file: File,
+}
+
+impl Growing {
+    /// Begins a file of mode 0600, in a folder that may be anybody's.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let (dir, name) = place_of(path)?;
+        let temporary = temporary(&name);
+        dir.unlink(&temporary)?;
+        let file = dir.create_new(&temporary)?;
+        Ok(Self { dir, name, temporary, file })
+    }
+
+    /// It is whole: it has its name. What had that before is replaced.
+    ///
+    /// # Errors
+    /// It cannot be named so.
+    pub fn finish(self) -> Result<(), Error> {
+        self.dir.rename(&self.temporary, &self.name)
+    }
+}
+
+impl Write for Growing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// What is not finished goes.
+impl Drop for Growing {
+    fn drop(&mut self) {
+        // Best effort; of a file that has its name, there is nothing left.
+        let _ = self.dir.unlink(&self.temporary);
+    }
+}
+
+/// What a file is called before it is whole.
+fn temporary(name: &str) -> String {
+    format!(".{name}.tmp-{}", std::process::id())
 }
 
 /// Makes a folder and its missing parents, of mode 0700; one that is there is fine.

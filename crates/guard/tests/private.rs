@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use xweave_guard::private::{Dir, Error, Trust, can_create, open_named, write_file};
+use xweave_guard::private::{Dir, Error, Growing, Trust, can_create, open_named, write_file};
 
 /// A folder of our own, under the umask that leaves everything to everybody.
 fn folder() -> tempfile::TempDir {
@@ -255,4 +255,24 @@ fn where_a_folder_can_be_created_is_known_before() {
         assert!(error.to_string().contains("Not a directory"), "{error}");
     }
     assert_eq!(fs::read_dir(path).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_that_grows_has_its_name_when_it_is_whole_and_leaves_nothing_if_it_never_is() {
+    use std::io::Write as _;
+    let parent = folder();
+    let path = parent.path().join("large");
+    fs::write(&path, "old").unwrap();
+    let mut given_up = Growing::create(&path).unwrap();
+    given_up.write_all(b"a part").unwrap();
+    drop(given_up);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    let mut growing = Growing::create(&path).unwrap();
+    growing.write_all(b"new, ").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    growing.write_all(b"and whole").unwrap();
+    growing.finish().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "new, and whole");
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+    assert!(Growing::create(&parent.path().join("none/file")).is_err());
 }

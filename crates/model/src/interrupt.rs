@@ -48,7 +48,7 @@ impl Interrupts {
 }
 
 /// What an interrupt is called.
-pub(crate) fn name(soft: bool, number: u64) -> String {
+pub fn name(soft: bool, number: u64) -> String {
     // include/linux/interrupt.h
     const SOFT: [&str; 10] =
         ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];

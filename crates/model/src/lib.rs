@@ -45,6 +45,7 @@ pub use breakdown::{Cause, Object, Piece, TimeState, breakdown};
 pub use census::Census;
 pub use comparison::Comparison;
 pub use explanation::{Explained, Outcome, Step, explain};
+pub use interrupt::name as interrupt_name;
 pub use loss::{Loss, LossOfCpu, LossOfDomain};
 pub use machine::Machine;
 pub use objects::Objects;

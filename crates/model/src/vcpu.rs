@@ -246,7 +246,7 @@ impl Vcpus {
 pub(crate) const HALT: &str = "hlt";
 
 /// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common.
-pub(crate) fn exit_reason(code: i32) -> String {
+pub fn exit_reason(code: i32) -> String {
     // arch/x86/include/uapi/asm/svm.h and vmx.h
     let name = match code {
         0x60 | 1 => "interrupt",

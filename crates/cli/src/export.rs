@@ -1,0 +1,180 @@
+//! `xweave export`: a trace for the viewers of others.
+
+use std::{
+    fs,
+    io::{self, BufWriter, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use xweave_export::{Phase, Written, document::Export, has_events, has_flows, perfetto, summary};
+use xweave_flow::Join;
+use xweave_guard::private::Growing;
+use xweave_model::{Spec, explanation::usual};
+use xweave_report::{document, next, number::count};
+use xweave_trace::Trace;
+
+use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
+
+/// Write a trace for a viewer that you already have: Perfetto
+///
+/// Open the file at ui.perfetto.dev (it stays in the browser), or with trace_processor. It has a machine for each domain
+/// with its CPUs and threads, vCPUs below the threads of the host that run them, the steps of flows with arrows from step
+/// to step across domains, flows and transactions as a whole, lost events, and how far clocks may be off. Times are those
+/// of the trace, in nanoseconds.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  xweave export trace --to perfetto                      writes trace.pftrace
+  xweave export trace --to perfetto -o /tmp/t.pftrace
+  xweave export trace --to perfetto --transaction request:80
+  xweave export trace --to perfetto --json | jq .arrows")]
+pub struct Args {
+    /// A trace directory, of `xweave record -o` or `xweave import -o`
+    #[arg(value_name = "DIR")]
+    trace: PathBuf,
+    #[command(flatten)]
+    owner: Owner,
+    /// For which viewer
+    #[arg(long, value_name = "VIEWER")]
+    to: Viewer,
+    /// The file to write [default: the trace's name, with .pftrace]; one that is there is replaced only with --force
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Which transactions, as of explain [default: what the trace has: flows or requests]
+    #[arg(long, value_name = "SPEC")]
+    transaction: Option<Spec>,
+    /// Print a JSON document: how many of what were written
+    #[arg(long)]
+    json: bool,
+}
+
+/// What reads such files.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Viewer {
+    /// Perfetto: https://ui.perfetto.dev
+    Perfetto,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let Viewer::Perfetto = args.to;
+    let output = args.output.clone().unwrap_or_else(|| beside(&args.trace));
+    Only::reading([&*args.trace]).writing(&output).apply()?;
+    let trace = args.owner.open_telling(&args.trace)?;
+    refuse_existing(&output, args.owner.forced())?;
+    let with_events = has_events(&trace);
+    if !with_events && !has_flows(&trace) {
+        return Err(Failure::Usage(nothing(&trace)));
+    }
+    if args.transaction.is_some() && !with_events {
+        return Err(Failure::no_events(&args.trace));
+    }
+    let spec = args.transaction.clone().or_else(|| usual(&trace)).filter(|_| with_events);
+    let written = write(&trace, spec.as_ref(), &output)?;
+    let counts = &written.counts;
+    shown::print(|out| match args.json {
+        true => document::write(out, &Export::new(&output, spec.as_ref(), &written)),
+        false => write!(out, "{}", summary::text(&output, spec.as_ref(), counts)),
+    })?;
+    written.damaged.iter().for_each(|damaged| eprintln!("xweave: {damaged}"));
+    match (&args.transaction, written.damaged.is_empty()) {
+        (_, false) => Err(Failure::Failed("parts of the trace are missing".to_owned())),
+        (Some(spec), _) if counts.transactions == 0 => Err(Failure::Failed(format!(
+            "{dir} has no transactions of the kind {spec}, and the file has all else; xweave explain {dir} --machines \
+             tells what kinds there are",
+            dir = args.trace.display()
+        ))),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// In this folder, called after the trace.
+fn beside(trace: &Path) -> PathBuf {
+    let whole = fs::canonicalize(trace).unwrap_or_else(|_| trace.to_owned());
+    let mut name = whole.file_name().unwrap_or("trace".as_ref()).to_owned();
+    name.push(".pftrace");
+    name.into()
+}
+
+fn refuse_existing(output: &Path, forced: bool) -> Result<(), Failure> {
+    let (file, other) = ("replace it with --force, or name another file with -o", "name a file with -o");
+    let Ok(found) = output.symlink_metadata() else { return Ok(()) };
+    match (found.is_file(), forced) {
+        (true, true) => Ok(()),
+        (true, false) => Err(Failure::Usage(format!("{} exists already: {file}", output.display()))),
+        _ => Err(Failure::Usage(format!("{} is there, and is no file: {other}", output.display()))),
+    }
+}
+
+fn nothing(trace: &Trace) -> String {
+    let dir = trace.dir().display();
+    let without_flows = next::instead_of_flows(trace).unwrap_or_else(|| format!("{dir} has no flows"));
+    format!("{without_flows}; it has no events either, so that there is nothing to see")
+}
+
+/// Writes the file, whole or not at all.
+fn write(trace: &Trace, spec: Option<&Spec>, output: &Path) -> Result<Written, Failure> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        Failure::Failed(format!("cannot write {}: {error}; name another file with -o", output.display()))
+    };
+    let mut file =
+        BufWriter::with_capacity(1 << 18, Growing::create(output).map_err(|error| cannot(&error))?);
+    let bar = Bar::new(trace);
+    let written = perfetto(trace, || Join::of(trace), spec, &mut file, &mut |phase| bar.show(phase));
+    bar.0.finish_and_clear();
+    let written = written.map_err(|error| cannot(&error))?;
+    let file = file.into_inner().map_err(|error| cannot(&error))?;
+    file.finish().map_err(|error| cannot(&error))?;
+    Ok(written)
+}
+
+/// How far it is, on a terminal.
+struct Bar(ProgressBar, u64);
+
+impl Bar {
+    fn new(trace: &Trace) -> Self {
+        let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Self(bar, trace.manifest().events)
+    }
+
+    fn show(&self, phase: Phase) {
+        self.0.set_message(match phase {
+            Phase::Flows(done) => format!("writing flows: {}", count(done)),
+            Phase::Events(done) => format!("writing events: {} of {}", count(done), count(self.1)),
+            Phase::Transactions(done) => format!("writing transactions: {}", count(done)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_stays_unless_it_is_a_file_and_that_is_forced() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("trace.pftrace");
+        assert!(refuse_existing(&file, false).is_ok());
+        fs::write(&file, "old").unwrap();
+        let refused = refuse_existing(&file, false);
+        assert!(matches!(refused, Err(Failure::Usage(said)) if said.contains("--force")));
+        assert!(refuse_existing(&file, true).is_ok());
+        assert!(refuse_existing(dir.path(), true).is_err());
+        std::os::unix::fs::symlink(&file, dir.path().join("link")).unwrap();
+        assert!(refuse_existing(&dir.path().join("link"), true).is_err());
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_called_after_the_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("before")).unwrap();
+        assert_eq!(beside(&dir.path().join("before/.")), Path::new("before.pftrace"));
+        assert_eq!(beside(Path::new("/")), Path::new("trace.pftrace"));
+    }
+}
