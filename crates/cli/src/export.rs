@@ -54,7 +54,7 @@ pub struct Args {
 /// What reads such files.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Viewer {
-    /// Perfetto: https://ui.perfetto.dev
+    /// Perfetto (ui.perfetto.dev)
     Perfetto,
 }
 
