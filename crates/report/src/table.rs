@@ -43,13 +43,13 @@ fn bare(columns: usize, view: View) -> Table {
     table
 }
 
-/// Does not end a line between a number and its unit, or its thousands: `1 512 exits`, `42 %`. A name that ends in digits
-/// (`dd/267 had the CPU`) is none.
+/// Does not end a line between a number and its unit, or its thousands: `1 512 exits`, `42 %`. A thread's number
+/// (`dd/267 had the CPU`) has none.
 pub(crate) fn unbroken(text: &str) -> String {
     let (mut before, mut of_number) = (' ', true);
     let keep = |c: char| {
         let kept = if c == ' ' && of_number && before.is_ascii_digit() { NO_BREAK } else { c };
-        of_number = c == ' ' || of_number && !c.is_alphabetic() && c != '/';
+        of_number = c == ' ' || of_number && c != '/';
         before = c;
         kept
     };
@@ -141,4 +141,16 @@ pub fn alike(
         text.push_str(&format!("… and {left}: --all shows them\n"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_stays_with_its_unit_and_a_thread_s_number_with_nothing() {
+        assert_eq!(unbroken("1 512 exits"), format!("1{NO_BREAK}512{NO_BREAK}exits"));
+        assert_eq!(unbroken("by web1 42 %"), format!("by web1{NO_BREAK}42{NO_BREAK}%"));
+        assert_eq!(unbroken("dd/267 had the CPU"), "dd/267 had the CPU");
+    }
 }
