@@ -9,7 +9,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
-use xweave_export::{Phase, Written, document::Export, has_events, has_flows, perfetto, summary};
+use xweave_export::{Phase, Written, document::Export, perfetto, summary};
 use xweave_flow::Join;
 use xweave_guard::private::Growing;
 use xweave_model::{Spec, explanation::usual};
@@ -65,8 +65,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).writing(&output).apply()?;
     let trace = args.owner.open_telling(&args.trace)?;
     refuse_existing(&output, args.owner.forced())?;
-    let with_events = has_events(&trace);
-    if !with_events && !has_flows(&trace) {
+    let with_events = trace.has_events();
+    if !with_events && !trace.has_flows() {
         return Err(Failure::Usage(nothing(&trace)));
     }
     if args.transaction.is_some() && !with_events {

@@ -52,16 +52,6 @@ pub enum Phase {
     Transactions(u64),
 }
 
-/// Whether a trace has flows.
-pub fn has_flows(trace: &Trace) -> bool {
-    trace.sites().iter().any(|site| site.xflow.is_some())
-}
-
-/// Whether a trace has events.
-pub fn has_events(trace: &Trace) -> bool {
-    trace.manifest().events > 0 || trace.events().next().is_some()
-}
-
 /// Writes a trace as Perfetto reads it: its flows, which `join` goes through, its events, and the transactions of a kind.
 ///
 /// # Errors
@@ -76,10 +66,10 @@ pub fn perfetto<'t>(
     let mut packets = Packets::new(out);
     let domains = Domains::begin(trace, &mut packets)?;
     let mut damaged: Vec<String> = Vec::new();
-    if has_flows(trace) {
+    if trace.has_flows() {
         damaged.extend(flows::write(trace, join(), &domains, &mut packets, tell)?);
     }
-    if has_events(trace) {
+    if trace.has_events() {
         damaged.extend(scheduling::write(trace, &domains, &mut packets, tell)?);
         if let Some(spec) = spec {
             damaged.extend(transactions::write(trace, spec, &mut packets, tell)?);

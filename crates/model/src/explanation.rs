@@ -92,7 +92,7 @@ pub struct Outcome {
 /// The kind of transactions that a trace is most likely asked for: its flows; else requests on connections, if there are
 /// any beside the recorder's. None, if it has neither.
 pub fn usual(trace: &Trace) -> Option<Spec> {
-    if trace.sites().iter().any(|site| site.xflow.is_some()) {
+    if trace.has_flows() {
         return Some(Spec::Flow(None));
     }
     let requests = Spec::Request(None);

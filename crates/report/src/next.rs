@@ -5,7 +5,7 @@ use xweave_trace::Trace;
 
 /// What is said of a trace without flows where flows are wanted; none if an aspect of it defines some.
 pub fn instead_of_flows(trace: &Trace) -> Option<String> {
-    if trace.sites().iter().any(|site| site.xflow.is_some()) || trace.sites_damaged().is_some() {
+    if trace.has_flows() || trace.sites_damaged().is_some() {
         return None;
     }
     let commands: Vec<_> = commands(trace).into_iter().map(|command| format!("`{command}`")).collect();
@@ -29,11 +29,11 @@ pub fn argument_of(trace: &Trace) -> String {
 
 /// The commands, the one that most is to be seen by first; none for a trace of nothing.
 pub fn commands(trace: &Trace) -> Vec<String> {
-    let (sites, dir) = (trace.sites(), argument_of(trace));
+    let dir = argument_of(trace);
     let mut commands = Vec::new();
-    if sites.iter().any(|site| site.xflow.is_some()) {
+    if trace.has_flows() {
         commands.push(format!("xweave flows {dir}"));
-    } else if !sites.is_empty() {
+    } else if !trace.sites().is_empty() {
         commands.push(format!("xweave records {dir}"));
     }
     if trace.manifest().events > 0 {

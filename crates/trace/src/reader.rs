@@ -121,6 +121,16 @@ impl Trace {
         &self.sites
     }
 
+    /// Whether an aspect that defines flows was woven.
+    pub fn has_flows(&self) -> bool {
+        self.sites.iter().any(|site| site.xflow.is_some())
+    }
+
+    /// Whether there are events, also where a recording that was killed has not counted them.
+    pub fn has_events(&self) -> bool {
+        self.manifest().events > 0 || self.events().next().is_some()
+    }
+
     /// What is wrong with `sites.parquet`, if it could not be read.
     pub fn sites_damaged(&self) -> Option<&Damaged> {
         self.sites_damaged.as_ref()

@@ -24,9 +24,8 @@ pub struct Contents<'a> {
 impl<'a> Contents<'a> {
     /// Goes through a trace, some times over. `join` goes through its records.
     pub fn of(trace: &'a Trace, title: &'a str, join: &dyn Fn() -> Join<'a>) -> Self {
-        let has_flows = trace.sites().iter().any(|site| site.xflow.is_some());
-        let has_events = trace.manifest().events > 0 || trace.events().next().is_some();
-        let found = has_flows.then(|| flows::of(trace, join));
+        let has_events = trace.has_events();
+        let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
         let explained = if has_events { transactions::of(trace, chosen) } else { Vec::new() };
         let usage = has_events.then(|| Usage::of_times(trace));
