@@ -76,8 +76,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     for (one, other) in [(&a, &b), (&b, &a)] {
         for domain in one.domains.iter().filter(|domain| !other.domains.contains(domain)) {
             told::tell(&format!(
-                "{} has the domain {domain}, which {} lacks: call it the same in both recordings \
-                 (--domain NAME=…)",
+                "{} has the domain {domain}, which {} lacks: it is not compared. Call it the same in both \
+                 recordings (--domain NAME=…)",
                 one.dir.display(),
                 other.dir.display()
             ));

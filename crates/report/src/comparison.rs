@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use xweave_model::{
     Comparison,
-    comparison::{Compared, FACTOR, Finding, LEAST_NS, SHARE},
+    comparison::{Compared, FACTOR, Finding, LEAST_NS, LeftOut, SHARE},
     usage::kind,
 };
 
@@ -21,6 +21,9 @@ const OVERLAP: &str = "\n≤: at most so much of the difference. Objects work at
 /// What took longer, and what explains that: first what worked more or less, then what waited.
 pub fn findings(comparison: &Comparison, view: View) -> String {
     let mut text = headline(comparison);
+    for left in &comparison.left_out {
+        text.push_str(&left_out(left));
+    }
     if comparison.findings.is_empty() {
         text.push_str(&format!(
             "\nNo object changed beyond noise: by a factor of {FACTOR}, {:.0} % of the longer run and {}.\n",
@@ -54,6 +57,19 @@ pub(crate) fn headline(comparison: &Comparison) -> String {
         0.. => format!("second took {by} longer: {a} → {b}; {events}\n"),
         _ => format!("second took {by} less: {a} → {b}; {events}\n"),
     }
+}
+
+/// What is not compared, and why.
+fn left_out(left: &LeftOut) -> String {
+    let which = ["first", "second"][left.missing_in.min(1)];
+    let what = match left.events {
+        "sched" => "processes, locks and interrupts",
+        "block" => "disks",
+        "net" => "peers and services",
+        _ => "vCPUs and exits",
+    };
+    let of = if left.everywhere { String::new() } else { format!(" of {}", left.domains.join(", ")) };
+    format!("{which} has no {} events{of}: {what} are not compared\n", left.events)
 }
 
 fn changes(comparison: &Comparison, findings: &[&Finding], view: View) -> String {

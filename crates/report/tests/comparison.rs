@@ -71,6 +71,43 @@ fn no_line_is_wider_than_the_terminal_and_no_word_broken() {
 }
 
 #[test]
+fn what_only_one_run_recorded_is_left_out_and_told_below_the_difference() {
+    let told = |of: [&[(&str, &[&'static str])]; 2]| {
+        let recorded = |of: &[(&str, &[&'static str])]| {
+            of.iter()
+                .map(|(domain, groups)| ((*domain).to_owned(), groups.iter().copied().collect()))
+                .collect()
+        };
+        let run = |usage: Usage, of| Usage { recorded: recorded(of), ..usage };
+        let compared = Comparison::of(&run(usage(58, 1_500), of[0]), &run(usage(92, 18_000), of[1]));
+        let view = View { width: 80, color: false };
+        let tables = comparison::tables(&compared, Which { limit: 10, all: true }, view);
+        (comparison::findings(&compared, view), tables)
+    };
+    let all: &[&str] = &["block", "sched", "vm"];
+    let (findings, tables) = told([&[("host", all), ("vm1", all)], &[("host", &["vm"]), ("vm1", &["vm"])]]);
+    let lines: Vec<_> = findings.lines().skip(1).take(3).collect();
+    assert_eq!(
+        lines,
+        [
+            "second has no sched events: processes, locks and interrupts are not compared",
+            "second has no block events: disks are not compared",
+            ""
+        ]
+    );
+    let both = findings + &tables;
+    assert!(!both.contains("nvme0n1") && !both.contains("reader"), "{both}");
+    assert!(both.contains("vCPU 0 of vm1"), "{both}");
+    let (findings, tables) = told([&[("host", all), ("vm1", &["vm"])], &[("host", all), ("vm1", all)]]);
+    assert!(
+        findings
+            .contains("first has no sched events of vm1: processes, locks and interrupts are not compared\n"),
+        "{findings}"
+    );
+    assert!(tables.contains("nvme0n1") && !tables.contains("reader"), "{tables}");
+}
+
+#[test]
 fn what_did_not_change_is_counted_and_shown_if_asked_for() {
     let (some, all) = (shown(160, false), shown(160, true));
     assert!(!some.contains("sshd") && !some.contains("vCPU 1 of vm1"), "{some}");
