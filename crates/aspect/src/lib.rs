@@ -44,7 +44,7 @@ pub use code::{Code, Special};
 pub use diagnostic::{Diagnostic, Severity, Source, Span};
 pub use filter::Filter;
 pub use format::{Formatted, format};
-pub use library::{library, library_names};
+pub use library::{Module, library, library_names, module_of};
 pub use pointcut::pointcut;
 pub use read::{Unreadable, read};
 pub use syntax::Aspects;

@@ -19,6 +19,36 @@ pub fn library(name: &str) -> Option<Source> {
     Some(Source { name: format!("{name}.aspect"), text: (*text).to_owned() })
 }
 
+/// Functions that the library names, by patterns, the module that they are in, and what to load for it.
+const MODULES: &[(&str, &str, &str)] = &[
+    ("vhost_%", "vhost", "vhost_net"),
+    ("handle_tx%", "vhost_net", "vhost_net"),
+    ("handle_rx%", "vhost_net", "vhost_net"),
+    ("tun_%", "tun", "tun"),
+    ("tap_%", "tap", "macvtap"),
+    ("br_%", "bridge", "bridge"),
+    ("kvm_%", "kvm", "kvm_intel or kvm_amd"),
+    ("__apic_accept_irq", "kvm", "kvm_intel or kvm_amd"),
+    ("virtqueue_%", "virtio_ring", "virtio_pci"),
+    ("receive_buf", "virtio_net", "virtio_net"),
+    ("start_xmit", "virtio_net", "virtio_net"),
+];
+
+/// A module of the kernel that a function may be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its name.
+    pub name: &'static str,
+    /// What `modprobe` has to load for it.
+    pub load: &'static str,
+}
+
+/// The module that a function of the library's aspects is in, where that may be one that is not loaded.
+pub fn module_of(function: &str) -> Option<Module> {
+    let of = MODULES.iter().find(|(pattern, ..)| xweave_text::matches(pattern, function));
+    of.map(|&(_, name, load)| Module { name, load })
+}
+
 /// The names in the library.
 pub fn library_names() -> impl Iterator<Item = &'static str> {
     LIBRARY.iter().map(|(name, _)| *name)
@@ -28,6 +58,19 @@ pub fn library_names() -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
     use crate::parse;
+
+    #[test]
+    fn functions_that_modules_have_are_known_by_their_names() {
+        let load = |function| module_of(function).map(|module| module.load);
+        assert_eq!(load("vhost_get_vq_desc"), Some("vhost_net"));
+        assert_eq!(load("kvm_get_apic_interrupt"), Some("kvm_intel or kvm_amd"));
+        assert_eq!(load("vfs_read"), None);
+        // What no aspect of the library names needs no place here.
+        let texts = LIBRARY.iter().map(|(_, text)| *text).collect::<String>();
+        for (pattern, ..) in MODULES.iter().filter(|(pattern, ..)| !pattern.starts_with("handle_")) {
+            assert!(texts.contains(pattern.trim_end_matches('%')), "{pattern}");
+        }
+    }
 
     #[test]
     fn the_library_is_complete_and_without_mistakes() {

@@ -196,6 +196,11 @@ impl Kernel {
         &self.release
     }
 
+    /// Whether it is known with a module of that name.
+    pub fn has_module(&self, name: &str) -> bool {
+        self.parts.iter().any(|part| part.name == name)
+    }
+
     /// How many argument slots (64 bits each) a function may have that is to be hooked: six, those
     /// in registers, before Linux 6.6, and 12 since. The version is told by what 6.6 brought besides,
     /// so that it holds for a file too.

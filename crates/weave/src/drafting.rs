@@ -1,5 +1,7 @@
 //! The way from aspects to a domain's draft, and from the drafts of all domains to what is woven.
 
+use std::collections::BTreeSet;
+
 use xweave_aspect::{Aspects, Diagnostic, Severity};
 use xweave_wire::plan::{EventPlan, Plan};
 
@@ -77,15 +79,35 @@ pub fn judge(
     if errors.is_empty() { Ok(each_once(warnings)) } else { Err(each_once(errors)) }
 }
 
-/// Two domains with the same kernel have the same mistakes.
+/// Two domains with the same kernel have the same mistakes, and a function that a kernel lacks may be meant by many clauses
+/// of a file: the first is told, with the lines of the others.
 pub fn each_once(diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    let mut seen: Vec<Diagnostic> = Vec::new();
+    let mut seen: Vec<(Diagnostic, BTreeSet<u32>)> = Vec::new();
     for diagnostic in diagnostics {
-        if !seen.contains(&diagnostic) {
-            seen.push(diagnostic);
+        let is_same = |known: &Diagnostic| {
+            (known.severity, &known.file, &known.message)
+                == (diagnostic.severity, &diagnostic.file, &diagnostic.message)
+        };
+        match seen.iter_mut().find(|(known, _)| is_same(known)) {
+            Some((known, _)) if known.line == diagnostic.line => {}
+            Some((_, lines)) => _ = lines.insert(diagnostic.line),
+            None => seen.push((diagnostic, BTreeSet::new())),
         }
     }
-    seen
+    seen.into_iter().map(|(diagnostic, lines)| with_lines(diagnostic, &lines)).collect()
+}
+
+/// With the lines in which the same is wrong.
+fn with_lines(mut diagnostic: Diagnostic, lines: &BTreeSet<u32>) -> Diagnostic {
+    if !lines.is_empty() {
+        let all: Vec<String> = lines.iter().map(u32::to_string).collect();
+        let also = format!("the same in line{} {}", if all.len() > 1 { "s" } else { "" }, all.join(", "));
+        diagnostic.help = Some(match diagnostic.help {
+            Some(help) => format!("{help}; {also}"),
+            None => also,
+        });
+    }
+    diagnostic
 }
 
 /// What a draft was compiled to.

@@ -38,6 +38,17 @@ fn weave_text(text: &str, cache: &Path) -> Result<Weaving, Vec<String>> {
         .map_err(|errors| errors.iter().map(|e| format!("{}:{}: {}", e.line, e.column, e.message)).collect())
 }
 
+fn diagnostics(text: &str) -> Vec<xweave_aspect::Diagnostic> {
+    let options = Options {
+        first_site: 1,
+        buffer: 4096,
+        flow_table: 64,
+        serial_attach: false,
+        cache: tempfile::tempdir().unwrap().path().to_owned(),
+    };
+    weave(&aspects(text), &domains(), &options).err().unwrap_or_default()
+}
+
 fn mistakes(text: &str) -> Vec<String> {
     weave_text(text, tempfile::tempdir().unwrap().path()).err().unwrap_or_default()
 }
@@ -204,6 +215,12 @@ fn mistakes_are_told_at_the_users_own_place() {
              inlined or renamed, or in a module that is not loaded?"
         )]
     );
+    // Of many clauses that mean it, the first.
+    let twice =
+        diagnostics("execution(vfs_raed@vm1) {}\nreturning(vfs_raed@vm1) {}\nexecution(vfs_raed@vm1) {}");
+    let [once] = &*twice else { panic!("{twice:?}") };
+    assert_eq!(once.line, 1);
+    assert!(once.help.as_ref().is_some_and(|help| help.ends_with("; the same in lines 2, 3")), "{once:?}");
     assert_eq!(
         mistakes("execution(vfs_read@vm3) {}"),
         ["1:11: `x.aspect:1` is woven nowhere: no domain is called `vm3` (there is `box`, `vm1`, `vm2`)"]
@@ -385,4 +402,21 @@ fn clauses_are_in_the_order_of_the_files() {
     });
     let told: Vec<_> = told.collect();
     assert_eq!(told, ["1:b vm2 vfs_write", "2:a vm1 vfs_read", "2:a vm2 vfs_read"]);
+}
+
+#[test]
+fn a_function_of_a_module_that_is_not_loaded_is_told_with_what_to_load() {
+    let image = Kernel::new("6.1", &std::fs::read("/sys/kernel/btf/vmlinux").unwrap()).unwrap();
+    let bare =
+        |number, name: &str, role| Domain { name: name.into(), role, number, kernel: &image, code: &[] };
+    let domains = [bare(1, "box", Role::Host)];
+    if image.function("vhost_get_vq_desc").is_some() {
+        eprintln!("SKIPPED: this kernel has vhost in its image");
+        return;
+    }
+    let text = "returning(vhost_get_vq_desc@host) {}\nexecution(vhost_get_vq_desc@host) {}";
+    let Err(errors) = resolve(&aspects(text), &domains, 1) else { panic!("it is woven") };
+    let [error] = &*errors else { panic!("{errors:?}") };
+    assert!(error.message.ends_with("; it is in module `vhost`, which is not loaded"), "{}", error.message);
+    assert_eq!(error.help.as_deref(), Some("load it in `box` (modprobe vhost_net); the same in line 2"));
 }

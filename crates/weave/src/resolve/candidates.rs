@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use xweave_access::{Named, unknown_names};
-use xweave_aspect::Diagnostic;
 use xweave_aspect::syntax::FunctionName;
+use xweave_aspect::{Diagnostic, module_of};
 use xweave_code::Function;
 use xweave_wire::plan::Hook;
 
@@ -156,20 +156,25 @@ impl<'a> Resolver<'a> {
     }
 
     fn unknown(&self, name: &FunctionName) -> Diagnostic {
-        let domain = self.domain;
+        let (domain, kernel) = (self.domain, self.domain.kernel);
         let clones = instruction::clones(domain.code, &name.pattern);
-        let why = match clones.len() {
-            0 => "; inlined or renamed, or in a module that is not loaded?".to_owned(),
+        let unloaded = module_of(&name.pattern).filter(|module| !kernel.has_module(module.name));
+        let why = match (unloaded, clones.len()) {
+            (Some(module), 0) => format!("; it is in module `{}`, which is not loaded", module.name),
+            (None, 0) => "; inlined or renamed, or in a module that is not loaded?".to_owned(),
             _ => format!(": the compiler made {} of it, with other arguments", quoted(&clones)),
         };
         let message = format!(
             "no function `{}` in the type information (BTF) of domain `{}`, kernel {}{why}",
             name.pattern,
             domain.name,
-            domain.kernel.release()
+            kernel.release()
         );
-        let near = domain.kernel.nearest(&name.pattern, 3);
-        self.aspects.error(name.span, message).with_help(or_write(&near))
+        let help = match unloaded {
+            Some(module) => format!("load it in `{}` (modprobe {})", domain.name, module.load),
+            None => or_write(&kernel.nearest(&name.pattern, 3)),
+        };
+        self.aspects.error(name.span, message).with_help(help)
     }
 
     /// A structure or member that nothing is known to touch is most likely mistyped. A variable need not be: without
