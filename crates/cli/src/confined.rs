@@ -1,6 +1,6 @@
 //! `xweave confined`: what other commands start to read what guests and strangers sent. Not for people.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use xweave_guard::confine::attempt;
 use xweave_interrupt as interrupt;
@@ -47,6 +47,8 @@ enum Work {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    // Started as /proc/self/exe, it would be called `exe` in what is recorded. If it may not say so, it is.
+    let _ = fs::write("/proc/self/comm", "xweave");
     match &args.work {
         Work::Layers => {
             let layers = attempt::confine(false).map_err(fell_short)?;

@@ -59,6 +59,8 @@ struct Grouping {
 
 #[derive(Default)]
 struct OfGroup {
+    /// Where flows went on to from there: those that ended there do not tell.
+    leads: Option<Spot>,
     there: Durations,
     total_ns: i64,
     flows: Durations,
@@ -84,12 +86,16 @@ impl Grouping {
         }
         let mut left_out = false;
         for ((value, spot), ns) in groups {
-            let key = (value, spot.clone());
+            // A device is one, whether flows went on from it or ended there.
+            let key = (value, spot.wherever());
             if self.groups.len() >= MOST && !self.groups.contains_key(&key) {
                 left_out = true;
                 continue;
             }
             let group = self.groups.entry(key).or_default();
+            if *spot != spot.wherever() {
+                group.leads.get_or_insert_with(|| spot.clone());
+            }
             group.there.add(ns);
             group.total_ns = group.total_ns.saturating_add(ns.max(0));
             group.flows.add(flow.total_ns());
@@ -102,7 +108,8 @@ impl Grouping {
         let mut all: Vec<_> = self.groups.into_iter().collect();
         all.sort_by(|(a, x), (b, y)| y.total_ns.cmp(&x.total_ns).then_with(|| a.cmp(b)));
         let group = |((value, spot), mut of): ((u64, Spot), OfGroup)| {
-            let stay = Stay::new(spot.named(&domain, None), &mut of.there, of.total_ns, total);
+            let named = of.leads.as_ref().unwrap_or(&spot).named(&domain, None);
+            let stay = Stay::new(named, &mut of.there, of.total_ns, total);
             Group { value, stay, flow_p50_ns: of.flows.spread().p50_ns }
         };
         Groups { groups: all.into_iter().map(group).collect(), ungrouped: self.ungrouped }

@@ -212,11 +212,17 @@ impl Flows {
     }
 
     /// The flow to show when one is to stand for all: of the complete ones that crossed and have data (or else, that
-    /// crossed; or else, of the complete ones; or else, of all), the one with the median total time.
+    /// crossed; or else, of the complete ones; or else, of all), of the kind that most of their time is spent on, the one
+    /// with the median total time.
     pub fn typical(&self) -> Option<&Flow> {
         let all = if self.stand_ins.is_empty() { &self.flows } else { &self.stand_ins };
         TYPICAL.iter().find_map(|choice| {
-            let mut chosen: Vec<&Flow> = all.iter().filter(|flow| choice(flow)).collect();
+            let mut kinds: BTreeMap<String, Vec<&Flow>> = BTreeMap::new();
+            for flow in all.iter().filter(|flow| choice(flow)) {
+                kinds.entry(kinds::name(flow, |number| self.domain(number))).or_default().push(flow);
+            }
+            let time = |of: &Vec<&Flow>| of.iter().map(|flow| flow.total_ns() as f64).sum::<f64>();
+            let mut chosen = kinds.into_values().max_by(|a, b| time(a).total_cmp(&time(b)))?;
             chosen.sort_by_key(|flow| (flow.total_ns(), flow.id));
             chosen.get(chosen.len().saturating_sub(1) / 2).copied()
         })

@@ -124,6 +124,16 @@ fn lead_on(spots: &mut [Spot]) {
 }
 
 impl Spot {
+    /// The same device, wherever the flow goes from there.
+    pub(crate) fn wherever(&self) -> Self {
+        match self {
+            Self::In { domain, landmark: Landmark::TapQueue, .. } => {
+                Self::In { domain: *domain, landmark: Landmark::TapQueue, to: None }
+            }
+            _ => self.clone(),
+        }
+    }
+
     /// The domain, and what it is called there.
     pub(crate) fn named<'a>(&self, domain: impl Fn(u8) -> &'a str, reader: Option<&str>) -> (String, String) {
         match self {
@@ -176,6 +186,9 @@ struct Sum {
     spot: Spot,
     times: Durations,
     total_ns: i64,
+    /// Sum of how many carriers were before it on their flows' paths, each counted twice, and once more if it is one: which
+    /// orders places that not all flows come by, as other domains follow a carrier for all.
+    crossed: u64,
     /// Sum of the places on their flows' paths, of which it is the nth.
     positions: u64,
     /// The thread that read from the socket, as long as it was always the same.
@@ -187,7 +200,7 @@ struct Sum {
 impl Sum {
     fn of(spot: Spot) -> Self {
         let (times, waits) = (Durations::default(), Sample::of_at_most(WAITS));
-        Self { spot, times, total_ns: 0, positions: 0, reader: None, waits }
+        Self { spot, times, total_ns: 0, crossed: 0, positions: 0, reader: None, waits }
     }
 }
 
@@ -220,6 +233,7 @@ impl Stays {
             waits.offer_with(|| wait().unwrap_or_default());
         }
         let reader = || flow.path().next_back().map_or_else(Cow::default, Row::comm);
+        let mut crossed = 0;
         for (position, &(number, ns)) in (0..).zip(&self.of_flow) {
             let Some(sum) = self.all.get_mut(number) else { continue };
             if matches!(sum.spot, Spot::In { landmark: Landmark::Socket, .. }) {
@@ -229,6 +243,9 @@ impl Stays {
             }
             sum.times.add(ns);
             sum.total_ns = sum.total_ns.saturating_add(ns.max(0));
+            let crosses = u64::from(matches!(sum.spot, Spot::Crossing { .. }));
+            sum.crossed += crossed + crosses;
+            crossed += 2 * crosses;
             sum.positions += position;
         }
     }
@@ -241,8 +258,12 @@ impl Stays {
     ) -> impl Iterator<Item = (Place, Vec<Wait>)> {
         let total = self.all.iter().map(|sum| sum.total_ns as f64).sum::<f64>();
         let mut all = self.all;
-        let mean = |sum: &Sum| sum.positions as f64 / sum.times.count() as f64;
-        all.sort_by(|a, b| mean(a).total_cmp(&mean(b)).then_with(|| a.spot.cmp(&b.spot)));
+        let mean = |sum: &Sum, of: u64| of as f64 / sum.times.count() as f64;
+        let order = |sum: &Sum| (mean(sum, sum.crossed), mean(sum, sum.positions));
+        all.sort_by(|a, b| {
+            let ((crossed_a, at_a), (crossed_b, at_b)) = (order(a), order(b));
+            crossed_a.total_cmp(&crossed_b).then(at_a.total_cmp(&at_b)).then_with(|| a.spot.cmp(&b.spot))
+        });
         let place = |mut sum: Sum| {
             let named = sum.spot.named(&domain, sum.reader.as_deref());
             let stay = Stay::new(named, &mut sum.times, sum.total_ns, total);

@@ -50,6 +50,11 @@ fn trace(dir: &std::path::Path, flows: u64) -> Trace {
 
 /// The same, with these events.
 fn trace_with(dir: &std::path::Path, flows: u64, events: &[Event]) -> Trace {
+    trace_and(dir, flows, |writer| events.iter().for_each(|event| writer.event(*event).unwrap()))
+}
+
+/// The same, with what else is written.
+fn trace_and(dir: &std::path::Path, flows: u64, more: impl FnOnce(&mut Writer)) -> Trace {
     let manifest = Manifest { domains: domains(), ..Manifest::default() };
     let names = ["host", "vm1", "vm2"];
     let mut writer = Writer::create(dir, manifest).unwrap();
@@ -80,7 +85,7 @@ fn trace_with(dir: &std::path::Path, flows: u64, events: &[Event]) -> Trace {
             writer.append(*domain, time_ns.cast_signed(), &record).unwrap();
         }
     }
-    events.iter().for_each(|event| writer.event(*event).unwrap());
+    more(&mut writer);
     writer.finish().unwrap();
     Trace::open(dir).unwrap()
 }
@@ -178,6 +183,113 @@ fn flows_are_grouped_by_a_stored_value_and_timed_from_where_it_was_stored() {
     // By its number too; and a name that nobody gave is of no flow.
     assert_eq!(grouped("v2").groups.iter().filter(|of| of.stay.place == place).count(), 2);
     assert_eq!(grouped("ifidex").groups, []);
+}
+
+/// A flow of the host: these steps, each a microsecond after the one before.
+fn write_of_host(writer: &mut Writer, number: u64, steps: &[(u32, Kind, Vec<u64>)]) {
+    for (nth, (site, kind, values)) in (0..).zip(steps) {
+        let (time_ns, flow) = (number * 100_000 + nth * 1_000, u64::from(HOST) << 56 | number);
+        let (values, site, comm) = (values.clone(), *site, [0; 16]);
+        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind: *kind, comm, values };
+        writer.append(HOST, time_ns.cast_signed(), &record).unwrap();
+    }
+}
+
+#[test]
+fn a_tap_is_one_group_though_some_flows_end_in_its_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = trace_and(dir.path(), 2, |writer| {
+        let [start, queued, dropped] =
+            [(6, Kind::Start, vec![7]), (9, Kind::Hop, vec![1500, 4]), (7, Kind::Quit, vec![7])];
+        write_of_host(writer, 50, &[start, queued, dropped]);
+    });
+    let wanted = Wanted { of: &|_| true, kept: Some(0) };
+    let groups = by_value::read(&trace, Join::of(&trace), wanted, "ifindex").1.groups;
+    let mut told: Vec<_> = groups.iter().map(|of| (of.value, &*of.stay.place, of.stay.flows)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [(4, "queue of vm2's tap", 2), (5, "queue of vm2's tap", 1)]);
+}
+
+#[test]
+fn a_place_that_few_flows_come_by_stands_before_the_carrier_that_follows_it() {
+    let dir = tempfile::tempdir().unwrap();
+    // Of flows that go from the host's interrupt to the guest's, one whose vCPU had to get a CPU first.
+    let manifest = Manifest { domains: domains(), ..Manifest::default() };
+    let functions = [
+        (1, "host", "__apic_accept_irq", None),
+        (2, "host", "sched_waking", None),
+        (3, "host", "sched_switch", None),
+        (4, "host", "kvm_apic_ack_interrupt", Some("interrupt")),
+        (5, "vm1", "__common_interrupt", Some("interrupt")),
+        (6, "vm1", "irq_exit_rcu", None),
+    ];
+    let mut writer = Writer::create(dir.path(), manifest).unwrap();
+    let site = |(site, domain, function, carrier): (u32, &str, &str, Option<&str>)| Site {
+        site,
+        domain: domain.into(),
+        function: function.into(),
+        xflow: Some("interrupt".into()),
+        carrier: carrier.map(str::to_owned),
+        ..Site::default()
+    };
+    writer.sites(&functions.map(site)).unwrap();
+    for number in 1..=10u64 {
+        let mut at = number * 100_000;
+        let mut tell = |domain: u8, site, kind, values: Vec<u64>| {
+            at += 1_000;
+            let flow = u64::from(domain) << 56 | number;
+            let record =
+                Record { time_ns: at, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
+            writer.append(domain, at.cast_signed(), &record).unwrap();
+        };
+        tell(HOST, 1, Kind::Start, vec![7]);
+        if number == 10 {
+            tell(HOST, 2, Kind::Hop, vec![8]);
+            tell(HOST, 3, Kind::Hop, vec![8]);
+        }
+        tell(HOST, 4, Kind::Xin, vec![0x40, number, number, 4002]);
+        tell(VM1, 5, Kind::Xout, vec![0x40, number, number, 0]);
+        tell(VM1, 6, Kind::Quit, vec![7]);
+    }
+    writer.finish().unwrap();
+    let flows = Flows::of(&Trace::open(dir.path()).unwrap());
+    let places: Vec<_> =
+        flows.places().iter().map(|of| format!("{} {}", of.stay.domain, of.stay.place)).collect();
+    let expected = [
+        "host pending for the vCPU",
+        "host run queue",
+        "host on CPU",
+        "vm1 interrupt host→vm1",
+        "vm1 hard interrupt",
+    ];
+    assert_eq!(places, expected);
+}
+
+#[test]
+fn the_typical_flow_is_of_the_kind_that_takes_most_time_however_many_others_there_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = trace_and(dir.path(), 3, |writer| {
+        // Four that only go to the host, and take a tenth of the time: the median of all is among them.
+        for number in 50..54u64 {
+            let mut at = number * 100_000;
+            let mut tell = |domain: u8, site, kind, values: Vec<u64>| {
+                at += 300;
+                let flow = u64::from(domain) << 56 | number;
+                let record =
+                    Record { time_ns: at, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
+                writer.append(domain, at.cast_signed(), &record).unwrap();
+            };
+            tell(VM1, 1, Kind::Start, vec![7]);
+            tell(VM1, 4, Kind::Xin, vec![0, number, number, 0]);
+            tell(HOST, 5, Kind::Xout, vec![0, number, number, 4002]);
+            tell(HOST, 7, Kind::Quit, vec![7]);
+        }
+    });
+    let flows = Flows::of(&trace);
+    let counts: Vec<_> = flows.kinds().iter().map(|kind| (&*kind.name, kind.complete)).collect();
+    assert_eq!(counts, [("packet, vm1 → host", 4), ("packet, vm1 → vm2", 3)]);
+    let kind = flows.kind_of(flows.typical().unwrap()).unwrap();
+    assert_eq!(kind.name, "packet, vm1 → vm2");
 }
 
 /// A frame that the host takes off a ring of that process, and whose beginning nobody recorded.

@@ -166,8 +166,7 @@ impl Accounting {
         let name = self.processes.get(&(id.domain, process)).copied().unwrap_or(own);
         let served = served(names.text(own));
         let guest = self.guest(id.domain, served.map_or(process, |(_, process)| process));
-        // kworker/0:1 and ksoftirqd/1 are called the same on whatever processor.
-        let text = names.text(name).split('/').next().unwrap_or_default();
+        let text = names.text(name);
         let like = Like { name: text, vcpus: vcpu, guest, serve: served.map(|(is, _)| is) };
         let called = match &*like.called() {
             "" => "processes without a name".to_owned(),

@@ -48,8 +48,17 @@ impl<'a> Like<'a> {
         match self.guest {
             Some(guest) if self.vcpus => format!("vCPUs of {guest}").into(),
             Some(guest) => format!("{} of {guest}", self.serve.unwrap_or(self.name)).into(),
-            None => self.name.into(),
+            None => kind_of(self.name).into(),
         }
+    }
+}
+
+/// What threads of a name are: `kworker/0:1` and `ksoftirqd/1` on whatever processor, and whatever work the former does. Who
+/// runs itself again by its link in /proc is called after the link, which says more by its whole path.
+fn kind_of(name: &str) -> &str {
+    match name {
+        "exe" => "/proc/self/exe",
+        _ => name.split('/').next().unwrap_or_default(),
     }
 }
 
@@ -78,8 +87,11 @@ mod tests {
         let vcpu = Like { name: "CPU 0/KVM", vcpus: true, guest, serve: None };
         let vhost = Like { name: "vhost-70", vcpus: false, guest, serve: Some("vhost") };
         let worker = Like { name: "iothread", vcpus: false, guest, serve: None };
-        let other = Like { name: "nginx", vcpus: false, guest: None, serve: None };
-        let called = [vcpu, vhost, worker, other].map(|like| like.called().into_owned());
+        let other = |name| Like { name, vcpus: false, guest: None, serve: None };
+        let called = [vcpu, vhost, worker, other("nginx")].map(|like| like.called().into_owned());
         assert_eq!(called, ["vCPUs of vm1", "vhost of vm1", "iothread of vm1", "nginx"]);
+        let called = ["kworker/1:0-eve", "kworker/u8:1", "ksoftirqd/1", "exe"]
+            .map(|name| other(name).called().into_owned());
+        assert_eq!(called, ["kworker", "kworker", "ksoftirqd", "/proc/self/exe"]);
     }
 }

@@ -158,7 +158,7 @@ impl Objects {
         // One that is called as if it served a guest, and serves none that is known, is called as it is.
         let serve = served.map(|(is, _)| is);
         let all = Like { name: text, vcpus: false, guest, serve }.called().into_owned();
-        let one = format!("{all}/{tid}");
+        let one = format!("{}/{tid}", if guest.is_some() || text == "exe" { &all } else { text });
         let records = guest.is_none() && machine.recorders.has(domain, process, text);
         Called { one, all: if records { RECORDER.to_owned() } else { all } }
     }
