@@ -10,7 +10,7 @@ use xweave_model::{
 };
 use xweave_text::size;
 
-use crate::{View, number, table};
+use crate::{View, number, table, writers};
 
 /// So many of a kind are named, and of those who wait.
 const NAMED: usize = 5;
@@ -28,7 +28,7 @@ const TELLING: f64 = 0.005;
 /// One object and what it did.
 type One<'a> = (&'a str, Figures);
 
-/// The answer in a line; then a table for each domain that did anything, in this order.
+/// The answers in a few lines: who waited for whom, who writes to which disk; then a table for each domain that did anything, in this order.
 pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
     let recorded = format!(
         "{}: {}, {}",
@@ -38,6 +38,9 @@ pub fn text(usage: &Usage, domains: &[&str], view: View) -> String {
     );
     let mut text = table::paragraph(&recorded, view);
     text.push_str(&table::paragraph(&headline(usage), view));
+    for line in writers::lines(usage, domains) {
+        text.push_str(&table::paragraph(&line, view));
+    }
     for &domain in domains {
         let of = Domain { usage, domain };
         let rows = of.rows();

@@ -60,6 +60,7 @@ fn whose_vcpus_took_whose_time_comes_first_and_the_recorder_is_a_line() {
     assert_eq!(text, "\
 host, vm1, vm9: 2.000 s, 12 345 events
 vCPUs of vm1 waited longest for a CPU of host: 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %; ran 900.00 ms
+host's disk nvme0n1: 4.0 MiB written, by qemu-system-x86 of vm1 100 %
 
 host: 2 CPUs, 73 % busy
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
@@ -89,6 +90,7 @@ fn a_narrow_terminal_breaks_neither_words_nor_numbers() {
 host, vm1: 2.000 s, 12 345 events
 vCPUs of vm1 waited longest for a CPU of host: 1.200 s, taken by vCPUs of
 web1 83 %, xweave itself 12 %; ran 900.00 ms
+host's disk nvme0n1: 4.0 MiB written, by qemu-system-x86 of vm1 100 %
 
 host: 2 CPUs, 73 % busy
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
@@ -119,4 +121,42 @@ vm1: 1 CPU, 26 % busy
 fn where_nothing_waits_it_says_so() {
     let text = machines::text(&Usage::default(), &["host"], View { width: 80, color: false });
     assert_eq!(text, "host: 0 ns, 0 events\nNothing waited for a CPU for 1 % of the time.\n");
+}
+
+#[test]
+fn who_writes_to_which_disk_is_answered_before_the_tables() {
+    let mut usage = usage();
+    let mut add = |kind, domain: &str, object: &str, bytes: u64, written: u64| {
+        let key = Key { kind, domain: domain.into(), object: object.into() };
+        let figures = Figures { count: 9, time_ns: MS, bytes, written, ..Figures::default() };
+        usage.objects.insert(key, figures);
+    };
+    add(kind::DISK, "vm1", "disk vda", 12 << 20, 10 << 20);
+    for (name, mib) in [("postgres", 8), ("jbd2", 1), ("kworker", 1)] {
+        add(kind::USE, "vm1", &format!("{name} on disk vda"), (mib + 1) << 20, mib << 20);
+    }
+    // Another one's that ends alike.
+    add(kind::USE, "vm1", "sh on disk dm-vda", 99 << 20, 99 << 20);
+    add(kind::DISK, "vm1", "disk vdb", 1 << 20, 0);
+    add(kind::USE, "vm1", "cat on disk vdb", 1 << 20, 0);
+    let head = |width| {
+        let text = machines::text(&usage, &["host", "vm1"], View { width, color: false });
+        let lines = text.lines().skip(if width < 100 { 3 } else { 2 });
+        lines.take_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        head(160),
+        [
+            "vm1's disk vda: 10 MiB written, by postgres 80 %, jbd2 10 %, kworker 10 %",
+            "host's disk nvme0n1: 4.0 MiB written, by qemu-system-x86 of vm1 100 %",
+            "vm1's disk vdb: 1.0 MiB read, by cat 100 %",
+        ]
+    );
+    assert_eq!(head(80), head(160));
+    for nth in 0..9 {
+        let key = Key { kind: kind::DISK, domain: "vm1".into(), object: format!("disk sd{nth}") };
+        usage.objects.insert(key, Figures { bytes: 5, written: 5, ..Figures::default() });
+    }
+    let text = machines::text(&usage, &["host", "vm1"], View { width: 80, color: false });
+    assert!(text.contains("\nand 6 other disks below\n"), "{text}");
 }
