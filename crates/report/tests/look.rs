@@ -39,6 +39,21 @@ fn groups_by_a_stored_value_fit_too() {
 }
 
 #[test]
+fn an_interrupt_is_in_the_host_until_it_crosses_and_then_in_the_guest() {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = Flows::of(&made_up::interrupts(dir.path(), 30));
+    let flow = flows.typical().unwrap();
+    let kind = flows.kind_of(flow).unwrap();
+    let of_kind = flows.places_of(kind);
+    for view in views() {
+        let head = places::headline(kind, of_kind);
+        let places = places::table(of_kind, view);
+        let hops = hops::table(&flows, flow, Steps::OfPath, view);
+        assert_looks(&format!("{head}\n{places}\n{hops}"), "interrupt", view);
+    }
+}
+
+#[test]
 fn a_long_title_is_wrapped_as_the_table_below_it() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&made_up::write(dir.path(), 20, false));

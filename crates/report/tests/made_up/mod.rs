@@ -121,3 +121,57 @@ pub fn packets(writer: &mut Writer, count: u64) {
         }
     }
 }
+
+/// Interrupts of a guest's device: domain, microseconds after the one before, kind, function, carrier, thread.
+type InterruptStep = (u8, u64, Kind, &'static str, Option<&'static str>, &'static str);
+
+const INTERRUPT: [InterruptStep; 10] = [
+    (1, 0, Kind::Start, "__apic_accept_irq", None, "vhost-4003"),
+    (1, 90, Kind::Hop, "sched_waking", None, "vhost-4003"),
+    (1, 110, Kind::Hop, "sched_switch", None, "swapper/0"),
+    (1, 60, Kind::Xin, "kvm_apic_ack_interrupt", Some("interrupt"), "CPU 0/KVM"),
+    (3, 70, Kind::Xout, "__common_interrupt", Some("interrupt"), "swapper/0"),
+    (3, 15, Kind::Hop, "irq_handler_entry", None, "swapper/0"),
+    (3, 150, Kind::Hop, "irq_handler_exit", None, "swapper/0"),
+    (3, 300, Kind::Hop, "softirq_entry", None, "swapper/0"),
+    (3, 250, Kind::Hop, "sched_waking", None, "swapper/0"),
+    (3, 900, Kind::Quit, "sched_switch", None, "swapper/0"),
+];
+
+/// Writes a trace of interrupts that wake a guest's thread; of each third, the vCPU's thread had to be woken first.
+#[allow(dead_code, reason = "each test program compiles this anew, and not all ask for it")]
+pub fn interrupts(dir: &Path, count: u64) -> Trace {
+    let domains = vec![domain("host", 1, None), domain("vm2", 3, Some(4003))];
+    let manifest = Manifest { reference: "host".into(), domains, ..Manifest::default() };
+    let mut writer = Writer::create(dir, manifest).expect("a new directory");
+    let site = |(site, step): (u32, &InterruptStep)| Site {
+        site,
+        domain: NAMES[usize::from(step.0) - 1].into(),
+        function: step.3.into(),
+        xflow: Some("interrupt".into()),
+        carrier: step.4.map(str::to_owned),
+        ..Site::default()
+    };
+    writer.sites(&(1..).zip(&INTERRUPT).map(site).collect::<Vec<_>>()).expect("room");
+    for number in 1..=count {
+        let mut time_ns = 1_000_000_000 + number * 10_000_000;
+        for (site, &(domain, after, kind, _, _, thread)) in (1..).zip(&INTERRUPT) {
+            if number % 3 != 0 && (site == 2 || site == 3) {
+                continue;
+            }
+            time_ns += after * (1_000 + 50 * (number % 7));
+            let values = match kind {
+                Kind::Xin => vec![0x41, number, number, 4003],
+                Kind::Xout => vec![0x41, number, number, 0],
+                _ => vec![7],
+            };
+            let mut comm = [0; 16];
+            comm[..thread.len()].copy_from_slice(thread.as_bytes());
+            let (flow, tid) = (u64::from(domain) << 56 | number, 10 * u32::from(domain));
+            let record = Record { time_ns, flow, site, pid: tid, tid, cpu: 0, kind, comm, values };
+            writer.append(domain, time_ns.cast_signed(), &record).expect("room");
+        }
+    }
+    writer.finish().expect("room");
+    Trace::open(dir).expect("what was just written")
+}
