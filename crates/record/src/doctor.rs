@@ -4,7 +4,13 @@ use std::{fs, path::Path};
 
 use xweave_agent::{StaleSettings, facts, restore_settings};
 
+use xweave_text::printable;
+use xweave_wire::message::Vm;
+
 use crate::{back_ends, kernels};
+
+/// So many virtual machines are named.
+const NAMED: usize = 6;
 
 /// One thing that recording needs, or is better with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,10 +129,10 @@ pub fn doctor() -> Vec<Check> {
             "virtual machines",
             !kvm || !facts.vms.is_empty(),
             false,
-            match (kvm, facts.vms.len()) {
+            match (kvm, &*facts.vms) {
                 (false, _) => "KVM is not loaded".to_owned(),
-                (true, 0) => "none seen".to_owned(),
-                (true, n) => format!("{n} running under KVM"),
+                (true, []) => "none seen".to_owned(),
+                (true, vms) => format!("{} running under KVM: {}", vms.len(), named(vms)),
             },
             "start the guests first; as root, with debugfs mounted, they are seen in /sys/kernel/debug/kvm",
         ),
@@ -151,6 +157,20 @@ pub fn doctor() -> Vec<Check> {
     ]
 }
 
+/// The first of some virtual machines, by the names that QEMU's `-name` gives them; others by the programs that run them.
+fn named(vms: &[Vm]) -> String {
+    let one = |vm: &Vm| match (&*vm.name, &*vm.comm) {
+        ("", "") => format!("pid {}", vm.pid),
+        ("", program) => format!("{} pid {}", printable(program), vm.pid),
+        (name, _) => printable(name).into_owned(),
+    };
+    let mut names: Vec<String> = vms.iter().take(NAMED).map(one).collect();
+    if let Some(more) = vms.len().checked_sub(NAMED + 1) {
+        names.push(format!("{} more", more + 1));
+    }
+    names.join(", ")
+}
+
 /// What agents that were killed had left changed, and what has become of it.
 fn told(left: &[StaleSettings]) -> String {
     let one = |left: &StaleSettings| match &left.failed {
@@ -167,4 +187,21 @@ fn has_config(option: &str) -> Option<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     let text = fs::read_to_string(format!("/boot/config-{}", release.trim())).ok()?;
     Some(text.lines().any(|line| line.strip_prefix(option) == Some("=y")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_machines_have_their_names_and_those_without_the_programs_that_run_them() {
+        let vm =
+            |pid, name: &str, comm: &str| Vm { pid, name: name.into(), comm: comm.into(), ..Vm::default() };
+        let vms =
+            [vm(239, "web1", "qemu-system-x86"), vm(189, "", "xweave"), vm(7, "", ""), vm(8, "a\x1b[2J", "")];
+        let told = named(&vms);
+        assert!(told.starts_with("web1, xweave pid 189, pid 7, ") && !told.contains('\x1b'), "{told}");
+        let many: Vec<_> = (1..=9).map(|pid| vm(pid, "vm", "")).collect();
+        assert!(named(&many).ends_with("vm, vm, 3 more"), "{}", named(&many));
+    }
 }
