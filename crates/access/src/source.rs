@@ -108,18 +108,24 @@ pub enum Keep<'a> {
 }
 
 impl Source {
-    /// The index: kept, if it is there, else made and kept. `making` is called before it is made, which takes seconds.
+    /// The index: kept, if it is there, else made and kept. `making` is called before it is made, which takes seconds; `tell`
+    /// then says how far that is.
     ///
     /// # Errors
     ///
     /// When the program cannot be read. An index that cannot be kept is used all the same.
-    pub fn index(&self, keep: Option<Keep<'_>>, making: impl FnOnce()) -> Result<Index, Error> {
+    pub fn index(
+        &self,
+        keep: Option<Keep<'_>>,
+        making: impl FnOnce(),
+        tell: Tell<'_>,
+    ) -> Result<Index, Error> {
         if let Some(index) = keep.and_then(|keep| self.kept(keep)) {
             return Ok(index);
         }
         let before = self.identity();
         making();
-        let made = self.made(&|_, _| {})?;
+        let made = self.made(tell)?;
         match keep {
             None => {}
             Some(Keep::OfFile(folder)) => {

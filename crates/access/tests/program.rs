@@ -277,7 +277,7 @@ fn an_index_is_kept_and_damage_to_it_is_found_or_does_no_harm() {
     let mut made = 0;
     for keep in [Keep::OfFile(folder.path()), Keep::OfBuild(trusted.path())] {
         for _ in 0..2 {
-            let index = source().index(Some(keep), || made += 1).unwrap();
+            let index = source().index(Some(keep), || made += 1, &|_, _| {}).unwrap();
             assert_eq!(
                 index.query(&question("access(%.%)").unwrap(), |_| true).sites().len(),
                 told("access(%.%)").len()
@@ -390,7 +390,7 @@ fn an_index_of_what_changed_while_it_was_made_is_not_kept() {
                 file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
             }
         };
-        source.index(Some(Keep::OfFile(&cache)), making).unwrap();
+        source.index(Some(Keep::OfFile(&cache)), making, &|_, _| {}).unwrap();
         made
     };
     assert!(makes(true));

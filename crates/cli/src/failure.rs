@@ -135,7 +135,7 @@ impl From<Record> for Failure {
     fn from(error: Record) -> Self {
         let message = error.to_string();
         match error {
-            Record::Interrupted => Self::Interrupted(message),
+            Record::Interrupted { .. } => Self::Interrupted(message),
             Record::NoEvents(_)
             | Record::DomainSyntax(_)
             | Record::TransportName { .. }

@@ -18,6 +18,7 @@ mod failure;
 mod flows;
 mod fmt;
 mod import;
+mod indexing;
 mod joining;
 mod lab;
 mod progress;

@@ -1,7 +1,7 @@
 //! `xweave sites`: the instructions that touch a member of a structure.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -17,7 +17,7 @@ use xweave_report::{
     sites,
 };
 
-use crate::{confinement::Only, failure::Failure, shown};
+use crate::{confinement::Only, failure::Failure, indexing::Indexing, shown};
 
 /// List the instructions that access a structure member; attaches nothing
 ///
@@ -104,11 +104,10 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         cache.iter().fold(only, |only, cache| only.writing_in(cache)).apply()?;
     }
     let source = Source { file, base: args.base, btf_only: args.btf_only };
-    let mut bar = None;
-    let index = source.index(cache.as_deref().map(keep), || bar = Some(progress(&what)));
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    let indexing = Indexing::new(&what);
+    let tell = |done, of| indexing.go_on(done, of);
+    let index = source.index(cache.as_deref().map(keep), || indexing.begin(), &tell);
+    indexing.end();
     let index = index.map_err(Failure::usage)?;
     index.can_answer(&pointcut, &what).map_err(no_answer)?;
 
@@ -157,16 +156,6 @@ fn no_answer(why: Unanswerable) -> Failure {
 /// A JSON object a line.
 fn lines(out: &mut impl Write, mut found: impl Iterator<Item = impl Serialize>) -> io::Result<()> {
     found.try_for_each(|one| document::write_line(out, &one))
-}
-
-fn progress(what: &str) -> indicatif::ProgressBar {
-    if !io::stderr().is_terminal() {
-        eprintln!("indexing {what} …");
-        return indicatif::ProgressBar::hidden();
-    }
-    let bar = indicatif::ProgressBar::new_spinner().with_message(format!("indexing {what}"));
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
-    bar
 }
 
 #[cfg(test)]

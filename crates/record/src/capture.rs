@@ -114,7 +114,7 @@ impl<'p> Capture<'p> {
     pub(crate) fn until(&mut self, ready: impl Fn(&Session) -> bool) -> Result<(), Error> {
         loop {
             if xweave_interrupt::pending() {
-                return Err(Error::Interrupted);
+                return Err(Error::Interrupted { woven: self.sessions.iter().any(Session::has_woven) });
             }
             if let Some(session) = self.sessions.iter().find(|session| !session.is_there()) {
                 return Err(without(session));

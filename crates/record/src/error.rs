@@ -159,9 +159,13 @@ pub enum Error {
     },
     /// It was interrupted before the recording began.
     #[error(
-        "interrupted before the recording began: nothing was recorded, and what was woven is taken out again"
+        "interrupted before the recording began: nothing was {}",
+        if *.woven { "recorded, and what was woven is taken out again" } else { "woven" }
     )]
-    Interrupted,
+    Interrupted {
+        /// Whether a domain had been asked to weave.
+        woven: bool,
+    },
     /// An agent could not do what it was asked.
     #[error("domain {domain}: {message}")]
     Agent {

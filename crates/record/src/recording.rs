@@ -102,7 +102,7 @@ pub(crate) fn record_by(
     // is recorded meanwhile waits.
     let command = start(&mut capture, options)?;
     if xweave_interrupt::pending() {
-        return Err(Error::Interrupted);
+        return Err(Error::Interrupted { woven: true });
     }
     let mut manifest = describe::manifest(options, &aspects, &capture.sessions);
     describe::domains(&mut manifest, &capture.sessions, &capture.timeline);
@@ -143,7 +143,7 @@ fn connect<'p>(
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
     });
     if xweave_interrupt::pending() {
-        return Err(Error::Interrupted);
+        return Err(Error::Interrupted { woven: false });
     }
     let (sender, incoming) = mpsc::channel();
     let share = options.budget.disk / specs.len().max(1) as u64;

@@ -121,7 +121,7 @@ impl KernelFiles {
         let index = |file: Option<&PathBuf>, base: Option<&PathBuf>| {
             let what = file.map_or("the running kernel".into(), |file| file.display().to_string());
             let source = Source { file: file.cloned(), base: base.cloned(), btf_only: false };
-            source.index(Some(Keep::OfFile(kept)), || making(&what))
+            source.index(Some(Keep::OfFile(kept)), || making(&what), &|_, _| {})
         };
         let (image, modules) = match self {
             Self::Live => {

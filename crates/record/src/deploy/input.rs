@@ -203,7 +203,7 @@ impl Input {
         let (file, domain) = (file.to_owned(), self.peer.name.clone());
         let about = (file.as_path(), self.facts.build_id.as_str(), debug);
         analysis::index(&domain, about, indices, keep_going).map_err(|error| match error {
-            NoIndex::Interrupted => Error::Interrupted,
+            NoIndex::Interrupted => Error::Interrupted { woven: false },
             error => Error::Symbols { file: file.clone(), domain: domain.clone(), reason: error.into() },
         })
     }

@@ -291,7 +291,7 @@ impl All<'_> {
         let mut going = |done| keep_going(Phase::Compiling { done, total });
         for (answer, key) in run_counting(jobs, &mut going).into_iter().zip(wanted.into_keys()) {
             let mut answer = answered::<Compiled>(answer).map_err(|error| match error {
-                Failed::Interrupted => Error::Interrupted,
+                Failed::Interrupted => Error::Interrupted { woven: false },
                 error => compiling(error),
             })?;
             text::cut(&mut answer.log, LOG);
@@ -377,7 +377,7 @@ fn answered<T: DeserializeOwned>(answer: Result<Vec<u8>, Failed>) -> Result<T, F
 
 fn failed(input: &Input, error: Failed) -> Error {
     match error {
-        Failed::Interrupted => Error::Interrupted,
+        Failed::Interrupted => Error::Interrupted { woven: false },
         error => sent(input, error),
     }
 }
