@@ -43,7 +43,7 @@ fn what_was_stored_is_shown() {
     let folder = traces();
     let (status, printed, said) = xweave(folder.path(), &["records", "stored"]);
     assert_eq!((status, said.as_str()), (Some(0), ""));
-    assert!(printed.contains("host    sent    tcp_sendmsg        1  size   1 448  1 448"), "{printed}");
+    assert!(printed.contains("host    sent    tcp_sendmsg  size         1  1 448  1 448"), "{printed}");
     let (status, printed, _) = xweave(folder.path(), &["records", "stored", "--json", "--hist", "size"]);
     let document: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
     assert_eq!((status, &document["schema"], &document["bits"][11]), (Some(0), &2.into(), &1.into()));

@@ -29,12 +29,12 @@ pub fn findings(comparison: &Comparison, which: Which, view: View) -> String {
         text.push_str(&left_out(left));
     }
     if comparison.findings.is_empty() {
-        text.push_str(&format!(
-            "\nNo object changed beyond noise: by a factor of {FACTOR}, {:.0} % of the longer run and {}.\n",
+        let nothing = format!(
+            "No object changed beyond noise: by a factor of {FACTOR}, {:.0} % of the longer run and {}.",
             100.0 * SHARE,
             number::span(LEAST_NS)
-        ));
-        return text;
+        );
+        return format!("{text}\n{}", table::paragraph(&nothing, view));
     }
     let (waits, work): (Vec<_>, Vec<_>) = comparison.findings.iter().partition(|finding| finding.may_be_idle);
     let (most, most_waits) = if which.all { (usize::MAX, usize::MAX) } else { (FINDINGS, FINDINGS / 2) };

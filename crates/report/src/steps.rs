@@ -13,13 +13,13 @@ use crate::{
 const SHORT: f64 = 0.005;
 
 /// Rows that there are at most, unless all are asked for: of more, the shortest are told together.
-const ROWS: usize = 32;
+const ROWS: usize = 24;
 
 /// The first columns, which are as wide as what is in them.
 const WHOLE: usize = 3;
 
 /// So many names stand in a cell.
-const NAMED: usize = 3;
+const NAMED: usize = 2;
 
 /// Its steps: all of them, or those together that go on in the same way or are short.
 pub fn table(transaction: &Explained, objects: &Objects, all: bool, view: View) -> String {

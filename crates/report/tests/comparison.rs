@@ -163,7 +163,7 @@ fn runs_that_take_as_long_have_nothing_to_explain_and_may_differ_all_the_same() 
     let view = View { width: 80, color: false };
     let same = comparison::findings(&Comparison::of(&a, &a), ALL, view);
     let told = "both took as long: 5.800 s → 5.800 s; events: 5 800 → 5 800\n\n\
-                No object changed beyond noise: by a factor of 1.25, 1 % of the longer run and 1.00 ms.\n";
+                No object changed beyond noise: by a factor of 1.25, 1 % of the longer run and\n1.00 ms.\n";
     assert_eq!(same, told);
     let fixed = Usage { span_ns: a.span_ns, ..b };
     let text = comparison::findings(&Comparison::of(&a, &fixed), ALL, view);
