@@ -38,10 +38,10 @@ pub struct Args {
     second: PathBuf,
     #[command(flatten)]
     owner: Owner,
-    /// How many objects of each kind to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    limit: usize,
-    /// Also show objects that did not change
+    /// Show up to N objects of each kind [default: the 8 that changed most of all kinds]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// List all changes and all objects, also those that did not change
     #[arg(long)]
     all: bool,
     /// Print a JSON document of all objects
@@ -59,8 +59,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             return document::compare::write(out, &compared);
         }
         let view = View::of_stdout(WIDE);
-        write!(out, "{}", comparison::findings(&compared, view))?;
-        write!(out, "{}", comparison::tables(&compared, Which { limit: args.limit, all: args.all }, view))
+        let which = Which { limit: args.limit, all: args.all };
+        write!(out, "{}", comparison::findings(&compared, which, view))?;
+        write!(out, "{}", comparison::tables(&compared, which, view))
     })?;
     if printed.is_none() {
         return Ok(ExitCode::SUCCESS);
@@ -76,8 +77,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     for (one, other) in [(&a, &b), (&b, &a)] {
         for domain in one.domains.iter().filter(|domain| !other.domains.contains(domain)) {
             told::tell(&format!(
-                "{} has the domain {domain}, which {} lacks: call it the same in both recordings \
-                 (--domain NAME=…)",
+                "{} has the domain {domain}, which {} lacks: it is not compared. Call it the same in both \
+                 recordings (--domain NAME=…)",
                 one.dir.display(),
                 other.dir.display()
             ));

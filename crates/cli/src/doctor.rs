@@ -3,11 +3,14 @@
 use std::{io::Write, process::ExitCode};
 
 use xweave_report::{
-    doctor,
+    View, doctor,
     document::{self, doctor::Doctor},
 };
 
 use crate::{failure::Failure, shown};
+
+/// Columns where standard output is no terminal.
+const WIDE: u16 = 160;
 
 /// Check what this machine supports, and print the command that fixes what is missing
 #[derive(clap::Args)]
@@ -22,7 +25,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let checks = xweave_record::doctor();
     shown::print(|out| match args.json {
         true => document::write(out, &Doctor::new(&checks)),
-        false => write!(out, "{}", doctor::table(&checks)),
+        false => write!(out, "{}", doctor::table(&checks, View::of_stdout(WIDE))),
     })?;
     let missing: Vec<_> = checks.iter().filter(|c| c.needed && !c.ok).map(|c| c.name).collect();
     if missing.is_empty() {

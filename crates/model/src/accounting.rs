@@ -23,10 +23,12 @@ use crate::{
 };
 
 mod history;
+mod recorded;
 mod runs;
 mod vcpus;
 
 use history::History;
+use recorded::Seen;
 use runs::Runs;
 use vcpus::Out;
 
@@ -102,6 +104,7 @@ pub(crate) struct Accounting {
     /// By domain: of its first event and its last.
     times: FxHashMap<u8, (i64, i64)>,
     events: u64,
+    seen: Seen,
     /// Where it is asked for.
     history: Option<History>,
 }
@@ -132,6 +135,7 @@ impl Accounting {
             locks: FxHashMap::default(),
             times: FxHashMap::default(),
             events: 0,
+            seen: Seen::default(),
             history: None,
         }
     }
@@ -209,6 +213,7 @@ impl Accounting {
         let Event { time_ns: time, domain, cpu, tid, other, .. } = *event;
         let id = ThreadId { domain, tid };
         self.events += 1;
+        self.seen.add(domain, event.kind);
         // The list of threads at the beginning is none of its moments: perf gives it the time 0.
         if event.kind != Kind::Thread {
             if let Some(history) = self.history.as_mut().filter(|_| self.times.is_empty()) {
@@ -568,6 +573,7 @@ impl Accounting {
             span_ns: between(begin, end),
             spans,
             cpus,
+            recorded: BTreeMap::new(),
             events: self.events,
             over_time,
             damaged: Vec::new(),
@@ -595,7 +601,8 @@ impl Usage {
             accounting.feed(&event, events.names());
         }
         let names = events.names().clone();
-        Self { damaged: events.damaged().to_vec(), ..accounting.finish(&names) }
+        let recorded = accounting.seen.groups(trace);
+        Self { damaged: events.damaged().to_vec(), recorded, ..accounting.finish(&names) }
     }
 }
 

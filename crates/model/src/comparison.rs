@@ -4,19 +4,24 @@
 //! recorded twice, and compared by how long each object worked and how often and with how much data it was used.
 //! Findings say which of these changed, and how much of the difference that explains at most.
 //!
-//! `finding` is what is found, `rules` finds it.
+//! `shared` says what both recorded, `finding` is what is found, `rules` finds it.
 
 mod finding;
 mod rules;
+mod shared;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
 
-pub use self::finding::{FACTOR, Finding, LEAST_NS, SHARE};
 use self::{
     finding::{Difference, differs},
     rules::Rules,
+    shared::Shared,
+};
+pub use self::{
+    finding::{FACTOR, Finding, LEAST_NS, SHARE},
+    shared::LeftOut,
 };
 use crate::{
     objects::RECORDER,
@@ -26,7 +31,7 @@ use crate::{
 /// What an object has more or less of counts as changed from here on: times in nanoseconds, how often, bytes.
 const CHANGED: [u64; 3] = [LEAST_NS, 100, 64 << 10];
 
-/// An object in both traces; one that a trace lacks has done nothing in it.
+/// An object of which both traces tell; one that a trace lacks all the same has done nothing in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Compared {
     /// What it is called.
@@ -70,6 +75,9 @@ pub struct Comparison {
     pub difference_ns: i64,
     /// How many events each has.
     pub events: [u64; 2],
+    /// What only one of them recorded: nothing of that is among the objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// All objects of both, by kind, domain and name.
     pub objects: Vec<Compared>,
     /// What explains the difference, what explains most first; what may be idle time comes last. Empty if nothing differs
@@ -86,6 +94,12 @@ impl Comparison {
                 pairs.entry(key).or_default()[at] = *figures;
             }
         }
+        let shared = Shared::of(a, b);
+        let both = pairs.into_iter().filter_map(|(key, pair)| {
+            let pair = shared.comparable(key.kind, &key.domain, pair)?;
+            Some((key, pair))
+        });
+        let pairs: Vec<(&Key, _)> = both.collect();
         let difference = Difference { span_ns: [a.span_ns, b.span_ns] };
         let mut rules = Rules::of(a, b, difference);
         for (key, pair) in &pairs {
@@ -114,6 +128,7 @@ impl Comparison {
             span_ns: difference.span_ns,
             difference_ns: difference.ns(),
             events: [a.events, b.events],
+            left_out: shared.left_out(a, b),
             objects: pairs.into_iter().map(object).collect(),
             findings,
         }

@@ -1,6 +1,6 @@
 //! What the objects of a trace did in all: processes, disks and who used them, peers, locks, interrupts, vCPUs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use xweave_trace::Damaged;
@@ -116,6 +116,8 @@ pub struct Usage {
     pub spans: BTreeMap<String, u64>,
     /// Processors that were seen, by domain.
     pub cpus: BTreeMap<String, u32>,
+    /// The groups of events that were recorded, by domain: as the recorder says, and of which there are events.
+    pub recorded: BTreeMap<String, BTreeSet<&'static str>>,
     /// Events.
     pub events: u64,
     /// When they did it, if that was asked for: [`Usage::of_times`].

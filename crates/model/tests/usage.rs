@@ -54,6 +54,9 @@ fn figures_sum_to_what_the_events_tell() {
     let events = written(&dir.path().join("a"), &Config { transactions: 1_500, ..Config::virtualized(5) });
     let usage = usage(&dir.path().join("a"));
     assert_eq!(usage.events, events.len() as u64);
+    // No manifest says which groups were recorded: those of which there are events.
+    let groups: Vec<_> = usage.recorded["host"].iter().copied().collect();
+    assert_eq!(groups, ["block", "net", "sched", "vm"]);
     let count = |domain: u8, kind: Kind| {
         events.iter().filter(|event| event.domain == domain && event.kind == kind).count() as u64
     };

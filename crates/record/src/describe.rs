@@ -39,6 +39,7 @@ pub(crate) fn domains(manifest: &mut Manifest, sessions: &[Session], timeline: &
         let mut domain = Domain::new(session.name(), session.number, role(session), &session.facts);
         domain.vm =
             timeline.vm(session.number).map(|vm| DomainVm { host: host.clone(), pid: vm.pid, cid: vm.cid });
+        domain.events = session.kinds.groups();
         domain.drop_reasons = session.drops.reasons.clone();
         domain.symbols = session.drops.symbols.clone();
         domain.exit = session.exit.clone();

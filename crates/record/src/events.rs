@@ -1,5 +1,7 @@
 //! Events on their way from a domain into the trace.
 
+use std::collections::BTreeSet;
+
 use xweave_trace::{Event, Writer, event::Kind};
 use xweave_wire::{event::Event as Recorded, plan::EventPlan};
 
@@ -15,6 +17,12 @@ impl Kinds {
     pub(crate) fn of(plan: &EventPlan) -> Self {
         let kinds = plan.programs.iter().map(|program| program.kind).chain([Kind::Thread, Kind::Lost]);
         Self(kinds.fold(0, |kinds, kind| kinds | 1 << kind as u8))
+    }
+
+    /// The groups that they are of, each once.
+    pub(crate) fn groups(self) -> Vec<String> {
+        let kinds = Kind::ALL.into_iter().filter(|kind| self.has(*kind));
+        kinds.filter_map(Kind::group).collect::<BTreeSet<_>>().into_iter().map(str::to_owned).collect()
     }
 
     fn has(self, kind: Kind) -> bool {
@@ -180,5 +188,12 @@ mod tests {
             );
         }
         assert_eq!(waiting.len(), 3);
+    }
+
+    #[test]
+    fn a_trace_is_told_the_groups_that_were_recorded_and_not_what_comes_with_all() {
+        assert_eq!(Kinds::of(&plan(&[])).groups(), [""; 0]);
+        let kinds = Kinds::of(&plan(&[Kind::VmExit, Kind::DiskQueue, Kind::DiskIssue]));
+        assert_eq!(kinds.groups(), ["block", "vm"]);
     }
 }

@@ -95,7 +95,7 @@ pub(crate) struct Session {
     /// The numbers that its records may carry.
     sites: HashSet<u32>,
     /// The kinds of its events.
-    kinds: events::Kinds,
+    pub(crate) kinds: events::Kinds,
     /// Hooks of its plan, spares and savers included, and how many it has told to be attached.
     hooks: u32,
     attached: u32,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use xweave_model::{
     Comparison,
-    comparison::{Compared, FACTOR, Finding, LEAST_NS, SHARE},
+    comparison::{Compared, FACTOR, Finding, LEAST_NS, LeftOut, SHARE},
     usage::kind,
 };
 
@@ -18,9 +18,16 @@ use crate::{
 const OVERLAP: &str = "\n≤: at most so much of the difference. Objects work at the same time: the shares\n\
                        overlap and do not add up.\n";
 
+/// Findings that are told, and objects that are shown, unless all are asked for: what is read at once.
+const FINDINGS: usize = 6;
+const OBJECTS: usize = 8;
+
 /// What took longer, and what explains that: first what worked more or less, then what waited.
-pub fn findings(comparison: &Comparison, view: View) -> String {
+pub fn findings(comparison: &Comparison, which: Which, view: View) -> String {
     let mut text = headline(comparison);
+    for left in &comparison.left_out {
+        text.push_str(&left_out(left));
+    }
     if comparison.findings.is_empty() {
         text.push_str(&format!(
             "\nNo object changed beyond noise: by a factor of {FACTOR}, {:.0} % of the longer run and {}.\n",
@@ -30,15 +37,16 @@ pub fn findings(comparison: &Comparison, view: View) -> String {
         return text;
     }
     let (waits, work): (Vec<_>, Vec<_>) = comparison.findings.iter().partition(|finding| finding.may_be_idle);
+    let (most, most_waits) = if which.all { (usize::MAX, usize::MAX) } else { (FINDINGS, FINDINGS / 2) };
     if !work.is_empty() {
-        text.push_str(&format!("\n{}", changes(comparison, &work, view)));
+        text.push_str(&format!("\n{}", changes(comparison, &work, most, view)));
         if comparison.took_longer() {
             text.push_str(OVERLAP);
         }
     }
     if !waits.is_empty() {
         text.push_str("\nWaits, which may be idle time or follow from something else:\n\n");
-        text.push_str(&changes(comparison, &waits, view));
+        text.push_str(&changes(comparison, &waits, most_waits, view));
     }
     text
 }
@@ -56,7 +64,21 @@ pub(crate) fn headline(comparison: &Comparison) -> String {
     }
 }
 
-fn changes(comparison: &Comparison, findings: &[&Finding], view: View) -> String {
+/// What is not compared, and why.
+fn left_out(left: &LeftOut) -> String {
+    let which = ["first", "second"][left.missing_in.min(1)];
+    let what = match left.events {
+        "sched" => "processes, locks and interrupts",
+        "block" => "disks",
+        "net" => "peers and services",
+        _ => "vCPUs and exits",
+    };
+    let of = if left.everywhere { String::new() } else { format!(" of {}", left.domains.join(", ")) };
+    format!("{which} has no {} events{of}: {what} are not compared\n", left.events)
+}
+
+fn changes(comparison: &Comparison, findings: &[&Finding], most: usize, view: View) -> String {
+    let (findings, left) = findings.split_at(findings.len().min(most));
     let column = |of: fn(&Finding) -> String| findings.iter().map(|finding| of(finding)).collect();
     let mut about = vec![Column::numbers("Change", column(change))];
     if comparison.took_longer() && findings.iter().any(|finding| !finding.may_be_idle) {
@@ -65,7 +87,12 @@ fn changes(comparison: &Comparison, findings: &[&Finding], view: View) -> String
     }
     about.push(Column::names("Domain", column(|finding| finding.domain.clone())));
     let texts = column(|finding| table::unbroken(&finding.text));
-    folded::text(&about, &[Column::prose("What changed, first to second", texts)], view)
+    let mut text = folded::text(&about, &[Column::prose("What changed, first to second", texts)], view);
+    if !left.is_empty() {
+        let changes = number::counted(left.len() as u64, "smaller change", "smaller changes");
+        text.push_str(&format!("… and {changes}: --all lists them\n"));
+    }
+    text
 }
 
 fn change(finding: &Finding) -> String {
@@ -118,43 +145,55 @@ const KINDS: [(&str, &str, &[Pair]); 9] = {
     ]
 };
 
-/// Which objects are shown.
+/// Which objects are shown, and how many findings.
 #[derive(Clone, Copy, Debug)]
 pub struct Which {
-    /// At most so many of a kind.
-    pub limit: usize,
+    /// At most so many of each kind; if that is not said, as many as are read at once, of whatever kind.
+    pub limit: Option<usize>,
     /// Also those that did not change.
     pub all: bool,
+}
+
+impl Which {
+    /// Those of these objects that are shown, which are ordered by how much they differ.
+    fn chosen<'a>(self, objects: &[&'a Compared]) -> Vec<&'a Compared> {
+        let Some(limit) = self.limit else {
+            return objects.iter().copied().take(if self.all { usize::MAX } else { OBJECTS }).collect();
+        };
+        let of_kind = |kind| objects.iter().copied().filter(move |object| object.kind == kind).take(limit);
+        KINDS.iter().flat_map(|(kind, ..)| of_kind(*kind)).collect()
+    }
 }
 
 /// The objects of each kind, those that differ most first; and how many are not shown.
 pub fn tables(comparison: &Comparison, which: Which, view: View) -> String {
     let mut text = String::new();
-    let mut same = 0;
+    let (mut objects, same): (Vec<_>, Vec<_>) =
+        comparison.objects.iter().partition(|object| which.all || object.changed());
+    objects.sort_by_key(|object| Reverse(difference(object)));
+    let chosen = which.chosen(&objects);
     for (kind, title, pairs) in KINDS {
-        let of_kind = comparison.objects.iter().filter(|object| object.kind == kind);
-        let (mut objects, left): (Vec<_>, Vec<_>) = of_kind.partition(|object| which.all || object.changed());
-        same += left.len();
-        if objects.is_empty() {
+        let shown: Vec<_> = chosen.iter().copied().filter(|object| object.kind == kind).collect();
+        if shown.is_empty() {
             continue;
         }
-        objects.sort_by_key(|object| Reverse(difference(object)));
         text.push_str(&format!("\n{title}, first → second:\n"));
-        let shown = &objects[..objects.len().min(which.limit)];
         let names = |of: fn(&Compared) -> &String| shown.iter().map(|object| of(object).clone()).collect();
         let about = [
             Column::names("Domain", names(|object| &object.domain)),
             Column::names("Object", names(|object| &object.object)),
         ];
-        let columns: Vec<_> = pairs.iter().map(|pair| column(pair, shown)).collect();
+        let columns: Vec<_> = pairs.iter().map(|pair| column(pair, &shown)).collect();
         text.push_str(&folded::text(&about, &columns, view));
-        if objects.len() > which.limit {
-            let more = objects.len() - which.limit;
-            text.push_str(&format!("… and {more} more: --limit {}\n", objects.len()));
-        }
     }
-    if same > 0 {
-        let objects = number::counted(same as u64, "object", "objects");
+    let left = objects.len() - chosen.len();
+    if left > 0 {
+        let others = number::counted(left as u64, "other object", "other objects");
+        let how = if which.all { "leave out --limit to list them" } else { "--all lists them" };
+        text.push_str(&format!("\n… and {others} that changed less: {how}\n"));
+    }
+    if !same.is_empty() {
+        let objects = number::counted(same.len() as u64, "object", "objects");
         text.push_str(&format!(
             "\n{objects} did not change (no more than {FACTOR} times): --all shows them\n"
         ));

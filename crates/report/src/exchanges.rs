@@ -1,16 +1,16 @@
 //! Requests and their answers: how long they took, and where that time went.
 
-use comfy_table::{Cell, Color, Table};
+use comfy_table::Table;
 use xweave_flow::{Exchange, Service, exchange::Connection};
 
 use crate::{
     View, number,
-    segments::bar,
+    segments::with_bars,
     table::{self, Alike, Heading, alike},
 };
 
-/// Columns of a bar.
-const BAR: usize = 24;
+/// Columns from which on the longest times have one.
+const WIDE: u16 = 100;
 
 /// The services, the most used first; at most so many, and in a line how many more there are.
 pub fn services(services: &[Service], most: usize, view: View) -> String {
@@ -22,26 +22,28 @@ pub fn services(services: &[Service], most: usize, view: View) -> String {
     alike("Requests", services.iter().map(row), most, ("other server", "other servers"), view)
 }
 
-/// Where the time of a service's requests went, in its order.
+/// Where the time of a service's requests went, in its order; the longest time of each where there is room.
 pub fn parts(service: &Service, view: View) -> String {
-    let headings = [
+    let is_wide = view.width >= WIDE;
+    let mut headings = vec![
         Heading("Part", false),
         Heading("Count", true),
         Heading("p50 (µs)", true),
         Heading("p99 (µs)", true),
-        Heading("max (µs)", true),
-        Heading("Share of all time", false),
     ];
-    let mut table = table::new(&headings, view);
-    for part in &service.parts {
-        let times = [part.p50_ns, part.p99_ns, part.max_ns].map(number::micros);
-        let mut cells: Vec<Cell> = [part.name.clone(), number::count(part.count)].map(Cell::new).into();
-        cells.extend(times.map(Cell::new));
-        let share = Cell::new(bar(part.share, BAR));
-        cells.push(if view.color { share.fg(Color::Cyan) } else { share });
-        table.add_row(cells);
+    if is_wide {
+        headings.push(Heading("max (µs)", true));
     }
-    format!("{}:\n{}", title(service), table::text(&table))
+    headings.push(Heading("Share", false));
+    let rows = service.parts.iter().map(|part| {
+        let mut row = vec![part.name.clone(), number::count(part.count)];
+        row.extend([part.p50_ns, part.p99_ns].map(number::micros));
+        if is_wide {
+            row.push(number::micros(part.max_ns));
+        }
+        (row, part.share)
+    });
+    format!("{}:\n{}", title(service), with_bars(&headings, rows, view))
 }
 
 /// The exchange of a service that took the median time, and those that were made inside it.

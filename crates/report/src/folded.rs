@@ -62,6 +62,20 @@ impl Column {
     }
 }
 
+/// Whether there is room for all these columns in one table.
+pub fn fit(about: &[Column], columns: &[Column], view: View) -> bool {
+    let width: usize = about.iter().chain(columns).map(Column::width).sum();
+    // Behind the last column there need be no gap.
+    width <= usize::from(view.width) + GAP
+}
+
+/// What is left of the terminal beside these columns.
+pub fn room(about: &[Column], view: View) -> View {
+    let used = about.iter().map(Column::width).sum::<usize>();
+    let used = u16::try_from(used).unwrap_or(u16::MAX);
+    View { width: view.width.saturating_sub(used), ..view }
+}
+
 /// The columns beside those that say what each row is about. These stand again in each table.
 pub fn text(about: &[Column], columns: &[Column], view: View) -> String {
     let room = usize::from(view.width).saturating_sub(about.iter().map(Column::width).sum());

@@ -87,7 +87,7 @@ pub fn table(flows: &Flows, flow: &Flow, which: Steps, view: View) -> String {
         }
         table.add_row([style(time), after].into_iter().chain(shows.iter().map(|show| style(show(hop)))));
     }
-    format!("{}\n{}", title(flow), table::text(&table))
+    format!("{}{}", table::paragraph(&title(flow), view), table::text(&table))
 }
 
 /// The steps of the path, one for each function, the first and the last among them; where advice marks the steps of the

@@ -1,19 +1,20 @@
 //! What advice stored: where, how much, and how the values lie.
 
-use comfy_table::Cell;
 use xweave_flow::{
     Stored,
     stored::{Group, StoredRecord},
 };
 
 use crate::{
-    View, number,
-    segments::bar_cell,
+    View,
+    folded::{self, Column},
+    number,
+    segments::with_bars,
     table::{self, Heading},
 };
 
-/// Columns of a bar.
-const BAR: usize = 30;
+/// Columns of a record that are never left out.
+const NEEDED: usize = 4;
 
 /// How many there are, where and for how long; how many were lost.
 pub fn summary(stored: &Stored, lost: u64, span_ns: i64) -> String {
@@ -32,31 +33,35 @@ pub fn summary(stored: &Stored, lost: u64, span_ns: i64) -> String {
 
 /// The places, those with the most records first, and how the values stored there lie; at most so many.
 pub fn sites(stored: &Stored, most: usize, view: View) -> String {
-    let headings = [
-        Heading("Domain", false),
-        Heading("Advice", false),
-        Heading("Function", false),
-        Heading("Records", true),
-        Heading("Value", false),
-        Heading("min", true),
-        Heading("p50", true),
-        Heading("p99", true),
-        Heading("max", true),
-    ];
-    let mut table = table::new(&headings, view);
+    let mut cells: [Vec<String>; 9] = Default::default();
     for site in stored.sites.iter().take(most) {
         let at = if site.offset == 0 { String::new() } else { format!("+{:#x}", site.offset) };
-        let place =
-            [&site.domain, &site.advice, &format!("{}{at}", site.function), &number::count(site.records)]
-                .map(String::clone);
+        let place = [&site.domain, &site.advice, &format!("{}{at}", site.function)].map(String::clone);
         for (nth, of) in site.values.iter().enumerate() {
-            let place = if nth == 0 { place.clone() } else { Default::default() };
+            let (place, records) = match nth {
+                0 => (place.clone(), number::count(site.records)),
+                _ => Default::default(),
+            };
             let values = [of.min, of.p50, of.p99, of.max].map(value);
-            let row = place.into_iter().chain([of.name.clone()]).chain(values);
-            table.add_row(row.map(Cell::new));
+            let row = place.into_iter().chain([of.name.clone(), records]).chain(values);
+            cells.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
         }
     }
-    let mut text = table::text(&table);
+    let [domain, advice, function, name, records, min, p50, p99, max] = cells;
+    let about = [
+        Column::names("Domain", domain),
+        Column::names("Advice", advice),
+        Column::names("Function", function),
+        Column::names("Value", name),
+    ];
+    let columns = [
+        Column::numbers("Records", records),
+        Column::numbers("min", min),
+        Column::numbers("p50", p50),
+        Column::numbers("p99", p99),
+        Column::numbers("max", max),
+    ];
+    let mut text = folded::text(&about, &columns, view);
     let left = stored.sites.len().saturating_sub(most);
     if left > 0 {
         let left = number::counted(left as u64, "other place", "other places");
@@ -97,13 +102,10 @@ pub fn histogram(bits: &[u64], name: &str, view: View) -> String {
 
 /// A row for each of these, with how many records it has and a bar for its share of all.
 fn shares(heading: &str, rows: impl Iterator<Item = (String, u64)>, total: u64, view: View) -> String {
-    let mut table =
-        table::new(&[Heading(heading, false), Heading("Records", true), Heading("Share", false)], view);
-    for (name, records) in rows {
-        let bar = bar_cell(records as f64 / total as f64, BAR, view);
-        table.add_row([Cell::new(name), Cell::new(number::count(records)), bar]);
-    }
-    table::text(&table)
+    let headings = [Heading(heading, false), Heading("Records", true), Heading("Share", false)];
+    let rows =
+        rows.map(|(name, records)| (vec![name, number::count(records)], records as f64 / total as f64));
+    with_bars(&headings, rows, view)
 }
 
 /// A power of two, as sizes are written.
@@ -112,31 +114,28 @@ fn power(of: usize) -> String {
     format!("{}{unit}", 1u64 << (of % 10))
 }
 
-/// Records one by one, in the order of their times; these since `start_ns`.
+/// Records one by one, in the order of their times; these since `start_ns`. Columns that there is no room for are left out,
+/// the least telling first.
 pub fn list(records: &[StoredRecord], start_ns: i64, view: View) -> String {
-    let headings = [
-        Heading("Time (µs)", true),
-        Heading("Domain", false),
-        Heading("CPU", true),
-        Heading("Process", false),
-        Heading("Advice", false),
-        Heading("Function", false),
-        Heading("Values", false),
+    let cells = |of: &dyn Fn(&StoredRecord) -> String| records.iter().map(of).collect::<Vec<_>>();
+    let values = |record: &StoredRecord| {
+        let values =
+            record.values.iter().map(|(name, of)| table::unbroken(&format!("{name}={}", value(*of))));
+        values.collect::<Vec<_>>().join(" ")
+    };
+    let mut about = vec![
+        Column::numbers("Time (µs)", cells(&|record| number::micros(record.t_ns - start_ns))),
+        Column::names("Domain", cells(&|record| record.domain.clone())),
+        Column::names("Process", cells(&|record| format!("{}/{}", record.comm, record.tid))),
+        Column::names("Function", cells(&|record| record.function.clone())),
+        Column::names("Advice", cells(&|record| record.advice.clone())),
+        Column::numbers("CPU", cells(&|record| record.cpu.to_string())),
     ];
-    let mut table = table::new(&headings, view);
-    for record in records {
-        let values = record.values.iter().map(|(name, of)| format!("{name}={}", value(*of)));
-        table.add_row([
-            Cell::new(number::micros(record.t_ns - start_ns)),
-            Cell::new(&record.domain),
-            Cell::new(record.cpu),
-            Cell::new(format!("{}/{}", record.comm, record.tid)),
-            Cell::new(&record.advice),
-            Cell::new(&record.function),
-            Cell::new(values.collect::<Vec<_>>().join(" ")),
-        ]);
+    let values = [Column::prose("Values", cells(&values))];
+    while about.len() > NEEDED && !folded::fit(&about, &values, view) {
+        about.pop();
     }
-    table::text(&table)
+    folded::text(&about, &values, view)
 }
 
 /// A stored value: an error (-11), an address of the kernel, else a number.

@@ -83,13 +83,13 @@ pub(crate) fn with_bars(
 }
 
 /// A cell with such a bar.
-pub(crate) fn bar_cell(share: f64, width: usize, view: View) -> Cell {
+fn bar_cell(share: f64, width: usize, view: View) -> Cell {
     let bar = Cell::new(table::unbroken(&bar(share, width)));
     if view.color { bar.fg(Color::Cyan) } else { bar }
 }
 
 /// A bar of blocks, to an eighth of a column, and the share in percent.
-pub(crate) fn bar(share: f64, width: usize) -> String {
+fn bar(share: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let columns = width.saturating_sub(6) as f64;
     let percent = format!("{:>3.0} %", share * 100.0);

@@ -12,6 +12,9 @@ use crate::{
 /// Steps that follow each other are told as one, if each takes less than this share of the time.
 const SHORT: f64 = 0.005;
 
+/// Rows that there are at most, unless all are asked for: of more, the shortest are told together.
+const ROWS: usize = 32;
+
 /// The first columns, which are as wide as what is in them.
 const WHOLE: usize = 3;
 
@@ -30,12 +33,7 @@ pub fn table(transaction: &Explained, objects: &Objects, all: bool, view: View) 
     ];
     let mut rows_of = table::new(&headings, view);
     (0..WHOLE).for_each(|column| table::keep_whole(&mut rows_of, column));
-    #[expect(clippy::cast_possible_truncation, reason = "a share of a time is one")]
-    let short = (transaction.total_ns as f64 * SHORT) as i64;
-    let rows = match all {
-        true => transaction.steps.chunks(1).collect(),
-        false => together(&transaction.steps, short),
-    };
+    let rows = if all { transaction.steps.chunks(1).collect() } else { few(transaction) };
     for steps in &rows {
         let [from, to] = [steps[0].from, steps[steps.len() - 1].to];
         let mut cells = vec![number::micros(from - transaction.start_ns), number::micros(to - from)];
@@ -51,9 +49,22 @@ pub fn table(transaction: &Explained, objects: &Objects, all: bool, view: View) 
     );
     if rows.len() < transaction.steps.len() {
         let steps = number::counted(transaction.steps.len() as u64, "step", "steps");
-        text.push_str(&format!("{steps} in {} rows: --all shows each\n", number::count(rows.len() as u64)));
+        text.push_str(&format!("{steps} in {} rows: --all lists each\n", number::count(rows.len() as u64)));
     }
     text
+}
+
+/// As many rows as are read at once: the fewer there may be, the longer is what is still short.
+fn few(transaction: &Explained) -> Vec<&[Step]> {
+    #[expect(clippy::cast_possible_truncation, reason = "a share of a time is one")]
+    let mut short = ((transaction.total_ns as f64 * SHORT) as i64).max(1);
+    loop {
+        let rows = together(&transaction.steps, short);
+        if rows.len() <= ROWS || short > transaction.total_ns {
+            return rows;
+        }
+        short = short.saturating_add(short / 4 + 1);
+    }
 }
 
 /// Steps that go on in the same way, and of others that follow each other those that are short.

@@ -113,6 +113,14 @@ pub struct Alike {
     pub times: [i64; 3],
 }
 
+impl Alike {
+    fn cells(self) -> [String; 6] {
+        let [count, complete] = self.counts.map(number::count);
+        let [p50, p99, max] = self.times.map(number::micros);
+        [self.name, count, complete, p50, p99, max]
+    }
+}
+
 /// A row for each of these, at most so many; and in a line how many more (`one`, `many`) there are.
 pub fn alike(
     heading: &str,
@@ -121,19 +129,22 @@ pub fn alike(
     (one, many): (&str, &str),
     view: View,
 ) -> String {
-    let headings = [
-        Heading(heading, false),
-        Heading("Count", true),
-        Heading("Complete", true),
-        Heading("p50 (µs)", true),
-        Heading("p99 (µs)", true),
-        Heading("max (µs)", true),
-    ];
     let left = all.len().saturating_sub(most);
-    let mut table = new(&headings, view);
-    for of in all.take(most) {
-        let (counts, times) = (of.counts.map(number::count), of.times.map(number::micros));
-        table.add_row(std::iter::once(of.name).chain(counts).chain(times).map(Cell::new));
+    let headings = [heading, "Count", "Complete", "p50 (µs)", "p99 (µs)", "max (µs)"];
+    let rows: Vec<[String; 6]> = all.take(most).map(Alike::cells).collect();
+    let widest = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let width = |at: &usize| widest(*at).max(headings[*at].chars().count()) + 2;
+    // What there is no room for is left out, the least telling first.
+    let mut columns: Vec<usize> = (0..headings.len()).collect();
+    for least in [5, 2] {
+        if columns.iter().map(width).sum::<usize>() > usize::from(view.width) + 2 {
+            columns.retain(|column| *column != least);
+        }
+    }
+    let shown: Vec<_> = columns.iter().map(|at| Heading(headings[*at], *at > 0)).collect();
+    let mut table = new(&shown, View { width: view.width.saturating_add(2), ..view });
+    for row in &rows {
+        table.add_row(columns.iter().map(|at| Cell::new(&row[*at])));
     }
     let mut text = text(&table);
     if left > 0 {

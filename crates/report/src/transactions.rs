@@ -6,7 +6,9 @@ use xweave_model::{
 };
 
 use crate::{
-    View, number,
+    View,
+    folded::{self, Column},
+    number,
     table::{self, Heading},
 };
 
@@ -36,33 +38,44 @@ pub fn totals(totals: &Totals, what: &str, view: View) -> String {
 
 fn causes(totals: &Totals, view: View) -> String {
     let share = |ns: u64| ns as f64 / totals.ns().max(1) as f64;
-    let headings =
-        [Heading("Share", true), Heading("Time", true), Heading("In", true), Heading("Cause", false)];
-    let mut table = table::new(&headings, view);
     let (mut left, mut rest) = (0, 0);
+    let (mut told, mut figures) = (Vec::new(), [vec![], vec![], vec![]]);
     for (at, kept) in totals.causes().iter().enumerate() {
         if at >= CAUSES || share(kept.ns) < TELLING {
             (left, rest) = (left + 1, rest + kept.ns);
             continue;
         }
-        let by = kept.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
-        let by: Vec<String> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
-        let by = if by.is_empty() { String::new() } else { format!("\n{INDENT}by {}", by.join(", ")) };
-        table.add_row([
+        let all = number::count(totals.transactions() as u64);
+        let row = [
             number::percent(share(kept.ns)),
             number::span(kept.ns),
-            format!(
-                "{} of {}",
-                number::count(kept.transactions),
-                number::count(totals.transactions() as u64)
-            ),
-            table::unbroken(&format!("{}{by}", kept.what)),
-        ]);
+            format!("{} of {all}", number::count(kept.transactions)),
+        ];
+        figures.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell));
+        let by = kept.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
+        let by: Vec<String> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
+        told.push((kept.what.clone(), by.join(", ")));
     }
-    let mut text = table::text(&table);
+    let [shares, times, of] = figures;
+    let about = [Column::numbers("Share", shares), Column::numbers("Time", times), Column::numbers("In", of)];
+    let room = folded::room(&about, view);
+    let lines = told.into_iter().map(|(what, by)| cause(&what, &by, room)).collect();
+    let mut text = folded::text(&about, &[Column::prose("Cause", lines)], view);
     if left > 0 {
         let causes = number::counted(left, "other cause", "other causes");
         text.push_str(&format!("{causes}: {} ({})\n", number::span(rest), number::percent(share(rest))));
+    }
+    text
+}
+
+/// A cause, and below it, moved in, by whom, in lines of at most so many columns.
+fn cause(what: &str, by: &str, room: View) -> String {
+    let mut text = table::unbroken(what);
+    if !by.is_empty() {
+        let narrower = View { width: room.width.saturating_sub(2), ..room };
+        for line in table::paragraph(&format!("by {by}"), narrower).lines() {
+            text.push_str(&format!("\n{INDENT}{}", table::unbroken(line)));
+        }
     }
     text
 }

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
+mod snapshot;
+
 use std::net::SocketAddr;
 
+use snapshot::{assert_looks, views};
 use xweave_flow::{
     Exchange,
     exchange::{Connection, Part, Side, services},
@@ -87,4 +90,20 @@ fn servers_and_their_parts_are_listed() {
     assert!(text.contains("server in vm1        1     800.0     800.0     800.0   80 % "), "{text}");
     let text = exchanges::list(all.iter(), PLAIN);
     assert!(text.contains("server in vm1: 800.0") && text.contains("0xa1"), "{text}");
+}
+
+#[test]
+fn names_are_whole_and_bars_of_one_line() {
+    let long = [
+        ("request, frames before its last", 1_782_300),
+        ("request, host → vm1", 7_741_000),
+        ("server in vm1", 1_090_932_200),
+        ("answer, frames after its first", 172_121_100),
+    ];
+    let all = [exchange(("host", "10.77.0.254:38318"), ("vm1", "10.77.0.1:80"), &long)];
+    let services = services(&all);
+    for view in views() {
+        let text = exchanges::services(&services, 9, view) + "\n" + &exchanges::parts(&services[0], view);
+        assert_looks(&text, "connection", view);
+    }
 }

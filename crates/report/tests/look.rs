@@ -1,24 +1,12 @@
 //! What `xweave flows` looks like in a narrow terminal and where there is room, text by text: `tests/look/`.
 
 mod made_up;
+mod snapshot;
 
-use std::{fs, path::Path};
-
-use xweave_flow::{Flows, Join, Wanted, by_value};
-use xweave_report::{View, by_value as grouped, closing, hops, hops::Steps, places};
-
-/// That a text is the one in that file, and that its lines fit.
-fn assert_looks(text: &str, name: &str, view: View) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/look/{name}-{}.txt", view.width));
-    let expected = fs::read_to_string(&file).unwrap_or_default();
-    assert!(text == expected, "{} should be:\n{text}", file.display());
-    let widest = text.lines().map(|line| line.chars().count()).max();
-    assert!(widest.is_some_and(|widest| widest <= usize::from(view.width)), "{widest:?} columns:\n{text}");
-}
-
-fn views() -> [View; 2] {
-    [80, 160].map(|width| View { width, color: false })
-}
+use snapshot::{assert_looks, views};
+use xweave_flow::{Flows, Incomplete, Join, Wanted, by_value};
+use xweave_record::Check;
+use xweave_report::{by_value as grouped, closing, doctor, hops, hops::Steps, places};
 
 #[test]
 fn first_where_the_time_goes_then_a_typical_flow_with_the_time_of_each_step() {
@@ -47,5 +35,37 @@ fn groups_by_a_stored_value_fit_too() {
     let (_, groups) = by_value::read(&trace, Join::of(&trace), wanted, "v1");
     for view in views() {
         assert_looks(&grouped::table(&groups, "v1", 4, view), "by-value", view);
+    }
+}
+
+#[test]
+fn a_long_title_is_wrapped_as_the_table_below_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = Flows::of(&made_up::write(dir.path(), 20, false));
+    let mut flow = flows.typical().unwrap().clone();
+    (flow.copies, flow.lost, flow.incomplete, flow.drops) = (12, 3, Some(Incomplete::Lost), 2);
+    for view in views() {
+        assert_looks(&hops::table(&flows, &flow, Steps::OfPath, view), "title", view);
+    }
+}
+
+#[test]
+fn what_is_said_of_a_machine_stands_below_itself() {
+    let check =
+        |name, ok, needed, found: &str, remedy| Check { name, ok, needed, found: found.into(), remedy };
+    let checks = [
+        check("kernel", true, true, "6.12.117+deb12-cloud-amd64", ""),
+        check(
+            "confinement",
+            false,
+            false,
+            "seccomp, no new privileges, user namespace; this kernel has no Landlock",
+            "what guests and files send is read by processes without rights, which Landlock keeps from files: boot a \
+             kernel with CONFIG_SECURITY_LANDLOCK, and landlock in the list lsm= if there is one",
+        ),
+        check("compiler for aspects", false, true, "no clang", "apt install clang"),
+    ];
+    for view in views() {
+        assert_looks(&doctor::table(&checks, view), "doctor", view);
     }
 }

@@ -1,5 +1,8 @@
 //! What `xweave records` prints, as it is looked at: 80 columns wide.
 
+mod snapshot;
+
+use snapshot::{assert_looks, views};
 use xweave_flow::{
     Stored,
     stored::{By, Filter},
@@ -65,11 +68,11 @@ fn places_and_how_their_values_lie() {
     assert_eq!(
         few,
         "\
-Domain  Advice  Function     Records  Value                 min                 p50                 p99                 max
-vm1     sent    tcp_sendmsg      100  size                4 096             204 800             405 504             409 600
-                                      sk     0xffff888100000000  0xffff888100000000  0xffff888100001000  0xffff888100001000
-vm2     sent    tcp_sendmsg       25  size                    4                  52                 100                 100
-                                      sk     0xffff888100000000  0xffff888100000000  0xffff888100000000  0xffff888100000000
+Domain  Advice  Function     Value  Records                 min                 p50                 p99                 max
+vm1     sent    tcp_sendmsg  size       100               4 096             204 800             405 504             409 600
+                             sk              0xffff888100000000  0xffff888100000000  0xffff888100001000  0xffff888100001000
+vm2     sent    tcp_sendmsg  size        25                   4                  52                 100                 100
+                             sk              0xffff888100000000  0xffff888100000000  0xffff888100000000  0xffff888100000000
 … and 1 other place: --all shows them
 "
     );
@@ -78,8 +81,8 @@ vm2     sent    tcp_sendmsg       25  size                    4                 
     assert_eq!(
         records::sites(&stored, 9, VIEW),
         "\
-Domain  Advice  Function  Records  Value  min  p50  p99  max
-host    got     vfs_read        1  v1     -11  -11  -11  -11
+Domain  Advice  Function  Value  Records  min  p50  p99  max
+host    got     vfs_read  v1           1  -11  -11  -11  -11
 "
     );
 }
@@ -125,10 +128,10 @@ fn records_one_by_one_in_the_order_of_their_times() {
     assert_eq!(
         records::list(&stored.records, 1_000, View { width: 120, color: false }),
         "\
-Time (µs)  Domain  CPU  Process   Advice  Function     Values
-      4.0  host      1  nginx/71  got     vfs_read     v1=-11
-      9.0  vm1       1  nginx/71  sent    tcp_sendmsg  size=4 096 sk=0xffff888100001000
-     19.0  vm1       1  nginx/71  sent    tcp_sendmsg  size=8 192 sk=0xffff888100000000
+Time (µs)  Domain  Process   Function     Advice  CPU  Values
+      4.0  host    nginx/71  vfs_read     got       1  v1=-11
+      9.0  vm1     nginx/71  tcp_sendmsg  sent      1  size=4 096 sk=0xffff888100001000
+     19.0  vm1     nginx/71  tcp_sendmsg  sent      1  size=8 192 sk=0xffff888100000000
 "
     );
     let mut text = Vec::new();
@@ -137,4 +140,14 @@ Time (µs)  Domain  CPU  Process   Advice  Function     Values
     assert_eq!(document["summary"], serde_json::json!({"records": 126, "lost": 3}));
     assert_eq!(document["sites"][0]["values"][0]["name"], "size");
     assert_eq!(document["records"][1]["values"][0], serde_json::json!(["size", 4096]));
+}
+
+#[test]
+fn nothing_is_broken_where_there_is_little_room() {
+    let (_dir, trace) = recorded();
+    let stored = Stored::of(&trace, &Filter::default(), None, None, 3);
+    for view in views() {
+        let text = records::sites(&stored, 9, view) + "\n" + &records::list(&stored.records, 1_000, view);
+        assert_looks(&text, "records", view);
+    }
 }

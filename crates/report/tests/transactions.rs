@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod snapshot;
+
+use snapshot::{assert_looks, views};
 use xweave_model::{Spec, explain, parts::Totals};
 use xweave_report::{View, document::explain::Summary, losses, mermaid, steps, transactions};
 use xweave_trace::{
@@ -124,7 +127,7 @@ Time (µs)  Duration (µs)  Domain  Object                         State        
     840.0           50.0  vm1     server/7                       running
     890.0            7.0  vm1     server/7, interrupts of CPU 0  running, ready  5 steps of up to 2.0 µs
     897.0        1 093.0  vm1     server/7                       running
-11 steps in 5 rows: --all shows each
+11 steps in 5 rows: --all lists each
 "
     );
     assert_eq!(
@@ -139,7 +142,7 @@ Time (µs)  Duration (µs)  Domain  Object         State     Why
                                   interrupts of  ready     2.0 µs
                                   CPU 0
     897.0        1 093.0  vm1     server/7       running
-11 steps in 5 rows: --all shows each
+11 steps in 5 rows: --all lists each
 "
     );
     let all = steps::table(&found[0], &outcome.objects, true, VIEW);
@@ -209,4 +212,90 @@ fn a_sequence_diagram_has_the_basic_events() {
     Note over o0: end, 1 210.0 µs
 "
     );
+}
+
+/// A thread that five others keep from its processor, one after the other.
+fn crowded() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let domains = vec![Domain { name: "vm1".into(), number: 1, ..Domain::default() }];
+    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+    let mut event = |time_us: i64, kind, tid, name: &str, other: u32, code: i32| {
+        let name = writer.name(name);
+        let object = u64::from(other);
+        writer
+            .event(Event { name, other, object, code, ..Event::new(kind, 1, time_us * 1000, 0, tid) })
+            .unwrap();
+    };
+    let names =
+        ["server", "postgres", "qemu-system-x86", "containerd-shim", "prometheus-node", "unattended-upgr"];
+    for (tid, name) in (7..).zip(names) {
+        event(0, Kind::Thread, 0, name, tid, 0);
+    }
+    event(1, Kind::Switch, 0, "", 7, 0);
+    event(10, Kind::Other, 7, "a", 0, 0);
+    let runnable = State::Runnable.code();
+    for (at, tid) in (0..).zip(7..12) {
+        event(500 + at * 300, Kind::Switch, tid, "", tid + 1, runnable);
+    }
+    event(2_000, Kind::Switch, 12, "", 7, runnable);
+    event(2_100, Kind::Other, 7, "b", 0, 0);
+    writer.finish().unwrap();
+    dir
+}
+
+#[test]
+fn who_is_behind_a_cause_is_moved_in_on_every_line() {
+    let dir = crowded();
+    let trace = Trace::open(dir.path()).unwrap();
+    let mut totals = Totals::default();
+    explain(&trace, &"between:a..b".parse().unwrap(), &mut |transaction, objects| {
+        totals.add(&transaction, objects);
+    });
+    for view in views() {
+        assert_looks(&transactions::totals(&totals, "between:a..b", view), "causes", view);
+    }
+}
+
+/// A thread that takes turns with another one, for a moment that is longer each time.
+fn in_turns(turns: u32) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let domains = vec![Domain { name: "vm1".into(), number: 1, ..Domain::default() }];
+    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
+    let mut event = |time_us: i64, kind, tid, name: &str, other: u32, code: i32| {
+        let name = writer.name(name);
+        let object = u64::from(other);
+        let event = Event { name, other, object, code, ..Event::new(kind, 1, time_us * 1000, 0, tid) };
+        writer.event(event).unwrap();
+    };
+    event(0, Kind::Thread, 0, "server", 7, 0);
+    event(0, Kind::Thread, 0, "hog", 8, 0);
+    event(1, Kind::Switch, 0, "", 7, 0);
+    event(10, Kind::Other, 7, "a", 0, 0);
+    let mut time = 10;
+    for turn in 0..turns {
+        time += 100 + i64::from(turn * 37 % 101);
+        event(time, Kind::Switch, 7, "", 8, State::Runnable.code());
+        time += 50 + i64::from(turn * 61 % 97);
+        event(time, Kind::Switch, 8, "", 7, State::Runnable.code());
+    }
+    event(time + 500, Kind::Other, 7, "b", 0, 0);
+    writer.finish().unwrap();
+    dir
+}
+
+#[test]
+fn a_long_transaction_fits_a_screen_and_all_of_it_is_listed_if_asked_for() {
+    let dir = in_turns(100);
+    let trace = Trace::open(dir.path()).unwrap();
+    let mut found = Vec::new();
+    let outcome =
+        explain(&trace, &"between:a..b".parse().unwrap(), &mut |transaction, _| found.push(transaction));
+    let [one] = &*found else { panic!("{found:?}") };
+    for view in views() {
+        let text = steps::table(one, &outcome.objects, false, view);
+        assert!((10..60).contains(&text.lines().count()), "{text}");
+        assert!(text.contains("201 steps in ") && text.ends_with(" rows: --all lists each\n"), "{text}");
+        // Without a gap: the first row begins with it, and durations sum up to all of it.
+        assert_eq!(steps::table(one, &outcome.objects, true, view).lines().count(), 2 + one.steps.len());
+    }
 }

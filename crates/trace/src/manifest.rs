@@ -129,6 +129,9 @@ pub struct Domain {
     /// The processes that recorded it; empty if they are not known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub recorders: Vec<u32>,
+    /// The groups of events that were recorded of it; empty if there are none, or if that is not known.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
+    pub events: Vec<String>,
     /// Why its kernel drops packets: names of the numbers that records of dropped flows have.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub drop_reasons: Vec<message::DropReason>,
@@ -159,6 +162,7 @@ impl Domain {
             vms: facts.vms.iter().map(|vm| VmName { pid: vm.pid, name: vm.name.clone() }).collect(),
             disks: facts.disks.clone(),
             recorders: facts.recorders.clone(),
+            events: Vec::new(),
             drop_reasons: Vec::new(),
             symbols: Vec::new(),
             exit: None,

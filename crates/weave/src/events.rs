@@ -346,6 +346,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_kinds_that_a_probe_tells_of_are_those_of_its_group() {
+        for probe in PROBES.iter().filter(|probe| probe.kind != Kind::Thread) {
+            assert_eq!(probe.kind.group(), Some(probe.group.name()), "{}", probe.program);
+        }
+    }
+
+    #[test]
     fn an_object_serves_a_kernel_that_has_the_same_types_and_fewer_places() {
         let text = |programs: &[&str], types: &str| Text {
             programs: programs.iter().map(|name| format!("#define XW_HAS_{name}\n")).collect::<String>()

@@ -179,6 +179,24 @@ impl Kind {
         }
     }
 
+    /// The group of events (`record --events`) that it is recorded with; none if it comes with all of them, or with none.
+    pub const fn group(self) -> Option<&'static str> {
+        match self {
+            Self::Switch | Self::Wake | Self::Migrate | Self::Fork | Self::Exit => Some("sched"),
+            Self::IrqEnter | Self::IrqExit | Self::SoftirqEnter | Self::SoftirqExit => Some("sched"),
+            Self::LockWait | Self::LockAcquired | Self::LockWake => Some("sched"),
+            Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete | Self::DiskRemap => {
+                Some("block")
+            }
+            Self::Send | Self::Receive | Self::Socket | Self::Accept | Self::Retransmit | Self::SynDrop => {
+                Some("net")
+            }
+            Self::VmEnter | Self::VmExit | Self::VmHalt | Self::VmInject => Some("vm"),
+            Self::SyscallEnter | Self::SyscallExit => Some("syscalls"),
+            Self::Thread | Self::Lost | Self::Other => None,
+        }
+    }
+
     /// As the table of a trace calls it.
     pub fn name(self) -> &'static str {
         match self {

@@ -205,3 +205,36 @@ fn a_process_that_ran_in_one_trace_only_is_told_as_such_even_if_it_never_was_swi
     assert_eq!(told(1_000_000_000, 0), "work: ran 1.000 s in the first trace only");
     assert_eq!(told(0, 1_000_000_000), "work: ran 1.000 s in the second trace only");
 }
+
+/// Figures of a domain of which those groups of events were recorded.
+fn recorded(groups: &[&'static str], objects: &[(&'static str, &str, Figures)]) -> Usage {
+    let recorded = [("vm1".to_owned(), groups.iter().copied().collect())].into();
+    Usage { recorded, ..usage(5_000_000_000, objects) }
+}
+
+#[test]
+fn what_only_one_trace_recorded_is_not_compared_and_what_did_nothing_is() {
+    let used = [(kind::DISK, "disk vda", disk(2_000, 1_000, 80_000))];
+    let compared = Comparison::of(&recorded(&["block", "sched"], &used), &recorded(&["sched"], &[]));
+    assert_eq!((&*compared.objects, &*compared.findings), (&[][..], &[][..]));
+    let [left] = &*compared.left_out else { panic!("{:?}", compared.left_out) };
+    assert_eq!((left.events, left.missing_in, left.everywhere), ("block", 1, true));
+    // It was recorded, and no access was seen.
+    let idle = Comparison::of(&recorded(&["block"], &used), &recorded(&["block"], &[]));
+    assert_eq!((idle.left_out.len(), idle.findings.len(), idle.objects.len()), (0, 1, 1));
+    // The other trace has no such domain.
+    let other = Usage { recorded: [("vm2".to_owned(), ["block"].into())].into(), ..Usage::default() };
+    assert_eq!(Comparison::of(&recorded(&["block"], &used), &other).objects, []);
+}
+
+#[test]
+fn without_the_scheduler_messages_are_counted_and_their_waits_not_compared() {
+    let peer = |wait_ns| {
+        let figures = Figures { wait_ns, time_ns: wait_ns, count: 7, ..Figures::default() };
+        [(kind::PEER, "peer at :80", figures)]
+    };
+    let with = recorded(&["net", "sched"], &peer(2_000_000_000));
+    let compared = Comparison::of(&with, &recorded(&["net"], &peer(0)));
+    assert_eq!(compared.findings, []);
+    assert_eq!((compared.objects[0].count, compared.objects[0].wait_ns), ([7, 7], [0, 0]));
+}
