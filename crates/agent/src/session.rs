@@ -211,6 +211,7 @@ impl Session {
                 Ok(Reply::Loss(recording.loss()?))
             }
             Request::Drain => self.set_state(State::Draining),
+            Request::Off => self.set_state(State::Off),
             Request::Stop => {
                 self.cancel.done();
                 self.stop()

@@ -20,6 +20,7 @@ pub(crate) enum Question {
     Start,
     Loss,
     Drain,
+    Off,
     Stop,
 }
 
@@ -38,6 +39,7 @@ impl Question {
             Request::Start => Self::Start,
             Request::Loss => Self::Loss,
             Request::Drain => Self::Drain,
+            Request::Off => Self::Off,
             Request::Stop => Self::Stop,
             Request::Alive => return None,
         })
@@ -53,7 +55,7 @@ impl Question {
             Reply::Symbols(_) => self == Self::Symbols,
             Reply::Woven(_) => self == Self::Weave,
             Reply::Shared(_) => self == Self::Share,
-            Reply::Done => matches!(self, Self::Guests | Self::Start | Self::Drain),
+            Reply::Done => matches!(self, Self::Guests | Self::Start | Self::Drain | Self::Off),
             Reply::Loss(_) => self == Self::Loss,
             Reply::Stopped(_) => self == Self::Stop,
             Reply::Failed(_) => true,

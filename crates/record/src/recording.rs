@@ -26,6 +26,7 @@ use crate::{
     kernels,
     link::Link,
     pace::{Pace, SOON},
+    question::Question,
     session::Session,
     sharing,
     transport::Stream,
@@ -332,8 +333,8 @@ fn lost(sessions: &[Session]) -> u64 {
     records.chain(events).fold(0, u64::saturating_add)
 }
 
-/// Lets flows under way end, and has all domains detach and send what is left. Gives how long that took the domain that took
-/// longest.
+/// Lets flows under way end, ends the recording everywhere, and has all domains detach and send what is left. Gives how long
+/// that took the domain that took longest.
 fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     capture.ask_all(&Request::Drain);
     let graceful = Instant::now() + capture.pace.grace;
@@ -343,19 +344,14 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     for session in capture.recorded() {
         session.drops.question().into_iter().for_each(|question| session.ask(question));
     }
-    let begun = Instant::now();
     // So that there are readings after the last records: no time is trusted that was not compared.
     capture.round();
-    // Guests first: what their processors do is known only while the host is recorded. It does not wait long for them.
-    capture.ask_those(Role::Guest, &Request::Stop);
-    let mut hosts = Some(begun + capture.pace.grace);
+    turn_off(capture)?;
+    let begun = Instant::now();
+    capture.ask_all(&Request::Stop);
     let mut unweaving = Duration::ZERO;
     // All events come before the answer to Stop, on the same stream.
     while capture.sessions.iter().any(Session::is_recorded) {
-        let guests = capture.sessions.iter().any(|of| of.is_recorded() && of.role() == Role::Guest);
-        if hosts.take_if(|late| !guests || Instant::now() >= *late).is_some() {
-            capture.ask_those(Role::Host, &Request::Stop);
-        }
         if xweave_interrupt::at_once() {
             let late = capture.recorded();
             late.for_each(|session| session.lose("cut off: it had not ended at the second Ctrl-C"));
@@ -375,6 +371,20 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
         }
     }
     Ok(unweaving)
+}
+
+/// Has all domains record nothing more, within moments of each other: unweaving takes seconds, and each its own. Guests first:
+/// what their processors do is known only while the host is recorded. It does not wait long for them.
+fn turn_off(capture: &mut Capture<'_>) -> Result<(), Error> {
+    capture.ask_those(Role::Guest, &Request::Off);
+    let late = Instant::now() + capture.pace.grace;
+    while capture.recorded().any(|guest| guest.owes_answer_to(Question::Off)) && !xweave_interrupt::at_once()
+    {
+        let Some(left) = late.checked_duration_since(Instant::now()) else { break };
+        capture.wait(left.min(SOON))?;
+    }
+    capture.ask_those(Role::Host, &Request::Off);
+    Ok(())
 }
 
 /// Ends the trace.

@@ -207,12 +207,11 @@ impl Voice {
                 Reply::Woven(Woven { sites, ..Woven::default() })
             }
             Request::Share { .. } => Reply::Shared(Shared::default()),
-            Request::Guests { .. } => Reply::Done,
             Request::Start => {
                 self.recording = true;
                 Reply::Done
             }
-            Request::Drain => Reply::Done,
+            Request::Guests { .. } | Request::Drain | Request::Off => Reply::Done,
             Request::Loss => Reply::Loss(Loss::default()),
             Request::Stop => {
                 while self.sent < self.records && !self.sites().is_empty() {

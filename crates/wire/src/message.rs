@@ -47,6 +47,8 @@ pub enum Request {
     Loss,
     /// Begin no new flows, go on with those under way. → [`Reply::Done`]
     Drain,
+    /// Record nothing more. What is woven stays until [`Request::Stop`], which takes longer. → [`Reply::Done`]
+    Off,
     /// Detach everything and send what is left. All [`Event`]s come before the answer. → [`Reply::Stopped`]
     Stop,
     /// The controller is still there: an agent that has not heard a word from it for [`crate::LEASE`] takes its probes
@@ -73,7 +75,7 @@ pub enum Reply {
     Woven(Woven),
     /// To [`Request::Share`].
     Shared(Shared),
-    /// To [`Request::Guests`], [`Request::Start`] and [`Request::Drain`].
+    /// To [`Request::Guests`], [`Request::Start`], [`Request::Drain`] and [`Request::Off`].
     Done,
     /// To [`Request::Loss`]: totals, not differences.
     Loss(Loss),

@@ -287,27 +287,33 @@ fn what_comes_after_the_last_answer_is_not_in_the_trace_and_keeps_nobody_waiting
     assert_eq!(rows.iter().filter(|row| row.domain == 1).count(), 2000);
 }
 
-/// What a guest does can be told only as long as its host is recorded.
+/// What a guest does can be told only as long as its host is recorded; and what its host does for it, only as long as it is.
 #[test]
-fn guests_are_stopped_before_their_host() {
+fn guests_end_just_before_their_host_however_long_they_unweave() {
     let stage = Stage::new();
-    let stopped = Arc::new(Mutex::new(Vec::new()));
-    let stops = |name: &'static str| {
-        let stopped = Arc::clone(&stopped);
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let ends = |name: &'static str| {
+        let ended = Arc::clone(&ended);
         by(move |moment, _: &mut Voice| {
-            if matches!(moment, Moment::Asked(Request::Stop)) {
+            let guest = name == "vm1";
+            match moment {
                 // The host would be there first, if it was asked at the same time.
-                std::thread::sleep(Duration::from_millis(if name == "vm1" { 50 } else { 0 }));
-                stopped.lock().unwrap().push(name);
+                Moment::Asked(Request::Off) if guest => std::thread::sleep(Duration::from_millis(50)),
+                // The host would wait for that, if it was asked afterwards.
+                Moment::Asked(Request::Stop) if guest => std::thread::sleep(Duration::from_millis(500)),
+                Moment::Asked(Request::Off | Request::Stop) => {}
+                _ => return Ok(Done::Nothing),
             }
+            let stop = matches!(moment, Moment::Asked(Request::Stop));
+            ended.lock().unwrap().push(format!("{name} {}", if stop { "unweaves" } else { "is off" }));
             Ok(Done::Nothing)
         })
     };
-    let agents = vec![scripted("host", stops("host")), scripted("vm1", stops("vm1"))];
+    let agents = vec![scripted("host", ends("host")), scripted("vm1", ends("vm1"))];
     let options = scripted::options(stage.0.path(), &["host", "vm1"], AT_ONCE, Budget::default());
     let pace = Pace { grace: Duration::from_secs(2), ..PACE };
     scripted::record(&options, pace, agents, &mut |_| {}).unwrap();
-    assert_eq!(*stopped.lock().unwrap(), ["vm1", "host"]);
+    assert_eq!(*ended.lock().unwrap(), ["vm1 is off", "host is off", "host unweaves", "vm1 unweaves"]);
 }
 
 #[test]
