@@ -156,7 +156,7 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// What a trace has, if not the transactions that it was asked for.
-fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
+pub fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
     if let Some(uncertain) = losses::uncertain(outcome) {
         return format!("; {uncertain}");
     }
@@ -206,7 +206,7 @@ fn some(names: BTreeSet<String>) -> String {
 }
 
 /// The command that explains such transactions.
-fn command(trace: &Trace, spec: &Spec) -> String {
+pub fn command(trace: &Trace, spec: &Spec) -> String {
     format!("xweave explain {} --transaction {}", next::argument_of(trace), argument(&spec.to_string()))
 }
 

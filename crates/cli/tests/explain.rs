@@ -160,3 +160,32 @@ fn what_cannot_be_explained_is_told_with_what_to_do() {
         assert!(found == Some(status) && said.contains(words), "{arguments:?}: {found:?}: {said}");
     }
 }
+
+#[test]
+fn slow_transactions_are_compared_with_typical_ones_if_there_are_enough() {
+    let folder = both();
+    let compare = |arguments: &[&str]| {
+        let all: Vec<_> = ["compare", "trace"].iter().chain(arguments).copied().collect();
+        xweave(folder.path(), &all)
+    };
+    let (status, printed, said) = compare(&["--transaction", "process"]);
+    assert_eq!((status, printed.as_str()), (Some(1), ""));
+    assert!(
+        said.contains("trace has 15 of the kind process: to compare them it takes at least 40"),
+        "{said}"
+    );
+    let (status, _, said) = compare(&["--transaction", "request:81"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("trace has no transactions of the kind request:81"), "{said}");
+    let (status, _, said) = compare(&[]);
+    assert_eq!(status, Some(2));
+    assert!(said.contains("Give a second directory"), "{said}");
+    let kind = "between:switch..switch";
+    let (status, table, said) = compare(&["--transaction", kind]);
+    assert_eq!((status, said.as_str()), (Some(0), ""));
+    assert!(table.starts_with(&format!("Slow transactions ({kind}) took ")), "{table}");
+    let (status, printed, _) = compare(&["trace", "--transaction", kind, "--json"]);
+    assert_eq!(status, Some(0));
+    let document: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!((&document["transaction"], &document["difference_ns"]), (&kind.into(), &0.into()));
+}

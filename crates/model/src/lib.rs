@@ -12,7 +12,7 @@
 //! objects.
 //!
 //! [`census`] is what there is to ask for, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
-//! side by side.
+//! side by side; [`contrast`] holds slow transactions beside fast ones, and those of one trace beside another's.
 
 mod accounting;
 pub mod between;
@@ -21,6 +21,7 @@ mod called;
 pub mod census;
 pub mod comparison;
 pub mod connection;
+pub mod contrast;
 pub mod disk;
 pub mod explanation;
 pub mod format;
@@ -44,6 +45,7 @@ pub mod vcpu;
 pub use breakdown::{Cause, Object, Piece, TimeState, breakdown};
 pub use census::Census;
 pub use comparison::Comparison;
+pub use contrast::Contrast;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use interrupt::name as interrupt_name;
 pub use loss::{Loss, LossOfCpu, LossOfDomain};
