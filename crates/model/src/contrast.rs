@@ -237,9 +237,12 @@ fn error(difference_ns: i64, variances: [f64; 2]) -> (u64, bool) {
     (error_ns, difference_ns.unsigned_abs() as f64 > ERRORS * error)
 }
 
+/// How long on either side, in all and by whom.
+type Kept = ([u64; 2], BTreeMap<String, [u64; 2]>);
+
 /// What kept them, of the parts' means: so these sum to the same.
 fn causes(ns: &BTreeMap<&Such, [u64; 2]>, sides: [&Sums; 2]) -> Vec<Cause> {
-    let mut kept: BTreeMap<String, ([u64; 2], BTreeMap<String, [u64; 2]>)> = BTreeMap::new();
+    let mut kept: BTreeMap<String, Kept> = BTreeMap::new();
     let add = |sum: &mut [u64; 2], ns: &[u64; 2]| {
         sum.iter_mut().zip(ns).for_each(|(sum, ns)| *sum = sum.saturating_add(*ns));
     };
@@ -249,7 +252,7 @@ fn causes(ns: &BTreeMap<&Such, [u64; 2]>, sides: [&Sums; 2]) -> Vec<Cause> {
         add(sum, ns);
         by.into_iter().for_each(|by| add(all.entry(by).or_default(), ns));
     }
-    let cause = |(what, (ns, by)): (String, ([u64; 2], BTreeMap<String, [u64; 2]>))| {
+    let cause = |(what, (ns, by)): (String, Kept)| {
         let by = by.into_iter().map(|(who, ns)| By { who, ns, difference_ns: difference(ns) });
         let mut by: Vec<By> = by.collect();
         by.sort_by_key(|by| Reverse(by.difference_ns.unsigned_abs()));
@@ -376,7 +379,7 @@ impl Sums {
             self.side.example = transaction.id;
         }
         let mut kept: BTreeMap<String, u64> = BTreeMap::new();
-        for (such, ns) in Such::sums(transaction, objects) {
+        for (such, ns) in Such::sums(&transaction.steps, objects) {
             *kept.entry(such.kept().0).or_default() += ns;
             let sum = self.parts.entry(such).or_default();
             (sum.ns, sum.transactions) = (sum.ns + u128::from(ns), sum.transactions + 1);

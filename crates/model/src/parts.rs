@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     breakdown::TimeState,
-    explanation::Explained,
+    explanation::{Explained, Step},
     objects::{Cause, Objects},
     thread::between,
 };
@@ -78,11 +78,11 @@ pub(crate) struct Such {
 }
 
 impl Such {
-    /// A transaction's time by what is alike: no more and no less than all of it.
-    pub(crate) fn sums(transaction: &Explained, objects: &Objects) -> BTreeMap<Self, u64> {
+    /// The time of steps by what is alike: no more and no less than all of it.
+    pub(crate) fn sums(steps: &[Step], objects: &Objects) -> BTreeMap<Self, u64> {
         let mut sums: BTreeMap<Self, u64> = BTreeMap::new();
         let mut known: FxHashMap<_, u64> = FxHashMap::default();
-        for step in &transaction.steps {
+        for step in steps {
             *known.entry((step.object, step.spent, step.cause)).or_default() += between(step.from, step.to);
         }
         for ((object, spent, cause), ns) in known {
@@ -174,9 +174,15 @@ pub struct Total {
 impl Totals {
     /// Adds a transaction.
     pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
-        self.lengths.push(u64::try_from(transaction.total_ns).unwrap_or(0));
+        let length = u64::try_from(transaction.total_ns).unwrap_or(0);
+        self.add_steps(length, &transaction.steps, objects);
+    }
+
+    /// Adds some steps, of so long a time, of a transaction.
+    pub(crate) fn add_steps(&mut self, length: u64, steps: &[Step], objects: &Objects) {
+        self.lengths.push(length);
         let mut kept: BTreeMap<String, u64> = BTreeMap::new();
-        for (such, ns) in Such::sums(transaction, objects) {
+        for (such, ns) in Such::sums(steps, objects) {
             let (what, by) = such.kept();
             if let Some(by) = by {
                 *self.kept.entry(what.clone()).or_default().1.entry(by).or_default() += ns;

@@ -107,7 +107,7 @@ fn too_few_are_not_compared() {
     assert!(Contrast::of_slow(&open(&enough), &spec()).is_ok());
     let none = run(&[]);
     let few = Contrast::of_runs([&open(&enough), &open(&none)], &spec()).unwrap_err();
-    assert_eq!((few.run, few.found, few.outcome.passed), (1, 0, Some([0, 0])));
+    assert_eq!((few.run, few.found, few.outcome.passed), (1, 0, Some(vec![0, 0])));
 }
 
 proptest! {
