@@ -9,7 +9,7 @@ use std::{
 
 use xweave_model::{
     Between, Census, Intervals, Outcome, Sizes, Slowest, Spec, Usage, explain, explanation::usual,
-    parts::Totals,
+    lives::Programs, parts::Totals,
 };
 use xweave_report::{
     View,
@@ -18,7 +18,7 @@ use xweave_report::{
         explain::{All, Stream, Summary, Transaction},
         machines::Machines,
     },
-    intervals, losses, machines, mermaid, next, number, sizes, steps, transactions,
+    intervals, lives, losses, machines, mermaid, next, number, sizes, steps, transactions,
 };
 use xweave_text::{argument, nearest};
 use xweave_trace::Trace;
@@ -27,6 +27,9 @@ use crate::{arguments, confinement::Only, failure::Failure, shown, told, trust::
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
+
+/// Programs whose processes are told of.
+const PROGRAMS: usize = 10;
 
 /// Functions and advice that are listed where there is none of the name that was given.
 const NAMES: usize = 24;
@@ -243,10 +246,12 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
     let mut totals = Totals::default();
     let mut slowest = Slowest::new(limit);
     let mut intervals = Intervals::of(spec);
+    let mut programs = Programs::of(spec);
     let mut sizes = args.by.map(|By::Size| Sizes::default());
     let outcome = explain(trace, spec, &mut |transaction, objects| {
         totals.add(&transaction, objects);
         intervals.iter_mut().for_each(|intervals| intervals.add(&transaction, objects));
+        programs.iter_mut().for_each(|programs| programs.add(&transaction, objects));
         sizes.iter_mut().for_each(|sizes| sizes.add(&transaction, objects));
         slowest.add(transaction);
     });
@@ -255,6 +260,10 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
         writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
         if let Some(intervals) = &intervals {
             writeln!(out, "{}", intervals::text(intervals, &totals, &outcome, view))?;
+        }
+        if let Some(programs) = &programs {
+            let most = if args.all { usize::MAX } else { PROGRAMS };
+            writeln!(out, "{}", lives::table(&programs.all(&outcome.objects), most, view))?;
         }
         if let Some(sizes) = &sizes {
             writeln!(out, "{}", sizes::table(sizes, outcome.transactions, view))?;
@@ -311,11 +320,13 @@ fn document(
     let mut document = Stream::begin(out, spec)?;
     let mut totals = Totals::default();
     let mut intervals = Intervals::of(spec);
+    let mut programs = Programs::of(spec);
     let mut sizes = Sizes::default();
     let (mut found, mut written) = (wanted.is_none(), Ok(()));
     let outcome = explain(trace, spec, &mut |transaction, objects| {
         totals.add(&transaction, objects);
         intervals.iter_mut().for_each(|intervals| intervals.add(&transaction, objects));
+        programs.iter_mut().for_each(|programs| programs.add(&transaction, objects));
         sizes.add(&transaction, objects);
         let this = wanted.is_none_or(|wanted| wanted == transaction.id);
         if this && written.is_ok() {
@@ -327,6 +338,7 @@ fn document(
     let all = All {
         summary: Summary::new(&outcome, &totals),
         sizes: divided::sizes(&sizes),
+        lives: programs.map(|programs| programs.all(&outcome.objects)),
         divided: intervals.map(|of| (divided::points(&of, &outcome), divided::intervals(&of))),
     };
     document.end(&all, machines.map(Machines::new).as_ref())?;

@@ -408,7 +408,7 @@ fn explain_is_written_as_it_goes() {
                 }
             });
             let summary = explained::Summary::new(&outcome, &totals);
-            let all = explained::All { summary, sizes: Vec::new(), divided: None };
+            let all = explained::All { summary, sizes: Vec::new(), divided: None, lives: None };
             stream.end(&all, None).unwrap();
         })
     };

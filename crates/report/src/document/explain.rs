@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use xweave_model::{
     Explained, LossOfDomain, Objects, Outcome, Spec,
+    lives::Lives,
     parts::{Kept, Part, Total, Totals, parts},
 };
 
@@ -54,6 +55,9 @@ impl<W: Write> Stream<W> {
         if let Some((points, intervals)) = &all.divided {
             write!(self.out, ",\"points\":{},\"intervals\":{}", encode(points)?, encode(intervals)?)?;
         }
+        if let Some(lives) = &all.lives {
+            write!(self.out, ",\"lives\":{}", encode(lives)?)?;
+        }
         if let Some(machines) = machines {
             write!(self.out, ",\"machines\":{}", encode(machines)?)?;
         }
@@ -69,6 +73,8 @@ pub struct All {
     pub sizes: Vec<Size>,
     /// `points` and `intervals`, of those that pass several places.
     pub divided: Option<(Vec<Point>, Vec<Interval>)>,
+    /// `lives`: processes and threads, by program.
+    pub lives: Option<Vec<Lives>>,
 }
 
 /// A transaction, broken down.
