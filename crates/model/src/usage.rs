@@ -116,6 +116,8 @@ pub struct Usage {
     pub spans: BTreeMap<String, u64>,
     /// Processors that were seen, by domain.
     pub cpus: BTreeMap<String, u32>,
+    /// How long threads ran on each of these, in nanoseconds, by domain and logical CPU: together what its processes ran.
+    pub busy: BTreeMap<String, BTreeMap<u32, u64>>,
     /// Events.
     pub events: u64,
     /// When they did it, if that was asked for: [`Usage::of_times`].

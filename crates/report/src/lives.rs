@@ -8,8 +8,11 @@ use crate::{
     number,
 };
 
-/// What lives are spent on, as the columns call it.
-const SPENT: [(&str, fn(&Spent) -> u64); 9] = [
+/// A column, and what it has of what lives were spent on.
+type Way = (&'static str, fn(&Spent) -> u64);
+
+/// All that lives are spent on.
+const SPENT: [Way; 9] = [
     ("on CPU", |of| of.on_cpu_ns),
     ("ready", |of| of.ready_ns),
     ("disk", |of| of.disk_ns),
