@@ -1,4 +1,4 @@
-//! `xweave compare`: two runs, object by object.
+//! `xweave compare`: two runs, object by object; `contrast` compares transactions.
 
 use std::{
     io::Write,
@@ -6,53 +6,92 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_model::{Comparison, Usage};
+use xweave_model::{Comparison, Spec, Usage};
 use xweave_report::{
     View,
     comparison::{self, Which},
     document,
 };
 
-use crate::{confinement::Only, failure::Failure, shown, told, trust::Owner};
+use crate::{confinement::Only, contrast, failure::Failure, shown, told, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 180;
 
-/// Compare two runs of the same work, object by object, and explain the difference
+/// How many causes are shown, unless asked otherwise.
+const CAUSES: usize = 10;
+
+/// Compare two runs of the same work, object by object, or slow transactions with typical ones
 ///
 /// Objects are processes, disks, peers, locks, interrupts and vCPUs, matched by domain, kind and name. A difference of
 /// less than a factor of 1.25, or one that explains less than 1 % of the longer run, counts as noise.
+///
+/// With --transaction: where the time went by which transactions differ. Of one run, the slowest tenth (the slowest
+/// quarter of fewer than 100) is compared with the middle half; of two runs, the middle half of each.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave record --events sched,block -o one-by-one -- sh -c 'cat file1; cat file2'
   xweave record --events sched,block -o at-once -- sh -c 'cat file1 & cat file2 & wait'
   xweave compare one-by-one at-once
-  xweave compare one-by-one at-once --json | jq .findings")]
+  xweave compare one-by-one at-once --json | jq .findings
+  xweave compare trace --transaction request:80
+  xweave compare before after --transaction request:80")]
 pub struct Args {
     /// The trace directory of the first run
     #[arg(value_name = "DIR_A")]
     first: PathBuf,
     /// The trace directory of the second run
     #[arg(value_name = "DIR_B")]
-    second: PathBuf,
+    second: Option<PathBuf>,
     #[command(flatten)]
     owner: Owner,
-    /// Show up to N objects of each kind [default: the 8 that changed most of all kinds]
+    /// Compare transactions of a kind, as `xweave explain` takes it: slow with typical ones, or those of two runs
+    #[arg(long, value_name = "SPEC")]
+    transaction: Option<Spec>,
+    /// Show up to N objects of each kind [default: the 8 that changed most of all kinds]; with --transaction, N causes
+    /// [default: 10]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// List all changes and all objects, also those that did not change
+    /// List all changes and all objects, also those that did not change; with --transaction, each object and state
     #[arg(long)]
     all: bool,
-    /// Print a JSON document of all objects
+    /// Print a JSON document of all objects; with --transaction, of all causes and parts
     #[arg(long)]
     json: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    Only::reading([&*args.first, &*args.second]).apply()?;
-    let (a, b) = (read(&args.owner, &args.first)?, read(&args.owner, &args.second)?);
+    let dirs: Vec<&Path> = std::iter::once(&args.first).chain(&args.second).map(PathBuf::as_path).collect();
+    Only::reading(dirs.iter().copied()).apply()?;
+    match (&args.transaction, &args.second) {
+        (Some(spec), _) => transactions(args, spec, &dirs),
+        (None, Some(second)) => objects(args, &args.first, second),
+        (None, None) => Err(Failure::Usage(
+            "with which run is it to be compared? Give a second directory; or compare slow with typical transactions \
+             of this one, such as --transaction request:80"
+                .to_owned(),
+        )),
+    }
+}
+
+fn transactions(args: &Args, spec: &Spec, dirs: &[&Path]) -> Result<ExitCode, Failure> {
+    let mut traces = Vec::new();
+    for dir in dirs {
+        let trace = args.owner.open_telling(dir)?;
+        if trace.manifest().events == 0 && trace.events().next().is_none() {
+            return Err(Failure::no_events(dir));
+        }
+        traces.push(trace);
+    }
+    let how =
+        contrast::Shown { json: args.json, all: args.all, limit: args.limit.unwrap_or(CAUSES), wide: WIDE };
+    contrast::run(&traces, spec, &how)
+}
+
+fn objects(args: &Args, first: &Path, second: &Path) -> Result<ExitCode, Failure> {
+    let (a, b) = (read(&args.owner, first)?, read(&args.owner, second)?);
     let compared = Comparison::of(&a.usage, &b.usage);
     let printed = shown::print(|out| {
         if args.json {

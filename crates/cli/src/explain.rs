@@ -7,15 +7,18 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_model::{Census, Outcome, Slowest, Spec, Usage, explain, explanation::usual, parts::Totals};
+use xweave_model::{
+    Between, Census, Intervals, Outcome, Sizes, Slowest, Spec, Usage, explain, explanation::usual,
+    lives::Programs, parts::Totals,
+};
 use xweave_report::{
     View,
     document::{
-        self,
-        explain::{Stream, Summary, Transaction},
+        self, divided,
+        explain::{All, Stream, Summary, Transaction},
         machines::Machines,
     },
-    losses, machines, mermaid, next, number, steps, transactions,
+    intervals, lives, losses, machines, mermaid, next, number, sizes, steps, transactions,
 };
 use xweave_text::{argument, nearest};
 use xweave_trace::Trace;
@@ -24,6 +27,9 @@ use crate::{arguments, confinement::Only, failure::Failure, shown, told, trust::
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
+
+/// Programs whose processes are told of.
+const PROGRAMS: usize = 10;
 
 /// Functions and advice that are listed where there is none of the name that was given.
 const NAMES: usize = 24;
@@ -42,13 +48,16 @@ What a transaction is (SPEC):
   thread[:NAME]        from the start of a thread to its exit
   flow[:NAME]          from the start of a flow to its end; of network frames, those with data, if there are any
   between:FROM..TO     from one event, function or advice to another: disk_queue..disk_issue, vm_exit..vm_enter,
-                       send..receive, vfs_read..vfs_read (its call to its return), submit..done,by=v1
+                       send..receive, vfs_read..vfs_read (its call to its return), submit..done,by=v1; of more than
+                       two (A..B..C), as --points takes them, each must be passed in turn
 
 Examples:
   xweave record --events sched,net --domain vm1=vsock:3 -o trace --duration 10s
   xweave explain trace --machines
   xweave explain trace --transaction connect:80
   xweave explain trace --transaction request:80 --id 17
+  xweave explain trace --transaction request:80 --by size
+  xweave explain trace --points send@vm1,receive@vm2,send@vm2,receive@vm1
   xweave explain trace --transaction process:dd --json
   xweave explain trace --id 17 --mermaid > sequence.mmd")]
 pub struct Args {
@@ -60,9 +69,15 @@ pub struct Args {
     /// Which transactions [default: what the trace has: flows or requests; if neither, see --machines]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
+    /// What passes these places in turn, and how long from each to the next: A,B,C[,by=KEY]
+    #[arg(long, value_name = "POINTS", conflicts_with = "transaction", value_parser = Between::of_points)]
+    points: Option<Between>,
     /// Tell what the machines did in all: CPUs, who waited for whom, exits, disks, connections, locks
-    #[arg(long, conflicts_with_all = ["transaction", "all", "limit", "id", "mermaid"])]
+    #[arg(long, conflicts_with_all = ["transaction", "points", "by", "all", "limit", "id", "mermaid"])]
     machines: bool,
+    /// Also divide the transactions: by how much data they carried
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["id", "json"])]
+    by: Option<By>,
     /// Also list each object and state that their time was spent on; with --id, each step
     #[arg(long)]
     all: bool,
@@ -80,6 +95,13 @@ pub struct Args {
     json: bool,
 }
 
+/// What transactions are divided by.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    /// How much data they sent and received, or read and wrote.
+    Size,
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
@@ -88,7 +110,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if trace.manifest().events == 0 && trace.events().next().is_none() {
         return Err(Failure::no_events(&args.trace));
     }
-    let asked = args.transaction.clone().or_else(|| if args.machines { None } else { usual(&trace) });
+    let named = args.transaction.clone().or_else(|| args.points.clone().map(Spec::Between));
+    let asked = named.or_else(|| if args.machines { None } else { usual(&trace) });
     // What the terminal shows of such a trace is in its document, too.
     let shows_machines = asked.is_none() && !args.machines && args.json && args.id.is_none();
     let machines = shows_machines.then(|| Usage::of(&trace));
@@ -156,20 +179,20 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// What a trace has, if not the transactions that it was asked for.
-fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
+pub fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
     if let Some(uncertain) = losses::uncertain(outcome) {
         return format!("; {uncertain}");
     }
     let census = Census::of(trace);
     let listed =
         |names: Vec<String>, none: &str| if names.is_empty() { none.to_owned() } else { names.join(", ") };
-    let (Spec::Between(between), Some(passed)) = (spec, outcome.passed) else {
+    let (Spec::Between(between), Some(passed)) = (spec, &outcome.passed) else {
         let none = "none of any kind, but perhaps between:FROM..TO";
         return format!("; it has: {}", listed(machines::kinds(&census), none));
     };
     let called: Vec<&str> = census.events.iter().chain(&census.sites).map(String::as_str).collect();
     let mut said = String::new();
-    for (place, times) in between.places().into_iter().zip(passed) {
+    for (place, times) in between.places().iter().zip(passed.iter().copied()) {
         let domain =
             place.domain.as_ref().filter(|name| !trace.manifest().domains.iter().any(|d| d.name == **name));
         said += &match (times, domain) {
@@ -206,7 +229,7 @@ fn some(names: BTreeSet<String>) -> String {
 }
 
 /// The command that explains such transactions.
-fn command(trace: &Trace, spec: &Spec) -> String {
+pub fn command(trace: &Trace, spec: &Spec) -> String {
     format!("xweave explain {} --transaction {}", next::argument_of(trace), argument(&spec.to_string()))
 }
 
@@ -222,13 +245,29 @@ fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::
     let limit = args.limit;
     let mut totals = Totals::default();
     let mut slowest = Slowest::new(limit);
+    let mut intervals = Intervals::of(spec);
+    let mut programs = Programs::of(spec);
+    let mut sizes = args.by.map(|By::Size| Sizes::default());
     let outcome = explain(trace, spec, &mut |transaction, objects| {
         totals.add(&transaction, objects);
+        intervals.iter_mut().for_each(|intervals| intervals.add(&transaction, objects));
+        programs.iter_mut().for_each(|programs| programs.add(&transaction, objects));
+        sizes.iter_mut().for_each(|sizes| sizes.add(&transaction, objects));
         slowest.add(transaction);
     });
     if outcome.transactions > 0 {
         write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?;
         writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
+        if let Some(intervals) = &intervals {
+            writeln!(out, "{}", intervals::text(intervals, &totals, &outcome, view))?;
+        }
+        if let Some(programs) = &programs {
+            let most = if args.all { usize::MAX } else { PROGRAMS };
+            writeln!(out, "{}", lives::table(&programs.all(&outcome.objects), most, view))?;
+        }
+        if let Some(sizes) = &sizes {
+            writeln!(out, "{}", sizes::table(sizes, outcome.transactions, view))?;
+        }
         if args.all {
             writeln!(out, "{}", transactions::breakdown(&totals, view))?;
         }
@@ -280,9 +319,15 @@ fn document(
 ) -> io::Result<Printed> {
     let mut document = Stream::begin(out, spec)?;
     let mut totals = Totals::default();
+    let mut intervals = Intervals::of(spec);
+    let mut programs = Programs::of(spec);
+    let mut sizes = Sizes::default();
     let (mut found, mut written) = (wanted.is_none(), Ok(()));
     let outcome = explain(trace, spec, &mut |transaction, objects| {
         totals.add(&transaction, objects);
+        intervals.iter_mut().for_each(|intervals| intervals.add(&transaction, objects));
+        programs.iter_mut().for_each(|programs| programs.add(&transaction, objects));
+        sizes.add(&transaction, objects);
         let this = wanted.is_none_or(|wanted| wanted == transaction.id);
         if this && written.is_ok() {
             written = document.transaction(&Transaction::new(&transaction, objects, wanted.is_some()));
@@ -290,6 +335,12 @@ fn document(
         found |= this;
     });
     written?;
-    document.end(&Summary::new(&outcome, &totals), machines.map(Machines::new).as_ref())?;
+    let all = All {
+        summary: Summary::new(&outcome, &totals),
+        sizes: divided::sizes(&sizes),
+        lives: programs.map(|programs| programs.all(&outcome.objects)),
+        divided: intervals.map(|of| (divided::points(&of, &outcome), divided::intervals(&of))),
+    };
+    document.end(&all, machines.map(Machines::new).as_ref())?;
     Ok(Printed { outcome, found })
 }

@@ -10,6 +10,7 @@ mod check;
 mod compare;
 mod confined;
 mod confinement;
+mod contrast;
 mod cost;
 mod doctor;
 mod explain;

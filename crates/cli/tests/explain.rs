@@ -160,3 +160,61 @@ fn what_cannot_be_explained_is_told_with_what_to_do() {
         assert!(found == Some(status) && said.contains(words), "{arguments:?}: {found:?}: {said}");
     }
 }
+
+#[test]
+fn slow_transactions_are_compared_with_typical_ones_if_there_are_enough() {
+    let folder = both();
+    let compare = |arguments: &[&str]| {
+        let all: Vec<_> = ["compare", "trace"].iter().chain(arguments).copied().collect();
+        xweave(folder.path(), &all)
+    };
+    let (status, printed, said) = compare(&["--transaction", "process"]);
+    assert_eq!((status, printed.as_str()), (Some(1), ""));
+    assert!(
+        said.contains("trace has 15 of the kind process: to compare them it takes at least 40"),
+        "{said}"
+    );
+    let (status, _, said) = compare(&["--transaction", "request:81"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("trace has no transactions of the kind request:81"), "{said}");
+    let (status, _, said) = compare(&[]);
+    assert_eq!(status, Some(2));
+    assert!(said.contains("Give a second directory"), "{said}");
+    let kind = "between:switch..switch";
+    let (status, table, said) = compare(&["--transaction", kind]);
+    assert_eq!((status, said.as_str()), (Some(0), ""));
+    assert!(table.starts_with(&format!("Slow transactions ({kind}) took ")), "{table}");
+    let (status, printed, _) = compare(&["trace", "--transaction", kind, "--json"]);
+    assert_eq!(status, Some(0));
+    let document: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!((&document["transaction"], &document["difference_ns"]), (&kind.into(), &0.into()));
+}
+
+#[test]
+fn several_points_divide_the_time_of_transactions() {
+    let folder = imported(&["system.data"]);
+    let points = ["--points", "disk_queue,disk_issue,disk_complete"];
+    let explain = |arguments: &[&str]| {
+        let all: Vec<_> = ["explain", "trace"].iter().chain(&points).chain(arguments).copied().collect();
+        xweave(folder.path(), &all)
+    };
+    let (status, table, said) = explain(&["--by", "size"]);
+    assert_eq!((status, said.as_str()), (Some(0), ""));
+    assert!(table.contains(" of the time lies between disk_") && table.contains("KiB – "), "{table}");
+    let (status, printed, _) = explain(&["--json"]);
+    assert_eq!(status, Some(0));
+    let document: Value = serde_json::from_str(&printed).expect("JSON");
+    let all = |of: &str| document[of].as_array().expect("a list").clone();
+    let sum =
+        |of: &[Value], key: &str| of.iter().map(|one| one[key].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!(sum(&all("intervals"), "total_ns"), document["summary"]["total_ns"]);
+    assert_eq!(sum(&all("sizes"), "transactions"), document["summary"]["transactions"]);
+    assert_eq!(document["points"][2]["point"], "disk_complete");
+    for transaction in all("transactions") {
+        let times = transaction["points_ns"].as_array().expect("times").len();
+        assert!(times == 3 && transaction["received_bytes"].is_u64(), "{transaction}");
+    }
+    let (status, _, said) = xweave(folder.path(), &["explain", "trace", "--points", "disk_queue"]);
+    assert_eq!(status, Some(2));
+    assert!(said.contains("write --points A,B,C"), "{said}");
+}

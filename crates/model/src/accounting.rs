@@ -13,7 +13,7 @@ use crate::{
     connection::LISTEN,
     disk::{DiskId, DiskNames, Disks},
     guests::Guests,
-    interrupt::{self, Interrupts},
+    interrupt,
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
@@ -22,14 +22,15 @@ use crate::{
     vcpu::{CpuId, Guest},
 };
 
+mod cpu;
 mod history;
 mod recorded;
 mod runs;
 mod vcpus;
 
+use cpu::{Cpu, busy};
 use history::History;
 use recorded::Seen;
-use runs::Runs;
 use vcpus::Out;
 
 /// Events after which accesses that are over are forgotten.
@@ -58,20 +59,6 @@ struct Live {
     vcpu: Option<(usize, Option<i64>)>,
     /// The exit that it is out for.
     out: Option<Out>,
-}
-
-#[derive(Clone, Debug)]
-struct Cpu {
-    tid: u32,
-    since: i64,
-    interrupts: Interrupts,
-    runs: Runs,
-}
-
-impl Cpu {
-    fn of(tid: u32, since: i64) -> Self {
-        Self { tid, since, interrupts: Interrupts::default(), runs: Runs::default() }
-    }
 }
 
 /// The one pass over the events.
@@ -285,6 +272,8 @@ impl Accounting {
                     self.ran(ThreadId { domain, tid }, since, from, names);
                 }
                 if let Some(here) = self.cpus.get_mut(&cpu) {
+                    let ran = if here.tid == 0 { 0 } else { between(here.since, from) };
+                    here.busy = here.busy.saturating_add(ran);
                     if let Some(live) = self.threads.get_mut(&ThreadId { domain, tid: here.tid }) {
                         live.done.time_ns += between(here.since, from);
                         live.out = None;
@@ -328,6 +317,7 @@ impl Accounting {
                 let group = self.group(id, names);
                 if let Some(here) = self.cpus.get_mut(&CpuId { domain, cpu }) {
                     here.runs.add(since, time, group);
+                    here.busy = here.busy.saturating_add(between(since, time));
                 }
                 self.ran(id, since, time, names);
             }
@@ -516,6 +506,9 @@ impl Accounting {
             let id = ThreadId { domain: cpu.domain, tid };
             self.ran(id, since, last, names);
             self.threads.entry(id).or_default().done.time_ns += between(since, last);
+            self.cpus
+                .entry(cpu)
+                .and_modify(|here| here.busy = here.busy.saturating_add(between(since, last)));
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
         left.sort_unstable();
@@ -536,12 +529,11 @@ impl Accounting {
                 distance: used.distance * 512,
             };
         }
-        let mut cpus = BTreeMap::<String, u32>::new();
-        for cpu in self.cpus.keys() {
-            if let Some(domain) = self.domains.get(&cpu.domain) {
-                *cpus.entry(domain.clone()).or_default() += 1;
-            }
-        }
+        let busy = busy(&self.cpus, &self.domains);
+        let cpus = busy
+            .iter()
+            .map(|(domain, cpus)| (domain.clone(), u32::try_from(cpus.len()).unwrap_or(u32::MAX)))
+            .collect();
         let begin = self.times.values().map(|(first, _)| *first).min().unwrap_or(0);
         let end = self.times.values().map(|(_, last)| *last).max().unwrap_or(0);
         let mut waited = Vec::new();
@@ -573,6 +565,7 @@ impl Accounting {
             spans,
             cpus,
             recorded: BTreeMap::new(),
+            busy,
             events: self.events,
             over_time,
             damaged: Vec::new(),

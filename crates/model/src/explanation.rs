@@ -8,11 +8,12 @@ use xweave_flow::{Flow, Flows, Join, Wanted};
 use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 
 use crate::{
-    between::{Passing, Sites},
     breakdown::{Piece, breakdown_at},
+    bytes::Bytes,
     loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
+    place::{Mark, Sites},
     thread::ThreadId,
     transaction::{Finder, Spec, Transaction},
     vcpu::{Check, CpuId, Vcpus},
@@ -56,6 +57,10 @@ pub struct Explained {
     pub total_ns: i64,
     /// Its time, in order and without gaps.
     pub steps: Vec<Step>,
+    /// When it passed each of its places, if it lies between some.
+    pub points: Vec<i64>,
+    /// How much data it carried, if that is known.
+    pub bytes: Option<Bytes>,
 }
 
 /// What an explanation went through.
@@ -77,8 +82,10 @@ pub struct Outcome {
     pub late: Vec<Late>,
     /// Guests of which events say that their processors are not the vCPUs that they are taken for, by their names.
     pub outside: Vec<(String, Check)>,
-    /// Of transactions between two places: how often each of these was passed.
-    pub passed: Option<[u64; 2]>,
+    /// Of transactions between places: how often each of these was passed.
+    pub passed: Option<Vec<u64>>,
+    /// Of these: how often each was passed by what had passed those before.
+    pub reached: Option<Vec<u64>>,
     /// Of these: how many are not told, as events were lost between the two, which may have told of either place.
     pub uncertain: u64,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
@@ -174,7 +181,8 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let (accesses, incomplete_ios) = all.machine.disks.endless();
     let mut damaged = events.damaged().to_vec();
     damaged.extend(all.marks.take().into_iter().flat_map(|marks| marks.damaged));
-    let passed = finder.as_ref().and_then(Finder::passed);
+    let passed = |which: usize| Some(finder.as_ref()?.passed()?[which].to_vec());
+    let (passed, reached) = (passed(0), passed(1));
     let uncertain = finder.as_ref().map_or(0, Finder::uncertain);
     let lost = losses.of_domains(trace.manifest());
     let unwritten = trace.manifest().loss.unwritten;
@@ -192,6 +200,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         outside,
         damaged,
         passed,
+        reached,
         uncertain,
         incomplete_flows,
         objects: all.objects,
@@ -218,8 +227,8 @@ impl Explanation<'_> {
             self.tell(found, Some(id), names);
         }
         let Some(finder) = finder else { return };
-        while let Some(passing) = self.marks.as_mut().and_then(|marks| marks.before(time)) {
-            if let Some(found) = finder.mark(&passing, &self.machine) {
+        while let Some(mark) = self.marks.as_mut().and_then(|marks| marks.before(time)) {
+            if let Some(found) = finder.mark(&mark, &self.machine) {
                 self.tell(found, None, names);
             }
         }
@@ -227,7 +236,7 @@ impl Explanation<'_> {
 
     fn tell(&mut self, found: Transaction, id: Option<u64>, names: &Names) {
         let (Some(first), Some(last)) = (found.pieces.first(), found.pieces.last()) else { return };
-        let (start_ns, total_ns) = (first.from, last.to - first.from);
+        let (start_ns, total_ns) = (first.from, last.to.saturating_sub(first.from));
         self.outcome.transactions += 1;
         let mut step = |piece: &Piece| Step {
             from: piece.from,
@@ -239,17 +248,18 @@ impl Explanation<'_> {
         };
         let steps = found.pieces.iter().map(&mut step).collect();
         let id = id.unwrap_or(self.outcome.transactions);
-        let (name, domain) = (found.name, found.thread.domain);
-        (self.each)(Explained { id, name, domain, start_ns, total_ns, steps }, &self.objects);
+        let Transaction { name, thread, points, bytes, .. } = found;
+        let domain = thread.domain;
+        (self.each)(Explained { id, name, domain, start_ns, total_ns, steps, points, bytes }, &self.objects);
     }
 }
 
-/// The records at the places that transactions lie between, in the order of their times.
+/// The records at the places that transactions pass, in the order of their times.
 struct Marks<'a> {
     sites: Sites,
     parts: Parts<'a>,
     /// Those that are read, the last one first.
-    read: Vec<Passing>,
+    read: Vec<Mark>,
     /// All before that time are.
     until: i64,
     damaged: Vec<Damaged>,
@@ -259,7 +269,7 @@ impl<'a> Marks<'a> {
     /// None, if no records are meant.
     fn of(trace: &'a Trace, spec: &Spec) -> Option<Self> {
         let Spec::Between(between) = spec else { return None };
-        let sites = Sites::of(trace, between);
+        let sites = Sites::of(trace, between.places(), between.by());
         if sites.is_empty() {
             return None;
         }
@@ -267,7 +277,7 @@ impl<'a> Marks<'a> {
     }
 
     /// The next one, if it is before that time.
-    fn before(&mut self, time: i64) -> Option<Passing> {
+    fn before(&mut self, time: i64) -> Option<Mark> {
         while self.until < time {
             self.until = match self.parts.next() {
                 None => i64::MAX,
@@ -276,13 +286,13 @@ impl<'a> Marks<'a> {
                     continue;
                 }
                 Some(Ok(part)) => {
-                    self.read.extend(part.rows.iter().filter_map(|row| self.sites.passing(row)));
+                    self.read.extend(part.rows.iter().filter_map(|row| self.sites.mark(row)));
                     part.before_ns
                 }
             };
             if self.until >= time {
                 // What was recorded first at one time stays first.
-                self.read.sort_by_key(|passing| Reverse(passing.time));
+                self.read.sort_by_key(|mark| Reverse(mark.time));
             }
         }
         self.read.pop_if(|next| next.time < time)
@@ -297,6 +307,8 @@ struct FlowPath {
     end_ns: i64,
     /// When the first begins of it and those that end later.
     earliest_ns: i64,
+    /// How much data it is.
+    bytes: Option<Bytes>,
     /// When, on which processor, and above which thread; the first is the beginning.
     hops: Vec<(i64, CpuId, u32)>,
 }
@@ -314,7 +326,8 @@ impl FlowPath {
             at = time;
         }
         let last = self.hops.last().map_or((0, 0), |(_, cpu, tid)| (cpu.domain, *tid));
-        Transaction { name: self.name, thread: ThreadId { domain: last.0, tid: last.1 }, pieces }
+        let thread = ThreadId { domain: last.0, tid: last.1 };
+        Transaction { name: self.name, thread, pieces, points: Vec::new(), bytes: self.bytes }
     }
 }
 
@@ -348,7 +361,8 @@ fn flows(trace: &Trace, spec: &Spec) -> (VecDeque<FlowPath>, bool) {
                 .collect();
             let (id, name) = (flow.id, flow.name.clone());
             let (start_ns, end_ns) = (flow.start_ns, flow.end_ns);
-            FlowPath { id, name, start_ns, end_ns, earliest_ns: start_ns, hops }
+            let bytes = flow.frame.map(|frame| Bytes { sent: frame.bytes.into(), received: 0 });
+            FlowPath { id, name, start_ns, end_ns, earliest_ns: start_ns, bytes, hops }
         })
         .collect();
     paths.sort_by_key(|flow| flow.end_ns);

@@ -7,48 +7,60 @@
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
 //! processors were really theirs, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
-//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down ([`between`] what lies between two places), [`explanation`] does it
-//! for a whole trace with the names of [`objects`] (`called` what is like others), [`parts`] adds up, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
+//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down ([`between`] what lies between two [places](place) or more, `pair` from each to the next), [`explanation`] does it
+//! for a whole trace with the names of [`objects`] (`called` what is like others), [`parts`] adds up, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
 //! [`census`] is what there is to ask for, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
-//! side by side.
+//! side by side; [`contrast`] holds slow transactions beside fast ones, and those of one trace beside another's.
 
 mod accounting;
 pub mod between;
 pub mod breakdown;
+mod bytes;
 mod called;
 pub mod census;
 pub mod comparison;
 pub mod connection;
+pub mod contrast;
 pub mod disk;
 pub mod explanation;
 pub mod format;
 mod gaps;
 pub mod guests;
 mod interrupt;
+pub mod intervals;
 mod listeners;
+pub mod lives;
 mod lock;
 pub mod loss;
 pub mod machine;
 pub mod objects;
+mod pair;
 pub mod parts;
+pub mod place;
 mod sectors;
 pub mod sequence;
+pub mod sizes;
 pub mod slowest;
 pub mod thread;
 pub mod transaction;
 pub mod usage;
 pub mod vcpu;
 
+pub use between::Between;
 pub use breakdown::{Cause, Object, Piece, TimeState, breakdown};
+pub use bytes::Bytes;
 pub use census::Census;
 pub use comparison::Comparison;
+pub use contrast::Contrast;
 pub use explanation::{Explained, Outcome, Step, explain};
 pub use interrupt::name as interrupt_name;
+pub use intervals::Intervals;
 pub use loss::{Loss, LossOfCpu, LossOfDomain};
 pub use machine::Machine;
 pub use objects::Objects;
+pub use sizes::Sizes;
 pub use slowest::Slowest;
 pub use thread::ThreadId;
 pub use transaction::{Spec, SpecError};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     breakdown::TimeState,
-    explanation::Explained,
+    explanation::{Explained, Step},
     objects::{Cause, Objects},
     thread::between,
 };
@@ -67,19 +67,39 @@ pub struct Totals {
 
 /// What is told together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Such {
-    domain: String,
-    group: String,
-    kind: &'static str,
-    spent: TimeState,
-    why: Option<String>,
+pub(crate) struct Such {
+    pub(crate) domain: String,
+    pub(crate) group: String,
+    pub(crate) kind: &'static str,
+    pub(crate) spent: TimeState,
+    pub(crate) why: Option<String>,
     /// Who had the processor meanwhile.
     by: Option<String>,
 }
 
 impl Such {
+    /// The time of steps by what is alike: no more and no less than all of it.
+    pub(crate) fn sums(steps: &[Step], objects: &Objects) -> BTreeMap<Self, u64> {
+        let mut sums: BTreeMap<Self, u64> = BTreeMap::new();
+        let mut known: FxHashMap<_, u64> = FxHashMap::default();
+        for step in steps {
+            *known.entry((step.object, step.spent, step.cause)).or_default() += between(step.from, step.to);
+        }
+        for ((object, spent, cause), ns) in known {
+            let named = objects.named(object);
+            let (domain, group) = (named.domain.clone(), named.group.clone());
+            let why = cause.map(|cause| objects.why_such(cause));
+            let by = match cause {
+                Some(Cause::Had(other)) => Some(objects.named(other).group.clone()),
+                _ => None,
+            };
+            *sums.entry(Self { domain, group, kind: named.kind, spent, why, by }).or_default() += ns;
+        }
+        sums
+    }
+
     /// What kept the transactions, and by whom.
-    fn kept(&self) -> (String, Option<String>) {
+    pub(crate) fn kept(&self) -> (String, Option<String>) {
         let (of, group) = (&self.domain, || Some(self.group.clone()));
         match (self.spent, self.kind) {
             (TimeState::Ready | TimeState::Preempted, _) => {
@@ -154,24 +174,15 @@ pub struct Total {
 impl Totals {
     /// Adds a transaction.
     pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
-        self.lengths.push(u64::try_from(transaction.total_ns).unwrap_or(0));
-        let mut sums: BTreeMap<Such, u64> = BTreeMap::new();
-        let mut known: FxHashMap<_, u64> = FxHashMap::default();
-        for step in &transaction.steps {
-            *known.entry((step.object, step.spent, step.cause)).or_default() += between(step.from, step.to);
-        }
-        for ((object, spent, cause), ns) in known {
-            let named = objects.named(object);
-            let (domain, group) = (named.domain.clone(), named.group.clone());
-            let why = cause.map(|cause| objects.why_such(cause));
-            let by = match cause {
-                Some(Cause::Had(other)) => Some(objects.named(other).group.clone()),
-                _ => None,
-            };
-            *sums.entry(Such { domain, group, kind: named.kind, spent, why, by }).or_default() += ns;
-        }
+        let length = u64::try_from(transaction.total_ns).unwrap_or(0);
+        self.add_steps(length, &transaction.steps, objects);
+    }
+
+    /// Adds some steps, of so long a time, of a transaction.
+    pub(crate) fn add_steps(&mut self, length: u64, steps: &[Step], objects: &Objects) {
+        self.lengths.push(length);
         let mut kept: BTreeMap<String, u64> = BTreeMap::new();
-        for (such, ns) in sums {
+        for (such, ns) in Such::sums(steps, objects) {
             let (what, by) = such.kept();
             if let Some(by) = by {
                 *self.kept.entry(what.clone()).or_default().1.entry(by).or_default() += ns;

@@ -166,7 +166,16 @@ mod tests {
             };
             let steps = (0..STEPS).map(step).collect();
             let (name, domain, start_ns) = (String::new(), 1, 0);
-            let explained = Explained { id: 1, name, domain, start_ns, total_ns: STEPS, steps };
+            let explained = Explained {
+                id: 1,
+                name,
+                domain,
+                start_ns,
+                total_ns: STEPS,
+                steps,
+                points: Vec::new(),
+                bytes: None,
+            };
             let begin = Instant::now();
             let messages = sequence(&explained);
             (begin.elapsed(), messages.len())

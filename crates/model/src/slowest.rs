@@ -68,7 +68,8 @@ mod tests {
         let mut slowest = Slowest::new(3);
         for (id, total_ns) in [(1, 5), (2, 9), (3, 1), (4, 9), (5, 7), (6, 5)] {
             let (name, steps) = (String::new(), Vec::new());
-            slowest.add(Explained { id, name, domain: 1, start_ns: 0, total_ns, steps });
+            let points = Vec::new();
+            slowest.add(Explained { id, name, domain: 1, start_ns: 0, total_ns, steps, points, bytes: None });
         }
         let kept: Vec<_> = slowest.into_vec().iter().map(|one| (one.id, one.total_ns)).collect();
         assert_eq!(kept, [(2, 9), (4, 9), (5, 7)]);

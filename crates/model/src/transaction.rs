@@ -6,10 +6,12 @@ use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Kind, Names, Sending};
 
 use crate::{
-    between::{Between, BetweenError, Betweens, Ended, Passing},
+    between::{Between, BetweenError, Betweens, Ended},
     breakdown::{Piece, breakdown, breakdown_of_answer, breakdown_of_handshake, breakdown_of_request},
+    bytes::Bytes,
     connection::{CLOSE, ESTABLISHED, EndId, FIN_WAIT1, LAST_ACK, SYN_SENT},
     machine::Machine,
+    place::Mark,
     thread::ThreadId,
 };
 
@@ -109,6 +111,17 @@ pub struct Transaction {
     pub thread: ThreadId,
     /// Its time, in order and without gaps.
     pub pieces: Vec<Piece>,
+    /// When it passed each of its places, if it lies between some.
+    pub points: Vec<i64>,
+    /// How much data it carried, if that is known.
+    pub bytes: Option<Bytes>,
+}
+
+impl Transaction {
+    /// One of which no more is known.
+    fn new(name: String, thread: ThreadId, pieces: Vec<Piece>) -> Self {
+        Self { name, thread, pieces, points: Vec::new(), bytes: None }
+    }
 }
 
 /// Finds transactions of events that come one after the other; of [`Spec::Flow`] there are none here.
@@ -151,10 +164,10 @@ impl Finder {
         }
     }
 
-    /// Takes in a record at one of two places, if transactions lie between these. Gives the one that it ended.
-    pub(crate) fn mark(&mut self, passing: &Passing, machine: &Machine) -> Option<Transaction> {
+    /// Takes in a record at one of the places, if transactions lie between these. Gives the one that it ended.
+    pub(crate) fn mark(&mut self, mark: &Mark, machine: &Machine) -> Option<Transaction> {
         let Self::Between(betweens) = self else { return None };
-        let ended = betweens.mark(passing, machine);
+        let ended = betweens.mark(mark, machine);
         transaction(betweens, ended)
     }
 
@@ -176,8 +189,8 @@ impl Finder {
         }
     }
 
-    /// How often each of two places was passed, if transactions lie between these.
-    pub(crate) fn passed(&self) -> Option<[u64; 2]> {
+    /// How often each of the places was passed, if transactions lie between some; and by what had passed those before.
+    pub(crate) fn passed(&self) -> Option<[&[u64]; 2]> {
         match self {
             Self::Between(betweens) => Some(betweens.passed()),
             _ => None,
@@ -215,8 +228,8 @@ impl Finder {
 }
 
 fn transaction(betweens: &Betweens, ended: Option<Ended>) -> Option<Transaction> {
-    let (thread, pieces) = ended?;
-    Some(Transaction { name: betweens.name(), thread, pieces })
+    let Ended { thread, pieces, points, bytes } = ended?;
+    Some(Transaction { name: betweens.name(), thread, pieces, points, bytes })
 }
 
 /// Connections that are asked for.
@@ -242,7 +255,7 @@ struct Asked {
 
 impl Asked {
     fn over(self, end: EndId) -> Option<Transaction> {
-        Some(Transaction { name: named(end), thread: self.thread, pieces: self.seen? })
+        Some(Transaction::new(named(end), self.thread, self.seen?))
     }
 }
 
@@ -294,7 +307,7 @@ impl Connects {
                 }
                 let since = pieces.last().map_or(asked.from, |piece| piece.to);
                 pieces.extend(breakdown(machine, thread, since, event.time_ns));
-                (!pieces.is_empty()).then(|| Transaction { name: named(end), thread, pieces })
+                (!pieces.is_empty()).then(|| Transaction::new(named(end), thread, pieces))
             }
             _ => None,
         }
@@ -335,13 +348,16 @@ struct Exchange {
     /// Told as the server's: it begins with receiving and ends with sending.
     server: bool,
     pieces: Vec<Piece>,
+    bytes: Bytes,
 }
 
 impl Exchange {
     fn over(self, end: EndId) -> Option<Transaction> {
         let connection = if self.server { end.connection.peer() } else { end.connection };
         let name = named(EndId { connection, ..end });
-        (!self.pieces.is_empty()).then_some(Transaction { name, thread: self.thread, pieces: self.pieces })
+        let whole =
+            Transaction { bytes: Some(self.bytes), ..Transaction::new(name, self.thread, self.pieces) };
+        (!whole.pieces.is_empty()).then_some(whole)
     }
 }
 
@@ -413,7 +429,11 @@ impl Requests {
         }
         let begins = (event.kind == Kind::Receive) == server;
         if event.kind == Kind::Send {
-            match Sending::of(event.code) {
+            let sending = Sending::of(event.code);
+            if let (Sending::Shortens | Sending::Cancels, Some(open)) = (sending, self.open.get_mut(&end)) {
+                open.bytes.exchange(event, server);
+            }
+            match sending {
                 Sending::Over | Sending::Begins => {}
                 Sending::Shortens => return None,
                 Sending::Cancels => {
@@ -425,9 +445,16 @@ impl Requests {
                 }
             }
         }
-        let new = || Exchange { told: event.time_ns, thread, server, pieces: Vec::new() };
+        let new = || {
+            let mut bytes = Bytes::default();
+            bytes.exchange(event, server);
+            Exchange { told: event.time_ns, thread, server, pieces: Vec::new(), bytes }
+        };
         match (begins, self.open.get_mut(&end)) {
-            (true, Some(open)) if open.pieces.is_empty() => None,
+            (true, Some(open)) if open.pieces.is_empty() => {
+                open.bytes.exchange(event, server);
+                None
+            }
             (true, Some(_)) => self.begin(end, new())?.over(end),
             (true, None) => {
                 self.begin(end, new());
@@ -436,6 +463,7 @@ impl Requests {
             (false, Some(open)) => {
                 let told = if server { breakdown_of_answer } else { breakdown_of_request };
                 open.pieces.extend(told(machine, thread, end, open.told, event.time_ns));
+                open.bytes.exchange(event, server);
                 let before = std::mem::replace(&mut open.thread, thread);
                 open.told = event.time_ns;
                 if before != thread {
@@ -479,7 +507,7 @@ impl Lifetimes {
                     return None;
                 }
                 let pieces = breakdown(machine, thread, from, event.time_ns);
-                Some(Transaction { name: format!("{name}/{}", event.tid), thread, pieces })
+                Some(Transaction::new(format!("{name}/{}", event.tid), thread, pieces))
             }
             _ => None,
         }

@@ -118,6 +118,8 @@ pub struct Usage {
     pub cpus: BTreeMap<String, u32>,
     /// The groups of events that were recorded, by domain: as the recorder says, and of which there are events.
     pub recorded: BTreeMap<String, BTreeSet<&'static str>>,
+    /// How long threads ran on each of these, in nanoseconds, by domain and logical CPU: together what its processes ran.
+    pub busy: BTreeMap<String, BTreeMap<u32, u64>>,
     /// Events.
     pub events: u64,
     /// When they did it, if that was asked for: [`Usage::of_times`].

@@ -68,6 +68,7 @@ fn figures_sum_to_what_the_events_tell() {
     for (name, number) in [("host", 1), ("vm2", 2), ("vm3", 3)] {
         let ran = processes[name].time_ns;
         assert_eq!(processes[name].count, given(number));
+        assert_eq!(usage.busy[name].values().sum::<u64>(), ran);
         assert!(ran > 0 && ran <= u64::from(usage.cpus[name]) * usage.span_ns);
         assert_eq!(disks[name].count, count(number, Kind::DiskIssue));
         // What was not done at the end counts for the disk, and for nobody yet.

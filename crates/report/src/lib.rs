@@ -5,8 +5,8 @@
 //!
 //! Modules: [`hops`] is one flow step by step, [`ancestry`] what it is a part of; [`kinds`] is which kinds of flow there are, [`places`] where their time
 //! goes, [`segments`] between which steps; [`by_value`] is where the flows with each stored value were, [`exchanges`] where the time of requests and their answers went; [`closing`] is what was followed and what is missing;
-//! [`page`] is the page for a browser; [`transactions`] is where the time of transactions goes, [`steps`] is one of them, [`losses`] what is not known of it, and
-//! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all, `writers` who used their disks; [`comparison`] is two traces side by side; [`records`] is what advice stored, [`recording`] how a recording
+//! [`page`] is the page for a browser; [`transactions`] is where the time of transactions goes, [`intervals`] between which places it goes, [`sizes`] how it depends on how much data they carry, [`lives`] how long processes of each program took, [`steps`] is one of them, [`losses`] what is not known of it, and
+//! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all, `writers` who used their disks; [`comparison`] is two traces side by side, [`contrast`] slow beside typical transactions, or those of two traces; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
 //! pointcut selects, [`doctor`] what a machine can do; [`next`] says which commands fit a trace, [`number`] writes times and counts, [`table`] is the look of tables and [`folded`] those that never break; [`document`] has the JSON
 //! documents.
@@ -32,13 +32,16 @@ pub mod by_value;
 pub mod check;
 pub mod closing;
 pub mod comparison;
+pub mod contrast;
 pub mod doctor;
 pub mod document;
 pub mod exchanges;
 pub mod folded;
 pub mod hops;
 pub mod import;
+pub mod intervals;
 pub mod kinds;
+pub mod lives;
 pub mod losses;
 pub mod machines;
 pub mod mermaid;
@@ -51,6 +54,7 @@ pub mod recording;
 pub mod records;
 pub mod segments;
 pub mod sites;
+pub mod sizes;
 pub mod steps;
 pub mod table;
 pub mod transactions;

@@ -19,6 +19,9 @@ const WAITING: usize = 4;
 /// Of who waited, the time that nobody had the CPU is told from this share on.
 const NOBODY: f64 = 0.05;
 
+/// So many CPUs are told one by one.
+const CPUS: usize = 8;
+
 /// So many virtual machines have a line of their own.
 const GUESTS: usize = 8;
 
@@ -134,6 +137,7 @@ impl<'a> Domain<'a> {
                 rows.push((what.to_owned(), told.join(", ")));
             }
         };
+        add("CPUs", self.each_cpu());
         add("ran", self.ran());
         self.waits().into_iter().for_each(|told| add("waited", vec![told]));
         let guests = self.guests();
@@ -157,6 +161,26 @@ impl<'a> Domain<'a> {
         add("locks", named(&locks, |name| name.strip_prefix("locks of ").unwrap_or(name).to_owned()));
         add(RECORDER, self.recorder());
         rows
+    }
+
+    /// How busy each CPU was, if there are several: all of a few, of more the ones that were busy most.
+    fn each_cpu(&self) -> Vec<String> {
+        let mut cpus: Vec<(u32, u64)> =
+            self.usage.busy.get(self.domain).into_iter().flatten().map(|(cpu, ns)| (*cpu, *ns)).collect();
+        if cpus.len() < 2 {
+            return Vec::new();
+        }
+        let more = cpus.len().saturating_sub(CPUS);
+        if more > 0 {
+            cpus.sort_by_key(|(cpu, ns)| (Reverse(*ns), *cpu));
+        }
+        let share = |ns: u64| number::percent((ns as f64 / self.span_ns().max(1) as f64).min(1.0));
+        let mut told: Vec<String> =
+            cpus.iter().take(CPUS).map(|(cpu, ns)| format!("{cpu}: {}", share(*ns))).collect();
+        if let Some((_, least)) = cpus.last().filter(|_| more > 0) {
+            told.push(format!("{more} more down to {}", share(*least)));
+        }
+        told
     }
 
     /// Who had the CPUs.
@@ -234,7 +258,7 @@ impl<'a> Domain<'a> {
             let waited =
                 if of.wait_ns > 0 { format!(", waited {}", number::span(of.wait_ns)) } else { String::new() };
             let messages = number::counted(of.count, "message", "messages");
-            format!("{name} ({messages}, {}{waited})", size(of.bytes as f64))
+            format!("{name} ({messages}, {}, {}/s{waited})", size(of.bytes as f64), self.rate(of.bytes))
         });
         told.collect()
     }
@@ -252,11 +276,17 @@ impl<'a> Domain<'a> {
         let ended = format!("on average {queued} in the queue and {device} in the device");
         let ended = if of.device_ns > 0 { ended } else { "no request has an end in the trace".to_owned() };
         format!(
-            "{} busy, {}, {}; {ended}{users}",
+            "{} busy, {}, {}{}; {ended}{users}",
             number::percent(of.time_ns as f64 / self.span_ns().max(1) as f64),
             number::counted(of.count, "request", "requests"),
             data(of),
+            if of.bytes > 0 { format!(", {}/s", self.rate(of.bytes)) } else { String::new() },
         )
+    }
+
+    /// How much that is each second.
+    fn rate(&self, bytes: u64) -> String {
+        size(bytes as f64 / (self.span_ns().max(1) as f64 / 1e9))
     }
 
     /// What recording took.

@@ -1,7 +1,7 @@
 //! One transaction, step by step.
 
 use comfy_table::Cell;
-use xweave_model::{Explained, Objects, Step, objects::Cause};
+use xweave_model::{Bytes, Explained, Objects, Step, objects::Cause};
 
 use crate::{
     View, number,
@@ -41,10 +41,11 @@ pub fn table(transaction: &Explained, objects: &Objects, all: bool, view: View) 
         rows_of.add_row(cells.into_iter().map(|cell| Cell::new(table::unbroken(&cell))));
     }
     let mut text = format!(
-        "{} {}: {}\n{}",
+        "{} {}: {}{}\n{}",
         transactions::id(transaction.id),
         transaction.name,
         number::span(transactions::length(transaction)),
+        transaction.bytes.map_or_else(String::new, carried),
         table::text(&rows_of)
     );
     if rows.len() < transaction.steps.len() {
@@ -147,4 +148,10 @@ fn listed(names: &[String]) -> String {
         }
         _ => names.join(", "),
     }
+}
+
+/// How much data it carried.
+fn carried(bytes: Bytes) -> String {
+    let [sent, received] = [bytes.sent, bytes.received].map(|bytes| xweave_text::size(bytes as f64));
+    format!(", sent {sent}, received {received}")
 }

@@ -106,30 +106,41 @@ pub fn breakdown(totals: &Totals, view: View) -> String {
     table::text(&table)
 }
 
-/// Some transactions, each with its largest part.
+/// Some transactions, each with its largest part; and with how much data they carried, where that is known.
 pub fn table(transactions: &[Explained], objects: &Objects, view: View) -> String {
-    let headings = [
+    let sizes = transactions.iter().any(|transaction| transaction.bytes.is_some());
+    let mut headings = vec![
         Heading("ID", true),
         Heading("Transaction", false),
         Heading("Domain", false),
         Heading("Time", true),
-        Heading("Largest part", false),
     ];
+    headings.extend([Heading("Sent", true), Heading("Received", true)].into_iter().filter(|_| sizes));
+    headings.push(Heading("Largest part", false));
     let mut table = table::new(&headings, view);
     for transaction in transactions {
         let largest = parts(transaction, objects).into_iter().next().map_or_else(String::new, |part| {
             let why = part.why.map_or_else(String::new, |why| format!("; {why}"));
             format!("{} {}: {}, {}{why}", number::span(part.ns), part.state, part.object, part.domain)
         });
-        table.add_row([
+        let mut row = vec![
             id(transaction.id),
             transaction.name.clone(),
             objects.domain(transaction.domain).to_owned(),
             number::span(length(transaction)),
-            largest,
-        ]);
+        ];
+        let bytes = transaction.bytes.map(|bytes| [bytes.sent, bytes.received]);
+        let shown = bytes.map_or_else(Default::default, |bytes| bytes.map(size));
+        row.extend(shown.into_iter().filter(|_| sizes));
+        row.push(largest);
+        table.add_row(row);
     }
     table::text(&table)
+}
+
+/// How much data, not broken at its unit.
+fn size(bytes: u64) -> String {
+    table::unbroken(&xweave_text::size(bytes as f64))
 }
 
 /// Flows have large ones, which are written as `xweave flows` does.

@@ -16,6 +16,9 @@ fn usage() -> Usage {
     let mut usage = Usage { span_ns: 2000 * MS, events: 12_345, ..Usage::default() };
     usage.spans = BTreeMap::from([("host".into(), 2000 * MS), ("vm1".into(), 1900 * MS)]);
     usage.cpus = BTreeMap::from([("host".into(), 2), ("vm1".into(), 1)]);
+    let busy = |cpus: &[(u32, u64)]| cpus.iter().map(|(cpu, ms)| (*cpu, ms * MS)).collect();
+    usage.busy =
+        BTreeMap::from([("host".into(), busy(&[(0, 1960), (1, 944)])), ("vm1".into(), busy(&[(0, 500)]))]);
     let mut add =
         |kind, domain: &str, object: &str, [time, count, bytes, written, wait, device]: [u64; 6]| {
             let key = Key { kind, domain: domain.into(), object: object.into() };
@@ -63,21 +66,22 @@ vCPUs of vm1 waited longest for a CPU of host: 1.200 s, taken by vCPUs of web1 8
 host's disk nvme0n1: 4.0 MiB written, by qemu-system-x86 of vm1 100 %
 
 host: 2 CPUs, 73 % busy
+  CPUs           0: 98 %, 1: 47 %
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
   waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave itself 12 %
   waited         vCPUs of web1 100.00 ms, taken by vCPUs of vm1 90 %, 10 % by nobody
   web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
   vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted; 1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
-  disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written; on average 500.0 µs in the queue and 9.00 ms in the device: qemu-system-x86 of
-                 vm1 1.0 MiB read, 4.0 MiB written; bash 1.0 MiB read
-  serves         :80 (40 messages, 8.8 KiB)
+  disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written, 3.0 MiB/s; on average 500.0 µs in the queue and 9.00 ms in the device:
+                 qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB written; bash 1.0 MiB read
+  serves         :80 (40 messages, 8.8 KiB, 4.4 KiB/s)
   interrupts     timer interrupt 5.00 ms (800 ×)
   xweave itself  ran 5 %, 12 messages with its agents (418 B)
 
 vm1: 1 CPU, 26 % busy
   ran     postgres 26 %
   waited  postgres 30.00 ms, 100 % by nobody
-  asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
+  asks    :5432 (20 messages, 4.0 KiB, 2.1 KiB/s, waited 70.00 ms)
 ");
 }
 
@@ -93,6 +97,7 @@ web1 83 %, xweave itself 12 %; ran 900.00 ms
 host's disk nvme0n1: 4.0 MiB written, by qemu-system-x86 of vm1 100 %
 
 host: 2 CPUs, 73 % busy
+  CPUs           0: 98 %, 1: 47 %
   ran            vCPUs of web1 45 %, vCPUs of vm1 22 %, xweave itself 5 %
   waited         vCPUs of vm1 1.200 s, taken by vCPUs of web1 83 %, xweave
                  itself 12 %
@@ -101,18 +106,18 @@ host: 2 CPUs, 73 % busy
   web1           2 vCPUs: 1.750 s in the guest, 920.00 ms halted; 77 exits
   vm1            1 vCPU: 800.00 ms in the guest, 150.00 ms halted;
                  1 512 exits: io 60.00 ms (1 400 ×), hlt 10.00 ms (112 ×)
-  disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written; on
-                 average 500.0 µs in the queue and 9.00 ms in the device:
-                 qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB written; bash
-                 1.0 MiB read
-  serves         :80 (40 messages, 8.8 KiB)
+  disk nvme0n1   20 % busy, 100 requests, 2.0 MiB read, 4.0 MiB written,
+                 3.0 MiB/s; on average 500.0 µs in the queue and 9.00 ms in
+                 the device: qemu-system-x86 of vm1 1.0 MiB read, 4.0 MiB
+                 written; bash 1.0 MiB read
+  serves         :80 (40 messages, 8.8 KiB, 4.4 KiB/s)
   interrupts     timer interrupt 5.00 ms (800 ×)
   xweave itself  ran 5 %, 12 messages with its agents (418 B)
 
 vm1: 1 CPU, 26 % busy
   ran     postgres 26 %
   waited  postgres 30.00 ms, 100 % by nobody
-  asks    :5432 (20 messages, 4.0 KiB, waited 70.00 ms)
+  asks    :5432 (20 messages, 4.0 KiB, 2.1 KiB/s, waited 70.00 ms)
 "
     );
 }
@@ -159,4 +164,14 @@ fn who_writes_to_which_disk_is_answered_before_the_tables() {
     }
     let text = machines::text(&usage, &["host", "vm1"], View { width: 80, color: false });
     assert!(text.contains("\nand 6 other disks below\n"), "{text}");
+}
+
+#[test]
+fn of_many_cpus_the_busiest_are_told() {
+    let mut usage = usage();
+    let cpus = (0..12).map(|cpu| (cpu, u64::from(cpu) * 100 * MS)).collect();
+    usage.busy.insert("host".into(), cpus);
+    let text = machines::text(&usage, &["host"], View { width: 160, color: false });
+    let told = "CPUs           11: 55 %, 10: 50 %, 9: 45 %, 8: 40 %, 7: 35 %, 6: 30 %, 5: 25 %, 4: 20 %, 4 more down to 0 %\n";
+    assert!(text.contains(told), "{text}");
 }

@@ -37,9 +37,11 @@ fn threads_are_their_processes() {
         switch(64, 0, State::Runnable, 7),
         at(Kind::Other, 70, 0, 7),
     ];
-    let nginx = of(&accounting(events, &names), kind::PROCESS, "nginx");
+    let usage = accounting(events, &names);
+    let nginx = of(&usage, kind::PROCESS, "nginx");
     // 20 + 5 + 10, and 6 until the last event; ready from 30 to 35 and from 60 to 64.
     assert_eq!((nginx.time_ns, nginx.count, nginx.wait_ns), (41, 4, 9));
+    assert_eq!(usage.busy["host"], [(0, 41)].into());
 }
 
 #[test]

@@ -1,17 +1,23 @@
-//! What `xweave explain --json` prints: `schema`, the kind of `transaction`, the `transactions` as they are found, and a
-//! `summary`; of a trace without flows and requests, where nobody asked for a kind, what its `machines` did.
+//! What `xweave explain --json` prints: `schema`, the kind of `transaction`, the `transactions` as they are found, a
+//! `summary`, and [the same divided](super::divided); of a trace without flows and requests, where nobody asked for a kind, what its `machines` did.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use xweave_model::{
     Explained, LossOfDomain, Objects, Outcome, Spec,
+    lives::Lives,
     parts::{Kept, Part, Total, Totals, parts},
 };
 
 use xweave_trace::Late;
 
-use super::{SCHEMA, encode, machines::Machines};
+use super::{
+    SCHEMA,
+    divided::{Interval, Point, Size},
+    encode,
+    machines::Machines,
+};
 
 /// The document, written transaction by transaction: there may be more than memory holds.
 pub struct Stream<W> {
@@ -39,17 +45,36 @@ impl<W: Write> Stream<W> {
         write!(self.out, "{comma}{}", encode(transaction)?)
     }
 
-    /// Ends the document; where nobody asked for a kind of transaction, with what the machines did.
+    /// Ends the document with what is told of all transactions; where nobody asked for a kind of these, with what the
+    /// machines did.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn end(mut self, summary: &Summary, machines: Option<&Machines<'_>>) -> io::Result<()> {
-        write!(self.out, "],\"summary\":{}", encode(summary)?)?;
+    pub fn end(mut self, all: &All, machines: Option<&Machines<'_>>) -> io::Result<()> {
+        write!(self.out, "],\"summary\":{},\"sizes\":{}", encode(&all.summary)?, encode(&all.sizes)?)?;
+        if let Some((points, intervals)) = &all.divided {
+            write!(self.out, ",\"points\":{},\"intervals\":{}", encode(points)?, encode(intervals)?)?;
+        }
+        if let Some(lives) = &all.lives {
+            write!(self.out, ",\"lives\":{}", encode(lives)?)?;
+        }
         if let Some(machines) = machines {
             write!(self.out, ",\"machines\":{}", encode(machines)?)?;
         }
         writeln!(self.out, "}}")
     }
+}
+
+/// What is told of all transactions of a kind.
+pub struct All {
+    /// `summary`
+    pub summary: Summary,
+    /// `sizes`: the same by how much data they carried.
+    pub sizes: Vec<Size>,
+    /// `points` and `intervals`, of those that pass several places.
+    pub divided: Option<(Vec<Point>, Vec<Interval>)>,
+    /// `lives`: processes and threads, by program.
+    pub lives: Option<Vec<Lives>>,
 }
 
 /// A transaction, broken down.
@@ -65,6 +90,15 @@ pub struct Transaction<'a> {
     pub start_ns: i64,
     /// How long it took: the sum of its parts.
     pub total_ns: i64,
+    /// How much it sent, or wrote to a disk; if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
+    /// How much it received, or read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received_bytes: Option<u64>,
+    /// When it passed each of its places, if it passes more than a first and a last one.
+    #[serde(skip_serializing_if = "<[i64]>::is_empty")]
+    pub points_ns: &'a [i64],
     /// What its time was spent on, the most first.
     pub parts: Vec<Part>,
     /// Its time in order and without gaps; only where one transaction was asked for.
@@ -112,6 +146,9 @@ impl<'a> Transaction<'a> {
             domain: objects.domain(transaction.domain),
             start_ns: transaction.start_ns,
             total_ns: transaction.total_ns,
+            sent_bytes: transaction.bytes.map(|bytes| bytes.sent),
+            received_bytes: transaction.bytes.map(|bytes| bytes.received),
+            points_ns: Some(&*transaction.points).filter(|points| points.len() > 2).unwrap_or_default(),
             parts: parts(transaction, objects),
             steps: with_steps.then(|| transaction.steps.iter().map(step).collect()),
         }

@@ -25,7 +25,16 @@ pub struct Domain<'a> {
     domain: &'a str,
     /// Processors that were seen.
     cpus: u32,
+    /// How long threads ran on each of them.
+    busy: Vec<Busy>,
     span_ns: u64,
+}
+
+/// What a processor did.
+#[derive(Serialize)]
+pub struct Busy {
+    cpu: u32,
+    ns: u64,
 }
 
 /// An object of a domain: see [`xweave_model::usage::Figures`].
@@ -62,7 +71,16 @@ impl<'a> Object<'a> {
 /// The domains, as the document has them.
 pub fn domains(usage: &Usage) -> impl Iterator<Item = Domain<'_>> {
     let cpus = |domain: &str| usage.cpus.get(domain).copied().unwrap_or(0);
-    usage.spans.iter().map(move |(domain, span_ns)| Domain { domain, cpus: cpus(domain), span_ns: *span_ns })
+    let busy = |domain: &str| {
+        let cpus = usage.busy.get(domain).into_iter().flatten();
+        cpus.map(|(cpu, ns)| Busy { cpu: *cpu, ns: *ns }).collect()
+    };
+    usage.spans.iter().map(move |(domain, span_ns)| Domain {
+        domain,
+        cpus: cpus(domain),
+        busy: busy(domain),
+        span_ns: *span_ns,
+    })
 }
 
 /// Writes the document.

@@ -1,0 +1,92 @@
+//! `xweave compare --transaction`: slow transactions against typical ones, or those of two runs.
+
+use std::{io::Write, process::ExitCode};
+
+use xweave_model::{Contrast, Spec, contrast::TooFew};
+use xweave_report::{
+    View,
+    contrast::{self, Sides},
+    document, losses, transactions,
+};
+use xweave_trace::Trace;
+
+use crate::{explain, failure::Failure, shown, told};
+
+/// What is shown.
+pub struct Shown {
+    /// A JSON document.
+    pub json: bool,
+    /// Each cause, object and state.
+    pub all: bool,
+    /// How many causes.
+    pub limit: usize,
+    /// Columns where standard output is no terminal.
+    pub wide: u16,
+}
+
+/// Compares the transactions of a trace, or of two.
+pub fn run(traces: &[Trace], spec: &Spec, how: &Shown) -> Result<ExitCode, Failure> {
+    let (sides, contrast) = match traces {
+        [first, second, ..] => (Sides::OfRuns, Contrast::of_runs([first, second], spec)),
+        [only] => (Sides::OfRun, Contrast::of_slow(only, spec)),
+        [] => return Ok(ExitCode::SUCCESS),
+    };
+    let contrast = contrast.map_err(|few| too_few(&traces[few.run], spec, &few))?;
+    let printed = shown::print(|out| match how.json {
+        true => document::contrast::write(out, &contrast, spec),
+        false => tables(traces, &contrast, sides, spec, how, out),
+    })?;
+    if printed.is_none() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let damaged: Vec<_> = contrast.outcomes.iter().flat_map(|outcome| &outcome.damaged).collect();
+    damaged.iter().for_each(|damaged| told::tell(&damaged.to_string()));
+    if damaged.is_empty() {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err(Failure::Failed("parts of a trace are missing".to_owned()))
+    }
+}
+
+fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {
+    let dir = trace.dir().display();
+    Failure::Failed(match few.found {
+        0 => format!(
+            "{dir} has no transactions of the kind {spec} that began and ended in it{}",
+            explain::instead(trace, spec, &few.outcome)
+        ),
+        found => format!(
+            "{dir} has {found} of the kind {spec}: to compare them it takes at least {}; record for longer, or see \
+             each with {} --limit {found}",
+            few.least,
+            explain::command(trace, spec)
+        ),
+    })
+}
+
+fn tables(
+    traces: &[Trace],
+    contrast: &Contrast,
+    sides: Sides,
+    spec: &Spec,
+    how: &Shown,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let view = View::of_stdout(how.wide);
+    for (trace, outcome) in traces.iter().zip(&contrast.outcomes) {
+        write!(out, "{}", losses::text(outcome, trace.manifest().start_ns, view))?;
+    }
+    writeln!(out, "{}", contrast::headline(contrast, sides, &spec.to_string(), view))?;
+    let limit = (!how.all).then_some(how.limit);
+    write!(out, "{}", contrast::causes(contrast, sides, limit, view))?;
+    if how.all {
+        write!(out, "\n{}", contrast::parts(contrast, sides, view))?;
+    }
+    writeln!(out, "\nOne of each, step by step:")?;
+    let last = traces.len() - 1;
+    for (at, side) in contrast.sides.iter().enumerate() {
+        let command = explain::command(&traces[at.min(last)], spec);
+        writeln!(out, "  {command} --id {}", transactions::id(side.example))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! How much data a transaction carried.
+
+use xweave_trace::event::{Event, Kind, Sending};
+
+/// Bytes of a transaction, as the one sees it that waits for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bytes {
+    /// Sent: a request, a frame's data; written to a disk.
+    pub sent: u64,
+    /// Received: an answer; read from a disk.
+    pub received: u64,
+}
+
+impl Bytes {
+    /// All of them.
+    pub fn all(self) -> u64 {
+        self.sent.saturating_add(self.received)
+    }
+
+    /// These and others.
+    pub fn and(self, others: Self) -> Self {
+        let Self { sent, received } = others;
+        Self { sent: self.sent.saturating_add(sent), received: self.received.saturating_add(received) }
+    }
+
+    /// A [`Kind::Send`] or [`Kind::Receive`] of the end that asks, or of the one that answers.
+    pub(crate) fn exchange(&mut self, event: &Event, answers: bool) {
+        let asked = (event.kind == Kind::Receive) == answers;
+        let sum = if asked { &mut self.sent } else { &mut self.received };
+        let corrects = event.kind == Kind::Send
+            && matches!(Sending::of(event.code), Sending::Shortens | Sending::Cancels);
+        *sum = if corrects { sum.saturating_sub(event.bytes) } else { sum.saturating_add(event.bytes) };
+    }
+}
