@@ -80,7 +80,7 @@ fn transactions(args: &Args, spec: &Spec, dirs: &[&Path]) -> Result<ExitCode, Fa
     let mut traces = Vec::new();
     for dir in dirs {
         let trace = args.owner.open_telling(dir)?;
-        if trace.manifest().events == 0 && trace.events().next().is_none() {
+        if !trace.has_events() {
             return Err(Failure::no_events(dir));
         }
         traces.push(trace);

@@ -7,10 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use xweave_model::{
-    Between, Census, Intervals, Outcome, Sizes, Slowest, Spec, Usage, explain, explanation::usual,
-    lives::Programs, parts::Totals,
-};
+use xweave_model::{Between, Census, Outcome, Slowest, Spec, Tally, Usage, explain, explanation::usual};
 use xweave_report::{
     View,
     document::{
@@ -107,7 +104,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Only::reading([&*args.trace]).apply()?;
     let trace = args.owner.open_telling(&args.trace)?;
     let dir = args.trace.display();
-    if trace.manifest().events == 0 && trace.events().next().is_none() {
+    if !trace.has_events() {
         return Err(Failure::no_events(&args.trace));
     }
     let named = args.transaction.clone().or_else(|| args.points.clone().map(Spec::Between));
@@ -243,18 +240,13 @@ struct Printed {
 fn tables(trace: &Trace, spec: &Spec, args: &Args, out: &mut impl Write) -> io::Result<Printed> {
     let view = View::of_stdout(WIDE);
     let limit = args.limit;
-    let mut totals = Totals::default();
+    let mut tally = Tally::of(spec, args.by == Some(By::Size));
     let mut slowest = Slowest::new(limit);
-    let mut intervals = Intervals::of(spec);
-    let mut programs = Programs::of(spec);
-    let mut sizes = args.by.map(|By::Size| Sizes::default());
     let outcome = explain(trace, spec, &mut |transaction, objects| {
-        totals.add(&transaction, objects);
-        intervals.iter_mut().for_each(|intervals| intervals.add(&transaction, objects));
-        programs.iter_mut().for_each(|programs| programs.add(&transaction, objects));
-        sizes.iter_mut().for_each(|sizes| sizes.add(&transaction, objects));
+        tally.add(&transaction, objects);
         slowest.add(transaction);
     });
+    let Tally { totals, intervals, programs, sizes } = tally;
     if outcome.transactions > 0 {
         write!(out, "{}", losses::text(&outcome, trace.manifest().start_ns, view))?;
         writeln!(out, "{}", transactions::totals(&totals, &spec.to_string(), view))?;
@@ -318,16 +310,10 @@ fn document(
     out: &mut impl Write,
 ) -> io::Result<Printed> {
     let mut document = Stream::begin(out, spec)?;
-    let mut totals = Totals::default();
-    let mut intervals = Intervals::of(spec);
-    let mut programs = Programs::of(spec);
-    let mut sizes = Sizes::default();
+    let mut tally = Tally::of(spec, true);
     let (mut found, mut written) = (wanted.is_none(), Ok(()));
     let outcome = explain(trace, spec, &mut |transaction, objects| {
-        totals.add(&transaction, objects);
-        intervals.iter_mut().for_each(|intervals| intervals.add(&transaction, objects));
-        programs.iter_mut().for_each(|programs| programs.add(&transaction, objects));
-        sizes.add(&transaction, objects);
+        tally.add(&transaction, objects);
         let this = wanted.is_none_or(|wanted| wanted == transaction.id);
         if this && written.is_ok() {
             written = document.transaction(&Transaction::new(&transaction, objects, wanted.is_some()));
@@ -335,9 +321,10 @@ fn document(
         found |= this;
     });
     written?;
+    let Tally { totals, intervals, programs, sizes } = tally;
     let all = All {
         summary: Summary::new(&outcome, &totals),
-        sizes: divided::sizes(&sizes),
+        sizes: sizes.as_ref().map(divided::sizes).unwrap_or_default(),
         lives: programs.map(|programs| programs.all(&outcome.objects)),
         divided: intervals.map(|of| (divided::points(&of, &outcome), divided::intervals(&of))),
     };

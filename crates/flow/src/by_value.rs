@@ -87,13 +87,15 @@ impl Grouping {
         let mut left_out = false;
         for ((value, spot), ns) in groups {
             // A device is one, whether flows went on from it or ended there.
-            let key = (value, spot.wherever());
+            let wherever = spot.wherever();
+            let leads = *spot != wherever;
+            let key = (value, wherever);
             if self.groups.len() >= MOST && !self.groups.contains_key(&key) {
                 left_out = true;
                 continue;
             }
             let group = self.groups.entry(key).or_default();
-            if *spot != spot.wherever() {
+            if leads {
                 group.leads.get_or_insert_with(|| spot.clone());
             }
             group.there.add(ns);

@@ -187,11 +187,21 @@ fn flows_are_grouped_by_a_stored_value_and_timed_from_where_it_was_stored() {
 
 /// A flow of the host: these steps, each a microsecond after the one before.
 fn write_of_host(writer: &mut Writer, number: u64, steps: &[(u32, Kind, Vec<u64>)]) {
-    for (nth, (site, kind, values)) in (0..).zip(steps) {
-        let (time_ns, flow) = (number * 100_000 + nth * 1_000, u64::from(HOST) << 56 | number);
-        let (values, site, comm) = (values.clone(), *site, [0; 16]);
-        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind: *kind, comm, values };
-        writer.append(HOST, time_ns.cast_signed(), &record).unwrap();
+    let of_host = |(site, kind, values): &(u32, Kind, Vec<u64>)| (HOST, *site, *kind, values.clone());
+    write_steps(writer, number, 1_000, steps.iter().map(of_host));
+}
+
+/// The steps of a flow, so many nanoseconds after each other: of which domain, at which site, and what is stored there.
+fn write_steps(
+    writer: &mut Writer,
+    number: u64,
+    after: u64,
+    steps: impl IntoIterator<Item = (u8, u32, Kind, Vec<u64>)>,
+) {
+    for (nth, (domain, site, kind, values)) in (0..).zip(steps) {
+        let (time_ns, flow) = (number * 100_000 + nth * after, u64::from(domain) << 56 | number);
+        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
+        writer.append(domain, time_ns.cast_signed(), &record).unwrap();
     }
 }
 
@@ -234,22 +244,15 @@ fn a_place_that_few_flows_come_by_stands_before_the_carrier_that_follows_it() {
     };
     writer.sites(&functions.map(site)).unwrap();
     for number in 1..=10u64 {
-        let mut at = number * 100_000;
-        let mut tell = |domain: u8, site, kind, values: Vec<u64>| {
-            at += 1_000;
-            let flow = u64::from(domain) << 56 | number;
-            let record =
-                Record { time_ns: at, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
-            writer.append(domain, at.cast_signed(), &record).unwrap();
-        };
-        tell(HOST, 1, Kind::Start, vec![7]);
-        if number == 10 {
-            tell(HOST, 2, Kind::Hop, vec![8]);
-            tell(HOST, 3, Kind::Hop, vec![8]);
-        }
-        tell(HOST, 4, Kind::Xin, vec![0x40, number, number, 4002]);
-        tell(VM1, 5, Kind::Xout, vec![0x40, number, number, 0]);
-        tell(VM1, 6, Kind::Quit, vec![7]);
+        let runs = [(HOST, 2, Kind::Hop, vec![8]), (HOST, 3, Kind::Hop, vec![8])];
+        let crosses = [
+            (HOST, 4, Kind::Xin, vec![0x40, number, number, 4002]),
+            (VM1, 5, Kind::Xout, vec![0x40, number, number, 0]),
+            (VM1, 6, Kind::Quit, vec![7]),
+        ];
+        let waits = runs.into_iter().filter(|_| number == 10);
+        let steps = std::iter::once((HOST, 1, Kind::Start, vec![7])).chain(waits).chain(crosses);
+        write_steps(&mut writer, number, 1_000, steps);
     }
     writer.finish().unwrap();
     let flows = Flows::of(&Trace::open(dir.path()).unwrap());
@@ -271,18 +274,13 @@ fn the_typical_flow_is_of_the_kind_that_takes_most_time_however_many_others_ther
     let trace = trace_and(dir.path(), 3, |writer| {
         // Four that only go to the host, and take a tenth of the time: the median of all is among them.
         for number in 50..54u64 {
-            let mut at = number * 100_000;
-            let mut tell = |domain: u8, site, kind, values: Vec<u64>| {
-                at += 300;
-                let flow = u64::from(domain) << 56 | number;
-                let record =
-                    Record { time_ns: at, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm: [0; 16], values };
-                writer.append(domain, at.cast_signed(), &record).unwrap();
-            };
-            tell(VM1, 1, Kind::Start, vec![7]);
-            tell(VM1, 4, Kind::Xin, vec![0, number, number, 0]);
-            tell(HOST, 5, Kind::Xout, vec![0, number, number, 4002]);
-            tell(HOST, 7, Kind::Quit, vec![7]);
+            let steps = [
+                (VM1, 1, Kind::Start, vec![7]),
+                (VM1, 4, Kind::Xin, vec![0, number, number, 0]),
+                (HOST, 5, Kind::Xout, vec![0, number, number, 4002]),
+                (HOST, 7, Kind::Quit, vec![7]),
+            ];
+            write_steps(writer, number, 300, steps);
         }
     });
     let flows = Flows::of(&trace);

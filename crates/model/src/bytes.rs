@@ -27,8 +27,7 @@ impl Bytes {
     pub(crate) fn exchange(&mut self, event: &Event, answers: bool) {
         let asked = (event.kind == Kind::Receive) == answers;
         let sum = if asked { &mut self.sent } else { &mut self.received };
-        let corrects = event.kind == Kind::Send
-            && matches!(Sending::of(event.code), Sending::Shortens | Sending::Cancels);
+        let corrects = event.kind == Kind::Send && Sending::of(event.code).corrects();
         *sum = if corrects { sum.saturating_sub(event.bytes) } else { sum.saturating_add(event.bytes) };
     }
 }

@@ -51,15 +51,24 @@ impl<'a> Like<'a> {
             None => kind_of(self.name).into(),
         }
     }
+
+    /// What one of them is called: by its whole name, if it is no guest's.
+    pub(crate) fn one(&self) -> Cow<'a, str> {
+        match self.guest {
+            Some(_) => self.called(),
+            None => link(self.name).unwrap_or(self.name).into(),
+        }
+    }
 }
 
-/// What threads of a name are: `kworker/0:1` and `ksoftirqd/1` on whatever processor, and whatever work the former does. Who
-/// runs itself again by its link in /proc is called after the link, which says more by its whole path.
+/// What threads of a name are: `kworker/0:1` and `ksoftirqd/1` on whatever processor, and whatever work the former does.
 fn kind_of(name: &str) -> &str {
-    match name {
-        "exe" => "/proc/self/exe",
-        _ => name.split('/').next().unwrap_or_default(),
-    }
+    link(name).unwrap_or_else(|| name.split('/').next().unwrap_or_default())
+}
+
+/// Who runs itself again by its link in /proc is called after the link, which says more by its whole path.
+fn link(name: &str) -> Option<&'static str> {
+    (name == "exe").then_some("/proc/self/exe")
 }
 
 /// What a thread is that serves rings or is the timer, and the process that runs the guest: the kernel calls it by that

@@ -269,16 +269,12 @@ fn causes(ns: &BTreeMap<&Such, [u64; 2]>, sides: [&Sums; 2]) -> Vec<Cause> {
 fn fill(trace: &Trace, spec: &Spec, sides: &mut [Sums]) -> Outcome {
     let mut order = 0;
     explain(trace, spec, &mut |transaction, objects| {
-        let key = Key { ns: length(&transaction), order };
+        let key = Key { ns: transaction.length(), order };
         order += 1;
         for side in sides.iter_mut().filter(|side| side.keys.contains(&key)) {
             side.add(key, &transaction, objects);
         }
     })
-}
-
-fn length(transaction: &Explained) -> u64 {
-    u64::try_from(transaction.total_ns).unwrap_or(0)
 }
 
 /// A transaction's place among others: by its time, and of the same time, as they are found.
@@ -298,7 +294,7 @@ impl Ranked {
     fn of(trace: &Trace, spec: &Spec) -> Self {
         let mut keys: Vec<Key> = Vec::new();
         let outcome = explain(trace, spec, &mut |transaction, _| {
-            keys.push(Key { ns: length(&transaction), order: keys.len() });
+            keys.push(Key { ns: transaction.length(), order: keys.len() });
         });
         keys.sort_unstable();
         Self { keys, outcome }

@@ -63,6 +63,13 @@ pub struct Explained {
     pub bytes: Option<Bytes>,
 }
 
+impl Explained {
+    /// How long it took; 0, if the trace says that it took less.
+    pub fn length(&self) -> u64 {
+        u64::try_from(self.total_ns).unwrap_or(0)
+    }
+}
+
 /// What an explanation went through.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {

@@ -3,7 +3,7 @@
 use crate::{
     explanation::{Explained, Step},
     objects::Objects,
-    parts::Totals,
+    parts::{Such, Totals},
     thread::between,
     transaction::Spec,
 };
@@ -29,7 +29,7 @@ impl Intervals {
     pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
         for (totals, passed) in self.totals.iter_mut().zip(transaction.points.windows(2)) {
             let steps = within(&transaction.steps, passed[0], passed[1]);
-            totals.add_steps(between(passed[0], passed[1]), steps, objects);
+            totals.add_sums(between(passed[0], passed[1]), &Such::sums(steps, objects));
         }
     }
 

@@ -157,8 +157,8 @@ impl Objects {
         let guest = guest.map(|guest| self.domain(guest));
         // One that is called as if it served a guest, and serves none that is known, is called as it is.
         let serve = served.map(|(is, _)| is);
-        let all = Like { name: text, vcpus: false, guest, serve }.called().into_owned();
-        let one = format!("{}/{tid}", if guest.is_some() || text == "exe" { &all } else { text });
+        let like = Like { name: text, vcpus: false, guest, serve };
+        let (all, one) = (like.called().into_owned(), format!("{}/{tid}", like.one()));
         let records = guest.is_none() && machine.recorders.has(domain, process, text);
         Called { one, all: if records { RECORDER.to_owned() } else { all } }
     }

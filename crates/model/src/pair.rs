@@ -318,9 +318,7 @@ impl Pair {
             Kind::Other => names.text(event.name) == place.name && place.edge.is_none(),
             kind => self.kinds[side] == Some(kind),
         };
-        // What was told to be sent when the call began is corrected when it is over.
-        let corrects = event.kind == Kind::Send
-            && matches!(Sending::of(event.code), Sending::Shortens | Sending::Cancels);
+        let corrects = event.kind == Kind::Send && Sending::of(event.code).corrects();
         named && !corrects && self.domains[side].is_none_or(|domain| domain == event.domain)
     }
 

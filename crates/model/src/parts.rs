@@ -174,21 +174,23 @@ pub struct Total {
 impl Totals {
     /// Adds a transaction.
     pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
-        let length = u64::try_from(transaction.total_ns).unwrap_or(0);
-        self.add_steps(length, &transaction.steps, objects);
+        self.add_sums(transaction.length(), &Such::sums(&transaction.steps, objects));
     }
 
-    /// Adds some steps, of so long a time, of a transaction.
-    pub(crate) fn add_steps(&mut self, length: u64, steps: &[Step], objects: &Objects) {
+    /// Adds what a transaction's time, or so long a part of it, was spent on.
+    pub(crate) fn add_sums(&mut self, length: u64, sums: &BTreeMap<Such, u64>) {
         self.lengths.push(length);
         let mut kept: BTreeMap<String, u64> = BTreeMap::new();
-        for (such, ns) in Such::sums(steps, objects) {
+        for (such, &ns) in sums {
             let (what, by) = such.kept();
             if let Some(by) = by {
                 *self.kept.entry(what.clone()).or_default().1.entry(by).or_default() += ns;
             }
             *kept.entry(what).or_default() += ns;
-            self.sums.entry(such).or_default().add(ns);
+            match self.sums.get_mut(such) {
+                Some(sum) => sum.add(ns),
+                None => self.sums.entry(such.clone()).or_default().add(ns),
+            }
         }
         for (what, ns) in kept {
             self.kept.entry(what).or_default().0.add(ns);

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{bytes::Bytes, explanation::Explained, objects::Objects, parts::Totals};
+use crate::{
+    bytes::Bytes,
+    explanation::Explained,
+    objects::Objects,
+    parts::{Such, Totals},
+};
 
 /// The time of transactions in classes of their sizes, each of twice the bytes of the one before.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +28,14 @@ pub struct Class {
 impl Sizes {
     /// Adds a transaction, if its size is known.
     pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
+        self.add_sums(transaction, &Such::sums(&transaction.steps, objects));
+    }
+
+    /// The same of one whose time was spent on that.
+    pub(crate) fn add_sums(&mut self, transaction: &Explained, sums: &BTreeMap<Such, u64>) {
         let Some(bytes) = transaction.bytes else { return };
         let class = self.classes.entry(u64::BITS - bytes.all().leading_zeros()).or_default();
-        class.totals.add(transaction, objects);
+        class.totals.add_sums(transaction.length(), sums);
         class.bytes = class.bytes.and(bytes);
     }
 

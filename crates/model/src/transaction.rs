@@ -430,7 +430,9 @@ impl Requests {
         let begins = (event.kind == Kind::Receive) == server;
         if event.kind == Kind::Send {
             let sending = Sending::of(event.code);
-            if let (Sending::Shortens | Sending::Cancels, Some(open)) = (sending, self.open.get_mut(&end)) {
+            if sending.corrects()
+                && let Some(open) = self.open.get_mut(&end)
+            {
                 open.bytes.exchange(event, server);
             }
             match sending {

@@ -204,12 +204,9 @@ pub fn tables(comparison: &Comparison, which: Which, view: View) -> String {
 /// A pair of figures of all objects; what differs beyond noise is bold.
 fn column((heading, figures): &Pair, of: &[&Compared]) -> Column {
     let figures: Vec<_> = of.iter().map(|object| figures(object)).collect();
-    let widest = |at: usize| figures.iter().map(|pair| pair[at].1.chars().count()).max().unwrap_or(0);
-    let (a, b) = (widest(0), widest(1));
-    // Padded here, so that the arrows stand below each other.
-    let cells = figures.iter().map(|[first, second]| {
-        if first.1 == second.1 { first.1.clone() } else { format!("{:>a$} → {:>b$}", first.1, second.1) }
-    });
+    let pairs: Vec<_> = figures.iter().map(|pair| pair.each_ref().map(|shown| shown.1.clone())).collect();
+    let cells = pairs.iter().zip(folded::arrows(&pairs));
+    let cells = cells.map(|([first, second], arrow)| if first == second { first.clone() } else { arrow });
     let differ = figures.iter().map(|[first, second]| first.0.max(second.0) > FACTOR * first.0.min(second.0));
     Column::numbers(*heading, cells.collect()).strong(differ.collect())
 }

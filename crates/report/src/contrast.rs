@@ -122,8 +122,7 @@ fn table(contrast: &Contrast, shown: &[&Cause], sides: Sides, view: View) -> Str
         let of = |cause: &Cause| number::percent(share(contrast, cause.difference_ns));
         about.push(Column::numbers("Share", column(&of)));
     }
-    let pairs: Vec<_> = shown.iter().map(|cause| cause.ns).collect();
-    about.push(Column::numbers(arrow(sides), both(&pairs)));
+    about.push(Column::numbers(arrow(sides), both(shown.iter().map(|cause| cause.ns))));
     let what = column(&|cause| table::unbroken(&format!("{}{}", cause.what, by(cause))));
     folded::text(&about, &[Column::prose("Cause", what)], view) + NOISE
 }
@@ -145,9 +144,9 @@ pub fn parts(contrast: &Contrast, sides: Sides, view: View) -> String {
         Column::names("Object", column(&|part| part.object.clone())),
         Column::names("State", column(&|part| part.state.to_owned())),
     ];
-    let pairs: Vec<_> = contrast.parts.iter().map(|part| part.ns).collect();
+    let times = both(contrast.parts.iter().map(|part| part.ns));
     let why = column(&|part| part.why.clone().unwrap_or_default());
-    let columns = [Column::numbers(arrow(sides), both(&pairs)), Column::prose("Why", why)];
+    let columns = [Column::numbers(arrow(sides), times), Column::prose("Why", why)];
     folded::text(&about, &columns, view)
 }
 
@@ -155,12 +154,9 @@ fn arrow(sides: Sides) -> String {
     sides.names().join(" → ")
 }
 
-/// Pairs of times, their arrows below each other.
-fn both(pairs: &[[u64; 2]]) -> Vec<String> {
-    let cells: Vec<[String; 2]> = pairs.iter().map(|pair| pair.map(number::span)).collect();
-    let widest = |at: usize| cells.iter().map(|pair| pair[at].chars().count()).max().unwrap_or(0);
-    let (a, b) = (widest(0), widest(1));
-    cells.iter().map(|[first, second]| format!("{first:>a$} → {second:>b$}")).collect()
+/// Times on either side.
+fn both(ns: impl Iterator<Item = [u64; 2]>) -> Vec<String> {
+    folded::arrows(&ns.map(|pair| pair.map(number::span)).collect::<Vec<_>>())
 }
 
 fn share(contrast: &Contrast, ns: i64) -> f64 {

@@ -62,6 +62,13 @@ impl Column {
     }
 }
 
+/// Pairs of figures, first → second, padded so that the arrows stand below each other.
+pub fn arrows(pairs: &[[String; 2]]) -> Vec<String> {
+    let widest = |at: usize| pairs.iter().map(|pair| pair[at].chars().count()).max().unwrap_or(0);
+    let (a, b) = (widest(0), widest(1));
+    pairs.iter().map(|[first, second]| format!("{first:>a$} → {second:>b$}")).collect()
+}
+
 /// Whether there is room for all these columns in one table.
 pub fn fit(about: &[Column], columns: &[Column], view: View) -> bool {
     let width: usize = about.iter().chain(columns).map(Column::width).sum();

@@ -13,7 +13,7 @@ pub fn text(intervals: &Intervals, whole: &Totals, outcome: &Outcome, view: View
     let mut rows: Vec<(&str, &str, &Totals)> = intervals.all().collect();
     rows.push(("all", "", whole));
     let column = |of: &dyn Fn(&Totals) -> String| rows.iter().map(|(.., totals)| of(totals)).collect();
-    let quantile = |totals: &Totals, share| totals.quantile(share).map_or_else(String::new, number::span);
+    let quantile = |totals: &Totals, share| number::span_if(totals.quantile(share));
     let names = |of: fn(&(&str, &str, &Totals)) -> String| rows.iter().map(of).collect();
     let about = [
         Column::names("From", names(|(from, ..)| (*from).to_owned())),

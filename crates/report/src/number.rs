@@ -9,6 +9,11 @@ pub fn micros(ns: i64) -> String {
     format!("{sign}{}.{}", count(tenths / 10), tenths % 10)
 }
 
+/// A time that there may be none of: nothing then.
+pub fn span_if(ns: Option<u64>) -> String {
+    ns.map_or_else(String::new, span)
+}
+
 /// A count, its thousands apart: `1 234 567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();

@@ -21,7 +21,7 @@ pub fn table(sizes: &Sizes, transactions: u64, view: View) -> String {
         return table::paragraph(UNKNOWN, view);
     }
     let column = |of: &dyn Fn(&Class) -> String| rows.iter().map(|(.., class)| of(class)).collect();
-    let quantile = |class: &Class, share| class.totals.quantile(share).map_or_else(String::new, number::span);
+    let quantile = |class: &Class, share| number::span_if(class.totals.quantile(share));
     let size = |bytes: u64| xweave_text::size(bytes as f64);
     let of = |(least, most, _): &(u64, u64, &Class)| match most {
         0 => "nothing".to_owned(),

@@ -44,7 +44,7 @@ pub fn table(transaction: &Explained, objects: &Objects, all: bool, view: View) 
         "{} {}: {}{}\n{}",
         transactions::id(transaction.id),
         transaction.name,
-        number::span(transactions::length(transaction)),
+        number::span(transaction.length()),
         transaction.bytes.map_or_else(String::new, carried),
         table::text(&rows_of)
     );

@@ -24,7 +24,7 @@ const TELLING: f64 = 0.01;
 
 /// How long they took, and what kept them and by whom.
 pub fn totals(totals: &Totals, what: &str, view: View) -> String {
-    let quantile = |share| totals.quantile(share).map_or_else(String::new, number::span);
+    let quantile = |share| number::span_if(totals.quantile(share));
     let headline = format!(
         "{} ({what}), {} in all: p50 {}, p99 {}, max {}",
         number::counted(totals.transactions() as u64, "transaction", "transactions"),
@@ -127,7 +127,7 @@ pub fn table(transactions: &[Explained], objects: &Objects, view: View) -> Strin
             id(transaction.id),
             transaction.name.clone(),
             objects.domain(transaction.domain).to_owned(),
-            number::span(length(transaction)),
+            number::span(transaction.length()),
         ];
         let bytes = transaction.bytes.map(|bytes| [bytes.sent, bytes.received]);
         let shown = bytes.map_or_else(Default::default, |bytes| bytes.map(size));
@@ -146,8 +146,4 @@ fn size(bytes: u64) -> String {
 /// Flows have large ones, which are written as `xweave flows` does.
 pub fn id(id: u64) -> String {
     if id >> 48 == 0 { id.to_string() } else { format!("{id:#x}") }
-}
-
-pub(crate) fn length(transaction: &Explained) -> u64 {
-    u64::try_from(transaction.total_ns).unwrap_or(0)
 }

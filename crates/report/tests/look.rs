@@ -1,28 +1,33 @@
 //! What `xweave flows` looks like in a narrow terminal and where there is room, text by text: `tests/look/`.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod made_up;
 mod snapshot;
 
 use snapshot::{assert_looks, views};
 use xweave_flow::{Flows, Incomplete, Join, Wanted, by_value};
 use xweave_record::Check;
-use xweave_report::{by_value as grouped, closing, doctor, hops, hops::Steps, places};
+use xweave_report::{View, by_value as grouped, closing, doctor, hops, hops::Steps, places};
+
+/// What comes first: where the time of the typical flow's kind goes, and the flow.
+fn typical(flows: &Flows, view: View) -> String {
+    let flow = flows.typical().unwrap();
+    let kind = flows.kind_of(flow).unwrap();
+    let of_kind = flows.places_of(kind);
+    let (head, places) = (places::headline(kind, of_kind), places::table(of_kind, view));
+    format!("{head}\n{places}\n{}", hops::table(flows, flow, Steps::OfPath, view))
+}
 
 #[test]
 fn first_where_the_time_goes_then_a_typical_flow_with_the_time_of_each_step() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&made_up::write(dir.path(), 100, false));
-    let flow = flows.typical().unwrap();
-    let kind = flows.kind_of(flow).unwrap();
-    let of_kind = flows.places_of(kind);
     for view in views() {
-        let head = places::headline(kind, of_kind);
-        let places = places::table(of_kind, view);
-        let hops = hops::table(&flows, flow, Steps::OfPath, view);
         let closing = closing::line(flows.summary(), view);
         // Of one line, which no terminal's width changes.
         let closing = closing.lines().skip(1).collect::<String>();
-        assert_looks(&format!("{head}\n{places}\n{hops}"), "flows", view);
+        assert_looks(&typical(&flows, view), "flows", view);
         assert!(closing.contains("14 incomplete flows"), "{closing}");
     }
 }
@@ -42,14 +47,8 @@ fn groups_by_a_stored_value_fit_too() {
 fn an_interrupt_is_in_the_host_until_it_crosses_and_then_in_the_guest() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&made_up::interrupts(dir.path(), 30));
-    let flow = flows.typical().unwrap();
-    let kind = flows.kind_of(flow).unwrap();
-    let of_kind = flows.places_of(kind);
     for view in views() {
-        let head = places::headline(kind, of_kind);
-        let places = places::table(of_kind, view);
-        let hops = hops::table(&flows, flow, Steps::OfPath, view);
-        assert_looks(&format!("{head}\n{places}\n{hops}"), "interrupt", view);
+        assert_looks(&typical(&flows, view), "interrupt", view);
     }
 }
 

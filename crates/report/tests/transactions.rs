@@ -42,37 +42,44 @@ fn asked() -> tempfile::TempDir {
     dir
 }
 
-/// A thread that two others keep from its processor, in turns of 100 µs, and that an interrupt interrupts for moments.
-fn preempted() -> tempfile::TempDir {
+/// What an event of [`of_vm1`] is: when, in microseconds, its kind, thread and name, what else it is about, and its code.
+type Told<'a> = &'a mut dyn FnMut(i64, Kind, u32, &str, u32, i32);
+
+/// A trace of one domain with these events, all on one CPU.
+fn of_vm1(tell: impl FnOnce(Told<'_>)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let domains = vec![Domain { name: "vm1".into(), number: 1, ..Domain::default() }];
     let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
-    let mut event = |time_us: i64, kind, tid, name: &str, other: u32, code: i32| {
-        let name = writer.name(name);
-        let object = u64::from(other);
-        writer
-            .event(Event { name, other, object, code, ..Event::new(kind, 1, time_us * 1000, 0, tid) })
-            .unwrap();
-    };
-    for (tid, name) in [(7, "server"), (8, "cc1"), (9, "ld")] {
-        event(0, Kind::Thread, 0, name, tid, 0);
-    }
-    event(1, Kind::Switch, 0, "", 7, 0);
-    event(10, Kind::Other, 7, "a", 0, 0);
-    let runnable = State::Runnable.code();
-    event(500, Kind::Switch, 7, "", 8, runnable);
-    event(600, Kind::Switch, 8, "", 9, runnable);
-    event(750, Kind::Switch, 9, "", 8, runnable);
-    event(850, Kind::Switch, 8, "", 7, runnable);
-    for time in [900, 903] {
-        event(time, Kind::IrqEnter, 7, "", 33, 0);
-        event(time + 1, Kind::IrqExit, 7, "", 33, 0);
-    }
-    event(905, Kind::Switch, 7, "", 8, runnable);
-    event(907, Kind::Switch, 8, "", 7, runnable);
-    event(2000, Kind::Other, 7, "b", 0, 0);
+    tell(&mut |time_us, kind, tid, name, other, code| {
+        let (name, object) = (writer.name(name), u64::from(other));
+        let event = Event { name, other, object, code, ..Event::new(kind, 1, time_us * 1000, 0, tid) };
+        writer.event(event).unwrap();
+    });
     writer.finish().unwrap();
     dir
+}
+
+/// A thread that two others keep from its processor, in turns of 100 µs, and that an interrupt interrupts for moments.
+fn preempted() -> tempfile::TempDir {
+    of_vm1(|event| {
+        for (tid, name) in [(7, "server"), (8, "cc1"), (9, "ld")] {
+            event(0, Kind::Thread, 0, name, tid, 0);
+        }
+        event(1, Kind::Switch, 0, "", 7, 0);
+        event(10, Kind::Other, 7, "a", 0, 0);
+        let runnable = State::Runnable.code();
+        event(500, Kind::Switch, 7, "", 8, runnable);
+        event(600, Kind::Switch, 8, "", 9, runnable);
+        event(750, Kind::Switch, 9, "", 8, runnable);
+        event(850, Kind::Switch, 8, "", 7, runnable);
+        for time in [900, 903] {
+            event(time, Kind::IrqEnter, 7, "", 33, 0);
+            event(time + 1, Kind::IrqExit, 7, "", 33, 0);
+        }
+        event(905, Kind::Switch, 7, "", 8, runnable);
+        event(907, Kind::Switch, 8, "", 7, runnable);
+        event(2000, Kind::Other, 7, "b", 0, 0);
+    })
 }
 
 #[test]
@@ -216,31 +223,27 @@ fn a_sequence_diagram_has_the_basic_events() {
 
 /// A thread that five others keep from its processor, one after the other.
 fn crowded() -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let domains = vec![Domain { name: "vm1".into(), number: 1, ..Domain::default() }];
-    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
-    let mut event = |time_us: i64, kind, tid, name: &str, other: u32, code: i32| {
-        let name = writer.name(name);
-        let object = u64::from(other);
-        writer
-            .event(Event { name, other, object, code, ..Event::new(kind, 1, time_us * 1000, 0, tid) })
-            .unwrap();
-    };
-    let names =
-        ["server", "postgres", "qemu-system-x86", "containerd-shim", "prometheus-node", "unattended-upgr"];
-    for (tid, name) in (7..).zip(names) {
-        event(0, Kind::Thread, 0, name, tid, 0);
-    }
-    event(1, Kind::Switch, 0, "", 7, 0);
-    event(10, Kind::Other, 7, "a", 0, 0);
-    let runnable = State::Runnable.code();
-    for (at, tid) in (0..).zip(7..12) {
-        event(500 + at * 300, Kind::Switch, tid, "", tid + 1, runnable);
-    }
-    event(2_000, Kind::Switch, 12, "", 7, runnable);
-    event(2_100, Kind::Other, 7, "b", 0, 0);
-    writer.finish().unwrap();
-    dir
+    of_vm1(|event| {
+        let names = [
+            "server",
+            "postgres",
+            "qemu-system-x86",
+            "containerd-shim",
+            "prometheus-node",
+            "unattended-upgr",
+        ];
+        for (tid, name) in (7..).zip(names) {
+            event(0, Kind::Thread, 0, name, tid, 0);
+        }
+        event(1, Kind::Switch, 0, "", 7, 0);
+        event(10, Kind::Other, 7, "a", 0, 0);
+        let runnable = State::Runnable.code();
+        for (at, tid) in (0..).zip(7..12) {
+            event(500 + at * 300, Kind::Switch, tid, "", tid + 1, runnable);
+        }
+        event(2_000, Kind::Switch, 12, "", 7, runnable);
+        event(2_100, Kind::Other, 7, "b", 0, 0);
+    })
 }
 
 #[test]
@@ -258,29 +261,20 @@ fn who_is_behind_a_cause_is_moved_in_on_every_line() {
 
 /// A thread that takes turns with another one, for a moment that is longer each time.
 fn in_turns(turns: u32) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let domains = vec![Domain { name: "vm1".into(), number: 1, ..Domain::default() }];
-    let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
-    let mut event = |time_us: i64, kind, tid, name: &str, other: u32, code: i32| {
-        let name = writer.name(name);
-        let object = u64::from(other);
-        let event = Event { name, other, object, code, ..Event::new(kind, 1, time_us * 1000, 0, tid) };
-        writer.event(event).unwrap();
-    };
-    event(0, Kind::Thread, 0, "server", 7, 0);
-    event(0, Kind::Thread, 0, "hog", 8, 0);
-    event(1, Kind::Switch, 0, "", 7, 0);
-    event(10, Kind::Other, 7, "a", 0, 0);
-    let mut time = 10;
-    for turn in 0..turns {
-        time += 100 + i64::from(turn * 37 % 101);
-        event(time, Kind::Switch, 7, "", 8, State::Runnable.code());
-        time += 50 + i64::from(turn * 61 % 97);
-        event(time, Kind::Switch, 8, "", 7, State::Runnable.code());
-    }
-    event(time + 500, Kind::Other, 7, "b", 0, 0);
-    writer.finish().unwrap();
-    dir
+    of_vm1(|event| {
+        event(0, Kind::Thread, 0, "server", 7, 0);
+        event(0, Kind::Thread, 0, "hog", 8, 0);
+        event(1, Kind::Switch, 0, "", 7, 0);
+        event(10, Kind::Other, 7, "a", 0, 0);
+        let mut time = 10;
+        for turn in 0..turns {
+            time += 100 + i64::from(turn * 37 % 101);
+            event(time, Kind::Switch, 7, "", 8, State::Runnable.code());
+            time += 50 + i64::from(turn * 61 % 97);
+            event(time, Kind::Switch, 8, "", 7, State::Runnable.code());
+        }
+        event(time + 500, Kind::Other, 7, "b", 0, 0);
+    })
 }
 
 #[test]

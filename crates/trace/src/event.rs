@@ -133,6 +133,11 @@ impl Sending {
             _ => Self::Over,
         }
     }
+
+    /// Whether what was told to be sent when the call began is corrected: nothing is sent then.
+    pub fn corrects(self) -> bool {
+        matches!(self, Self::Shortens | Self::Cancels)
+    }
 }
 
 /// Why TCP did not answer a request for a connection, as an event's `code`.
