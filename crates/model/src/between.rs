@@ -228,8 +228,12 @@ impl Betweens {
         let points = legs.iter().take(1).map(Leg::from).chain(legs.iter().map(Leg::to)).collect();
         let thread = legs.last()?.thread();
         // What was sent from one place to the next is not all that the others are about.
-        let sends = self.pairs.iter().all(Pair::carries_bytes);
-        let bytes = legs.first().and_then(Leg::bytes).filter(|_| sends);
+        let first = legs.first()?;
+        let bytes = if self.pairs.iter().all(Pair::carries_bytes) {
+            first.bytes()
+        } else {
+            first.carried(machine).filter(|_| self.pairs.iter().all(Pair::is_of_a_connection))
+        };
         (!pieces.is_empty()).then_some(Ended { thread, pieces, points, bytes })
     }
 }

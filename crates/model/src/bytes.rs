@@ -23,6 +23,21 @@ impl Bytes {
         Self { sent: self.sent.saturating_add(sent), received: self.received.saturating_add(received) }
     }
 
+    /// These without others, which came before.
+    pub(crate) fn since(self, before: Self) -> Self {
+        let Self { sent, received } = before;
+        Self { sent: self.sent.saturating_sub(sent), received: self.received.saturating_sub(received) }
+    }
+
+    /// What an event adds to what its end of a connection has sent and received.
+    pub(crate) fn of(event: &Event) -> Self {
+        let mut bytes = Self::default();
+        if matches!(event.kind, Kind::Send | Kind::Receive) {
+            bytes.exchange(event, false);
+        }
+        bytes
+    }
+
     /// A [`Kind::Send`] or [`Kind::Receive`] of the end that asks, or of the one that answers.
     pub(crate) fn exchange(&mut self, event: &Event, answers: bool) {
         let asked = (event.kind == Kind::Receive) == answers;

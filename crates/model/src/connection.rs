@@ -9,20 +9,46 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Refusal, Sending};
 
-use crate::{listeners::Listeners, thread::ThreadId};
+use crate::{bytes::Bytes, listeners::Listeners, thread::ThreadId};
 
-/// TCP's states, as include/net/tcp_states.h numbers them.
+/// TCP's states, as include/net/tcp_states.h (6.12) numbers them, from 1 on.
+const STATES: [&str; 12] = [
+    "established",
+    "syn_sent",
+    "syn_recv",
+    "fin_wait1",
+    "fin_wait2",
+    "time_wait",
+    "close",
+    "close_wait",
+    "last_ack",
+    "listen",
+    "closing",
+    "new_syn_recv",
+];
+/// See [`STATES`].
 pub(crate) const ESTABLISHED: i32 = 1;
-/// See [`ESTABLISHED`].
+/// See [`STATES`].
 pub(crate) const SYN_SENT: i32 = 2;
-/// See [`ESTABLISHED`].
+/// See [`STATES`].
 pub(crate) const FIN_WAIT1: i32 = 4;
-/// See [`ESTABLISHED`].
+/// See [`STATES`].
 pub(crate) const CLOSE: i32 = 7;
-/// See [`ESTABLISHED`].
+/// See [`STATES`].
 pub(crate) const LAST_ACK: i32 = 9;
-/// See [`ESTABLISHED`].
+/// See [`STATES`].
 pub(crate) const LISTEN: i32 = 10;
+
+/// The state that is called so.
+pub(crate) fn state_named(name: &str) -> Option<i32> {
+    (1..).zip(STATES).find(|(_, state)| *state == name).map(|(number, _)| number)
+}
+
+/// What a state is called.
+pub(crate) fn state_name(state: i32) -> &'static str {
+    let at = usize::try_from(state).ok().and_then(|number| number.checked_sub(1));
+    at.and_then(|at| STATES.get(at)).copied().unwrap_or_default()
+}
 
 /// From here on, ports are given to who asks for any (the kernel's default of `ip_local_port_range`), so that the lower
 /// of two does not tell which is the server's.
@@ -104,6 +130,8 @@ struct End {
     received: VecDeque<Received>,
     /// How many bytes were sent.
     bytes: u64,
+    /// How many were received.
+    taken: u64,
     asked: Option<Asked>,
     repeats: VecDeque<i64>,
     refused: VecDeque<(i64, Refused)>,
@@ -175,6 +203,11 @@ impl Connections {
     /// Whether something was seen of an end.
     pub fn knows(&self, end: EndId) -> bool {
         self.ends.contains_key(&end)
+    }
+
+    /// How much an end has sent and received so far.
+    pub(crate) fn carried(&self, end: EndId) -> Bytes {
+        self.ends.get(&end).map_or_else(Bytes::default, |end| Bytes { sent: end.bytes, received: end.taken })
     }
 
     /// The other end of a connection, if something was seen of it, and only one can be it. Over the loopback device it is in
@@ -388,6 +421,7 @@ impl Connections {
         let Some(id) = self.given(event, thread) else { return };
         let end = self.touch(id);
         let (time, bytes) = (event.time_ns, event.bytes);
+        end.taken = end.taken.saturating_add(bytes);
         let unasked = Asked { time: i64::MAX, place: 0, answered: true };
         let asked = end.asked.get_or_insert(unasked);
         let since = if Some(asked.time) > lost { asked.time } else { i64::MAX };

@@ -35,13 +35,15 @@ enum Joined {
     Sent,
     /// One end of a connection.
     End,
+    /// One connection: from one of its ends to the other, in another domain.
+    Ends,
     /// One lock.
     Lock,
 }
 
 impl Joined {
-    /// What two kinds of events have in common by nature.
-    fn of(from: Kind, to: Kind) -> Self {
+    /// What two kinds of events have in common by nature; `apart`, if in a domain each.
+    fn of(from: Kind, to: Kind, apart: bool) -> Self {
         use Kind as K;
         let both = |kinds: &[Kind]| kinds.contains(&from) && kinds.contains(&to);
         if both(&[K::DiskQueue, K::DiskIssue, K::DiskComplete]) {
@@ -49,7 +51,7 @@ impl Joined {
         } else if (from, to) == (K::Send, K::Receive) {
             Self::Sent
         } else if both(&[K::Send, K::Receive, K::Socket, K::Accept, K::Retransmit, K::SynDrop]) {
-            Self::End
+            if apart { Self::Ends } else { Self::End }
         } else if both(&[K::VmInject, K::IrqEnter, K::IrqExit, K::SoftirqEnter, K::SoftirqExit]) {
             Self::By(By::Cpu)
         } else if (from, to) == (K::LockWake, K::LockAcquired) {
@@ -88,6 +90,8 @@ pub(crate) struct Passing {
     pub(crate) at: [bool; 2],
     /// How much was read, written or sent there.
     bytes: Option<Bytes>,
+    /// Which end of a connection passed the first place, and what that had sent and received before.
+    end: Option<(EndId, Bytes)>,
     /// Whether a record tells it, and no event.
     recorded: bool,
 }
@@ -98,7 +102,7 @@ impl Passing {
         let Mark { time, cpu, thread, told, .. } = *mark;
         let at = [place, place + 1].map(|place| mark.is_of(place));
         let [from, to] = at.map(|is| is.then_some(Key::Told(told)));
-        let passing = Self { time, cpu, thread, from, to, at, bytes: None, recorded: true };
+        let passing = Self { time, cpu, thread, from, to, at, bytes: None, end: None, recorded: true };
         at.contains(&true).then_some(passing)
     }
 }
@@ -112,6 +116,7 @@ pub(crate) struct Open {
     /// When the disk was given it.
     issued: Option<i64>,
     bytes: Option<Bytes>,
+    end: Option<(EndId, Bytes)>,
     /// What it has behind it, from the first place on.
     legs: Vec<Leg>,
 }
@@ -119,9 +124,9 @@ pub(crate) struct Open {
 impl Open {
     /// All its legs, when it has passed the second place. If a time was lower than the one before, it counts as the same.
     pub(crate) fn and(self, passing: &Passing) -> Vec<Leg> {
-        let Self { from, issued, bytes, mut legs, .. } = self;
+        let Self { from, issued, bytes, end, mut legs, .. } = self;
         let passing = Passing { time: passing.time.max(from), ..*passing };
-        legs.push(Leg { from, issued, bytes, passing });
+        legs.push(Leg { from, issued, bytes, end, passing });
         legs
     }
 
@@ -136,6 +141,7 @@ pub(crate) struct Leg {
     from: i64,
     issued: Option<i64>,
     bytes: Option<Bytes>,
+    end: Option<(EndId, Bytes)>,
     /// Of the second place.
     passing: Passing,
 }
@@ -159,6 +165,11 @@ impl Leg {
     /// How much was read, written or sent at the first place.
     pub(crate) fn bytes(&self) -> Option<Bytes> {
         self.bytes
+    }
+
+    /// How much the end of a connection that passed the first place has sent and received since.
+    pub(crate) fn carried(&self, machine: &Machine) -> Option<Bytes> {
+        self.end.map(|(end, before)| machine.connections.carried(end).since(before))
     }
 }
 
@@ -185,7 +196,10 @@ impl Pair {
         let kinds = places.map(Place::kind);
         let joined = match (by, kinds) {
             (Some(by), _) => Joined::By(by),
-            (None, [Some(from), Some(to)]) => Joined::of(from, to),
+            (None, [Some(from), Some(to)]) => {
+                let named = places.map(|place| place.domain.as_ref());
+                Joined::of(from, to, named.iter().all(Option::is_some) && named[0] != named[1])
+            }
             (None, _) => Joined::By(By::Thread),
         };
         let domains = places.map(|place| place.domain.as_ref().map(|name| number(name).unwrap_or(0)));
@@ -202,6 +216,11 @@ impl Pair {
     /// Whether what is on the way is a request to a disk, or what was sent.
     pub(crate) fn carries_bytes(&self) -> bool {
         matches!(self.joined, Joined::Access | Joined::Sent)
+    }
+
+    /// Whether both places are of one connection.
+    pub(crate) fn is_of_a_connection(&self) -> bool {
+        matches!(self.joined, Joined::Sent | Joined::End | Joined::Ends)
     }
 
     /// The beginning of the earliest that is under way, in nanoseconds.
@@ -240,6 +259,10 @@ impl Pair {
         let thread = ThreadId { domain: event.domain, tid: subject(1, event) };
         let (time, at) = (event.time_ns, [from.is_some(), to.is_some()]);
         let bytes = if self.carries_bytes() { bytes(event) } else { None };
+        let end = match from.flatten() {
+            Some(Key::End(end)) => Some((end, machine.connections.carried(end).since(Bytes::of(event)))),
+            _ => None,
+        };
         Some(Passing {
             time,
             cpu,
@@ -248,6 +271,7 @@ impl Pair {
             to: to.flatten(),
             at,
             bytes,
+            end,
             recorded: false,
         })
     }
@@ -264,7 +288,8 @@ impl Pair {
             open.clear();
         }
         let from = legs.last().map_or(passing.time, Leg::to);
-        open.push(Open { from, domain: passing.cpu.domain, issued: None, bytes: passing.bytes, legs });
+        let Passing { bytes, end, cpu: CpuId { domain, .. }, .. } = *passing;
+        open.push(Open { from, domain, issued: None, bytes, end, legs });
     }
 
     /// What was on the way until now, if the second place was passed.
@@ -316,7 +341,7 @@ impl Pair {
         let place = &self.places[side];
         let named = match event.kind {
             Kind::Other => names.text(event.name) == place.name && place.edge.is_none(),
-            kind => self.kinds[side] == Some(kind),
+            kind => self.kinds[side] == Some(kind) && place.has(event),
         };
         let corrects = event.kind == Kind::Send && Sending::of(event.code).corrects();
         named && !corrects && self.domains[side].is_none_or(|domain| domain == event.domain)
@@ -339,7 +364,11 @@ impl Pair {
             Joined::Sent if event.kind == Kind::Receive => {
                 EndId::of(event).and_then(|end| machine.connections.peer(end)).map(Key::End)
             }
-            Joined::Sent | Joined::End => EndId::of(event).map(Key::End),
+            // It is called after the end of the first place.
+            Joined::Ends if side == 1 => {
+                EndId::of(event).and_then(|end| machine.connections.peer(end)).map(Key::End)
+            }
+            Joined::Sent | Joined::End | Joined::Ends => EndId::of(event).map(Key::End),
             Joined::Lock => Some(Key::Lock(event.domain, event.object)),
         }
     }

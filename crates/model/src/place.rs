@@ -3,17 +3,27 @@
 use std::fmt;
 
 use rustc_hash::FxHashMap;
-use xweave_trace::{MAX_VALUES, Row, Site, Trace, event::Kind};
+use xweave_trace::{
+    MAX_VALUES, Row, Site, Trace,
+    event::{Event, Kind},
+};
 
-use crate::{thread::ThreadId, vcpu::CpuId};
+use crate::{
+    connection::{state_name, state_named},
+    thread::ThreadId,
+    vcpu::CpuId,
+};
 
-/// `NAME[:entry|:return][@DOMAIN]`: a kind of events, an event of another tool's, a function or advice.
+/// `NAME[:entry|:return][@DOMAIN]`: a kind of events, an event of another tool's, a function or advice; or
+/// `socket:STATE[@DOMAIN]`, a state of TCP that a connection comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// What it is called.
     pub name: String,
     /// Which end of the function.
     pub(crate) edge: Option<Edge>,
+    /// Which of TCP's states, by its number.
+    state: Option<i32>,
     /// The domain's name, if only that one's counts.
     pub domain: Option<String>,
 }
@@ -46,13 +56,20 @@ impl Place {
             Some((text, domain)) => (text, Some(domain)),
             None => (text, None),
         };
+        let state = text.strip_prefix("socket:").and_then(state_named);
         let (name, edge) = match text.rsplit_once(':') {
             Some((name, "entry")) => (name, Some(Edge::Entry)),
             Some((name, "return")) => (name, Some(Edge::Return)),
+            Some((name, _)) if state.is_some() => (name, None),
             _ => (text, None),
         };
         let told = !name.is_empty() && domain != Some("");
-        told.then(|| Self { name: name.to_owned(), edge, domain: domain.map(str::to_owned) })
+        told.then(|| Self { name: name.to_owned(), edge, state, domain: domain.map(str::to_owned) })
+    }
+
+    /// Whether an event of its kind is of this place.
+    pub(crate) fn has(&self, event: &Event) -> bool {
+        self.state.is_none_or(|state| state == event.code)
     }
 
     /// The kind of events that is called so.
@@ -65,7 +82,7 @@ impl Place {
     fn is(&self, site: &Site) -> bool {
         let named = site.function == self.name || site.advice == self.name;
         let here = self.domain.as_ref().is_none_or(|domain| *domain == site.domain);
-        named && here && self.edge.is_none_or(|edge| edge == edge_of(site))
+        named && here && self.state.is_none() && self.edge.is_none_or(|edge| edge == edge_of(site))
     }
 }
 
@@ -97,6 +114,7 @@ impl fmt::Display for Place {
             Some(Edge::Entry) => ":entry",
             Some(Edge::Return) => ":return",
         })?;
+        self.state.map_or(Ok(()), |state| write!(f, ":{}", state_name(state)))?;
         self.domain.as_ref().map_or(Ok(()), |domain| write!(f, "@{domain}"))
     }
 }

@@ -113,6 +113,48 @@ fn places_are_given_with_points_between_them_or_commas() {
     }
 }
 
+/// What a connection passes from being asked for to its end, at both machines.
+const CONNECTION: &str =
+    "socket:syn_sent@vm1,accept@vm2,receive@vm2,send@vm2,receive@vm1,socket:last_ack@vm1,socket:close@vm1";
+
+#[test]
+fn a_connection_is_followed_from_one_end_to_the_other_with_what_it_carried() {
+    let state = |time, domain, tid, port, code| {
+        (time, Kind::Socket, domain, tid, Event { code, ..socket(port, domain == VM2, 0) })
+    };
+    let mut events = Vec::new();
+    for (port, late, answer) in [(40_000, 0, 4000), (40_001, 7, 9000)] {
+        events.extend([
+            state(10, VM1, 7, port, 2),
+            state(20, VM1, 0, port, 1),
+            (22, Kind::Send, VM1, 7, socket(port, false, 100)),
+            (30 + late, Kind::Accept, VM2, 9, socket(port, true, 0)),
+            (40 + late, Kind::Receive, VM2, 9, socket(port, true, 100)),
+            (50 + late, Kind::Send, VM2, 9, socket(port, true, answer)),
+            state(55 + late, VM2, 9, port, 4),
+            (60 + late, Kind::Receive, VM1, 7, socket(port, false, answer)),
+            state(65 + late, VM1, 7, port, 8),
+            state(70 + late, VM1, 7, port, 9),
+            state(80 + late, VM1, 0, port, 7),
+        ]);
+    }
+    events.sort_by_key(|(time, ..)| *time);
+    let dir = trace(events);
+    let (all, sums, outcome) = found(&dir, &points(CONNECTION));
+    assert_eq!(outcome.reached, Some(vec![2; 7]));
+    assert_eq!(all[0].points, [10_000, 30_000, 40_000, 50_000, 60_000, 70_000, 80_000]);
+    assert_eq!(all[1].points, [10_000, 37_000, 47_000, 57_000, 67_000, 77_000, 87_000]);
+    assert_eq!(sums, [47_000, 20_000, 20_000, 20_000, 20_000, 20_000]);
+    let carried: Vec<_> = all.iter().map(|one| one.bytes).collect();
+    assert_eq!(carried, [4000, 9000].map(|received| Some(Bytes { sent: 100, received })));
+    assert_eq!(all[0].name, CONNECTION.replace(',', " .. "));
+    // From the end of one domain on, what it sent and received is counted as it sees it.
+    let (served, ..) = found(&dir, &points("accept@vm2,receive@vm2,send@vm2"));
+    assert_eq!(served[1].bytes, Some(Bytes { sent: 9000, received: 100 }));
+    // No state of TCP's is called so.
+    assert_eq!(found(&dir, &points("socket:open@vm1,accept@vm2")).2.passed, Some(vec![0, 2]));
+}
+
 #[test]
 fn a_disk_s_request_is_followed_from_place_to_place_with_its_bytes() {
     let read = disk(11, 4096, Access::Read);
