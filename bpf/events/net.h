@@ -411,6 +411,19 @@ XW_PROGRAM("fexit", unix_stream_splice_read)
 #define XW_SYN_SENT 2
 
 #ifdef XW_HAS_inet_sock_set_state
+/* A socket that closes has given its port back if that was given to it by the kernel (tcp_set_state of
+ * net/ipv4/tcp.c, 6.12: inet_put_port comes first); what it sent from is still there. */
+static __always_inline u64 xw_connection_until(struct sock *sk)
+{
+	u64 connection = xw_connection(&sk->__sk_common);
+	struct inet_sock *inet = (void *)sk;
+	u16 port = 0;
+
+	if (!(connection & 0xffff0000) && !bpf_core_read(&port, sizeof(port), &inet->inet_sport))
+		connection |= (u32)__builtin_bswap16(port) << 16;
+	return connection;
+}
+
 XW_PROGRAM("tp_btf", inet_sock_set_state)
 {
 	struct sock *sk = (void *)ctx[0];
@@ -423,8 +436,7 @@ XW_PROGRAM("tp_btf", inet_sock_set_state)
 	if (ctx[2] == XW_SYN_SENT)
 		return;
 #endif
-	XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection(&sk->__sk_common),
-		 xw_netns(&sk->__sk_common));
+	XW_EVENT(XW_SOCKET, XW_TID, ctx[2], (u64)sk, xw_connection_until(sk), xw_netns(&sk->__sk_common));
 }
 #endif
 

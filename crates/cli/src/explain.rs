@@ -211,7 +211,15 @@ pub fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
         let events = listed(census.events.into_iter().collect(), "no events");
         return format!("{said}. It has events ({events}) and functions and advice ({})", some(census.sites));
     }
-    format!("{said}, never of one and the same: see by=KEY in docs/explain.md")
+    let never = outcome.reached.iter().flatten().position(|reached| *reached == 0).unwrap_or_default();
+    match between.places().get(never) {
+        Some(place) if never > 1 => {
+            format!(
+                "{said}; {place} never of what had passed those before: see several points in docs/explain.md"
+            )
+        }
+        _ => format!("{said}, never of one and the same: see by=KEY in docs/explain.md"),
+    }
 }
 
 /// The first of some names, and how many more there are.

@@ -102,7 +102,12 @@ fn what_happens_in_host_and_guests_is_recorded_whole() {
     disk_accesses_are_issued_before_they_are_done(&recorded);
     what_is_sent_is_received(&recorded);
     virtual_processors_are_entered_and_left(&recorded);
-    requests_are_explained_across_the_boundary(&world);
+    let dir = tempfile::tempdir().unwrap();
+    let local = dir.path().join("trace");
+    world.pull("host", "/tmp/events", &local);
+    world.keep(&local, "lab-events");
+    requests_are_explained_across_the_boundary(&world, &local);
+    connections_are_followed_from_end_to_end(&world, &local);
 }
 
 /// Who leaves a processor is who came there last.
@@ -184,8 +189,8 @@ fn what_is_sent_is_received(recorded: &Recorded) {
     assert_eq!(accepted.len() as u64, PAGES);
     let asked = ends("vm1", Kind::Send);
     assert!(accepted.iter().all(|end| asked.contains(&end.peer())), "{accepted:?} of {asked:?}");
-    // TCP_SYN_SENT is 2, TCP_ESTABLISHED 1.
-    for (domain, code, peer) in [("vm1", 2, true), ("vm1", 1, true), ("vm2", 1, false)] {
+    // TCP_SYN_SENT is 2, TCP_ESTABLISHED 1, TCP_CLOSE 7: the client's port, which the kernel chose, is told to the last.
+    for (domain, code, peer) in [("vm1", 2, true), ("vm1", 1, true), ("vm1", 7, true), ("vm2", 1, false)] {
         let of_code = recorded.of(domain, &[Kind::Socket]).filter(|event| event.code == code);
         let there: HashSet<_> = of_code.map(|event| Connection(event.position)).collect();
         let mut all = accepted.iter().map(|end| if peer { end.peer() } else { *end });
@@ -221,16 +226,8 @@ fn virtual_processors_are_entered_and_left(recorded: &Recorded) {
 }
 
 /// Each request's time is told whole: what the server did in its guest, and what the host took from both.
-fn requests_are_explained_across_the_boundary(world: &World) {
-    let dir = tempfile::tempdir().unwrap();
-    let local = dir.path().join("trace");
-    world.pull("host", "/tmp/events", &local);
-    world.keep(&local, "lab-events");
-    let output =
-        world.xweave().args(["explain", "--transaction", "request:8081", "--json"]).arg(&local).output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+fn requests_are_explained_across_the_boundary(world: &World, local: &Path) {
+    let document = explained(world, local, &["--transaction", "request:8081"]);
     let transactions = document["transactions"].as_array().unwrap();
     assert_eq!(transactions.len() as u64, PAGES, "{document}");
     let (mut total, mut served, mut unknown, mut outside) = (0, 0, 0, 0);
@@ -251,6 +248,24 @@ fn requests_are_explained_across_the_boundary(world: &World) {
     assert!(unknown * 10 < total, "{unknown} of {total} unknown: {document}");
     // Both guests and who records share the emulated host's one processor.
     assert!(outside > 0, "{document}");
+}
+
+/// From being asked for to its end, a connection passes both guests; and what it carried is what the client got.
+fn connections_are_followed_from_end_to_end(world: &World, local: &Path) {
+    let points = "socket:syn_sent@vm1,accept@vm2,receive@vm2,send@vm2,receive@vm1,socket:close@vm1";
+    let document = explained(world, local, &["--points", points]);
+    let all = document["transactions"].as_array().unwrap();
+    assert_eq!(all.len() as u64, PAGES, "{document}");
+    for one in all {
+        assert_eq!(one["points_ns"].as_array().unwrap().len(), 6, "{one}");
+        assert!((PAGE..2 * PAGE).contains(&one["received_bytes"].as_u64().unwrap()), "{one}");
+    }
+}
+
+fn explained(world: &World, local: &Path, more: &[&str]) -> Value {
+    let output = world.xweave().args(["explain", "--json"]).args(more).arg(local).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Sockets that do not send and receive by TCP's own calls. MPTCP's data is that of the connection's first path.
