@@ -1,10 +1,11 @@
-"""What was found of connections that took seconds, beside what the client counted, and the paper's figure 5.
+"""What was found of connections that took seconds, beside what the client counted, and the paper's figures 3 to 5.
 
     compare.py OUT
 
 A connection's page is told by the server's port: 8000 and its KiB.
 """
 import collections
+import itertools
 import json
 import pathlib
 import statistics
@@ -18,6 +19,9 @@ SLOW_NS = 1_000_000_000
 # What the reason has to name, in each way; nothing is in the way where it is calm.
 REASONS = {'calm': None, 'accept-queue': 'the accept queue was full', 'time-wait': 'TIME_WAIT at the server'}
 SIZES = (1, 4, 8, 16)
+# The six intervals of the paper's figure 4, between the points of `run`.
+INTERVALS = ('connect to accept', 'accept to request', 'request to answer', 'answer on its way', 'until it is closed',
+             'until the other end knows')
 
 
 def of_client(way):
@@ -39,6 +43,22 @@ def explained(way, kind):
         if size in SIZES:
             found[size].append(one)
     return found
+
+
+def ways_of_connections(way):
+    """Of each connection that passed all points, how much data the client got, and its intervals."""
+    document = json.loads((OUT / 'work' / f'{way}.points').read_text())
+    return [(one['received_bytes'], [then - before for before, then in itertools.pairwise(one['points_ns'])])
+            for one in document['transactions']]
+
+
+def show_intervals(connections):
+    print(f'\n{"the way of a connection, ms":30}' + ''.join(f'{way:>24}' for way in connections))
+    print(f'{"":30}' + f'{"median":>8}{"max":>8}{"> 1 s":>8}' * len(connections))
+    for at, interval in enumerate(INTERVALS):
+        print(f'{interval:30}' + ''.join(
+            f'{statistics.median(times) / 1e6:>8.0f}{max(times) / 1e6:>8.0f}{sum(time > SLOW_NS for time in times):>8}'
+            for times in ([intervals[at] for _, intervals in ways] for ways in connections.values())))
 
 
 def slow(transactions):
@@ -95,7 +115,18 @@ def main():
             time, why = repeat(one)
             print(f'    {one["name"]:16}{one["total_ns"] / 1e6:>8.0f} ms, of that {time / 1e6:.0f} {why or "sent again"}')
 
-    claims.judge(connect_to_accept_ns=figure)
+    connections = {way: ways_of_connections(way) for way in REASONS}
+    for way, ways in connections.items():
+        claims.at_least(f'{way}: connections at all seven points', percent(len(ways), sum(map(len, figure[way].values()))),
+                        95, '% of those explained')
+        late = [intervals for _, intervals in ways if sum(intervals) > SLOW_NS]
+        if REASONS[way]:
+            claims.at_least(f'{way}: slow ones, slowest from connect to accept',
+                            percent(sum(intervals[0] == max(intervals) for intervals in late), len(late)), 90, '% of slow')
+    show_intervals(connections)
+    claims.judge(connect_to_accept_ns=figure,
+                 bytes_and_intervals_ns={way: [[size, *intervals] for size, intervals in ways]
+                                         for way, ways in connections.items()})
 
 
 if __name__ == '__main__':

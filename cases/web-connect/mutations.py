@@ -46,6 +46,14 @@ def another_reason(document):
             part['why'] = 'the network'
 
 
+def elsewhere(document):
+    """What took long from connect to accept did so from the answer on."""
+    for one in document['transactions']:
+        points = one['points_ns']
+        first, last = points[0], points[-1]
+        one['points_ns'] = [first + last - point for point in reversed(points)]
+
+
 def quick(lines):
     """As ab writes them: all requests took a millisecond."""
     head, *rows = (line.split('\t') for line in lines)
@@ -68,8 +76,12 @@ MUTATIONS = [
                [f'{way}: slow by a repeated SYN', f'{way}: reason named']) for way in WAYS),
     *(Mutation(f'{way}: another reason is named', f'work/{way}.connect', in_json(another_reason),
                [f'{way}: reason named']) for way in WAYS),
+    *(Mutation(f'{way}: half of the connections miss a point', f'work/{way}.points', in_json(half),
+               [f'{way}: connections at all seven points']) for way in ('calm', *WAYS)),
+    *(Mutation(f'{way}: they take long to end', f'work/{way}.points', in_json(elsewhere),
+               [f'{way}: slow ones, slowest from connect to accept']) for way in WAYS),
 ]
 
 if __name__ == '__main__':
     falsify(sys.argv[1], lambda folder: [HERE / 'compare.py', folder],
-            ['work/*.connect', 'work/*.request', 'work/*.tsv'], MUTATIONS)
+            ['work/*.connect', 'work/*.request', 'work/*.points', 'work/*.tsv'], MUTATIONS)
