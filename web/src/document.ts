@@ -278,9 +278,29 @@ export interface Message {
 export interface Machines {
   span_ns: number;
   events: number;
-  domains: Cut<{ domain: string; cpus: number; span_ns: number }>;
+  domains: Cut<MachineDomain>;
   objects: Cut<MachineObject>;
   waited: Cut<Waited>;
+}
+
+export interface MachineDomain {
+  domain: string;
+  cpus: number;
+  span_ns: number;
+  states: States;
+}
+
+/** How long threads were in which state, and how often they went from one to another. */
+export interface States {
+  running_ns: number;
+  ready_ns: number;
+  waiting_ns: number;
+  dispatched: number;
+  preempted: number;
+  blocked: number;
+  woken: number;
+  began: number;
+  ended: number;
 }
 
 export interface MachineObject {

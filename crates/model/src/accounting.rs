@@ -18,7 +18,7 @@ use crate::{
     lock::Waits,
     loss::Loss,
     thread::{ThreadId, between},
-    usage::{Figures, Key, OTHERS, Usage, Waited, kind},
+    usage::{Figures, Key, Usage, kind},
     vcpu::{CpuId, Guest},
 };
 
@@ -26,11 +26,14 @@ mod cpu;
 mod history;
 mod recorded;
 mod runs;
+pub mod states;
 mod vcpus;
+mod waited;
 
 use cpu::{Cpu, busy};
 use history::History;
 use recorded::Seen;
+use states::States;
 use vcpus::Out;
 
 /// Events after which accesses that are over are forgotten.
@@ -82,6 +85,8 @@ pub(crate) struct Accounting {
     written: FxHashMap<DiskId, u64>,
     /// How long the processes of one place waited for those of another; for those of none that is told apart, without.
     waited: FxHashMap<(usize, Option<usize>), u64>,
+    /// By domain.
+    states: FxHashMap<u8, States>,
     /// Without a port: the recorder's.
     ports: FxHashMap<(u8, bool, Option<u16>), usize>,
     listeners: Listeners,
@@ -115,6 +120,7 @@ impl Accounting {
             uses: FxHashMap::default(),
             written: FxHashMap::default(),
             waited: FxHashMap::default(),
+            states: FxHashMap::default(),
             ports: FxHashMap::default(),
             listeners: Listeners::default(),
             interrupts: FxHashMap::default(),
@@ -213,6 +219,7 @@ impl Accounting {
                 let live = self.threads.entry(ThreadId { domain, tid: other }).or_default();
                 if let Some(since) = live.blocked.take() {
                     live.waited = between(since, time);
+                    self.states.entry(domain).or_default().woke(live.waited);
                     live.ready = Some(time);
                     let cpu = event.object.checked_sub(1).and_then(|cpu| u32::try_from(cpu).ok());
                     live.queued = cpu.map(|cpu| (cpu, time));
@@ -228,6 +235,7 @@ impl Accounting {
             Kind::Fork => {
                 self.describe(event, names);
                 self.threads.entry(ThreadId { domain, tid: other }).or_default().ready = Some(time);
+                self.states.entry(domain).or_default().began += 1;
             }
             Kind::Thread => self.describe(event, names),
             Kind::DiskQueue => {
@@ -322,9 +330,9 @@ impl Accounting {
                 self.ran(id, since, time, names);
             }
             let live = self.threads.entry(id).or_default();
-            if had == tid {
-                live.done.time_ns += between(since, time);
-            }
+            let ran = if had == tid { between(since, time) } else { 0 };
+            live.done.time_ns += ran;
+            self.states.entry(domain).or_default().left(State::of(event.code), ran);
             live.out.iter_mut().for_each(|out| out.leaves(time));
             live.ready = None;
             match State::of(event.code) {
@@ -346,6 +354,7 @@ impl Accounting {
             }
             if let Some(since) = live.ready.take() {
                 live.done.wait_ns += between(since, time);
+                self.states.entry(domain).or_default().got(between(since, time));
                 let queued = live.queued.unwrap_or((cpu, since));
                 live.queued = Some(queued);
                 self.waited_for(ThreadId { domain, tid: other }, Some(cpu), time, names);
@@ -505,10 +514,10 @@ impl Accounting {
             let last = self.times.get(&cpu.domain).map_or(since, |(_, last)| *last);
             let id = ThreadId { domain: cpu.domain, tid };
             self.ran(id, since, last, names);
-            self.threads.entry(id).or_default().done.time_ns += between(since, last);
-            self.cpus
-                .entry(cpu)
-                .and_modify(|here| here.busy = here.busy.saturating_add(between(since, last)));
+            let ran = between(since, last);
+            self.threads.entry(id).or_default().done.time_ns += ran;
+            self.states.entry(cpu.domain).or_default().runs(ran);
+            self.cpus.entry(cpu).and_modify(|here| here.busy = here.busy.saturating_add(ran));
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
         left.sort_unstable();
@@ -536,21 +545,10 @@ impl Accounting {
             .collect();
         let begin = self.times.values().map(|(first, _)| *first).min().unwrap_or(0);
         let end = self.times.values().map(|(_, last)| *last).max().unwrap_or(0);
-        let mut waited = Vec::new();
-        for ((who, by), ns) in &self.waited {
-            let Key { domain, object, .. } = self.keys[*who].clone();
-            waited.push(Waited {
-                domain,
-                object,
-                by: by.map_or_else(|| OTHERS.to_owned(), |by| self.keys[by].object.clone()),
-                ns: *ns,
-            });
-        }
-        waited.sort_by(|a, b| {
-            let who = (&a.domain, &a.object).cmp(&(&b.domain, &b.object));
-            who.then(b.ns.cmp(&a.ns)).then_with(|| a.by.cmp(&b.by))
-        });
+        let waited = waited::told(&self.waited, &self.keys);
         let domains = &self.domains;
+        let named = |(number, states): (&u8, &States)| Some((domains.get(number)?.clone(), *states));
+        let states = self.states.iter().filter_map(named).collect();
         let span = |(number, (first, last)): (&u8, &(i64, i64))| {
             Some((domains.get(number)?.clone(), between(*first, *last)))
         };
@@ -561,6 +559,7 @@ impl Accounting {
         Usage {
             objects: objects.filter(|(_, figures)| *figures != Figures::default()).collect(),
             waited,
+            states,
             span_ns: between(begin, end),
             spans,
             cpus,

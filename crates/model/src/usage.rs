@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use xweave_trace::Damaged;
 
+pub use crate::accounting::states::States;
+
 /// The kinds of objects, as documents call them.
 pub mod kind {
     /// The threads of all processes of a name. Time: running, interrupts above them included; wait: ready, another
@@ -110,6 +112,8 @@ pub struct Usage {
     pub objects: BTreeMap<Key, Figures>,
     /// Who had the processors that others were ready for, by domain and who waited; who had them longest first.
     pub waited: Vec<Waited>,
+    /// The states of threads, by domain.
+    pub states: BTreeMap<String, States>,
     /// Time from the first event to the last, in nanoseconds.
     pub span_ns: u64,
     /// The same of each domain.

@@ -9,7 +9,10 @@ use xweave_model::{
     usage::{Figures, kind},
 };
 use xweave_synthetic::{Config, Simulation};
-use xweave_trace::{Domain, DomainVm, Event, Manifest, Trace, Writer, event::Kind};
+use xweave_trace::{
+    Domain, DomainVm, Event, Manifest, Trace, Writer,
+    event::{Kind, State},
+};
 
 /// Writes what a machine tells into a folder, and gives its events.
 fn written(dir: &Path, config: &Config) -> Vec<Event> {
@@ -69,6 +72,20 @@ fn figures_sum_to_what_the_events_tell() {
         let ran = processes[name].time_ns;
         assert_eq!(processes[name].count, given(number));
         assert_eq!(usage.busy[name].values().sum::<u64>(), ran);
+        let states = usage.states[name];
+        assert_eq!((states.running_ns, states.ready_ns), (ran, processes[name].wait_ns));
+        // Who left a CPU was ready, waited, or ended.
+        let left = |kind: State| {
+            let of = |event: &&Event| event.domain == number && event.kind == Kind::Switch && event.tid != 0;
+            events.iter().filter(of).filter(|event| State::of(event.code) == kind).count() as u64
+        };
+        assert_eq!((states.preempted, states.ended), (left(State::Runnable), left(State::Dead)));
+        let all =
+            events.iter().filter(|e| e.domain == number && e.kind == Kind::Switch && e.tid != 0).count();
+        assert_eq!(states.preempted + states.blocked + states.ended, all as u64);
+        assert!(states.dispatched > 0 && states.dispatched <= given(number));
+        assert!(states.dispatched <= states.woken + states.preempted + states.began);
+        assert!(states.woken > 0 && states.woken <= states.blocked + 64, "{states:?}");
         assert!(ran > 0 && ran <= u64::from(usage.cpus[name]) * usage.span_ns);
         assert_eq!(disks[name].count, count(number, Kind::DiskIssue));
         // What was not done at the end counts for the disk, and for nobody yet.

@@ -7,6 +7,7 @@ import { count, counted, percent, size, span } from '../number';
 import type { Page, View } from '../page';
 import { href } from '../router';
 import { table } from '../table';
+import { states } from './states';
 
 /** Names that the matrix has rows and columns for. */
 const MOST = 10;
@@ -29,6 +30,7 @@ export function who(page: Page, name?: string): View {
       ),
       busy(machines, domain),
       matrix(machines, domain.domain),
+      states(domain.states, domain.domain),
       objects(machines, domain),
     ],
   };

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use xweave_model::{
     Usage,
-    usage::{Figures, Key, Waited},
+    usage::{Figures, Key, States, Waited},
 };
 
 /// What machines did.
@@ -27,6 +27,8 @@ pub struct Domain<'a> {
     cpus: u32,
     /// How long threads ran on each of them.
     busy: Vec<Busy>,
+    /// How long its threads were in which state, and how often they went from one to another.
+    states: States,
     span_ns: u64,
 }
 
@@ -79,6 +81,7 @@ pub fn domains(usage: &Usage) -> impl Iterator<Item = Domain<'_>> {
         domain,
         cpus: cpus(domain),
         busy: busy(domain),
+        states: usage.states.get(domain).copied().unwrap_or_default(),
         span_ns: *span_ns,
     })
 }
