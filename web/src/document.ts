@@ -205,6 +205,60 @@ export interface Explained {
   summary: Summary;
   bins: Bin[];
   transactions: Transaction[];
+  sizes: Cut<Size>;
+  by_size: Grid | null;
+  over_time: OverTime | null;
+  /** Of those that pass several places. */
+  points?: Cut<Point>;
+  intervals?: Cut<Interval>;
+}
+
+/** Transactions by bytes and time: from and to which the classes are, and of what is in a cell how many and the slowest. */
+export interface Grid {
+  bytes: [from: Id, to: Id][];
+  times: [from_ns: Id, to_ns: Id][];
+  cells: Cell[];
+}
+
+export type Cell = [bytes: number, time: number, count: number, slowest: Id, slowest_ns: Id];
+
+export interface Times {
+  total_ns: number;
+  p50_ns: number | null;
+  p99_ns: number | null;
+  max_ns: number | null;
+  causes: Cut<Cause>;
+}
+
+export interface Size extends Times {
+  least_bytes: Id;
+  most_bytes: Id;
+  transactions: number;
+  sent_bytes: number;
+  received_bytes: number;
+}
+
+export interface Point {
+  point: string;
+  passed: number;
+  reached: number;
+}
+
+export interface Interval extends Times {
+  from: string;
+  to: string;
+  parts: Cut<Total>;
+  bins: Bin[];
+  by_size: Grid | null;
+}
+
+/** Slice by slice, how many ended there and for how long what kept them. */
+export interface OverTime {
+  start_ns: Time;
+  slice_ns: number;
+  transactions: number[];
+  /** None: others. */
+  causes: { what: string | null; others?: number; ns: number[] }[];
 }
 
 export interface Summary {

@@ -10,7 +10,7 @@ export function load(): Document {
   const loaded = JSON.parse(text) as Document;
   const start = BigInt(loaded.recording.start_ns);
   for (const part of [loaded.recording, loaded.usage, loaded.flows?.flows, loaded.flows?.exchanges?.all]) relate(part, start);
-  for (const kind of loaded.explained) relate(kind.transactions, start);
+  for (const kind of loaded.explained) relate([kind.transactions, kind.over_time], start);
   return loaded;
 }
 

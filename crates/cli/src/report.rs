@@ -7,8 +7,9 @@ use std::{
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, joining, told, trust::Owner};
+use crate::{confinement::Only, explain, failure::Failure, joining, told, trust::Owner};
 use xweave_guard::private;
+use xweave_model::{Between, Spec};
 use xweave_report::{
     next,
     page::{self, Contents},
@@ -23,6 +24,8 @@ use xweave_report::{
 Examples:
   xweave report trace -o report.html
   xweave report after -o report.html --against before
+  xweave report trace -o report.html --transaction request:80
+  xweave report trace -o report.html --points disk_queue,disk_issue,disk_complete
   xweave report trace -o report.html --title 'vm1 to vm2, before the change'")]
 pub struct Args {
     /// A trace directory, of `xweave record -o`
@@ -36,6 +39,12 @@ pub struct Args {
     /// Also compare with this trace: an earlier run of the same work, as the first of `xweave compare`
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
+    /// Explain these transactions first, as `xweave explain` takes them
+    #[arg(long, value_name = "SPEC")]
+    transaction: Option<Spec>,
+    /// Explain first what passes these places in turn, and how long from each to the next: A,B,C[,by=KEY]
+    #[arg(long, value_name = "POINTS", conflicts_with = "transaction", value_parser = Between::of_points)]
+    points: Option<Between>,
     /// The page's title; by default the trace's name
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
@@ -47,7 +56,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
     Only::reading(read).writing(&args.output).apply()?;
     let trace = args.owner.open(&args.trace)?;
     let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
-    let mut contents = Contents::of(&trace, &title, &|| joining::join(&trace));
+    let asked = args.transaction.or_else(|| args.points.map(Spec::Between));
+    if asked.is_some() && !trace.has_events() {
+        return Err(Failure::no_events(&args.trace));
+    }
+    let mut contents = Contents::of(&trace, &title, asked.as_ref(), &|| joining::join(&trace));
+    if let (Some(spec), Some(outcome)) = (&asked, contents.lacking()) {
+        return Err(explain::none(&trace, spec, outcome));
+    }
     if let Some(first) = &args.against {
         contents = contents.against(&args.owner.open(first)?, &name(first));
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use xweave_flow::Join;
-use xweave_model::{Comparison, Usage};
+use xweave_model::{Comparison, Outcome, Spec, Usage};
 use xweave_trace::Trace;
 
 use super::{bounded::cut, comparison, findings::Findings, flows, machines, recording, transactions, usage};
@@ -19,15 +19,17 @@ pub struct Contents<'a> {
     title: &'a str,
     usage: Option<Usage>,
     document: Value,
+    lacking: Option<Outcome>,
 }
 
 impl<'a> Contents<'a> {
-    /// Goes through a trace, some times over. `join` goes through its records.
-    pub fn of(trace: &'a Trace, title: &'a str, join: &dyn Fn() -> Join<'a>) -> Self {
+    /// Goes through a trace, some times over. `join` goes through its records. The transactions that are `asked` for are
+    /// explained first.
+    pub fn of(trace: &'a Trace, title: &'a str, asked: Option<&Spec>, join: &dyn Fn() -> Join<'a>) -> Self {
         let has_events = trace.has_events();
         let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
-        let explained = if has_events { transactions::of(trace, chosen) } else { Vec::new() };
+        let mut explained = if has_events { transactions::of(trace, asked, chosen) } else { Vec::new() };
         let usage = has_events.then(|| Usage::of_times(trace));
 
         let summary = found.as_ref().map(|found| found.flows.summary());
@@ -60,7 +62,14 @@ impl<'a> Contents<'a> {
             "comparison": null,
             "usage": usage.as_ref().and_then(usage::of),
         });
-        Self { title, usage, document }
+        let lacking = explained.iter_mut().find(|kind| kind.totals.transactions() == 0);
+        let lacking = lacking.map(|kind| std::mem::take(&mut kind.outcome));
+        Self { title, usage, document, lacking }
+    }
+
+    /// What was gone through, if none of the transactions that were asked for began and ended in the trace.
+    pub fn lacking(&self) -> Option<&Outcome> {
+        self.lacking.as_ref()
     }
 
     /// Also compares it with another run of the same work: that one is the first, this one the second. Without events in
