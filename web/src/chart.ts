@@ -25,39 +25,63 @@ export function timesOf(...all: Bin[][]): Range {
   return [Math.max(1, Math.min(...bins.map((bin) => bin.from_ns))), Math.max(10, ...bins.map((bin) => bin.to_ns))];
 }
 
+type Marks = [told: string, ns: number][];
+
 /** How many took how long, on a logarithmic scale, which may reach further; with marks at some times. */
-export function distribution(bins: Bin[], marks: [told: string, ns: number][], [first, last]: Range = timesOf(bins)): HTMLElement {
-  const total = bins.reduce((sum, bin) => sum + bin.count, 0);
-  const label = `How long they took: ${marks.map(([told, ns]) => `${told} ${span(ns)}`).join(', ')}; ${count(total)} in all`;
+export function distribution(bins: Bin[], marks: Marks, range: Range = timesOf(bins)): HTMLElement {
+  const label = `How long they took: ${told(marks)}; ${count(total(bins))} in all`;
+  return spreads([{ bins, marks, color: '--main', ink: '--ink' }], range, 1, (value) => (Number.isInteger(value) ? count(value) : ''), label);
+}
+
+/** The same of two runs over each other, as shares of all of each. */
+export function distributions(first: Bin[], second: Bin[], marks: [first: Marks, second: Marks]): HTMLElement {
+  const all = [first, second].map((bins, at): Spread => ({ bins, marks: marks[at] ?? [], color: at === 0 ? '--main' : '--cpu', ink: at === 0 ? '--main' : '--cpu' }));
+  const label = `How long they took: first ${told(marks[0])}; second ${told(marks[1])}`;
+  return spreads(all, timesOf(first, second), undefined, (value) => `${Number((100 * value).toPrecision(2))} %`, label);
+}
+
+function total(bins: Bin[]): number {
+  return bins.reduce((sum, bin) => sum + bin.count, 0);
+}
+
+function told(marks: Marks): string {
+  return marks.map(([told, ns]) => `${told} ${span(ns)}`).join(', ');
+}
+
+/** Times of one run; the names of its colours in style.css. */
+interface Spread {
+  bins: Bin[];
+  marks: Marks;
+  color: string;
+  ink: string;
+}
+
+/** What is counted is divided by a number, or by how many there are in all. */
+function spreads(all: Spread[], [first, last]: Range, by: number | undefined, tell: (value: number) => string, label: string): HTMLElement {
   const place = h('div', { class: 'chart', role: 'img', 'aria-label': label });
-  const xs: number[] = [];
-  const ys: (number | null)[] = [];
-  // Steps: at each bin's beginning its count, and none where bins lack.
-  bins.forEach((bin, at) => {
-    xs.push(Math.max(1, bin.from_ns));
-    ys.push(bin.count);
-    const next = bins[at + 1];
-    if (!next || next.from_ns > bin.to_ns) {
-      xs.push(bin.to_ns);
-      ys.push(0);
-    }
+  // Bins of all are the same or apart: at the edges of all each has a bin that begins there, or none.
+  const xs = [...new Set(all.flatMap(({ bins }) => bins.flatMap((bin) => [bin.from_ns, bin.to_ns])))].sort((a, b) => a - b);
+  const series = all.map(({ bins }) => {
+    const counts = new Map(bins.map((bin) => [bin.from_ns, bin.count]));
+    return xs.map((x) => (counts.get(x) ?? 0) / Math.max(1, by ?? total(bins)));
   });
+  const stepped = uPlot.paths.stepped?.({ align: 1 }) ?? null;
   draw(place, (width) => {
     return new uPlot(
       {
         width,
-        height: HEIGHT,
+        height: place.clientHeight || HEIGHT,
         legend: { show: false },
         cursor: { y: false, points: { show: false } },
-        scales: { x: { time: false, distr: 3, range: [first * 0.8, last * 1.25] }, y: { range: [0, Math.max(...ys.map(Number)) * 1.1] } },
+        scales: { x: { time: false, distr: 3, range: [first * 0.8, last * 1.25] }, y: { range: [0, Math.max(...series.flat()) * 1.1] } },
         axes: [
           { ...axis(), size: 26, filter: (_: uPlot, splits: number[]) => splits.map((split) => (isRound(split) ? split : null)), values: (_: uPlot, values: (number | null)[]) => values.map((value) => (value === null ? '' : tick(value))) },
-          { ...axis(), size: 46, values: (_, values) => values.map((value) => (Number.isInteger(value) ? count(value) : '')) },
+          { ...axis(), size: 46, values: (_: uPlot, values: number[]) => values.map(tell) },
         ],
-        series: [{}, { stroke: color('--main'), fill: color('--main-soft'), width: 1.5, paths: uPlot.paths.stepped?.({ align: 1 }) ?? null, points: { show: false } }],
-        hooks: { draw: [(plot) => mark(plot, marks)] },
+        series: [{}, ...all.map((one) => ({ stroke: color(one.color), fill: `${color(one.color)}33`, width: 1.5, paths: stepped, points: { show: false } }))],
+        hooks: { draw: [(plot: uPlot) => all.forEach((one, row) => mark(plot, one.marks, one.ink, row))] },
       } as uPlot.Options,
-      [xs, ys] as uPlot.AlignedData,
+      [xs.map((x) => Math.max(1, x)), ...series] as uPlot.AlignedData,
       place,
     );
   });
@@ -179,11 +203,12 @@ function isRound(value: number): boolean {
   return [1, 2, 5].some((digit) => Math.abs(value / 10 ** Math.floor(Math.log10(value) + 1e-9) - digit) < 1e-6);
 }
 
-function mark(plot: uPlot, marks: [string, number][]): void {
+/** Marks at some times; those of each run are told in a row of their own. */
+function mark(plot: uPlot, marks: Marks, ink: string, row: number): void {
   const { ctx } = plot;
   ctx.save();
   ctx.font = `${12 * devicePixelRatio}px system-ui`;
-  ctx.fillStyle = ctx.strokeStyle = color('--ink');
+  ctx.fillStyle = ctx.strokeStyle = color(ink);
   ctx.textAlign = 'left';
   ctx.textBaseline = 'alphabetic';
   ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
@@ -198,7 +223,7 @@ function mark(plot: uPlot, marks: [string, number][]): void {
     const left = x + width > plot.bbox.left + plot.bbox.width;
     const at = left ? x - width : x;
     if (at > until) {
-      ctx.fillText(told, at + 5 * devicePixelRatio, plot.bbox.top + 12 * devicePixelRatio);
+      ctx.fillText(told, at + 5 * devicePixelRatio, plot.bbox.top + (12 + 14 * row) * devicePixelRatio);
       until = at + width;
     }
   }

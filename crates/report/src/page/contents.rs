@@ -7,7 +7,9 @@ use xweave_flow::Join;
 use xweave_model::{Comparison, Outcome, Spec, Usage};
 use xweave_trace::Trace;
 
-use super::{bounded::cut, comparison, findings::Findings, flows, machines, recording, transactions, usage};
+use super::{
+    bounded::cut, comparison, contrast, findings::Findings, flows, machines, recording, transactions, usage,
+};
 use crate::{closing, document::SCHEMA};
 
 /// What a reader must know is told in so many lines and bytes at most.
@@ -16,8 +18,10 @@ const REMARKS_BYTES: usize = 64 << 10;
 
 /// The document of a page.
 pub struct Contents<'a> {
-    title: &'a str,
+    trace: &'a Trace,
     usage: Option<Usage>,
+    /// The kinds of transactions that are explained.
+    kinds: Vec<Spec>,
     document: Value,
     lacking: Option<Outcome>,
 }
@@ -64,7 +68,8 @@ impl<'a> Contents<'a> {
         });
         let lacking = explained.iter_mut().find(|kind| kind.totals.transactions() == 0);
         let lacking = lacking.map(|kind| std::mem::take(&mut kind.outcome));
-        Self { title, usage, document, lacking }
+        let kinds = explained.into_iter().map(|kind| kind.spec).collect();
+        Self { trace, usage, kinds, document, lacking }
     }
 
     /// What was gone through, if none of the transactions that were asked for began and ended in the trace.
@@ -77,18 +82,20 @@ impl<'a> Contents<'a> {
     #[must_use]
     pub fn against(mut self, first: &Trace, name: &str) -> Self {
         if let Some(usage) = &self.usage {
-            self.document["comparison"] = comparison::of(&Comparison::of(&Usage::of(first), usage), name);
+            let transactions = contrast::of(first, self.trace, &self.kinds);
+            let compared = Comparison::of(&Usage::of(first), usage);
+            self.document["comparison"] = comparison::of(&compared, name, &transactions);
         }
         self
-    }
-
-    /// The title.
-    pub fn title(&self) -> &str {
-        self.title
     }
 
     /// The document.
     pub fn value(&self) -> &Value {
         &self.document
+    }
+
+    /// The same.
+    pub fn into_value(self) -> Value {
+        self.document
     }
 }
