@@ -75,7 +75,7 @@ function spreads(all: Spread[], [first, last]: Range, by: number | undefined, te
         cursor: { y: false, points: { show: false } },
         scales: { x: { time: false, distr: 3, range: [first * 0.8, last * 1.25] }, y: { range: [0, Math.max(...series.flat()) * 1.1] } },
         axes: [
-          { ...axis(), size: 26, filter: (_: uPlot, splits: number[]) => splits.map((split) => (isRound(split) ? split : null)), values: (_: uPlot, values: (number | null)[]) => values.map((value) => (value === null ? '' : tick(value))) },
+          { ...axis(), size: 26, filter: every, splits: (_: uPlot, __: number, min: number, max: number) => rounds(min, max, width / 70), values: (_: uPlot, values: number[]) => values.map(tick) },
           { ...axis(), size: 46, values: (_: uPlot, values: number[]) => values.map(tell) },
         ],
         series: [{}, ...all.map((one) => ({ stroke: color(one.color), fill: `${color(one.color)}33`, width: 1.5, paths: stepped, points: { show: false } }))],
@@ -174,8 +174,8 @@ export function scatter(grid: Grid, { bytes, times }: ReturnType<typeof reach>, 
         cursor: { points: { show: false }, drag: { x: false, y: false } },
         scales: { x: { time: false, distr: 3, range: [bytes[0] * 0.8, bytes[1] * 1.25] }, y: { distr: 3, range: [times[0] * 0.8, times[1] * 1.25] } },
         axes: [
-          { ...axis(), size: 26, splits: (_: uPlot, __: number, min: number, max: number) => powers(2, min, max, width / 70), values: (_: uPlot, values: number[]) => values.map((value) => size(value).replace('.0', '')) },
-          { ...axis(), size: 60, splits: (of: uPlot, __: number, min: number, max: number) => powers(10, min, max, of.height / 30), values: (_: uPlot, values: number[]) => values.map(tick) },
+          { ...axis(), size: 26, filter: every, splits: (_: uPlot, __: number, min: number, max: number) => powers(2, min, max, width / 70), values: (_: uPlot, values: number[]) => values.map((value) => size(value).replace('.0', '')) },
+          { ...axis(), size: 60, filter: every, splits: (of: uPlot, __: number, min: number, max: number) => rounds(min, max, of.height / 30), values: (_: uPlot, values: number[]) => values.map(tick) },
         ],
         series: [{}, { show: false }],
         hooks: { draw: [cells], setCursor: [(of: uPlot) => at(pointed(of), false)] },
@@ -189,6 +189,21 @@ export function scatter(grid: Grid, { bytes, times }: ReturnType<typeof reach>, 
   return place;
 }
 
+/** All lines: where an axis is logarithmic, most would be left out. */
+function every(_: uPlot, lines: number[]): number[] {
+  return lines;
+}
+
+/** Round numbers within a range, as many as there is room for. */
+function rounds(min: number, max: number, room: number): number[] {
+  const tens = powers(10, min / 10, max, Infinity);
+  for (const digits of [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5]]) {
+    const all = tens.flatMap((ten) => digits.map((digit) => digit * ten)).filter((value) => value >= min && value <= max);
+    if (all.length <= room) return all;
+  }
+  return powers(10, min, max, room);
+}
+
 /** The powers of a base within a range, no more than there is room for. */
 function powers(base: number, min: number, max: number, room: number): number[] {
   const [first, last] = [min, max].map((value) => Math.log(value) / Math.log(base)) as [number, number];
@@ -196,11 +211,6 @@ function powers(base: number, min: number, max: number, room: number): number[] 
   const all: number[] = [];
   for (let power = Math.ceil(first / step) * step; power <= last; power += step) all.push(base ** power);
   return all;
-}
-
-/** Of the lines of a logarithmic axis, those of 1, 2 and 5. */
-function isRound(value: number): boolean {
-  return [1, 2, 5].some((digit) => Math.abs(value / 10 ** Math.floor(Math.log10(value) + 1e-9) - digit) < 1e-6);
 }
 
 /** Marks at some times; those of each run are told in a row of their own. */

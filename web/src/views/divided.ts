@@ -9,6 +9,9 @@ import { causes } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
 
+/** How points are read. */
+const HINT = 'Darker: more of them. Point at some to see which they are; a click leads to the slowest there.';
+
 /** Whether time depends on how much there is to carry. */
 export function bySize(kind: Explained): Child {
   const grid = kind.by_size;
@@ -19,6 +22,7 @@ export function bySize(kind: Explained): Child {
     'section',
     {},
     h('h3', {}, 'Time by size'),
+    h('p', { class: 'soft' }, HINT),
     points(kind, grid, reach([grid]), `Time by bytes sent and received, ${counted(known, 'transaction', 'transactions')}`),
     table<Size>(
       [
@@ -68,10 +72,9 @@ function largest({ causes, total_ns }: Times): string {
 
 /** All of them as points; below, what is pointed at. A click leads to the slowest there. */
 function points(kind: Explained, grid: Grid, range: ReturnType<typeof reach>, label: string): HTMLElement {
-  const hint = 'Darker: more of them. Point at some to see which; a click leads to the slowest there.';
-  const told = h('p', { class: 'soft pointed' }, hint);
+  const told = h('p', { class: 'soft pointed' });
   const chart = scatter(grid, range, label, (cell, clicked) => {
-    told.replaceChildren(...(cell ? describe(kind, grid, cell) : [hint]));
+    told.replaceChildren(...(cell ? describe(kind, grid, cell) : []));
     if (cell && clicked) location.hash = href('why', kind.transaction, id(cell[3]));
   });
   return h('div', {}, chart, told);
@@ -142,7 +145,7 @@ function each(kind: Explained, all: Interval[]): Child {
     return one.bins.length > 0 ? distribution(one.bins, [['p50', one.p50_ns ?? 0], ['p99', one.p99_ns ?? 0]], times) : null;
   };
   return [
-    h('h4', {}, range ? 'Each by size, on the same scales' : 'How long each took, on the same scale'),
+    h('p', { class: 'soft' }, range ? `Each by size, on the same scales. ${HINT}` : 'How long each took, on the same scale.'),
     h('div', { class: 'side-by-side' }, all.map((one) => h('div', {}, h('h4', {}, `${one.from} → ${one.to}`), chart(one)))),
   ];
 }
