@@ -21,7 +21,7 @@ for (const name of names.filter((name) => name !== 'large')) {
     }
     for (const kind of shown.explained) {
       const explained = json('explain', name, '--transaction', kind.transaction);
-      const all = new Map(explained.transactions.map((one: any) => [String(one.id), one]));
+      const all = new Map<string, any>(explained.transactions.map((one: any) => [String(one.id), one]));
       for (const { steps, messages, ...one } of kind.transactions) {
         expect({ ...(all.get(String(one.id)) as object), parts: one.parts }).toEqual(one);
         if (steps) expect(steps.reduce((sum: number, step: any) => sum + step.ns, 0)).toBe(one.total_ns);
@@ -31,6 +31,7 @@ for (const name of names.filter((name) => name !== 'large')) {
         if (Array.isArray(told)) expect([value.of, value.all.length]).toEqual([told.length, Math.min(told.length, value.all.length)]);
         else expect(value).toEqual(told);
       }
+      divided(kind, explained, all);
     }
     if (shown.comparison) {
       const both = compared('events', name);
@@ -39,6 +40,18 @@ for (const name of names.filter((name) => name !== 'large')) {
       expect(findings.all).toEqual(both.findings.slice(0, findings.all.length));
       expect(objects.of).toBe(both.objects.length);
       for (const one of objects.all) expect(both.objects).toContainEqual(one);
+      for (const one of shown.comparison.transactions) {
+        const { summary } = json('explain', 'events', '--transaction', one.transaction);
+        const { bins, ...figures } = one.first;
+        const { transactions, p50_ns, p99_ns, max_ns } = summary;
+        expect(figures).toEqual({ transactions, p50_ns, p99_ns, max_ns });
+        expect(sum(bins.map((bin: any) => bin.count))).toBe(transactions);
+        if (!one.contrast) continue;
+        const { causes, parts, ...whole } = compared('events', name, '--transaction', one.transaction);
+        expect({ ...one.contrast, causes: causes.length, parts: parts.length }).toEqual({ sides: whole.sides, difference_ns: whole.difference_ns, error_ns: whole.error_ns, differs: whole.differs, causes: one.contrast.causes.of, parts: one.contrast.parts.of });
+        expect(one.contrast.causes.all).toEqual(causes.slice(0, one.contrast.causes.all.length));
+        expect(one.contrast.parts.all).toEqual(parts.slice(0, one.contrast.parts.all.length));
+      }
     }
     if (shown.machines) {
       const machines = json('explain', name, '--machines');
@@ -55,6 +68,50 @@ for (const name of names.filter((name) => name !== 'large')) {
       }
     }
   });
+}
+
+const sum = (all: number[]) => all.reduce((sum, one) => sum + one, 0);
+
+/** A list of which each entry has the first of its own lists, as it is in the document. */
+function firstOf(cut: any, told: any[], lists: string[], without: string[] = []): void {
+  expect(cut.of).toBe(told.length);
+  cut.all.forEach((one: any, at: number) => {
+    const entry = Object.fromEntries(Object.entries(one).filter(([key]) => !without.includes(key)));
+    for (const list of lists) {
+      expect(one[list].of).toBe(told[at][list].length);
+      entry[list] = told[at][list];
+      one[list].all.forEach(({ by, ...first }: any, nth: number) => expect(told[at][list][nth]).toMatchObject(first));
+    }
+    expect(entry).toEqual(told[at]);
+  });
+}
+
+/** By size, from place to place and over time: the document's figures, and levels of detail that are of all. */
+function divided(kind: any, explained: any, all: Map<string, any>): void {
+  firstOf(kind.sizes, explained.sizes, ['causes']);
+  const known = sum(explained.sizes.map((one: any) => one.transactions));
+  expect(sum((kind.by_size?.cells ?? []).map((cell: any) => cell[2]))).toBe(known);
+  for (const [column, row, , slowest, ns] of kind.by_size?.cells ?? []) {
+    const one = all.get(String(slowest));
+    expect(one.total_ns).toBe(ns);
+    const [bytes, times] = [kind.by_size.bytes[column], kind.by_size.times[row]];
+    expect(one.sent_bytes + one.received_bytes).toBeGreaterThanOrEqual(Number(bytes[0]));
+    expect(one.sent_bytes + one.received_bytes).toBeLessThan(Number(bytes[1]));
+    expect(ns >= Number(times[0]) && ns < Number(times[1])).toBe(true);
+  }
+  const { transactions, causes } = kind.over_time;
+  expect(sum(transactions)).toBe(explained.summary.transactions);
+  const kept = new Map(explained.summary.causes.map((cause: any) => [cause.what, cause.ns]));
+  for (const { what, ns } of causes) if (what !== null) expect([what, sum(ns)]).toEqual([what, kept.get(what)]);
+  expect(sum(causes.flatMap((cause: any) => cause.ns))).toBe(explained.summary.total_ns);
+  expect(kind.intervals === undefined).toBe(explained.intervals === undefined);
+  if (!kind.intervals) return;
+  expect(kind.points.all).toEqual(explained.points);
+  firstOf(kind.intervals, explained.intervals, ['causes', 'parts'], ['bins', 'by_size']);
+  for (const one of kind.intervals.all) {
+    expect(sum(one.bins.map((bin: any) => bin.count))).toBe(explained.summary.transactions);
+    expect(sum((one.by_size?.cells ?? []).map((cell: any) => cell[2]))).toBe(known);
+  }
 }
 
 test('numbers are written as the terminal writes them', async ({ watched: page }) => {

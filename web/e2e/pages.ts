@@ -1,17 +1,18 @@
 // The pages that scripts/page-test made, and what every test of them watches.
 
 import { execFileSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test as base, expect, type Page } from '@playwright/test';
 
-/** Where the pages are, each with the trace that it is of: NAME.html and NAME/. */
+/** Where the pages are, each with the trace that it is of: NAME.html and NAME/; and cost.html of cost.json. */
 export const PAGES = process.env['PAGES'] ?? '';
-const XWEAVE = process.env['XWEAVE'] ?? 'xweave';
+export const XWEAVE = process.env['XWEAVE'] ?? 'xweave';
 
 export const names = readdirSync(PAGES)
   .filter((file) => file.endsWith('.html'))
   .map((file) => file.slice(0, -'.html'.length))
+  .filter((name) => existsSync(join(PAGES, name)))
   .sort();
 
 /** Nothing is complained about, and nothing is fetched but the page. */
@@ -64,8 +65,8 @@ export function json(command: string, name: string, ...more: string[]): any {
 }
 
 /** What `xweave compare` prints of two. */
-export function compared(first: string, second: string): any {
-  return printed(['compare', join(PAGES, first), join(PAGES, second)]);
+export function compared(first: string, second: string, ...more: string[]): any {
+  return printed(['compare', join(PAGES, first), join(PAGES, second), ...more]);
 }
 
 function printed(command: string[]): any {

@@ -26,7 +26,7 @@ for (const name of names) {
   });
 
   test(`${name} has nothing that is a serious barrier`, async ({ watched: page }) => {
-    test.skip(!['both', 'events', 'hostile', 'compared'].includes(name), 'others have the same elements');
+    test.skip(!['both', 'events', 'hostile', 'compared', 'divided'].includes(name), 'others have the same elements');
     // Colours are the same for all traces.
     for (const colorScheme of name === 'both' ? (['light', 'dark'] as const) : (['light'] as const)) {
       await page.emulateMedia({ colorScheme });
@@ -103,6 +103,44 @@ for (const name of names) {
     }
   });
 }
+
+test('a point of time by size says what it is of, and leads to the slowest there', async ({ watched: page }) => {
+  await open(page, 'divided');
+  const { explained } = await documentOf(page);
+  const kind = explained[0];
+  expect(kind.transaction).toMatch(/^between:/);
+  await open(page, 'divided', `#why/${encodeURIComponent(kind.transaction)}`);
+  // Intervals have a chart each, on the same scales.
+  const charts = page.locator('.chart.scatter');
+  await expect(charts).toHaveCount(kind.intervals.of + 1);
+  await charts.last().scrollIntoViewIfNeeded();
+  const over = charts.last().locator('.u-over');
+  const box = await over.boundingBox();
+  expect(box).not.toBeNull();
+  // Where a cell is, is told by the scales: the first one at the left.
+  const { bytes, times } = kind.by_size;
+  const cell = kind.by_size.cells[0];
+  const at = (all: number[][], of: number) => {
+    const [least, most] = [Math.log(Math.max(1, Math.min(...all.map(([from]) => from ?? 1))) * 0.8), Math.log(Math.max(...all.map(([, to]) => to ?? 1)) * 1.25)];
+    const middle = (Math.log(Math.max(1, all[of]?.[0] ?? 1)) + Math.log(all[of]?.[1] ?? 1)) / 2;
+    return (middle - least) / (most - least);
+  };
+  await over.hover({ position: { x: at(bytes, cell[0]) * (box?.width ?? 0), y: (1 - at(times, cell[1])) * (box?.height ?? 0) } });
+  const told = page.locator('.pointed').last();
+  await expect(told).toContainText(/transactions? of .* took .*; the slowest, /);
+  await over.click({ position: { x: at(bytes, cell[0]) * (box?.width ?? 0), y: (1 - at(times, cell[1])) * (box?.height ?? 0) } });
+  await expect(page).toHaveURL(new RegExp(`#why/.*/${cell[3]}$`));
+});
+
+test('two runs are shown over each other, with what differs by cause', async ({ watched: page }) => {
+  await open(page, 'compared', '#compare');
+  const { comparison } = await documentOf(page);
+  expect(comparison.transactions.length).toBeGreaterThan(0);
+  await expect(page.locator('section .chart')).toHaveCount(comparison.transactions.length);
+  const contrasted = comparison.transactions.find((one: any) => one.contrast);
+  expect(contrasted).toBeDefined();
+  await expect(page.getByRole('region', { name: 'Causes, what changed most first' }).first().locator('tbody tr')).toHaveCount(contrasted.contrast.causes.all.length);
+});
 
 test('a flow or transaction that the page does not have is told as such', async ({ watched: page }) => {
   await open(page, 'both', '#flows/0x123456789');

@@ -1,5 +1,5 @@
-// The document that the page shows, as crates/report/src/page writes it: the JSON of `flows`, `explain`, with lists cut to
-// what there is room for. The keys are described in docs/trace-format.md.
+// The document that the page shows, as crates/report/src/page writes it: the JSON of `flows`, `explain`, or of `cost`, with
+// lists cut to what there is room for. The keys are described in docs/trace-format.md.
 
 /** The first of a list, and how long that is. */
 export interface Cut<T> {
@@ -13,10 +13,14 @@ export type Id = string | number;
 /** Nanoseconds since the recording began: `load` makes times that. */
 export type Time = number;
 
+/** What a page is of: a trace, or what instructions cost. */
 export interface Document {
   schema: number;
   title: string;
   xweave: string;
+}
+
+export interface TraceDocument extends Document {
   recording: Recording;
   findings: Finding[];
   remarks: Cut<string>;
@@ -205,6 +209,60 @@ export interface Explained {
   summary: Summary;
   bins: Bin[];
   transactions: Transaction[];
+  sizes: Cut<Size>;
+  by_size: Grid | null;
+  over_time: OverTime | null;
+  /** Of those that pass several places. */
+  points?: Cut<Point>;
+  intervals?: Cut<Interval>;
+}
+
+/** Transactions by bytes and time: from and to which the classes are, and of what is in a cell how many and the slowest. */
+export interface Grid {
+  bytes: [from: Id, to: Id][];
+  times: [from_ns: Id, to_ns: Id][];
+  cells: Cell[];
+}
+
+export type Cell = [bytes: number, time: number, count: number, slowest: Id, slowest_ns: Id];
+
+export interface Times {
+  total_ns: number;
+  p50_ns: number | null;
+  p99_ns: number | null;
+  max_ns: number | null;
+  causes: Cut<Cause>;
+}
+
+export interface Size extends Times {
+  least_bytes: Id;
+  most_bytes: Id;
+  transactions: number;
+  sent_bytes: number;
+  received_bytes: number;
+}
+
+export interface Point {
+  point: string;
+  passed: number;
+  reached: number;
+}
+
+export interface Interval extends Times {
+  from: string;
+  to: string;
+  parts: Cut<Total>;
+  bins: Bin[];
+  by_size: Grid | null;
+}
+
+/** Slice by slice, how many ended there and for how long what kept them. */
+export interface OverTime {
+  start_ns: Time;
+  slice_ns: number;
+  transactions: number[];
+  /** None: others. */
+  causes: { what: string | null; others?: number; ns: number[] }[];
 }
 
 export interface Summary {
@@ -359,8 +417,59 @@ export interface Comparison {
   took_longer: boolean;
   events: Pair;
   findings: Cut<Change>;
+  transactions: Contrasted[];
   objects: Cut<Compared>;
   changed: number;
+}
+
+/** A kind of transactions that both runs have; of the second run, they are among the explained. */
+export interface Contrasted {
+  transaction: string;
+  first: { transactions: number; p50_ns: number; p99_ns: number; max_ns: number; bins: Bin[] };
+  headline: string;
+  /** None, where there are too few. */
+  contrast: Contrast | null;
+}
+
+// What `xweave compare --transaction --json` prints.
+
+export interface Contrast {
+  sides: [ContrastSide, ContrastSide];
+  difference_ns: number;
+  error_ns: number;
+  differs: boolean;
+  causes: Cut<ContrastCause>;
+  parts: Cut<ContrastPart>;
+}
+
+export interface ContrastSide {
+  of: string;
+  transactions: number;
+  chosen: number;
+  mean_ns: number;
+  p50_ns: number;
+  p99_ns: number;
+  example: Id;
+}
+
+export interface ContrastCause {
+  what: string;
+  ns: Pair;
+  difference_ns: number;
+  error_ns: number;
+  differs: boolean;
+  by: { who: string; ns: Pair; difference_ns: number }[];
+}
+
+export interface ContrastPart {
+  domain: string;
+  object: string;
+  kind: string;
+  state: string;
+  why: string | null;
+  ns: Pair;
+  difference_ns: number;
+  transactions: Pair;
 }
 
 export type Pair = [first: number, second: number];
@@ -384,4 +493,56 @@ export interface Compared {
   count: Pair;
   bytes: Pair;
   wait_ns: Pair;
+}
+
+// What `xweave cost --json` prints: figures of environments, by their names.
+
+export interface CostDocument extends Document {
+  cost: Cost;
+}
+
+export type Figures = Record<string, number>;
+
+export interface Cost {
+  method: string;
+  processor: string;
+  tsc_hz: number;
+  microarchitecture: { name: string; certainty: string };
+  environments: Cut<Environment>;
+  impossible: number;
+  marked: number;
+  groups: Cut<Group>;
+  rows: Cut<CostRow>;
+}
+
+export interface Environment {
+  name: string;
+  /** What its ratios are relative to. */
+  base: string | null;
+  how: string | null;
+  emulated: boolean;
+  abort_reason: string | null;
+  error: string | null;
+}
+
+export interface Group {
+  group: string;
+  kind: string;
+  figures: number;
+  marked: number;
+  cycles: Figures;
+  ratio: Figures;
+}
+
+export interface CostRow {
+  group: string;
+  name: string;
+  kind: string;
+  cycles: Figures;
+  ratio: Figures;
+  unexpected: string[];
+  impossible: string[];
+  contradicted: string[];
+  note: Record<string, string>;
+  hypervisor_action: Record<string, string>;
 }

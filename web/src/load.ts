@@ -1,16 +1,17 @@
 // The document out of the page, its times made relative to the beginning of the recording: a machine that has been up for
 // months has times that a browser cannot hold.
 
-import type { Document } from './document';
+import type { CostDocument, TraceDocument } from './document';
 
 const TIMES = new Set(['t_ns', 'start_ns', 'end_ns']);
 
-export function load(): Document {
+export function load(): TraceDocument | CostDocument {
   const text = document.getElementById('document')?.textContent ?? '';
-  const loaded = JSON.parse(text) as Document;
+  const loaded = JSON.parse(text) as TraceDocument | CostDocument;
+  if ('cost' in loaded) return loaded;
   const start = BigInt(loaded.recording.start_ns);
   for (const part of [loaded.recording, loaded.usage, loaded.flows?.flows, loaded.flows?.exchanges?.all]) relate(part, start);
-  for (const kind of loaded.explained) relate(kind.transactions, start);
+  for (const kind of loaded.explained) relate([kind.transactions, kind.over_time], start);
   return loaded;
 }
 

@@ -1,14 +1,15 @@
 // The page: the document, what leads through it, and the view that the link names.
 
-import type { Document, Flow } from './document';
+import type { Flow, TraceDocument } from './document';
 import { append, h } from './dom';
 import { load } from './load';
-import type { Page, View } from './page';
+import type { Entry, Page, View } from './page';
 import { Palette } from './palette';
 import { here, href } from './router';
 import './style.css';
 import { themeButton } from './theme';
 import { compare } from './views/compare';
+import { costs } from './views/cost';
 import { flows } from './views/flows';
 import { overview } from './views/overview';
 import { usage } from './views/usage';
@@ -16,7 +17,7 @@ import { where } from './views/where';
 import { who } from './views/who';
 import { why } from './views/why';
 
-const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[]) => View, has: (of: Document) => boolean][] = [
+const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[]) => View, has: (of: TraceDocument) => boolean][] = [
   ['overview', 'Overview', overview, () => true],
   ['flows', 'Flows', flows, (of) => of.flows !== null],
   ['where', 'Where', where, (of) => of.flows !== null],
@@ -26,29 +27,35 @@ const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[])
   ['compare', 'Compare', compare, (of) => of.comparison !== null],
 ];
 
-function start(): void {
-  const loaded = load();
+/** The views of a trace. */
+function entries(loaded: TraceDocument): Entry[] {
   const flows = new Map<string, Flow>();
   for (const flow of loaded.flows?.flows ?? []) for (const own of [...flow.locals, flow.id]) flows.set(String(own), flow);
   const page: Page = { document: loaded, palette: new Palette(loaded.recording.domains.all.map((one) => one.name)), flows };
+  return VIEWS.map(([name, told, show, has]): Entry => ({ name, told, show: (...names) => show(page, ...names), has: has(loaded) }));
+}
+
+function start(): void {
+  const loaded = load();
+  const views = 'cost' in loaded ? costs(loaded) : entries(loaded);
   const main = h('main', { id: 'main', tabindex: -1 });
-  const links = new Map(VIEWS.filter(([, , , has]) => has(loaded)).map(([name, told]) => [name, h('a', { href: href(name) }, told)]));
+  const links = new Map(views.filter(({ has }) => has).map(({ name, told }) => [name, h('a', { href: href(name) }, told)]));
   const header = h('header', {}, h('a', { class: 'skip', href: '#main', on: { click: skip } }, 'Skip to content'), h('nav', { 'aria-label': 'Views' }, [...links.values()]), themeButton());
   document.getElementById('page')?.replaceChildren(header, main);
 
   const show = (moved: boolean) => {
     const [name, ...names] = here();
-    const view = VIEWS.find(([own]) => own === name) ?? VIEWS[0];
+    const view = views.find((one) => one.name === name) ?? views[0];
     if (!view) return;
     for (const [own, link] of links) {
-      if (own === view[0]) link.setAttribute('aria-current', 'page');
+      if (own === view.name) link.setAttribute('aria-current', 'page');
       else link.removeAttribute('aria-current');
     }
-    const shown = view[2](page, ...names);
+    const shown = view.show(...names);
     const heading = h('h1', { tabindex: -1 }, shown.heading);
     main.replaceChildren(heading);
     append(main, shown.content);
-    document.title = view[0] === 'overview' ? loaded.title : `${shown.heading} · ${loaded.title}`;
+    document.title = view === views[0] ? loaded.title : `${shown.heading} · ${loaded.title}`;
     scrollTo(0, 0);
     // Who reads with ears is told of the new view.
     if (moved) heading.focus({ preventScroll: true });

@@ -1,14 +1,22 @@
-// What every view is given.
+// What every view of a trace is given.
 
-import type { Document, Flow, Id } from './document';
+import type { Flow, Id, TraceDocument } from './document';
 import type { Child } from './dom';
 import type { Palette } from './palette';
 
 export interface Page {
-  document: Document;
+  document: TraceDocument;
   palette: Palette;
   /** The flows that the page has, by their IDs: those of all domains that they passed. */
   flows: Map<string, Flow>;
+}
+
+/** What leads to a view: what it is called in links and in words, what shows it, and whether it has anything to show. */
+export interface Entry {
+  name: string;
+  told: string;
+  show: (...names: string[]) => View;
+  has: boolean;
 }
 
 /** A view: its heading and what it shows, for the names behind it in the link. */

@@ -57,3 +57,23 @@ export const GROUPS: Record<string, string> = {
 export function state(name: string): string {
   return STATES[name] ?? 'unknown';
 }
+
+/** What causes begin or end with, and the state that most of it is. */
+const CAUSES: [of: RegExp, state: string][] = [
+  [/^running in /, 'run'],
+  [/ waited for a CPU of /, 'cpu'],
+  [/^on the network, /, 'net'],
+  [/^disk I\/O of /, 'disk'],
+  [/^exits of /, 'exit'],
+];
+
+/** The classes of causes' colours: that of what they are, if no other cause before has it. */
+export function causes(all: string[]): string[] {
+  const free = new Set([...Object.keys(GROUPS).filter((of) => of !== 'idle'), ...Array.from({ length: DOMAINS }, (_, at) => `d${at}`)]);
+  return all.map((what) => {
+    const own = CAUSES.find(([of]) => of.test(what))?.[1] ?? state(/^(\S+) in /.exec(what)?.[1] ?? '');
+    const chosen = free.has(own) ? own : ([...free].find((of) => of.startsWith('d')) ?? 'idle');
+    free.delete(chosen);
+    return chosen;
+  });
+}

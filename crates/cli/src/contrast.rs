@@ -49,19 +49,15 @@ pub fn run(traces: &[Trace], spec: &Spec, how: &Shown) -> Result<ExitCode, Failu
 }
 
 fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {
-    let dir = trace.dir().display();
-    Failure::Failed(match few.found {
-        0 => format!(
-            "{dir} has no transactions of the kind {spec} that began and ended in it{}",
-            explain::instead(trace, spec, &few.outcome)
-        ),
-        found => format!(
+    let (dir, command) = (trace.dir().display(), explain::command(trace, spec));
+    match few.found {
+        0 => explain::none(trace, spec, &few.outcome),
+        found => Failure::Failed(format!(
             "{dir} has {found} of the kind {spec}: to compare them it takes at least {}; record for longer, or see \
-             each with {} --limit {found}",
+             each with {command} --limit {found}",
             few.least,
-            explain::command(trace, spec)
-        ),
-    })
+        )),
+    }
 }
 
 fn tables(

@@ -137,10 +137,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         ));
     }
     match args.id {
-        _ if outcome.transactions == 0 && machines.is_none() => Err(Failure::Failed(format!(
-            "{dir} has no transactions of the kind {spec} that began and ended in it{}",
-            instead(&trace, &spec, &outcome)
-        ))),
+        _ if outcome.transactions == 0 && machines.is_none() => Err(none(&trace, &spec, &outcome)),
         Some(wanted) if !found => Err(Failure::Failed(format!(
             "{dir} has no transaction {wanted} of the kind {spec}: {} --json lists all",
             command(&trace, &spec)
@@ -175,8 +172,17 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
     }
 }
 
+/// That a trace has no transactions of the kind that it was asked for, and what it has.
+pub fn none(trace: &Trace, spec: &Spec, outcome: &Outcome) -> Failure {
+    Failure::Failed(format!(
+        "{} has no transactions of the kind {spec} that began and ended in it{}",
+        trace.dir().display(),
+        instead(trace, spec, outcome)
+    ))
+}
+
 /// What a trace has, if not the transactions that it was asked for.
-pub fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
+fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
     if let Some(uncertain) = losses::uncertain(outcome) {
         return format!("; {uncertain}");
     }

@@ -1,31 +1,38 @@
-//! `xweave report`: the page of a trace.
+//! `xweave report`: the page of a trace, or of what instructions cost.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use crate::{confinement::Only, failure::Failure, joining, told, trust::Owner};
+use crate::{confinement::Only, explain, failure::Failure, joining, told, trust::Owner};
+use serde_json::Value;
 use xweave_guard::private;
+use xweave_model::{Between, Spec};
 use xweave_report::{
     next,
-    page::{self, Contents},
+    page::{self, Contents, cost},
 };
 
 /// Write what flows and explain show as one HTML page, to look at in a browser
 ///
 /// The page is self-contained and needs no network: it can be mailed as it is. Of very many flows and transactions it has
-/// the slowest and a choice of the others; counts, percentiles and shares are of all.
+/// the slowest and a choice of the others; counts, percentiles and shares are of all. Of the JSON document of
+/// `xweave cost` the page shows what instructions cost.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   xweave report trace -o report.html
   xweave report after -o report.html --against before
-  xweave report trace -o report.html --title 'vm1 to vm2, before the change'")]
+  xweave report trace -o report.html --transaction request:80
+  xweave report trace -o report.html --points disk_queue,disk_issue,disk_complete
+  xweave report trace -o report.html --title 'vm1 to vm2, before the change'
+  xweave cost --on native,kvm --this-host --json > cost.json
+  xweave report cost.json -o cost.html")]
 pub struct Args {
-    /// A trace directory, of `xweave record -o`
+    /// A trace directory, of `xweave record -o`; or a file, of `xweave cost --json`
     #[arg(value_name = "DIR")]
     trace: PathBuf,
     #[command(flatten)]
@@ -36,6 +43,12 @@ pub struct Args {
     /// Also compare with this trace: an earlier run of the same work, as the first of `xweave compare`
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
+    /// Explain these transactions first, as `xweave explain` takes them
+    #[arg(long, value_name = "SPEC")]
+    transaction: Option<Spec>,
+    /// Explain first what passes these places in turn, and how long from each to the next: A,B,C[,by=KEY]
+    #[arg(long, value_name = "POINTS", conflicts_with = "transaction", value_parser = Between::of_points)]
+    points: Option<Between>,
     /// The page's title; by default the trace's name
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
@@ -45,19 +58,43 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     let read = std::iter::once(&*args.trace).chain(args.against.as_deref());
     Only::reading(read).writing(&args.output).apply()?;
+    let title = args.title.clone().unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
+    let document = if args.trace.is_file() { of_cost(&args, &title)? } else { of_trace(&args, &title)? };
+    let page = page::html(&title, &document);
+    write(&args.output, &page)?;
+    println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_trace(args: &Args, title: &str) -> Result<Value, Failure> {
     let trace = args.owner.open(&args.trace)?;
-    let title = args.title.unwrap_or_else(|| format!("xweave: {}", name(&args.trace)));
-    let mut contents = Contents::of(&trace, &title, &|| joining::join(&trace));
+    let asked = args.transaction.clone().or_else(|| args.points.clone().map(Spec::Between));
+    if asked.is_some() && !trace.has_events() {
+        return Err(Failure::no_events(&args.trace));
+    }
+    let mut contents = Contents::of(&trace, title, asked.as_ref(), &|| joining::join(&trace));
+    if let (Some(spec), Some(outcome)) = (&asked, contents.lacking()) {
+        return Err(explain::none(&trace, spec, outcome));
+    }
     if let Some(first) = &args.against {
         contents = contents.against(&args.owner.open(first)?, &name(first));
     }
-    let page = page::html(&contents);
-    write(&args.output, &page)?;
     if let Some(remark) = next::instead_of_flows(&trace).filter(|_| trace.manifest().events == 0) {
         told::tell(&format!("the page is empty: {remark}"));
     }
-    println!("{}: {} KB; open it with a browser", args.output.display(), page.len().div_ceil(1000));
-    Ok(ExitCode::SUCCESS)
+    Ok(contents.into_value())
+}
+
+fn of_cost(args: &Args, title: &str) -> Result<Value, Failure> {
+    let path = args.trace.display();
+    if args.against.is_some() || args.transaction.is_some() || args.points.is_some() {
+        return Err(Failure::Usage(format!(
+            "--against, --transaction and --points are of traces, and {path} is a file: name a trace directory"
+        )));
+    }
+    let read = File::open(&args.trace).map_err(cost::CostError::Unreadable);
+    let document = read.and_then(|file| cost::document(file, title));
+    document.map_err(|error| Failure::Failed(format!("{path} {error}")))
 }
 
 /// The directory's own name, also where it is called `.`.

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use xweave_report::number::median;
+
 use crate::counted;
 use crate::environment::Environment;
 use crate::forms;
@@ -187,12 +189,6 @@ impl Comparison {
     fn is_guest(&self, at: usize) -> bool {
         matches!(self.measured[at].environment, Environment::Kvm | Environment::XenPv) && self.base(at) != at
     }
-}
-
-/// The median.
-pub(crate) fn median(mut figures: Vec<f64>) -> Option<f64> {
-    figures.sort_unstable_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied()
 }
 
 fn group(row: &Row) -> &'static str {

@@ -3,12 +3,12 @@
 use xweave_report::{
     View,
     folded::{self, Column},
-    number::counted,
+    number::{counted, median},
     table,
 };
 
 use crate::{
-    comparison::{Comparison, Row, median},
+    comparison::{Comparison, Row},
     forms,
     line::Kind,
     table::Form,

@@ -177,8 +177,8 @@ impl Totals {
         self.add_sums(transaction.length(), &Such::sums(&transaction.steps, objects));
     }
 
-    /// Adds what a transaction's time, or so long a part of it, was spent on.
-    pub(crate) fn add_sums(&mut self, length: u64, sums: &BTreeMap<Such, u64>) {
+    /// Adds what a transaction's time, or so long a part of it, was spent on; tells what kept it, and how long.
+    pub(crate) fn add_sums(&mut self, length: u64, sums: &BTreeMap<Such, u64>) -> BTreeMap<String, u64> {
         self.lengths.push(length);
         let mut kept: BTreeMap<String, u64> = BTreeMap::new();
         for (such, &ns) in sums {
@@ -192,9 +192,13 @@ impl Totals {
                 None => self.sums.entry(such.clone()).or_default().add(ns),
             }
         }
-        for (what, ns) in kept {
-            self.kept.entry(what).or_default().0.add(ns);
+        for (what, ns) in &kept {
+            match self.kept.get_mut(what) {
+                Some((sum, _)) => sum.add(*ns),
+                None => self.kept.entry(what.clone()).or_default().0.add(*ns),
+            }
         }
+        kept
     }
 
     /// What the time was spent on, the most first.

@@ -1,5 +1,7 @@
 //! All that is added up of transactions while these are found one by one.
 
+use std::collections::BTreeMap;
+
 use crate::{
     explanation::Explained,
     intervals::Intervals,
@@ -30,10 +32,10 @@ impl Tally {
         Self { totals: Totals::default(), intervals, programs, sizes: by_size.then(Sizes::default) }
     }
 
-    /// Adds a transaction.
-    pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
+    /// Adds a transaction; tells what kept it, as [`Kept::what`](crate::parts::Kept::what) has it, and how long.
+    pub fn add(&mut self, transaction: &Explained, objects: &Objects) -> BTreeMap<String, u64> {
         let sums = Such::sums(&transaction.steps, objects);
-        self.totals.add_sums(transaction.length(), &sums);
+        let kept = self.totals.add_sums(transaction.length(), &sums);
         if let Some(sizes) = &mut self.sizes {
             sizes.add_sums(transaction, &sums);
         }
@@ -43,5 +45,6 @@ impl Tally {
         if let Some(programs) = &mut self.programs {
             programs.add(transaction, objects);
         }
+        kept
     }
 }

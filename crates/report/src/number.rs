@@ -43,6 +43,12 @@ pub fn time_of_day(ns: u64) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
 }
 
+/// The median of figures, the upper one of two; none of none.
+pub fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,24 +1,30 @@
-//! The page for a browser: the document of a trace, and the program of `web/` that shows it, in one file that needs
+//! The page for a browser: a document, and the program of `web/` that shows it, in one file that needs
 //! nothing else.
 //!
-//! [`contents`] is the document: what `flows`, `explain` and `compare` print with `--json`, as far as there is room, with
-//! levels of detail of what there is too much of. Modules: `flows`, `transactions`, `machines`,
-//! `usage` and `comparison` are its parts,
-//! `findings` the answer in words, `bounded` sees that it stays small, and `written` that what
+//! [`contents`] is the document of a trace: what `flows`, `explain` and `compare` print with `--json`, as far as there is room, with
+//! levels of detail of what there is too much of. Modules: `flows`, `transactions` (with `levels`: `grid`, `over_time`),
+//! `machines`, `usage` and `comparison` (with `contrast`) are its parts,
+//! `findings` the answer in words. [`cost`] is the document of what instructions cost; `bounded` sees that either stays small, and `written` that what
 //! is in it is never anything but text.
 
 mod bounded;
 mod comparison;
 pub mod contents;
+mod contrast;
+pub mod cost;
 mod findings;
 mod flows;
+mod grid;
+mod levels;
 mod machines;
+mod over_time;
 mod recording;
 mod transactions;
 mod usage;
 mod written;
 
 pub use contents::Contents;
+use serde_json::Value;
 use written::written;
 
 /// What `make page` built of `web/`.
@@ -29,8 +35,8 @@ const TITLE: &str = "<title>xweave</title>";
 const DOCUMENT: &str = "<script type=\"application/json\" id=\"document\">";
 
 /// The page.
-pub fn html(contents: &Contents<'_>) -> String {
-    fill(contents.title(), &written(contents.value()))
+pub fn html(title: &str, document: &Value) -> String {
+    fill(title, &written(document))
 }
 
 fn fill(title: &str, json: &str) -> String {

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use serde_json::{Value, json};
+use xweave_flow::Join;
 use xweave_model::{Between, Intervals, Outcome, Sizes, Spec, explain, parts::Totals};
-use xweave_report::{View, document::divided, intervals, sizes, transactions};
+use xweave_report::{View, document::divided, intervals, page::Contents, sizes, transactions};
 use xweave_trace::{
     Domain, Manifest, Trace, Writer,
     event::{Access, Event, Kind, State},
@@ -112,7 +114,7 @@ fn documents_have_the_same() {
     let told = serde_json::to_value(divided::points(&intervals, &outcome)).unwrap();
     assert_eq!(
         told,
-        serde_json::json!([
+        json!([
             {"point": "disk_queue", "passed": 4, "reached": 4},
             {"point": "disk_issue@vm1", "passed": 3, "reached": 3},
             {"point": "disk_complete", "passed": 3, "reached": 3},
@@ -126,4 +128,67 @@ fn documents_have_the_same() {
         (&told[1]["max_ns"], &told[1]["causes"][0]["what"]),
         (&7_100_000.into(), &"disk I/O of vm1".into())
     );
+}
+
+/// The whole of a list that a page has the first of.
+fn whole(cut: &Value) -> &Value {
+    assert_eq!(cut["of"], cut["all"].as_array().unwrap().len());
+    &cut["all"]
+}
+
+/// The same with the lists of its entries, which a page has the first of, as they are.
+fn with_lists(told: &Value, lists: &[&str], without: &[&str]) -> Value {
+    let entry = |entry: &Value| {
+        let mut entry = entry.clone();
+        lists.iter().for_each(|list| entry[*list] = whole(&entry[*list]).clone());
+        without.iter().for_each(|key| drop(entry.as_object_mut().unwrap().remove(*key)));
+        entry
+    };
+    whole(told).as_array().unwrap().iter().map(entry).collect()
+}
+
+#[test]
+fn a_page_has_the_same_and_levels_of_detail_that_count_all() {
+    let (totals, intervals, sizes, outcome) = gone_through();
+    let dir = reads();
+    let spec = Spec::Between(Between::of_points("disk_queue,disk_issue@vm1,disk_complete").unwrap());
+    let trace = Trace::open(dir.path()).unwrap();
+    let contents = Contents::of(&trace, "reads", Some(&spec), &|| Join::of(&trace));
+    assert!(contents.lacking().is_none());
+    let told = &contents.value()["explained"][0];
+    assert_eq!(told["transaction"], spec.to_string());
+    assert_eq!(with_lists(&told["sizes"], &["causes"], &[]), json!(divided::sizes(&sizes)));
+    assert_eq!(whole(&told["points"]), &json!(divided::points(&intervals, &outcome)));
+    let levels = ["bins", "by_size"];
+    assert_eq!(
+        with_lists(&told["intervals"], &["causes", "parts"], &levels),
+        json!(divided::intervals(&intervals))
+    );
+    // Two reads of 4 KiB, 1 ms and 1.2 ms, and one of 256 KiB.
+    let cells = json!([[0, 0, 1, 1, 1_000_000], [0, 1, 1, 2, 1_200_000], [1, 2, 1, 3, 7_100_000]]);
+    assert_eq!(told["by_size"]["cells"], cells);
+    assert_eq!(told["by_size"]["bytes"], json!([[4096, 4608], [256 << 10, 288 << 10]]));
+    let queued = &told["intervals"]["all"][0];
+    assert_eq!(queued["by_size"]["cells"], json!([[0, 0, 2, 1, 100_000], [1, 0, 1, 3, 100_000]]));
+    assert_eq!(queued["bins"].as_array().map(Vec::len), Some(1));
+    // What kept them over time is what kept them.
+    let over_time = &told["over_time"];
+    let sum = |list: &Value| list.as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum(&over_time["transactions"]), 3);
+    let causes = over_time["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cause| (cause["what"].clone(), sum(&cause["ns"])));
+    let expected = totals.causes().into_iter().map(|cause| (json!(cause.what), cause.ns));
+    assert_eq!(causes.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_page_is_told_to_lack_what_was_asked_for() {
+    let dir = reads();
+    let trace = Trace::open(dir.path()).unwrap();
+    let spec: Spec = "request:80".parse().unwrap();
+    let contents = Contents::of(&trace, "reads", Some(&spec), &|| Join::of(&trace));
+    assert_eq!(contents.lacking().map(|outcome| outcome.transactions), Some(0));
 }

@@ -14,8 +14,8 @@ use xweave_report::{
 use xweave_trace::{Domain, Event, Manifest, Site, Trace, Writer, event::Kind as EventKind};
 use xweave_wire::record::{Kind, Record};
 
-fn contents<'a>(trace: &'a Trace, title: &'a str) -> Contents<'a> {
-    Contents::of(trace, title, &|| Join::of(trace))
+fn contents<'a>(trace: &'a Trace, title: &str) -> Contents<'a> {
+    Contents::of(trace, title, None, &|| Join::of(trace))
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_page_stays_small_whatever_is_in_a_trace() {
     let dir = tempfile::tempdir().unwrap();
     let trace = long_names(dir.path());
     let contents = contents(&trace, "<title>");
-    let page = page::html(&contents.against(&trace, "before"));
+    let page = page::html("<title>", contents.against(&trace, "before").value());
     assert!(page.len() < 10_000_000, "{} bytes", page.len());
     assert!(page.contains("<title>&lt;title&gt;</title>"));
     assert_eq!(page.matches("<script").count(), 2);

@@ -9,6 +9,7 @@ import type { Page, View } from '../page';
 import { GROUPS, state } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
+import { bySize, intervals, overTime } from './divided';
 import { transaction } from './transaction';
 
 /** What took less of the time is not named beside a cause. */
@@ -27,7 +28,7 @@ export function why(page: Page, spec?: string, name?: string): View {
     const command = `xweave explain DIR --transaction ${kind.transaction} --id ${name}`;
     return { heading, content: [h('p', { class: 'nothing', role: 'alert' }, `Transaction ${name} is not in this page: `, h('code', {}, command), ' shows it.'), choice(explained, kind)] };
   }
-  return { heading, content: [choice(explained, kind), headline(kind), causes(kind), each(kind), spread(kind), breakdown(kind)] };
+  return { heading, content: [choice(explained, kind), headline(kind), causes(kind), intervals(kind), bySize(kind), each(kind), spread(kind), overTime(kind), breakdown(kind)] };
 }
 
 function choice(explained: Explained[], chosen: Explained | undefined): HTMLElement {

@@ -1,7 +1,7 @@
 //! A page has at most so much of everything, however large a trace is and whatever is in it.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::written::written;
 
@@ -41,4 +41,18 @@ pub(super) struct Cut {
 /// The first of a list that are no more than so many and there is room for.
 pub(super) fn cut<T: Serialize>(list: &[T], most: usize, bytes: usize) -> Cut {
     Cut { of: list.len(), all: Budget::of(bytes).first(list.iter().take(most)) }
+}
+
+/// An object with the first of its lists, of each no more than so many and that there is room for; of who is behind an
+/// entry, no more than of entries.
+pub(super) fn cut_lists(object: &impl Serialize, lists: &[(&str, usize)], bytes: usize) -> Value {
+    let mut object = serde_json::to_value(object).unwrap_or_default();
+    for (name, most) in lists {
+        let Some(list) = object.get_mut(*name).and_then(Value::as_array_mut) else { continue };
+        for by in list.iter_mut().filter_map(|entry| entry.get_mut("by")?.as_array_mut()) {
+            by.truncate(*most);
+        }
+        object[*name] = json!(cut(list, *most, bytes));
+    }
+    object
 }

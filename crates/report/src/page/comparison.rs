@@ -13,8 +13,8 @@ const FINDINGS: usize = 50;
 const OBJECTS: usize = 500;
 const LIST: usize = 192 << 10;
 
-/// `first` is what the first of the runs is called.
-pub(super) fn of(compared: &Comparison, first: &str) -> Value {
+/// `first` is what the first of the runs is called; `transactions` of both are told, too.
+pub(super) fn of(compared: &Comparison, first: &str, transactions: &[Value]) -> Value {
     let change = |[a, b]: [u64; 2]| a.abs_diff(b);
     let mut objects: Vec<&Compared> = compared.objects.iter().collect();
     objects.sort_by_key(|one| Reverse(change(one.time_ns).max(change(one.wait_ns))));
@@ -26,6 +26,7 @@ pub(super) fn of(compared: &Comparison, first: &str) -> Value {
         "took_longer": compared.took_longer(),
         "events": compared.events,
         "findings": cut(&compared.findings, FINDINGS, LIST),
+        "transactions": transactions,
         "objects": cut(&objects, OBJECTS, LIST),
         "changed": compared.objects.iter().filter(|one| one.changed()).count(),
     })

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use xweave_flow::Join;
-use xweave_model::{Comparison, Usage};
+use xweave_model::{Comparison, Outcome, Spec, Usage};
 use xweave_trace::Trace;
 
-use super::{bounded::cut, comparison, findings::Findings, flows, machines, recording, transactions, usage};
+use super::{
+    bounded::cut, comparison, contrast, findings::Findings, flows, machines, recording, transactions, usage,
+};
 use crate::{closing, document::SCHEMA};
 
 /// What a reader must know is told in so many lines and bytes at most.
@@ -16,18 +18,22 @@ const REMARKS_BYTES: usize = 64 << 10;
 
 /// The document of a page.
 pub struct Contents<'a> {
-    title: &'a str,
+    trace: &'a Trace,
     usage: Option<Usage>,
+    /// The kinds of transactions that are explained.
+    kinds: Vec<Spec>,
     document: Value,
+    lacking: Option<Outcome>,
 }
 
 impl<'a> Contents<'a> {
-    /// Goes through a trace, some times over. `join` goes through its records.
-    pub fn of(trace: &'a Trace, title: &'a str, join: &dyn Fn() -> Join<'a>) -> Self {
+    /// Goes through a trace, some times over. `join` goes through its records. The transactions that are `asked` for are
+    /// explained first.
+    pub fn of(trace: &'a Trace, title: &'a str, asked: Option<&Spec>, join: &dyn Fn() -> Join<'a>) -> Self {
         let has_events = trace.has_events();
         let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
-        let explained = if has_events { transactions::of(trace, chosen) } else { Vec::new() };
+        let mut explained = if has_events { transactions::of(trace, asked, chosen) } else { Vec::new() };
         let usage = has_events.then(|| Usage::of_times(trace));
 
         let summary = found.as_ref().map(|found| found.flows.summary());
@@ -60,7 +66,15 @@ impl<'a> Contents<'a> {
             "comparison": null,
             "usage": usage.as_ref().and_then(usage::of),
         });
-        Self { title, usage, document }
+        let lacking = explained.iter_mut().find(|kind| kind.totals.transactions() == 0);
+        let lacking = lacking.map(|kind| std::mem::take(&mut kind.outcome));
+        let kinds = explained.into_iter().map(|kind| kind.spec).collect();
+        Self { trace, usage, kinds, document, lacking }
+    }
+
+    /// What was gone through, if none of the transactions that were asked for began and ended in the trace.
+    pub fn lacking(&self) -> Option<&Outcome> {
+        self.lacking.as_ref()
     }
 
     /// Also compares it with another run of the same work: that one is the first, this one the second. Without events in
@@ -68,18 +82,20 @@ impl<'a> Contents<'a> {
     #[must_use]
     pub fn against(mut self, first: &Trace, name: &str) -> Self {
         if let Some(usage) = &self.usage {
-            self.document["comparison"] = comparison::of(&Comparison::of(&Usage::of(first), usage), name);
+            let transactions = contrast::of(first, self.trace, &self.kinds);
+            let compared = Comparison::of(&Usage::of(first), usage);
+            self.document["comparison"] = comparison::of(&compared, name, &transactions);
         }
         self
-    }
-
-    /// The title.
-    pub fn title(&self) -> &str {
-        self.title
     }
 
     /// The document.
     pub fn value(&self) -> &Value {
         &self.document
+    }
+
+    /// The same.
+    pub fn into_value(self) -> Value {
+        self.document
     }
 }

@@ -1,13 +1,17 @@
 //! The transactions of a page: what `xweave explain --json` prints, of the transactions a choice with their steps.
 
 use serde_json::{Value, json};
-use xweave_flow::{Histogram, choice::Choice};
+use xweave_flow::choice::Choice;
 use xweave_model::{
-    Census, Explained, Objects, Spec, explain, explanation::usual, parts::Totals, sequence::sequence,
+    Census, Explained, Objects, Outcome, Spec, Tally, explain, explanation::usual, parts::Totals,
+    sequence::sequence,
 };
 use xweave_trace::Trace;
 
-use super::bounded::{Budget, cut};
+use super::{
+    bounded::{Budget, cut_lists},
+    levels::Levels,
+};
 use crate::{
     document::explain::{Summary, Transaction},
     losses,
@@ -38,13 +42,16 @@ pub(super) struct Kind {
     /// What a reader must know before trusting them.
     pub(super) remarks: Vec<String>,
     pub(super) document: Value,
+    pub(super) outcome: Outcome,
 }
 
-/// Those of the kinds that are asked for most likely, and have any. Of flows those of these IDs, in ascending order, are
-/// among the ones that are shown, if there is room.
-pub(super) fn of(trace: &Trace, chosen: &[u64]) -> Vec<Kind> {
-    let kinds = specs(trace).into_iter().map(|spec| kind(trace, spec, chosen));
-    kinds.filter(|kind| kind.totals.transactions() > 0).take(KINDS).collect()
+/// Those of the kind that is asked for, also if there are none; and of the kinds that are asked for most likely those that
+/// have any. Of flows those of these IDs, in ascending order, are among the ones that are shown, if there is room.
+pub(super) fn of(trace: &Trace, asked: Option<&Spec>, chosen: &[u64]) -> Vec<Kind> {
+    let others = specs(trace).into_iter().filter(|spec| Some(spec) != asked);
+    let others = others.map(|spec| kind(trace, spec, chosen));
+    let others = others.filter(|kind| kind.totals.transactions() > 0).take(KINDS);
+    asked.map(|spec| kind(trace, spec.clone(), chosen)).into_iter().chain(others).collect()
 }
 
 /// What is asked for most likely: the trace's own, then the most frequent one of each sort.
@@ -63,14 +70,14 @@ fn specs(trace: &Trace) -> Vec<Spec> {
 }
 
 fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
-    let mut totals = Totals::default();
-    let mut times = Histogram::default();
+    let mut tally = Tally::of(&spec, true);
+    let mut levels = Levels::default();
     let mut choice = Choice::new(SLOWEST, QUANTILES, SAMPLE);
     let mut asked = Vec::new();
     let of_flows = matches!(spec, Spec::Flow(_));
     let outcome = explain(trace, &spec, &mut |transaction, objects| {
-        totals.add(&transaction, objects);
-        times.add(transaction.total_ns);
+        let kept = tally.add(&transaction, objects);
+        levels.add(&transaction, &kept);
         choice.offer(transaction.total_ns, transaction.id, || transaction.clone());
         if of_flows && asked.len() < SAMPLE && chosen.binary_search(&transaction.id).is_ok() {
             asked.push(transaction);
@@ -89,27 +96,15 @@ fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
     }
     all.sort_by_key(|(start, _)| *start);
     let remarks = losses::remarks(&outcome, trace.manifest().start_ns);
-    let summary = serde_json::to_value(Summary::new(&outcome, &totals)).map(bounded).unwrap_or_default();
-    let document = json!({
+    let lists = ["losses", "late", "outside", "damaged"].map(|name| (name, CAUSES));
+    let lists: Vec<_> = [("causes", CAUSES), ("parts", PARTS)].into_iter().chain(lists).collect();
+    let mut document = json!({
         "transaction": spec.to_string(),
-        "summary": summary,
-        "bins": times.bins(),
+        "summary": cut_lists(&Summary::new(&outcome, &tally.totals), &lists, LIST),
         "transactions": all.into_iter().map(|(_, one)| one).collect::<Vec<_>>(),
     });
-    Kind { spec, totals, remarks, document }
-}
-
-/// The summary with the first of its lists.
-fn bounded(mut summary: Value) -> Value {
-    let lists = ["losses", "late", "outside", "damaged"].map(|name| (name, CAUSES));
-    for (name, most) in [("causes", CAUSES), ("parts", PARTS)].into_iter().chain(lists) {
-        let Some(list) = summary.get_mut(name).and_then(Value::as_array_mut) else { continue };
-        for by in list.iter_mut().filter_map(|cause| cause.get_mut("by")?.as_array_mut()) {
-            by.truncate(CAUSES);
-        }
-        summary[name] = json!(cut(list, most, LIST));
-    }
-    summary
+    levels.into_members(&mut document, &tally, &outcome);
+    Kind { spec, totals: tally.totals, remarks, document, outcome }
 }
 
 /// A transaction with its steps and the messages between its objects; without these, or with its parts only, where there
