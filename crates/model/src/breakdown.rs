@@ -11,18 +11,21 @@
 
 mod access;
 mod exchange;
+mod ready;
 mod trail;
 
 use std::fmt;
 
+use ready::WhyReady;
 use xweave_trace::event::State;
 
 use crate::{
     connection::{EndId, Refused},
     disk::DiskId,
     machine::Machine,
-    thread::{Ended, Since, Source, ThreadId, ThreadState},
+    thread::{Ended, Source, ThreadId, ThreadState},
     vcpu::{CpuId, Vcpu},
+    wait::WaitedFor,
 };
 
 /// Wakers of wakers up to here: further, and where threads have woken each other in a circle, a wait is a wait.
@@ -143,6 +146,8 @@ pub enum Cause {
     Refused(usize, Refused),
     /// A thread waited for the futex at this address meanwhile.
     Futex(u64),
+    /// A thread waited for this meanwhile.
+    Awaited(WaitedFor),
     /// It had not yet received what it then took up, and did not wait for it: it may have run for others.
     Earlier,
     /// This thread had received the request.
@@ -264,8 +269,8 @@ struct BackwardWalk<'m> {
     on: Vec<ThreadId>,
     /// The request and answer whose time is told; none if it is a thread's.
     exchange: Option<Exchange>,
-    /// The futex that a thread on the way here waited for.
-    futex: Option<u64>,
+    /// The futex, or what else, that the first thread waited for on the way here of which that is known.
+    awaited: Option<Cause>,
     /// What is known of the threads that run.
     note: Option<Cause>,
     /// From the last to the first.
@@ -274,7 +279,7 @@ struct BackwardWalk<'m> {
 
 impl<'m> BackwardWalk<'m> {
     fn new(machine: &'m Machine) -> Self {
-        Self { machine, on: Vec::new(), exchange: None, futex: None, note: None, back: Vec::new() }
+        Self { machine, on: Vec::new(), exchange: None, awaited: None, note: None, back: Vec::new() }
     }
 
     /// In their order; neighbours that are the same are one.
@@ -299,7 +304,7 @@ impl<'m> BackwardWalk<'m> {
     fn because(&mut self, from: i64, to: i64, object: Object, spent: TimeState, cause: Option<Cause>) {
         if from < to {
             let runs = spent == TimeState::Running && matches!(object, Object::Thread(_));
-            let cause = cause.or(self.futex.map(Cause::Futex)).or(self.note.filter(|_| runs));
+            let cause = cause.or(self.awaited).or(self.note.filter(|_| runs));
             let depth = u8::try_from(self.on.len().saturating_sub(1)).unwrap_or(u8::MAX);
             self.back.push(Piece { from, to, object, spent, cause, depth });
         }
@@ -327,7 +332,11 @@ impl<'m> BackwardWalk<'m> {
                             self.on_cpu(CpuId { domain: id.domain, cpu }, a, b, me, TimeState::Running);
                         }
                         Some(ThreadState::Waiting { state, over }) => {
-                            if self.waiting(id, state, over, from, a, b) {
+                            let outer = self.awaited;
+                            self.awaited = outer.or_else(|| machine.waited_for(id, b).map(Cause::Awaited));
+                            let left = self.waiting(id, state, over, from, a, b);
+                            self.awaited = outer;
+                            if left {
                                 break;
                             }
                         }
@@ -415,81 +424,6 @@ impl<'m> BackwardWalk<'m> {
         }
     }
 
-    /// Why a thread that could have run did not, from the last to the first.
-    fn why_ready(
-        &self,
-        id: ThreadId,
-        cpu: Option<u32>,
-        since: Since,
-        from: i64,
-        to: i64,
-    ) -> Vec<(i64, i64, WhyReady)> {
-        if since == Since::Throttled {
-            return vec![(from, to, WhyReady::Withheld)];
-        }
-        let cpu = cpu.and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
-        let mut why = Vec::new();
-        let (mut at, mut withheld) = (from, from);
-        // Others of its group may have used up the quota since it was woken.
-        let mut may_run = since == Since::Unthrottled;
-        for stretch in cpu.into_iter().flat_map(|cpu| cpu.threads(from, to)) {
-            if at < stretch.from {
-                why.push((at, stretch.from, WhyReady::Unknown));
-            }
-            let had = ThreadId { domain: id.domain, tid: stretch.tid };
-            let reason = match stretch.tid {
-                // Idle already when the thread came: it was on the way out of that.
-                0 if stretch.from == from && since == Since::Woken => WhyReady::Waking,
-                // That it can run has not come to the processor yet, from the one where it was woken.
-                0 if may_run => WhyReady::Waking,
-                0 => {
-                    withheld = stretch.to;
-                    WhyReady::Withheld
-                }
-                // Itself: it was seen to be ready before the processor had left it.
-                _ if had == id => WhyReady::Unknown,
-                _ => {
-                    may_run = may_run && !self.machine.threads.is_throttled(had, stretch.to);
-                    WhyReady::Had(had)
-                }
-            };
-            why.push((stretch.from, stretch.to, reason));
-            at = stretch.to;
-        }
-        if at < to {
-            why.push((at, to, WhyReady::Unknown));
-        }
-        // Who may not run does not wait for others that do meanwhile.
-        if withheld > from {
-            why.retain(|(from, ..)| *from >= withheld);
-            why.insert(0, (from, withheld, WhyReady::Withheld));
-        }
-        why.reverse();
-        why
-    }
-
-    fn ready(&mut self, id: ThreadId, cpu: Option<u32>, since: Since, from: i64, to: i64) {
-        let me = Object::Thread(id);
-        for (a, b, why) in self.why_ready(id, cpu, since, from, to) {
-            let (spent, cause) = match why {
-                WhyReady::Had(had) => (TimeState::Ready, Some(Cause::Had(had))),
-                // Who had the processor, or that it was another one's turn, may be among what was lost.
-                WhyReady::Unknown if self.machine.threads.lost(id.domain, a, b) => (TimeState::Unknown, None),
-                WhyReady::Unknown => (TimeState::Ready, None),
-                WhyReady::Waking => (TimeState::Waking, None),
-                WhyReady::Withheld => (TimeState::Throttled, None),
-            };
-            match cpu {
-                Some(cpu) => self.in_guest(CpuId { domain: id.domain, cpu }, a, b, me, spent, cause),
-                // Whether the processor that it waited for was there is not known.
-                None if self.machine.threads.lost(id.domain, to, to + 1) => {
-                    self.add(a, b, me, TimeState::Unknown);
-                }
-                None => self.because(a, b, me, spent, cause),
-            }
-        }
-    }
-
     /// A wait, or the part of it between two moments. Whether the way has left the thread: it was told from
     /// `begin` on.
     fn waiting(
@@ -553,14 +487,14 @@ impl<'m> BackwardWalk<'m> {
                     self.add(from, to, Object::Lock { address, holder: waker }, TimeState::Lock);
                 }
                 lock => {
-                    let outer = self.futex;
-                    self.futex = outer.or(lock);
+                    let outer = self.awaited;
+                    self.awaited = outer.or(lock.map(Cause::Futex));
                     if self.far(waker) {
                         self.add(from, to, me, TimeState::Waiting);
                     } else {
                         self.follow(waker, from, to);
                     }
-                    self.futex = outer;
+                    self.awaited = outer;
                 }
             },
             _ => self.add(from, to, me, TimeState::Waiting),
@@ -572,19 +506,6 @@ impl<'m> BackwardWalk<'m> {
     fn far(&self, thread: ThreadId) -> bool {
         self.on.contains(&thread) || self.on.len() >= DEPTH
     }
-}
-
-/// Why a thread that could run did not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WhyReady {
-    /// This thread had the processor.
-    Had(ThreadId),
-    /// The processor was on its way out of idling.
-    Waking,
-    /// The processor went idle without it.
-    Withheld,
-    /// Who had the processor is not known.
-    Unknown,
 }
 
 /// Whether a lock's address is one of user space: a futex's.

@@ -526,6 +526,11 @@ impl Connections {
         }
     }
 
+    /// What a thread last waited for was no connection.
+    pub(crate) fn waited_for_another(&mut self, thread: ThreadId) {
+        self.unexplained.remove(&thread);
+    }
+
     /// How many ends and waits are remembered.
     pub(crate) fn remembered(&self) -> usize {
         self.ends.len()

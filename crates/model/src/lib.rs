@@ -5,7 +5,7 @@
 //! thread.
 //!
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
-//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
+//! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
 //! processors were really theirs, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
 //! from a moment through wakers and senders; [`transaction`] finds what is to be broken down ([`between`] what lies between two [places](place) or more, `pair` from each to the next), [`explanation`] does it
 //! for a whole trace with the names of [`objects`] (`called` what is like others), [`parts`] adds up, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
@@ -48,6 +48,7 @@ pub mod thread;
 pub mod transaction;
 pub mod usage;
 pub mod vcpu;
+pub mod wait;
 
 pub use between::Between;
 pub use breakdown::{Cause, Object, Piece, TimeState, breakdown};

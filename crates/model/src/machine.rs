@@ -18,6 +18,7 @@ use crate::{
     loss::Loss,
     thread::{Ended, Source, ThreadId, Threads},
     vcpu::{CpuId, Guest, Vcpus},
+    wait::{CallWaits, WaitedFor},
 };
 
 /// More accesses than this an interrupt does not end.
@@ -201,6 +202,8 @@ pub struct Machine {
     cpus: FxHashMap<CpuId, Cpu>,
     /// Threads that wait for locks.
     locks: FxHashMap<ThreadId, Waits>,
+    /// What waits within calls were for.
+    waits: CallWaits,
     /// Locks that ended a wait, and who gave them: by who waited and when the wait was over.
     given: FxHashMap<(ThreadId, i64), u64>,
     /// What will have been lost, in the order of the times.
@@ -228,6 +231,11 @@ impl Machine {
     /// The lock that a thread had been waiting for when it was woken at this time.
     pub fn lock(&self, thread: ThreadId, woken: i64) -> Option<u64> {
         self.given.get(&(thread, woken)).copied()
+    }
+
+    /// What a wait that was over at this time was for, if an event at the end of the call told that.
+    pub fn waited_for(&self, thread: ThreadId, over: i64) -> Option<WaitedFor> {
+        self.waits.of(thread, over)
     }
 
     /// Whether events of a domain were lost between two times: on any of its CPUs, or on this one.
@@ -360,6 +368,7 @@ impl Machine {
                     let local = matches!(waker, Ended::Interrupt { source: Source::Timer, .. })
                         || Context::of(event.code) == Some(Context::Hard);
                     self.connections.woken(id(other), since, time, local);
+                    self.waits.woken(id(other), since, time, waker);
                 }
             }
             Kind::Migrate => {
@@ -426,6 +435,15 @@ impl Machine {
             }
             Kind::Retransmit => self.connections.repeat(event),
             Kind::SynDrop => self.connections.refuse(event),
+            Kind::PipeWrite => self.waits.pipe_write(event, id(tid)),
+            Kind::PipeRead => {
+                if self.waits.pipe_read(event, id(tid)) {
+                    self.connections.waited_for_another(id(tid));
+                }
+            }
+            Kind::PipeFull => self.waits.pipe_full(event, id(tid)),
+            Kind::PageFault => self.waits.fault(event, id(tid), WaitedFor::PageOf(event.name)),
+            Kind::SwapIn => self.waits.fault(event, id(tid), WaitedFor::Swapped),
             Kind::VmEnter => {
                 let process = self.threads.get(id(tid)).map_or(0, |thread| thread.process);
                 self.vcpus.enter(event, id(tid), process);
@@ -446,7 +464,11 @@ impl Machine {
 
     /// How many threads, connections, waits and processors are remembered: what forgetting looks through.
     pub(crate) fn remembered(&self) -> usize {
-        self.threads.len() + self.connections.remembered() + self.given.len() + self.cpus.len()
+        self.threads.len()
+            + self.connections.remembered()
+            + self.given.len()
+            + self.waits.remembered()
+            + self.cpus.len()
     }
 
     /// Forgets what was over before this time: memory is for what is under way.
@@ -455,6 +477,7 @@ impl Machine {
         self.disks.forget_before(time);
         self.connections.forget_before(time);
         self.vcpus.forget_before(time);
+        self.waits.forget_before(time);
         self.given.retain(|(_, woken), _| *woken >= time);
         for cpu in self.cpus.values_mut() {
             for past in [&mut cpu.threads, &mut cpu.interrupts] {

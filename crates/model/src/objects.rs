@@ -15,6 +15,7 @@ use crate::{
     guests::Guests,
     machine::Machine,
     vcpu::CpuId,
+    wait::WaitedFor,
 };
 
 pub use crate::called::RECORDER;
@@ -47,6 +48,14 @@ pub enum Cause {
     Refused(usize, Refused),
     /// A thread waited for the futex at this address meanwhile.
     Futex(u64),
+    /// A thread waited meanwhile for data in the pipe of this inode number, which this one writes to.
+    Data(u64, ObjectNumber),
+    /// The same for room in a pipe, which this one reads.
+    Room(u64, ObjectNumber),
+    /// The same for a page of a file that it has mapped.
+    PageOf(Name),
+    /// The same for a page that was swapped out.
+    Swapped,
     /// It had not yet received what it then took up, and did not wait for it.
     Earlier,
     /// This thread had received the request.
@@ -63,6 +72,8 @@ pub struct Objects {
     /// Who runs each guest.
     hosts: FxHashMap<u8, String>,
     all: Vec<Named>,
+    /// Files of which pages were waited for.
+    files: FxHashMap<Name, Box<str>>,
     /// A thread that goes on under another name, or turns out to be a vCPU, is another object.
     numbers: FxHashMap<(Object, Name, Option<CpuId>), ObjectNumber>,
 }
@@ -90,6 +101,8 @@ impl Objects {
         match cause {
             Cause::Had(thread) => format!("{} had the CPU", self.named(thread).name),
             Cause::Moved(thread) => format!("{} had received the request", self.named(thread).name),
+            Cause::Data(pipe, writer) => data_in(&format!("pipe {pipe}"), &self.named(writer).name),
+            Cause::Room(pipe, reader) => room_in(&format!("pipe {pipe}"), &self.named(reader).name),
             _ => self.why_such(cause),
         }
     }
@@ -120,6 +133,13 @@ impl Objects {
                 }
             }
             Cause::Futex(address) => format!("futex {address:#x} was waited for"),
+            Cause::Data(_, writer) => data_in("a pipe", &self.named(writer).group),
+            Cause::Room(_, reader) => room_in("a pipe", &self.named(reader).group),
+            Cause::PageOf(file) => match self.files.get(&file).filter(|name| !name.is_empty()) {
+                Some(name) => format!("page fault: a page of the file {name} was waited for"),
+                None => "page fault: a page of a file was waited for".to_owned(),
+            },
+            Cause::Swapped => "swap-in: a page that was swapped out was waited for".to_owned(),
         }
     }
 
@@ -173,6 +193,19 @@ impl Objects {
             breakdown::Cause::Repeated(times) => Cause::Repeated(times),
             breakdown::Cause::Refused(times, refused) => Cause::Refused(times, refused),
             breakdown::Cause::Futex(address) => Cause::Futex(address),
+            breakdown::Cause::Awaited(awaited) => match awaited {
+                WaitedFor::Data { pipe, writer } => {
+                    Cause::Data(pipe, self.number(Object::Thread(writer), machine, names))
+                }
+                WaitedFor::Room { pipe, reader } => {
+                    Cause::Room(pipe, self.number(Object::Thread(reader), machine, names))
+                }
+                WaitedFor::PageOf(file) => {
+                    self.files.entry(file).or_insert_with(|| names.text(file).into());
+                    Cause::PageOf(file)
+                }
+                WaitedFor::Swapped => Cause::Swapped,
+            },
             breakdown::Cause::Earlier => Cause::Earlier,
             breakdown::Cause::Moved(thread) => {
                 Cause::Moved(self.number(Object::Thread(thread), machine, names))
@@ -213,6 +246,14 @@ impl Objects {
             }
         }
     }
+}
+
+fn data_in(pipe: &str, writer: &str) -> String {
+    format!("data in {pipe} was waited for, written by {writer}")
+}
+
+fn room_in(pipe: &str, reader: &str) -> String {
+    format!("room in {pipe} was waited for, read by {reader}")
 }
 
 /// A thread's name, and of those like it.

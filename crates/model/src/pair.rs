@@ -12,6 +12,7 @@ use crate::{
     place::{By, Mark, Place, Told},
     thread::ThreadId,
     vcpu::CpuId,
+    wait::{PipeId, pipe_of},
 };
 
 /// The most that are under way between two places: while as many are, others that begin are not followed. Of more
@@ -39,6 +40,8 @@ enum Joined {
     Ends,
     /// One lock.
     Lock,
+    /// One pipe.
+    Pipe,
 }
 
 impl Joined {
@@ -56,6 +59,8 @@ impl Joined {
             Self::By(By::Cpu)
         } else if (from, to) == (K::LockWake, K::LockAcquired) {
             Self::Lock
+        } else if both(&[K::PipeWrite, K::PipeRead, K::PipeFull]) {
+            Self::Pipe
         } else {
             Self::By(By::Thread)
         }
@@ -69,6 +74,7 @@ enum Key {
     Access(DiskId, u64),
     End(EndId),
     Lock(u8, u64),
+    Pipe(PipeId),
 }
 
 impl Key {
@@ -343,7 +349,8 @@ impl Pair {
             Kind::Other => names.text(event.name) == place.name && place.edge.is_none(),
             kind => self.kinds[side] == Some(kind) && place.has(event),
         };
-        let corrects = event.kind == Kind::Send && Sending::of(event.code).corrects();
+        let corrects =
+            matches!(event.kind, Kind::Send | Kind::PipeWrite) && Sending::of(event.code).corrects();
         named && !corrects && self.domains[side].is_none_or(|domain| domain == event.domain)
     }
 
@@ -370,6 +377,7 @@ impl Pair {
             }
             Joined::Sent | Joined::End | Joined::Ends => EndId::of(event).map(Key::End),
             Joined::Lock => Some(Key::Lock(event.domain, event.object)),
+            Joined::Pipe => Some(Key::Pipe(pipe_of(event))),
         }
     }
 }
@@ -395,7 +403,7 @@ fn access(event: &Event) -> Option<Key> {
 /// How much a disk's request reads or writes, or was sent.
 fn bytes(event: &Event) -> Option<Bytes> {
     match (event.kind, Access::of(event.code)) {
-        (Kind::Send, _) | (Kind::DiskQueue | Kind::DiskIssue, Access::Write) => {
+        (Kind::Send | Kind::PipeWrite, _) | (Kind::DiskQueue | Kind::DiskIssue, Access::Write) => {
             Some(Bytes { sent: event.bytes, received: 0 })
         }
         (Kind::DiskQueue | Kind::DiskIssue, Access::Read) => Some(Bytes { sent: 0, received: event.bytes }),

@@ -75,6 +75,8 @@ pub(crate) struct Such {
     pub(crate) why: Option<String>,
     /// Who had the processor meanwhile.
     by: Option<String>,
+    /// What else is told of what kept the transactions.
+    kept_for: &'static str,
 }
 
 impl Such {
@@ -93,7 +95,14 @@ impl Such {
                 Some(Cause::Had(other)) => Some(objects.named(other).group.clone()),
                 _ => None,
             };
-            *sums.entry(Self { domain, group, kind: named.kind, spent, why, by }).or_default() += ns;
+            let kept_for = match cause {
+                Some(Cause::Data(..) | Cause::Room(..)) => " at the other end of a pipe",
+                Some(Cause::PageOf(_)) => " for page faults",
+                Some(Cause::Swapped) => " for swap-ins",
+                _ => "",
+            };
+            *sums.entry(Self { domain, group, kind: named.kind, spent, why, by, kept_for }).or_default() +=
+                ns;
         }
         sums
     }
@@ -101,7 +110,7 @@ impl Such {
     /// What kept the transactions, and by whom.
     pub(crate) fn kept(&self) -> (String, Option<String>) {
         let (of, group) = (&self.domain, || Some(self.group.clone()));
-        match (self.spent, self.kind) {
+        let (what, by) = match (self.spent, self.kind) {
             (TimeState::Ready | TimeState::Preempted, _) => {
                 (format!("{} waited for a CPU of {of}", self.group), self.by.clone())
             }
@@ -112,7 +121,8 @@ impl Such {
             }
             (TimeState::Exit, _) => (format!("exits of {}", self.group), None),
             (spent, _) => (format!("{} in {of}", spent.name()), group()),
-        }
+        };
+        (what + self.kept_for, by)
     }
 }
 

@@ -198,3 +198,24 @@ fn threads_that_end_amid_their_requests_take_no_longer_than_others() {
     assert_eq!((ended, open), (MANY as usize, 0));
     no_longer(hostile, honest);
 }
+
+#[test]
+fn pipes_of_many_writers_and_waits_that_no_call_tells_of_take_no_longer_than_others() {
+    // Each of many threads writes to one pipe, or to one of its own, and wakes who then reads, or does not.
+    let events = |honest: bool| {
+        (1..=MANY).flat_map(move |tid| {
+            let time = 4 * tid;
+            let reader = if honest { MANY + tid } else { MANY };
+            let pipe = if honest { u64::from(tid) } else { 1 };
+            let ends = Event { other: 0, code: 1, ..event(Kind::Switch, time, reader) };
+            let write = Event { object: pipe, bytes: 1, code: 1, ..event(Kind::PipeWrite, time + 1, tid) };
+            let wake = Event { other: reader, ..event(Kind::Wake, time + 2, tid) };
+            let read = if honest { Kind::PipeRead } else { Kind::Other };
+            [ends, write, wake, Event { object: pipe, bytes: 1, code: 4, ..event(read, time + 3, reader) }]
+        })
+    };
+    no_longer(taken_in(events(false)), taken_in(events(true)));
+    // A call that has lasted for all the time.
+    let fault = Event { bytes: u64::from(u32::MAX), ..event(Kind::SwapIn, 4 * MANY + 4, MANY) };
+    no_longer(taken_in(events(false).chain([fault])), taken_in(events(true)));
+}

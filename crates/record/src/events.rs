@@ -109,7 +109,7 @@ impl Order {
 
 /// Puts an event of the domain with that number into a trace's form.
 pub(crate) fn normal(recorded: &Recorded, domain: u8, time_ns: i64, writer: &mut Writer) -> Event {
-    let named = matches!(recorded.kind, Kind::Fork | Kind::Thread);
+    let named = matches!(recorded.kind, Kind::Fork | Kind::Thread | Kind::PageFault);
     Event {
         object: recorded.object,
         position: recorded.position,

@@ -4,7 +4,7 @@ use xweave_trace::event::{Connection, Kind, Sending};
 
 use crate::{
     id::{Cpu, Thread},
-    state::{Alarm, Call, Role, Simulation, TASK, WORKER, Wait},
+    state::{Alarm, Call, Role, Simulation, Step, TASK, WORKER, Wait},
 };
 
 /// The number of each domain's only network namespace.
@@ -77,6 +77,36 @@ impl Simulation {
         self.tell(Kind::Receive, cpu, |event| {
             (event.object, event.position, event.bytes) = (object, position, bytes);
             (event.code, event.other) = (i32::try_from(lasted).unwrap_or(i32::MAX), NETNS);
+        });
+    }
+
+    /// A pipe that a thread reads what others of its process have for it from; of others, it is a futex.
+    fn pipe(&self, thread: Thread) -> Option<u64> {
+        let tid = u64::from(self.threads[thread].tid);
+        tid.is_multiple_of(2).then_some(1_000 + tid)
+    }
+
+    /// How a thread waits for what others of its process have for it.
+    pub(crate) fn handed(&self, thread: Thread, wait: Wait) -> Step {
+        match self.pipe(thread) {
+            Some(pipe) => Step::Pipe(pipe, wait),
+            None => Step::Futex(self.futex(thread), wait),
+        }
+    }
+
+    /// From `from` to `to` in one process.
+    pub(crate) fn hand(&mut self, from: Thread, to: Thread, answer: bool, cpu: Cpu) {
+        if let Some(pipe) = self.pipe(to) {
+            self.piped(Kind::PipeWrite, pipe, Sending::Begins.code().into(), cpu);
+        }
+        self.deliver(from, to, from, answer, cpu);
+    }
+
+    /// A pointer is written to a pipe, or read from it.
+    pub(crate) fn piped(&mut self, kind: Kind, pipe: u64, code: i64, cpu: Cpu) {
+        self.tell(kind, cpu, |event| {
+            (event.object, event.position, event.bytes) = (pipe, 14, 8);
+            event.code = i32::try_from(code).unwrap_or(i32::MAX);
         });
     }
 

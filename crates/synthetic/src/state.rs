@@ -374,6 +374,12 @@ pub(crate) enum Step {
     Futex(u64, Wait),
     /// That call is over.
     FutexOver(u64),
+    /// The same as [`Step::Block`], in a read of this pipe.
+    Pipe(u64, Wait),
+    /// That call, which began then, is over.
+    PipeRead(u64, i64),
+    /// A page fault that began then is over, or a swap-in.
+    Fault(i64),
     /// Takes a lock.
     Take(usize),
     /// Tries again, having been woken.

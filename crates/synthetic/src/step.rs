@@ -37,6 +37,15 @@ impl Simulation {
             Step::FutexOver(address) => {
                 self.tell(Kind::LockAcquired, cpu, |event| event.object = address);
             }
+            Step::Pipe(pipe, wait) => {
+                self.first(thread, [Step::Work(600), Step::Block(wait), Step::PipeRead(pipe, self.now)]);
+            }
+            Step::PipeRead(pipe, since) => self.piped(Kind::PipeRead, pipe, self.now - since, cpu),
+            Step::Fault(since) => {
+                let kind = if self.random.percent(50) { Kind::PageFault } else { Kind::SwapIn };
+                let lasted = self.now.abs_diff(since);
+                self.tell(kind, cpu, |event| (event.bytes, event.code) = (lasted, 1));
+            }
             Step::Take(lock) => self.take(thread, cpu, lock),
             Step::Retake(lock) => {
                 let address = self.locks[lock].address;
@@ -68,10 +77,10 @@ impl Simulation {
                 let who = self.carried(thread);
                 self.threads[who].asked.push_back(Call::Going(server));
                 if self.level(server) == Some(POOL) {
-                    let taken = [Step::Futex(self.futex(thread), Wait::Answer), Step::Answered(server)];
+                    let taken = [self.handed(thread, Wait::Answer), Step::Answered(server)];
                     self.first(thread, taken);
                     self.first(thread, [Step::Work(900)]);
-                    self.deliver(thread, server, thread, false, cpu);
+                    self.hand(thread, server, false, cpu);
                     return;
                 }
                 self.mark_requests(thread);
@@ -91,7 +100,7 @@ impl Simulation {
                 self.deliver(client, worker, thread, false, cpu);
             }
             Step::Answer(client, _) if self.level(thread) == Some(POOL) => {
-                self.deliver(thread, client, thread, true, cpu);
+                self.hand(thread, client, true, cpu)
             }
             Step::Answer(client, owner) => {
                 let there = |call| matches!(call, Call::There(_));
@@ -156,7 +165,8 @@ impl Simulation {
         let level = self.level(who);
         let Some((client, owner)) = self.threads[who].calls.pop_front() else {
             let wait = match level {
-                Some(POOL | WORKER) => Step::Futex(self.futex(thread), Wait::Calls),
+                Some(POOL) => self.handed(thread, Wait::Calls),
+                Some(WORKER) => Step::Futex(self.futex(thread), Wait::Calls),
                 _ => self.block_of(thread, Wait::Calls),
             };
             return self.first(thread, [wait, Step::Serve]);
@@ -248,6 +258,10 @@ impl Simulation {
         if waits {
             self.threads[thread].access = (disk, Stage::Queued);
             self.threads[thread].parts = bytes.div_ceil(LARGEST);
+            // Some of what is read is a page of its memory.
+            if self.random.percent(30) {
+                self.first(thread, [Step::Fault(self.now)]);
+            }
             self.first(thread, [Step::Work(700), Step::Block(Wait::Disk)]);
         }
         let bio = self.disks[disk].name();

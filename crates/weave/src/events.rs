@@ -16,11 +16,14 @@ use crate::error::Error;
 use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
-pub(crate) const SOURCES: [(&str, &str); 6] = [
+pub(crate) const SOURCES: [(&str, &str); 9] = [
     ("events/event.h", include_str!("../../../bpf/events/event.h")),
     ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
     ("events/block.h", include_str!("../../../bpf/events/block.h")),
     ("events/net.h", include_str!("../../../bpf/events/net.h")),
+    ("events/slept.h", include_str!("../../../bpf/events/slept.h")),
+    ("events/pipe.h", include_str!("../../../bpf/events/pipe.h")),
+    ("events/fault.h", include_str!("../../../bpf/events/fault.h")),
     ("events/vm.h", include_str!("../../../bpf/events/vm.h")),
     ("events/syscalls.h", include_str!("../../../bpf/events/syscalls.h")),
 ];
@@ -30,9 +33,9 @@ pub(crate) const SOURCES: [(&str, &str); 6] = [
 pub enum Group {
     /// Who runs: processors, threads, interrupts, futexes.
     Sched,
-    /// Accesses to disks.
+    /// Accesses to disks, and page faults that wait for them.
     Block,
-    /// What sockets send and receive, and TCP's connections.
+    /// What sockets send and receive, TCP's connections, and pipes.
     Net,
     /// The vCPUs of KVM.
     Vm,
@@ -124,7 +127,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 73] = {
+const PROBES: [Probe; 81] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -160,6 +163,10 @@ const PROBES: [Probe; 73] = {
         probe(Block, Tracepoint, Kind::DiskComplete, "block_rq_complete"),
         probe(Block, Tracepoint, Kind::DiskComplete, "block_bio_complete"),
         probe(Block, Tracepoint, Kind::DiskRemap, "block_bio_remap"),
+        probe(Block, Entry, Kind::PageFault, "filemap_fault"),
+        probe(Block, Return, Kind::PageFault, "filemap_fault_end").at("filemap_fault").replaced(),
+        probe(Block, Entry, Kind::SwapIn, "do_swap_page"),
+        probe(Block, Return, Kind::SwapIn, "do_swap_page_end").at("do_swap_page").replaced(),
         probe(Net, Entry, Kind::Send, "tcp_sendmsg_locked"),
         probe(Net, Return, Kind::Send, "tcp_sendmsg_end").at("tcp_sendmsg_locked").replaced(),
         // From 6.5 on, tcp_sendmsg_locked sends pages too.
@@ -190,6 +197,10 @@ const PROBES: [Probe; 73] = {
             .at("unix_stream_splice_read")
             .replaced(),
         probe(Net, Return, Kind::Receive, "unix_stream_splice_read"),
+        probe(Net, Entry, Kind::PipeWrite, "pipe_write"),
+        probe(Net, Return, Kind::PipeFull, "pipe_write_end").at("pipe_write").replaced(),
+        probe(Net, Entry, Kind::PipeRead, "pipe_read_begin").at("pipe_read").replaced(),
+        probe(Net, Return, Kind::PipeRead, "pipe_read"),
         probe(Net, Tracepoint, Kind::Socket, "inet_sock_set_state"),
         probe(Net, Entry, Kind::Socket, "tcp_connect"),
         probe(Net, Entry, Kind::Accept, "security_sock_graft").replaced(),

@@ -100,6 +100,21 @@ pub enum Kind {
     /// The access to disk `other` that was asked for at sector `bytes`, or a part of it, is one to disk `object` at sector
     /// `position` from now on. `code`: how many sectors.
     DiskRemap,
+    /// `tid` writes to the pipe or FIFO of inode number `object`, in the file system of device `position`. `bytes` and
+    /// `code` as of [`Kind::Send`].
+    PipeWrite,
+    /// `tid` has read `bytes` from the pipe; 0 if nobody writes to it any more. `object` and `position` as of
+    /// [`Kind::PipeWrite`]; `code`: how long ago the call began, as of [`Kind::Receive`].
+    PipeRead,
+    /// `tid` had to wait for room in the pipe, within a write that is over. `object` and `position` as of
+    /// [`Kind::PipeWrite`]; `bytes`: how long ago the call began, in nanoseconds, at most what fits.
+    PipeFull,
+    /// `tid` has waited for a page of the file with inode number `object`, in the file system of device `position`, that it
+    /// has mapped, called `name`. `bytes`: how long ago the fault began, in nanoseconds, at most what fits; `code`: 1 if
+    /// the page had to be read (a major fault), 0 if it was there and another one had it.
+    PageFault,
+    /// The same of a page of its memory that was swapped out.
+    SwapIn,
     /// `bytes` events of this processor were lost, or an unknown number (0): the first of them `position` nanoseconds
     /// before this one, the last `object` nanoseconds before it.
     Lost,
@@ -109,7 +124,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 37] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -140,6 +155,11 @@ impl Kind {
         Self::VmInject,
         Self::Migrate,
         Self::DiskRemap,
+        Self::PipeWrite,
+        Self::PipeRead,
+        Self::PipeFull,
+        Self::PageFault,
+        Self::SwapIn,
         Self::Lost,
         Self::Other,
     ];
@@ -175,6 +195,11 @@ impl Kind {
             Self::VmHalt => OBJECT | BYTES | CODE,
             Self::VmInject => OBJECT | POSITION,
             Self::Migrate => OTHER | OBJECT,
+            Self::PipeWrite => OBJECT | POSITION | BYTES | CODE,
+            Self::PipeRead => OBJECT | POSITION | BYTES,
+            Self::PipeFull => OBJECT | POSITION,
+            Self::PageFault => OBJECT | POSITION | CODE,
+            Self::SwapIn => CODE,
             Self::Exit | Self::Lost | Self::Other => 0,
         }
     }
@@ -188,9 +213,11 @@ impl Kind {
             Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete | Self::DiskRemap => {
                 Some("block")
             }
+            Self::PageFault | Self::SwapIn => Some("block"),
             Self::Send | Self::Receive | Self::Socket | Self::Accept | Self::Retransmit | Self::SynDrop => {
                 Some("net")
             }
+            Self::PipeWrite | Self::PipeRead | Self::PipeFull => Some("net"),
             Self::VmEnter | Self::VmExit | Self::VmHalt | Self::VmInject => Some("vm"),
             Self::SyscallEnter | Self::SyscallExit => Some("syscalls"),
             Self::Thread | Self::Lost | Self::Other => None,
@@ -230,6 +257,11 @@ impl Kind {
             Self::VmInject => "vm_inject",
             Self::Migrate => "migrate",
             Self::DiskRemap => "disk_remap",
+            Self::PipeWrite => "pipe_write",
+            Self::PipeRead => "pipe_read",
+            Self::PipeFull => "pipe_full",
+            Self::PageFault => "page_fault",
+            Self::SwapIn => "swap_in",
             Self::Lost => "lost",
             Self::Other => "other",
         }
@@ -386,6 +418,10 @@ impl Kind {
             Self::SyscallExit | Self::VmHalt => &[Bytes, Object32, Pad],
             Self::VmExit => &[Object32, Code],
             Self::VmInject => &[Object32, Position32],
+            Self::PipeWrite | Self::PipeRead => &[Object, Position32, Bytes32, Code, Pad],
+            Self::PipeFull => &[Object, Position32, Bytes32],
+            Self::PageFault => &[Object, Position32, Bytes32, Name],
+            Self::SwapIn => &[Bytes32, Pad],
             Self::Lost => &[Object, Position, Bytes],
             Self::Other => return None,
         })
@@ -402,7 +438,7 @@ impl Kind {
 pub struct Event {
     /// `CLOCK_MONOTONIC` of the domain, in nanoseconds.
     pub time_ns: u64,
-    /// Disk, socket, interrupt, lock, vCPU or process.
+    /// Disk, socket, pipe, file, interrupt, lock, vCPU or process.
     pub object: u64,
     /// The first sector, or as the kind says.
     pub position: u64,
@@ -418,7 +454,7 @@ pub struct Event {
     pub cpu: u16,
     /// What happened.
     pub kind: Kind,
-    /// A thread's name, NUL-padded.
+    /// A thread's name, or a file's, NUL-padded.
     pub name: [u8; 16],
 }
 

@@ -1,4 +1,4 @@
-//! Disks on disks, and several accesses to the same sectors: explained by a disk that takes as long as it was told to.
+//! Disks on disks, several accesses to the same sectors, page faults and swap-ins: explained by a disk that takes as long as it was told to.
 
 use crate::world::{World, longest};
 
@@ -73,5 +73,55 @@ fn the_time_of_a_volume_is_that_of_the_disk_below_it() {
         let total = longest(&document, |_| true);
         assert!(device <= total && total > least, "{name}: {document}");
         assert_eq!(document["summary"]["incomplete_ios"], 0, "{name}: {document}");
+    }
+}
+
+/// A disk that keeps what is written to it, and ends each access by a timer.
+const KEEPING_DISK: &str = "modprobe null_blk nr_devices=1 queue_mode=2 irqmode=2 completion_nsec=4000000 submit_queues=1 \
+     hw_queue_depth=64 gb=1 memory_backed=1 && [ -b /dev/nullb0 ]";
+
+/// A program whose pages are read as it runs, and one that has more memory than its cgroup may have at once.
+#[test]
+fn waits_in_page_faults_and_swap_ins_are_told_as_such() {
+    let Some(world) = World::find("page faults and swap-ins") else { return };
+    world.run("host", KEEPING_DISK);
+    world.run(
+        "host",
+        "mkfs.ext4 -q /dev/nullb0 400M && mkdir -p /tmp/cold && mount /dev/nullb0 /tmp/cold && \
+         cp /usr/bin/xweave /tmp/cold/xwcold && umount /tmp/cold && mount /dev/nullb0 /tmp/cold",
+    );
+    let recording = world.record("--events sched,block -o /tmp/events-faults");
+    world.run("host", "/tmp/cold/xwcold --version");
+    world.run(
+        "host",
+        "umount /tmp/cold && mkswap /dev/nullb0 >/dev/null && swapon /dev/nullb0 && \
+         echo +memory >/sys/fs/cgroup/cgroup.subtree_control && mkdir -p /sys/fs/cgroup/xwswap && \
+         echo 10M >/sys/fs/cgroup/xwswap/memory.max && cp /usr/bin/perl /tmp/xwswaps",
+    );
+    world.run(
+        "host",
+        "echo $$ >/sys/fs/cgroup/xwswap/cgroup.procs && \
+         /tmp/xwswaps -e '$all = \"x\" x (12 << 20); \
+             for ($at = 0; $at < length($all); $at += 4096) { $sum += ord(substr($all, $at, 1)) }' && true",
+    );
+    recording.finish_well();
+    world.run("host", "swapoff /dev/nullb0 && rmdir /sys/fs/cgroup/xwswap && rmmod null_blk");
+    for (program, why, cause) in [
+        (
+            "xwcold",
+            "page fault: a page of the file xwcold was waited for",
+            "disk I/O of host for page faults",
+        ),
+        ("xwswaps", "swap-in: a page that was swapped out was waited for", "disk I/O of host for swap-ins"),
+    ] {
+        let document = world.explain("/tmp/events-faults", &format!("process:{program}"));
+        let told = longest(&document, |part| {
+            part["why"] == why && part["state"] == "device" && part["object"] == "disk nullb0"
+        });
+        let device = longest(&document, |part| part["state"] == "device" && part["object"] == "disk nullb0");
+        // The program's first pages are read by who begins it; pages are written before others are read.
+        assert!(told > 5 * DEVICE && told * 10 >= device * 7, "{program}: {told} of {device} ns: {document}");
+        let causes = document["summary"]["causes"].as_array().unwrap();
+        assert!(causes.iter().any(|kept| kept["what"] == cause), "{program}: {document}");
     }
 }

@@ -11,7 +11,7 @@ use xweave_trace::{
     event::{Access, Connection, Kind, Names, Sending, State},
 };
 
-use crate::world::{AGENT, World};
+use crate::world::{AGENT, World, longest};
 
 /// What the guests exchange: requests for a page of so many bytes.
 const PAGE: u64 = 3000;
@@ -316,6 +316,50 @@ fn what_tls_in_the_kernel_and_multipath_tcp_send_is_received() {
         assert!(time(Some("unknown")) * 20 < time(None), "{protocol}: {document}");
         world.kill("host", &format!("xweave lab load tcp-serve --port {port}"));
         drop(server);
+    }
+}
+
+/// What is written to a pipe is read from it, and who waits at either end is told who is at the other one.
+#[test]
+fn waits_for_pipes_are_those_at_the_other_end() {
+    const PAUSES: u64 = 4;
+    /// What is written at once: more than a pipe holds.
+    const WRITTEN: u64 = 1 << 20;
+    let Some(world) = World::find("pipes") else { return };
+    let recording = world.record("--events sched,net --domain vm1=vsock:3 -o /tmp/events-pipes");
+    world.run(
+        "vm1",
+        &format!(
+            "(for nth in $(seq {PAUSES}); do sleep 0.25; echo $nth; done) | cat >/dev/null && \
+             dd if=/dev/zero bs={WRITTEN} count=1 2>/dev/null | (sleep 1; cat >/dev/null)"
+        ),
+    );
+    recording.finish_well();
+    let recorded = Recorded::pull(&world, "/tmp/events-pipes");
+    assert_eq!(recorded.manifest["lost"], 0, "{}", recorded.manifest["loss"]);
+    let mut pipes: HashMap<(u64, u64), [u64; 2]> = HashMap::new();
+    for event in recorded.of("vm1", &[Kind::PipeWrite, Kind::PipeRead]) {
+        let [written, read] = pipes.entry((event.position, event.object)).or_default();
+        match event.kind {
+            Kind::PipeRead => *read += event.bytes,
+            _ if Sending::of(event.code).corrects() => *written -= event.bytes,
+            _ => *written += event.bytes,
+        }
+    }
+    assert!(pipes.values().any(|[written, read]| *written == WRITTEN && read == written), "{pipes:?}");
+    assert!(pipes.values().any(|[written, read]| *written == 2 * PAUSES && read == written), "{pipes:?}");
+    // Who read waited while the other one slept, and who wrote while the other one did not read yet.
+    for (program, what, by, least) in [
+        ("cat", "data in pipe ", ", written by ", PAUSES * 250_000_000),
+        ("dd", "room in pipe ", ", read by ", 500_000_000),
+    ] {
+        let document = world.explain("/tmp/events-pipes", &format!("process:{program}"));
+        let why = |part: &Value| part["why"].as_str().unwrap_or_default().to_owned();
+        let waited = longest(&document, |part| why(part).starts_with(what) && why(part).contains(by));
+        assert!(waited * 10 >= least * 9, "{program}: {waited} of {least} ns: {document}");
+        let causes = document["summary"]["causes"].as_array().unwrap();
+        let named = |cause: &Value| cause["what"].as_str().unwrap().ends_with(" at the other end of a pipe");
+        assert!(causes.iter().any(named), "{program}: {document}");
     }
 }
 

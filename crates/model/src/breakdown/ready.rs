@@ -1,0 +1,97 @@
+//! Why a thread that could have run did not: who had its processor, or that it was withheld.
+
+use super::{BackwardWalk, Cause, Object, TimeState};
+use crate::{
+    thread::{Since, ThreadId},
+    vcpu::CpuId,
+};
+
+impl BackwardWalk<'_> {
+    /// Why a thread that could have run did not, from the last to the first.
+    pub(super) fn why_ready(
+        &self,
+        id: ThreadId,
+        cpu: Option<u32>,
+        since: Since,
+        from: i64,
+        to: i64,
+    ) -> Vec<(i64, i64, WhyReady)> {
+        if since == Since::Throttled {
+            return vec![(from, to, WhyReady::Withheld)];
+        }
+        let cpu = cpu.and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
+        let mut why = Vec::new();
+        let (mut at, mut withheld) = (from, from);
+        // Others of its group may have used up the quota since it was woken.
+        let mut may_run = since == Since::Unthrottled;
+        for stretch in cpu.into_iter().flat_map(|cpu| cpu.threads(from, to)) {
+            if at < stretch.from {
+                why.push((at, stretch.from, WhyReady::Unknown));
+            }
+            let had = ThreadId { domain: id.domain, tid: stretch.tid };
+            let reason = match stretch.tid {
+                // Idle already when the thread came: it was on the way out of that.
+                0 if stretch.from == from && since == Since::Woken => WhyReady::Waking,
+                // That it can run has not come to the processor yet, from the one where it was woken.
+                0 if may_run => WhyReady::Waking,
+                0 => {
+                    withheld = stretch.to;
+                    WhyReady::Withheld
+                }
+                // Itself: it was seen to be ready before the processor had left it.
+                _ if had == id => WhyReady::Unknown,
+                _ => {
+                    may_run = may_run && !self.machine.threads.is_throttled(had, stretch.to);
+                    WhyReady::Had(had)
+                }
+            };
+            why.push((stretch.from, stretch.to, reason));
+            at = stretch.to;
+        }
+        if at < to {
+            why.push((at, to, WhyReady::Unknown));
+        }
+        // Who may not run does not wait for others that do meanwhile.
+        if withheld > from {
+            why.retain(|(from, ..)| *from >= withheld);
+            why.insert(0, (from, withheld, WhyReady::Withheld));
+        }
+        why.reverse();
+        why
+    }
+
+    pub(super) fn ready(&mut self, id: ThreadId, cpu: Option<u32>, since: Since, from: i64, to: i64) {
+        let me = Object::Thread(id);
+        for (a, b, why) in self.why_ready(id, cpu, since, from, to) {
+            let (spent, cause) = match why {
+                WhyReady::Had(had) => (TimeState::Ready, Some(Cause::Had(had))),
+                // Who had the processor, or that it was another one's turn, may be among what was lost.
+                WhyReady::Unknown if self.machine.threads.lost(id.domain, a, b) => (TimeState::Unknown, None),
+                WhyReady::Unknown => (TimeState::Ready, None),
+                WhyReady::Waking => (TimeState::Waking, None),
+                WhyReady::Withheld => (TimeState::Throttled, None),
+            };
+            match cpu {
+                Some(cpu) => self.in_guest(CpuId { domain: id.domain, cpu }, a, b, me, spent, cause),
+                // Whether the processor that it waited for was there is not known.
+                None if self.machine.threads.lost(id.domain, to, to + 1) => {
+                    self.add(a, b, me, TimeState::Unknown);
+                }
+                None => self.because(a, b, me, spent, cause),
+            }
+        }
+    }
+}
+
+/// Why a thread that could run did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhyReady {
+    /// This thread had the processor.
+    Had(ThreadId),
+    /// The processor was on its way out of idling.
+    Waking,
+    /// The processor went idle without it.
+    Withheld,
+    /// Who had the processor is not known.
+    Unknown,
+}
