@@ -40,7 +40,7 @@ const NAMES: usize = 24;
 #[command(after_help = "\
 What a transaction is (SPEC):
   connect[:PORT]       from the client's connect() to the server's accept()
-  request[:PORT]       from a request on a connection to the end of its response
+  request[:PORT]       from a request on a connection to the end of its response; over UDP, to the datagram sent back
   process[:NAME]       from the start of a process to its exit
   thread[:NAME]        from the start of a thread to its exit
   flow[:NAME]          from the start of a flow to its end; of network frames, those with data, if there are any
@@ -185,6 +185,9 @@ pub fn none(trace: &Trace, spec: &Spec, outcome: &Outcome) -> Failure {
 fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
     if let Some(uncertain) = losses::uncertain(outcome) {
         return format!("; {uncertain}");
+    }
+    if let Some(unanswered) = losses::unanswered(outcome) {
+        return format!("; {unanswered}");
     }
     let census = Census::of(trace);
     let listed =

@@ -10,7 +10,7 @@ use xweave_trace::{
 
 use crate::{
     called::{Like, RECORDER, Recorders, served},
-    connection::LISTEN,
+    connection::tcp::LISTEN,
     disk::{DiskId, DiskNames, Disks},
     guests::Guests,
     interrupt,

@@ -206,6 +206,9 @@ pub fn breakdown_of_answer(
 ) -> Vec<Piece> {
     let mut walk = BackwardWalk::new(machine);
     walk.exchange = Some(Exchange { asks: None, answers: Some(Answer { end, sent: to }) });
+    // Of several datagrams it may be the answer to another one.
+    let others = machine.connections.answered(end, to).and_then(|answered| answered.left);
+    walk.note = others.map(|(left, _)| Cause::Ahead(left.saturating_add(1)));
     walk.trail(thread, from, to);
     walk.pieces()
 }

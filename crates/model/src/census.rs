@@ -4,10 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use xweave_trace::{Trace, event::Kind};
 
-use crate::{
-    machine::Machine,
-    transaction::{Finder, Spec},
-};
+use crate::{machine::Machine, spec::Spec, transaction::Finder};
 
 /// Events that are looked at.
 const MOST: usize = 1 << 22;

@@ -4,51 +4,19 @@
 //! woken, and then received something (or was given a connection that it accepts) had waited for the other end. A
 //! thread that opened a connection and waits is waiting for the other end's answer.
 
+mod datagram;
+pub(crate) mod tcp;
+
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Refusal, Sending};
 
+pub use self::datagram::Answered;
+use self::datagram::Exchanges;
+pub(crate) use self::datagram::{GIVEN_UP, IDLE};
+use self::tcp::{CLOSE, ESTABLISHED, LISTEN, SYN_SENT};
 use crate::{bytes::Bytes, listeners::Listeners, thread::ThreadId};
-
-/// TCP's states, as include/net/tcp_states.h (6.12) numbers them, from 1 on.
-const STATES: [&str; 12] = [
-    "established",
-    "syn_sent",
-    "syn_recv",
-    "fin_wait1",
-    "fin_wait2",
-    "time_wait",
-    "close",
-    "close_wait",
-    "last_ack",
-    "listen",
-    "closing",
-    "new_syn_recv",
-];
-/// See [`STATES`].
-pub(crate) const ESTABLISHED: i32 = 1;
-/// See [`STATES`].
-pub(crate) const SYN_SENT: i32 = 2;
-/// See [`STATES`].
-pub(crate) const FIN_WAIT1: i32 = 4;
-/// See [`STATES`].
-pub(crate) const CLOSE: i32 = 7;
-/// See [`STATES`].
-pub(crate) const LAST_ACK: i32 = 9;
-/// See [`STATES`].
-pub(crate) const LISTEN: i32 = 10;
-
-/// The state that is called so.
-pub(crate) fn state_named(name: &str) -> Option<i32> {
-    (1..).zip(STATES).find(|(_, state)| *state == name).map(|(number, _)| number)
-}
-
-/// What a state is called.
-pub(crate) fn state_name(state: i32) -> &'static str {
-    let at = usize::try_from(state).ok().and_then(|number| number.checked_sub(1));
-    at.and_then(|at| STATES.get(at)).copied().unwrap_or_default()
-}
 
 /// From here on, ports are given to who asks for any (the kernel's default of `ip_local_port_range`), so that the lower
 /// of two does not tell which is the server's.
@@ -136,6 +104,10 @@ struct End {
     repeats: VecDeque<i64>,
     refused: VecDeque<(i64, Refused)>,
     closed: Option<i64>,
+    /// Something has shown that it is a stream's.
+    stream: bool,
+    /// Else: what is asked and answered by datagrams.
+    exchanges: Option<Box<Exchanges>>,
 }
 
 impl End {
@@ -399,9 +371,15 @@ impl Connections {
                 end.bytes = end.bytes.saturating_sub(event.bytes).max(last);
             }
             Sending::Over | Sending::Begins => {
-                let over = sending == Sending::Over;
-                end.sent.push_back(Sent { time: event.time_ns, thread, over, place: end.bytes });
+                let (over, place) = (sending == Sending::Over, end.bytes);
+                end.sent.push_back(Sent { time: event.time_ns, thread, over, place });
                 end.bytes = end.bytes.saturating_add(event.bytes);
+                if over {
+                    // Other tools tell of streams only.
+                    end.streams();
+                } else {
+                    self.datagram_sent(id, event, place);
+                }
             }
         }
     }
@@ -419,13 +397,20 @@ impl Connections {
     /// A thread received something; events of its domain were last lost until then.
     pub(crate) fn receive(&mut self, event: &Event, thread: ThreadId, lost: Option<i64>) {
         let Some(id) = self.given(event, thread) else { return };
+        let (of, oldest) = if event.code == 0 {
+            self.datagram_received(id, event)
+        } else {
+            self.touch(id).streams();
+            (None, None)
+        };
         let end = self.touch(id);
         let (time, bytes) = (event.time_ns, event.bytes);
         end.taken = end.taken.saturating_add(bytes);
         let unasked = Asked { time: i64::MAX, place: 0, answered: true };
         let asked = end.asked.get_or_insert(unasked);
         let since = if Some(asked.time) > lost { asked.time } else { i64::MAX };
-        end.received.push_back(Received { time, thread, place: asked.place, bytes, asked: since });
+        let (place, since) = (of.unwrap_or(asked.place), oldest.unwrap_or(since));
+        end.received.push_back(Received { time, thread, place, bytes, asked: since });
         (asked.place, asked.answered) = (asked.place.saturating_add(bytes), true);
         let asked = end.sent.back().copied().filter(|asked| Some(asked.time) > lost);
         if let Some(asked) = asked.filter(|_| self.service(id) != id.connection.local_port()) {
@@ -460,7 +445,7 @@ impl Connections {
     /// A connection was accepted: its service is known.
     pub(crate) fn accept(&mut self, event: &Event, thread: ThreadId) {
         if let Some(id) = self.given(event, thread) {
-            self.touch(id).service = Some(id.connection.local_port());
+            self.touch(id).streams().service = Some(id.connection.local_port());
         }
     }
 
@@ -472,7 +457,7 @@ impl Connections {
             (SYN_SENT, Some(thread)) => {
                 // Ports are used again: it is another connection from now on.
                 self.remove(id);
-                let end = self.touch(id);
+                let end = self.touch(id).streams();
                 end.service = Some(id.connection.remote_port());
                 end.sent.push_back(Sent { time: event.time_ns, thread, over: false, place: 0 });
                 self.opening.insert(thread, (id, false));
@@ -490,10 +475,10 @@ impl Connections {
                     self.listeners.close(id.domain, id.netns, id.connection.local_port());
                     return;
                 }
-                self.touch(id).closed = (event.code == CLOSE).then_some(event.time_ns);
+                self.touch(id).streams().closed = (event.code == CLOSE).then_some(event.time_ns);
             }
             _ => {
-                self.touch(id);
+                self.touch(id).streams();
             }
         }
     }
@@ -558,7 +543,9 @@ impl Connections {
             forget_first(&mut end.received, |received| received.time < time);
             forget_first(&mut end.repeats, |repeated| *repeated < time);
             forget_first(&mut end.refused, |(refused, _)| *refused < time);
-            end.closed.is_none_or(|closed| closed >= time)
+            let idle = end.received.is_empty()
+                && end.sent.back().is_none_or(|sent| sent.time < time.saturating_sub(IDLE));
+            end.closed.is_none_or(|closed| closed >= time) && (end.stream || !idle)
         });
         let ends = &self.ends;
         self.alike.retain(|_, alike| {

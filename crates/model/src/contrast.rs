@@ -15,7 +15,7 @@ use crate::{
     explanation::{Explained, Outcome, explain},
     objects::Objects,
     parts::Such,
-    transaction::Spec,
+    spec::Spec,
 };
 
 /// So many transactions on each side, at least: the mean of fewer says little.

@@ -14,8 +14,9 @@ use crate::{
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     place::{Mark, Sites},
+    spec::Spec,
     thread::ThreadId,
-    transaction::{Finder, Spec, Transaction},
+    transaction::{Finder, Transaction},
     vcpu::{Check, CpuId, Vcpus},
 };
 
@@ -95,6 +96,8 @@ pub struct Outcome {
     pub reached: Option<Vec<u64>>,
     /// Of these: how many are not told, as events were lost between the two, which may have told of either place.
     pub uncertain: u64,
+    /// Of requests by datagrams: how many have no answer in the trace.
+    pub unanswered: u64,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
     pub incomplete_flows: bool,
     /// Files that could not be read, or not to their ends.
@@ -191,6 +194,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let passed = |which: usize| Some(finder.as_ref()?.passed()?[which].to_vec());
     let (passed, reached) = (passed(0), passed(1));
     let uncertain = finder.as_ref().map_or(0, Finder::uncertain);
+    let unanswered = finder.as_ref().map_or(0, Finder::unanswered);
     let lost = losses.of_domains(trace.manifest());
     let unwritten = trace.manifest().loss.unwritten;
     // Bounds of clocks' errors are estimates: one event in ten thousand tells nothing of the others.
@@ -209,6 +213,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         passed,
         reached,
         uncertain,
+        unanswered,
         incomplete_flows,
         objects: all.objects,
         ..all.outcome

@@ -4,8 +4,8 @@ use crate::{
     explanation::{Explained, Step},
     objects::Objects,
     parts::{Such, Totals},
+    spec::Spec,
     thread::between,
-    transaction::Spec,
 };
 
 /// The time of transactions that pass several places, from each to the next. All intervals of a transaction sum to its

@@ -8,8 +8,8 @@ use crate::{
     breakdown::TimeState,
     explanation::{Explained, Step},
     objects::Objects,
+    spec::Spec,
     thread::between,
-    transaction::Spec,
 };
 
 /// What lives were spent on: together all of their time, in nanoseconds.

@@ -8,11 +8,7 @@ use xweave_trace::{
     event::{Event, Kind},
 };
 
-use crate::{
-    connection::{state_name, state_named},
-    thread::ThreadId,
-    vcpu::CpuId,
-};
+use crate::{connection::tcp, thread::ThreadId, vcpu::CpuId};
 
 /// `NAME[:entry|:return][@DOMAIN]`: a kind of events, an event of another tool's, a function or advice; or
 /// `socket:STATE[@DOMAIN]`, a state of TCP that a connection comes to.
@@ -56,7 +52,7 @@ impl Place {
             Some((text, domain)) => (text, Some(domain)),
             None => (text, None),
         };
-        let state = text.strip_prefix("socket:").and_then(state_named);
+        let state = text.strip_prefix("socket:").and_then(tcp::named);
         let (name, edge) = match text.rsplit_once(':') {
             Some((name, "entry")) => (name, Some(Edge::Entry)),
             Some((name, "return")) => (name, Some(Edge::Return)),
@@ -114,7 +110,7 @@ impl fmt::Display for Place {
             Some(Edge::Entry) => ":entry",
             Some(Edge::Return) => ":return",
         })?;
-        self.state.map_or(Ok(()), |state| write!(f, ":{}", state_name(state)))?;
+        self.state.map_or(Ok(()), |state| write!(f, ":{}", tcp::name(state)))?;
         self.domain.as_ref().map_or(Ok(()), |domain| write!(f, "@{domain}"))
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     objects::Objects,
     parts::{Such, Totals},
     sizes::Sizes,
-    transaction::Spec,
+    spec::Spec,
 };
 
 /// Transactions added up in all the ways that fit what they are.

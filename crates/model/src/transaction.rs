@@ -1,106 +1,26 @@
 //! What is to be broken down: transactions of several kinds, found in the order of their ends.
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Kind, Names, Sending};
 
 use crate::{
-    between::{Between, BetweenError, Betweens, Ended},
+    between::{Betweens, Ended},
     breakdown::{Piece, breakdown, breakdown_of_answer, breakdown_of_handshake, breakdown_of_request},
     bytes::Bytes,
-    connection::{CLOSE, ESTABLISHED, EndId, FIN_WAIT1, LAST_ACK, SYN_SENT},
+    connection::{
+        Answered, EndId, GIVEN_UP, IDLE,
+        tcp::{CLOSE, ESTABLISHED, FIN_WAIT1, LAST_ACK, SYN_SENT},
+    },
     machine::Machine,
     place::Mark,
+    spec::Spec,
     thread::ThreadId,
 };
 
 /// How long after a connection was established it is given up that somebody of the trace accepts it, in nanoseconds.
 const ACCEPTING: i64 = 1_000_000_000;
-
-/// Which transactions are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Spec {
-    /// From a client's asking for a connection to the server's accepting it, or as far as there are events of it. With
-    /// a port: the server's.
-    Connect(Option<u16>),
-    /// From sending a request on a connection to the last that is received before the next request: the client's
-    /// view, or the server's of clients that no events tell of.
-    Request(Option<u16>),
-    /// From the beginning of a process to its end; of a thread, where events do not tell its process. With a name: of
-    /// those called so at their ends.
-    Process(Option<String>),
-    /// From the beginning of a thread to its end: of any, a process's first included. With a name: as of processes.
-    Thread(Option<String>),
-    /// From a place to another one.
-    Between(Between),
-    /// From a flow's beginning to its end. With a name: flows of this definition.
-    Flow(Option<String>),
-}
-
-/// Why a text names no transactions, with what to write.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpecError {
-    /// What stands behind the colon is no port.
-    #[error("`{text}` is no port: write {kind}:80")]
-    Port {
-        /// What stands before the colon.
-        kind: String,
-        /// What stands behind it.
-        text: String,
-    },
-    /// It names no two places.
-    #[error(transparent)]
-    Between(#[from] BetweenError),
-    /// There is no such kind.
-    #[error(
-        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME] or between:FROM..TO"
-    )]
-    Kind(String),
-}
-
-impl FromStr for Spec {
-    type Err = SpecError;
-
-    fn from_str(text: &str) -> Result<Self, SpecError> {
-        let (word, rest) = match text.split_once(':') {
-            Some((word, rest)) => (word, Some(rest)),
-            None => (text, None),
-        };
-        let port = || {
-            let wrong = |text: &str| SpecError::Port { kind: word.to_owned(), text: text.to_owned() };
-            rest.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
-        };
-        Ok(match word {
-            "connect" => Self::Connect(port()?),
-            "request" => Self::Request(port()?),
-            // Older than the field's word for it.
-            "process" | "life" => Self::Process(rest.map(str::to_owned)),
-            "thread" => Self::Thread(rest.map(str::to_owned)),
-            "flow" => Self::Flow(rest.map(str::to_owned)),
-            "between" => Self::Between(rest.unwrap_or_default().parse()?),
-            _ => return Err(SpecError::Kind(word.to_owned())),
-        })
-    }
-}
-
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, rest) = match self {
-            Self::Connect(port) => ("connect", port.map(|port| port.to_string())),
-            Self::Request(port) => ("request", port.map(|port| port.to_string())),
-            Self::Process(name) => ("process", name.clone()),
-            Self::Thread(name) => ("thread", name.clone()),
-            Self::Flow(name) => ("flow", name.clone()),
-            Self::Between(between) => ("between", Some(between.to_string())),
-        };
-        match rest {
-            Some(rest) => write!(f, "{word}:{rest}"),
-            None => f.write_str(word),
-        }
-    }
-}
 
 /// A transaction that was found, broken down.
 #[derive(Clone, Debug)]
@@ -189,6 +109,14 @@ impl Finder {
         }
     }
 
+    /// How many requests were found to which there is no answer, and no stream that one may yet come on.
+    pub(crate) fn unanswered(&self) -> u64 {
+        match self {
+            Self::Request(requests) => requests.unanswered(),
+            _ => 0,
+        }
+    }
+
     /// How often each of the places was passed, if transactions lie between some; and by what had passed those before.
     pub(crate) fn passed(&self) -> Option<[&[u64]; 2]> {
         match self {
@@ -211,18 +139,12 @@ impl Finder {
     pub fn settle(&mut self, now: Option<i64>) -> Vec<Transaction> {
         match self {
             Self::Connect(connects) => connects.settle(now),
-            Self::Request(requests) if now.is_none() => {
-                requests.of.clear();
-                let open = std::mem::take(&mut requests.open);
-                let mut all: Vec<_> = open.into_iter().filter_map(|(end, open)| open.over(end)).collect();
-                all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
-                all
-            }
+            Self::Request(requests) => requests.settle(now),
             Self::Between(betweens) => {
                 now.into_iter().for_each(|now| betweens.settle(now));
                 Vec::new()
             }
-            Self::Request(_) | Self::Lifetime(_) => Vec::new(),
+            Self::Lifetime(_) => Vec::new(),
         }
     }
 }
@@ -338,6 +260,18 @@ pub struct Requests {
     open: FxHashMap<EndId, Exchange>,
     /// The threads of these, so that the end of one finds what it has open.
     of: BTreeSet<(ThreadId, EndId)>,
+    services: FxHashMap<u16, Service>,
+}
+
+/// What requests to a port are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Service {
+    /// Some are on streams.
+    streams: bool,
+    /// Some are datagrams that were answered.
+    datagrams: bool,
+    /// How many had no answer.
+    unanswered: u64,
 }
 
 #[derive(Debug)]
@@ -347,6 +281,10 @@ struct Exchange {
     thread: ThreadId,
     /// Told as the server's: it begins with receiving and ends with sending.
     server: bool,
+    /// It is on a stream, as far as is known.
+    stream: bool,
+    /// How many requests it is; of datagrams each has an answer of its own.
+    asked: u64,
     pieces: Vec<Piece>,
     bytes: Bytes,
 }
@@ -361,6 +299,11 @@ impl Exchange {
     }
 }
 
+/// The service's port of an end that answers, or asks.
+fn port_of(end: EndId, server: bool) -> u16 {
+    if server { end.connection.local_port() } else { end.connection.remote_port() }
+}
+
 /// Whether a thread is one of the recorder's, by its name or its process's.
 fn of_recorder(thread: ThreadId, machine: &Machine, names: &Names) -> bool {
     let Some(known) = machine.threads.get(thread) else { return false };
@@ -372,7 +315,7 @@ fn of_recorder(thread: ThreadId, machine: &Machine, names: &Names) -> bool {
 
 impl Requests {
     fn of(port: Option<u16>) -> Self {
-        Self { port, open: FxHashMap::default(), of: BTreeSet::new() }
+        Self { port, open: FxHashMap::default(), of: BTreeSet::new(), services: FxHashMap::default() }
     }
 
     fn begin(&mut self, end: EndId, new: Exchange) -> Option<Exchange> {
@@ -391,12 +334,81 @@ impl Requests {
         Some(open)
     }
 
+    fn service(&mut self, end: EndId, server: bool) -> &mut Service {
+        self.services.entry(port_of(end, server)).or_default()
+    }
+
+    /// Nothing more comes of it.
+    fn over(&mut self, end: EndId, open: Exchange) -> Option<Transaction> {
+        if !open.stream && open.pieces.is_empty() {
+            self.service(end, open.server).unanswered += open.asked;
+        }
+        open.over(end)
+    }
+
+    /// Of datagrams; where it is not known whether they are, a port that is asked for tells, unless it has streams.
+    fn unanswered(&self) -> u64 {
+        let are = |service: &&Service| service.datagrams || self.port.is_some() && !service.streams;
+        self.services.values().filter(are).map(|service| service.unanswered).fold(0, u64::saturating_add)
+    }
+
+    fn settle(&mut self, now: Option<i64>) -> Vec<Transaction> {
+        let late = |(end, open): (&EndId, &Exchange)| {
+            let service = self.services.get(&port_of(*end, open.server)).copied().unwrap_or_default();
+            // Where it may be a stream, an answer may take longer.
+            let after = if service.datagrams && !service.streams { GIVEN_UP } else { IDLE };
+            let over =
+                |now: i64| !open.stream && open.pieces.is_empty() && open.told < now.saturating_sub(after);
+            now.is_none_or(over).then_some(*end)
+        };
+        let ends: Vec<EndId> = self.open.iter().filter_map(late).collect();
+        let over = |end| self.close(end).and_then(|open| self.over(end, open));
+        let mut all: Vec<_> = ends.into_iter().filter_map(over).collect();
+        all.sort_by_key(|transaction| transaction.pieces.last().map(|piece| piece.to));
+        all
+    }
+
+    /// A datagram is the answer to a request, which is over at once.
+    fn answer(
+        &mut self,
+        end: EndId,
+        server: bool,
+        event: &Event,
+        machine: &Machine,
+        answered: Answered,
+    ) -> Option<Transaction> {
+        let thread = ThreadId { domain: event.domain, tid: event.tid };
+        let told = if server { breakdown_of_answer } else { breakdown_of_request };
+        let mut bytes = Bytes { sent: answered.bytes, received: 0 };
+        bytes.exchange(event, server);
+        let pieces = told(machine, thread, end, answered.asked, event.time_ns);
+        let new = |told, asked, pieces, bytes| Exchange {
+            told,
+            thread,
+            server,
+            stream: false,
+            asked,
+            pieces,
+            bytes,
+        };
+        let left = answered.left.map_or(0, |(left, _)| left as u64);
+        let asked = self.close(end).map_or(0, |open| open.asked);
+        let service = self.service(end, server);
+        service.datagrams = true;
+        service.unanswered += asked.saturating_sub(left + 1);
+        if let Some((left, since)) = answered.left {
+            self.begin(end, new(since, left as u64, Vec::new(), Bytes::default()));
+        }
+        new(answered.asked, 1, pieces, bytes).over(end)
+    }
+
     fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
         if event.kind == Kind::Exit {
             let thread = ThreadId { domain: event.domain, tid: event.tid };
             let first = EndId { domain: 0, netns: 0, connection: Connection(0) };
             let (_, end) = *self.of.range((thread, first)..).next().filter(|(of, _)| *of == thread)?;
-            return self.close(end)?.over(end);
+            let open = self.close(end)?;
+            return self.over(end, open);
         }
         if !matches!(event.kind, Kind::Send | Kind::Receive | Kind::Socket) {
             return None;
@@ -447,14 +459,22 @@ impl Requests {
                 }
             }
         }
+        let datagrams = machine.connections.is_of_datagrams(end);
+        if datagrams && !begins {
+            let answered = machine.connections.answered(end, event.time_ns)?;
+            return self.answer(end, server, event, machine, answered);
+        }
+        self.service(end, server).streams |= !datagrams;
         let new = || {
             let mut bytes = Bytes::default();
             bytes.exchange(event, server);
-            Exchange { told: event.time_ns, thread, server, pieces: Vec::new(), bytes }
+            let (told, stream, pieces) = (event.time_ns, !datagrams, Vec::new());
+            Exchange { told, thread, server, stream, asked: 1, pieces, bytes }
         };
         match (begins, self.open.get_mut(&end)) {
             (true, Some(open)) if open.pieces.is_empty() => {
                 open.bytes.exchange(event, server);
+                (open.asked, open.stream) = (open.asked + 1, !datagrams);
                 None
             }
             (true, Some(_)) => self.begin(end, new())?.over(end),
@@ -519,40 +539,6 @@ impl Lifetimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_written_is_read_and_what_is_not_understood_is_told() {
-        for text in [
-            "connect",
-            "connect:80",
-            "request:443",
-            "process:nginx",
-            "thread:nginx",
-            "flow",
-            "flow:virtio_tx",
-            "between:a..b:c",
-            "between:vm_inject@host..irq_enter@vm1",
-            "between:f:entry..f:return,by=v7",
-            "between:submit..done,by=flow",
-        ] {
-            assert_eq!(text.parse::<Spec>().map(|spec| spec.to_string()), Ok(text.to_owned()));
-        }
-        assert_eq!("life:dd".parse::<Spec>().map(|spec| spec.to_string()), Ok("process:dd".to_owned()));
-        for text in [
-            "",
-            "conect",
-            "connect:x",
-            "connect:70000",
-            "between",
-            "between:a",
-            "between:..b",
-            "between:a..b,by=v8",
-            "between:a@..b",
-            "between:a..:return",
-        ] {
-            assert!(text.parse::<Spec>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn threads_begin_and_end_within_processes() {

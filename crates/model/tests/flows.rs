@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
-use xweave_model::{Outcome, explain, transaction::Spec};
+use xweave_model::{Outcome, Spec, explain};
 use xweave_trace::{Domain, Manifest, Site, Trace, Writer};
 use xweave_wire::record::{Kind, Record};
 

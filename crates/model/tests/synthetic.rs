@@ -167,8 +167,18 @@ fn every_part_is_told_where_guests_are_but_what_no_event_tells() {
 /// the answers together, it has no truth which of them a moment was for.
 #[test]
 fn requests_are_told_but_what_no_event_tells() {
-    for (config, allowed) in [(Config::single(random()), 20), (Config::virtualized(random()), 40)] {
-        let mut world = Simulation::new(&Config { pipelined: 0, ..config });
+    requests(false, [20, 40]);
+}
+
+/// Datagrams are told of when they are received only, not whether that was waited for within the call.
+#[test]
+fn requests_by_datagrams_are_told_but_what_no_event_tells() {
+    requests(true, [20, 40]);
+}
+
+fn requests(datagrams: bool, allowed: [usize; 2]) {
+    for (config, allowed) in [Config::single(random()), Config::virtualized(random())].iter().zip(allowed) {
+        let mut world = Simulation::new(&Config { pipelined: 0, datagrams, ..config.clone() });
         let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
         let mut machine = Machine::new(guests.collect());
         let mut finder = Finder::new(&Spec::Request(None), &|_| None).expect("requests are found in events");

@@ -17,6 +17,7 @@ pub fn remarks(outcome: &Outcome, start_ns: i64) -> Vec<String> {
     }
     remarks.extend(outcome.lost.iter().map(|loss| lost(loss, start_ns)));
     remarks.extend(uncertain(outcome));
+    remarks.extend(unanswered(outcome));
     if outcome.unwritten > 0 {
         let count = number::counted(outcome.unwritten, "record or event", "records and events");
         remarks.push(format!("{count} arrived and could not be stored: anything may lack them"));
@@ -45,6 +46,13 @@ pub fn uncertain(outcome: &Outcome) -> Option<String> {
     let skipped = number::counted(outcome.uncertain, "transaction is", "transactions are");
     let why = "events were lost between the two places, which may have told of either";
     (outcome.uncertain > 0).then(|| format!("{skipped} left out: {why}"))
+}
+
+/// That requests by datagrams have no answer, if any have none.
+pub fn unanswered(outcome: &Outcome) -> Option<String> {
+    let have = number::counted(outcome.unanswered, "UDP request has", "UDP requests have");
+    let why = "the datagram was lost, nobody answered, or not before the recording ended";
+    (outcome.unanswered > 0).then(|| format!("{have} no answer and are not among the transactions: {why}"))
 }
 
 /// The remarks as text.

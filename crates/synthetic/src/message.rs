@@ -69,15 +69,19 @@ impl Simulation {
     /// So many messages of the other are received on a socket of `owner`.
     pub(crate) fn receive(&mut self, thread: Thread, owner: Thread, other: Thread, count: usize, cpu: Cpu) {
         let (object, position) = self.socket(owner, other);
-        let bytes = count as u64 * if self.asks(owner, other) { ANSWER } else { CALL };
+        let each = if self.asks(owner, other) { ANSWER } else { CALL };
+        let (calls, bytes) = if self.datagrams { (count, each) } else { (1, count as u64 * each) };
         // It waited within the call, or to be told when to make it.
         let since = self.threads[thread].receiving.take().filter(|_| self.level(thread) != Some(WORKER));
         let within = self.random.percent(50);
         let lasted = since.filter(|_| within).map_or(200, |since| self.now - since + 100);
-        self.tell(Kind::Receive, cpu, |event| {
-            (event.object, event.position, event.bytes) = (object, position, bytes);
-            (event.code, event.other) = (i32::try_from(lasted).unwrap_or(i32::MAX), NETNS);
-        });
+        let lasted = if self.datagrams { 0 } else { i32::try_from(lasted).unwrap_or(i32::MAX) };
+        for _ in 0..calls {
+            self.tell(Kind::Receive, cpu, |event| {
+                (event.object, event.position, event.bytes) = (object, position, bytes);
+                (event.code, event.other) = (lasted, NETNS);
+            });
+        }
     }
 
     /// A pipe that a thread reads what others of its process have for it from; of others, it is a futex.

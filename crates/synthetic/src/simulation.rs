@@ -38,6 +38,7 @@ impl Simulation {
             left: config.transactions,
             abroad: config.abroad,
             pipelined: config.pipelined,
+            datagrams: config.datagrams,
             told: VecDeque::new(),
             changed: Vec::new(),
         };

@@ -46,6 +46,8 @@ pub struct Config {
     /// Of a hundred times that a server or a task is asked, so often several requests are sent on the connection before
     /// the first answer is read (pipelining). They are answered in their order.
     pub pipelined: u64,
+    /// Whether what is sent are datagrams, each received by a call of its own of which no duration is told (UDP).
+    pub datagrams: bool,
     /// Threads of the host that take processor time and belong to no transaction.
     pub others: usize,
     /// Whether clients ask servers of other domains too.
@@ -71,6 +73,7 @@ impl Config {
             workers: 2,
             carriers: 3,
             pipelined: 25,
+            datagrams: false,
             others: 2,
             abroad: true,
             quotas: true,
@@ -307,6 +310,7 @@ pub struct Simulation {
     pub(crate) left: usize,
     pub(crate) abroad: bool,
     pub(crate) pipelined: u64,
+    pub(crate) datagrams: bool,
     pub(crate) told: VecDeque<Event>,
     /// Processors that may have something else to do now.
     pub(crate) changed: Vec<Cpu>,

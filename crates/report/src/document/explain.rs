@@ -192,6 +192,8 @@ pub struct Summary {
     pub incomplete_flows: bool,
     /// Transactions between two places that are left out: events were lost meanwhile, which may have told of either.
     pub uncertain: u64,
+    /// Requests by datagrams that have no answer in the trace: they are not among the transactions.
+    pub unanswered: u64,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<String>,
 }
@@ -282,6 +284,7 @@ impl Summary {
             outside: outcome.outside.iter().map(outside).collect(),
             incomplete_flows: outcome.incomplete_flows,
             uncertain: outcome.uncertain,
+            unanswered: outcome.unanswered,
             damaged: outcome.damaged.iter().map(ToString::to_string).collect(),
         }
     }
