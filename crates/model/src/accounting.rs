@@ -17,6 +17,7 @@ use crate::{
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
+    recorded::Seen,
     thread::{ThreadId, between},
     usage::{Figures, Key, OTHERS, Usage, Waited, kind},
     vcpu::{CpuId, Guest},
@@ -24,13 +25,11 @@ use crate::{
 
 mod cpu;
 mod history;
-mod recorded;
 mod runs;
 mod vcpus;
 
 use cpu::{Cpu, busy};
 use history::History;
-use recorded::Seen;
 use vcpus::Out;
 
 /// Events after which accesses that are over are forgotten.

@@ -14,6 +14,7 @@ use crate::{
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     place::{Mark, Sites},
+    recorded::{Groups, Seen},
     spec::Spec,
     thread::ThreadId,
     transaction::{Finder, Transaction},
@@ -100,6 +101,8 @@ pub struct Outcome {
     pub unanswered: u64,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
     pub incomplete_flows: bool,
+    /// The groups of events that were recorded, by domain.
+    pub recorded: Groups,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -158,8 +161,9 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     know(&mut all.machine.vcpus, trace);
     let mut finder = Finder::new(spec, &|name| trace.domain_number(name));
     let mut events = trace.events();
-    let mut round = ROUND;
+    let (mut round, mut seen) = (ROUND, Seen::default());
     while let Some(event) = events.next() {
+        seen.add(event.domain, event.kind);
         all.machine.until(event.time_ns);
         all.before(event.time_ns, finder.as_mut(), events.names());
         all.machine.feed(&event);
@@ -215,6 +219,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         uncertain,
         unanswered,
         incomplete_flows,
+        recorded: seen.groups(trace),
         objects: all.objects,
         ..all.outcome
     }
