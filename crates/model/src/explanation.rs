@@ -63,6 +63,8 @@ pub struct Explained {
     pub points: Vec<i64>,
     /// How much data it carried, if that is known.
     pub bytes: Option<Bytes>,
+    /// Of a life: how long its thread ran in system calls, in nanoseconds; if these were recorded.
+    pub in_calls_ns: Option<u64>,
 }
 
 impl Explained {
@@ -265,9 +267,10 @@ impl Explanation<'_> {
         };
         let steps = found.pieces.iter().map(&mut step).collect();
         let id = id.unwrap_or(self.outcome.transactions);
-        let Transaction { name, thread, points, bytes, .. } = found;
+        let Transaction { name, thread, points, bytes, in_calls_ns, .. } = found;
         let domain = thread.domain;
-        (self.each)(Explained { id, name, domain, start_ns, total_ns, steps, points, bytes }, &self.objects);
+        let told = Explained { id, name, domain, start_ns, total_ns, steps, points, bytes, in_calls_ns };
+        (self.each)(told, &self.objects);
     }
 }
 
@@ -344,7 +347,7 @@ impl FlowPath {
         }
         let last = self.hops.last().map_or((0, 0), |(_, cpu, tid)| (cpu.domain, *tid));
         let thread = ThreadId { domain: last.0, tid: last.1 };
-        Transaction { name: self.name, thread, pieces, points: Vec::new(), bytes: self.bytes }
+        Transaction { bytes: self.bytes, ..Transaction::new(self.name, thread, pieces) }
     }
 }
 

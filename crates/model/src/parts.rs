@@ -296,7 +296,7 @@ mod tests {
                 let steps: Vec<Step> = steps.into_iter().map(&mut step).collect();
                 let total_ns = steps[0].to.saturating_sub(steps[0].from);
                 let (name, points) = (String::new(), Vec::new());
-                let one = Explained { id: 1, name, domain: 1, start_ns: 0, total_ns, steps, points, bytes: None };
+                let one = Explained { id: 1, name, domain: 1, start_ns: 0, total_ns, steps, points, bytes: None, in_calls_ns: None };
                 let times = one.steps.iter().map(|step| between(step.from, step.to));
                 prop_assert_eq!(sum(parts(&one, &objects).iter().map(|part| part.ns)), sum(times.clone()));
                 all.extend(times);
