@@ -35,10 +35,10 @@ fn each_program_has_a_row_and_what_none_was_spent_on_no_column() {
 fn user_and_system_time_stand_behind_the_time_on_a_cpu_where_system_calls_were_recorded() {
     let mut all = all();
     (all[0].user_ns, all[0].system_ns) = (Some(20 * MS), Some(70 * MS));
-    let table = lives::table(&all, 2, View { width: 160, color: false });
+    let table = lives::table(&all, 2, View { width: 300, color: false });
     let lines: Vec<_> =
         table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert!(lines[0].contains("on CPU (user) (system) ready"), "{table}");
-    assert!(lines[1].contains("90.0 ms 20.0 ms 70.0 ms 410.0 ms"), "{table}");
-    assert!(lines[2].contains("4.0 ms – –"), "{table}");
+    assert!(lines[1].contains("90.00 ms 20.00 ms 70.00 ms 410.00 ms"), "{table}");
+    assert!(lines[2].contains("4.00 ms – –"), "{table}");
 }
