@@ -109,9 +109,6 @@ fn objects(args: &Args, first: &Path, second: &Path) -> Result<ExitCode, Failure
         if one.lost > 0 {
             told::tell(&format!("{} lost {} records: its figures are too low", one.dir.display(), one.lost));
         }
-        for damaged in &one.usage.damaged {
-            told::tell(&damaged.to_string());
-        }
     }
     for (one, other) in [(&a, &b), (&b, &a)] {
         for domain in one.domains.iter().filter(|domain| !other.domains.contains(domain)) {
@@ -123,12 +120,7 @@ fn objects(args: &Args, first: &Path, second: &Path) -> Result<ExitCode, Failure
             ));
         }
     }
-    let whole = a.usage.damaged.is_empty() && b.usage.damaged.is_empty();
-    if whole {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Err(Failure::Failed("parts of a trace are missing".to_owned()))
-    }
+    Failure::unless_whole(a.usage.damaged.iter().chain(&b.usage.damaged))
 }
 
 /// A trace, gone over.

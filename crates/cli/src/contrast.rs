@@ -10,7 +10,7 @@ use xweave_report::{
 };
 use xweave_trace::Trace;
 
-use crate::{explain, failure::Failure, shown, told};
+use crate::{explain, failure::Failure, shown};
 
 /// What is shown.
 pub struct Shown {
@@ -39,13 +39,7 @@ pub fn run(traces: &[Trace], spec: &Spec, how: &Shown) -> Result<ExitCode, Failu
     if printed.is_none() {
         return Ok(ExitCode::SUCCESS);
     }
-    let damaged: Vec<_> = contrast.outcomes.iter().flat_map(|outcome| &outcome.damaged).collect();
-    damaged.iter().for_each(|damaged| told::tell(&damaged.to_string()));
-    if damaged.is_empty() {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Err(Failure::Failed("parts of a trace are missing".to_owned()))
-    }
+    Failure::unless_whole(contrast.outcomes.iter().flat_map(|outcome| &outcome.damaged))
 }
 
 fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {

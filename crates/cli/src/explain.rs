@@ -124,9 +124,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         (false, None) => tables(&trace, &spec, args, out),
     })?;
     let Some(Printed { outcome, found }) = printed else { return Ok(ExitCode::SUCCESS) };
-    for damaged in &outcome.damaged {
-        told::tell(&damaged.to_string());
-    }
+    let whole = Failure::unless_whole(&outcome.damaged);
     // Some are always under way at the end of a recording.
     let (accesses, without_end) = (outcome.accesses, outcome.incomplete_ios);
     if without_end * 2 > accesses {
@@ -142,8 +140,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             "{dir} has no transaction {wanted} of the kind {spec}: {} --json lists all",
             command(&trace, &spec)
         ))),
-        _ if !outcome.damaged.is_empty() => Err(Failure::Failed("parts of the trace are missing".to_owned())),
-        _ => Ok(ExitCode::SUCCESS),
+        _ => whole,
     }
 }
 
@@ -159,17 +156,10 @@ fn in_all(trace: &Trace, args: &Args) -> Result<ExitCode, Failure> {
         write!(out, "{}", machines::text(&usage, &domains, view))?;
         write!(out, "\n{}", machines::transactions(&Census::of(trace), &dir, view))
     })?;
-    for damaged in &usage.damaged {
-        told::tell(&damaged.to_string());
-    }
     if trace.manifest().lost > 0 {
         told::tell(&format!("{} records were lost: figures are too low", trace.manifest().lost));
     }
-    if usage.damaged.is_empty() {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Err(Failure::Failed("parts of the trace are missing".to_owned()))
-    }
+    Failure::unless_whole(&usage.damaged)
 }
 
 /// That a trace has no transactions of the kind that it was asked for, and what it has.

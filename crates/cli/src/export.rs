@@ -79,15 +79,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         true => document::write(out, &Export::new(&output, spec.as_ref(), &written)),
         false => write!(out, "{}", summary::text(&output, spec.as_ref(), counts)),
     })?;
-    written.damaged.iter().for_each(|damaged| eprintln!("xweave: {damaged}"));
-    match (&args.transaction, written.damaged.is_empty()) {
-        (_, false) => Err(Failure::Failed("parts of the trace are missing".to_owned())),
-        (Some(spec), _) if counts.transactions == 0 => Err(Failure::Failed(format!(
+    let whole = Failure::unless_whole(&written.damaged)?;
+    match &args.transaction {
+        Some(spec) if counts.transactions == 0 => Err(Failure::Failed(format!(
             "{dir} has no transactions of the kind {spec}, and the file has all else; xweave explain {dir} --machines \
              tells what kinds there are",
             dir = args.trace.display()
         ))),
-        _ => Ok(ExitCode::SUCCESS),
+        _ => Ok(whole),
     }
 }
 

@@ -57,6 +57,15 @@ impl Failure {
         ))
     }
 
+    /// What became of a command by which traces were read: tells what of them could not be, which is a failure.
+    pub fn unless_whole(damaged: impl IntoIterator<Item = impl Display>) -> Result<ExitCode, Self> {
+        let missing = damaged.into_iter().inspect(|damaged| told::tell(&damaged.to_string())).count();
+        match missing {
+            0 => Ok(ExitCode::SUCCESS),
+            _ => Err(Self::Failed("parts of the trace are missing".to_owned())),
+        }
+    }
+
     /// Says it, and gives the status.
     pub fn report(self, asked: Asked) -> ExitCode {
         let (message, status) = match self {

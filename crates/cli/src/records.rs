@@ -10,7 +10,7 @@ use xweave_report::{View, document, next, records};
 use xweave_text as text;
 use xweave_trace::Trace;
 
-use crate::{confinement::Only, failure::Failure, shown, told, trust::Owner};
+use crate::{confinement::Only, failure::Failure, shown, trust::Owner};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -80,9 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
         value => By::Value(value.to_owned()),
     });
     let stored = Stored::of(&trace, &filter, by.as_ref(), args.hist.as_deref(), args.limit.unwrap_or(0));
-    for damaged in &stored.damaged {
-        told::tell(&damaged.to_string());
-    }
+    let whole = Failure::unless_whole(&stored.damaged);
     if stored.count == 0 {
         return Err(Failure::Failed(nothing(&trace, args)));
     }
@@ -120,10 +118,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             Ok(())
         })?;
     }
-    match stored.damaged.is_empty() {
-        true => Ok(ExitCode::SUCCESS),
-        false => Err(Failure::Failed("parts of the trace are missing".to_owned())),
-    }
+    whole
 }
 
 /// The name of a value that was asked for and that no record has.

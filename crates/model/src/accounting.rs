@@ -17,6 +17,7 @@ use crate::{
     listeners::Listeners,
     lock::Waits,
     loss::Loss,
+    recorded::Seen,
     thread::{ThreadId, between},
     usage::{Figures, Key, Usage, kind},
     vcpu::{CpuId, Guest},
@@ -24,7 +25,6 @@ use crate::{
 
 mod cpu;
 mod history;
-mod recorded;
 mod runs;
 pub mod states;
 mod vcpus;
@@ -32,7 +32,6 @@ mod waited;
 
 use cpu::{Cpu, busy};
 use history::History;
-use recorded::Seen;
 use states::States;
 use vcpus::Out;
 

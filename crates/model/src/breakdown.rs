@@ -11,12 +11,13 @@
 
 mod access;
 mod exchange;
+mod processor;
 mod ready;
 mod trail;
 
+pub(crate) use self::processor::time_on_cpu;
 use std::fmt;
 
-use ready::WhyReady;
 use xweave_trace::event::State;
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
     disk::DiskId,
     machine::Machine,
     thread::{Ended, Source, ThreadId, ThreadState},
-    vcpu::{CpuId, Vcpu},
+    vcpu::CpuId,
     wait::WaitedFor,
 };
 
@@ -348,83 +349,6 @@ impl<'m> BackwardWalk<'m> {
             }
         }
         self.on.pop();
-    }
-
-    /// What a processor was for, between its interrupts.
-    fn on_cpu(&mut self, cpu: CpuId, from: i64, to: i64, object: Object, spent: TimeState) {
-        let machine = self.machine;
-        let interrupts: Vec<_> =
-            machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.interrupts(from, to)).collect();
-        let mut end = to;
-        for interrupt in interrupts.into_iter().rev() {
-            self.in_guest(cpu, interrupt.to, end, object, spent, None);
-            self.in_guest(
-                cpu,
-                interrupt.from,
-                interrupt.to,
-                Object::Interrupts(cpu),
-                TimeState::Running,
-                None,
-            );
-            end = interrupt.from;
-        }
-        self.in_guest(cpu, from, end, object, spent, None);
-    }
-
-    /// What a processor was for, if it is no virtual one, or while that was inside its guest.
-    fn in_guest(
-        &mut self,
-        cpu: CpuId,
-        from: i64,
-        to: i64,
-        object: Object,
-        spent: TimeState,
-        cause: Option<Cause>,
-    ) {
-        let Some(vcpu) = self.machine.vcpus.of(cpu, from) else {
-            return self.because(from, to, object, spent, cause);
-        };
-        let inside: Vec<_> = vcpu.inside(from, to).collect();
-        let mut end = to;
-        for (entered, left) in inside.into_iter().rev() {
-            self.in_host(cpu, vcpu, left, end);
-            self.because(entered, left, object, spent, cause);
-            end = entered;
-        }
-        self.in_host(cpu, vcpu, from, end);
-    }
-
-    /// A vCPU was outside its guest.
-    fn in_host(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64) {
-        if from >= to {
-            return;
-        }
-        let object = Object::Vcpu(cpu);
-        let Some(thread) = self.machine.threads.get(vcpu.thread) else {
-            return self.add(from, to, object, TimeState::Unknown);
-        };
-        for (a, b, doing) in self.machine.threads.line(vcpu.thread, from, to).into_iter().rev() {
-            match doing {
-                None | Some(ThreadState::Unknown) => self.add(a, b, object, TimeState::Unknown),
-                Some(ThreadState::Running { .. }) => self.add(a, b, object, TimeState::Exit),
-                Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
-                Some(ThreadState::Ready { cpu, since }) => {
-                    let cpu = cpu.or_else(|| thread.next_cpu(b));
-                    // Who had the processor may be among what was lost, and which it was.
-                    let lost = self.machine.threads.lost(vcpu.thread.domain, b, b + 1);
-                    for (a, b, why) in self.why_ready(vcpu.thread, cpu, since, a, b) {
-                        let (spent, cause) = match why {
-                            WhyReady::Had(had) => (TimeState::Preempted, Some(Cause::Had(had))),
-                            WhyReady::Unknown if lost => (TimeState::Unknown, None),
-                            WhyReady::Unknown => (TimeState::Preempted, None),
-                            WhyReady::Waking => (TimeState::Waking, None),
-                            WhyReady::Withheld => (TimeState::Throttled, None),
-                        };
-                        self.because(a, b, object, spent, cause);
-                    }
-                }
-            }
-        }
     }
 
     /// A wait, or the part of it between two moments. Whether the way has left the thread: it was told from

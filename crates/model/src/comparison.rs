@@ -14,17 +14,15 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde::Serialize;
 
+pub use self::finding::{FACTOR, Finding, LEAST_NS, SHARE};
 use self::{
     finding::{Difference, differs},
     rules::Rules,
     shared::Shared,
 };
-pub use self::{
-    finding::{FACTOR, Finding, LEAST_NS, SHARE},
-    shared::LeftOut,
-};
 use crate::{
     objects::RECORDER,
+    recorded::LeftOut,
     usage::{Figures, Key, Usage},
 };
 
@@ -128,7 +126,7 @@ impl Comparison {
             span_ns: difference.span_ns,
             difference_ns: difference.ns(),
             events: [a.events, b.events],
-            left_out: shared.left_out(a, b),
+            left_out: LeftOut::of([&a.recorded, &b.recorded]),
             objects: pairs.into_iter().map(object).collect(),
             findings,
         }

@@ -14,7 +14,8 @@ use xweave_trace::Trace;
 use crate::{
     explanation::{Explained, Outcome, explain},
     objects::Objects,
-    parts::Such,
+    parts::{Such, add_ns},
+    recorded::LeftOut,
     spec::Spec,
 };
 
@@ -158,6 +159,9 @@ pub struct Contrast {
     pub error_ns: u64,
     /// Whether the difference is beyond noise.
     pub differs: bool,
+    /// What only one of two runs recorded: what these events tell of is something else in the other run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
     /// What kept them, what changed most first; these sum to the difference, too.
     pub causes: Vec<Cause>,
     /// What the time was spent on, what changed most first.
@@ -220,7 +224,11 @@ impl Contrast {
         let described = [side(a), side(b)];
         let difference_ns = difference([a.side.mean_ns, b.side.mean_ns]);
         let (error_ns, differs) = error(difference_ns, [a.variance, b.variance]);
-        Self { sides: described, difference_ns, error_ns, differs, causes, parts, outcomes }
+        let left_out = match &*outcomes {
+            [a, b] => LeftOut::of([&a.recorded, &b.recorded]),
+            _ => Vec::new(),
+        };
+        Self { sides: described, difference_ns, error_ns, differs, left_out, causes, parts, outcomes }
     }
 }
 
@@ -244,7 +252,7 @@ type Kept = ([u64; 2], BTreeMap<String, [u64; 2]>);
 fn causes(ns: &BTreeMap<&Such, [u64; 2]>, sides: [&Sums; 2]) -> Vec<Cause> {
     let mut kept: BTreeMap<String, Kept> = BTreeMap::new();
     let add = |sum: &mut [u64; 2], ns: &[u64; 2]| {
-        sum.iter_mut().zip(ns).for_each(|(sum, ns)| *sum = sum.saturating_add(*ns));
+        sum.iter_mut().zip(ns).for_each(|(sum, ns)| add_ns(sum, *ns));
     };
     for (such, ns) in ns {
         let (what, by) = such.kept();
@@ -376,7 +384,7 @@ impl Sums {
         }
         let mut kept: BTreeMap<String, u64> = BTreeMap::new();
         for (such, ns) in Such::sums(&transaction.steps, objects) {
-            *kept.entry(such.kept().0).or_default() += ns;
+            add_ns(kept.entry(such.kept().0).or_default(), ns);
             let sum = self.parts.entry(such).or_default();
             (sum.ns, sum.transactions) = (sum.ns + u128::from(ns), sum.transactions + 1);
         }
@@ -400,7 +408,7 @@ impl Sums {
         let n = self.side.chosen;
         let mut means: Vec<_> =
             self.parts.iter().map(|(such, sum)| (sum.ns % u128::from(n), such, mean(sum.ns, n))).collect();
-        let told: u64 = means.iter().map(|(.., ns)| ns).sum();
+        let told = means.iter().map(|(.., ns)| *ns).fold(0, u64::saturating_add);
         means.sort_by_key(|(lost, ..)| Reverse(*lost));
         let left = usize::try_from(self.side.mean_ns.saturating_sub(told)).unwrap_or(0);
         means.iter_mut().take(left).for_each(|(.., ns)| *ns += 1);

@@ -14,6 +14,7 @@ use crate::{
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
     place::{Mark, Sites},
+    recorded::{Groups, Seen},
     spec::Spec,
     thread::ThreadId,
     transaction::{Finder, Transaction},
@@ -62,6 +63,8 @@ pub struct Explained {
     pub points: Vec<i64>,
     /// How much data it carried, if that is known.
     pub bytes: Option<Bytes>,
+    /// Of a life: how long its thread ran in system calls, in nanoseconds; if these were recorded.
+    pub in_calls_ns: Option<u64>,
 }
 
 impl Explained {
@@ -100,6 +103,8 @@ pub struct Outcome {
     pub unanswered: u64,
     /// Whether the transactions are what was seen of incomplete flows, there being no complete one.
     pub incomplete_flows: bool,
+    /// The groups of events that were recorded, by domain.
+    pub recorded: Groups,
     /// Files that could not be read, or not to their ends.
     pub damaged: Vec<Damaged>,
     /// What the objects are called.
@@ -158,8 +163,9 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     know(&mut all.machine.vcpus, trace);
     let mut finder = Finder::new(spec, &|name| trace.domain_number(name));
     let mut events = trace.events();
-    let mut round = ROUND;
+    let (mut round, mut seen) = (ROUND, Seen::default());
     while let Some(event) = events.next() {
+        seen.add(event.domain, event.kind);
         all.machine.until(event.time_ns);
         all.before(event.time_ns, finder.as_mut(), events.names());
         all.machine.feed(&event);
@@ -215,6 +221,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
         uncertain,
         unanswered,
         incomplete_flows,
+        recorded: seen.groups(trace),
         objects: all.objects,
         ..all.outcome
     }
@@ -260,9 +267,10 @@ impl Explanation<'_> {
         };
         let steps = found.pieces.iter().map(&mut step).collect();
         let id = id.unwrap_or(self.outcome.transactions);
-        let Transaction { name, thread, points, bytes, .. } = found;
+        let Transaction { name, thread, points, bytes, in_calls_ns, .. } = found;
         let domain = thread.domain;
-        (self.each)(Explained { id, name, domain, start_ns, total_ns, steps, points, bytes }, &self.objects);
+        let told = Explained { id, name, domain, start_ns, total_ns, steps, points, bytes, in_calls_ns };
+        (self.each)(told, &self.objects);
     }
 }
 
@@ -339,7 +347,7 @@ impl FlowPath {
         }
         let last = self.hops.last().map_or((0, 0), |(_, cpu, tid)| (cpu.domain, *tid));
         let thread = ThreadId { domain: last.0, tid: last.1 };
-        Transaction { name: self.name, thread, pieces, points: Vec::new(), bytes: self.bytes }
+        Transaction { bytes: self.bytes, ..Transaction::new(self.name, thread, pieces) }
     }
 }
 

@@ -11,7 +11,7 @@
 //! for a whole trace with the names of [`objects`] (`called` what is like others), [`parts`] adds up, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
-//! [`census`] is what there is to ask for, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
+//! [`census`] is what there is to ask for, [`recorded`] which groups of events were recorded, [`usage`] what each object did in a whole trace, which `accounting` counts (`interrupt` the time in handlers), and [`comparison`] holds two traces
 //! side by side; [`contrast`] holds slow transactions beside fast ones, and those of one trace beside another's.
 
 mod accounting;
@@ -39,6 +39,7 @@ pub mod objects;
 mod pair;
 pub mod parts;
 pub mod place;
+pub mod recorded;
 mod sectors;
 pub mod sequence;
 pub mod sizes;

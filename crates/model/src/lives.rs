@@ -83,6 +83,12 @@ pub struct Lives {
     /// What it was spent on.
     #[serde(flatten)]
     pub spent: Spent,
+    /// Of the time on a CPU: in user space, with the faults there. None, if system calls were not recorded of all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<u64>,
+    /// The rest of that: in system calls, and interrupts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_ns: Option<u64>,
 }
 
 /// The programs whose processes, or threads, began and ended in a trace.
@@ -97,6 +103,8 @@ struct Sum {
     min_ns: u64,
     max_ns: u64,
     spent: Spent,
+    /// In system calls and interrupts, if the former were recorded.
+    system_ns: Option<u64>,
 }
 
 impl Programs {
@@ -110,12 +118,20 @@ impl Programs {
         let program = life.name.rsplit_once('/').map_or(&*life.name, |(program, _)| program);
         let (from, to) = (life.start_ns, life.start_ns.saturating_add(life.total_ns));
         let ns = between(from, to);
-        let new = Sum { lives: 0, from, to, min_ns: ns, max_ns: ns, spent: Spent::default() };
+        let spent = Spent::default();
+        let new = Sum { lives: 0, from, to, min_ns: ns, max_ns: ns, spent, system_ns: Some(0) };
         let sum = self.0.entry((life.domain, program.to_owned())).or_insert(new);
         sum.lives += 1;
         (sum.from, sum.to) = (sum.from.min(from), sum.to.max(to));
         (sum.min_ns, sum.max_ns) = (sum.min_ns.min(ns), sum.max_ns.max(ns));
         life.steps.iter().for_each(|step| sum.spent.add(step, objects));
+        let above = |step: &&Step| {
+            let kind = objects.named(step.object).kind;
+            step.depth == 0 && step.spent == TimeState::Running && kind == "interrupts"
+        };
+        let interrupts = life.steps.iter().filter(above).map(|step| between(step.from, step.to));
+        let system = life.in_calls_ns.map(|ns| interrupts.fold(ns, u64::saturating_add));
+        sum.system_ns = sum.system_ns.zip(system).map(|(sum, ns)| sum.saturating_add(ns));
     }
 
     /// Those that took most time first.
@@ -129,6 +145,8 @@ impl Programs {
             min_ns: sum.min_ns,
             max_ns: sum.max_ns,
             spent: sum.spent,
+            user_ns: sum.system_ns.map(|ns| sum.spent.on_cpu_ns.saturating_sub(ns)),
+            system_ns: sum.system_ns.map(|ns| ns.min(sum.spent.on_cpu_ns)),
         };
         let mut all: Vec<Lives> = self.0.iter().map(lives).collect();
         all.sort_by_key(|lives| std::cmp::Reverse(lives.elapsed_ns));

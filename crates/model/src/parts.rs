@@ -12,6 +12,11 @@ use crate::{
     thread::between,
 };
 
+/// Adds time. Events may have any times: a sum stays at the most there is rather than begin anew.
+pub(crate) fn add_ns(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
+}
+
 /// All time that one object took of a transaction in one way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
@@ -36,7 +41,7 @@ pub fn parts(transaction: &Explained, objects: &Objects) -> Vec<Part> {
     let mut sums: FxHashMap<_, (u64, u64)> = FxHashMap::default();
     for step in &transaction.steps {
         let sum = sums.entry((step.object, step.spent, step.cause)).or_default();
-        sum.0 += between(step.from, step.to);
+        add_ns(&mut sum.0, between(step.from, step.to));
         sum.1 += 1;
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
@@ -85,7 +90,8 @@ impl Such {
         let mut sums: BTreeMap<Self, u64> = BTreeMap::new();
         let mut known: FxHashMap<_, u64> = FxHashMap::default();
         for step in steps {
-            *known.entry((step.object, step.spent, step.cause)).or_default() += between(step.from, step.to);
+            let sum = known.entry((step.object, step.spent, step.cause)).or_default();
+            add_ns(sum, between(step.from, step.to));
         }
         for ((object, spent, cause), ns) in known {
             let named = objects.named(object);
@@ -101,8 +107,8 @@ impl Such {
                 Some(Cause::Swapped) => " for swap-ins",
                 _ => "",
             };
-            *sums.entry(Self { domain, group, kind: named.kind, spent, why, by, kept_for }).or_default() +=
-                ns;
+            let such = Self { domain, group, kind: named.kind, spent, why, by, kept_for };
+            add_ns(sums.entry(such).or_default(), ns);
         }
         sums
     }
@@ -157,7 +163,7 @@ struct Sum {
 impl Sum {
     /// So much of one transaction.
     fn add(&mut self, ns: u64) {
-        self.ns += ns;
+        add_ns(&mut self.ns, ns);
         self.transactions += 1;
     }
 }
@@ -194,9 +200,9 @@ impl Totals {
         for (such, &ns) in sums {
             let (what, by) = such.kept();
             if let Some(by) = by {
-                *self.kept.entry(what.clone()).or_default().1.entry(by).or_default() += ns;
+                add_ns(self.kept.entry(what.clone()).or_default().1.entry(by).or_default(), ns);
             }
-            *kept.entry(what).or_default() += ns;
+            add_ns(kept.entry(what).or_default(), ns);
             match self.sums.get_mut(such) {
                 Some(sum) => sum.add(ns),
                 None => self.sums.entry(such.clone()).or_default().add(ns),
@@ -257,7 +263,7 @@ impl Totals {
 
     /// All their time, in nanoseconds.
     pub fn ns(&self) -> u64 {
-        self.lengths.iter().sum()
+        self.lengths.iter().copied().fold(0, u64::saturating_add)
     }
 
     /// The smallest time that at least that share of the transactions does not exceed; none of none.
@@ -267,5 +273,65 @@ impl Totals {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
         let rank = (share * lengths.len() as f64).ceil() as usize;
         lengths.get(rank.saturating_sub(1)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{breakdown::Object, machine::Machine, thread::ThreadId, usage::Figures};
+
+    /// As it would be if there were no most.
+    fn sum(of: impl Iterator<Item = u64>) -> u64 {
+        u64::try_from(of.map(u128::from).sum::<u128>()).unwrap_or(u64::MAX)
+    }
+
+    fn time() -> impl Strategy<Value = i64> {
+        prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), -5..5_i64]
+    }
+
+    proptest! {
+        /// Events have the times that who tells them gives them: what is more than there can be is the most there can be.
+        #[test]
+        fn sums_of_whatever_times_do_not_begin_anew(
+            transactions in prop::collection::vec(prop::collection::vec((time(), time(), 1..3_u32), 1..8), 1..8),
+        ) {
+            let (mut objects, machine) = (Objects::default(), Machine::default());
+            let mut totals = Totals::default();
+            let (mut all, mut lengths) = (Vec::new(), Vec::new());
+            for steps in transactions {
+                let mut step = |(from, to, tid)| {
+                    let object = Object::Thread(ThreadId { domain: 1, tid });
+                    let object = objects.number(object, &machine, &xweave_trace::event::Names::default());
+                    Step { from, to, object, spent: TimeState::Running, cause: None, depth: 0 }
+                };
+                let steps: Vec<Step> = steps.into_iter().map(&mut step).collect();
+                let total_ns = steps[0].to.saturating_sub(steps[0].from);
+                let (name, points) = (String::new(), Vec::new());
+                let one = Explained { id: 1, name, domain: 1, start_ns: 0, total_ns, steps, points, bytes: None, in_calls_ns: None };
+                let times = one.steps.iter().map(|step| between(step.from, step.to));
+                prop_assert_eq!(sum(parts(&one, &objects).iter().map(|part| part.ns)), sum(times.clone()));
+                all.extend(times);
+                lengths.push(one.length());
+                totals.add(&one, &objects);
+            }
+            prop_assert_eq!(totals.ns(), sum(lengths.into_iter()));
+            prop_assert_eq!(sum(totals.all().iter().map(|total| total.ns)), sum(all.iter().copied()));
+            prop_assert_eq!(sum(totals.causes().iter().map(|kept| kept.ns)), sum(all.into_iter()));
+        }
+
+        #[test]
+        fn figures_of_whatever_objects_do_not_begin_anew(values in prop::collection::vec(any::<u64>(), 1..6)) {
+            let mut figures = Figures::default();
+            for &of in &values {
+                let other = Figures { time_ns: of, count: of, bytes: of, written: of, wait_ns: of, device_ns: of, distance: of };
+                figures.add(&other);
+            }
+            let of = sum(values.into_iter());
+            let whole = Figures { time_ns: of, count: of, bytes: of, written: of, wait_ns: of, device_ns: of, distance: of };
+            prop_assert_eq!(figures, whole);
+        }
     }
 }

@@ -175,6 +175,7 @@ mod tests {
                 steps,
                 points: Vec::new(),
                 bytes: None,
+                in_calls_ns: None,
             };
             let begin = Instant::now();
             let messages = sequence(&explained);

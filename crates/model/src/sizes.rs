@@ -65,6 +65,7 @@ mod tests {
                 steps: Vec::new(),
                 points: Vec::new(),
                 bytes: Some(Bytes { sent: size, received: 0 }),
+                in_calls_ns: None,
             };
             sizes.add(&transaction, &Objects::default());
             sizes.add(&Explained { bytes: None, ..transaction }, &Objects::default());

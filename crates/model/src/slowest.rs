@@ -69,7 +69,17 @@ mod tests {
         for (id, total_ns) in [(1, 5), (2, 9), (3, 1), (4, 9), (5, 7), (6, 5)] {
             let (name, steps) = (String::new(), Vec::new());
             let points = Vec::new();
-            slowest.add(Explained { id, name, domain: 1, start_ns: 0, total_ns, steps, points, bytes: None });
+            slowest.add(Explained {
+                id,
+                name,
+                domain: 1,
+                start_ns: 0,
+                total_ns,
+                steps,
+                points,
+                bytes: None,
+                in_calls_ns: None,
+            });
         }
         let kept: Vec<_> = slowest.into_vec().iter().map(|one| (one.id, one.total_ns)).collect();
         assert_eq!(kept, [(2, 9), (4, 9), (5, 7)]);

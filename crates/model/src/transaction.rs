@@ -1,10 +1,13 @@
 //! What is to be broken down: transactions of several kinds, found in the order of their ends.
 
+mod lifetimes;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 use xweave_trace::event::{Connection, Event, Kind, Names, Sending};
 
+pub use self::lifetimes::Lifetimes;
 use crate::{
     between::{Betweens, Ended},
     breakdown::{Piece, breakdown, breakdown_of_answer, breakdown_of_handshake, breakdown_of_request},
@@ -35,12 +38,14 @@ pub struct Transaction {
     pub points: Vec<i64>,
     /// How much data it carried, if that is known.
     pub bytes: Option<Bytes>,
+    /// Of a life: how long its thread ran in system calls, in nanoseconds; if these were recorded.
+    pub in_calls_ns: Option<u64>,
 }
 
 impl Transaction {
     /// One of which no more is known.
-    fn new(name: String, thread: ThreadId, pieces: Vec<Piece>) -> Self {
-        Self { name, thread, pieces, points: Vec::new(), bytes: None }
+    pub(crate) fn new(name: String, thread: ThreadId, pieces: Vec<Piece>) -> Self {
+        Self { name, thread, pieces, points: Vec::new(), bytes: None, in_calls_ns: None }
     }
 }
 
@@ -96,7 +101,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.open.values().map(|open| open.from).min(),
             Self::Request(requests) => requests.open.values().map(|open| open.told).min(),
-            Self::Lifetime(lifetimes) => lifetimes.begun.values().copied().min(),
+            Self::Lifetime(lifetimes) => lifetimes.earliest(),
             Self::Between(betweens) => betweens.earliest(),
         }
     }
@@ -130,7 +135,7 @@ impl Finder {
         match self {
             Self::Connect(connects) => connects.open.len(),
             Self::Request(requests) => requests.open.len(),
-            Self::Lifetime(lifetimes) => lifetimes.begun.len(),
+            Self::Lifetime(lifetimes) => lifetimes.open(),
             Self::Between(betweens) => betweens.open(),
         }
     }
@@ -151,7 +156,7 @@ impl Finder {
 
 fn transaction(betweens: &Betweens, ended: Option<Ended>) -> Option<Transaction> {
     let Ended { thread, pieces, points, bytes } = ended?;
-    Some(Transaction { name: betweens.name(), thread, pieces, points, bytes })
+    Some(Transaction { points, bytes, ..Transaction::new(betweens.name(), thread, pieces) })
 }
 
 /// Connections that are asked for.
@@ -496,72 +501,5 @@ impl Requests {
             }
             (false, None) => None,
         }
-    }
-}
-
-/// From the beginnings of processes or threads to their ends.
-#[derive(Debug)]
-pub struct Lifetimes {
-    name: Option<String>,
-    /// Of all threads, not only of processes.
-    threads: bool,
-    begun: FxHashMap<ThreadId, i64>,
-}
-
-impl Lifetimes {
-    fn of(name: Option<String>, threads: bool) -> Self {
-        Self { name, threads, begun: FxHashMap::default() }
-    }
-
-    fn feed(&mut self, event: &Event, machine: &Machine, names: &Names) -> Option<Transaction> {
-        let id = |tid| ThreadId { domain: event.domain, tid };
-        match event.kind {
-            // Some tools do not tell the process: then it may be a thread.
-            Kind::Fork if self.threads || [0, u64::from(event.other)].contains(&event.object) => {
-                self.begun.insert(id(event.other), event.time_ns);
-                None
-            }
-            Kind::Exit => {
-                let thread = id(event.tid);
-                let from = self.begun.remove(&thread)?;
-                let name = names.text(machine.threads.get(thread)?.name);
-                if self.name.as_ref().is_some_and(|wanted| wanted != name) {
-                    return None;
-                }
-                let pieces = breakdown(machine, thread, from, event.time_ns);
-                Some(Transaction::new(format!("{name}/{}", event.tid), thread, pieces))
-            }
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_begin_and_end_within_processes() {
-        // Thread 8 is one of process 7's; 9 is a process.
-        let fork = |time, tid: u32, process: u32| Event {
-            other: tid,
-            object: process.into(),
-            ..Event::new(Kind::Fork, 1, time, 0, 7)
-        };
-        let exit = |time, tid| Event::new(Kind::Exit, 1, time, 0, tid);
-        let events = [fork(10, 8, 7), fork(20, 9, 9), exit(50, 8), exit(90, 9)];
-        let found = |spec: &str| {
-            let mut finder = Finder::new(&spec.parse().unwrap(), &|_| None).unwrap();
-            let (mut machine, names) = (Machine::default(), Names::default());
-            let mut found = Vec::new();
-            for event in &events {
-                machine.feed(event);
-                found.extend(finder.feed(event, &machine, &names));
-            }
-            let took = |of: &Transaction| of.pieces.iter().map(|piece| piece.to - piece.from).sum::<i64>();
-            found.iter().map(|of| (of.thread.tid, took(of))).collect::<Vec<_>>()
-        };
-        assert_eq!(found("process"), [(9, 70)]);
-        assert_eq!(found("thread"), [(8, 40), (9, 70)]);
     }
 }

@@ -1,11 +1,12 @@
 //! What the objects of a trace did in all: processes, disks and who used them, peers, locks, interrupts, vCPUs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use xweave_trace::Damaged;
 
 pub use crate::accounting::states::States;
+use crate::recorded::Groups;
 
 /// The kinds of objects, as documents call them.
 pub mod kind {
@@ -67,13 +68,18 @@ pub struct Figures {
 impl Figures {
     /// Adds what another object, or the same at another time, did.
     pub fn add(&mut self, other: &Self) {
-        self.time_ns += other.time_ns;
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.written += other.written;
-        self.wait_ns += other.wait_ns;
-        self.device_ns += other.device_ns;
-        self.distance += other.distance;
+        let Self { time_ns, count, bytes, written, wait_ns, device_ns, distance } = *other;
+        for (sum, more) in [
+            (&mut self.time_ns, time_ns),
+            (&mut self.count, count),
+            (&mut self.bytes, bytes),
+            (&mut self.written, written),
+            (&mut self.wait_ns, wait_ns),
+            (&mut self.device_ns, device_ns),
+            (&mut self.distance, distance),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
     }
 }
 
@@ -120,8 +126,8 @@ pub struct Usage {
     pub spans: BTreeMap<String, u64>,
     /// Processors that were seen, by domain.
     pub cpus: BTreeMap<String, u32>,
-    /// The groups of events that were recorded, by domain: as the recorder says, and of which there are events.
-    pub recorded: BTreeMap<String, BTreeSet<&'static str>>,
+    /// The groups of events that were recorded, by domain.
+    pub recorded: Groups,
     /// How long threads ran on each of these, in nanoseconds, by domain and logical CPU: together what its processes ran.
     pub busy: BTreeMap<String, BTreeMap<u32, u64>>,
     /// Events.

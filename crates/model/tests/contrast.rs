@@ -12,8 +12,14 @@ use xweave_trace::{
 
 /// A thread goes from `a` to `b` again and again, each time running so long and then kept from its processor so long.
 fn run(times: &[(i64, i64)]) -> TempDir {
+    recorded(times, &[])
+}
+
+/// The same, where the recorder says that it recorded these groups of events.
+fn recorded(times: &[(i64, i64)], groups: &[&str]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let domains = vec![Domain { name: "vm1".into(), number: 1, ..Domain::default() }];
+    let events = groups.iter().map(|group| (*group).to_owned()).collect();
+    let domains = vec![Domain { name: "vm1".into(), number: 1, events, ..Domain::default() }];
     let mut writer = Writer::create(dir.path(), Manifest { domains, ..Manifest::default() }).unwrap();
     let mut event = |time: i64, kind, tid: u32, name: &str, other: u32| {
         let (name, code) = (writer.name(name), State::Runnable.code());
@@ -96,6 +102,22 @@ fn two_runs_differ_by_their_typical_transactions_and_not_by_a_few_outliers() {
     assert_eq!(backward.difference_ns, -found.difference_ns);
     let same = Contrast::of_runs([&a, &a], &spec()).unwrap();
     assert!(!same.differs && same.difference_ns == 0 && same.error_ns > 0);
+}
+
+#[test]
+fn what_only_one_of_two_runs_recorded_is_told() {
+    let times: Vec<_> = (0..40).map(|n| (1_000 + n, 0)).collect();
+    let [a, b] = [recorded(&times, &["sched", "block"]), recorded(&times, &["sched"])];
+    let found = Contrast::of_runs([&open(&a), &open(&b)], &spec()).unwrap();
+    let [left] = &*found.left_out else { panic!("{:?}", found.left_out) };
+    assert_eq!(
+        (left.events, left.missing_in, left.domains.as_slice()),
+        ("block", 1, &["vm1".to_owned()][..])
+    );
+    assert_eq!(Contrast::of_runs([&open(&a), &open(&a)], &spec()).unwrap().left_out, []);
+    // What the recorder does not name is known by the events that there are.
+    let found = Contrast::of_runs([&open(&b), &open(&run(&times))], &spec()).unwrap();
+    assert_eq!(found.left_out, []);
 }
 
 #[test]

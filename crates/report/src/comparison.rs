@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use xweave_model::{
     Comparison,
-    comparison::{Compared, FACTOR, Finding, LEAST_NS, LeftOut, SHARE},
+    comparison::{Compared, FACTOR, Finding, LEAST_NS, SHARE},
+    recorded::LeftOut,
     usage::kind,
 };
 
@@ -66,15 +67,20 @@ pub(crate) fn headline(comparison: &Comparison) -> String {
 
 /// What is not compared, and why.
 fn left_out(left: &LeftOut) -> String {
-    let which = ["first", "second"][left.missing_in.min(1)];
     let what = match left.events {
         "sched" => "processes, locks and interrupts",
         "block" => "disks",
         "net" => "peers and services",
         _ => "vCPUs and exits",
     };
+    format!("{}: {what} are not compared\n", lacks(left))
+}
+
+/// Which of two runs lacks which events.
+pub(crate) fn lacks(left: &LeftOut) -> String {
+    let which = ["first", "second"][left.missing_in.min(1)];
     let of = if left.everywhere { String::new() } else { format!(" of {}", left.domains.join(", ")) };
-    format!("{which} has no {} events{of}: {what} are not compared\n", left.events)
+    format!("{which} has no {} events{of}", left.events)
 }
 
 fn changes(comparison: &Comparison, findings: &[&Finding], most: usize, view: View) -> String {

@@ -3,10 +3,11 @@
 use xweave_model::{
     Contrast,
     contrast::{Cause, Part, Side},
+    recorded::LeftOut,
 };
 
 use crate::{
-    View,
+    View, comparison,
     folded::{self, Column},
     number, table,
 };
@@ -52,7 +53,20 @@ pub fn headline(contrast: &Contrast, sides: Sides, what: &str, view: View) -> St
         0.. => format!("{who} took {by} longer, {a} → {b}{}", named(contrast)),
         _ => format!("{who} took {by} less, {a} → {b}{}", named(contrast)),
     };
-    table::paragraph(&took, view) + &table::paragraph(&looked_at(&contrast.sides, sides), view)
+    let looked_at = table::paragraph(&looked_at(&contrast.sides, sides), view);
+    let left_out = contrast.left_out.iter().map(|left| table::paragraph(&left_out(left), view));
+    table::paragraph(&took, view) + &looked_at + &left_out.collect::<String>()
+}
+
+/// What is different because one of the runs did not record it.
+fn left_out(left: &LeftOut) -> String {
+    let what = match left.events {
+        "sched" => "who ran, was ready or waited is unknown",
+        "block" => "waits for disks are waits for nothing that is known",
+        "net" => "waits for the other ends of connections are waits for nothing that is known",
+        _ => "what vCPUs were outside their guests is the guests' time",
+    };
+    format!("{}: there, {what}, and what differs by that says nothing", comparison::lacks(left))
 }
 
 /// What changed most in the direction of the difference, beyond noise.

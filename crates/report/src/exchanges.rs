@@ -4,9 +4,11 @@ use comfy_table::Table;
 use xweave_flow::{Exchange, Service, exchange::Connection};
 
 use crate::{
-    View, number,
+    View,
+    alike::{self, Alike},
+    number,
     segments::with_bars,
-    table::{self, Alike, Heading, alike},
+    table::{self, Heading},
 };
 
 /// Columns from which on the longest times have one.
@@ -19,7 +21,7 @@ pub fn services(services: &[Service], most: usize, view: View) -> String {
         counts: [service.exchanges, service.complete],
         times: [service.p50_ns, service.p99_ns, service.max_ns],
     };
-    alike("Requests", services.iter().map(row), most, ("other server", "other servers"), view)
+    alike::table("Requests", services.iter().map(row), most, ("other server", "other servers"), view)
 }
 
 /// Where the time of a service's requests went, in its order; the longest time of each where there is room.

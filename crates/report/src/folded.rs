@@ -76,6 +76,22 @@ pub fn fit(about: &[Column], columns: &[Column], view: View) -> bool {
     width <= usize::from(view.width) + GAP
 }
 
+/// Leaves out columns that there is no room for beside others: these, by their places, the first of them first. Each is before
+/// those that were named before it.
+pub fn leave_out(
+    columns: &mut Vec<Column>,
+    least_wanted: impl IntoIterator<Item = usize>,
+    others: &[Column],
+    view: View,
+) {
+    for unwanted in least_wanted {
+        if fit(columns, others, view) {
+            return;
+        }
+        columns.remove(unwanted);
+    }
+}
+
 /// What is left of the terminal beside these columns.
 pub fn room(about: &[Column], view: View) -> View {
     let used = about.iter().map(Column::width).sum::<usize>();

@@ -4,7 +4,7 @@ use xweave_flow::FlowKind;
 
 use crate::{
     View,
-    table::{Alike, alike},
+    alike::{self, Alike},
 };
 
 /// The kinds, the commonest first; at most so many, and in a line how many more there are.
@@ -14,5 +14,5 @@ pub fn table(kinds: &[FlowKind], most: usize, view: View) -> String {
         counts: [kind.flows, kind.complete],
         times: [kind.p50_ns, kind.p99_ns, kind.max_ns],
     };
-    alike("Flows of this kind", kinds.iter().map(row), most, ("other kind", "other kinds"), view)
+    alike::table("Flows of this kind", kinds.iter().map(row), most, ("other kind", "other kinds"), view)
 }

@@ -11,9 +11,12 @@ use crate::{
 /// A column, and what it has of what lives were spent on.
 type Way = (&'static str, fn(&Spent) -> u64);
 
+/// What is divided into user and system time, where system calls were recorded.
+const ON_CPU: &str = "on CPU";
+
 /// All that lives are spent on.
 const SPENT: [Way; 9] = [
-    ("on CPU", |of| of.on_cpu_ns),
+    (ON_CPU, |of| of.on_cpu_ns),
     ("ready", |of| of.ready_ns),
     ("disk", |of| of.disk_ns),
     ("network", |of| of.network_ns),
@@ -45,6 +48,11 @@ pub fn table(all: &[Lives], most: usize, view: View) -> String {
     // What none of them was spent on has no column.
     for (heading, ns) in SPENT.into_iter().filter(|(_, ns)| shown.iter().any(|of| ns(&of.spent) > 0)) {
         columns.push(Column::numbers(heading, column(&|of| number::span(ns(&of.spent)))));
+        if heading == ON_CPU && shown.iter().any(|of| of.user_ns.is_some()) {
+            let time = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), number::span);
+            columns.push(Column::numbers("(user)", column(&|of| time(of.user_ns))));
+            columns.push(Column::numbers("(system)", column(&|of| time(of.system_ns))));
+        }
     }
     let mut text = folded::text(&about, &columns, view);
     if let Some(more) = all.len().checked_sub(most).filter(|more| *more > 0) {

@@ -132,9 +132,8 @@ pub fn list(records: &[StoredRecord], start_ns: i64, view: View) -> String {
         Column::numbers("CPU", cells(&|record| record.cpu.to_string())),
     ];
     let values = [Column::prose("Values", cells(&values))];
-    while about.len() > NEEDED && !folded::fit(&about, &values, view) {
-        about.pop();
-    }
+    let least_wanted = (NEEDED..about.len()).rev();
+    folded::leave_out(&mut about, least_wanted, &values, view);
     folded::text(&about, &values, view)
 }
 

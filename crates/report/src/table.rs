@@ -2,7 +2,7 @@
 
 use comfy_table::{Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
-use crate::{View, number};
+use crate::View;
 
 /// The most bytes of what is told of: names may be anything.
 const LABEL: usize = 32;
@@ -99,57 +99,6 @@ pub fn text(table: &Table) -> String {
     for line in table.lines().skip_while(|line| line.trim().is_empty()) {
         text.push_str(&line.trim_end().replace(NO_BREAK, " "));
         text.push('\n');
-    }
-    text
-}
-
-/// What is alike, told together: how many, and how long they took.
-pub struct Alike {
-    /// What they are.
-    pub name: String,
-    /// How many, and how many of these are known from their beginnings to their ends.
-    pub counts: [u64; 2],
-    /// Median, 99th percentile and longest, in nanoseconds.
-    pub times: [i64; 3],
-}
-
-impl Alike {
-    fn cells(self) -> [String; 6] {
-        let [count, complete] = self.counts.map(number::count);
-        let [p50, p99, max] = self.times.map(number::micros);
-        [self.name, count, complete, p50, p99, max]
-    }
-}
-
-/// A row for each of these, at most so many; and in a line how many more (`one`, `many`) there are.
-pub fn alike(
-    heading: &str,
-    all: impl ExactSizeIterator<Item = Alike>,
-    most: usize,
-    (one, many): (&str, &str),
-    view: View,
-) -> String {
-    let left = all.len().saturating_sub(most);
-    let headings = [heading, "Count", "Complete", "p50 (µs)", "p99 (µs)", "max (µs)"];
-    let rows: Vec<[String; 6]> = all.take(most).map(Alike::cells).collect();
-    let widest = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let width = |at: &usize| widest(*at).max(headings[*at].chars().count()) + 2;
-    // What there is no room for is left out, the least telling first.
-    let mut columns: Vec<usize> = (0..headings.len()).collect();
-    for least in [5, 2] {
-        if columns.iter().map(width).sum::<usize>() > usize::from(view.width) + 2 {
-            columns.retain(|column| *column != least);
-        }
-    }
-    let shown: Vec<_> = columns.iter().map(|at| Heading(headings[*at], *at > 0)).collect();
-    let mut table = new(&shown, View { width: view.width.saturating_add(2), ..view });
-    for row in &rows {
-        table.add_row(columns.iter().map(|at| Cell::new(&row[*at])));
-    }
-    let mut text = text(&table);
-    if left > 0 {
-        let left = number::counted(left as u64, one, many);
-        text.push_str(&format!("… and {left}: --all shows them\n"));
     }
     text
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use xweave_model::{
     Contrast,
     contrast::{By, Cause, Part, Side},
+    recorded::LeftOut,
 };
 use xweave_report::{
     View,
@@ -66,6 +67,7 @@ fn kept() -> Contrast {
         difference_ns: 3_401_000,
         error_ns: 150_000,
         differs: true,
+        left_out: Vec::new(),
         causes,
         parts: parts.map(part).into(),
         outcomes: Vec::new(),
@@ -117,6 +119,27 @@ fn less_and_as_long_are_said_of_two_runs() {
         "Typical transactions (request:80) of the second run took as long: 4.60 ms → 1.20 ms\n"
     ));
     assert!(!text.contains("Share"), "{text}");
+}
+
+#[test]
+fn what_one_run_did_not_record_is_said_before_the_table_and_in_the_document() {
+    let lacks = |events, missing_in, everywhere| LeftOut {
+        events,
+        missing_in,
+        domains: vec!["vm1".into(), "vm2".into()],
+        everywhere,
+    };
+    let of = Contrast { left_out: vec![lacks("block", 1, true), lacks("vm", 0, false)], ..kept() };
+    let text = shown(&of, Sides::OfRuns, None, 160);
+    let said = "second has no block events: there, waits for disks are waits for nothing that is known, and what differs by \
+                that says nothing\n";
+    assert!(text.contains(said), "{text}");
+    assert!(text.contains("first has no vm events of vm1, vm2: there, what vCPUs were outside"), "{text}");
+    let mut written = Vec::new();
+    document::contrast::write(&mut written, &of, &"request:80".parse().unwrap()).unwrap();
+    let told: Value = serde_json::from_slice(&written).unwrap();
+    let left = serde_json::json!({"events": "block", "missing_in": 1, "domains": ["vm1", "vm2"]});
+    assert_eq!(told["left_out"][0], left);
 }
 
 #[test]

@@ -2,23 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use crate::usage::{Figures, Usage, kind};
-
-/// A group of events that one of the traces lacks: what it tells of is not compared.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// The group: `sched`, `block`, `net` or `vm`.
-    pub events: &'static str,
-    /// Which of the traces lacks it, 0 or 1.
-    pub missing_in: usize,
-    /// Of which domains.
-    pub domains: Vec<String>,
-    /// Whether of all that both traces have.
-    #[serde(skip)]
-    pub everywhere: bool,
-}
 
 /// Which groups of events one of two traces has of a domain, and the other has not.
 pub(super) struct Shared(BTreeMap<String, BTreeSet<&'static str>>);
@@ -48,30 +32,6 @@ impl Shared {
         let counted = |of: Figures| Figures { time_ns: 0, wait_ns: 0, ..of };
         Some(if by_sched && one_sided("sched") { [counted(a), counted(b)] } else { [a, b] })
     }
-
-    /// What each of the traces lacks, by groups.
-    pub(super) fn left_out(&self, a: &Usage, b: &Usage) -> Vec<LeftOut> {
-        let both: Vec<_> = self.0.iter().filter(|(domain, _)| has(a, domain) && has(b, domain)).collect();
-        let mut all = Vec::new();
-        for events in ["sched", "block", "net", "vm"] {
-            for (missing_in, usage) in [a, b].into_iter().enumerate() {
-                let lacks = |domain: &str, groups: &BTreeSet<&str>| {
-                    groups.contains(events) && !usage.recorded[domain].contains(events)
-                };
-                let of = both.iter().filter(|(domain, groups)| lacks(domain, groups));
-                let domains: Vec<_> = of.map(|(domain, _)| (*domain).clone()).collect();
-                let everywhere = domains.len() == both.len();
-                if !domains.is_empty() {
-                    all.push(LeftOut { events, missing_in, domains, everywhere });
-                }
-            }
-        }
-        all
-    }
-}
-
-fn has(usage: &Usage, domain: &str) -> bool {
-    usage.recorded.contains_key(domain)
 }
 
 /// The events that tell of objects of a kind.
