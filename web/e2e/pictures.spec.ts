@@ -27,7 +27,7 @@ test('pictures of time by size, and of what instructions cost', async ({ watched
   await page.setViewportSize({ width: 1100, height: 760 });
   for (const [file, name, heading] of [['sizes', 'divided', 'From place to place'], ['cost', 'cost', '']] as const) {
     await open(page, name, name === 'cost' ? '' : '#why');
-    if (heading) await page.getByRole('heading', { name: heading }).evaluate((of) => scrollTo(0, of.offsetTop - 60));
+    if (heading) await page.getByRole('heading', { name: heading }).evaluate((of) => scrollBy(0, of.getBoundingClientRect().top - 60));
     await page.evaluate(() => (document.activeElement as HTMLElement).blur());
     await page.waitForTimeout(300);
     const picture = await page.screenshot({ path: resolve('..', FOLDER ?? '', `${file}.png`) });
