@@ -124,9 +124,13 @@ export function layers(xs: number[], all: Layer[], most: number | null, told: (v
   return place;
 }
 
-/** The bytes and times that some grids reach over. */
+/** The bytes and times that some grids reach over. Nothing is below all others: a logarithmic scale has no place for it. */
 export function reach(grids: Grid[]): { bytes: Range; times: Range } {
-  const over = (all: [unknown, unknown][]): Range => [Math.max(1, Math.min(...all.map(([from]) => Number(from)))), Math.max(2, ...all.map(([, to]) => Number(to)))];
+  const over = (all: [unknown, unknown][]): Range => {
+    const some = all.map((edges) => edges.map(Number) as Range).filter(([from]) => from > 0);
+    const [least, most] = [Math.min(...some.map(([from]) => from)), Math.max(2, ...some.map(([, to]) => to))];
+    return [some.length === 0 ? 1 : some.length < all.length ? Math.max(1, least / 4) : least, most];
+  };
   return { bytes: over(grids.flatMap((grid) => grid.bytes)), times: over(grids.flatMap((grid) => grid.times)) };
 }
 
@@ -141,7 +145,8 @@ export function scatter(grid: Grid, { bytes, times }: ReturnType<typeof reach>, 
   const edges = (plot: uPlot, [column, row]: Cell, canvas: boolean) => {
     const x = (grid.bytes[column] ?? [1, 1]).map((value) => plot.valToPos(Math.max(1, Number(value)), 'x', canvas));
     const y = (grid.times[row] ?? [1, 1]).map((value) => plot.valToPos(Math.max(1, Number(value)), 'y', canvas));
-    return { left: x[0] ?? 0, right: x[1] ?? 0, top: y[1] ?? 0, bottom: y[0] ?? 0 };
+    const [start, end] = canvas ? [plot.bbox.left, plot.bbox.top + plot.bbox.height] : [0, plot.over.clientHeight];
+    return { left: Math.max(start, x[0] ?? 0), right: Math.max(start, x[1] ?? 0), top: Math.min(end, y[1] ?? 0), bottom: Math.min(end, y[0] ?? 0) };
   };
   const cells = (plot: uPlot) => {
     const { ctx } = plot;

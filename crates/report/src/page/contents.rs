@@ -29,7 +29,7 @@ pub struct Contents<'a> {
 impl<'a> Contents<'a> {
     /// Goes through a trace, some times over. `join` goes through its records. The transactions that are `asked` for are
     /// explained first.
-    pub fn of(trace: &'a Trace, title: &'a str, asked: Option<&Spec>, join: &dyn Fn() -> Join<'a>) -> Self {
+    pub fn of(trace: &'a Trace, title: &str, asked: Option<&Spec>, join: &dyn Fn() -> Join<'a>) -> Self {
         let has_events = trace.has_events();
         let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
