@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use xweave_model::{
     Cause, Guest, Loss, Machine, Object, Piece, Spec, ThreadId, TimeState, breakdown, disk::DiskId,
-    transaction::Finder, vcpu::CpuId,
+    transaction::Finder, vcpu::CpuId, wait::WaitedFor,
 };
 use xweave_synthetic::{Config, Outside, Part, Processor, Simulation, Transaction, Who};
 use xweave_trace::{
@@ -378,8 +378,9 @@ fn hold(config: &Config, allowed: usize) {
     let guests = world.guests().map(|(domain, process)| Guest { domain, host: 1, process });
     let mut machine = Machine::new(guests.collect());
     let (mut transactions, mut parts) = (0, 0);
-    // Those that moved, those that others came before, and those of which several were under way.
-    let mut said = [0; 3];
+    // Those that moved, those that others came before, those of which several were under way, and those with a wait for a
+    // pipe, in a page fault, and in a swap-in.
+    let mut said = [0; 6];
     let mut kept: Vec<Event> = Vec::new();
     let mut smallest: Option<(usize, String)> = None;
     let mut bad = BTreeMap::<_, usize>::new();
@@ -402,6 +403,9 @@ fn hold(config: &Config, allowed: usize) {
             said[0] += usize::from(says(|cause| matches!(cause, Cause::Moved(_))));
             said[1] += usize::from(says(|cause| matches!(cause, Cause::Earlier)));
             said[2] += usize::from(says(|cause| matches!(cause, Cause::Ahead(_))));
+            said[3] += usize::from(says(|cause| matches!(cause, Cause::Awaited(WaitedFor::Data { .. }))));
+            said[4] += usize::from(says(|cause| matches!(cause, Cause::Awaited(WaitedFor::PageOf(_)))));
+            said[5] += usize::from(says(|cause| matches!(cause, Cause::Awaited(WaitedFor::Swapped))));
             if let Some(((_, spent, _), ..)) = wrong.first() {
                 *bad.entry(*spent).or_default() += 1;
                 let events = told_of(&kept, &transaction);
