@@ -31,7 +31,7 @@ const BATCH: u64 = 24_000;
 /// What the probes' C names of a kernel, whichever of them are used (`bpf/events/`).
 const NAMED: &str = "
     struct notifier { void *first; };
-    struct task_struct { int pid; int tgid; char comm[16]; struct notifier preempt_notifiers; };
+    struct task_struct { int pid; int tgid; char comm[16]; unsigned long nvcsw; struct notifier preempt_notifiers; };
     struct gendisk { int major; int first_minor; };
     struct block_device { struct gendisk *bd_disk; };
     struct bvec_iter { unsigned long bi_sector; unsigned bi_size; };
