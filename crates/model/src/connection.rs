@@ -545,7 +545,9 @@ impl Connections {
             forget_first(&mut end.refused, |(refused, _)| *refused < time);
             let idle = end.received.is_empty()
                 && end.sent.back().is_none_or(|sent| sent.time < time.saturating_sub(IDLE));
-            end.closed.is_none_or(|closed| closed >= time) && (end.stream || !idle)
+            // Ports that were closed, or never open, may be asked for, in vain.
+            let asked = !end.refused.is_empty() || !end.repeats.is_empty();
+            asked || end.closed.is_none_or(|closed| closed >= time) && (end.stream || !idle)
         });
         let ends = &self.ends;
         self.alike.retain(|_, alike| {
