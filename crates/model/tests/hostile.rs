@@ -219,3 +219,22 @@ fn pipes_of_many_writers_and_waits_that_no_call_tells_of_take_no_longer_than_oth
     let fault = Event { bytes: u64::from(u32::MAX), ..event(Kind::SwapIn, 4 * MANY + 4, MANY) };
     no_longer(taken_in(events(false).chain([fault])), taken_in(events(true)));
 }
+
+/// Why a connection does not come about is remembered, though its ports were closed before, or never open: until that is
+/// over, too.
+#[test]
+fn what_was_dropped_at_closed_ports_is_remembered_until_it_is_over() {
+    let end = Connection(1 << 32 | 80 << 16 | 40_000);
+    let id = EndId { domain: 1, netns: 0, connection: end };
+    for closed in [false, true] {
+        let mut machine = Machine::default();
+        if closed {
+            machine.feed(&Event { position: end.0, code: 7, ..event(Kind::Socket, 10, 0) });
+        }
+        machine.feed(&Event { position: end.0, ..event(Kind::SynDrop, 100, 0) });
+        machine.forget_before(50);
+        assert!(machine.connections.refused(id, 60, 200).is_some(), "closed before: {closed}");
+        machine.forget_before(150);
+        assert!(machine.connections.refused(id, 60, 200).is_none());
+    }
+}
