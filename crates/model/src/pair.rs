@@ -219,9 +219,9 @@ impl Pair {
         self.places[0].name == self.places[1].name && self.kinds[0].is_none()
     }
 
-    /// Whether what is on the way is a request to a disk, or what was sent.
+    /// Whether what is on the way is a request to a disk, or what was sent, or written to a pipe.
     pub(crate) fn carries_bytes(&self) -> bool {
-        matches!(self.joined, Joined::Access | Joined::Sent)
+        matches!(self.joined, Joined::Access | Joined::Sent | Joined::Pipe)
     }
 
     /// Whether both places are of one connection.
@@ -368,11 +368,8 @@ impl Pair {
             Joined::By(By::Cpu) => Some(Key::cpu(here)),
             Joined::By(By::Flow | By::Value(_)) => None,
             Joined::Access => access(event),
-            Joined::Sent if event.kind == Kind::Receive => {
-                EndId::of(event).and_then(|end| machine.connections.peer(end)).map(Key::End)
-            }
             // It is called after the end of the first place.
-            Joined::Ends if side == 1 => {
+            Joined::Sent | Joined::Ends if side == 1 => {
                 EndId::of(event).and_then(|end| machine.connections.peer(end)).map(Key::End)
             }
             Joined::Sent | Joined::End | Joined::Ends => EndId::of(event).map(Key::End),

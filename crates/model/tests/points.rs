@@ -171,6 +171,19 @@ fn a_disk_s_request_is_followed_from_place_to_place_with_its_bytes() {
 }
 
 #[test]
+fn what_goes_through_a_pipe_has_the_bytes_that_were_written() {
+    let pipe = |bytes, code| Event { object: 99, position: 14, bytes, code, ..blank() };
+    let events = [
+        (10, Kind::PipeWrite, VM1, 7, pipe(300, Sending::Begins.code())),
+        (12, Kind::PipeWrite, VM1, 7, pipe(40, Sending::Shortens.code())),
+        (20, Kind::PipeRead, VM1, 8, pipe(260, 5_000)),
+    ];
+    let (all, ..) = found(&trace(events), &points("pipe_write,pipe_read"));
+    assert_eq!(all.len(), 1);
+    assert_eq!((all[0].total_ns, all[0].bytes), (10_000, Some(Bytes { sent: 300, received: 0 })));
+}
+
+#[test]
 fn a_request_has_the_bytes_that_were_sent_and_received_for_it() {
     let (all, _, _) = found(&exchanges(), &"request:80".parse().unwrap());
     let bytes: Vec<_> =
