@@ -329,12 +329,14 @@ impl Accounting {
                 self.ran(id, since, time, names);
             }
             let live = self.threads.entry(id).or_default();
-            let ran = if had == tid { between(since, time) } else { 0 };
-            live.done.time_ns += ran;
-            self.states.entry(domain).or_default().left(State::of(event.code), ran);
+            if had == tid {
+                live.done.time_ns += between(since, time);
+            }
+            let state = State::of(event.code);
+            self.states.entry(domain).or_default().left(state);
             live.out.iter_mut().for_each(|out| out.leaves(time));
             live.ready = None;
-            match State::of(event.code) {
+            match state {
                 State::Runnable => (live.ready, live.queued) = (Some(time), Some((cpu, time))),
                 State::Dead => {
                     self.settle(id, names);
@@ -515,7 +517,6 @@ impl Accounting {
             self.ran(id, since, last, names);
             let ran = between(since, last);
             self.threads.entry(id).or_default().done.time_ns += ran;
-            self.states.entry(cpu.domain).or_default().runs(ran);
             self.cpus.entry(cpu).and_modify(|here| here.busy = here.busy.saturating_add(ran));
         }
         let mut left: Vec<_> = self.threads.keys().copied().collect();
@@ -546,8 +547,7 @@ impl Accounting {
         let end = self.times.values().map(|(_, last)| *last).max().unwrap_or(0);
         let waited = waited::told(&self.waited, &self.keys);
         let domains = &self.domains;
-        let named = |(number, states): (&u8, &States)| Some((domains.get(number)?.clone(), *states));
-        let states = self.states.iter().filter_map(named).collect();
+        let states = states::told(&self.states, domains, &busy);
         let span = |(number, (first, last)): (&u8, &(i64, i64))| {
             Some((domains.get(number)?.clone(), between(*first, *last)))
         };

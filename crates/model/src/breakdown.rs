@@ -15,11 +15,11 @@ mod processor;
 mod ready;
 mod trail;
 
-pub(crate) use self::processor::time_on_cpu;
 use std::fmt;
 
 use xweave_trace::event::State;
 
+pub(crate) use self::processor::time_on_cpu;
 use crate::{
     connection::{EndId, Refused},
     disk::DiskId,

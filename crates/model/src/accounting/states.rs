@@ -1,6 +1,9 @@
 //! How often threads went from one state to another: the diagram of Horikawa's *Application of Event Trace Framework for
 //! Performance Problem Solutions* (figure 2), with counts.
 
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 use xweave_trace::event::State;
 
@@ -8,7 +11,7 @@ use xweave_trace::event::State;
 /// waits for something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct States {
-    /// How long threads ran, in nanoseconds: sums of all, as the following ones.
+    /// How long threads ran, in nanoseconds: sums of all, as the following ones. Together what their CPUs were busy.
     pub running_ns: u64,
     /// How long they were ready, until they ran.
     pub ready_ns: u64,
@@ -29,19 +32,13 @@ pub struct States {
 }
 
 impl States {
-    /// A thread left its CPU, on which it had run for that long, in nanoseconds; 0 if that is not known.
-    pub(super) fn left(&mut self, state: State, ran: u64) {
-        self.runs(ran);
+    /// A thread left its CPU, to be in that state.
+    pub(super) fn left(&mut self, state: State) {
         match state {
             State::Runnable => self.preempted += 1,
             State::Dead => self.ended += 1,
             _ => self.blocked += 1,
         }
-    }
-
-    /// A thread has run for that long, in nanoseconds, and goes on.
-    pub(super) fn runs(&mut self, ran: u64) {
-        self.running_ns = self.running_ns.saturating_add(ran);
     }
 
     /// A thread that was ready for that long, in nanoseconds, got a CPU.
@@ -55,4 +52,19 @@ impl States {
         self.woken += 1;
         self.waiting_ns = self.waiting_ns.saturating_add(waited);
     }
+}
+
+/// By the domains' names. Threads ran while their CPUs were `busy`.
+pub(super) fn told(
+    states: &FxHashMap<u8, States>,
+    domains: &FxHashMap<u8, String>,
+    busy: &BTreeMap<String, BTreeMap<u32, u64>>,
+) -> BTreeMap<String, States> {
+    let one = |(number, states): (&u8, &States)| {
+        let domain = domains.get(number)?;
+        let cpus = busy.get(domain).into_iter().flat_map(BTreeMap::values);
+        let running_ns = cpus.copied().fold(0, u64::saturating_add);
+        Some((domain.clone(), States { running_ns, ..*states }))
+    };
+    states.iter().filter_map(one).collect()
 }

@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod calls;
+mod quota;
+
 use proptest::prelude::*;
 use xweave_model::{
     Cause, Guest, Machine, Object, Piece, ThreadId, TimeState,
     breakdown::{breakdown, breakdown_of_request},
     connection::EndId,
 };
-use xweave_trace::event::{Connection, Context, Event, Kind, Quota, Refusal, Sending, State};
+use xweave_trace::event::{Connection, Context, Event, Kind, Refusal, Sending, State};
 
 fn thread(tid: u32) -> ThreadId {
     ThreadId { domain: 1, tid }
@@ -374,85 +377,6 @@ fn before_a_thread_began_its_maker_was_on_the_way() {
 }
 
 #[test]
-fn a_wait_for_a_pipe_is_what_its_other_end_did() {
-    let pipe = |kind, time, cpu, tid| Event {
-        object: 99,
-        position: 14,
-        bytes: 8,
-        ..Event::new(kind, 1, time, cpu, tid)
-    };
-    let begins =
-        |time, cpu, tid| Event { code: Sending::Begins.code(), ..pipe(Kind::PipeWrite, time, cpu, tid) };
-    // 7 reads, and 8 writes after a while; then 8 writes more than there is room for, and 7 reads that after a while.
-    let events = [
-        switch(0, 0, 0, State::Runnable, 7),
-        switch(5, 1, 0, State::Runnable, 8),
-        switch(10, 0, 7, State::Sleeping, 0),
-        begins(60, 1, 8),
-        wake(62, 1, 8, 7),
-        switch(65, 0, 0, State::Runnable, 7),
-        Event { code: 58, ..pipe(Kind::PipeRead, 66, 0, 7) },
-        begins(70, 1, 8),
-        switch(80, 1, 8, State::Sleeping, 0),
-        wake(100, 0, 7, 8),
-        switch(102, 1, 0, State::Runnable, 8),
-        pipe(Kind::PipeRead, 103, 0, 7),
-        Event { bytes: 40, ..pipe(Kind::PipeFull, 110, 1, 8) },
-    ];
-    let data = "for Data { pipe: 99, writer: ThreadId { domain: 1, tid: 8 } }";
-    assert_eq!(
-        told(&events, 7, 0, 70),
-        [
-            "7:running=10".to_owned(),
-            format!("8:running=52 {data}"),
-            "7:waking=3".into(),
-            "7:running=5".into()
-        ]
-    );
-    let room = "for Room { pipe: 99, reader: ThreadId { domain: 1, tid: 7 } }";
-    assert_eq!(
-        told(&events, 8, 70, 110),
-        [
-            "8:running=10".to_owned(),
-            format!("7:running=20 {room}"),
-            "8:waking=2".into(),
-            "8:running=8".into()
-        ]
-    );
-}
-
-#[test]
-fn a_wait_for_a_disk_within_a_fault_is_told_as_such() {
-    let events = |fault| {
-        [
-            switch(0, 0, 0, State::Runnable, 7),
-            disk(Kind::DiskQueue, 10, 0, 7, 64),
-            disk(Kind::DiskIssue, 10, 0, 7, 64),
-            switch(12, 0, 7, State::Blocked, 0),
-            Event::new(Kind::IrqEnter, 1, 90, 0, 0),
-            disk(Kind::DiskComplete, 90, 0, 0, 64),
-            wake(90, 0, 0, 7),
-            Event::new(Kind::IrqExit, 1, 91, 0, 0),
-            switch(95, 0, 0, State::Runnable, 7),
-            Event { bytes: 90, ..Event::new(fault, 1, 99, 0, 7) },
-        ]
-    };
-    for (fault, why) in
-        [(Kind::PageFault, " for PageOf(Name(0))"), (Kind::SwapIn, " for Swapped"), (Kind::Other, "")]
-    {
-        assert_eq!(
-            told(&events(fault), 7, 0, 100),
-            [
-                "7:running=12".to_owned(),
-                format!("disk:device=78{why}"),
-                "7:waking=5".into(),
-                "7:running=5".into()
-            ]
-        );
-    }
-}
-
-#[test]
 fn what_a_thread_did_before_its_first_event_shows_from_that() {
     let told_to_be = |tid| Event { other: tid, object: tid.into(), ..Event::new(Kind::Thread, 1, 0, 0, 0) };
     let events = [
@@ -659,61 +583,4 @@ fn a_wake_up_that_came_before_the_wait_ends_another() {
     // Without another one it was leaving its processor, and able to run all the time.
     events.remove(7);
     assert_eq!(told(&events, 7, 0, 530), ["7:running=30", "7:waking=495", "7:running=5"]);
-}
-
-/// A quota, or whatever keeps a thread from a processor that has nothing else to do.
-#[test]
-fn who_may_not_run_is_not_told_to_wait_for_others_nor_to_be_halted() {
-    let mut events = vec![
-        switch(0, 0, 0, State::Runnable, 7),
-        switch(10, 0, 7, State::Runnable, 8),
-        switch(30, 0, 8, State::Sleeping, 0),
-        switch(50, 0, 0, State::Runnable, 9),
-        switch(60, 0, 9, State::Sleeping, 7),
-    ];
-    assert_eq!(
-        told(&events, 7, 0, 70),
-        ["7:running=10", "7:throttled=40", "7:ready=10 by 9", "7:running=10"]
-    );
-    events[1].code = State::Throttled.code();
-    assert_eq!(told(&events, 7, 0, 70), ["7:running=10", "7:throttled=50", "7:running=10"]);
-}
-
-/// A wake-up from another processor takes effect when that has told this one: late, if the host took it away in between.
-/// Meanwhile this one may do something else, and be idle again.
-#[test]
-fn who_was_woken_from_afar_is_throttled_only_if_a_quota_is_used_up() {
-    let woken = |quota: Option<Quota>| Event {
-        object: 1,
-        code: Context::Softirq.code() + quota.map_or(0, Quota::code),
-        ..wake(20, 1, 8, 7)
-    };
-    let events = |quota, left: State| {
-        vec![
-            switch(0, 0, 0, State::Runnable, 7),
-            switch(10, 0, 7, State::Sleeping, 0),
-            woken(quota),
-            switch(30, 0, 0, State::Runnable, 9),
-            switch(40, 0, 9, left, 0),
-            switch(60, 0, 0, State::Runnable, 7),
-        ]
-    };
-    let of = |quota, left| told(&events(quota, left), 7, 15, 70)[1..].to_vec();
-    assert_eq!(
-        of(Some(Quota::Left), State::Sleeping),
-        ["7:waking=10", "7:ready=10 by 9", "7:waking=20", "7:running=10"]
-    );
-    assert_eq!(of(Some(Quota::UsedUp), State::Sleeping), ["7:throttled=40", "7:running=10"]);
-    // Another one used it up meanwhile.
-    assert_eq!(of(Some(Quota::Left), State::Throttled), ["7:throttled=40", "7:running=10"]);
-    // Other recorders do not tell of quotas.
-    assert_eq!(of(None, State::Sleeping), ["7:throttled=40", "7:running=10"]);
-    // It was about to wait: it does not, and goes on as late.
-    let mut events = events(Some(Quota::Left), State::Sleeping);
-    (events[1].time_ns, events[2].time_ns) = (20, 15);
-    events.swap(1, 2);
-    assert_eq!(
-        told(&events, 7, 0, 70),
-        ["7:running=20", "7:waking=10", "7:ready=10 by 9", "7:waking=20", "7:running=10"]
-    );
 }
