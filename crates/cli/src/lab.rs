@@ -258,6 +258,39 @@ enum Load {
         #[arg(long, default_value_t = 8 << 20)]
         buffer: i32,
     },
+    /// Answer the requests of udp-ask.
+    UdpServe {
+        /// The port.
+        #[arg(long)]
+        port: u16,
+        /// Processor time that an answer takes, in microseconds.
+        #[arg(long, default_value_t = 0)]
+        work: u64,
+        /// Make a thread for each request.
+        #[arg(long)]
+        thread_per_request: bool,
+        /// End after so many requests.
+        #[arg(long)]
+        requests: Option<u64>,
+    },
+    /// Ask by UDP, each request at its time whether others are answered or not; prints times as JSON.
+    UdpAsk {
+        /// ADDRESS:PORT.
+        #[arg(long)]
+        to: String,
+        /// Requests.
+        #[arg(long, default_value_t = 1)]
+        requests: u64,
+        /// Requests a second.
+        #[arg(long, default_value_t = 100.0)]
+        rate: f64,
+        /// Requests that are sent at once; bursts are as much rarer.
+        #[arg(long, default_value_t = 1)]
+        burst: u64,
+        /// Payload bytes.
+        #[arg(long, default_value_t = 64)]
+        size: usize,
+    },
     /// Answer the requests of tcp-get.
     TcpServe {
         /// The port.
@@ -457,6 +490,16 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
                 .map_err(|_| Failure::Usage("--idle-timeout is a number of seconds above 0".into()))?;
             let received = load::udp_receive(port, count, idle, buffer, || eprintln!("ready"))?;
             told(&received, received.distinct == count)
+        }
+        Load::UdpServe { port, work, thread_per_request, requests } => {
+            let options =
+                load::UdpServe { port, work: Duration::from_micros(work), thread_per_request, requests };
+            load::udp_serve(&options, |address| eprintln!("ready at {address}"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Load::UdpAsk { to, requests, rate, burst, size } => {
+            let asked = load::udp_ask(&load::UdpAsk { to, requests, rate, burst, size })?;
+            told(&asked, asked.answered.requests == requests)
         }
         Load::TcpServe { port, protocol, connections } => {
             load::tcp_serve(port, protocol.into(), connections, |address| eprintln!("ready at {address}"))?;

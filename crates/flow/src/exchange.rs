@@ -57,6 +57,12 @@ pub struct Exchange {
     pub answer: Side,
     /// Where the time went, in its order; the sum is the whole.
     pub parts: Vec<Part>,
+    /// What carried the request's last byte, from where that was cut off or put together: the flows' places in [`Flows`].
+    #[serde(skip)]
+    pub(crate) way: Vec<usize>,
+    /// The same of what carried the answer's first byte.
+    #[serde(skip)]
+    pub(crate) answered_by: usize,
 }
 
 /// The frames of a request, or of an answer.
@@ -442,7 +448,7 @@ impl Turn {
         let client = way.first().map_or("?", |&at| flows.domain(all[at].ends.0));
         let starts = way.first().map_or(start_ns, |&at| all[at].start_ns);
         parts.until(starts, "request, frames before its last");
-        for at in way {
+        for &at in &way {
             parts.path(flows, &all[at], "request");
         }
         let server = flows.domain(all[first].ends.0);
@@ -460,6 +466,8 @@ impl Turn {
             request: self.request.side(all),
             answer: self.answer.side(all),
             parts: parts.all,
+            way,
+            answered_by: first,
         })
     }
 }
@@ -540,6 +548,8 @@ mod tests {
             request: Side::default(),
             answer: Side::default(),
             parts: Vec::new(),
+            way: Vec::new(),
+            answered_by: 0,
         }
     }
 

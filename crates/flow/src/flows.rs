@@ -238,6 +238,11 @@ impl Flows {
         flow.path().map(|row| (self.domain(row.domain), row.time_ns))
     }
 
+    /// Where a record was made.
+    pub(crate) fn function_of(&self, row: &Row) -> Function {
+        self.scene.function_of(row)
+    }
+
     /// The name of a domain.
     pub(crate) fn domain(&self, number: u8) -> &str {
         self.scene.domain(number)

@@ -3,6 +3,7 @@
 //! A UDP payload starts with [`MAGIC`], then the sequence number (64 bits, little endian), then the
 //! sender (16 bits, little endian); the rest is the pattern 0, 1, 2, … 255, 0, …
 
+mod datagram;
 mod protocol;
 mod queue;
 
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vsock::{VMADDR_CID_ANY, VsockAddr, VsockStream};
 
+pub use datagram::{Asked, UdpAsk, UdpServe, udp_ask, udp_serve};
 pub use protocol::Protocol;
 pub use queue::{QueueServe, queue_serve};
 
@@ -78,6 +80,39 @@ pub struct Answered {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
+}
+
+impl Answered {
+    /// Requests that took so many nanoseconds each, whose answers have so many bytes in all.
+    fn of(times: &mut [u64], bytes: u64) -> Self {
+        times.sort_unstable();
+        let rank =
+            |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
+        let at = |percent| rank(percent).copied().unwrap_or(0);
+        Self {
+            requests: times.len() as u64,
+            bytes,
+            min_ns: at(0),
+            p50_ns: at(50),
+            p99_ns: at(99),
+            max_ns: at(100),
+        }
+    }
+}
+
+/// Takes so much of a processor's time.
+fn work(time: Duration) {
+    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let until = now(libc::CLOCK_THREAD_CPUTIME_ID).saturating_add(time);
+    while now(libc::CLOCK_THREAD_CPUTIME_ID) < until {}
+}
+
+/// A clock's time, in nanoseconds.
+fn now(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time lives in this frame.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 fn load_error(doing: &'static str) -> impl Fn(io::Error) -> Error {
@@ -326,18 +361,8 @@ pub fn tcp_get(options: &TcpGet) -> Result<Answered> {
         io::Result::Ok(all)
     })
     .map_err(load_error("exchange data with the server"))?;
-    times.sort_unstable();
-    let rank = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
-    let at = |percent| rank(percent).copied().unwrap_or(0);
-    let requests = times.len() as u64;
-    Ok(Answered {
-        requests,
-        bytes: requests * u64::from(options.answer_size),
-        min_ns: at(0),
-        p50_ns: at(50),
-        p99_ns: at(99),
-        max_ns: times.last().copied().unwrap_or(0),
-    })
+    let bytes = times.len() as u64 * u64::from(options.answer_size);
+    Ok(Answered::of(&mut times, bytes))
 }
 
 fn exchange(to: SocketAddr, options: &TcpGet, next: &AtomicU64) -> io::Result<Vec<u64>> {

@@ -3,7 +3,7 @@
 //! Of more than two places each must be passed in turn: what passes the second goes on from there, joined with the third
 //! by what these two have in common. A `Pair` knows who is on the way from one place to the next.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use xweave_trace::event::{Event, Names};
 
@@ -12,6 +12,7 @@ use crate::{
     bytes::Bytes,
     machine::Machine,
     pair::{Leg, Pair, Passing},
+    paths::Passed,
     place::{By, Mark, Place},
     thread::ThreadId,
 };
@@ -118,6 +119,8 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub struct Betweens {
     name: String,
+    /// What lies between each place and the next: `disk_queue → disk_issue`.
+    segments: Vec<Arc<str>>,
     /// From each place to the next.
     pairs: Vec<Pair>,
     /// How often each of the places was passed.
@@ -137,6 +140,7 @@ impl Betweens {
         let names: Vec<_> = places.iter().map(ToString::to_string).collect();
         Self {
             name: names.join(" .. "),
+            segments: names.windows(2).map(|two| format!("{} → {}", two[0], two[1]).into()).collect(),
             pairs: pairs.collect(),
             passed: vec![0; places.len()],
             reached: vec![0; places.len()],
@@ -147,6 +151,13 @@ impl Betweens {
     /// What they are called.
     pub(crate) fn name(&self) -> String {
         self.name.clone()
+    }
+
+    /// From each place to the next, if these were passed then.
+    pub(crate) fn segments(&self, points: &[i64]) -> Vec<Passed> {
+        let until = points.iter().skip(1).copied();
+        let passed = |(segment, until_ns): (&Arc<str>, i64)| Passed { segment: segment.clone(), until_ns };
+        self.segments.iter().zip(until).map(passed).collect()
     }
 
     /// How often each of the places was passed; and by what had passed those before.

@@ -4,21 +4,20 @@
 
 use std::{cmp::Reverse, collections::VecDeque};
 
-use xweave_flow::{Flow, Flows, Join, Wanted};
 use xweave_trace::{Damaged, Late, Parts, Trace, event::Names};
 
 use crate::{
-    breakdown::{Piece, breakdown_at},
+    breakdown::Piece,
     bytes::Bytes,
     loss::{LossOfDomain, Losses},
     machine::Machine,
     objects::{Cause, ObjectNumber, Objects},
+    paths::{Passed, Path, Paths},
     place::{Mark, Sites},
     recorded::{Groups, Seen},
     spec::Spec,
-    thread::ThreadId,
     transaction::{Finder, Transaction},
-    vcpu::{Check, CpuId, Vcpus},
+    vcpu::{Check, Vcpus},
 };
 
 /// Events after which what is over is forgotten; more, where more is remembered.
@@ -45,7 +44,7 @@ pub struct Step {
 }
 
 /// A transaction, broken down.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Explained {
     /// Its number in the trace, from 1; a flow's ID.
     pub id: u64,
@@ -61,6 +60,8 @@ pub struct Explained {
     pub steps: Vec<Step>,
     /// When it passed each of its places, if it lies between some.
     pub points: Vec<i64>,
+    /// Where it was until when, in turn, if that is known: from its beginning to its end.
+    pub segments: Vec<Passed>,
     /// How much data it carried, if that is known.
     pub bytes: Option<Bytes>,
     /// Of a life: how long its thread ran in system calls, in nanoseconds; if these were recorded.
@@ -151,7 +152,7 @@ fn know(vcpus: &mut Vcpus, trace: &Trace) {
 /// the objects so far.
 pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Objects)) -> Outcome {
     let mut losses = Losses::of(trace);
-    let (flows, incomplete_flows) = flows(trace, spec);
+    let Paths { all: flows, incomplete: incomplete_flows } = Paths::of(trace, spec);
     let mut all = Explanation {
         machine: Machine::of(trace, losses.all()),
         objects: Objects::of(trace),
@@ -231,7 +232,7 @@ struct Explanation<'a> {
     machine: Machine,
     objects: Objects,
     marks: Option<Marks<'a>>,
-    flows: VecDeque<FlowPath>,
+    flows: VecDeque<Path>,
     outcome: Outcome,
     each: &'a mut dyn FnMut(Explained, &Objects),
 }
@@ -267,9 +268,10 @@ impl Explanation<'_> {
         };
         let steps = found.pieces.iter().map(&mut step).collect();
         let id = id.unwrap_or(self.outcome.transactions);
-        let Transaction { name, thread, points, bytes, in_calls_ns, .. } = found;
+        let Transaction { name, thread, points, segments, bytes, in_calls_ns, .. } = found;
         let domain = thread.domain;
-        let told = Explained { id, name, domain, start_ns, total_ns, steps, points, bytes, in_calls_ns };
+        let told =
+            Explained { id, name, domain, start_ns, total_ns, steps, points, segments, bytes, in_calls_ns };
         (self.each)(told, &self.objects);
     }
 }
@@ -317,78 +319,4 @@ impl<'a> Marks<'a> {
         }
         self.read.pop_if(|next| next.time < time)
     }
-}
-
-/// What a flow's path says of whose time it took.
-struct FlowPath {
-    id: u64,
-    name: String,
-    start_ns: i64,
-    end_ns: i64,
-    /// When the first begins of it and those that end later.
-    earliest_ns: i64,
-    /// How much data it is.
-    bytes: Option<Bytes>,
-    /// When, on which processor, and above which thread; the first is the beginning.
-    hops: Vec<(i64, CpuId, u32)>,
-}
-
-impl FlowPath {
-    /// From hop to hop it is the time of who made the later one: a thread, or the interrupts of a processor.
-    fn break_down(self, machine: &Machine) -> Transaction {
-        let mut pieces = Vec::new();
-        let mut at = self.start_ns;
-        for &(time, cpu, tid) in &self.hops {
-            if time <= at {
-                continue;
-            }
-            pieces.extend(breakdown_at(machine, cpu, tid, at, time));
-            at = time;
-        }
-        let last = self.hops.last().map_or((0, 0), |(_, cpu, tid)| (cpu.domain, *tid));
-        let thread = ThreadId { domain: last.0, tid: last.1 };
-        Transaction { bytes: self.bytes, ..Transaction::new(self.name, thread, pieces) }
-    }
-}
-
-/// Which flows are transactions: the first of these that there are. A frame without data (an acknowledgement, a question
-/// for an address) is not what anybody waits for.
-const TRANSACTIONS: [fn(&Flow) -> bool; 3] = [
-    |flow| flow.complete() && flow.frame.is_none_or(|frame| frame.has_data()),
-    Flow::complete,
-    |flow| flow.lost == 0 && flow.total_ns() > 0,
-];
-
-/// The flows that are transactions, in the order of their ends; and whether they are incomplete.
-fn flows(trace: &Trace, spec: &Spec) -> (VecDeque<FlowPath>, bool) {
-    let Spec::Flow(name) = spec else { return (VecDeque::new(), false) };
-    let named = |flow: &Flow| name.as_ref().is_none_or(|name| *name == flow.name);
-    let found = TRANSACTIONS.iter().find_map(|is| {
-        let wanted = Wanted { of: &|flow| is(flow) && named(flow), kept: None };
-        let flows = Flows::read(trace, Join::of(trace), wanted);
-        (!flows.flows().is_empty()).then_some(flows)
-    });
-    let Some(flows) = found else { return (VecDeque::new(), false) };
-    let incomplete = flows.summary().complete == 0;
-    let number = |name: &str| trace.domain_number(name).unwrap_or(0);
-    let mut paths: Vec<_> = flows
-        .flows()
-        .iter()
-        .map(|flow| {
-            let on_path = flows.hops(flow).filter(|hop| hop.on_path);
-            let hops = on_path
-                .map(|hop| (hop.t_ns, CpuId { domain: number(hop.domain), cpu: hop.cpu }, hop.tid))
-                .collect();
-            let (id, name) = (flow.id, flow.name.clone());
-            let (start_ns, end_ns) = (flow.start_ns, flow.end_ns);
-            let bytes = flow.frame.map(|frame| Bytes { sent: frame.bytes.into(), received: 0 });
-            FlowPath { id, name, start_ns, end_ns, earliest_ns: start_ns, bytes, hops }
-        })
-        .collect();
-    paths.sort_by_key(|flow| flow.end_ns);
-    paths.iter_mut().rev().fold(i64::MAX, |earliest, flow| {
-        flow.earliest_ns = earliest.min(flow.start_ns);
-        flow.earliest_ns
-    });
-    (paths.into(), incomplete)
 }

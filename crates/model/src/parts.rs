@@ -70,23 +70,28 @@ pub struct Totals {
     lengths: Vec<u64>,
 }
 
-/// What is told together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Such {
-    pub(crate) domain: String,
-    pub(crate) group: String,
-    pub(crate) kind: &'static str,
-    pub(crate) spent: TimeState,
-    pub(crate) why: Option<String>,
+/// What is told together: time of alike objects, spent in one way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Such {
+    /// The domain whose time it was; of what lies between two, both.
+    pub domain: String,
+    /// What took it: objects of a name.
+    pub group: String,
+    /// What kind of objects these are.
+    pub kind: &'static str,
+    /// What it was spent on.
+    pub spent: TimeState,
+    /// What more is known of why, in words.
+    pub why: Option<String>,
     /// Who had the processor meanwhile.
-    by: Option<String>,
+    pub by: Option<String>,
     /// What else is told of what kept the transactions.
     kept_for: &'static str,
 }
 
 impl Such {
     /// The time of steps by what is alike: no more and no less than all of it.
-    pub(crate) fn sums(steps: &[Step], objects: &Objects) -> BTreeMap<Self, u64> {
+    pub fn sums(steps: &[Step], objects: &Objects) -> BTreeMap<Self, u64> {
         let mut sums: BTreeMap<Self, u64> = BTreeMap::new();
         let mut known: FxHashMap<_, u64> = FxHashMap::default();
         for step in steps {
@@ -114,7 +119,7 @@ impl Such {
     }
 
     /// What kept the transactions, and by whom.
-    pub(crate) fn kept(&self) -> (String, Option<String>) {
+    pub fn kept(&self) -> (String, Option<String>) {
         let (of, group) = (&self.domain, || Some(self.group.clone()));
         let (what, by) = match (self.spent, self.kind) {
             (TimeState::Ready | TimeState::Preempted, _) => {
@@ -309,8 +314,7 @@ mod tests {
                 };
                 let steps: Vec<Step> = steps.into_iter().map(&mut step).collect();
                 let total_ns = steps[0].to.saturating_sub(steps[0].from);
-                let (name, points) = (String::new(), Vec::new());
-                let one = Explained { id: 1, name, domain: 1, start_ns: 0, total_ns, steps, points, bytes: None, in_calls_ns: None };
+                let one = Explained { id: 1, domain: 1, total_ns, steps, ..Explained::default() };
                 let times = one.steps.iter().map(|step| between(step.from, step.to));
                 prop_assert_eq!(sum(parts(&one, &objects).iter().map(|part| part.ns)), sum(times.clone()));
                 all.extend(times);

@@ -165,18 +165,7 @@ mod tests {
                 depth: 0,
             };
             let steps = (0..STEPS).map(step).collect();
-            let (name, domain, start_ns) = (String::new(), 1, 0);
-            let explained = Explained {
-                id: 1,
-                name,
-                domain,
-                start_ns,
-                total_ns: STEPS,
-                steps,
-                points: Vec::new(),
-                bytes: None,
-                in_calls_ns: None,
-            };
+            let explained = Explained { id: 1, domain: 1, total_ns: STEPS, steps, ..Explained::default() };
             let begin = Instant::now();
             let messages = sequence(&explained);
             (begin.elapsed(), messages.len())

@@ -58,14 +58,10 @@ mod tests {
         for size in [0, 1, 2, 3, 4, 1023, 1024, u64::MAX] {
             let transaction = Explained {
                 id: 1,
-                name: String::new(),
                 domain: 1,
-                start_ns: 0,
                 total_ns: 7,
-                steps: Vec::new(),
-                points: Vec::new(),
                 bytes: Some(Bytes { sent: size, received: 0 }),
-                in_calls_ns: None,
+                ..Explained::default()
             };
             sizes.add(&transaction, &Objects::default());
             sizes.add(&Explained { bytes: None, ..transaction }, &Objects::default());

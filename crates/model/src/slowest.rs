@@ -67,19 +67,7 @@ mod tests {
     fn the_slowest_are_kept_and_come_first() {
         let mut slowest = Slowest::new(3);
         for (id, total_ns) in [(1, 5), (2, 9), (3, 1), (4, 9), (5, 7), (6, 5)] {
-            let (name, steps) = (String::new(), Vec::new());
-            let points = Vec::new();
-            slowest.add(Explained {
-                id,
-                name,
-                domain: 1,
-                start_ns: 0,
-                total_ns,
-                steps,
-                points,
-                bytes: None,
-                in_calls_ns: None,
-            });
+            slowest.add(Explained { id, domain: 1, total_ns, ..Explained::default() });
         }
         let kept: Vec<_> = slowest.into_vec().iter().map(|one| (one.id, one.total_ns)).collect();
         assert_eq!(kept, [(2, 9), (4, 9), (5, 7)]);

@@ -22,6 +22,9 @@ pub enum Spec {
     Between(Between),
     /// From a flow's beginning to its end. With a name: flows of this definition.
     Flow(Option<String>),
+    /// From the beginning of a request's first frame to the end of its answer's last, as flows of network frames tell. With
+    /// a port: the server's.
+    Exchange(Option<u16>),
 }
 
 /// Why a text names no transactions, with what to write.
@@ -41,7 +44,7 @@ pub enum SpecError {
     Between(#[from] BetweenError),
     /// There is no such kind.
     #[error(
-        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME] or between:FROM..TO"
+        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME], exchange[:PORT] or between:FROM..TO"
     )]
     Kind(String),
 }
@@ -64,6 +67,7 @@ impl FromStr for Spec {
             // Older than the field's word for it.
             "process" | "life" => Self::Process(rest.map(str::to_owned)),
             "thread" => Self::Thread(rest.map(str::to_owned)),
+            "exchange" => Self::Exchange(port()?),
             "flow" => Self::Flow(rest.map(str::to_owned)),
             "between" => Self::Between(rest.unwrap_or_default().parse()?),
             _ => return Err(SpecError::Kind(word.to_owned())),
@@ -79,6 +83,7 @@ impl fmt::Display for Spec {
             Self::Process(name) => ("process", name.clone()),
             Self::Thread(name) => ("thread", name.clone()),
             Self::Flow(name) => ("flow", name.clone()),
+            Self::Exchange(port) => ("exchange", port.map(|port| port.to_string())),
             Self::Between(between) => ("between", Some(between.to_string())),
         };
         match rest {

@@ -17,6 +17,7 @@ use crate::{
         tcp::{CLOSE, ESTABLISHED, FIN_WAIT1, LAST_ACK, SYN_SENT},
     },
     machine::Machine,
+    paths::Passed,
     place::Mark,
     spec::Spec,
     thread::ThreadId,
@@ -36,6 +37,8 @@ pub struct Transaction {
     pub pieces: Vec<Piece>,
     /// When it passed each of its places, if it lies between some.
     pub points: Vec<i64>,
+    /// Where it was until when, in turn, if that is known.
+    pub segments: Vec<Passed>,
     /// How much data it carried, if that is known.
     pub bytes: Option<Bytes>,
     /// Of a life: how long its thread ran in system calls, in nanoseconds; if these were recorded.
@@ -45,11 +48,11 @@ pub struct Transaction {
 impl Transaction {
     /// One of which no more is known.
     pub(crate) fn new(name: String, thread: ThreadId, pieces: Vec<Piece>) -> Self {
-        Self { name, thread, pieces, points: Vec::new(), bytes: None, in_calls_ns: None }
+        Self { name, thread, pieces, points: Vec::new(), segments: Vec::new(), bytes: None, in_calls_ns: None }
     }
 }
 
-/// Finds transactions of events that come one after the other; of [`Spec::Flow`] there are none here.
+/// Finds transactions of events that come one after the other; of [`Spec::Flow`] and [`Spec::Exchange`] there are none here.
 #[derive(Debug)]
 pub enum Finder {
     /// See [`Spec::Connect`].
@@ -72,7 +75,7 @@ impl Finder {
             Spec::Process(name) => Self::Lifetime(Lifetimes::of(name.clone(), false)),
             Spec::Thread(name) => Self::Lifetime(Lifetimes::of(name.clone(), true)),
             Spec::Between(between) => Self::Between(Betweens::new(between, number)),
-            Spec::Flow(_) => return None,
+            Spec::Flow(_) | Spec::Exchange(_) => return None,
         })
     }
 
@@ -156,7 +159,8 @@ impl Finder {
 
 fn transaction(betweens: &Betweens, ended: Option<Ended>) -> Option<Transaction> {
     let Ended { thread, pieces, points, bytes } = ended?;
-    Some(Transaction { points, bytes, ..Transaction::new(betweens.name(), thread, pieces) })
+    let segments = betweens.segments(&points);
+    Some(Transaction { points, segments, bytes, ..Transaction::new(betweens.name(), thread, pieces) })
 }
 
 /// Connections that are asked for.

@@ -1,7 +1,7 @@
 //! A server whose connections have a thread each that only reads, and whose workers take requests from one queue: a mutex
 //! and a condition variable, on which nobody holds anything. It logs what happened when, as the truth for who explains it.
 
-use super::{Request, load_error};
+use super::{Request, load_error, now};
 use crate::error::Result;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -113,9 +113,7 @@ fn read(stream: &TcpStream, client: u16, queue: &Queue) -> io::Result<()> {
 fn serve(queue: &Queue, work: Duration, log: &Mutex<File>) -> io::Result<()> {
     let Job { mut stream, answer_size, client, reader, received } = queue.take();
     let begun = now(libc::CLOCK_MONOTONIC);
-    let work = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
-    let until = now(libc::CLOCK_THREAD_CPUTIME_ID).saturating_add(work);
-    while now(libc::CLOCK_THREAD_CPUTIME_ID) < until {}
+    super::work(work);
     let answered = now(libc::CLOCK_MONOTONIC);
     io::copy(&mut io::Read::take(io::repeat(b'x'), answer_size), &mut stream)?;
     let served = Served { client, reader, worker: thread(), received, begun, answered };
@@ -128,12 +126,4 @@ fn serve(queue: &Queue, work: Duration, log: &Mutex<File>) -> io::Result<()> {
 fn thread() -> u32 {
     // SAFETY: takes nothing.
     u32::try_from(unsafe { libc::gettid() }).unwrap_or(0)
-}
-
-/// A clock's time, in nanoseconds.
-fn now(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time lives in this frame.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

@@ -1,0 +1,130 @@
+//! The way of a flow, or of a request and its answer, leg by leg: where it was, until when, and who then took it on.
+
+use std::{collections::HashMap, sync::Arc};
+
+use xweave_trace::Row;
+
+use crate::{
+    exchange::Exchange,
+    flows::Flows,
+    functions::Functions,
+    graph::Flow,
+    places::{self, Spot},
+};
+
+/// From one step of a way to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leg {
+    /// Where it was: `ring host→vm1`, `socket of vm1`; of an exchange, on which way, `answer, ring vm1→host`.
+    pub place: Arc<str>,
+    /// Until when, in nanoseconds. The next one begins there.
+    pub until_ns: i64,
+    /// The number of the domain that took it on from there.
+    pub domain: u8,
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread that had the CPU.
+    pub tid: u32,
+}
+
+/// A way, from its beginning on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// In nanoseconds.
+    pub start_ns: i64,
+    /// In turn: none ends before the one before it.
+    pub legs: Vec<Leg>,
+}
+
+/// The most legs of a way: who makes up one of thousands makes it up for thousands of exchanges.
+const LEGS: usize = 1024;
+
+/// Finds the ways of flows, and names their places.
+pub struct Ways<'f> {
+    flows: &'f Flows,
+    functions: Functions,
+    /// By what stands before them, places that have been named.
+    names: HashMap<(&'static str, Spot), Arc<str>>,
+}
+
+/// What stands before the places of an exchange.
+const REQUEST: &str = "request, ";
+const ANSWER: &str = "answer, ";
+
+impl<'f> Ways<'f> {
+    /// Of these flows.
+    pub fn of(flows: &'f Flows) -> Self {
+        Self { flows, functions: Functions::default(), names: HashMap::new() }
+    }
+
+    /// The way of one of the flows.
+    pub fn flow(&mut self, flow: &Flow) -> Way {
+        let mut way = Way { start_ns: flow.start_ns, legs: Vec::new() };
+        self.go(&mut way, flow, "", i64::MAX);
+        way
+    }
+
+    /// The way of a request and its answer: of what carried the request's last byte, the server, and what carried the
+    /// answer's first byte. The rest of the answer is the last leg.
+    pub fn exchange(&mut self, exchange: &Exchange) -> Way {
+        let all = self.flows.flows();
+        let mut way = Way { start_ns: exchange.start_ns, legs: Vec::new() };
+        let flow = |at: usize| all.get(at);
+        for (nth, &at) in exchange.way.iter().enumerate() {
+            let Some(now) = flow(at) else { continue };
+            // What is cut off goes on while what it was cut from waits to be sent again.
+            let until = exchange.way.get(nth + 1).and_then(|&next| flow(next)).map_or(i64::MAX, |next| next.start_ns);
+            if let Some(first) = now.path().next() {
+                let place = if nth == 0 { "request, frames before its last" } else { "request, being put together" };
+                way.until(first.time_ns, || place.into(), first);
+            }
+            self.go(&mut way, now, REQUEST, until);
+        }
+        let Some(answer) = flow(exchange.answered_by) else { return way };
+        if let Some(first) = answer.path().next() {
+            let server = format!("server in {}", exchange.server_domain);
+            way.until(first.time_ns, || server.into(), first);
+        }
+        self.go(&mut way, answer, ANSWER, i64::MAX);
+        let last = exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id)).max_by_key(|flow| flow.end_ns);
+        if let Some(last) = last.and_then(|flow| flow.path().next_back()) {
+            way.until(last.time_ns, || "answer, frames after its first".into(), last);
+        }
+        way
+    }
+
+    /// Goes on along a flow's path, not beyond that time.
+    fn go(&mut self, way: &mut Way, flow: &Flow, before: &'static str, until: i64) {
+        let path: Vec<&Row> = flow.path().take(LEGS).collect();
+        let numbers: Vec<_> =
+            path.iter().map(|row| self.functions.of(row, |row| self.flows.function_of(row))).collect();
+        for (spot, row) in places::spots(&numbers, &self.functions).into_iter().zip(path.iter().skip(1)) {
+            if row.time_ns > until {
+                break;
+            }
+            let (flows, names) = (self.flows, &mut self.names);
+            let name = || {
+                let key = (before, spot);
+                if let Some(known) = names.get(&key) {
+                    return known.clone();
+                }
+                let (domain, place) = key.1.named(|number| flows.domain(number), None);
+                let crosses = matches!(key.1, Spot::Crossing { .. });
+                let name = if crosses { format!("{before}{place}") } else { format!("{before}{place} of {domain}") };
+                names.entry(key).or_insert(name.into()).clone()
+            };
+            way.until(row.time_ns, name, row);
+        }
+    }
+}
+
+impl Way {
+    /// Goes on until then, unless that is past already.
+    fn until(&mut self, time: i64, place: impl FnOnce() -> Arc<str>, row: &Row) {
+        let at = self.legs.last().map_or(self.start_ns, |leg| leg.until_ns);
+        if time > at && self.legs.len() < LEGS {
+            let Row { domain, cpu, tid, .. } = *row;
+            self.legs.push(Leg { place: place(), until_ns: time, domain, cpu, tid });
+        }
+    }
+}
