@@ -1,0 +1,189 @@
+//! What kept a request, as people who run virtual machines know it, and what can be done about it.
+
+use serde::Serialize;
+use xweave_model::TimeState;
+
+use crate::requests::Dimension;
+
+/// What kept requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The vCPU was halted, and its thread had to be woken.
+    VcpuHalted,
+    /// The vCPU could have run, and another thread had its CPU.
+    VcpuPreempted,
+    /// The vCPU could have run, and had used up its CPU quota.
+    VcpuThrottled,
+    /// The hypervisor worked for the vCPU.
+    VcpuExits,
+    /// The thread of vhost or QEMU that carries the guest's data could have run, and another had its CPU.
+    BackendLate,
+    /// The guest had not yet taken the interrupt.
+    InterruptLate,
+    /// It waited in the socket's queue, as the thread that reads from it ran for other requests.
+    SocketQueue,
+    /// A thread could have run, and another had its CPU.
+    RunQueue,
+    /// A thread could have run, and its CPU was on the way out of idling.
+    CpuWaking,
+    /// A thread could have run, and had used up its CPU quota.
+    Throttled,
+    /// Another thread held a lock of user space, or did not yet say that it may go on.
+    Futex,
+    /// Another thread held a lock of the kernel.
+    KernelLock,
+    /// A signal or a debugger had stopped the thread.
+    Stopped,
+    /// A page had to be read that was swapped out.
+    SwapIn,
+    /// A page of a file had to be read.
+    PageFault,
+    /// A disk was waited for.
+    Disk,
+    /// It was lost, and TCP waited before it sent it again.
+    Retransmit,
+    /// It was in transit, or a kernel was to answer.
+    Network,
+    /// Interrupts and softirqs ran for it.
+    Interrupts,
+    /// A thread ran for it.
+    Running,
+    /// A thread waited for something else: for a time, or what no event tells of.
+    Waiting,
+    /// No event tells.
+    Unknown,
+}
+
+/// What kept requests, and whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cause {
+    /// What.
+    pub kind: Kind,
+    /// Who was kept: `vCPUs of vm1`, `vhost of vm1`, `sipserver in vm1`.
+    pub whom: String,
+}
+
+/// Who serves a guest's devices, as [`xweave_model::Objects`] calls such threads.
+const BACKENDS: [&str; 2] = ["vhost of ", "QEMU of "];
+
+/// How model calls the vCPUs of a guest.
+const VCPUS: &str = "vCPUs of ";
+
+impl Cause {
+    /// What such time means, and who did it, as far as that is known.
+    pub fn of(dimension: &Dimension) -> (Self, Option<&str>) {
+        let Dimension { segment, such } = dimension;
+        let why = |words: &str| such.why.as_deref().is_some_and(|why| why.starts_with(words));
+        let vcpu = such.group.starts_with(VCPUS);
+        let backend = BACKENDS.iter().any(|of| such.group.starts_with(of)) || such.group.starts_with("qemu");
+        let (running, by) = (such.spent == TimeState::Running, such.by.as_deref());
+        let kind = match such.spent {
+            // Whatever the other one did meanwhile.
+            _ if why("futex") => Kind::Futex,
+            _ if why("swap-in") => Kind::SwapIn,
+            _ if why("page fault") => Kind::PageFault,
+            TimeState::Running if such.kind == "interrupts" => Kind::Interrupts,
+            TimeState::Running if in_socket(segment) || why("before it took this up") => Kind::SocketQueue,
+            TimeState::Running => Kind::Running,
+            TimeState::Preempted => Kind::VcpuPreempted,
+            TimeState::Ready if vcpu => Kind::VcpuPreempted,
+            TimeState::Ready if backend => Kind::BackendLate,
+            TimeState::Ready => Kind::RunQueue,
+            TimeState::Halted => Kind::VcpuHalted,
+            TimeState::Waking if vcpu => Kind::VcpuHalted,
+            TimeState::Waking if backend => Kind::BackendLate,
+            TimeState::Waking => Kind::CpuWaking,
+            TimeState::Throttled if vcpu => Kind::VcpuThrottled,
+            TimeState::Throttled => Kind::Throttled,
+            TimeState::Exit => Kind::VcpuExits,
+            TimeState::Queue | TimeState::Device | TimeState::Completion => Kind::Disk,
+            TimeState::Lock => Kind::KernelLock,
+            TimeState::Network => Kind::Network,
+            TimeState::Retransmit => Kind::Retransmit,
+            TimeState::Stopped => Kind::Stopped,
+            TimeState::Waiting if such.kind == "interrupts" => Kind::InterruptLate,
+            TimeState::Waiting => Kind::Waiting,
+            TimeState::Unknown => Kind::Unknown,
+        };
+        let of_domain = || format!("{} in {}", such.group, such.domain);
+        let (whom, by) = match kind {
+            Kind::VcpuHalted | Kind::VcpuPreempted | Kind::VcpuThrottled | Kind::VcpuExits | Kind::BackendLate => {
+                (such.group.clone(), by)
+            }
+            Kind::Interrupts | Kind::InterruptLate | Kind::Network | Kind::Retransmit => (such.domain.clone(), None),
+            Kind::Disk | Kind::SwapIn | Kind::PageFault => (such.domain.clone(), Some(&*such.group)),
+            Kind::Futex | Kind::KernelLock => (such.domain.clone(), Some(&*such.group)),
+            _ => (of_domain(), by),
+        };
+        debug_assert!(running || kind != Kind::Running);
+        (Self { kind, whom }, by)
+    }
+
+    /// In words: `vCPUs of vm1 were halted and had to be woken`.
+    pub fn words(&self) -> String {
+        let whom = &self.whom;
+        match self.kind {
+            Kind::VcpuHalted => format!("{whom} were halted, and had to be woken"),
+            Kind::VcpuPreempted => format!("{whom} waited for a CPU of their host"),
+            Kind::VcpuThrottled => format!("{whom} had used up their CPU quota"),
+            Kind::VcpuExits => format!("{whom} were out of the guest: the hypervisor worked for them"),
+            Kind::BackendLate => format!("{whom} waited for a CPU"),
+            Kind::InterruptLate => format!("interrupts were late in {whom}"),
+            Kind::SocketQueue => format!("the socket's queue: {whom} ran for others"),
+            Kind::RunQueue => format!("{whom} waited for a CPU"),
+            Kind::CpuWaking => format!("{whom} waited for a CPU that was idle to wake up"),
+            Kind::Throttled => format!("{whom} had used up its CPU quota"),
+            Kind::Futex => format!("a futex in {whom}"),
+            Kind::KernelLock => format!("a lock of the kernel in {whom}"),
+            Kind::Stopped => format!("{whom} was stopped"),
+            Kind::SwapIn => format!("pages of {whom} were swapped out"),
+            Kind::PageFault => format!("pages of files had to be read in {whom}"),
+            Kind::Disk => format!("disks of {whom}"),
+            Kind::Retransmit => format!("lost and sent again, {whom}"),
+            Kind::Network => format!("in transit, {whom}"),
+            Kind::Interrupts => format!("interrupts and softirqs of {whom} ran"),
+            Kind::Running => format!("{whom} ran"),
+            Kind::Waiting => format!("{whom} waited"),
+            Kind::Unknown => format!("no event tells what {whom} did"),
+        }
+    }
+
+    /// What can be done on kernels of today; nothing, where that is for the program's authors.
+    pub fn remedy(&self, by: Option<&str>) -> Option<String> {
+        let by_vcpus = by.is_some_and(|by| by.starts_with(VCPUS));
+        Some(match self.kind {
+            Kind::VcpuHalted => "let KVM poll before it halts a vCPU: /sys/module/kvm/parameters/halt_poll_ns of the host, or \
+                                 the guest's own haltpoll (cpuidle_haltpoll.force=1)"
+                .into(),
+            Kind::VcpuPreempted if by_vcpus => {
+                "give each vCPU a CPU of its own: there are more vCPUs that run than CPUs (virsh vcpupin, taskset)".into()
+            }
+            Kind::VcpuPreempted => {
+                "keep others off the vCPUs' CPUs: pin these (virsh vcpupin, taskset), and the others elsewhere (cpuset)".into()
+            }
+            Kind::VcpuThrottled => "raise the quota of the VM's cgroup (cpu.max; virsh schedinfo vcpu_quota)".into(),
+            Kind::BackendLate => {
+                "give vhost's thread a CPU that is not the vCPUs' (virsh emulatorpin, taskset of vhost-PID)".into()
+            }
+            Kind::InterruptLate => "spread interrupts over more queues (ethtool -L), or coalesce less (ethtool -C)".into(),
+            Kind::SocketQueue => "read the socket in more threads (SO_REUSEPORT), or let each do less for a request".into(),
+            Kind::RunQueue => "give the thread a CPU of its own, or a higher priority (chrt), or the guest more vCPUs".into(),
+            Kind::CpuWaking => "forbid deep idle states (/dev/cpu_dma_latency, cpupower idle-set -D)".into(),
+            Kind::Throttled => "raise the quota of its cgroup (cpu.max)".into(),
+            Kind::Futex | Kind::KernelLock => "hold the lock for a shorter time, or divide it: the holder is named".into(),
+            Kind::Stopped => "let it go on (kill -CONT), and find who stops it".into(),
+            Kind::SwapIn => "give the machine more memory, or take less from it (balloon); mlockall in the server".into(),
+            Kind::PageFault => "touch the files before requests come (vmtouch, MAP_POPULATE), or give more memory".into(),
+            Kind::Disk => "see who uses the disk: xweave explain DIR --machines".into(),
+            Kind::Retransmit => "find what drops it: queues of devices and sockets that are too short".into(),
+            Kind::VcpuExits => "see which exits: xweave explain DIR --machines".into(),
+            Kind::Network | Kind::Interrupts | Kind::Running | Kind::Waiting | Kind::Unknown => return None,
+        })
+    }
+}
+
+/// Whether a segment is a socket's queue, as `xweave_flow` names such.
+fn in_socket(segment: &str) -> bool {
+    segment.strip_prefix("request, ").unwrap_or(segment).starts_with("socket")
+}

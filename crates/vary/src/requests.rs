@@ -1,0 +1,240 @@
+//! Requests as vectors: how much of each one's time was spent in which segment, on what.
+//!
+//! Memory is bounded: of very many requests each second one is let go, again and again, so that those that stay are spread
+//! evenly over the recording.
+
+use std::{collections::HashMap, sync::Arc};
+
+use xweave_model::{Explained, Objects, parts::Such};
+
+/// Entries of vectors that are kept: some 128 MB.
+const ENTRIES: usize = 8 << 20;
+
+/// Different things that time is spent on; what else comes is one with others.
+const DIMENSIONS: usize = 4096;
+
+/// What a request's time is divided into.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dimension {
+    /// Where the request was.
+    pub segment: Arc<str>,
+    /// Whose time it was, and what it was spent on.
+    pub such: Such,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// As `xweave explain` numbers it.
+    pub id: u64,
+    /// When it began, in nanoseconds.
+    pub start_ns: i64,
+    /// How long it took.
+    pub total_ns: u64,
+    first: usize,
+    entries: usize,
+}
+
+/// All of them, or as many as there is room for.
+#[derive(Debug)]
+pub struct Requests {
+    dimensions: Vec<Dimension>,
+    numbers: HashMap<Dimension, u32>,
+    /// By segment: the sum of its places in requests, in thousandths of these, and how many have it.
+    order: HashMap<Arc<str>, (u64, u64)>,
+    all: Vec<Request>,
+    entries: Vec<(u32, u64)>,
+    seen: u64,
+    every: u64,
+    most: usize,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self::of_at_most(ENTRIES)
+    }
+}
+
+impl Requests {
+    fn of_at_most(most: usize) -> Self {
+        Self {
+            dimensions: Vec::new(),
+            numbers: HashMap::new(),
+            order: HashMap::new(),
+            all: Vec::new(),
+            entries: Vec::new(),
+            seen: 0,
+            every: 1,
+            most,
+        }
+    }
+
+    /// Adds a transaction.
+    pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
+        self.seen += 1;
+        if (self.seen - 1) % self.every != 0 {
+            return;
+        }
+        let mut sums: Vec<(u32, u64)> = Vec::new();
+        let segments = Segments::of(transaction);
+        for (place, (segment, steps)) in segments.enumerate() {
+            let mut number = |such: Such| {
+                let segment = segment.clone().unwrap_or_else(|| Arc::from(stay(&such)));
+                (segment.clone(), self.number(Dimension { segment, such }))
+            };
+            let mut found: Vec<_> =
+                Such::sums(steps, objects).into_iter().map(|(such, ns)| (number(such), ns)).collect();
+            found.sort_by_key(|((_, number), _)| *number);
+            for ((segment, number), ns) in found {
+                let order = self.order.entry(segment).or_default();
+                *order = (order.0 + place as u64 * 1000 / segments_of(transaction), order.1 + 1);
+                match sums.iter_mut().find(|(known, _)| *known == number) {
+                    Some((_, sum)) => *sum = sum.saturating_add(ns),
+                    None => sums.push((number, ns)),
+                }
+            }
+        }
+        let (first, entries) = (self.entries.len(), sums.len());
+        self.entries.extend(sums);
+        let (id, start_ns, total_ns) = (transaction.id, transaction.start_ns, transaction.length());
+        self.all.push(Request { id, start_ns, total_ns, first, entries });
+        if self.entries.len() > self.most {
+            self.thin();
+        }
+    }
+
+    /// Lets each second one go.
+    fn thin(&mut self) {
+        self.every *= 2;
+        let (old, mut nth) = (std::mem::take(&mut self.entries), 0_usize);
+        self.all.retain_mut(|request| {
+            nth += 1;
+            let stays = nth % 2 == 1;
+            if stays {
+                let first = self.entries.len();
+                self.entries.extend_from_slice(&old[request.first..request.first + request.entries]);
+                request.first = first;
+            }
+            stays
+        });
+    }
+
+    fn number(&mut self, mut dimension: Dimension) -> u32 {
+        if let Some(known) = self.numbers.get(&dimension) {
+            return *known;
+        }
+        if self.dimensions.len() >= DIMENSIONS {
+            // A trace can have any number of names: what comes late is told without them.
+            (dimension.such.why, dimension.such.by) = (None, None);
+            dimension.such.group = "others".into();
+            dimension.segment = "elsewhere".into();
+            if let Some(known) = self.numbers.get(&dimension) {
+                return *known;
+            }
+        }
+        let number = u32::try_from(self.dimensions.len()).unwrap_or(u32::MAX);
+        self.dimensions.push(dimension.clone());
+        self.numbers.insert(dimension, number);
+        number
+    }
+
+    /// Puts them into the order in which they began.
+    pub(crate) fn sort(&mut self) {
+        self.all.sort_by_key(|request| (request.start_ns, request.id));
+    }
+
+    /// How many there were, kept or not.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Those that are kept.
+    pub fn all(&self) -> &[Request] {
+        &self.all
+    }
+
+    /// What their time is divided into.
+    pub fn dimensions(&self) -> &[Dimension] {
+        &self.dimensions
+    }
+
+    /// The segments, in the order in which requests come there.
+    pub fn segments(&self) -> Vec<Arc<str>> {
+        let mut all: Vec<_> = self.order.iter().collect();
+        all.sort_by(|(one, (at, of)), (other, (at_other, of_other))| {
+            let mean = |at: &u64, of: &u64| *at as f64 / *of as f64;
+            mean(at, of).total_cmp(&mean(at_other, of_other)).then_with(|| one.cmp(other))
+        });
+        all.into_iter().map(|(segment, _)| segment.clone()).collect()
+    }
+
+    /// What a request's time was spent on: sums to all of it.
+    pub fn parts(&self, request: &Request) -> &[(u32, u64)] {
+        &self.entries[request.first..request.first + request.entries]
+    }
+
+    /// Of each of these requests the time, in nanoseconds, that it spent on each of `columns` groups of dimensions;
+    /// `group` gives that of a dimension's number.
+    pub(crate) fn columns(
+        &self,
+        requests: &[Request],
+        columns: usize,
+        group: impl Fn(u32) -> Option<usize>,
+    ) -> Vec<Vec<f64>> {
+        let groups: Vec<_> = (0..).take(self.dimensions.len()).map(group).collect();
+        let mut all = vec![vec![0.0; requests.len()]; columns];
+        for (at, request) in requests.iter().enumerate() {
+            for (number, ns) in self.parts(request) {
+                if let Some(column) = groups[*number as usize] {
+                    all[column][at] += *ns as f64;
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Where a request was, if nothing divides its way: in whose time.
+fn stay(such: &Such) -> String {
+    match such.kind {
+        "link" => format!("network {}", such.domain),
+        "vcpu" => format!("{} out of the guest", such.group),
+        _ => format!("in {}", such.domain),
+    }
+}
+
+fn segments_of(transaction: &Explained) -> u64 {
+    transaction.segments.len().max(transaction.steps.len()).max(1) as u64
+}
+
+/// The steps of a transaction by where it was; each for itself, if that is not known.
+struct Segments<'t> {
+    transaction: &'t Explained,
+    steps: usize,
+    segments: usize,
+}
+
+impl<'t> Segments<'t> {
+    fn of(transaction: &'t Explained) -> Self {
+        Self { transaction, steps: 0, segments: 0 }
+    }
+}
+
+impl<'t> Iterator for Segments<'t> {
+    type Item = (Option<Arc<str>>, &'t [xweave_model::Step]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Explained { steps, segments, .. } = self.transaction;
+        let rest = steps.get(self.steps..).filter(|rest| !rest.is_empty())?;
+        let Some(passed) = segments.get(self.segments) else {
+            self.steps += 1;
+            return Some((None, &rest[..1]));
+        };
+        self.segments += 1;
+        // What an event tells of the end may come after it: the last one has the rest.
+        let is_last = self.segments == segments.len();
+        let within = rest.iter().take_while(|step| is_last || step.from < passed.until_ns).count();
+        self.steps += within;
+        Some((Some(passed.segment.clone()), &rest[..within]))
+    }
+}

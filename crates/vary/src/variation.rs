@@ -1,0 +1,464 @@
+//! Why the requests of a trace vary: all that is found.
+
+use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
+
+use serde::Serialize;
+use xweave_model::{Outcome, Spec, explain};
+use xweave_trace::Trace;
+
+use crate::{
+    bootstrap::{Bounds, bounds},
+    cause::{Cause, Kind},
+    counterfactual::{Part, Queue, without},
+    requests::{Request, Requests},
+    shares::{Ranks, Share, Spread, shares},
+    spikes::{self, spikes},
+    startup::startup,
+};
+
+/// So many requests, at least: the slowest of fewer tell little.
+pub const LEAST: usize = 40;
+
+/// A cause of less of the variance and of the tail is not named, nor one whose share may as well be nothing.
+const NAMED: f64 = 0.1;
+const SURE: f64 = 0.02;
+
+/// Requests vary little if their 99th percentile is no more than so many times the median.
+const LITTLE: f64 = 1.5;
+
+/// That there are too few requests.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{found} requests are too few to say why they vary: it takes {LEAST}")]
+pub struct TooFew {
+    /// How many there are.
+    pub found: usize,
+    /// What the trace was found to be.
+    pub outcome: Box<Outcome>,
+}
+
+/// Figures of times, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// Half are at most so long.
+    pub p50_ns: u64,
+    /// All but one in a hundred.
+    pub p99_ns: u64,
+    /// Standard deviation.
+    pub deviation_ns: u64,
+}
+
+impl From<Spread> for Times {
+    fn from(Spread { p50, p99, deviation }: Spread) -> Self {
+        Self { p50_ns: whole(p50), p99_ns: whole(p99), deviation_ns: whole(deviation) }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and from 0 on")]
+fn whole(ns: f64) -> u64 {
+    ns.round().max(0.0) as u64
+}
+
+/// A share, and between which bounds it is in nine of ten recordings like this one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Shares {
+    /// Of the variance. All segments' sum to 1, and all causes'.
+    pub share_of_variance: f64,
+    /// Its bounds.
+    pub variance_bounds: [f64; 2],
+    /// Of what makes the slowest slower than the typical: the same.
+    pub share_of_tail: f64,
+    /// Its bounds.
+    pub tail_bounds: [f64; 2],
+}
+
+impl Shares {
+    fn new(share: Share, [variance, tail]: [Bounds; 2]) -> Self {
+        let both = |bounds: Bounds| [bounds.low, bounds.high];
+        Self {
+            share_of_variance: share.of_variance,
+            variance_bounds: both(variance),
+            share_of_tail: share.of_tail,
+            tail_bounds: both(tail),
+        }
+    }
+
+    /// The larger of the two.
+    pub fn most(&self) -> f64 {
+        self.share_of_variance.max(self.share_of_tail)
+    }
+
+    /// Whether one of them is worth naming, and surely more than nothing.
+    fn named(&self) -> bool {
+        let is = |share: f64, bounds: [f64; 2]| share >= NAMED && bounds[0] > SURE;
+        is(self.share_of_variance, self.variance_bounds) || is(self.share_of_tail, self.tail_bounds)
+    }
+}
+
+/// A slow start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Startup {
+    /// How many requests it is.
+    pub requests: u64,
+    /// Since the first one's beginning.
+    pub ns: u64,
+    /// Half of them took at most so long.
+    pub p50_ns: u64,
+}
+
+/// Requests that took much longer than those around them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spikes {
+    /// Runs of such.
+    pub spikes: u64,
+    /// How many requests these are.
+    pub requests: u64,
+    /// Their share of the variance; the rest is steady.
+    pub share_of_variance: f64,
+}
+
+/// A part of the way of all requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Segment {
+    /// `request, ring host→vm1`, `server in vm1`.
+    pub name: String,
+    /// Half of the requests were there for at most so long.
+    pub p50_ns: u64,
+    /// All but one in a hundred.
+    pub p99_ns: u64,
+    /// How much of the variation it is.
+    #[serde(flatten)]
+    pub shares: Shares,
+    /// The requests' times, if they were there as long as the median one.
+    pub if_steady: Times,
+}
+
+/// Who did it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct By {
+    /// Threads of a name, the vCPUs of a guest, a disk.
+    pub who: String,
+    /// How long, in nanoseconds.
+    pub ns: u64,
+}
+
+/// By how much the requests' times would be less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Gain {
+    /// Half are at most so long.
+    pub p50_ns: i64,
+    /// All but one in a hundred.
+    pub p99_ns: i64,
+}
+
+/// What kept requests, and makes them vary.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// What it is, in a word.
+    pub kind: Kind,
+    /// In words.
+    pub cause: String,
+    /// Who did most of it, if that is known.
+    pub by: Option<String>,
+    /// All who did it, the most first.
+    pub offenders: Vec<By>,
+    /// How many requests it kept.
+    pub requests: u64,
+    /// For how long in all, in nanoseconds.
+    pub ns: u64,
+    /// Where most of it was.
+    pub segment: Option<String>,
+    /// How much of the variation it is.
+    #[serde(flatten)]
+    pub shares: Shares,
+    /// Whether it is surely a part of the variation worth naming.
+    pub named: bool,
+    /// What speaks for it, in words.
+    pub evidence: Vec<String>,
+    /// What can be done, if anything can be on kernels of today.
+    pub remedy: Option<String>,
+    /// What that would gain, if it took away all that varies of it.
+    pub gain: Gain,
+    /// The slowest request that it kept most of the time.
+    pub example: u64,
+}
+
+/// Why requests vary.
+#[derive(Clone, Debug, Serialize)]
+pub struct Variation {
+    /// How many requests there are.
+    pub requests: u64,
+    /// How many of them are looked at: of very many, some.
+    pub kept: u64,
+    /// A start that was slower; the figures are of the requests after it.
+    pub startup: Option<Startup>,
+    /// How long they took.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Whether they vary little: then no cause is named.
+    pub steady: bool,
+    /// Those that stand out.
+    pub spikes: Spikes,
+    /// Where they were, in turn.
+    pub segments: Vec<Segment>,
+    /// What kept them, the largest share first.
+    pub causes: Vec<Found>,
+    /// What was gone through.
+    #[serde(skip)]
+    pub outcome: Outcome,
+}
+
+impl Variation {
+    /// Of the transactions of a trace.
+    ///
+    /// # Errors
+    /// There are too few.
+    pub fn of(trace: &Trace, spec: &Spec) -> Result<Self, TooFew> {
+        let mut requests = Requests::default();
+        let outcome = explain(trace, spec, &mut |transaction, objects| requests.add(&transaction, objects));
+        Self::of_requests(requests, outcome)
+    }
+
+    /// Of requests that were collected.
+    ///
+    /// # Errors
+    /// There are too few.
+    pub fn of_requests(mut requests: Requests, outcome: Outcome) -> Result<Self, TooFew> {
+        let found = requests.all().len();
+        if found < LEAST {
+            return Err(TooFew { found, outcome: Box::new(outcome) });
+        }
+        requests.sort();
+        let all = requests.all();
+        let times: Vec<f64> = all.iter().map(|request| request.total_ns as f64).collect();
+        let start = startup(&times).filter(|start| found - start >= LEAST).unwrap_or(0);
+        let startup = (start > 0).then(|| Startup {
+            requests: start as u64,
+            ns: all[start].start_ns.abs_diff(all[0].start_ns),
+            p50_ns: whole(Spread::of(&times[..start]).p50),
+        });
+        let looked = Looked::new(&requests, &all[start..], &times[start..]);
+        let spread = Spread::of(looked.times);
+        let steady = spread.p99 <= LITTLE * spread.p50;
+        let runs = spikes(looked.times);
+        let spikes = Spikes {
+            spikes: runs.len() as u64,
+            requests: runs.iter().map(|run| run.len() as u64).sum(),
+            share_of_variance: spikes::share(looked.times, &runs),
+        };
+        Ok(Self {
+            requests: requests.seen(),
+            kept: found as u64,
+            startup,
+            times: spread.into(),
+            steady,
+            spikes,
+            segments: looked.segments(),
+            causes: looked.causes(&runs, steady),
+            outcome,
+        })
+    }
+}
+
+/// The requests that are looked at.
+struct Looked<'r> {
+    requests: &'r Requests,
+    all: &'r [Request],
+    times: &'r [f64],
+    /// The names of all segments, in turn.
+    segments: Vec<Arc<str>>,
+    /// Of each dimension, its segment's place in these.
+    segment_of: Vec<usize>,
+    /// What kept them: each cause once.
+    causes: Vec<Cause>,
+    /// Of each dimension, its cause's place in these, and who did it.
+    cause_of: Vec<(usize, Option<String>)>,
+    queue: Option<Waits>,
+}
+
+/// The queue in which requests wait for each other.
+struct Waits {
+    queue: Queue,
+    /// The segment, among all, and the server's own, if it is one.
+    socket: usize,
+    server: Option<usize>,
+}
+
+impl<'r> Looked<'r> {
+    fn new(requests: &'r Requests, all: &'r [Request], times: &'r [f64]) -> Self {
+        let segments = requests.segments();
+        let place = |name: &Arc<str>| segments.iter().position(|segment| segment == name).unwrap_or(0);
+        let segment_of: Vec<_> = requests.dimensions().iter().map(|of| place(&of.segment)).collect();
+        let mut causes: Vec<Cause> = Vec::new();
+        let cause = |dimension| {
+            let (cause, by) = Cause::of(dimension);
+            let at = causes.iter().position(|known| *known == cause).unwrap_or_else(|| {
+                causes.push(cause);
+                causes.len() - 1
+            });
+            (at, by.map(str::to_owned))
+        };
+        let cause_of = requests.dimensions().iter().map(cause).collect();
+        let mut looked = Self { requests, all, times, segments, segment_of, causes, cause_of, queue: None };
+        looked.queue = looked.find_queue();
+        looked
+    }
+
+    /// The queue in which they waited longest for a thread that ran for others, if it is that of a socket.
+    fn find_queue(&self) -> Option<Waits> {
+        let is_wait = |at: usize| self.causes[self.cause_of[at].0].kind == Kind::SocketQueue;
+        let mut longest: BTreeMap<usize, u64> = BTreeMap::new();
+        for (number, ns) in self.all.iter().flat_map(|request| self.requests.parts(request)) {
+            if is_wait(*number as usize) {
+                let sum = longest.entry(self.segment_of[*number as usize]).or_default();
+                *sum = sum.saturating_add(*ns);
+            }
+        }
+        let (socket, _) = longest.into_iter().max_by_key(|(_, ns)| *ns)?;
+        self.segments[socket].contains("socket").then_some(())?;
+        let server = self.segments.iter().position(|name| name.starts_with("server in"));
+        let columns = self.requests.columns(self.all, 3, |number| {
+            let at = number as usize;
+            let segment = self.segment_of[at];
+            match segment {
+                _ if segment < socket => Some(0),
+                _ if segment == socket && is_wait(at) => Some(1),
+                _ if segment == socket || Some(segment) == server => Some(2),
+                _ => None,
+            }
+        });
+        let [before, waited, served] = <[Vec<f64>; 3]>::try_from(columns).ok()?;
+        let start = self.all.iter().map(|request| request.start_ns as f64).collect();
+        Some(Waits { queue: Queue { start, before, waited, served }, socket, server })
+    }
+
+    fn segments(&self) -> Vec<Segment> {
+        let columns =
+            self.requests.columns(self.all, self.segments.len(), |at| Some(self.segment_of[at as usize]));
+        let shares = shares(self.times, &columns);
+        let bounds = bounds(self.times, &columns);
+        let segment = |(((name, column), share), bounds): (((&Arc<str>, &Vec<f64>), Share), [Bounds; 2])| {
+            let Spread { p50, p99, .. } = Spread::of(column);
+            Segment {
+                name: name.to_string(),
+                p50_ns: whole(p50),
+                p99_ns: whole(p99),
+                shares: Shares::new(share, bounds),
+                if_steady: Spread::of(&without(self.times, column)).into(),
+            }
+        };
+        self.segments.iter().zip(&columns).zip(shares).zip(bounds).map(segment).collect()
+    }
+
+    fn causes(&self, spikes: &[Range<usize>], steady: bool) -> Vec<Found> {
+        let columns =
+            self.requests.columns(self.all, self.causes.len(), |at| Some(self.cause_of[at as usize].0));
+        let (shares, bounds) = (shares(self.times, &columns), bounds(self.times, &columns));
+        let ranks = Ranks::of(self.times);
+        let mut found: Vec<Found> = (0..self.causes.len())
+            .map(|at| {
+                let shares = Shares::new(shares[at], bounds[at]);
+                self.found(at, &columns[at], shares, &ranks, spikes, steady)
+            })
+            .filter(|found| found.ns > 0)
+            .collect();
+        found.sort_by(|one, other| {
+            let of = |found: &Found| found.shares.share_of_variance + found.shares.share_of_tail;
+            of(other).total_cmp(&of(one)).then_with(|| one.cause.cmp(&other.cause))
+        });
+        found
+    }
+
+    fn found(
+        &self,
+        which: usize,
+        column: &[f64],
+        shares: Shares,
+        ranks: &Ranks,
+        spikes: &[Range<usize>],
+        steady: bool,
+    ) -> Found {
+        let cause = &self.causes[which];
+        let mut by: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut where_: BTreeMap<usize, u64> = BTreeMap::new();
+        for (number, ns) in self.all.iter().flat_map(|request| self.requests.parts(request)) {
+            let (of, who) = &self.cause_of[*number as usize];
+            if *of == which {
+                let add = |sum: &mut u64| *sum = sum.saturating_add(*ns);
+                add(where_.entry(self.segment_of[*number as usize]).or_default());
+                who.iter().for_each(|who| add(by.entry(who).or_default()));
+            }
+        }
+        let mut offenders: Vec<By> =
+            by.into_iter().map(|(who, ns)| By { who: who.to_owned(), ns }).collect();
+        offenders.sort_by_key(|by| Reverse(by.ns));
+        let segment = where_.into_iter().max_by_key(|(_, ns)| *ns).map(|(at, _)| self.segments[at].to_string());
+        let first = offenders.first().map(|by| by.who.clone());
+        let (before, after) = (Spread::of(self.times), Spread::of(&self.without(which, column)));
+        let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
+        let example = ranks.tail.iter().copied().max_by(|one, other| column[*one].total_cmp(&column[*other]));
+        let ns = column.iter().copied().fold(0, |sum: u64, ns| sum.saturating_add(whole(ns)));
+        Found {
+            kind: cause.kind,
+            cause: cause.words(),
+            remedy: cause.remedy(first.as_deref()),
+            by: first,
+            requests: column.iter().filter(|ns| **ns > 0.0).count() as u64,
+            ns,
+            segment,
+            named: !steady && shares.named(),
+            shares,
+            evidence: evidence(column, ranks, spikes, &offenders),
+            offenders,
+            gain: Gain { p50_ns: less(before.p50, after.p50), p99_ns: less(before.p99, after.p99) },
+            example: example.map_or(0, |at| self.all[at].id),
+        }
+    }
+
+    /// The requests' times, if that cause took its median time in each.
+    fn without(&self, which: usize, column: &[f64]) -> Vec<f64> {
+        let Some(Waits { queue, socket, server }) = &self.queue else { return without(self.times, column) };
+        if self.causes[which].kind == Kind::SocketQueue {
+            return without(self.times, column);
+        }
+        let columns = self.requests.columns(self.all, 2, |number| {
+            let at = number as usize;
+            let segment = self.segment_of[at];
+            match self.cause_of[at].0 == which {
+                true if segment < *socket => Some(0),
+                true if segment == *socket || Some(segment) == *server => Some(1),
+                _ => None,
+            }
+        });
+        let Ok([before, served]) = <[Vec<f64>; 2]>::try_from(columns) else { return without(self.times, column) };
+        queue.without(self.times, &Part { before, served, all: column.to_vec() })
+    }
+}
+
+/// What speaks for a cause, in words.
+fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &[By]) -> Vec<String> {
+    let mean = |of: &[usize]| of.iter().map(|at| column[*at]).sum::<f64>() / of.len().max(1) as f64;
+    let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
+    let requests = column.iter().filter(|ns| **ns > 0.0).count();
+    let mut all = vec![
+        format!("{} in {requests} of {} requests", ms(column.iter().sum()), column.len()),
+        format!(
+            "{} in each of the slowest {}, {} in typical ones",
+            ms(mean(&ranks.tail)),
+            ranks.tail.len(),
+            ms(mean(&ranks.middle))
+        ),
+    ];
+    let known: u64 = offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
+    if known > 0 {
+        let named = offenders.iter().take(3);
+        let share = |by: &By| format!("{} {:.0} %", by.who, by.ns as f64 / known as f64 * 100.0);
+        all.push(format!("by {}", named.map(share).collect::<Vec<_>>().join(", ")));
+    }
+    let usual = mean(&ranks.middle);
+    let more = |run: &&Range<usize>| column[(*run).clone()].iter().any(|ns| *ns > 2.0 * usual);
+    if !spikes.is_empty() {
+        let with = spikes.iter().filter(more).count();
+        all.push(format!("in {with} of {} spikes more than twice as long as typically", spikes.len()));
+    }
+    all
+}
