@@ -30,6 +30,7 @@ mod shown;
 mod sites;
 mod told;
 mod trust;
+mod vary;
 
 use std::process::ExitCode;
 
@@ -78,6 +79,7 @@ enum Command {
     Records(records::Args),
     Explain(explain::Args),
     Compare(compare::Args),
+    Vary(vary::Args),
     Report(report::Args),
     Export(export::Args),
     Import(import::Args),
@@ -108,6 +110,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Records(args) => records::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Vary(args) => vary::run(&args),
         Command::Report(args) => report::run(args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),

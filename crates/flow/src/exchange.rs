@@ -3,8 +3,9 @@
 //! Of a TCP connection, or of two ends that send each other datagrams: what one end sent until the other answered is
 //! a request, and what that sends until the first asks again is its answer. TCP's bytes are known by their sequence
 //! numbers, so that what is cut, put together or sent again belongs to the exchange that its bytes do. An ICMP echo is
-//! known by its own numbers. Requests that a client sends before it has its answer (pipelining) cannot be told apart
-//! and are one.
+//! known by its own numbers. Requests that a client sends on one stream before it has its answer (pipelining) cannot be
+//! told apart and are one. Each datagram is a request of its own: its answers are what the thread that received it sends
+//! until it receives the next; of a thread that received none, what it sends is to the first that is not answered.
 //!
 //! ```text
 //! client   ├─ request ─┐                            ┌─ answer ──┤
@@ -13,11 +14,12 @@
 //! ```
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     net::{IpAddr, SocketAddr},
 };
 
 use serde::Serialize;
+use xweave_trace::Row;
 
 use crate::{durations::rank, flows::Flows, frame::Frame, graph::Flow};
 
@@ -218,6 +220,9 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
         let origins = origins(at, flows.flows(), &by_id);
         let began = origins.iter().map(|&at| flows.flows()[at].start_ns).min().unwrap_or(flow.start_ns);
         let Some(sent) = Sent::of(at, began, frame) else { continue };
+        let thread = |row: Option<&Row>| row.map(|row| (row.domain, row.tid));
+        let first = flows.flows()[origins[0]].path().next();
+        let sent = Sent { sender: thread(first), reader: thread(flow.path().next_back()), ended: flow.end_ns, ..sent };
         let mut addresses = [sent.from, sent.to];
         let mut domains = [flows.flows()[origins[0]].ends.0, flow.ends.1];
         addresses.sort_unstable();
@@ -282,6 +287,12 @@ struct Sent {
     bytes: u32,
     /// TCP's; of others none.
     sequence: Option<u32>,
+    /// The thread that began it, with its domain.
+    sender: Option<(u8, u32)>,
+    /// The one that ended it: of a datagram the one that received it.
+    reader: Option<(u8, u32)>,
+    /// When that was.
+    ended: i64,
 }
 
 impl Sent {
@@ -303,7 +314,8 @@ impl Sent {
         } else {
             return None;
         };
-        Some(Self { flow, began, protocol, from, to, opens, bytes: frame.bytes, sequence })
+        let bytes = frame.bytes;
+        Some(Self { flow, began, protocol, from, to, opens, bytes, sequence, sender: None, reader: None, ended: began })
     }
 }
 
@@ -312,7 +324,8 @@ impl Sent {
 struct Talk {
     client: Option<SocketAddr>,
     done: Vec<Turn>,
-    now: Option<Turn>,
+    /// What may have an answer yet: of streams, one.
+    open: VecDeque<Turn>,
 }
 
 /// A request, and what has come of its answer.
@@ -321,6 +334,8 @@ struct Turn {
     server: SocketAddr,
     request: Way,
     answer: Way,
+    /// Of a datagram: the thread that received it, and when.
+    taken: Option<((u8, u32), i64)>,
 }
 
 /// What went one way.
@@ -337,12 +352,15 @@ struct Way {
 /// How many turns before this one are looked through for what was put together late.
 const LATE: usize = 4;
 
+/// Datagrams that may have an answer yet; the oldest is given up then.
+const OPEN: usize = 64;
+
 impl Talk {
     fn take(&mut self, sent: &Sent) {
         match sent.opens {
             // A connection that opens anew, on ports that were in use before.
             Some(true) if sent.bytes == 0 && sent.sequence.is_some() => {
-                self.done.extend(self.now.take());
+                self.done.extend(self.open.drain(..));
                 self.client = Some(sent.from);
             }
             Some(opens) => self.client = Some(if opens { sent.from } else { sent.to }),
@@ -354,7 +372,7 @@ impl Talk {
         }
         let client = *self.client.get_or_insert(sent.from);
         let asks = sent.from == client;
-        let recent = self.now.iter_mut().chain(self.done.iter_mut().rev().take(LATE));
+        let recent = self.open.iter_mut().chain(self.done.iter_mut().rev().take(LATE));
         for turn in recent {
             let way = if asks { &mut turn.request } else { &mut turn.answer };
             if way.has(sent) {
@@ -362,26 +380,49 @@ impl Talk {
                 return;
             }
         }
+        if asks {
+            self.ask(client, sent);
+        } else if sent.protocol == "UDP" {
+            self.answer_datagram(sent);
+        } else if let Some(turn) = self.open.back_mut() {
+            // Without one, it is what nobody asked for: a greeting.
+            turn.answer.add(sent);
+        }
+    }
+
+    fn ask(&mut self, client: SocketAddr, sent: &Sent) {
+        let datagram = sent.protocol == "UDP";
         // Every echo is one of its own.
         let over = |turn: &Turn| sent.protocol == "ICMP" || !turn.answer.flows.is_empty();
-        if asks && self.now.as_ref().is_some_and(over) {
-            self.done.extend(self.now.take());
-        }
-        let server = if asks { sent.to } else { sent.from };
-        match &mut self.now {
-            Some(turn) if asks => turn.request.add(sent),
-            Some(turn) => turn.answer.add(sent),
-            // What nobody asked for: a greeting.
-            None if !asks => {}
-            None => {
-                let turn = Turn { client, server, request: Way::default(), answer: Way::default() };
-                self.now.insert(turn).request.add(sent);
+        if !datagram {
+            if let Some(turn) = self.open.back_mut().filter(|turn| !over(turn)) {
+                return turn.request.add(sent);
             }
+            self.done.extend(self.open.drain(..));
+        } else if self.open.len() >= OPEN {
+            self.done.extend(self.open.pop_front());
+        }
+        let taken = sent.reader.filter(|_| datagram).map(|reader| (reader, sent.ended));
+        let mut request = Way::default();
+        request.add(sent);
+        self.open.push_back(Turn { client, server: sent.to, request, answer: Way::default(), taken });
+    }
+
+    fn answer_datagram(&mut self, sent: &Sent) {
+        let taken = |turn: &Turn| turn.taken.filter(|(_, at)| *at <= sent.began);
+        // What a thread does is for what it received last.
+        let by_thread = |turn: &Turn| taken(turn).filter(|(reader, _)| Some(*reader) == sent.sender);
+        let last = (0..self.open.len()).filter_map(|at| Some((by_thread(&self.open[at])?.1, at))).max();
+        let unanswered = |turn: &Turn| turn.answer.flows.is_empty() && taken(turn).is_some();
+        let whose = last.map(|(_, at)| at).or_else(|| self.open.iter().position(unanswered));
+        let whose = whose.or_else(|| self.open.len().checked_sub(1));
+        if let Some(turn) = whose.and_then(|at| self.open.get_mut(at)) {
+            turn.answer.add(sent);
         }
     }
 
     fn end(mut self) -> Vec<Turn> {
-        self.done.extend(self.now.take());
+        self.done.extend(self.open);
         self.done
     }
 }

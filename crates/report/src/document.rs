@@ -21,6 +21,7 @@ pub mod machines;
 pub mod record;
 pub mod records;
 pub mod sites;
+pub mod vary;
 
 use std::{
     borrow::Cow,

@@ -6,7 +6,7 @@
 //! Modules: [`hops`] is one flow step by step, [`ancestry`] what it is a part of; [`kinds`] is which kinds of flow there are, [`places`] where their time
 //! goes, [`segments`] between which steps; [`by_value`] is where the flows with each stored value were, [`exchanges`] where the time of requests and their answers went; [`closing`] is what was followed and what is missing;
 //! [`page`] is the page for a browser; [`transactions`] is where the time of transactions goes, [`intervals`] between which places it goes, [`sizes`] how it depends on how much data they carry, [`lives`] how long processes of each program took, [`steps`] is one of them, [`losses`] what is not known of it, and
-//! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all, `writers` who used their disks; [`comparison`] is two traces side by side, [`contrast`] slow beside typical transactions, or those of two traces; [`records`] is what advice stored, [`recording`] how a recording
+//! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all, `writers` who used their disks; [`comparison`] is two traces side by side, [`contrast`] slow beside typical transactions, or those of two traces; [`variation`] is why requests vary; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
 //! pointcut selects, [`doctor`] what a machine can do; [`next`] says which commands fit a trace, [`number`] writes times and counts, [`table`] is the look of tables, [`folded`] those that never break, and [`alike`] the one of what is told together; [`document`] has the JSON
 //! documents.
@@ -59,6 +59,7 @@ pub mod sizes;
 pub mod steps;
 pub mod table;
 pub mod transactions;
+pub mod variation;
 mod writers;
 
 /// What the text is for.

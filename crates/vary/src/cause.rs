@@ -3,7 +3,7 @@
 use serde::Serialize;
 use xweave_model::TimeState;
 
-use crate::requests::Dimension;
+use crate::requests::{Dimension, in_socket};
 
 /// What kept requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -23,6 +23,8 @@ pub enum Kind {
     InterruptLate,
     /// It waited in the socket's queue, as the thread that reads from it ran for other requests.
     SocketQueue,
+    /// It waited in the socket's queue, as it came together with others.
+    BatchArrival,
     /// A thread could have run, and another had its CPU.
     RunQueue,
     /// A thread could have run, and its CPU was on the way out of idling.
@@ -131,6 +133,7 @@ impl Cause {
             Kind::BackendLate => format!("{whom} waited for a CPU"),
             Kind::InterruptLate => format!("interrupts were late in {whom}"),
             Kind::SocketQueue => format!("the socket's queue: {whom} ran for others"),
+            Kind::BatchArrival => "requests came in batches, and waited for each other".to_owned(),
             Kind::RunQueue => format!("{whom} waited for a CPU"),
             Kind::CpuWaking => format!("{whom} waited for a CPU that was idle to wake up"),
             Kind::Throttled => format!("{whom} had used up its CPU quota"),
@@ -168,6 +171,7 @@ impl Cause {
             }
             Kind::InterruptLate => "spread interrupts over more queues (ethtool -L), or coalesce less (ethtool -C)".into(),
             Kind::SocketQueue => "read the socket in more threads (SO_REUSEPORT), or let each do less for a request".into(),
+            Kind::BatchArrival => "see who sends them in batches: they come so where they are first seen".into(),
             Kind::RunQueue => "give the thread a CPU of its own, or a higher priority (chrt), or the guest more vCPUs".into(),
             Kind::CpuWaking => "forbid deep idle states (/dev/cpu_dma_latency, cpupower idle-set -D)".into(),
             Kind::Throttled => "raise the quota of its cgroup (cpu.max)".into(),
@@ -181,9 +185,4 @@ impl Cause {
             Kind::Network | Kind::Interrupts | Kind::Running | Kind::Waiting | Kind::Unknown => return None,
         })
     }
-}
-
-/// Whether a segment is a socket's queue, as `xweave_flow` names such.
-fn in_socket(segment: &str) -> bool {
-    segment.strip_prefix("request, ").unwrap_or(segment).starts_with("socket")
 }

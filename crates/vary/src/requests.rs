@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use xweave_model::{Explained, Objects, parts::Such};
+use xweave_model::{Explained, Objects, Step, parts::Such};
 
 /// Entries of vectors that are kept: some 128 MB.
 const ENTRIES: usize = 8 << 20;
@@ -78,20 +78,11 @@ impl Requests {
         let mut sums: Vec<(u32, u64)> = Vec::new();
         let segments = Segments::of(transaction);
         for (place, (segment, steps)) in segments.enumerate() {
-            let mut number = |such: Such| {
-                let segment = segment.clone().unwrap_or_else(|| Arc::from(stay(&such)));
-                (segment.clone(), self.number(Dimension { segment, such }))
-            };
-            let mut found: Vec<_> =
-                Such::sums(steps, objects).into_iter().map(|(such, ns)| (number(such), ns)).collect();
-            found.sort_by_key(|((_, number), _)| *number);
-            for ((segment, number), ns) in found {
-                let order = self.order.entry(segment).or_default();
-                *order = (order.0 + place as u64 * 1000 / segments_of(transaction), order.1 + 1);
-                match sums.iter_mut().find(|(known, _)| *known == number) {
-                    Some((_, sum)) => *sum = sum.saturating_add(ns),
-                    None => sums.push((number, ns)),
-                }
+            // What was when in a queue says what of it was while others were served.
+            let in_turn = segment.as_deref().is_some_and(in_socket);
+            let order = place as u64 * 1000 / segments_of(transaction);
+            for steps in steps.chunks(if in_turn { 1 } else { steps.len().max(1) }) {
+                self.take(segment.as_ref(), order, steps, in_turn, objects, &mut sums);
             }
         }
         let (first, entries) = (self.entries.len(), sums.len());
@@ -100,6 +91,29 @@ impl Requests {
         self.all.push(Request { id, start_ns, total_ns, first, entries });
         if self.entries.len() > self.most {
             self.thin();
+        }
+    }
+
+    /// Adds what steps were spent on, in one segment if it is known.
+    fn take(
+        &mut self,
+        segment: Option<&Arc<str>>,
+        place: u64,
+        steps: &[Step],
+        in_turn: bool,
+        objects: &Objects,
+        sums: &mut Vec<(u32, u64)>,
+    ) {
+        for (such, ns) in Such::sums(steps, objects) {
+            let segment = segment.cloned().unwrap_or_else(|| Arc::from(stay(&such)));
+            let order = self.order.entry(segment.clone()).or_default();
+            *order = (order.0 + place, order.1 + 1);
+            let number = self.number(Dimension { segment, such });
+            let known = if in_turn { sums.last_mut() } else { sums.iter_mut().find(|(known, _)| *known == number) };
+            match known {
+                Some((known, sum)) if *known == number => *sum = sum.saturating_add(ns),
+                _ => sums.push((number, ns)),
+            }
         }
     }
 
@@ -168,7 +182,8 @@ impl Requests {
         all.into_iter().map(|(segment, _)| segment.clone()).collect()
     }
 
-    /// What a request's time was spent on: sums to all of it.
+    /// What a request's time was spent on: sums to all of it. In the queue of a socket in turn, so that one thing may be
+    /// there more than once.
     pub fn parts(&self, request: &Request) -> &[(u32, u64)] {
         &self.entries[request.first..request.first + request.entries]
     }
@@ -192,6 +207,11 @@ impl Requests {
         }
         all
     }
+}
+
+/// Whether a segment is a socket's queue, as `xweave_flow` names such.
+pub(crate) fn in_socket(segment: &str) -> bool {
+    segment.strip_prefix("request, ").unwrap_or(segment).starts_with("socket")
 }
 
 /// Where a request was, if nothing divides its way: in whose time.
@@ -221,7 +241,7 @@ impl<'t> Segments<'t> {
 }
 
 impl<'t> Iterator for Segments<'t> {
-    type Item = (Option<Arc<str>>, &'t [xweave_model::Step]);
+    type Item = (Option<Arc<str>>, &'t [Step]);
 
     fn next(&mut self) -> Option<Self::Item> {
         let Explained { steps, segments, .. } = self.transaction;

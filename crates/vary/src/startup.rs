@@ -1,7 +1,7 @@
 //! Whether the recording's beginning was slower than the rest: a change point.
 //!
-//! By the rank sums (Wilcoxon's) of what comes before each place and after it, which a few slow requests do not mislead; of
-//! medians of blocks of requests, since requests that follow each other depend on each other.
+//! By rank sums (Wilcoxon's) of what comes before the place where the level changes and after it, which a few slow requests
+//! do not mislead; of medians of blocks of requests, since requests that follow each other depend on each other.
 
 use crate::{bootstrap::block, shares::median};
 
@@ -27,17 +27,19 @@ pub fn startup(times: &[f64]) -> Option<usize> {
     (medians.len() >= FEWEST && deviations > DEVIATIONS && requests * 3 <= times.len() && is_slower).then_some(requests)
 }
 
-/// After how many values they change most, and by how many standard deviations of the rank sum.
+/// After how many values they change (where two levels, one before and one after, fit best), and by how many standard
+/// deviations of the rank sum.
 fn change(values: &[f64]) -> Option<(usize, f64)> {
-    let n = values.len() as f64;
-    let mut sum = 0.0;
-    let off = (1..values.len()).zip(ranks(values)).map(|(at, rank)| {
-        sum += rank;
-        let before = at as f64;
-        let (expected, variance) = (before * (n + 1.0) / 2.0, before * (n - before) * (n + 1.0) / 12.0);
-        (at, (sum - expected).abs() / variance.sqrt())
-    });
-    off.max_by(|one, other| one.1.total_cmp(&other.1))
+    let off = |of: &[f64]| {
+        let level = median(of);
+        of.iter().map(|value| (value - level).abs()).sum::<f64>()
+    };
+    let fit = |at: usize| off(&values[..at]) + off(&values[at..]);
+    let at = (1..values.len()).map(|at| (fit(at), at)).min_by(|one, other| one.0.total_cmp(&other.0))?.1;
+    let (n, before) = (values.len() as f64, at as f64);
+    let sum: f64 = ranks(values).into_iter().take(at).sum();
+    let (expected, variance) = (before * (n + 1.0) / 2.0, before * (n - before) * (n + 1.0) / 12.0);
+    Some((at, (sum - expected).abs() / variance.sqrt()))
 }
 
 /// Equal ones share their ranks.

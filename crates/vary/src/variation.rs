@@ -3,14 +3,15 @@
 use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde::Serialize;
-use xweave_model::{Outcome, Spec, explain};
+use xweave_model::{Outcome, Spec, explain, format::span};
 use xweave_trace::Trace;
 
 use crate::{
     bootstrap::{Bounds, bounds},
     cause::{Cause, Kind},
-    counterfactual::{Part, Queue, without},
-    requests::{Request, Requests},
+    counterfactual::without,
+    queue::{Part, Queue},
+    requests::{Request, Requests, in_socket},
     shares::{Ranks, Share, Spread, shares},
     spikes::{self, spikes},
     startup::startup,
@@ -272,15 +273,30 @@ struct Looked<'r> {
     causes: Vec<Cause>,
     /// Of each dimension, its cause's place in these, and who did it.
     cause_of: Vec<(usize, Option<String>)>,
-    queue: Option<Waits>,
+    waits: Option<Waits>,
 }
 
-/// The queue in which requests wait for each other.
+/// The socket in whose queue requests wait for each other.
 struct Waits {
     queue: Queue,
-    /// The segment, among all, and the server's own, if it is one.
+    /// The segment, among all, and the server's own.
     socket: usize,
-    server: Option<usize>,
+    server: usize,
+    /// How long each waited for others, from when it came to the queue.
+    waits: Vec<f64>,
+    /// If requests come in batches: the cause's place among all, and how long each waited for that: the first of its wait.
+    batches: Option<(usize, Vec<f64>)>,
+}
+
+/// Some of a request's time.
+#[derive(Clone, Copy)]
+struct Amount<'r> {
+    segment: usize,
+    cause: usize,
+    by: Option<&'r str>,
+    ns: f64,
+    /// While the request waited in the queue for others to be served.
+    waiting: bool,
 }
 
 impl<'r> Looked<'r> {
@@ -298,37 +314,64 @@ impl<'r> Looked<'r> {
             (at, by.map(str::to_owned))
         };
         let cause_of = requests.dimensions().iter().map(cause).collect();
-        let mut looked = Self { requests, all, times, segments, segment_of, causes, cause_of, queue: None };
-        looked.queue = looked.find_queue();
+        let mut looked = Self { requests, all, times, segments, segment_of, causes, cause_of, waits: None };
+        looked.waits = looked.find_waits();
+        if let Some(less) = looked.waits.as_ref().and_then(|waits| waits.queue.by_batches()) {
+            let waits = looked.waits.as_mut();
+            looked.causes.push(Cause { kind: Kind::BatchArrival, whom: String::new() });
+            let batches = looked.causes.len() - 1;
+            if let Some(waits) = waits {
+                waits.batches = Some((batches, less));
+            }
+        }
         looked
     }
 
-    /// The queue in which they waited longest for a thread that ran for others, if it is that of a socket.
-    fn find_queue(&self) -> Option<Waits> {
-        let is_wait = |at: usize| self.causes[self.cause_of[at].0].kind == Kind::SocketQueue;
-        let mut longest: BTreeMap<usize, u64> = BTreeMap::new();
-        for (number, ns) in self.all.iter().flat_map(|request| self.requests.parts(request)) {
-            if is_wait(*number as usize) {
-                let sum = longest.entry(self.segment_of[*number as usize]).or_default();
-                *sum = sum.saturating_add(*ns);
-            }
-        }
-        let (socket, _) = longest.into_iter().max_by_key(|(_, ns)| *ns)?;
-        self.segments[socket].contains("socket").then_some(())?;
-        let server = self.segments.iter().position(|name| name.starts_with("server in"));
+    /// The socket in which they were longest, if there is one and a server behind it.
+    fn find_waits(&self) -> Option<Waits> {
+        let server = self.segments.iter().position(|name| name.starts_with("server in"))?;
+        let socket = self.segments[..server].iter().rposition(|name| in_socket(name))?;
         let columns = self.requests.columns(self.all, 3, |number| {
-            let at = number as usize;
-            let segment = self.segment_of[at];
+            let segment = self.segment_of[number as usize];
             match segment {
                 _ if segment < socket => Some(0),
-                _ if segment == socket && is_wait(at) => Some(1),
-                _ if segment == socket || Some(segment) == server => Some(2),
+                _ if segment == socket => Some(1),
+                _ if segment == server => Some(2),
                 _ => None,
             }
         });
-        let [before, waited, served] = <[Vec<f64>; 3]>::try_from(columns).ok()?;
+        let [before, queued, served] = <[Vec<f64>; 3]>::try_from(columns).ok()?;
         let start = self.all.iter().map(|request| request.start_ns as f64).collect();
-        Some(Waits { queue: Queue { start, before, waited, served }, socket, server })
+        let queue = Queue { start, before, queued, served };
+        Some(Waits { waits: queue.waits(), queue, socket, server, batches: None })
+    }
+
+    /// What a request's time was spent on: sums to all of it.
+    fn amounts(&self, at: usize) -> impl Iterator<Item = Amount<'_>> {
+        // Since when it was in the queue.
+        let mut queued = 0.0;
+        let split = move |(number, ns): &(u32, u64)| {
+            let segment = self.segment_of[*number as usize];
+            let (cause, by) = &self.cause_of[*number as usize];
+            let own = Amount { segment, cause: *cause, by: by.as_deref(), ns: *ns as f64, waiting: false };
+            let Some(waits) = self.waits.as_ref().filter(|waits| waits.socket == segment) else {
+                return [Some(own), None, None];
+            };
+            let from = queued;
+            queued += *ns as f64;
+            let until = |end: f64, since: f64| (end.min(queued) - since).max(0.0);
+            let (batches, less) = waits.batches.as_ref().map_or((0, 0.0), |(cause, less)| (*cause, less[at]));
+            let of_batch = until(less, from);
+            let waited = until(waits.waits[at], from + of_batch);
+            let rest = *ns as f64 - of_batch - waited;
+            [
+                Amount { cause: batches, by: None, ns: of_batch, waiting: true, ..own },
+                Amount { ns: waited, waiting: true, ..own },
+                Amount { ns: rest, ..own },
+            ]
+            .map(|amount| Some(amount).filter(|amount| amount.ns > 0.0))
+        };
+        self.requests.parts(&self.all[at]).iter().flat_map(split).flatten()
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -350,8 +393,10 @@ impl<'r> Looked<'r> {
     }
 
     fn causes(&self, spikes: &[Range<usize>], steady: bool) -> Vec<Found> {
-        let columns =
-            self.requests.columns(self.all, self.causes.len(), |at| Some(self.cause_of[at as usize].0));
+        let mut columns = vec![vec![0.0; self.all.len()]; self.causes.len()];
+        for at in 0..self.all.len() {
+            self.amounts(at).for_each(|amount| columns[amount.cause][at] += amount.ns);
+        }
         let (shares, bounds) = (shares(self.times, &columns), bounds(self.times, &columns));
         let ranks = Ranks::of(self.times);
         let mut found: Vec<Found> = (0..self.causes.len())
@@ -378,20 +423,16 @@ impl<'r> Looked<'r> {
         steady: bool,
     ) -> Found {
         let cause = &self.causes[which];
-        let mut by: BTreeMap<&str, u64> = BTreeMap::new();
-        let mut where_: BTreeMap<usize, u64> = BTreeMap::new();
-        for (number, ns) in self.all.iter().flat_map(|request| self.requests.parts(request)) {
-            let (of, who) = &self.cause_of[*number as usize];
-            if *of == which {
-                let add = |sum: &mut u64| *sum = sum.saturating_add(*ns);
-                add(where_.entry(self.segment_of[*number as usize]).or_default());
-                who.iter().for_each(|who| add(by.entry(who).or_default()));
-            }
+        let mut by: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut where_: BTreeMap<usize, f64> = BTreeMap::new();
+        for amount in (0..self.all.len()).flat_map(|at| self.amounts(at)).filter(|of| of.cause == which) {
+            *where_.entry(amount.segment).or_default() += amount.ns;
+            amount.by.iter().for_each(|by_| *by.entry(by_).or_default() += amount.ns);
         }
         let mut offenders: Vec<By> =
-            by.into_iter().map(|(who, ns)| By { who: who.to_owned(), ns }).collect();
+            by.into_iter().map(|(who, ns)| By { who: who.to_owned(), ns: whole(ns) }).collect();
         offenders.sort_by_key(|by| Reverse(by.ns));
-        let segment = where_.into_iter().max_by_key(|(_, ns)| *ns).map(|(at, _)| self.segments[at].to_string());
+        let segment = where_.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)).map(|(at, _)| self.segments[at].to_string());
         let first = offenders.first().map(|by| by.who.clone());
         let (before, after) = (Spread::of(self.times), Spread::of(&self.without(which, column)));
         let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
@@ -416,28 +457,31 @@ impl<'r> Looked<'r> {
 
     /// The requests' times, if that cause took its median time in each.
     fn without(&self, which: usize, column: &[f64]) -> Vec<f64> {
-        let Some(Waits { queue, socket, server }) = &self.queue else { return without(self.times, column) };
-        if self.causes[which].kind == Kind::SocketQueue {
+        let Some(Waits { queue, socket, server, .. }) = &self.waits else { return without(self.times, column) };
+        // What is a wait for others is gone with them.
+        if matches!(self.causes[which].kind, Kind::SocketQueue | Kind::BatchArrival) {
             return without(self.times, column);
         }
-        let columns = self.requests.columns(self.all, 2, |number| {
-            let at = number as usize;
-            let segment = self.segment_of[at];
-            match self.cause_of[at].0 == which {
-                true if segment < *socket => Some(0),
-                true if segment == *socket || Some(segment) == *server => Some(1),
-                _ => None,
+        let zeros = || vec![0.0; self.all.len()];
+        let mut part = Part { before: zeros(), serving: zeros(), behind: zeros() };
+        for at in 0..self.all.len() {
+            for Amount { segment, ns, .. } in self.amounts(at).filter(|of| of.cause == which && !of.waiting) {
+                let of = match segment {
+                    _ if segment < *socket => &mut part.before,
+                    _ if segment <= *server => &mut part.serving,
+                    _ => &mut part.behind,
+                };
+                of[at] += ns;
             }
-        });
-        let Ok([before, served]) = <[Vec<f64>; 2]>::try_from(columns) else { return without(self.times, column) };
-        queue.without(self.times, &Part { before, served, all: column.to_vec() })
+        }
+        queue.without(self.times, &part)
     }
 }
 
 /// What speaks for a cause, in words.
 fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &[By]) -> Vec<String> {
     let mean = |of: &[usize]| of.iter().map(|at| column[*at]).sum::<f64>() / of.len().max(1) as f64;
-    let ms = |ns: f64| format!("{:.2} ms", ns / 1e6);
+    let ms = |ns: f64| span(whole(ns));
     let requests = column.iter().filter(|ns| **ns > 0.0).count();
     let mut all = vec![
         format!("{} in {requests} of {} requests", ms(column.iter().sum()), column.len()),

@@ -1,0 +1,184 @@
+//! Why response time varies: what to know first, then the segments and the causes.
+
+use xweave_vary::variation::{Found, Segment, Times, Variation};
+
+use crate::{
+    View,
+    folded::{self, Column},
+    number,
+    table::{self, Heading},
+};
+
+/// Causes that the first lines are about, and that the table has if not all are wanted.
+const FIRST: usize = 3;
+const CAUSES: usize = 8;
+
+/// A segment, a cause or who is behind it, of a smaller share is not told one by one.
+const TELLING: f64 = 0.01;
+
+/// Names of who did it.
+const OFFENDERS: usize = 4;
+
+/// The answer, in about ten lines: what varies, how much of it, why, what to try, and what that would gain.
+pub fn headline(of: &Variation, what: &str, view: View) -> String {
+    let Times { p50_ns, p99_ns, .. } = of.times;
+    let requests = number::counted(of.requests, "request", "requests");
+    let times = p99_ns as f64 / p50_ns.max(1) as f64;
+    let mut said = vec![format!(
+        "{requests} ({what}): half take at most {}, one in a hundred takes {} or more ({times:.1} times as long).",
+        number::span(p50_ns),
+        number::span(p99_ns)
+    )];
+    if of.kept < of.requests {
+        said.push(format!("Looked at: {} of them, evenly spread.", number::count(of.kept)));
+    }
+    if let Some(startup) = of.startup {
+        said.push(format!(
+            "The first {} took longer ({} typically, for {}): a slow start. What follows is about the requests after it.",
+            number::counted(startup.requests, "request", "requests"),
+            number::span(startup.p50_ns),
+            number::span(startup.ns)
+        ));
+    }
+    let named: Vec<&Found> = of.causes.iter().filter(|found| found.named).take(FIRST).collect();
+    if of.steady {
+        said.push("They vary little: no cause is named.".to_owned());
+    } else if named.is_empty() {
+        said.push("No cause is surely a tenth of the variation: it is spread over many.".to_owned());
+    }
+    let paragraph = |said: &String| table::paragraph(said, view);
+    let mut text: String = said.iter().map(paragraph).collect();
+    if let Some(widest) = widest(of).filter(|_| !of.steady) {
+        text += &paragraph(&format!(
+            "Most of it: {}, {} of the variance, {} of what makes the slowest slow.",
+            widest.name,
+            number::percent(widest.shares.share_of_variance),
+            number::percent(widest.shares.share_of_tail)
+        ));
+    }
+    for (nth, found) in (1..).zip(&named) {
+        text += &format!("\n{}", first(nth, found, of.times, view));
+    }
+    text
+}
+
+/// The segment with the largest share.
+fn widest(of: &Variation) -> Option<&Segment> {
+    of.segments.iter().max_by(|one, other| one.shares.most().total_cmp(&other.shares.most()))
+}
+
+/// One of the first causes: what it is, who did it, what to try, and what that would gain.
+fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
+    let by = found.by.as_ref().map_or_else(String::new, |by| format!(", because of {by}"));
+    let inside = found.segment.as_ref().map_or_else(String::new, |at| format!(" Mostly at: {at}."));
+    let share = |share: f64, bounds: [f64; 2]| {
+        let percent = |share: f64| format!("{:.0}", 100.0 * share);
+        format!("{} % ({} to {})", percent(share), percent(bounds[0]), percent(bounds[1]))
+    };
+    let mut lines = vec![
+        format!("{nth}. {}{by}.{inside}", found.cause),
+        format!(
+            "Share of the variance {}, of the tail {}; {}.",
+            share(found.shares.share_of_variance, found.shares.variance_bounds),
+            share(found.shares.share_of_tail, found.shares.tail_bounds),
+            found.evidence.join("; ")
+        ),
+    ];
+    if let Some(remedy) = &found.remedy {
+        let left = |now: u64, gain: i64| {
+            format!("{} → {}", number::span(now), number::span(now.saturating_add_signed(gain.saturating_neg())))
+        };
+        lines.push(format!("Try: {remedy}."));
+        lines.push(format!(
+            "If it did not vary: p99 {}, p50 {}.",
+            left(times.p99_ns, found.gain.p99_ns),
+            left(times.p50_ns, found.gain.p50_ns)
+        ));
+    }
+    let narrower = View { width: view.width.saturating_sub(3), ..view };
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        for line in table::paragraph(line, narrower).lines() {
+            text += if at == 0 { "" } else { "   " };
+            text += &format!("{line}\n");
+        }
+    }
+    text
+}
+
+fn gained(ns: i64) -> String {
+    let span = number::span(ns.unsigned_abs());
+    if ns < 0 { format!("-{span}") } else { span }
+}
+
+/// Where requests were, in turn, and how much of the variation each is; without those that are next to nothing, unless all
+/// are wanted.
+pub fn segments(of: &Variation, all: bool, view: View) -> String {
+    let telling = |segment: &&Segment| all || segment.shares.most() >= TELLING;
+    let shown: Vec<&Segment> = of.segments.iter().filter(telling).collect();
+    let headings = [
+        Heading("Segment", false),
+        Heading("p50", true),
+        Heading("p99", true),
+        Heading("Of tail", true),
+        Heading("Of variance", false),
+    ];
+    let rows = shown.iter().map(|segment| {
+        let row = vec![
+            segment.name.clone(),
+            number::span(segment.p50_ns),
+            number::span(segment.p99_ns),
+            number::percent(segment.shares.share_of_tail),
+        ];
+        (row, segment.shares.share_of_variance.clamp(0.0, 1.0))
+    });
+    let mut text = crate::segments::with_bars(&headings, rows, view);
+    let left = of.segments.len() - shown.len();
+    if left > 0 {
+        text += &format!("{} of less than 1 %\n", number::counted(left as u64, "other segment", "other segments"));
+    }
+    text
+}
+
+/// What kept requests, the largest share first.
+pub fn causes(of: &Variation, all: bool, view: View) -> String {
+    let most = if all { usize::MAX } else { CAUSES };
+    let telling = |found: &&Found| all || found.shares.most() >= TELLING;
+    let shown: Vec<&Found> = of.causes.iter().filter(telling).take(most).collect();
+    let cells = |cell: &dyn Fn(&Found) -> String| shown.iter().map(|found| cell(found)).collect::<Vec<_>>();
+    let about = [
+        Column::numbers("Of variance", cells(&|found| number::percent(found.shares.share_of_variance))),
+        Column::numbers("Of tail", cells(&|found| number::percent(found.shares.share_of_tail))),
+        Column::numbers("Gain at p99", cells(&|found| gained(found.gain.p99_ns))),
+        Column::numbers("In", cells(&|found| number::count(found.requests))),
+    ];
+    let named = shown.iter().map(|found| found.named).collect();
+    let cause = |found: &Found| {
+        let known: u64 = found.offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
+        let share = |ns: u64| ns as f64 / known.max(1) as f64;
+        let by = found.offenders.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
+        let by: Vec<_> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
+        if by.is_empty() { found.cause.clone() } else { format!("{}: {}", found.cause, by.join(", ")) }
+    };
+    let mut text = folded::text(&about, &[Column::prose("Cause", cells(&cause)).strong(named)], view);
+    let left = of.causes.len() - shown.len();
+    if left > 0 {
+        text += &format!("{}: --all\n", number::counted(left as u64, "other cause", "other causes"));
+    }
+    text
+}
+
+/// How much of it is in spikes.
+pub fn spikes(of: &Variation, view: View) -> String {
+    let spikes = of.spikes;
+    let text = match spikes.spikes {
+        0 => "No request stands out from those around it: the variation is steady.".to_owned(),
+        _ => format!(
+            "{} ({}) make {} of the variance; the rest is steady.",
+            number::counted(spikes.spikes, "spike", "spikes"),
+            number::counted(spikes.requests, "request", "requests"),
+            number::percent(spikes.share_of_variance)
+        ),
+    };
+    table::paragraph(&text, view)
+}
