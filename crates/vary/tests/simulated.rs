@@ -1,0 +1,134 @@
+//! Shares, held against the truth of a simulated machine: a host and two guests whose requests wait for CPUs, disks, locks
+//! and each other.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use xweave_model::{Spec, explain};
+use xweave_synthetic::{Config, Outside, Part, Simulation, Transaction};
+use xweave_trace::{Domain, Manifest, Role, Trace, Writer, manifest::DomainVm};
+use xweave_vary::{Requests, Variation, cause::Kind, shares::shares};
+
+/// What a moment is to who runs virtual machines, in the words of [`xweave_vary::cause`].
+fn kind(part: &Part) -> Kind {
+    match part {
+        Part::Running(_) => Kind::Running,
+        Part::Interrupted(_) => Kind::Interrupts,
+        Part::Ready { had, .. } if had.tid == 0 => Kind::CpuWaking,
+        Part::Ready { .. } => Kind::RunQueue,
+        Part::DiskQueue(..) | Part::DiskDevice(..) | Part::DiskCompletion(..) => Kind::Disk,
+        Part::Throttled(_) => Kind::Throttled,
+        Part::Lock { .. } => Kind::KernelLock,
+        Part::Sleep(_) | Part::Late(_) => Kind::Waiting,
+        Part::Flight { .. } => Kind::Network,
+        Part::Outside(_, outside) => match outside {
+            Outside::Halted => Kind::VcpuHalted,
+            Outside::Ready(had) if had.tid == 0 => Kind::VcpuHalted,
+            Outside::Ready(_) => Kind::VcpuPreempted,
+            Outside::Throttled => Kind::VcpuThrottled,
+            Outside::Working | Outside::Interrupted => Kind::VcpuExits,
+        },
+    }
+}
+
+/// A trace of such a machine, and what is true of its clients' requests.
+fn simulated(dir: &Path, config: &Config) -> (Trace, Vec<Transaction>) {
+    let mut world = Simulation::new(config);
+    let domain =
+        |name: &str, number, role, cpus| Domain { name: name.into(), number, role, cpus, ..Domain::default() };
+    let mut domains = vec![domain("host", 1, Role::Host, config.cpus)];
+    for (number, process) in world.guests() {
+        let vm =
+            Some(DomainVm { host: "host".into(), pid: u32::try_from(process).unwrap(), ..DomainVm::default() });
+        let name = format!("vm{}", number - 1);
+        domains.push(Domain { vm, ..domain(&name, number, Role::Guest, config.vcpus) });
+    }
+    let manifest = Manifest { reference: "host".into(), domains, ..Manifest::default() };
+    let mut writer = Writer::create(dir, manifest).unwrap();
+    writer.sites(&[]).unwrap();
+    let mut truth = Vec::new();
+    while let Some(event) = world.next() {
+        writer.event(event).unwrap();
+        truth.extend(world.take_requests());
+    }
+    writer.finish().unwrap();
+    (Trace::open(dir).unwrap(), truth)
+}
+
+#[test]
+fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { pipelined: 0, transactions: 16_000, ..Config::virtualized(1) };
+    let (trace, truth) = simulated(&dir.path().join("trace"), &config);
+    let truth: BTreeMap<(u8, i64, i64), Transaction> =
+        truth.into_iter().map(|of| ((of.who.domain, of.from, of.to), of)).collect();
+    let mut requests = Requests::default();
+    let (mut wholes, mut parts) = (Vec::new(), BTreeMap::<Kind, Vec<f64>>::new());
+    let outcome = explain(&trace, &Spec::Request(None), &mut |told, objects| {
+        // Those of servers, of which the machine tells no truth, are not in question.
+        let end = told.start_ns + told.total_ns;
+        let Some(is) = truth.get(&(told.domain, told.start_ns, end)) else { return };
+        requests.add(&told, objects);
+        for (part, ns) in &is.parts {
+            let column = parts.entry(kind(part)).or_default();
+            column.resize(wholes.len() + 1, 0.0);
+            column[wholes.len()] += *ns as f64;
+        }
+        wholes.push((is.to - is.from) as f64);
+    });
+    let filled = |column: &Vec<f64>| {
+        let missing = wholes.len() - column.len();
+        column.iter().copied().chain(std::iter::repeat_n(0.0, missing)).collect::<Vec<f64>>()
+    };
+    let columns: Vec<_> = parts.values().map(filled).collect();
+    let is: BTreeMap<Kind, _> = parts.keys().copied().zip(shares(&wholes, &columns)).collect();
+    let found = Variation::of_requests(requests, outcome).unwrap();
+    assert!(found.requests >= 10_000 && found.startup.is_none(), "{} {:?}", found.requests, found.startup);
+    let mut told: BTreeMap<Kind, [f64; 2]> = BTreeMap::new();
+    for cause in &found.causes {
+        // What the disk was waited for, the machine does not tell.
+        let kind = if matches!(cause.kind, Kind::SwapIn | Kind::PageFault) { Kind::Disk } else { cause.kind };
+        let [of_variance, of_tail] = told.entry(kind).or_default();
+        *of_variance += cause.shares.share_of_variance;
+        *of_tail += cause.shares.share_of_tail;
+    }
+    let kinds: BTreeSet<Kind> = is.keys().chain(told.keys()).copied().collect();
+    let mut wrong = Vec::new();
+    for kind in kinds {
+        let is = is.get(&kind).copied().unwrap_or_default();
+        let [variance, tail] = told.get(&kind).copied().unwrap_or_default();
+        println!("{kind:?}: {:.3} {variance:.3}, {:.3} {tail:.3}", is.of_variance, is.of_tail);
+        if (is.of_variance - variance).abs() > 0.03 || (is.of_tail - tail).abs() > 0.03 {
+            wrong.push((kind, is, variance, tail));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The times are what the machine has if it is run again without quotas; other requests come then, and at other times.
+#[test]
+fn what_would_be_without_quotas_is_what_is() {
+    let run = |config: &Config| {
+        let dir = tempfile::tempdir().unwrap();
+        let (trace, truth) = simulated(&dir.path().join("trace"), config);
+        let truth: BTreeSet<_> = truth.into_iter().map(|of| (of.who.domain, of.from, of.to)).collect();
+        let mut requests = Requests::default();
+        let outcome = explain(&trace, &Spec::Request(None), &mut |told, objects| {
+            if truth.contains(&(told.domain, told.start_ns, told.start_ns + told.total_ns)) {
+                requests.add(&told, objects);
+            }
+        });
+        Variation::of_requests(requests, outcome).unwrap()
+    };
+    let config = Config { pipelined: 0, transactions: 16_000, ..Config::virtualized(1) };
+    let (with, without) = (run(&config), run(&Config { quotas: false, ..config }));
+    let cause = with.causes.iter().find(|cause| cause.kind == Kind::VcpuThrottled).unwrap();
+    let told = with.times.p99_ns.saturating_add_signed(-cause.gain.p99_ns) as f64;
+    let [before, is] = [&with, &without].map(|of| of.times.p99_ns as f64);
+    println!("p99 {before}, told {told}, is {is}");
+    assert!(cause.gain.p99_ns > 0 && is < before && (told / is - 1.0).abs() < 0.2, "{before} {told} {is}");
+}
