@@ -44,6 +44,7 @@ What a transaction is (SPEC):
   process[:NAME]       from the start of a process to its exit
   thread[:NAME]        from the start of a thread to its exit
   flow[:NAME]          from the start of a flow to its end; of network frames, those with data, if there are any
+  exchange[:PORT]      from a request's first frame to the end of its answer's last one, as flows of frames tell
   between:FROM..TO     from one event, function or advice to another: disk_queue..disk_issue, vm_exit..vm_enter,
                        send..receive, vfs_read..vfs_read (its call to its return), submit..done,by=v1; of more than
                        two (A..B..C), as --points takes them, each must be passed in turn

@@ -96,7 +96,13 @@ fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {
     }
 }
 
-fn tables(trace: &Trace, spec: &Spec, found: &Variation, all: bool, out: &mut impl Write) -> std::io::Result<()> {
+fn tables(
+    trace: &Trace,
+    spec: &Spec,
+    found: &Variation,
+    all: bool,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     let view = View::of_stdout(WIDE);
     write!(out, "{}", losses::text(&found.outcome, trace.manifest().start_ns, view))?;
     writeln!(out, "{}", variation::headline(found, &spec.to_string(), view))?;
@@ -104,11 +110,20 @@ fn tables(trace: &Trace, spec: &Spec, found: &Variation, all: bool, out: &mut im
     writeln!(out, "{}", variation::causes(found, all, view))?;
     write!(out, "{}", variation::spikes(found, view))?;
     if let Some(first) = found.causes.first() {
-        writeln!(out, "A slow one, step by step: {} --id {}", explain::command(trace, spec), transactions::id(first.example))?;
+        writeln!(
+            out,
+            "A slow one, step by step: {} --id {}",
+            explain::command(trace, spec),
+            transactions::id(first.example)
+        )?;
     }
     if !all {
         let command = format!("xweave vary {}", next::argument_of(trace));
-        writeln!(out, "Each segment and cause: {command} --transaction {} --all", argument(&spec.to_string()))?;
+        writeln!(
+            out,
+            "Each segment and cause: {command} --transaction {} --all",
+            argument(&spec.to_string())
+        )?;
     }
     Ok(())
 }

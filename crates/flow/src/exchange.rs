@@ -222,7 +222,12 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
         let Some(sent) = Sent::of(at, began, frame) else { continue };
         let thread = |row: Option<&Row>| row.map(|row| (row.domain, row.tid));
         let first = flows.flows()[origins[0]].path().next();
-        let sent = Sent { sender: thread(first), reader: thread(flow.path().next_back()), ended: flow.end_ns, ..sent };
+        let sent = Sent {
+            sender: thread(first),
+            reader: thread(flow.path().next_back()),
+            ended: flow.end_ns,
+            ..sent
+        };
         let mut addresses = [sent.from, sent.to];
         let mut domains = [flows.flows()[origins[0]].ends.0, flow.ends.1];
         addresses.sort_unstable();
@@ -315,7 +320,19 @@ impl Sent {
             return None;
         };
         let bytes = frame.bytes;
-        Some(Self { flow, began, protocol, from, to, opens, bytes, sequence, sender: None, reader: None, ended: began })
+        Some(Self {
+            flow,
+            began,
+            protocol,
+            from,
+            to,
+            opens,
+            bytes,
+            sequence,
+            sender: None,
+            reader: None,
+            ended: began,
+        })
     }
 }
 

@@ -59,42 +59,45 @@ impl<'f> Ways<'f> {
 
     /// The way of one of the flows.
     pub fn flow(&mut self, flow: &Flow) -> Way {
-        let mut way = Way { start_ns: flow.start_ns, legs: Vec::new() };
+        let mut way = Going::from(flow.start_ns, flow.end_ns);
         self.go(&mut way, flow, "", i64::MAX);
-        way
+        way.way
     }
 
     /// The way of a request and its answer: of what carried the request's last byte, the server, and what carried the
     /// answer's first byte. The rest of the answer is the last leg.
     pub fn exchange(&mut self, exchange: &Exchange) -> Way {
         let all = self.flows.flows();
-        let mut way = Way { start_ns: exchange.start_ns, legs: Vec::new() };
+        let mut way = Going::from(exchange.start_ns, exchange.end_ns);
         let flow = |at: usize| all.get(at);
         for (nth, &at) in exchange.way.iter().enumerate() {
             let Some(now) = flow(at) else { continue };
             // What is cut off goes on while what it was cut from waits to be sent again.
-            let until = exchange.way.get(nth + 1).and_then(|&next| flow(next)).map_or(i64::MAX, |next| next.start_ns);
+            let until =
+                exchange.way.get(nth + 1).and_then(|&next| flow(next)).map_or(i64::MAX, |next| next.start_ns);
             if let Some(first) = now.path().next() {
-                let place = if nth == 0 { "request, frames before its last" } else { "request, being put together" };
+                let place =
+                    if nth == 0 { "request, frames before its last" } else { "request, being put together" };
                 way.until(first.time_ns, || place.into(), first);
             }
             self.go(&mut way, now, REQUEST, until);
         }
-        let Some(answer) = flow(exchange.answered_by) else { return way };
+        let Some(answer) = flow(exchange.answered_by) else { return way.way };
         if let Some(first) = answer.path().next() {
             let server = format!("server in {}", exchange.server_domain);
             way.until(first.time_ns, || server.into(), first);
         }
         self.go(&mut way, answer, ANSWER, i64::MAX);
-        let last = exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id)).max_by_key(|flow| flow.end_ns);
+        let last =
+            exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id)).max_by_key(|flow| flow.end_ns);
         if let Some(last) = last.and_then(|flow| flow.path().next_back()) {
             way.until(last.time_ns, || "answer, frames after its first".into(), last);
         }
-        way
+        way.way
     }
 
     /// Goes on along a flow's path, not beyond that time.
-    fn go(&mut self, way: &mut Way, flow: &Flow, before: &'static str, until: i64) {
+    fn go(&mut self, way: &mut Going, flow: &Flow, before: &'static str, until: i64) {
         let path: Vec<&Row> = flow.path().take(LEGS).collect();
         let numbers: Vec<_> =
             path.iter().map(|row| self.functions.of(row, |row| self.flows.function_of(row))).collect();
@@ -110,7 +113,8 @@ impl<'f> Ways<'f> {
                 }
                 let (domain, place) = key.1.named(|number| flows.domain(number), None);
                 let crosses = matches!(key.1, Spot::Crossing { .. });
-                let name = if crosses { format!("{before}{place}") } else { format!("{before}{place} of {domain}") };
+                let name =
+                    if crosses { format!("{before}{place}") } else { format!("{before}{place} of {domain}") };
                 names.entry(key).or_insert(name.into()).clone()
             };
             way.until(row.time_ns, name, row);
@@ -118,13 +122,26 @@ impl<'f> Ways<'f> {
     }
 }
 
-impl Way {
+/// A way as far as it is told.
+struct Going {
+    way: Way,
+    /// It goes no further.
+    end_ns: i64,
+}
+
+impl Going {
+    fn from(start_ns: i64, end_ns: i64) -> Self {
+        Self { way: Way { start_ns, legs: Vec::new() }, end_ns }
+    }
+
     /// Goes on until then, unless that is past already.
     fn until(&mut self, time: i64, place: impl FnOnce() -> Arc<str>, row: &Row) {
-        let at = self.legs.last().map_or(self.start_ns, |leg| leg.until_ns);
-        if time > at && self.legs.len() < LEGS {
+        let Way { start_ns, legs } = &mut self.way;
+        let at = legs.last().map_or(*start_ns, |leg| leg.until_ns);
+        let until_ns = time.min(self.end_ns);
+        if until_ns > at && legs.len() < LEGS {
             let Row { domain, cpu, tid, .. } = *row;
-            self.legs.push(Leg { place: place(), until_ns: time, domain, cpu, tid });
+            legs.push(Leg { place: place(), until_ns, domain, cpu, tid });
         }
     }
 }

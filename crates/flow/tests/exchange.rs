@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
 use proptest::{collection::vec, prelude::*};
-use xweave_flow::{Exchange, Flows, exchange};
+use xweave_flow::{Exchange, Flows, Way, Ways, exchange};
 use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
 use xweave_wire::record::{Kind, Record};
 
@@ -29,6 +29,8 @@ struct Sent {
     bytes: u64,
     sequence: u64,
     parents: Vec<u64>,
+    /// The server's thread that receives it, or sends it.
+    thread: u32,
 }
 
 fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent {
@@ -41,16 +43,22 @@ fn tcp(by_client: bool, at: u64, flags: u64, sequence: u32, bytes: u64) -> Sent 
         bytes,
         sequence: u64::from(sequence) << 32,
         parents: Vec::new(),
+        thread: 1,
     }
 }
 
 fn other(by_client: bool, at: u64, protocol: u64, flags: u64, sequence: u64) -> Sent {
-    Sent { by_client, guest: VM1, at, protocol, flags, bytes: 10, sequence, parents: Vec::new() }
+    Sent { by_client, guest: VM1, at, protocol, flags, bytes: 10, sequence, parents: Vec::new(), thread: 1 }
 }
 
 /// A trace of frames: each begins in its sender's domain, is put on a ring 10 ns later, comes off it 30 ns later and ends
 /// 50 ns later. Frames number their flows from 1, in their sender's domain.
 fn exchanges(frames: &[Sent]) -> Vec<Exchange> {
+    ways(frames).into_iter().map(|(exchange, _)| exchange).collect()
+}
+
+/// The same, with their ways.
+fn ways(frames: &[Sent]) -> Vec<(Exchange, Way)> {
     let dir = tempfile::tempdir().unwrap();
     let guest = |name: &str, number: u8| {
         let vm = Some(DomainVm { host: "host".into(), pid: 4000 + u32::from(number), cid: None });
@@ -66,30 +74,33 @@ fn exchanges(frames: &[Sent]) -> Vec<Exchange> {
         let (from, to) = if sent.by_client { (HOST, sent.guest) } else { (sent.guest, HOST) };
         let (source, target) = if sent.by_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let (flow, other) = (from << 56 | number, to << 56 | (1000 + number));
+        let thread = sent.thread;
         let ports = if sent.protocol == 1 { 0 } else { source.1 << 16 | target.1 };
         let what = sent.bytes << 32 | 0x0800 << 16 | sent.protocol << 8 | sent.flags;
         let words = vec![what, source.0, 0, target.0, 0, sent.sequence, ports];
         let key =
             |domain| vec![0x1000 * from, number, number, if domain == HOST { 4000 + sent.guest } else { 0 }];
         if sent.parents.is_empty() {
-            records.push((sent.at, from, flow, Kind::Start, vec![7]));
+            records.push((sent.at, from, flow, Kind::Start, vec![7], thread));
         }
         for parent in &sent.parents {
-            records.push((sent.at, from, flow, Kind::Split, vec![*parent, 7, 8]));
+            records.push((sent.at, from, flow, Kind::Split, vec![*parent, 7, 8], thread));
         }
-        records.push((sent.at + 5, from, flow, Kind::Frame, words));
-        records.push((sent.at + 10, from, flow, Kind::Xin, key(from)));
-        records.push((sent.at + 40, to, other, Kind::Xout, key(to)));
-        records.push((sent.at + 90, to, other, Kind::Quit, vec![9]));
+        records.push((sent.at + 5, from, flow, Kind::Frame, words, thread));
+        records.push((sent.at + 10, from, flow, Kind::Xin, key(from), thread));
+        records.push((sent.at + 40, to, other, Kind::Xout, key(to), thread));
+        records.push((sent.at + 90, to, other, Kind::Quit, vec![9], thread));
     }
-    for (time_ns, domain, flow, kind, values) in records {
+    for (time_ns, domain, flow, kind, values, tid) in records {
         let domain = u8::try_from(domain).unwrap();
         let (site, comm) = (domain.into(), [0; 16]);
-        let record = Record { time_ns, flow, site, pid: 1, tid: 1, cpu: 0, kind, comm, values };
+        let record = Record { time_ns, flow, site, pid: 1, tid, cpu: 0, kind, comm, values };
         writer.append(domain, i64::try_from(time_ns).unwrap(), &record).unwrap();
     }
     writer.finish().unwrap();
-    exchange::of(&Flows::of(&Trace::open(dir.path()).unwrap()))
+    let flows = Flows::of(&Trace::open(dir.path()).unwrap());
+    let mut ways = Ways::of(&flows);
+    exchange::of(&flows).into_iter().map(|of| (of.clone(), ways.exchange(&of))).collect()
 }
 
 fn parts(exchange: &Exchange) -> Vec<(&str, i64)> {
@@ -189,6 +200,56 @@ fn datagrams_and_echoes_are_asked_and_answered_too() {
     }
 }
 
+/// As SIP does: an INVITE has several answers, an ACK none.
+#[test]
+fn answers_are_to_what_their_thread_received_last() {
+    let datagram = |by_client, at| other(by_client, at, 17, 0, 0);
+    let all = exchanges(&[
+        datagram(true, 0),
+        datagram(false, 100),
+        datagram(false, 200),
+        datagram(true, 400),
+        datagram(true, 600),
+        datagram(false, 800),
+    ]);
+    let told: Vec<_> = all.iter().map(|of| (of.start_ns, of.end_ns, of.answer.flows.len())).collect();
+    assert_eq!(told, [(0, 290, 2), (600, 890, 1)]);
+    let by = |thread, sent: Sent| Sent { thread, ..sent };
+    // Two threads, of which the second is quicker; and one that received nothing answers for who did.
+    let all = exchanges(&[
+        by(11, datagram(true, 0)),
+        by(12, datagram(true, 10)),
+        by(12, datagram(false, 150)),
+        by(11, datagram(false, 400)),
+        by(13, datagram(true, 1_000)),
+        by(14, datagram(true, 1_010)),
+        by(15, datagram(false, 1_200)),
+    ]);
+    let told: Vec<_> = all.iter().map(|of| (of.start_ns, of.end_ns)).collect();
+    assert_eq!(told, [(0, 490), (10, 240), (1_000, 1_290)]);
+}
+
+#[test]
+fn the_way_of_a_request_and_its_answer_is_told_leg_by_leg() {
+    let all = ways(&[other(true, 0, 17, 0, 0), other(false, 300, 17, 0, 0)]);
+    let [(_, way)] = &all[..] else { panic!("{all:?}") };
+    let told: Vec<_> = way.legs.iter().map(|leg| (&*leg.place, leg.until_ns, leg.domain)).collect();
+    assert_eq!(
+        told,
+        [
+            ("request, stack and driver of host", 5, 1),
+            ("request, stack and driver of host", 10, 1),
+            ("request, ring host→vm1", 40, 2),
+            ("request, stack and driver of vm1", 90, 2),
+            ("server in vm1", 300, 2),
+            ("answer, stack and driver of vm1", 305, 2),
+            ("answer, stack and driver of vm1", 310, 2),
+            ("answer, ring vm1→host", 340, 1),
+            ("answer, stack and driver of host", 390, 1),
+        ]
+    );
+}
+
 #[test]
 fn what_a_server_asks_meanwhile_is_inside_what_it_was_asked() {
     let all = exchanges(&[
@@ -241,11 +302,18 @@ proptest! {
                 flags: flags.into(),
                 bytes,
                 sequence: u64::from(sequence) << 32,
+                thread: u32::from(flags % 3),
                 parents: if parent < 5 { vec![(1 + parent % 2) << 56 | (1 + parent)] } else { Vec::new() },
             })
             .collect();
         sent.sort_by_key(|sent| sent.at);
-        let all = exchanges(&sent);
+        let (all, ways): (Vec<_>, Vec<_>) = ways(&sent).into_iter().unzip();
+        for (one, way) in all.iter().zip(&ways) {
+            prop_assert_eq!(way.start_ns, one.start_ns);
+            let times = std::iter::once(way.start_ns).chain(way.legs.iter().map(|leg| leg.until_ns));
+            prop_assert!(times.collect::<Vec<_>>().is_sorted());
+            prop_assert!(way.legs.last().is_none_or(|leg| leg.until_ns <= one.end_ns));
+        }
         for (at, one) in all.iter().enumerate() {
             parts(one);
             prop_assert!(one.start_ns <= one.end_ns);

@@ -48,7 +48,15 @@ pub struct Transaction {
 impl Transaction {
     /// One of which no more is known.
     pub(crate) fn new(name: String, thread: ThreadId, pieces: Vec<Piece>) -> Self {
-        Self { name, thread, pieces, points: Vec::new(), segments: Vec::new(), bytes: None, in_calls_ns: None }
+        Self {
+            name,
+            thread,
+            pieces,
+            points: Vec::new(),
+            segments: Vec::new(),
+            bytes: None,
+            in_calls_ns: None,
+        }
     }
 }
 

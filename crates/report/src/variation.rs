@@ -50,8 +50,9 @@ pub fn headline(of: &Variation, what: &str, view: View) -> String {
     let mut text: String = said.iter().map(paragraph).collect();
     if let Some(widest) = widest(of).filter(|_| !of.steady) {
         text += &paragraph(&format!(
-            "Most of it: {}, {} of the variance, {} of what makes the slowest slow.",
+            "Where it varies most: {}{}: {} of the variance, {} of what makes the slowest slow.",
             widest.name,
+            meaning(&widest.name).map_or_else(String::new, |meaning| format!(" ({meaning})")),
             number::percent(widest.shares.share_of_variance),
             number::percent(widest.shares.share_of_tail)
         ));
@@ -60,6 +61,24 @@ pub fn headline(of: &Variation, what: &str, view: View) -> String {
         text += &format!("\n{}", first(nth, found, of.times, view));
     }
     text
+}
+
+/// What it means to be in a segment, for who does not know what it is.
+fn meaning(segment: &str) -> Option<&'static str> {
+    let place = segment.split_once(", ").map_or(segment, |(_, place)| place);
+    let is = |word: &str| place.starts_with(word);
+    Some(match segment {
+        _ if is("socket of") => "it has arrived, and nobody has read it yet",
+        _ if is("queue of") => "vhost has not taken it from the guest's tap device yet",
+        _ if is("vhost and tap") => "vhost carries it from the guest to the host",
+        _ if is("ring host→") => {
+            "the host has put it on the guest's ring, and the guest has not taken it yet"
+        }
+        _ if is("ring ") => "the guest has put it on its ring, and vhost has not taken it yet",
+        _ if is("server in") => "it has been read, and the answer is not sent yet",
+        _ if is("stack") => "the kernel and its driver are at it",
+        _ => return None,
+    })
 }
 
 /// The segment with the largest share.
@@ -86,7 +105,11 @@ fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
     ];
     if let Some(remedy) = &found.remedy {
         let left = |now: u64, gain: i64| {
-            format!("{} → {}", number::span(now), number::span(now.saturating_add_signed(gain.saturating_neg())))
+            format!(
+                "{} → {}",
+                number::span(now),
+                number::span(now.saturating_add_signed(gain.saturating_neg()))
+            )
         };
         lines.push(format!("Try: {remedy}."));
         lines.push(format!(
@@ -135,7 +158,10 @@ pub fn segments(of: &Variation, all: bool, view: View) -> String {
     let mut text = crate::segments::with_bars(&headings, rows, view);
     let left = of.segments.len() - shown.len();
     if left > 0 {
-        text += &format!("{} of less than 1 %\n", number::counted(left as u64, "other segment", "other segments"));
+        text += &format!(
+            "{} of less than 1 %\n",
+            number::counted(left as u64, "other segment", "other segments")
+        );
     }
     text
 }

@@ -24,7 +24,8 @@ const SEED: u64 = 2004;
 pub(crate) fn block(times: &[f64]) -> usize {
     let n = times.len();
     let mean = times.iter().sum::<f64>() / n.max(1) as f64;
-    let product = |lag: usize| times.iter().zip(&times[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
+    let product =
+        |lag: usize| times.iter().zip(&times[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
     let (variance, chance) = (product(0), 2.0 / (n.max(1) as f64).sqrt());
     let most = (n / 10).max(1);
     let independent = (1..most).find(|&lag| product(lag) <= chance * variance).unwrap_or(most);
@@ -87,7 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn the_true_share_is_within_the_bounds_in_about_nine_of_ten_recordings_though_requests_depend_on_each_other() {
+    fn the_true_share_is_within_the_bounds_in_about_nine_of_ten_recordings_though_requests_depend_on_each_other()
+     {
         let within = (0..60).filter(|seed| {
             let parts = parts(3000, 20, *seed);
             let [of_variance, _] = bounds(&sum(&parts), &parts)[0];
@@ -100,7 +102,12 @@ mod tests {
     #[test]
     fn blocks_are_as_long_as_requests_depend_on_each_other() {
         let [one, other] = parts(2000, 40, 1);
-        assert!(block(&one) <= 30 && (20..=200).contains(&block(&other)), "{} {}", block(&one), block(&other));
+        assert!(
+            block(&one) <= 30 && (20..=200).contains(&block(&other)),
+            "{} {}",
+            block(&one),
+            block(&other)
+        );
         assert!(bounds(&[], &[vec![]]) == [[Bounds::default(); 2]] && block(&[1.0]) == 1);
     }
 }

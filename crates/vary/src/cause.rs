@@ -110,10 +110,14 @@ impl Cause {
         };
         let of_domain = || format!("{} in {}", such.group, such.domain);
         let (whom, by) = match kind {
-            Kind::VcpuHalted | Kind::VcpuPreempted | Kind::VcpuThrottled | Kind::VcpuExits | Kind::BackendLate => {
-                (such.group.clone(), by)
+            Kind::VcpuHalted
+            | Kind::VcpuPreempted
+            | Kind::VcpuThrottled
+            | Kind::VcpuExits
+            | Kind::BackendLate => (such.group.clone(), by),
+            Kind::Interrupts | Kind::InterruptLate | Kind::Network | Kind::Retransmit => {
+                (such.domain.clone(), None)
             }
-            Kind::Interrupts | Kind::InterruptLate | Kind::Network | Kind::Retransmit => (such.domain.clone(), None),
             Kind::Disk | Kind::SwapIn | Kind::PageFault => (such.domain.clone(), Some(&*such.group)),
             Kind::Futex | Kind::KernelLock => (such.domain.clone(), Some(&*such.group)),
             _ => (of_domain(), by),

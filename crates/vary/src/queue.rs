@@ -142,7 +142,12 @@ mod tests {
     }
 
     /// Requests that come to one server in bursts, and what the time that a vCPU needs to wake up adds before.
-    fn simulate(n: usize, (load, burst): (f64, usize), seed: u64, wakes: impl Fn(&mut fastrand::Rng) -> f64) -> Simulated {
+    fn simulate(
+        n: usize,
+        (load, burst): (f64, usize),
+        seed: u64,
+        wakes: impl Fn(&mut fastrand::Rng) -> f64,
+    ) -> Simulated {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut queue, mut part, mut whole) = (Queue::default(), Part::default(), Vec::new());
         let (mut clock, mut free) = (0.0_f64, 0.0_f64);
@@ -181,7 +186,9 @@ mod tests {
             let [told, is, before, alone] =
                 [&queue.without(&whole, &part), &tried, &whole, &without(&whole, &part.serving)]
                     .map(|times| Spread::of(times));
-            for (told, is, before) in [(told.p99, is.p99, before.p99), (told.deviation, is.deviation, before.deviation)] {
+            for (told, is, before) in
+                [(told.p99, is.p99, before.p99), (told.deviation, is.deviation, before.deviation)]
+            {
                 assert!((told / is - 1.0).abs() < 0.2 && is < before, "{seed}: {told} {is} {before}");
             }
             // Without the queue, the gain would be told as less than it is.

@@ -81,6 +81,9 @@ impl Requests {
             // What was when in a queue says what of it was while others were served.
             let in_turn = segment.as_deref().is_some_and(in_socket);
             let order = place as u64 * 1000 / segments_of(transaction);
+            if let Some(segment) = &segment {
+                self.comes(segment, order);
+            }
             for steps in steps.chunks(if in_turn { 1 } else { steps.len().max(1) }) {
                 self.take(segment.as_ref(), order, steps, in_turn, objects, &mut sums);
             }
@@ -105,16 +108,25 @@ impl Requests {
         sums: &mut Vec<(u32, u64)>,
     ) {
         for (such, ns) in Such::sums(steps, objects) {
-            let segment = segment.cloned().unwrap_or_else(|| Arc::from(stay(&such)));
-            let order = self.order.entry(segment.clone()).or_default();
-            *order = (order.0 + place, order.1 + 1);
+            let segment = segment.cloned().unwrap_or_else(|| {
+                let segment = Arc::from(stay(&such));
+                self.comes(&segment, place);
+                segment
+            });
             let number = self.number(Dimension { segment, such });
-            let known = if in_turn { sums.last_mut() } else { sums.iter_mut().find(|(known, _)| *known == number) };
+            let known =
+                if in_turn { sums.last_mut() } else { sums.iter_mut().find(|(known, _)| *known == number) };
             match known {
                 Some((known, sum)) if *known == number => *sum = sum.saturating_add(ns),
                 _ => sums.push((number, ns)),
             }
         }
+    }
+
+    /// A request comes to a segment there: of a thousand places that it has.
+    fn comes(&mut self, segment: &Arc<str>, place: u64) {
+        let order = self.order.entry(segment.clone()).or_default();
+        *order = (order.0 + place, order.1 + 1);
     }
 
     /// Lets each second one go.

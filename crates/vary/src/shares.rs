@@ -66,7 +66,10 @@ impl Ranks {
         order.sort_by(|one, other| times[*one].total_cmp(&times[*other]));
         let tail = times.len().div_ceil(100).max(TAIL).min(times.len());
         let fifth = times.len() / 5;
-        Self { tail: order[times.len() - tail..].to_vec(), middle: order[2 * fifth..times.len() - 2 * fifth].to_vec() }
+        Self {
+            tail: order[times.len() - tail..].to_vec(),
+            middle: order[2 * fifth..times.len() - 2 * fifth].to_vec(),
+        }
     }
 
     /// How much longer a part is in the tail than it is typically, in means.

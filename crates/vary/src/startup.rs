@@ -24,7 +24,8 @@ pub fn startup(times: &[f64]) -> Option<usize> {
     let requests = (at * length).min(times.len());
     let (start, rest) = times.split_at(requests);
     let is_slower = median(start) > SLOWER * median(rest);
-    (medians.len() >= FEWEST && deviations > DEVIATIONS && requests * 3 <= times.len() && is_slower).then_some(requests)
+    (medians.len() >= FEWEST && deviations > DEVIATIONS && requests * 3 <= times.len() && is_slower)
+        .then_some(requests)
 }
 
 /// After how many values they change (where two levels, one before and one after, fit best), and by how many standard

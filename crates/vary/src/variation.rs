@@ -432,7 +432,10 @@ impl<'r> Looked<'r> {
         let mut offenders: Vec<By> =
             by.into_iter().map(|(who, ns)| By { who: who.to_owned(), ns: whole(ns) }).collect();
         offenders.sort_by_key(|by| Reverse(by.ns));
-        let segment = where_.into_iter().max_by(|one, other| one.1.total_cmp(&other.1)).map(|(at, _)| self.segments[at].to_string());
+        let segment = where_
+            .into_iter()
+            .max_by(|one, other| one.1.total_cmp(&other.1))
+            .map(|(at, _)| self.segments[at].to_string());
         let first = offenders.first().map(|by| by.who.clone());
         let (before, after) = (Spread::of(self.times), Spread::of(&self.without(which, column)));
         let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
@@ -457,7 +460,9 @@ impl<'r> Looked<'r> {
 
     /// The requests' times, if that cause took its median time in each.
     fn without(&self, which: usize, column: &[f64]) -> Vec<f64> {
-        let Some(Waits { queue, socket, server, .. }) = &self.waits else { return without(self.times, column) };
+        let Some(Waits { queue, socket, server, .. }) = &self.waits else {
+            return without(self.times, column);
+        };
         // What is a wait for others is gone with them.
         if matches!(self.causes[which].kind, Kind::SocketQueue | Kind::BatchArrival) {
             return without(self.times, column);

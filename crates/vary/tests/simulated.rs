@@ -38,12 +38,20 @@ fn kind(part: &Part) -> Kind {
 /// A trace of such a machine, and what is true of its clients' requests.
 fn simulated(dir: &Path, config: &Config) -> (Trace, Vec<Transaction>) {
     let mut world = Simulation::new(config);
-    let domain =
-        |name: &str, number, role, cpus| Domain { name: name.into(), number, role, cpus, ..Domain::default() };
+    let domain = |name: &str, number, role, cpus| Domain {
+        name: name.into(),
+        number,
+        role,
+        cpus,
+        ..Domain::default()
+    };
     let mut domains = vec![domain("host", 1, Role::Host, config.cpus)];
     for (number, process) in world.guests() {
-        let vm =
-            Some(DomainVm { host: "host".into(), pid: u32::try_from(process).unwrap(), ..DomainVm::default() });
+        let vm = Some(DomainVm {
+            host: "host".into(),
+            pid: u32::try_from(process).unwrap(),
+            ..DomainVm::default()
+        });
         let name = format!("vm{}", number - 1);
         domains.push(Domain { vm, ..domain(&name, number, Role::Guest, config.vcpus) });
     }
@@ -86,6 +94,10 @@ fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
     };
     let columns: Vec<_> = parts.values().map(filled).collect();
     let is: BTreeMap<Kind, _> = parts.keys().copied().zip(shares(&wholes, &columns)).collect();
+    for request in requests.all() {
+        let sum: u64 = requests.parts(request).iter().map(|(_, ns)| ns).sum();
+        assert_eq!(sum, request.total_ns);
+    }
     let found = Variation::of_requests(requests, outcome).unwrap();
     assert!(found.requests >= 10_000 && found.startup.is_none(), "{} {:?}", found.requests, found.startup);
     let mut told: BTreeMap<Kind, [f64; 2]> = BTreeMap::new();

@@ -59,8 +59,8 @@ pub struct Asked {
 /// # Errors
 /// The port cannot be had, or the socket fails.
 pub fn udp_serve(options: &UdpServe, ready: impl FnOnce(SocketAddr)) -> Result<()> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, options.port))
-        .map_err(load_error("bind the UDP port"))?;
+    let socket =
+        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, options.port)).map_err(load_error("bind the UDP port"))?;
     set_buffer(&socket, ROOM);
     ready(socket.local_addr().map_err(load_error("get the port's number"))?);
     let answer = |data: &[u8], to| {
@@ -74,7 +74,9 @@ pub fn udp_serve(options: &UdpServe, ready: impl FnOnce(SocketAddr)) -> Result<(
         while options.requests.is_none_or(|limit| served < limit) {
             let (length, from) = match socket.recv_from(&mut buffer) {
                 Ok(received) => received,
-                Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) =>
+                {
                     continue;
                 }
                 Err(e) => return Err(load_error("receive")(e)),
@@ -104,7 +106,9 @@ pub fn udp_ask(options: &UdpAsk) -> Result<Asked> {
     let to = resolve(&options.to)?;
     // 18 bytes are the header.
     if options.rate <= 0.0 || options.burst == 0 || !(18..=65_507).contains(&options.size) {
-        return Err(Error::LoadOptions("a rate above 0, bursts of at least 1, and a size from 18 to 65507".into()));
+        return Err(Error::LoadOptions(
+            "a rate above 0, bursts of at least 1, and a size from 18 to 65507".into(),
+        ));
     }
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
         .and_then(|socket| socket.connect(to).map(|()| socket))
