@@ -72,7 +72,7 @@ impl Requests {
     /// Adds a transaction.
     pub fn add(&mut self, transaction: &Explained, objects: &Objects) {
         self.seen += 1;
-        if (self.seen - 1) % self.every != 0 {
+        if !(self.seen - 1).is_multiple_of(self.every) {
             return;
         }
         let mut sums: Vec<(u32, u64)> = Vec::new();

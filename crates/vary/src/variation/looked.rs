@@ -1,0 +1,266 @@
+//! The requests that are looked at: whose time it was, in which segment, for which cause.
+
+use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
+
+use xweave_model::format::span;
+
+use super::{By, Found, Gain, Segment, Shares, whole};
+use crate::{
+    bootstrap::bounds,
+    cause::{Cause, Kind},
+    counterfactual::without,
+    queue::{Part, Queue},
+    requests::{Request, Requests, in_socket},
+    shares::{Ranks, Spread, shares},
+};
+
+/// The requests that are looked at.
+pub(super) struct Looked<'r> {
+    requests: &'r Requests,
+    all: &'r [Request],
+    pub(super) times: &'r [f64],
+    /// The names of all segments, in turn.
+    segments: Vec<Arc<str>>,
+    /// Of each dimension, its segment's place in these.
+    segment_of: Vec<usize>,
+    /// What kept them: each cause once.
+    causes: Vec<Cause>,
+    /// Of each dimension, its cause's place in these, and who did it.
+    cause_of: Vec<(usize, Option<String>)>,
+    waits: Option<Waits>,
+}
+
+/// The socket in whose queue requests wait for each other.
+struct Waits {
+    queue: Queue,
+    /// The segment, among all, and the server's own.
+    socket: usize,
+    server: usize,
+    /// How long each waited for others, from when it came to the queue.
+    waits: Vec<f64>,
+    /// If requests come in batches: the cause's place among all, and how long each waited for that: the first of its wait.
+    batches: Option<(usize, Vec<f64>)>,
+}
+
+/// Some of a request's time.
+#[derive(Clone, Copy)]
+struct Amount<'r> {
+    segment: usize,
+    cause: usize,
+    by: Option<&'r str>,
+    ns: f64,
+    /// While the request waited in the queue for others to be served.
+    waiting: bool,
+}
+
+impl<'r> Looked<'r> {
+    pub(super) fn new(requests: &'r Requests, all: &'r [Request], times: &'r [f64]) -> Self {
+        let segments = requests.segments();
+        let place = |name: &Arc<str>| segments.iter().position(|segment| segment == name).unwrap_or(0);
+        let segment_of: Vec<_> = requests.dimensions().iter().map(|of| place(&of.segment)).collect();
+        let mut causes: Vec<Cause> = Vec::new();
+        let cause = |dimension| {
+            let (cause, by) = Cause::of(dimension);
+            let at = causes.iter().position(|known| *known == cause).unwrap_or_else(|| {
+                causes.push(cause);
+                causes.len() - 1
+            });
+            (at, by.map(str::to_owned))
+        };
+        let cause_of = requests.dimensions().iter().map(cause).collect();
+        let mut looked = Self { requests, all, times, segments, segment_of, causes, cause_of, waits: None };
+        looked.waits = looked.find_waits();
+        if let Some(less) = looked.waits.as_ref().and_then(|waits| waits.queue.by_batches()) {
+            let waits = looked.waits.as_mut();
+            looked.causes.push(Cause { kind: Kind::BatchArrival, whom: String::new() });
+            let batches = looked.causes.len() - 1;
+            if let Some(waits) = waits {
+                waits.batches = Some((batches, less));
+            }
+        }
+        looked
+    }
+
+    /// The socket in which they were longest, if there is one and a server behind it.
+    fn find_waits(&self) -> Option<Waits> {
+        let server = self.segments.iter().position(|name| name.starts_with("server in"))?;
+        let socket = self.segments[..server].iter().rposition(|name| in_socket(name))?;
+        let columns = self.requests.columns(self.all, 3, |number| {
+            let segment = self.segment_of[number as usize];
+            match segment {
+                _ if segment < socket => Some(0),
+                _ if segment == socket => Some(1),
+                _ if segment == server => Some(2),
+                _ => None,
+            }
+        });
+        let [before, queued, served] = <[Vec<f64>; 3]>::try_from(columns).ok()?;
+        let start = self.all.iter().map(|request| request.start_ns as f64).collect();
+        let queue = Queue { start, before, queued, served };
+        Some(Waits { waits: queue.waits(), queue, socket, server, batches: None })
+    }
+
+    /// What a request's time was spent on: sums to all of it.
+    fn amounts(&self, at: usize) -> impl Iterator<Item = Amount<'_>> {
+        // Since when it was in the queue.
+        let mut queued = 0.0;
+        let split = move |(number, ns): &(u32, u64)| {
+            let segment = self.segment_of[*number as usize];
+            let (cause, by) = &self.cause_of[*number as usize];
+            let own = Amount { segment, cause: *cause, by: by.as_deref(), ns: *ns as f64, waiting: false };
+            let Some(waits) = self.waits.as_ref().filter(|waits| waits.socket == segment) else {
+                return [Some(own), None, None];
+            };
+            let from = queued;
+            queued += *ns as f64;
+            let until = |end: f64, since: f64| (end.min(queued) - since).max(0.0);
+            let (batches, less) = waits.batches.as_ref().map_or((0, 0.0), |(cause, less)| (*cause, less[at]));
+            let of_batch = until(less, from);
+            let waited = until(waits.waits[at], from + of_batch);
+            let rest = *ns as f64 - of_batch - waited;
+            [
+                Amount { cause: batches, by: None, ns: of_batch, waiting: true, ..own },
+                Amount { ns: waited, waiting: true, ..own },
+                Amount { ns: rest, ..own },
+            ]
+            .map(|amount| Some(amount).filter(|amount| amount.ns > 0.0))
+        };
+        self.requests.parts(&self.all[at]).iter().flat_map(split).flatten()
+    }
+
+    pub(super) fn segments(&self) -> Vec<Segment> {
+        let columns =
+            self.requests.columns(self.all, self.segments.len(), |at| Some(self.segment_of[at as usize]));
+        let shares = shares(self.times, &columns);
+        let bounds = bounds(self.times, &columns);
+        let shares = shares.into_iter().zip(bounds).map(|(share, bounds)| Shares::new(share, bounds));
+        let segment = |((name, column), shares): ((&Arc<str>, &Vec<f64>), Shares)| {
+            let Spread { p50, p99, .. } = Spread::of(column);
+            Segment {
+                name: name.to_string(),
+                p50_ns: whole(p50),
+                p99_ns: whole(p99),
+                shares,
+                if_steady: Spread::of(&without(self.times, column)).into(),
+            }
+        };
+        self.segments.iter().zip(&columns).zip(shares).map(segment).collect()
+    }
+
+    pub(super) fn causes(&self, spikes: &[Range<usize>], steady: bool) -> Vec<Found> {
+        let mut columns = vec![vec![0.0; self.all.len()]; self.causes.len()];
+        let amounts = (0..self.all.len()).flat_map(|at| self.amounts(at).map(move |amount| (at, amount)));
+        amounts.for_each(|(at, amount)| columns[amount.cause][at] += amount.ns);
+        let (shares, bounds) = (shares(self.times, &columns), bounds(self.times, &columns));
+        let ranks = Ranks::of(self.times);
+        let mut found: Vec<Found> = (0..self.causes.len())
+            .map(|at| {
+                let shares = Shares::new(shares[at], bounds[at]);
+                self.found(at, &columns[at], shares, &ranks, spikes, steady)
+            })
+            .filter(|found| found.ns > 0)
+            .collect();
+        found.sort_by(|one, other| {
+            let of = |found: &Found| found.shares.share_of_variance + found.shares.share_of_tail;
+            of(other).total_cmp(&of(one)).then_with(|| one.cause.cmp(&other.cause))
+        });
+        found
+    }
+
+    fn found(
+        &self,
+        which: usize,
+        column: &[f64],
+        shares: Shares,
+        ranks: &Ranks,
+        spikes: &[Range<usize>],
+        steady: bool,
+    ) -> Found {
+        let cause = &self.causes[which];
+        let mut by: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut where_: BTreeMap<usize, f64> = BTreeMap::new();
+        for amount in (0..self.all.len()).flat_map(|at| self.amounts(at)).filter(|of| of.cause == which) {
+            *where_.entry(amount.segment).or_default() += amount.ns;
+            amount.by.iter().for_each(|by_| *by.entry(by_).or_default() += amount.ns);
+        }
+        let mut offenders: Vec<By> =
+            by.into_iter().map(|(who, ns)| By { who: who.to_owned(), ns: whole(ns) }).collect();
+        offenders.sort_by_key(|by| Reverse(by.ns));
+        let segment = where_
+            .into_iter()
+            .max_by(|one, other| one.1.total_cmp(&other.1))
+            .map(|(at, _)| self.segments[at].to_string());
+        let first = offenders.first().map(|by| by.who.clone());
+        let (before, after) = (Spread::of(self.times), Spread::of(&self.without(which, column)));
+        let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
+        let example = ranks.tail.iter().copied().max_by(|one, other| column[*one].total_cmp(&column[*other]));
+        let ns = column.iter().copied().fold(0, |sum: u64, ns| sum.saturating_add(whole(ns)));
+        Found {
+            kind: cause.kind,
+            cause: cause.words(),
+            remedy: cause.remedy(first.as_deref()),
+            by: first,
+            requests: column.iter().filter(|ns| **ns > 0.0).count() as u64,
+            ns,
+            segment,
+            named: !steady && shares.named(),
+            shares,
+            evidence: evidence(column, ranks, spikes, &offenders),
+            offenders,
+            gain: Gain { p50_ns: less(before.p50, after.p50), p99_ns: less(before.p99, after.p99) },
+            example: example.map_or(0, |at| self.all[at].id),
+        }
+    }
+
+    /// The requests' times, if that cause took its median time in each.
+    fn without(&self, which: usize, column: &[f64]) -> Vec<f64> {
+        let Some(Waits { queue, socket, server, .. }) = &self.waits else {
+            return without(self.times, column);
+        };
+        // What is a wait for others is gone with them.
+        if matches!(self.causes[which].kind, Kind::SocketQueue | Kind::BatchArrival) {
+            return without(self.times, column);
+        }
+        let zeros = || vec![0.0; self.all.len()];
+        let mut part = Part { before: zeros(), serving: zeros(), behind: zeros() };
+        let amounts = (0..self.all.len()).flat_map(|at| self.amounts(at).map(move |amount| (at, amount)));
+        for (at, Amount { segment, ns, .. }) in amounts.filter(|(_, of)| of.cause == which && !of.waiting) {
+            let of = match segment {
+                _ if segment < *socket => &mut part.before,
+                _ if segment <= *server => &mut part.serving,
+                _ => &mut part.behind,
+            };
+            of[at] += ns;
+        }
+        queue.without(self.times, &part)
+    }
+}
+
+/// What speaks for a cause, in words.
+fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &[By]) -> Vec<String> {
+    let mean = |of: &[usize]| of.iter().map(|at| column[*at]).sum::<f64>() / of.len().max(1) as f64;
+    let ms = |ns: f64| span(whole(ns));
+    let requests = column.iter().filter(|ns| **ns > 0.0).count();
+    let mut all = vec![
+        format!("{} in {requests} of {} requests", ms(column.iter().sum()), column.len()),
+        format!(
+            "{} in each of the slowest {}, {} in typical ones",
+            ms(mean(&ranks.tail)),
+            ranks.tail.len(),
+            ms(mean(&ranks.middle))
+        ),
+    ];
+    let known: u64 = offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
+    if known > 0 {
+        let named = offenders.iter().take(3);
+        let share = |by: &By| format!("{} {:.0} %", by.who, by.ns as f64 / known as f64 * 100.0);
+        all.push(format!("by {}", named.map(share).collect::<Vec<_>>().join(", ")));
+    }
+    let usual = mean(&ranks.middle);
+    let more = |run: &&Range<usize>| column[(*run).clone()].iter().any(|ns| *ns > 2.0 * usual);
+    if !spikes.is_empty() {
+        let with = spikes.iter().filter(more).count();
+        all.push(format!("in {with} of {} spikes more than twice as long as typically", spikes.len()));
+    }
+    all
+}
