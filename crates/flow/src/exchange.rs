@@ -61,10 +61,10 @@ pub struct Exchange {
     pub parts: Vec<Part>,
     /// What carried the request's last byte, from where that was cut off or put together: the flows' places in [`Flows`].
     #[serde(skip)]
-    pub(crate) way: Vec<usize>,
+    pub way: Vec<usize>,
     /// The same of what carried the answer's first byte.
     #[serde(skip)]
-    pub(crate) answered_by: usize,
+    pub answered_by: usize,
 }
 
 /// The frames of a request, or of an answer.

@@ -120,9 +120,9 @@ fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
     }
     let narrower = View { width: view.width.saturating_sub(3), ..view };
     let mut text = String::new();
-    for (at, line) in lines.iter().enumerate() {
-        for line in table::paragraph(line, narrower).lines() {
-            text += if at == 0 { "" } else { "   " };
+    for line in lines {
+        for line in table::paragraph(&line, narrower).lines() {
+            text += if text.is_empty() { "" } else { "   " };
             text += &format!("{line}\n");
         }
     }

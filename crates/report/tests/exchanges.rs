@@ -29,6 +29,8 @@ fn exchange(client: (&str, &str), server: (&str, &str), parts: &[(&str, i64)]) -
         request: Side { bytes: 30, flows: vec![0xa1] },
         answer: Side { bytes: 4_096, flows: vec![0xa2, 0xa3] },
         parts: parts.iter().map(|(name, ns)| Part { name: (*name).into(), ns: *ns }).collect(),
+        way: Vec::new(),
+        answered_by: 0,
     }
 }
 
