@@ -108,6 +108,7 @@ fn tables(
     writeln!(out, "{}", variation::headline(found, &spec.to_string(), view))?;
     writeln!(out, "{}", variation::segments(found, all, view))?;
     writeln!(out, "{}", variation::causes(found, all, view))?;
+    write!(out, "{}", variation::queues(found, view))?;
     write!(out, "{}", variation::spikes(found, view))?;
     if let Some(first) = found.causes.first() {
         writeln!(

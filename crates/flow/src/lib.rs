@@ -16,7 +16,7 @@
 //! [`segments`] adds up the times between hops, of which `functions` are numbered, and [`places`] those of the hops that
 //! `landmarks` tell to be in one place (`takers` what held flows on a ring), as `durations` in a `sample`; [`sites`] and [`summary`] count, `strangers` whose flows began
 //! elsewhere; [`flows`] is the whole
-//! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer, [`legs`] where either or a flow was until when,
+//! result, which serializes to what `xweave flows --json` prints. [`exchange`] is a request and its answer, [`legs`] where either or a flow was until when, [`depths`] with how many others,
 //! [`by_value`] tells flows apart by what was stored of them,
 //! [`ancestry`] what a flow was cut off and put together of. [`levels`] has very many at a glance: their times in a
 //! [`histogram`], and a [`choice`] to be looked at one by one.
@@ -53,6 +53,7 @@ pub mod by_value;
 pub mod choice;
 pub mod clock;
 pub mod crossing;
+pub mod depths;
 pub mod dropped;
 mod durations;
 pub mod exchange;
@@ -78,6 +79,7 @@ pub mod summary;
 mod takers;
 
 pub use choice::Choice;
+pub use depths::Depths;
 pub use dropped::Dropped;
 pub use exchange::{Exchange, Service};
 pub use flows::{FlowDocument, Flows, Hop, Wanted};

@@ -156,7 +156,11 @@ impl Betweens {
     /// From each place to the next, if these were passed then.
     pub(crate) fn segments(&self, points: &[i64]) -> Vec<Passed> {
         let until = points.iter().skip(1).copied();
-        let passed = |(segment, until_ns): (&Arc<str>, i64)| Passed { segment: segment.clone(), until_ns };
+        let passed = |(segment, until_ns): (&Arc<str>, i64)| Passed {
+            segment: segment.clone(),
+            until_ns,
+            others: None,
+        };
         self.segments.iter().zip(until).map(passed).collect()
     }
 

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use xweave_flow::{Exchange, Flow, Flows, Join, Leg, Wanted, Way, Ways, exchange};
+use xweave_flow::{Depths, Exchange, Flow, Flows, Join, Leg, Wanted, Way, Ways, exchange};
 use xweave_trace::Trace;
 
 use crate::{
@@ -20,6 +20,8 @@ pub struct Passed {
     pub segment: Arc<str>,
     /// In nanoseconds.
     pub until_ns: i64,
+    /// How many others were there when it came, if that is known.
+    pub others: Option<u32>,
 }
 
 /// The ways of all transactions of a trace that records tell of.
@@ -41,12 +43,28 @@ pub(crate) struct Path {
     /// How much data it is.
     bytes: Option<Bytes>,
     way: Way,
+    /// Of each leg that comes to another place, how many others were there then.
+    others: Vec<Option<u32>>,
 }
 
 impl Path {
     fn new(id: u64, name: String, bytes: Option<Bytes>, way: Way) -> Self {
         let end_ns = way.legs.last().map_or(way.start_ns, |leg| leg.until_ns);
-        Self { id, name, end_ns, earliest_ns: way.start_ns, bytes, way }
+        Self { id, name, end_ns, earliest_ns: way.start_ns, bytes, way, others: Vec::new() }
+    }
+
+    /// Knows how many others were where it came.
+    fn among(mut self, depths: &Depths) -> Self {
+        let (mut came, mut before) = (self.way.start_ns, None);
+        for leg in &self.way.legs {
+            let comes = before.replace(&leg.place) != Some(&leg.place);
+            // Of an exchange, the place says on which way.
+            let place = leg.place.split_once(", ").map_or(&*leg.place, |(_, place)| place);
+            let others = comes.then(|| u32::try_from(depths.before(place, came)).unwrap_or(u32::MAX));
+            self.others.push(others);
+            came = leg.until_ns;
+        }
+        self
     }
 
     /// From step to step it is the time of who made the later one: a thread, or the interrupts of a processor.
@@ -59,8 +77,9 @@ impl Path {
         }
         let last = self.way.legs.last().map_or((0, 0), |leg| (leg.domain, leg.tid));
         let thread = ThreadId { domain: last.0, tid: last.1 };
-        let passed = |Leg { place, until_ns, .. }| Passed { segment: place, until_ns };
-        let segments = self.way.legs.into_iter().map(passed).collect();
+        let others = self.others.into_iter().chain(std::iter::repeat(None));
+        let passed = |(Leg { place, until_ns, .. }, others)| Passed { segment: place, until_ns, others };
+        let segments = self.way.legs.into_iter().zip(others).map(passed).collect();
         Transaction { bytes: self.bytes, segments, ..Transaction::new(self.name, thread, pieces) }
     }
 }
@@ -115,6 +134,7 @@ fn exchanges(trace: &Trace, port: Option<u16>) -> (Vec<Path>, bool) {
     let incomplete = !found.iter().any(|exchange| exchange.complete);
     found.retain(|exchange| exchange.complete || incomplete);
     let mut ways = Ways::of(&flows);
+    let depths = Depths::of(&flows, &mut ways);
     // An ID says which one is meant: of exchanges that began with one flow, the first has it.
     let mut begun = HashSet::new();
     let path = |(nth, exchange): (usize, &Exchange)| {
@@ -123,7 +143,7 @@ fn exchanges(trace: &Trace, port: Option<u16>) -> (Vec<Path>, bool) {
         let connection = &exchange.connection;
         let name = format!("{} {} → {}", connection.protocol, connection.client, connection.server);
         let bytes = Bytes { sent: exchange.request.bytes, received: exchange.answer.bytes };
-        Path::new(id, name, Some(bytes), ways.exchange(exchange))
+        Path::new(id, name, Some(bytes), ways.exchange(exchange)).among(&depths)
     };
     (found.iter().enumerate().map(path).collect(), incomplete)
 }

@@ -166,6 +166,23 @@ pub fn segments(of: &Variation, all: bool, view: View) -> String {
     text
 }
 
+/// In which queues requests found others: those where the slowest found at least half of one more than typical ones did.
+pub fn queues(of: &Variation, view: View) -> String {
+    let queues = of.segments.iter().filter_map(|segment| Some((segment, segment.others?)));
+    let telling = queues.filter(|(_, others)| others.mean_in_tail >= others.mean_typically + 0.5);
+    let said = telling.map(|(segment, others)| {
+        let text = format!(
+            "{}: the slowest found {:.1} others there, typical ones {:.1} (at most {}).",
+            segment.name,
+            others.mean_in_tail,
+            others.mean_typically,
+            number::count(others.max)
+        );
+        table::paragraph(&text, view)
+    });
+    said.collect()
+}
+
 /// What kept requests, the largest share first.
 pub fn causes(of: &Variation, all: bool, view: View) -> String {
     let most = if all { usize::MAX } else { CAUSES };

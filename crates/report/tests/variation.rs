@@ -8,7 +8,7 @@ use xweave_report::{View, variation};
 use xweave_vary::{
     Variation,
     cause::Kind,
-    variation::{By, Found, Gain, Segment, Shares, Spikes, Startup, Times},
+    variation::{By, Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
 };
 
 fn shares(of_variance: f64, of_tail: f64) -> Shares {
@@ -29,6 +29,13 @@ fn segment(name: &str, p50_ns: u64, of_variance: f64) -> Segment {
         p99_ns: 10 * p50_ns,
         shares: shares(of_variance, of_variance * 0.9),
         if_steady,
+        others: name.contains("socket").then_some(Others {
+            p50: 0,
+            p99: 7,
+            max: 11,
+            mean_in_tail: 5.25,
+            mean_typically: 0.1,
+        }),
     }
 }
 
@@ -83,6 +90,7 @@ fn all(of: &Variation, view: View) -> String {
         variation::headline(of, "exchange:5060", view),
         variation::segments(of, false, view),
         variation::causes(of, false, view),
+        variation::queues(of, view),
         variation::spikes(of, view),
     ];
     all.join("\n")

@@ -33,6 +33,17 @@ pub struct Request {
     pub total_ns: u64,
     first: usize,
     entries: usize,
+    found: (usize, usize),
+}
+
+/// Where a segment is among others.
+#[derive(Debug)]
+struct Order {
+    number: u32,
+    /// The sum of its places in requests, in thousandths of these.
+    places: u64,
+    /// How often it was passed.
+    passed: u64,
 }
 
 /// All of them, or as many as there is room for.
@@ -40,10 +51,12 @@ pub struct Request {
 pub struct Requests {
     dimensions: Vec<Dimension>,
     numbers: HashMap<Dimension, u32>,
-    /// By segment: the sum of its places in requests, in thousandths of these, and how many have it.
-    order: HashMap<Arc<str>, (u64, u64)>,
+    /// By segment.
+    order: HashMap<Arc<str>, Order>,
     all: Vec<Request>,
     entries: Vec<(u32, u64)>,
+    /// The segments that requests came to, by their places in `order`, and how many others were there.
+    others: Vec<(u32, u32)>,
     seen: u64,
     every: u64,
     most: usize,
@@ -63,6 +76,7 @@ impl Requests {
             order: HashMap::new(),
             all: Vec::new(),
             entries: Vec::new(),
+            others: Vec::new(),
             seen: 0,
             every: 1,
             most,
@@ -90,8 +104,15 @@ impl Requests {
         }
         let (first, entries) = (self.entries.len(), sums.len());
         self.entries.extend(sums);
+        let came = self.others.len();
+        for passed in &transaction.segments {
+            if let (Some(others), Some(order)) = (passed.others, self.order.get(&passed.segment)) {
+                self.others.push((order.number, others));
+            }
+        }
         let (id, start_ns, total_ns) = (transaction.id, transaction.start_ns, transaction.length());
-        self.all.push(Request { id, start_ns, total_ns, first, entries });
+        let found = (came, self.others.len() - came);
+        self.all.push(Request { id, start_ns, total_ns, first, entries, found });
         if self.entries.len() > self.most {
             self.thin();
         }
@@ -125,14 +146,16 @@ impl Requests {
 
     /// A request comes to a segment there: of a thousand places that it has.
     fn comes(&mut self, segment: &Arc<str>, place: u64) {
-        let order = self.order.entry(segment.clone()).or_default();
-        *order = (order.0 + place, order.1 + 1);
+        let number = u32::try_from(self.order.len()).unwrap_or(u32::MAX);
+        let order = self.order.entry(segment.clone()).or_insert(Order { number, places: 0, passed: 0 });
+        (order.places, order.passed) = (order.places + place, order.passed + 1);
     }
 
     /// Lets each second one go.
     fn thin(&mut self) {
         self.every *= 2;
-        let (old, mut nth) = (std::mem::take(&mut self.entries), 0_usize);
+        let (old, others, mut nth) =
+            (std::mem::take(&mut self.entries), std::mem::take(&mut self.others), 0_usize);
         self.all.retain_mut(|request| {
             nth += 1;
             let stays = nth % 2 == 1;
@@ -140,6 +163,9 @@ impl Requests {
                 let first = self.entries.len();
                 self.entries.extend_from_slice(&old[request.first..request.first + request.entries]);
                 request.first = first;
+                let came = self.others.len();
+                self.others.extend_from_slice(&others[request.found.0..request.found.0 + request.found.1]);
+                request.found.0 = came;
             }
             stays
         });
@@ -187,9 +213,9 @@ impl Requests {
     /// The segments, in the order in which requests come there.
     pub fn segments(&self) -> Vec<Arc<str>> {
         let mut all: Vec<_> = self.order.iter().collect();
-        all.sort_by(|(one, (at, of)), (other, (at_other, of_other))| {
-            let mean = |at: &u64, of: &u64| *at as f64 / *of as f64;
-            mean(at, of).total_cmp(&mean(at_other, of_other)).then_with(|| one.cmp(other))
+        let mean = |order: &Order| order.places as f64 / order.passed as f64;
+        all.sort_by(|(one, order), (other, after)| {
+            mean(order).total_cmp(&mean(after)).then_with(|| one.cmp(other))
         });
         all.into_iter().map(|(segment, _)| segment.clone()).collect()
     }
@@ -198,6 +224,19 @@ impl Requests {
     /// there more than once.
     pub fn parts(&self, request: &Request) -> &[(u32, u64)] {
         &self.entries[request.first..request.first + request.entries]
+    }
+
+    /// How many others each of these requests found in a segment, if that is known; of several times the most.
+    pub(crate) fn others(&self, requests: &[Request], segment: &str) -> Option<Vec<f64>> {
+        let number = self.order.get(segment)?.number;
+        let found = |request: &Request| {
+            let of = &self.others[request.found.0..request.found.0 + request.found.1];
+            of.iter().filter(|(of, _)| *of == number).map(|(_, others)| *others).max()
+        };
+        let all: Vec<_> = requests.iter().map(found).collect();
+        all.iter()
+            .any(Option::is_some)
+            .then(|| all.into_iter().map(|of| f64::from(of.unwrap_or(0))).collect())
     }
 
     /// Of each of these requests the time, in nanoseconds, that it spent on each of `columns` groups of dimensions;

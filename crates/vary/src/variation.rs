@@ -130,6 +130,23 @@ pub struct Segment {
     pub shares: Shares,
     /// The requests' times, if they were there as long as the median one.
     pub if_steady: Times,
+    /// How many other flows a request found there, if flows tell.
+    pub others: Option<Others>,
+}
+
+/// How many others a request found where it came: the depth of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Others {
+    /// Half of the requests at most so many.
+    pub p50: u64,
+    /// All but one in a hundred.
+    pub p99: u64,
+    /// The most.
+    pub max: u64,
+    /// The slowest, in the mean.
+    pub mean_in_tail: f64,
+    /// Typical ones.
+    pub mean_typically: f64,
 }
 
 /// Who did it.

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
 
 use xweave_model::format::span;
 
-use super::{By, Found, Gain, Segment, Shares, whole};
+use super::{By, Found, Gain, Others, Segment, Shares, whole};
 use crate::{
     bootstrap::bounds,
     cause::{Cause, Kind},
@@ -133,6 +133,7 @@ impl<'r> Looked<'r> {
             self.requests.columns(self.all, self.segments.len(), |at| Some(self.segment_of[at as usize]));
         let shares = shares(self.times, &columns);
         let bounds = bounds(self.times, &columns);
+        let ranks = Ranks::of(self.times);
         let shares = shares.into_iter().zip(bounds).map(|(share, bounds)| Shares::new(share, bounds));
         let segment = |((name, column), shares): ((&Arc<str>, &Vec<f64>), Shares)| {
             let Spread { p50, p99, .. } = Spread::of(column);
@@ -142,9 +143,22 @@ impl<'r> Looked<'r> {
                 p99_ns: whole(p99),
                 shares,
                 if_steady: Spread::of(&without(self.times, column)).into(),
+                others: self.requests.others(self.all, name).map(|others| self.crowd(&others, &ranks)),
             }
         };
         self.segments.iter().zip(&columns).zip(shares).map(segment).collect()
+    }
+
+    fn crowd(&self, others: &[f64], ranks: &Ranks) -> Others {
+        let Spread { p50, p99, .. } = Spread::of(others);
+        let mean = |of: &[usize]| of.iter().map(|at| others[*at]).sum::<f64>() / of.len().max(1) as f64;
+        Others {
+            p50: whole(p50),
+            p99: whole(p99),
+            max: whole(others.iter().copied().fold(0.0, f64::max)),
+            mean_in_tail: mean(&ranks.tail),
+            mean_typically: mean(&ranks.middle),
+        }
     }
 
     pub(super) fn causes(&self, spikes: &[Range<usize>], steady: bool) -> Vec<Found> {
