@@ -32,5 +32,6 @@ mod rebuilt;
 mod selected;
 mod told;
 mod topology;
+mod variation;
 mod world;
 mod xen;
