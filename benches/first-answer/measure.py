@@ -16,8 +16,8 @@ RECORDS = 5
 # What a user types, and what the answer says where it is one.
 Question = collections.namedtuple('Question', 'record look answered')
 QUESTIONS = {
+    # The answer by `--by ifindex`, how long in each tap's queue, is one of the same recording.
     "where is a frame's time?": Question('virtio-net', '', 'virtqueue_add_outbuf'),
-    "how long in each tap's queue?": Question('virtio-net', '--by ifindex', r"queue of vm2's tap +\d"),
     "who writes to vm1's disk?": Question('--events sched,block', '--machines', r"vm1's disk vda: .* written, by dd"),
     'whose vCPU took whose time?': Question('--events sched,vm', '--machines', r'vCPUs of vm1 +[\d.]+ \w+, taken by'),
 }
@@ -44,6 +44,7 @@ def ask(world, who, what, cold):
         if ran.returncode:
             break
     seconds = time.monotonic() - begun
+    print(f'{who}, {what} {"cold" if cold else "warm"}: {seconds:.1f} s', file=sys.stderr, flush=True)
     if ran.returncode or not re.search(question.answered, ran.stdout):
         said = (ran.stderr if ran.returncode else ran.stdout).strip().splitlines()
         print(f'{who}, {what} No answer after {seconds:.1f} s:', *said[-12:], sep='\n  ')
