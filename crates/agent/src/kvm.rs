@@ -1,7 +1,7 @@
 //! The virtual machines that this kernel's KVM runs, as debugfs shows them.
 //!
 //! `/sys/kernel/debug/kvm/PID-FD/vcpuN/{tsc-offset,tsc-scaling-ratio,tsc-scaling-ratio-frac-bits}`:
-//! arch/x86/kvm/debugfs.c, Linux 6.1.
+//! arch/x86/kvm/debugfs.c, Linux 6.1. `PID-FD/exits` is of all its vCPUs together.
 
 use std::{fs, path::Path, str::FromStr};
 
@@ -11,7 +11,7 @@ use crate::back_ends;
 
 const KVM_DIR: &str = "/sys/kernel/debug/kvm";
 
-/// All of them, in order of their process IDs; none where debugfs is not mounted or readable.
+/// All that have ever run, in order of their process IDs; none where debugfs is not mounted or readable.
 pub(crate) fn vms() -> Vec<Vm> {
     let mut vms: Vec<Vm> =
         fs::read_dir(KVM_DIR).into_iter().flatten().filter_map(|entry| vm(&entry.ok()?.path())).collect();
@@ -22,6 +22,10 @@ pub(crate) fn vms() -> Vec<Vm> {
 fn vm(dir: &Path) -> Option<Vm> {
     let (pid, _fd) = dir.file_name()?.to_str()?.split_once('-')?;
     let pid: u32 = pid.parse().ok()?;
+    // Who only asks KVM what it can do, or keeps it from unloading, makes one without a guest.
+    if number(dir, "exits") == Some(0u64) {
+        return None;
+    }
     let mut vcpus: Vec<_> = fs::read_dir(dir)
         .ok()?
         .filter_map(|entry| {
@@ -82,9 +86,16 @@ mod tests {
             fs::create_dir_all(dir.join(vcpu)).unwrap();
             fs::write(dir.join(vcpu).join("tsc-offset"), format!("{offset}\n")).unwrap();
         }
+        // Older kernels may not tell its exits.
         let found = vm(&dir).unwrap();
-        fs::remove_dir_all(&root).unwrap();
         assert_eq!((found.pid, found.tsc_offsets, found.tsc_scaling), (4_000_000, vec![-5, -7], (1, 0)));
+        let after = |exits: &str| {
+            fs::write(dir.join("exits"), exits).unwrap();
+            vm(&dir).map(|vm| vm.pid)
+        };
+        let of_exits = [after("1\n"), after("0\n")];
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(of_exits, [Some(4_000_000), None], "one that has never run is no guest's");
     }
 
     #[test]

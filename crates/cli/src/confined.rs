@@ -1,11 +1,11 @@
 //! `xweave confined`: what other commands start to read what guests and strangers sent. Not for people.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use xweave_guard::confine::attempt;
 use xweave_interrupt as interrupt;
 
-use crate::failure::Failure;
+use crate::{called, failure::Failure};
 
 /// Do a job without rights: other commands start this
 #[derive(clap::Args)]
@@ -47,8 +47,8 @@ enum Work {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    // Started as /proc/self/exe, it would be called `exe` in what is recorded. If it may not say so, it is.
-    let _ = fs::write("/proc/self/comm", "xweave");
+    // Started as /proc/self/exe, it would be called `exe`.
+    called::this_process("xweave");
     match &args.work {
         Work::Layers => {
             let layers = attempt::confine(false).map_err(fell_short)?;

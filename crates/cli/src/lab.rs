@@ -10,6 +10,7 @@ use xweave_interrupt as interrupt;
 use xweave_lab::{Cache, Command, Error, ExecChild, Images, Listen, Options, PORT, Phase, World, load};
 use xweave_report::document;
 
+use crate::called;
 use crate::failure::Failure;
 use crate::shown;
 
@@ -415,6 +416,7 @@ fn act(action: Action) -> Result<ExitCode, Failure> {
             }
         }
         Action::Serve { tcp, token_file, vsock } => {
+            called::this_process("xweave-lab");
             let listen = match (tcp, token_file, vsock) {
                 (Some(address), Some(token_file), None) => Listen::Tcp { address, token_file },
                 (None, _, port) => Listen::Vsock { port: port.unwrap_or(PORT) },
@@ -478,7 +480,22 @@ fn list(as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+impl Load {
+    /// What it is called in what is recorded: not as the recorder is.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::UdpSend { .. } => "udp-send",
+            Self::UdpRecv { .. } => "udp-recv",
+            Self::TcpServe { .. } => "tcp-serve",
+            Self::QueueServe { .. } => "queue-serve",
+            Self::TcpGet { .. } => "tcp-get",
+            Self::VsockConnect { .. } => "vsock-connect",
+        }
+    }
+}
+
 fn make_load(load: Load) -> Result<ExitCode, Failure> {
+    called::this_process(load.name());
     match load {
         Load::UdpSend { to, count, rate, senders, size, bind_base, unconnected } => {
             let sent =

@@ -6,6 +6,7 @@
 
 mod agent;
 mod arguments;
+mod called;
 mod check;
 mod compare;
 mod confined;

@@ -83,6 +83,9 @@ pub struct Hop<'a> {
     pub on_path: bool,
     /// What was stored, or the flow operation's keys.
     pub values: &'a [u64],
+    /// What is stored there, as it is written in the aspect.
+    #[serde(skip)]
+    pub stores: &'a [String],
 }
 
 /// What sites and domains are called.
@@ -316,6 +319,7 @@ impl Scene {
             site: row.site,
             on_path,
             values: row.values(),
+            stores: site.map_or(&[], |site| &site.values),
         }
     }
 

@@ -1,5 +1,7 @@
 //! One flow, step by step: elapsed time, domain, place, function (as table 2 of XenLASY, Yanagisawa, Kourai, Chiba).
 
+use std::collections::{HashMap, HashSet};
+
 use comfy_table::{Attribute, Cell, Color};
 use xweave_flow::{Flow, Flows, Hop, Incomplete};
 use xweave_text::location;
@@ -18,39 +20,46 @@ pub enum Steps {
     All,
 }
 
+/// The kernel's tracepoint where a thread is woken, what advice of the library stores there, and where it gets a CPU.
+const WAKES: &str = "sched_waking";
+const WOKEN: &str = "pid";
+const SWITCHES: &str = "sched_switch";
+
 /// A record, and how long after the one before it on the path it was made; none beside the path.
 struct Step<'a> {
     hop: Hop<'a>,
     after_ns: Option<i64>,
+    thread: String,
 }
 
-/// One thing that a column shows of a hop.
-type Show = fn(&Hop<'_>) -> String;
+/// One thing that a column shows of a step.
+type Show = fn(&Step<'_>) -> String;
 
 /// The hops of a flow. Columns that there is no room for are left out, the least telling first.
 pub fn table(flows: &Flows, flow: &Flow, which: Steps, view: View) -> String {
     let all: Vec<Hop<'_>> = flows.hops(flow).collect();
+    let threads = threads(flows, &all);
     let steps = timed(match which {
-        Steps::OfPath => of_path(all),
-        Steps::All => all,
+        Steps::OfPath => of_path(all.into_iter().zip(threads)),
+        Steps::All => all.into_iter().zip(threads).collect(),
     });
     let with_lines = steps.iter().any(|step| step.hop.file.is_some());
-    let mut columns: Vec<(Heading, Show)> = vec![(Heading("Domain", false), |hop| hop.domain.to_owned())];
+    let mut columns: Vec<(Heading, Show)> = vec![(Heading("Domain", false), |step| step.hop.domain.to_owned())];
     if with_lines {
-        columns.push((Heading("Source", false), place));
-        columns.push((Heading("Function", false), |hop| hop.function.to_string()));
+        columns.push((Heading("Source", false), |step| place(&step.hop)));
+        columns.push((Heading("Function", false), |step| step.hop.function.to_string()));
     } else {
-        columns.push((Heading("Function", false), |hop| location(&hop.function, hop.offset)));
+        columns.push((Heading("Function", false), |step| location(&step.hop.function, step.hop.offset)));
     }
     if which == Steps::All {
-        columns.push((Heading("Kind", false), |hop| hop.kind.to_owned()));
+        columns.push((Heading("Kind", false), |step| step.hop.kind.to_owned()));
     }
-    columns.push((Heading("Process", false), |hop| format!("{}/{}", hop.comm, hop.tid)));
-    columns.push((Heading("CPU", true), |hop| hop.cpu.to_string()));
+    columns.push((Heading("Process", false), |step| step.thread.clone()));
+    columns.push((Heading("CPU", true), |step| step.hop.cpu.to_string()));
     let elapsed = |hop: &Hop<'_>| number::micros(hop.t_ns.saturating_sub(flow.start_ns));
     let room = |columns: &[(Heading, Show)]| {
         let widest = |(heading, show): &(Heading, Show)| {
-            let cells = steps.iter().map(|step| show(&step.hop).chars().count());
+            let cells = steps.iter().map(|step| show(step).chars().count());
             cells.max().unwrap_or(0).max(heading.0.len()) + 2
         };
         let times = 2 * steps.iter().map(|step| elapsed(&step.hop).len()).max().unwrap_or(0).max(9) + 4;
@@ -69,7 +78,8 @@ pub fn table(flows: &Flows, flow: &Flow, which: Steps, view: View) -> String {
     }
     let mut table = table::new(&headings, view);
     let longest = steps.iter().filter_map(|step| step.after_ns).max();
-    for Step { hop, after_ns } in &steps {
+    for step in &steps {
+        let Step { hop, after_ns, .. } = step;
         let style = |text: String| {
             let cell = Cell::new(text);
             match (view.color, hop.on_path, hop.kind) {
@@ -85,41 +95,72 @@ pub fn table(flows: &Flows, flow: &Flow, which: Steps, view: View) -> String {
         if view.color && after_ns.is_some() && *after_ns == longest {
             after = after.add_attribute(Attribute::Bold);
         }
-        table.add_row([style(time), after].into_iter().chain(shows.iter().map(|show| style(show(hop)))));
+        table.add_row([style(time), after].into_iter().chain(shows.iter().map(|show| style(show(step)))));
     }
     format!("{}{}", table::paragraph(&title(flow), view), table::text(&table))
 }
 
 /// The steps of the path, one for each function, the first and the last among them; where advice marks the steps of the
 /// way, without those that only say that another object carries the flow from now on.
-fn of_path(hops: Vec<Hop<'_>>) -> Vec<Hop<'_>> {
-    let path: Vec<Hop<'_>> = hops.into_iter().filter(|hop| hop.on_path).collect();
-    let is_marked = path.iter().any(|hop| ["hop", "frame"].contains(&hop.kind));
+fn of_path<'a>(hops: impl Iterator<Item = (Hop<'a>, String)>) -> Vec<(Hop<'a>, String)> {
+    let path: Vec<_> = hops.filter(|(hop, _)| hop.on_path).collect();
+    let is_marked = path.iter().any(|(hop, _)| ["hop", "frame"].contains(&hop.kind));
     let ends = [0, path.len().saturating_sub(1)];
-    let mut steps: Vec<Hop<'_>> = Vec::with_capacity(path.len());
-    for (at, hop) in path.into_iter().enumerate() {
+    let mut steps: Vec<(Hop<'_>, String)> = Vec::with_capacity(path.len());
+    for (at, (hop, thread)) in path.into_iter().enumerate() {
         let only_carries = is_marked && ["move", "copy", "split", "merge"].contains(&hop.kind);
-        let again = steps.last().is_some_and(|last| {
+        let again = steps.last().is_some_and(|(last, _)| {
             let place = |hop: &Hop<'_>| (hop.domain.to_owned(), hop.function.to_string(), hop.tid);
             place(last) == place(&hop) && last.kind != "xin" && hop.kind != "xout"
         });
         if ends.contains(&at) || !(only_carries || again) {
-            steps.push(hop);
+            steps.push((hop, thread));
         }
     }
     steps
 }
 
+/// The thread of each record. One that tells of a switch to the thread that the flow woke is made while the other is still
+/// there: `→` and the thread that has the CPU from then on, where the trace tells which that is.
+fn threads(flows: &Flows, hops: &[Hop<'_>]) -> Vec<String> {
+    let mut called = None;
+    let mut woken: HashSet<(&str, u64)> = HashSet::new();
+    let mut threads = Vec::with_capacity(hops.len());
+    for hop in hops {
+        if &*hop.function == WAKES {
+            let stored = hop.stores.iter().zip(hop.values).filter(|_| hop.kind == "hop");
+            woken.extend(stored.filter(|(what, _)| *what == WOKEN).map(|(_, thread)| (hop.domain, *thread)));
+        }
+        let mut here = woken.iter().filter(|(domain, _)| *domain == hop.domain).copied();
+        threads.push(match (&*hop.function == SWITCHES, here.next(), here.next()) {
+            // Of several it does not say to which.
+            (true, Some(thread), None) => {
+                woken.remove(&thread);
+                let name = called.get_or_insert_with(|| names(flows)).get(&thread);
+                name.map_or_else(|| format!("→ thread {}", thread.1), |name| format!("→ {name}/{}", thread.1))
+            }
+            _ => format!("{}/{}", hop.comm, hop.tid),
+        });
+    }
+    threads
+}
+
+/// What threads are called that made records, by their domains and numbers.
+fn names(flows: &Flows) -> HashMap<(&str, u64), String> {
+    let hops = flows.flows().iter().flat_map(|flow| flows.hops(flow));
+    hops.map(|hop| ((hop.domain, u64::from(hop.tid)), hop.comm.into_owned())).collect()
+}
+
 /// With the time since the step before.
-fn timed(hops: Vec<Hop<'_>>) -> Vec<Step<'_>> {
+fn timed(hops: Vec<(Hop<'_>, String)>) -> Vec<Step<'_>> {
     let mut before = None;
     let mut steps = Vec::with_capacity(hops.len());
-    for hop in hops {
+    for (hop, thread) in hops {
         let after_ns = hop.on_path.then(|| {
             let last = before.replace(hop.t_ns).unwrap_or(hop.t_ns);
             hop.t_ns.saturating_sub(last)
         });
-        steps.push(Step { hop, after_ns });
+        steps.push(Step { hop, after_ns, thread });
     }
     steps
 }

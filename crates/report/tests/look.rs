@@ -53,6 +53,21 @@ fn an_interrupt_is_in_the_host_until_it_crosses_and_then_in_the_guest() {
 }
 
 #[test]
+fn a_switch_names_the_thread_that_the_flow_woke_where_that_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let flows = Flows::of(&made_up::interrupts(dir.path(), 6));
+    let table = |flow| hops::table(&flows, flow, Steps::OfPath, views()[0]);
+    let switches = |flow| -> Vec<String> {
+        let table = table(flow);
+        let lines = table.lines().filter(|line| line.contains("sched_switch"));
+        lines.map(|line| line.split_once('→').unwrap().1.trim_end_matches(['0', ' ']).trim().to_owned()).collect()
+    };
+    // In the host, the vCPU's thread makes records of its own; the guest's thread made none.
+    assert_eq!(switches(&flows.flows()[2]), ["CPU 0/KVM/1", "thread 7"], "{}", table(&flows.flows()[2]));
+    assert_eq!(switches(&flows.flows()[0]), ["thread 7"]);
+}
+
+#[test]
 fn a_long_title_is_wrapped_as_the_table_below_it() {
     let dir = tempfile::tempdir().unwrap();
     let flows = Flows::of(&made_up::write(dir.path(), 20, false));

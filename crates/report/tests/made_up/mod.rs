@@ -138,7 +138,8 @@ const INTERRUPT: [InterruptStep; 10] = [
     (3, 900, Kind::Quit, "sched_switch", None, "swapper/0"),
 ];
 
-/// Writes a trace of interrupts that wake a guest's thread; of each third, the vCPU's thread had to be woken first.
+/// Writes a trace of interrupts that wake a guest's thread; of each third, the vCPU's thread, which makes records itself,
+/// had to be woken first.
 #[allow(dead_code, reason = "each test program compiles this anew, and not all ask for it")]
 pub fn interrupts(dir: &Path, count: u64) -> Trace {
     let domains = vec![domain("host", 1, None), domain("vm2", 3, Some(4003))];
@@ -150,6 +151,7 @@ pub fn interrupts(dir: &Path, count: u64) -> Trace {
         function: step.3.into(),
         xflow: Some("interrupt".into()),
         carrier: step.4.map(str::to_owned),
+        values: if step.3 == "sched_waking" { vec!["pid".into()] } else { Vec::new() },
         ..Site::default()
     };
     writer.sites(&(1..).zip(&INTERRUPT).map(site).collect::<Vec<_>>()).expect("room");
@@ -163,6 +165,7 @@ pub fn interrupts(dir: &Path, count: u64) -> Trace {
             let values = match kind {
                 Kind::Xin => vec![0x41, number, number, 4003],
                 Kind::Xout => vec![0x41, number, number, 0],
+                Kind::Hop if site == 2 => vec![10],
                 _ => vec![7],
             };
             let mut comm = [0; 16];
