@@ -15,7 +15,7 @@ use xweave_trace::{Domain, Event, Manifest, Site, Trace, Writer, event::Kind as 
 use xweave_wire::record::{Kind, Record};
 
 fn contents<'a>(trace: &'a Trace, title: &str) -> Contents<'a> {
-    Contents::of(trace, title, None, &|| Join::of(trace))
+    Contents::of(trace, title, &[], &|| Join::of(trace))
 }
 
 #[test]

@@ -3,6 +3,7 @@
 import { labels, legend, stack, type Piece } from '../bars';
 import type { Domain, Explained, Finding, Kind, MachineObject, Place, Recording } from '../document';
 import { h, type Child } from '../dom';
+import { called as kindCalled } from '../kind';
 import { count, counted, date, percent, span } from '../number';
 import type { Page, View } from '../page';
 import { GROUPS } from '../palette';
@@ -18,8 +19,7 @@ export function overview(page: Page): View {
   const { document } = page;
   const content: Child[] = [recorded(document.recording)];
   if (document.comparison) {
-    const { first, headline } = document.comparison;
-    content.push(h('p', { class: 'headline' }, h('a', { href: href('compare') }, `Against ${first}`), `: ${headline}`));
+    content.push(h('p', { class: 'soft' }, 'Compared with ', h('a', { href: href('compare') }, document.comparison.first), ', the first run; this one is the second.'));
   }
   if (document.findings.length > 0) {
     content.push(h('ol', { class: 'findings' }, document.findings.map((of) => finding(page, of))));
@@ -40,7 +40,7 @@ function recorded(of: Recording): HTMLElement {
   ];
   const from = of.domains.all.flatMap((one, at): Child[] => [at > 0 ? ', ' : '', ...domain(one)]);
   const more = of.domains.of - of.domains.all.length;
-  const error = of.clock_error_ns === null ? 'clocks within an unknown error' : `clocks within ${span(of.clock_error_ns)}`;
+  const error = of.domains.of === 1 ? 'one clock' : of.clock_error_ns === null ? 'clocks within an unknown error' : `clocks within ${span(of.clock_error_ns)}`;
   const lost = of.lost === 0 ? 'nothing lost' : h('strong', { class: 'bad' }, `${count(of.lost)} lost`);
   const what = [
     of.end_ns > 0 ? span(of.end_ns) : '',
@@ -159,7 +159,7 @@ function transactions(page: Page): Child {
     h('h3', {}, 'Transactions explained'),
     table(
       [
-        { title: 'Kind', cell: (kind) => h('a', { href: href('why', kind.transaction) }, kind.transaction) },
+        { title: 'Kind', cell: (kind) => h('a', { href: href('why', kind.transaction) }, kindCalled(kind.transaction)) },
         { title: 'How many', number: true, cell: (kind) => count(kind.summary.transactions) },
         { title: 'p50', number: true, cell: (kind) => span(kind.summary.p50_ns ?? 0) },
         { title: 'p99', number: true, cell: (kind) => span(kind.summary.p99_ns ?? 0) },

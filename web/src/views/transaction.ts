@@ -3,11 +3,13 @@
 import { legend, shareBar } from '../bars';
 import type { Explained, Part, Step, Transaction } from '../document';
 import { h, svg, type Child } from '../dom';
+import { called, placesOf } from '../kind';
 import { count, id, micros, percent, span, tick } from '../number';
 import type { Page, View } from '../page';
 import { GROUPS, state } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
+import { passage, type Leg } from './passage';
 import { sequence } from './sequence';
 
 const WIDTH = 1000;
@@ -26,12 +28,12 @@ export function transaction(page: Page, kind: Explained, one: Transaction): View
   const flow = kind.transaction.startsWith('flow') ? page.flows.get(String(one.id)) : undefined;
   const largest = one.parts[0];
   return {
-    heading: `${one.name || kind.transaction} ${id(one.id)}`,
+    heading: `${placesOf(kind.transaction).length > 2 || !one.name ? called(kind.transaction) : one.name} ${id(one.id)}`,
     content: [
       h(
         'nav',
         { class: 'steps', 'aria-label': 'Transactions of this kind' },
-        h('a', { href: href('why', kind.transaction) }, `All of ${kind.transaction}`),
+        h('a', { href: href('why', kind.transaction) }, `All of ${called(kind.transaction)}`),
         step(at - 1, 'slower'),
         step(at + 1, 'faster'),
         flow ? h('a', { href: href('flows', id(flow.id)) }, 'The flow, step by step') : null,
@@ -43,6 +45,7 @@ export function transaction(page: Page, kind: Explained, one: Transaction): View
         largest ? [h('br'), `${percent(largest.ns / Math.max(1, one.total_ns))} of it: ${largest.state}, ${largest.object} (${largest.domain})${largest.why ? `; ${largest.why}` : ''}`] : null,
       ),
       one.steps ? timeline(one, one.steps) : h('p', { class: 'soft' }, `It has too many steps for this page: xweave explain DIR --transaction ${kind.transaction} --id ${id(one.id)} shows them.`),
+      places(page, kind, one),
       parts(one),
       one.messages && one.messages.length > 0 ? sequence(one, one.messages) : null,
       one.steps ? steps(one, one.steps) : null,
@@ -81,6 +84,19 @@ function timeline(one: Transaction, all: Step[]): HTMLElement {
   }
   const states = new Set(all.map((step) => state(step.state)));
   return h('figure', {}, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Who had the time when' }, chart), legend(Object.entries(GROUPS).filter(([of]) => states.has(of))));
+}
+
+/** When it passed which place, if it passed several. */
+function places(page: Page, kind: Explained, one: Transaction): Child {
+  const names = placesOf(kind.transaction);
+  const passed = one.points_ns?.map(BigInt) ?? [];
+  if (passed.length < 2 || passed.length !== names.length) return null;
+  const legs = passed.slice(1).map((ns, at): Leg => {
+    const took = Number(ns - (passed[at] ?? ns));
+    const share = took / Math.max(1, one.total_ns);
+    return { share, told: `${percent(share)}; ${span(took)}`, title: `${names[at]} to ${names[at + 1]}: ${span(took)}` };
+  });
+  return h('section', {}, h('h3', {}, 'From place to place'), passage(page, names, legs, legs.map((leg) => leg.title).join(', ')));
 }
 
 function parts(one: Transaction): HTMLElement {
