@@ -157,25 +157,36 @@ function objects(comparison: Comparison): HTMLElement {
   );
 }
 
+/** A figure of an object in both runs. */
+interface Figure {
+  title: string;
+  told: (value: number) => string;
+  of: Pair;
+}
+
+/** All that is told of an object. */
+export function figuresOf(one: Compared): Figure[] {
+  const mean = one.bytes.map((sum, at) => sum / Math.max(1, one.count[at] ?? 0)) as Pair;
+  return [
+    { title: 'Time', told: span, of: one.time_ns },
+    { title: 'Waited', told: span, of: one.wait_ns },
+    { title: 'Count', told: count, of: one.count },
+    { title: 'Data', told: size, of: one.bytes },
+    { title: 'Data each', told: size, of: mean },
+  ];
+}
+
 /** Objects of a kind, with bars of all that is told of them. */
 function ofKind(kind: string, all: Compared[]): HTMLElement {
-  const pair = (title: string, told: (value: number) => string, of: (one: Compared) => Pair): Column<Compared>[] => {
-    const most = Math.max(...all.flatMap(of));
+  const columns = ['Time', 'Waited', 'Count', 'Data', 'Data each'].flatMap((title, at): Column<Compared>[] => {
+    const figure = (one: Compared) => figuresOf(one)[at] as Figure;
+    const most = Math.max(...all.flatMap((one) => figure(one).of));
     if (most === 0) return [];
-    const cell = (one: Compared) => [of(one).map(told).join(' → '), pairOf(of(one), most)];
-    return [{ title, class: 'pairs', number: true, cell, by: (one) => Math.abs(of(one)[1] - of(one)[0]) }];
-  };
-  const mean = ({ bytes, count }: Compared) => bytes.map((sum, at) => sum / Math.max(1, count[at] ?? 0)) as Pair;
+    const cell = (one: Compared) => [figure(one).of.map(figure(one).told).join(' → '), pairOf(figure(one).of, most)];
+    return [{ title, class: 'pairs', number: true, cell, by: (one) => Math.abs(figure(one).of[1] - figure(one).of[0]) }];
+  });
   return table<Compared>(
-    [
-      { title: 'Object', cell: (one) => one.object, by: (one) => one.object },
-      { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain },
-      ...pair('Time', span, (one) => one.time_ns),
-      ...pair('Waited', span, (one) => one.wait_ns),
-      ...pair('Count', count, (one) => one.count),
-      ...pair('Data', size, (one) => one.bytes),
-      ...pair('Data each', size, mean),
-    ],
+    [{ title: 'Object', cell: (one) => one.object, by: (one) => one.object }, { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain }, ...columns],
     all,
     `${kind}, what changed most first`,
     undefined,

@@ -100,12 +100,19 @@ function longestOf(kind: Explained, { by_size, max_ns }: Interval): Child {
   return cell ? h('a', { href: href('why', kind.transaction, id(cell[3])) }, span(max_ns ?? 0)) : span(max_ns ?? 0);
 }
 
+/** Which interval takes most of the time, in a sentence. */
+export function longest(kind: Explained): string {
+  const [first, ...all] = kind.intervals?.all ?? [];
+  if (!first) return '';
+  const most = all.reduce((most, one) => (one.total_ns > most.total_ns ? one : most), first);
+  return `${percent(most.total_ns / Math.max(1, kind.summary.total_ns))} of the time lies between ${most.from} and ${most.to}`;
+}
+
 /** From place to place: which interval takes the time, and which of them grows. */
 export function intervals(page: Page, kind: Explained): Child {
   const all = kind.intervals?.all ?? [];
   if (all.length === 0 || !kind.points) return null;
   const whole = Math.max(1, kind.summary.total_ns);
-  const longest = all.reduce((most, one) => (one.total_ns > most.total_ns ? one : most));
   const began = kind.points.all[0]?.reached ?? 0;
   const left = began - kind.summary.transactions;
   const legs = all.map((one): Leg => ({
@@ -117,8 +124,8 @@ export function intervals(page: Page, kind: Explained): Child {
     'section',
     {},
     h('h3', {}, 'From place to place'),
-    h('p', {}, `${percent(longest.total_ns / whole)} of the time lies between ${longest.from} and ${longest.to}.`, left > 0 ? ` Left out: ${count(left)} of ${count(began)}, which did not pass all places.` : ''),
-    passage(page, placesOf(kind.transaction), legs, `${percent(longest.total_ns / whole)} of the time lies between ${longest.from} and ${longest.to}`),
+    h('p', {}, `${longest(kind)}.`, left > 0 ? ` Left out: ${count(left)} of ${count(began)}, which did not pass all places.` : ''),
+    passage(page, placesOf(kind.transaction), legs, longest(kind)),
     table<Interval>(
       [
         { title: 'From', cell: (one) => one.from },

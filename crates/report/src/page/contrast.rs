@@ -10,7 +10,7 @@ use super::{
     bounded::{cut, cut_lists},
     grid::Grid,
     levels::CELLS,
-    transactions::PROGRAMS,
+    transactions::{PROGRAMS, called},
 };
 use crate::{
     View,
@@ -46,7 +46,7 @@ fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Value> {
     let contrast = Contrast::of_runs([first, second], spec);
     let view = View { width: u16::MAX, color: false };
     let said = match &contrast {
-        Ok(contrast) => headline(contrast, Sides::OfRuns, &spec.to_string(), view),
+        Ok(contrast) => headline(contrast, Sides::OfRuns, &called(spec), view),
         Err(few) => format!("{few} in each run"),
     };
     let lists = [("causes", CAUSES), ("parts", PARTS)];

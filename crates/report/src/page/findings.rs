@@ -8,6 +8,7 @@ use xweave_model::{
     parts::{Kept, Totals},
 };
 
+use super::transactions::called;
 use crate::{comparison, machines, number, places};
 
 /// So many are told.
@@ -63,7 +64,8 @@ impl Findings {
             Some((why, ns)) => format!("{}: {why}", number::percent(share(ns))),
             None => String::new(),
         };
-        self.add(&title, &text, of_cause(most), json!(["why", spec.to_string()]));
+        let advice = reason.and_then(|(why, _)| of_reason(why)).or_else(|| of_cause(most));
+        self.add(&title, &text, advice, json!(["why", spec.to_string()]));
     }
 
     /// Who waited longest for a CPU.
@@ -103,15 +105,6 @@ impl Findings {
     }
 }
 
-/// A kind of transactions, short enough for a sentence.
-fn called(spec: &Spec) -> String {
-    let Spec::Between(between) = spec else { return spec.to_string() };
-    match between.places() {
-        [first, _, .., last] => format!("{first} to {last}, {} points", between.places().len()),
-        _ => spec.to_string(),
-    }
-}
-
 /// What may be done about what changed.
 fn of_change(what: &str) -> Option<&'static str> {
     Some(match what {
@@ -148,6 +141,21 @@ fn of_place(place: &Place) -> Option<&'static str> {
         }
         () if of("disk driver") => {
             "Time in the driver and the device: compare the disk's service time with that of the host's disk."
+        }
+        () => return None,
+    })
+}
+
+/// What may be done about what is known of why.
+fn of_reason(why: &str) -> Option<&'static str> {
+    Some(match () {
+        () if why.contains("TIME_WAIT") => {
+            "The client uses a port again before the server has forgotten its last connection: give it more ports \
+             (net.ipv4.ip_local_port_range), keep connections open, or let the client close first."
+        }
+        () if why.contains("the accept queue was full") => {
+            "The server did not accept in time: see what it did meanwhile, and give its listen() and net.core.somaxconn \
+             a longer queue."
         }
         () => return None,
     })

@@ -51,7 +51,7 @@ pub(super) struct Kind {
 /// Those of the kinds that are asked for, also if there are none; and of the kinds that are asked for most likely those that
 /// have any. Of flows those of these IDs, in ascending order, are among the ones that are shown, if there is room.
 pub(super) fn of(trace: &Trace, asked: &[Spec], chosen: &[u64]) -> Vec<Kind> {
-    let others = specs(trace).into_iter().filter(|spec| !asked.contains(spec));
+    let others = specs(trace).into_iter().filter(|spec| asked.iter().all(|other| sort(other) != sort(spec)));
     let others = others.map(|spec| kind(trace, spec, chosen));
     let others = others.filter(|kind| kind.totals.transactions() > 0).take(KINDS.min(ASKED - asked.len().min(ASKED)));
     asked.iter().map(|spec| kind(trace, spec.clone(), chosen)).chain(others).collect()
@@ -60,16 +60,28 @@ pub(super) fn of(trace: &Trace, asked: &[Spec], chosen: &[u64]) -> Vec<Kind> {
 /// What is asked for most likely: the trace's own, then the most frequent one of each sort.
 fn specs(trace: &Trace) -> Vec<Spec> {
     let mut specs: Vec<Spec> = usual(trace).into_iter().collect();
-    let sort = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
     for (text, _) in Census::of(trace).transactions {
-        let known = |spec: &Spec| sort(&spec.to_string()) == sort(&text);
+        let Ok(spec) = text.parse::<Spec>() else { continue };
         // A connection's beginning is a part of what its requests are told of.
-        if sort(&text) == "connect" || specs.iter().any(known) {
-            continue;
+        if !matches!(spec, Spec::Connect(_)) && specs.iter().all(|known| sort(known) != sort(&spec)) {
+            specs.push(spec);
         }
-        specs.extend(text.parse::<Spec>());
     }
     specs
+}
+
+/// A kind of transactions, short enough for a sentence.
+pub(super) fn called(spec: &Spec) -> String {
+    let Spec::Between(between) = spec else { return spec.to_string() };
+    match between.places() {
+        [first, _, .., last] => format!("{first} to {last}, {} points", between.places().len()),
+        _ => spec.to_string(),
+    }
+}
+
+/// What such transactions are, whichever of them.
+fn sort(spec: &Spec) -> std::mem::Discriminant<Spec> {
+    std::mem::discriminant(spec)
 }
 
 fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
