@@ -13,8 +13,25 @@ export const HEIGHT = 200;
 /** How charts are looked at. */
 export const CLOSER = 'Drag to look closer, or press + and the arrows; double-click or 0 shows all.';
 
+const colors = new Map<string, string>();
+addEventListener('theme', () => colors.clear());
+
+/** A colour of style.css as it is now, light or dark. */
 export function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  let found = colors.get(name);
+  if (found === undefined) {
+    const probe = h('span', { style: { color: `var(${name})` } });
+    document.body.append(probe);
+    found = getComputedStyle(probe).color;
+    probe.remove();
+    colors.set(name, found);
+  }
+  return found;
+}
+
+/** The same, so that what is below is seen. */
+function faint(name: string): string {
+  return color(name).replace(/^rgb\((.*)\)$/, 'rgba($1, 0.2)');
 }
 
 /** What the axes of all charts have in common. */
@@ -82,7 +99,7 @@ function spreads(all: Spread[], [first, last]: Range, by: number | undefined, te
           { ...axis(), size: 26, filter: every, splits: (_: uPlot, __: number, min: number, max: number) => rounds(min, max, width / 70), values: ticks },
           { ...axis(), size: 46, values: (_: uPlot, values: number[]) => values.map(tell) },
         ],
-        series: [{}, ...all.map((one) => ({ stroke: color(one.color), fill: `${color(one.color)}33`, width: 1.5, paths: stepped, points: { show: false } }))],
+        series: [{}, ...all.map((one) => ({ stroke: color(one.color), fill: faint(one.color), width: 1.5, paths: stepped, points: { show: false } }))],
         hooks: { setSelect: [(plot: uPlot) => zoom.selected(plot)], draw: [(plot: uPlot) => all.forEach((one, row) => mark(plot, one.marks, one.ink, row))] },
       } as uPlot.Options,
       [xs.map((x) => Math.max(1, x)), ...series] as uPlot.AlignedData,
@@ -202,11 +219,10 @@ function mark(plot: uPlot, marks: Marks, ink: string, row: number): void {
 /** Draws when the place is in the page, and again where its width or the colours change. */
 export function draw(place: HTMLElement, zoom: Zoom, make: (width: number) => uPlot): HTMLElement {
   let plot: uPlot | undefined;
+  zoom.join(() => plot && zoom.redraw(plot));
   const again = () => {
-    if (plot) zoom.leave(plot);
     plot?.destroy();
     plot = place.clientWidth > 0 ? make(place.clientWidth) : undefined;
-    if (plot) zoom.join(plot);
   };
   new ResizeObserver(again).observe(place);
   addEventListener('theme', () => place.isConnected && again());

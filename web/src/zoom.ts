@@ -28,7 +28,7 @@ const [CLOSER, STEP, TURN] = [0.5, 0.25, 0.8];
 export class Zoom {
   /** Of each axis, from which share of the whole to which. */
   private shares: Shares = {};
-  private readonly plots = new Set<uPlot>();
+  private readonly shown = new Set<() => void>();
   private readonly buttons: HTMLButtonElement[] = [];
 
   constructor(private readonly axes: Axes) {}
@@ -41,13 +41,20 @@ export class Zoom {
     return [value(of, first), value(of, last)];
   }
 
-  /** Draws a plot anew where something else is to be seen. */
-  join(plot: uPlot): void {
-    this.plots.add(plot);
+  /** Something else is to be seen: `show` is told. */
+  join(show: () => void): void {
+    this.shown.add(show);
   }
 
-  leave(plot: uPlot): void {
-    this.plots.delete(plot);
+  /** What a plot that has joined does then. */
+  redraw(plot: uPlot): void {
+    plot.batch(() => {
+      for (const axis of AXES) {
+        if (!this.axes[axis]) continue;
+        const [min, max] = this.range(axis);
+        plot.setScale(axis, { min, max });
+      }
+    });
   }
 
   /** Which actions of the mouse a plot takes: what is dragged over is shown alone. */
@@ -60,6 +67,33 @@ export class Zoom {
       drag: { x: true, y: this.axes.y !== undefined, uni: 30, dist: 5, setScale: false },
       bind: { dblclick: () => whole },
     } as uPlot.Cursor;
+  }
+
+  /** What is no plot: shows what is dragged over of a box. `drag` draws what that is so far. */
+  dragged(chart: SVGSVGElement, over: () => DOMRect, drag: (shares: Range | undefined) => void): void {
+    let from: number | undefined;
+    const share = (event: PointerEvent) => {
+      const box = over();
+      return Math.min(1, Math.max(0, (event.clientX - box.left) / Math.max(1, box.width)));
+    };
+    const shares = (event: PointerEvent): Range => [Math.min(from ?? 0, share(event)), Math.max(from ?? 0, share(event))];
+    chart.addEventListener('pointerdown', (event) => {
+      if (event.button === 0 && event.pointerType === 'mouse') from = share(event);
+    });
+    chart.addEventListener('pointermove', (event) => {
+      if (from === undefined) return;
+      chart.setPointerCapture(event.pointerId);
+      drag(shares(event));
+    });
+    const end = (event: PointerEvent) => {
+      const [first, last] = shares(event);
+      if (from !== undefined && last - first > 0.01) this.within((_, [begin, all]) => [begin + first * (all - begin), begin + last * (all - begin)]);
+      from = undefined;
+      drag(undefined);
+    };
+    chart.addEventListener('pointerup', end);
+    chart.addEventListener('pointercancel', end);
+    chart.addEventListener('dblclick', () => this.show({}));
   }
 
   /** Shows what was dragged over. */
@@ -78,13 +112,13 @@ export class Zoom {
   }
 
   /** A chart in the page: what can be pressed at it, and what leads back to the whole. */
-  frame(place: HTMLElement): HTMLElement {
+  frame(place: HTMLElement, over = () => (place.querySelector('.u-over') ?? place).getBoundingClientRect()): HTMLElement {
     const button = h('button', { type: 'button', class: 'whole', hidden: true, on: { click: () => (this.show({}), place.focus()) } }, 'Show all');
     this.buttons.push(button);
     place.setAttribute('tabindex', '0');
     place.setAttribute('aria-keyshortcuts', '+ - 0 ArrowLeft ArrowRight');
     place.addEventListener('keydown', (event) => this.key(event));
-    place.addEventListener('wheel', (event) => this.wheel(place, event), { passive: false });
+    place.addEventListener('wheel', (event) => this.wheel(over(), event), { passive: false });
     return h('div', { class: 'frame' }, place, button);
   }
 
@@ -102,11 +136,10 @@ export class Zoom {
     event.preventDefault();
   }
 
-  private wheel(place: HTMLElement, event: WheelEvent): void {
+  private wheel(box: DOMRect, event: WheelEvent): void {
     // Without Ctrl it scrolls the page; touchpads tell of two fingers that part as of Ctrl and the wheel.
     if (!event.ctrlKey) return;
     event.preventDefault();
-    const box = (place.querySelector('.u-over') ?? place).getBoundingClientRect();
     const share = (at: number, from: number, all: number) => Math.min(1, Math.max(0, (at - from) / Math.max(1, all)));
     this.by(event.deltaY < 0 ? TURN : 1 / TURN, { x: share(event.clientX, box.left, box.width), y: 1 - share(event.clientY, box.top, box.height) });
   }
@@ -137,15 +170,7 @@ export class Zoom {
   private show(shares: Shares): void {
     this.shares = shares;
     for (const button of this.buttons) button.hidden = Object.keys(shares).length === 0;
-    for (const plot of this.plots) {
-      plot.batch(() => {
-        for (const axis of AXES) {
-          if (!this.axes[axis]) continue;
-          const [min, max] = this.range(axis);
-          plot.setScale(axis, { min, max });
-        }
-      });
-    }
+    for (const show of this.shown) show();
   }
 }
 

@@ -79,16 +79,15 @@ impl Findings {
 
     /// What changed from one run to the other, before all else: that is what was asked for.
     pub(super) fn of_comparison(compared: &Comparison, told: &mut Vec<Value>) {
-        let headline = comparison::headline(compared);
-        let headline = headline.trim_end();
+        let longer = comparison::longer(compared);
         let work = compared.findings.iter().find(|finding| !finding.may_be_idle);
         let finding = match work {
             Some(finding) if compared.took_longer() && finding.explained_ns != 0 => {
                 let share = finding.explained_ns as f64 / compared.difference_ns as f64;
-                let text = format!("{headline}; at most {} of that is due to this", number::percent(share));
+                let text = format!("{longer}; at most {} of that is due to this", number::percent(share));
                 json!({ "title": finding.text, "text": text, "advice": of_change(finding.what), "link": ["compare"] })
             }
-            _ => json!({ "title": headline, "text": "", "advice": null, "link": ["compare"] }),
+            _ => json!({ "title": longer, "text": "", "advice": null, "link": ["compare"] }),
         };
         told.insert(0, finding);
         told.truncate(MOST);
