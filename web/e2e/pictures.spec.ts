@@ -30,7 +30,7 @@ const PICTURES: Picture[] = [
   ['way', 'connections', 'From place to place', kind(0), 700],
   ['sizes', 'connections', 'Time by size', kind(0), 520],
   ['refused', 'connections', 'From place to place', kind(1), 420],
-  ['over-time', 'connections', 'What kept them over time', kind(2), 520],
+  ['over-time', 'connections', 'What kept them over time', kind(0), 520],
   ['states', 'at-once', 'What threads did', () => '#who', 380],
   ['first', 'at-once', '', () => '#overview', 640],
   ['compare', 'at-once', 'Transactions: disk_queue to disk_complete, 3 points', () => '#compare', 760],

@@ -166,6 +166,31 @@ test('charts of the same times are looked at closely together, and shown whole a
   }
 });
 
+test('the lanes of a flow are looked at closely, and their times with them', async ({ watched: page }) => {
+  await open(page, 'both', '#flows');
+  await page.locator('td:first-child.code a').first().click();
+  const [lanes, drawn, first] = [page.getByRole('region', { name: /^In / }), page.locator('svg.lanes svg'), page.locator('svg.lanes .tick.first')];
+  const whole = await drawn.getAttribute('viewBox');
+  await expect(first).toHaveText('0');
+  const button = page.getByRole('button', { name: 'Show all' });
+  await lanes.press('+');
+  await lanes.press('ArrowRight');
+  await expect(button).toBeVisible();
+  await expect(first).not.toHaveText('0');
+  await lanes.press('Escape');
+  await expect(button).toHaveCount(0);
+  expect(await drawn.getAttribute('viewBox')).toBe(whole);
+  const chart = page.locator('svg.lanes').first();
+  await chart.dragTo(chart, { sourcePosition: { x: 400, y: 20 }, targetPosition: { x: 600, y: 40 } });
+  await expect(button).toBeVisible();
+  const [, , part] = ((await drawn.getAttribute('viewBox')) ?? '').split(' ').map(Number);
+  const [, , all] = (whole ?? '').split(' ').map(Number);
+  expect((part ?? 0) / (all ?? 1)).toBeGreaterThan(0.1);
+  expect((part ?? 0) / (all ?? 1)).toBeLessThan(0.4);
+  await button.click();
+  await expect(first).toHaveText('0');
+});
+
 test('the way from place to place is drawn, of all and of one, and dragging leads nowhere', async ({ watched: page }) => {
   await open(page, 'divided');
   const { explained } = await documentOf(page);

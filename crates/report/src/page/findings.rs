@@ -107,10 +107,14 @@ impl Findings {
 /// What may be done about what changed.
 fn of_change(what: &str) -> Option<&'static str> {
     Some(match what {
-        "requests" => "The same data in other requests: see read-ahead, the program's own block size and the I/O scheduler.",
+        "requests" => {
+            "The same data in other requests: see read-ahead, the program's own block size and the I/O scheduler."
+        }
         "data" => "Another amount of data: see whether both runs did the same work, and what was cached.",
         "seeking" => "The requests are farther apart: see who else uses the disk, and in which order.",
-        "service" | "overlap" | "queueing" => "See who else uses the object, and how many requests are under way at a time.",
+        "service" | "overlap" | "queueing" => {
+            "See who else uses the object, and how many requests are under way at a time."
+        }
         "processor" => "More computing for the same work: profile who ran.",
         "run_queue" => FEWER,
         "lock" => "A lock was held by others: see who held it, step by step.",

@@ -53,7 +53,8 @@ pub(super) struct Kind {
 pub(super) fn of(trace: &Trace, asked: &[Spec], chosen: &[u64]) -> Vec<Kind> {
     let others = specs(trace).into_iter().filter(|spec| asked.iter().all(|other| sort(other) != sort(spec)));
     let others = others.map(|spec| kind(trace, spec, chosen));
-    let others = others.filter(|kind| kind.totals.transactions() > 0).take(KINDS.min(ASKED - asked.len().min(ASKED)));
+    let others =
+        others.filter(|kind| kind.totals.transactions() > 0).take(KINDS.min(ASKED - asked.len().min(ASKED)));
     asked.iter().map(|spec| kind(trace, spec.clone(), chosen)).chain(others).collect()
 }
 
