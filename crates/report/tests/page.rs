@@ -134,7 +134,7 @@ fn reads(dir: &Path, bytes: u64) -> Trace {
         with(&mut event);
         writer.event(event).unwrap();
     };
-    event(0, EventKind::Thread, 0, &|event| (event.other, event.object, event.name) = (7, 7, name));
+    event(0, EventKind::Fork, 0, &|event| (event.other, event.object, event.name) = (7, 7, name));
     event(1, EventKind::Switch, 0, &|event| event.other = 7);
     let requests = (4 << 20) / bytes;
     for nth in 0..requests {
@@ -150,7 +150,7 @@ fn reads(dir: &Path, bytes: u64) -> Trace {
         event(time + 3_000, EventKind::Wake, 0, &|event| event.other = 7);
         event(time + 3_010, EventKind::Switch, 0, &|event| event.other = 7);
     }
-    event(10 + requests * 3_100, EventKind::Exit, 7, &|event| (event.object, event.name) = (7, name));
+    event(10 + requests * 3_100, EventKind::Exit, 7, &|_| ());
     writer.finish().unwrap();
     Trace::open(dir).unwrap()
 }
