@@ -33,7 +33,7 @@ const PICTURES: Picture[] = [
   ['over-time', 'connections', 'What kept them over time', kind(0), 520],
   ['states', 'at-once', 'What threads did', () => '#who', 380],
   ['first', 'at-once', '', () => '#overview', 640],
-  ['compare', 'at-once', 'Transactions: disk_queue to disk_complete, 3 points', () => '#compare', 760],
+  ['compare', 'at-once', 'Transactions: disk_queue to disk_complete, 3 points', () => '#compare', 840],
   ['programs', 'at-once', 'Programs of both runs', () => '#compare', 560],
 ];
 

@@ -26,17 +26,18 @@ for (const name of names) {
   });
 
   test(`${name} has nothing that is a serious barrier`, async ({ watched: page }) => {
-    test.skip(!['both', 'events', 'hostile', 'compared', 'divided'].includes(name), 'others have the same elements');
+    test.skip(!['both', 'events', 'hostile', 'compared', 'divided', 'at-once', 'connections'].includes(name), 'others have the same elements');
     // Colours are the same for all traces.
     for (const colorScheme of name === 'both' ? (['light', 'dark'] as const) : (['light'] as const)) {
       await page.emulateMedia({ colorScheme });
       await open(page, name);
       const document = await documentOf(page);
-      const within = name === 'compared' ? ['compare'] : [...(await viewsOf(page))];
+      const ofTwo = ['compared', 'at-once'].includes(name);
+      const within = ofTwo ? ['overview', 'compare'] : [...(await viewsOf(page))];
       const flow = document.flows?.flows[0];
-      if (flow && name !== 'compared') within.push(`flows/${flow.id}`);
+      if (flow && !ofTwo) within.push(`flows/${flow.id}`);
       const kind = document.explained[0];
-      if (kind?.transactions[0] && name !== 'compared') within.push(`why/${encodeURIComponent(kind.transaction)}/${kind.transactions[0].id}`);
+      if (kind?.transactions[0] && !ofTwo) within.push(`why/${encodeURIComponent(kind.transaction)}/${kind.transactions[0].id}`);
       for (const view of within) {
         await page.evaluate((hash) => (location.hash = hash), view);
         await page.waitForFunction((hash) => location.hash === `#${hash}`, view);
