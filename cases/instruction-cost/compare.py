@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """compare.py OUT RUNS: the tables, and what they must show
 
-OUT has image, all.json, bare.json, cut.json, native-1.json … native-RUNS.json and second.json. Writes OUT/result.json and
-OUT/report.html; exits 1 if a claim fails."""
-import html
+OUT has image, all.json, bare.json, cut.json, native-1.json … native-RUNS.json and second.json. Writes OUT/result.json;
+exits 1 if a claim fails."""
 import json
 import math
 import pathlib
@@ -57,16 +56,13 @@ def load(name):
 
 
 def table(title, head, rows):
-    """Prints a table, and gives it as HTML."""
+    """Prints a table."""
     print(f'\n{title}\n')
     widths = [max(len(str(row[at])) for row in [head, *rows]) for at in range(len(head))]
     for row in [head, *rows]:
         cells = [str(cell).ljust(width) if at == 0 or not str(cell)[:1].isdigit() else str(cell).rjust(width)
                  for at, (cell, width) in enumerate(zip(row, widths))]
         print('  '.join(cells).rstrip())
-    body = ''.join('<tr>' + ''.join(f'<td>{html.escape(str(cell))}</td>' for cell in row) + '</tr>' for row in rows)
-    top = ''.join(f'<th>{html.escape(str(cell))}</th>' for cell in head)
-    return f'<h2>{html.escape(title)}</h2><table><tr>{top}</tr>{body}</table>'
 
 
 def number(value):
@@ -101,10 +97,9 @@ def papers(rows):
         cells += ['–' if ratio is None else f'{ratio:.3f}' for ratio in ratios[name]]
         lines.append([group, name, number(xen), number(real), f'{printed:.3f}{mark}', *cells])
     head = ['Group', 'Instruction', 'paper: Xen', 'machine', 'ratio', *ENVIRONMENTS, 'kvm/tcg', 'xen-pv/tcg']
-    text = table("The paper's tables beside ours, by the paper's method (100 copies, 20 times, the mean)", head, lines)
-    note = "* The paper's own columns disagree: " + '; '.join(wrong)
-    print(note)
-    return f'{text}<p>{html.escape(note)}</p>', ratios
+    table("The paper's tables beside ours, by the paper's method (100 copies, 20 times, the mean)", head, lines)
+    print("* The paper's own columns disagree: " + '; '.join(wrong))
+    return ratios
 
 
 def same(rows, environment, base):
@@ -131,7 +126,8 @@ def privileged(rows):
         cells = [number(row['cycles'].get(one)) for one in ENVIRONMENTS[1:]]
         lines.append([row['name'], *cells, did.get('kvm', '–'), did.get('xen-pv', '–')])
     head = ['Instruction', *ENVIRONMENTS[1:], 'what KVM did', 'what Xen did']
-    return table('Privileged forms: cycles for one, and what the hypervisor did', head, lines), told, contradicted
+    table('Privileged forms: cycles for one, and what the hypervisor did', head, lines)
+    return told, contradicted
 
 
 def agreement(published, second):
@@ -146,7 +142,8 @@ def agreement(published, second):
         lines.append([one['name'], one['kind'], number(one['measured']), number(one['published']), number(model),
                       one['remark'] or 'not known'])
     head = ['Instruction', '', 'measured', 'published', 'LLVM', 'Why']
-    return table('Figures that differ from the published ones', head, lines), unexplained
+    table('Figures that differ from the published ones', head, lines)
+    return unexplained
 
 
 def agrees(measured, other):
@@ -160,8 +157,7 @@ def main():
     cpu = everything['microarchitecture']
     claims = Claims('instruction-cost', OUT)
     rows = everything['rows']
-    text, ratios = papers(rows)
-    page = [text]
+    ratios = papers(rows)
     assumed = cpu['certainty'].startswith('assumed')
     if assumed:
         print(f'\nASSUMED: {cpu["name"]}. {cpu["evidence"]}')
@@ -188,8 +184,7 @@ def main():
         measured = statistics.median(medians[one['name'], one['kind']])
         published.append({**one, 'measured': measured, 'agrees': agrees(measured, one['published'])})
     if published:
-        text, unexplained = agreement(published, second)
-        page.append(text)
+        unexplained = agreement(published, second)
         share = 100 * sum(one['agrees'] for one in published) / len(published)
         whose = {'note': f'{cpu["name"]}, assumed' if assumed else cpu['name']}
         claims.at_least('forms with published figures', len({one['name'] for one in published}), 100, 'forms')
@@ -212,9 +207,9 @@ def main():
         steady.append((max(abs(value - middle) for value in values) <= 0.03 * middle and len(values) == RUNS, key,
                        min(values), max(values)))
     share = 100 * sum(one[0] for one in steady) / max(len(steady), 1)
-    page.append(table('Least steady natively', ['Instruction', '', 'least', 'most'],
-                      [[*key, f'{least:.3f}', f'{most:.3f}'] for ok, key, least, most in
-                       sorted(steady, key=lambda one: one[3] / max(one[2], 1e-9), reverse=True)[:12]]))
+    table('Least steady natively', ['Instruction', '', 'least', 'most'],
+          [[*key, f'{least:.3f}', f'{most:.3f}'] for ok, key, least, most in
+           sorted(steady, key=lambda one: one[3] / max(one[2], 1e-9), reverse=True)[:12]])
     claims.at_least(f'{RUNS} native runs: figures whose medians stay within 3 %', share, 95, '%')
 
     for name in ('kvm', 'xen-pv'):
@@ -226,14 +221,12 @@ def main():
         share = 100 * sum(1 / (1 + SAME) <= ratio <= 1 + SAME for ratio in over.values()) / max(len(over), 1)
         claims.at_least(f'{name}: of them within a third', share, SAME_SHARE, '%')
         odd = sorted(over, key=lambda key: abs(math.log(max(over[key], 1e-3))), reverse=True)[:8]
-        page.append(table(f'Farthest from {base}: {name}', ['Instruction', '', 'ratio'],
-                          [[*key, f'{over[key]:.3f}'] for key in odd]))
+        table(f'Farthest from {base}: {name}', ['Instruction', '', 'ratio'], [[*key, f'{over[key]:.3f}'] for key in odd])
     for _, name, *_ in PAPER[-3:]:
         ratio = ratios[name][1]
         claims.at_least(f'xen-pv: {name} costs many times as much as in the machine under it', ratio or 0, MANY_TIMES, '×')
 
-    text, told, contradicted = privileged(rows)
-    page.append(text)
+    told, contradicted = privileged(rows)
     for name in ('kvm', 'xen-pv'):
         count = sum((form, name) in told for form in CONTROL)
         claims.at_least(f'{name}: CR0–CR4 and CLTS: what it did is told by the cost, and counted', count, len(CONTROL), 'forms')
@@ -263,11 +256,6 @@ def main():
     claims.at_least('ended in the middle: the rest is kept', kept, 300, 'forms')
     print(f'\nEnded in the middle: {one["boots"]} starts, {one["ended"]} forms lost, {one["damaged_lines"]} lines cut')
 
-    page.append(f'<h2>What it must show</h2><pre>{html.escape(claims.table())}</pre>')
-    style = 'body{font:14px sans-serif;margin:2em}td,th{padding:.1em .8em;text-align:left}th{border-bottom:1px solid}'
-    head = f'<!doctype html><meta charset=utf-8><title>What instructions cost</title><style>{style}</style>'
-    about = f'<p>{html.escape(everything["processor"])}: {cpu["name"]} ({cpu["certainty"]}; {cpu["evidence"]})</p>'
-    (OUT / 'report.html').write_text(f'{head}<h1>What instructions cost</h1>{about}{"".join(page)}\n')
     claims.judge()
 
 

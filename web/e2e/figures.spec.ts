@@ -32,22 +32,27 @@ for (const name of names.filter((name) => name !== 'large')) {
         else expect(value).toEqual(told);
       }
       divided(kind, explained, all);
+      expect(kind.lives?.of).toBe(explained.lives?.length);
+      expect(kind.lives?.all).toEqual(explained.lives?.slice(0, kind.lives?.all.length));
     }
     if (shown.comparison) {
-      const both = compared('events', name);
+      const first = shown.comparison.first;
+      const both = compared(first, name);
       const { findings, objects, span_ns, difference_ns, events } = shown.comparison;
       expect({ span_ns, difference_ns, events }).toEqual({ span_ns: both.span_ns, difference_ns: both.difference_ns, events: both.events });
       expect(findings.all).toEqual(both.findings.slice(0, findings.all.length));
       expect(objects.of).toBe(both.objects.length);
       for (const one of objects.all) expect(both.objects).toContainEqual(one);
       for (const one of shown.comparison.transactions) {
-        const { summary } = json('explain', 'events', '--transaction', one.transaction);
-        const { bins, ...figures } = one.first;
+        const { summary, lives, sizes } = json('explain', first, '--transaction', one.transaction);
+        const { bins, by_size, lives: programs, ...figures } = one.first;
         const { transactions, p50_ns, p99_ns, max_ns } = summary;
         expect(figures).toEqual({ transactions, p50_ns, p99_ns, max_ns });
         expect(sum(bins.map((bin: any) => bin.count))).toBe(transactions);
+        expect(sum((by_size?.cells ?? []).map((cell: any) => cell[2]))).toBe(sum(sizes.map((size: any) => size.transactions)));
+        expect(programs?.all).toEqual(lives?.slice(0, programs?.all.length));
         if (!one.contrast) continue;
-        const { causes, parts, ...whole } = compared('events', name, '--transaction', one.transaction);
+        const { causes, parts, ...whole } = compared(first, name, '--transaction', one.transaction);
         expect({ ...one.contrast, causes: causes.length, parts: parts.length }).toEqual({ sides: whole.sides, difference_ns: whole.difference_ns, error_ns: whole.error_ns, differs: whole.differs, causes: one.contrast.causes.of, parts: one.contrast.parts.of });
         expect(one.contrast.causes.all).toEqual(causes.slice(0, one.contrast.causes.all.length));
         expect(one.contrast.parts.all).toEqual(parts.slice(0, one.contrast.parts.all.length));

@@ -2,7 +2,7 @@
 // flows and explain tell.
 
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { expect, test, type Page } from '@playwright/test';
 import { PAGES, json } from './pages';
 
@@ -121,6 +121,18 @@ test.describe('Perfetto', () => {
       expect(complaints).toEqual([]);
     });
   }
+
+  test('a picture of a trace in Perfetto', async ({ page }) => {
+    const folder = process.env['PICTURES'];
+    const name = ['demo', 'connections'].find((name) => names.includes(name));
+    test.skip(!folder || !name, 'no pictures are asked for, or there is no trace of the demo or a case');
+    await page.setViewportSize({ width: 1100, height: 700 });
+    await view(page, name ?? '', []);
+    await expect(page.getByText(/^host \(machine 0\)/).first()).toBeVisible();
+    await page.waitForTimeout(3_000);
+    const picture = await page.screenshot({ path: resolve('..', folder ?? '', 'perfetto.png') });
+    expect(picture.length).toBeLessThan(250_000);
+  });
 
   test('draws arrows from one machine to another, and vCPUs below the threads that run them', async ({ page }) => {
     const name = names.includes('demo') ? 'demo' : 'both';

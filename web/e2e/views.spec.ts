@@ -26,17 +26,18 @@ for (const name of names) {
   });
 
   test(`${name} has nothing that is a serious barrier`, async ({ watched: page }) => {
-    test.skip(!['both', 'events', 'hostile', 'compared', 'divided'].includes(name), 'others have the same elements');
+    test.skip(!['both', 'events', 'hostile', 'compared', 'divided', 'at-once', 'connections'].includes(name), 'others have the same elements');
     // Colours are the same for all traces.
     for (const colorScheme of name === 'both' ? (['light', 'dark'] as const) : (['light'] as const)) {
       await page.emulateMedia({ colorScheme });
       await open(page, name);
       const document = await documentOf(page);
-      const within = name === 'compared' ? ['compare'] : [...(await viewsOf(page))];
+      const ofTwo = ['compared', 'at-once'].includes(name);
+      const within = ofTwo ? ['overview', 'compare'] : [...(await viewsOf(page))];
       const flow = document.flows?.flows[0];
-      if (flow && name !== 'compared') within.push(`flows/${flow.id}`);
+      if (flow && !ofTwo) within.push(`flows/${flow.id}`);
       const kind = document.explained[0];
-      if (kind?.transactions[0] && name !== 'compared') within.push(`why/${encodeURIComponent(kind.transaction)}/${kind.transactions[0].id}`);
+      if (kind?.transactions[0] && !ofTwo) within.push(`why/${encodeURIComponent(kind.transaction)}/${kind.transactions[0].id}`);
       for (const view of within) {
         await page.evaluate((hash) => (location.hash = hash), view);
         await page.waitForFunction((hash) => location.hash === `#${hash}`, view);
@@ -136,10 +137,77 @@ test('two runs are shown over each other, with what differs by cause', async ({ 
   await open(page, 'compared', '#compare');
   const { comparison } = await documentOf(page);
   expect(comparison.transactions.length).toBeGreaterThan(0);
-  await expect(page.locator('section .chart')).toHaveCount(comparison.transactions.length);
+  await expect(page.locator('section .chart:not(.scatter)')).toHaveCount(comparison.transactions.length);
+  await expect(page.locator('section .chart.scatter')).toHaveCount(comparison.transactions.filter((one: any) => one.first.by_size).length);
   const contrasted = comparison.transactions.find((one: any) => one.contrast);
   expect(contrasted).toBeDefined();
   await expect(page.getByRole('region', { name: 'Causes, what changed most first' }).first().locator('tbody tr')).toHaveCount(contrasted.contrast.causes.all.length);
+});
+
+test('charts of the same times are looked at closely together, and shown whole again', async ({ watched: page }) => {
+  await open(page, 'both', '#usage');
+  const canvases = page.locator('.chart canvas');
+  const drawn = () => canvases.evaluateAll((all) => all.slice(0, 2).map((canvas) => (canvas as HTMLCanvasElement).toDataURL()));
+  const whole = await drawn();
+  const button = page.getByRole('button', { name: 'Show all' });
+  await expect(button).toHaveCount(0);
+  const [chart, over] = [page.locator('.chart').first(), page.locator('.u-over').first()];
+  const ways: [closer: () => Promise<void>, back: () => Promise<void>][] = [
+    [() => chart.press('+'), () => chart.press('0')],
+    [() => over.dragTo(over, { sourcePosition: { x: 100, y: 20 }, targetPosition: { x: 300, y: 60 } }), () => over.dblclick()],
+    [() => chart.press('+'), () => button.first().click()],
+  ];
+  for (const [closer, back] of ways) {
+    await closer();
+    await expect(button.first()).toBeVisible();
+    await expect.poll(async () => (await drawn()).map((one, at) => one === whole[at])).toEqual([false, false]);
+    await back();
+    await expect(button).toHaveCount(0);
+    await expect.poll(drawn).toEqual(whole);
+  }
+});
+
+test('the lanes of a flow are looked at closely, and their times with them', async ({ watched: page }) => {
+  await open(page, 'both', '#flows');
+  await page.locator('td:first-child.code a').first().click();
+  const [lanes, drawn, first] = [page.getByRole('region', { name: /^In / }), page.locator('svg.lanes svg'), page.locator('svg.lanes .tick.first')];
+  const whole = await drawn.getAttribute('viewBox');
+  await expect(first).toHaveText('0');
+  const button = page.getByRole('button', { name: 'Show all' });
+  await lanes.press('+');
+  await lanes.press('ArrowRight');
+  await expect(button).toBeVisible();
+  await expect(first).not.toHaveText('0');
+  await lanes.press('Escape');
+  await expect(button).toHaveCount(0);
+  expect(await drawn.getAttribute('viewBox')).toBe(whole);
+  const chart = page.locator('svg.lanes').first();
+  await chart.dragTo(chart, { sourcePosition: { x: 400, y: 20 }, targetPosition: { x: 600, y: 40 } });
+  await expect(button).toBeVisible();
+  const [, , part] = ((await drawn.getAttribute('viewBox')) ?? '').split(' ').map(Number);
+  const [, , all] = (whole ?? '').split(' ').map(Number);
+  expect((part ?? 0) / (all ?? 1)).toBeGreaterThan(0.1);
+  expect((part ?? 0) / (all ?? 1)).toBeLessThan(0.4);
+  await button.click();
+  await expect(first).toHaveText('0');
+});
+
+test('the way from place to place is drawn, of all and of one, and dragging leads nowhere', async ({ watched: page }) => {
+  await open(page, 'divided');
+  const { explained } = await documentOf(page);
+  const kind = explained[0];
+  const link = `#why/${encodeURIComponent(kind.transaction)}`;
+  await open(page, 'divided', link);
+  const diagram = page.locator('svg.passage');
+  await expect(diagram.locator('circle')).toHaveCount(kind.points.of);
+  await expect(diagram.locator('.bar')).toHaveCount(kind.intervals.of);
+  const over = page.locator('.chart.scatter .u-over').last();
+  await over.scrollIntoViewIfNeeded();
+  await over.dragTo(over, { sourcePosition: { x: 20, y: 20 }, targetPosition: { x: 200, y: 120 } });
+  await expect(page.getByRole('button', { name: 'Show all' }).last()).toBeVisible();
+  expect(page.url()).toContain(link);
+  await page.locator('td:first-child a').first().click();
+  await expect(diagram.locator('circle')).toHaveCount(kind.points.of);
 });
 
 test('a flow or transaction that the page does not have is told as such', async ({ watched: page }) => {

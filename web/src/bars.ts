@@ -17,6 +17,11 @@ export function shareBar(share: number, of = 'bar'): HTMLElement {
   return h('span', { class: 'share' }, h('span', { class: 'track' }, fill), h('span', { class: 'told' }, percent(share)));
 }
 
+/** Two bars, of the first run and the second; the longest of all is as wide as there is room. */
+export function pairOf(values: [first: number, second: number], most: number): HTMLElement {
+  return h('span', { class: 'pair', 'aria-hidden': true }, values.map((value) => h('span', { class: 'track' }, h('i', { style: { width: `${(100 * value) / Math.max(1, most)}%` } }))));
+}
+
 /** Pieces side by side; together they take that share of the width. */
 export function stack(pieces: Piece[], label: string, width = 1): HTMLElement {
   const inner = pieces

@@ -1,23 +1,43 @@
-// Charts over a continuous axis, drawn by uPlot in the colours of the page.
+// Charts over a continuous axis, drawn by uPlot in the colours of the page: how times are distributed, what changes over
+// time, and what all charts have in common.
 
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import type { Bin, Cell, Grid } from './document';
+import type { Bin } from './document';
 import { h } from './dom';
-import { count, size, span, tick } from './number';
+import { count, span, tick } from './number';
+import { Zoom, type Range } from './zoom';
 
-const HEIGHT = 200;
+export const HEIGHT = 200;
 
-function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** How charts are looked at. */
+export const CLOSER = 'Drag to look closer, or press + and the arrows; double-click or 0 shows all.';
+
+const colors = new Map<string, string>();
+addEventListener('theme', () => colors.clear());
+
+/** A colour of style.css as it is now, light or dark. */
+export function color(name: string): string {
+  let found = colors.get(name);
+  if (found === undefined) {
+    const probe = h('span', { style: { color: `var(${name})` } });
+    document.body.append(probe);
+    found = getComputedStyle(probe).color;
+    probe.remove();
+    colors.set(name, found);
+  }
+  return found;
+}
+
+/** The same, so that what is below is seen. */
+function faint(name: string): string {
+  return color(name).replace(/^rgb\((.*)\)$/, 'rgba($1, 0.2)');
 }
 
 /** What the axes of all charts have in common. */
-function axis(): uPlot.Axis {
+export function axis(): uPlot.Axis {
   return { stroke: color('--soft'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '12px system-ui' };
 }
-
-export type Range = [first: number, last: number];
 
 /** From the shortest time of some bins to the longest. */
 export function timesOf(...all: Bin[][]): Range {
@@ -66,26 +86,26 @@ function spreads(all: Spread[], [first, last]: Range, by: number | undefined, te
     return xs.map((x) => (counts.get(x) ?? 0) / Math.max(1, by ?? total(bins)));
   });
   const stepped = uPlot.paths.stepped?.({ align: 1 }) ?? null;
-  draw(place, (width) => {
+  const zoom = new Zoom({ x: { whole: [first * 0.8, last * 1.25], log: true } });
+  return draw(place, zoom, (width) => {
     return new uPlot(
       {
         width,
         height: place.clientHeight || HEIGHT,
         legend: { show: false },
-        cursor: { y: false, points: { show: false } },
-        scales: { x: { time: false, distr: 3, range: [first * 0.8, last * 1.25] }, y: { range: [0, Math.max(...series.flat()) * 1.1] } },
+        cursor: { y: false, points: { show: false }, ...zoom.cursor() },
+        scales: { x: { time: false, distr: 3, range: () => zoom.range('x') }, y: { range: [0, Math.max(...series.flat()) * 1.1] } },
         axes: [
-          { ...axis(), size: 26, filter: every, splits: (_: uPlot, __: number, min: number, max: number) => rounds(min, max, width / 70), values: (_: uPlot, values: number[]) => values.map(tick) },
+          { ...axis(), size: 26, filter: every, splits: (_: uPlot, __: number, min: number, max: number) => rounds(min, max, width / 70), values: ticks },
           { ...axis(), size: 46, values: (_: uPlot, values: number[]) => values.map(tell) },
         ],
-        series: [{}, ...all.map((one) => ({ stroke: color(one.color), fill: `${color(one.color)}33`, width: 1.5, paths: stepped, points: { show: false } }))],
-        hooks: { draw: [(plot: uPlot) => all.forEach((one, row) => mark(plot, one.marks, one.ink, row))] },
+        series: [{}, ...all.map((one) => ({ stroke: color(one.color), fill: faint(one.color), width: 1.5, paths: stepped, points: { show: false } }))],
+        hooks: { setSelect: [(plot: uPlot) => zoom.selected(plot)], draw: [(plot: uPlot) => all.forEach((one, row) => mark(plot, one.marks, one.ink, row))] },
       } as uPlot.Options,
       [xs.map((x) => Math.max(1, x)), ...series] as uPlot.AlignedData,
       place,
     );
   });
-  return place;
 }
 
 export interface Layer {
@@ -95,122 +115,73 @@ export interface Layer {
   values: number[];
 }
 
+/** From the first of some times to the last: for charts of the same times. */
+export function zoomOver(xs: number[]): Zoom {
+  return new Zoom({ x: { whole: [xs[0] ?? 0, Math.max(xs.at(-1) ?? 1, (xs[0] ?? 0) + 1)], log: false } });
+}
+
 /** Layers on each other over time; the values are told by a function. */
-export function layers(xs: number[], all: Layer[], most: number | null, told: (value: number) => string, label: string): HTMLElement {
+export function layers(xs: number[], all: Layer[], most: number | null, told: (value: number) => string, label: string, zoom: Zoom): HTMLElement {
   const place = h('div', { class: 'chart over-time', role: 'img', 'aria-label': label });
   // Each one's upper edge; the last is drawn first, and those below it over it.
   const edges: number[][] = [];
   for (const layer of all) edges.push(layer.values.map((value, at) => value + (edges.at(-1)?.[at] ?? 0)));
   const drawn = all.map((layer, at) => ({ layer, edge: edges[at] ?? [] })).reverse();
-  draw(place, (width) => {
+  return draw(place, zoom, (width) => {
     const stepped = uPlot.paths.stepped?.({ align: 1 });
     return new uPlot(
       {
         width,
         height: place.clientHeight || HEIGHT,
         legend: { show: false },
-        cursor: { y: false, points: { show: false }, drag: { x: true, y: false } },
-        scales: { x: { time: false }, y: { range: (_: uPlot, __: number, max: number) => [0, most ?? (max * 1.05 || 1)] } },
+        cursor: { y: false, points: { show: false }, ...zoom.cursor() },
+        scales: { x: { time: false, range: () => zoom.range('x') }, y: { range: (_: uPlot, __: number, max: number) => [0, most ?? (max * 1.05 || 1)] } },
         axes: [
-          { ...axis(), size: 26, values: (_: uPlot, values: number[]) => values.map(tick) },
+          { ...axis(), size: 26, values: (_: uPlot, values: number[], __: number, ___: number, step: number) => values.map((value) => tick(value, step)) },
           { ...axis(), size: 64, values: (_: uPlot, values: number[]) => values.map(told) },
         ],
+        hooks: { setSelect: [(plot: uPlot) => zoom.selected(plot)] },
         series: [{}, ...drawn.map(({ layer }) => ({ label: layer.told, fill: color(layer.color), stroke: color(layer.color), width: 0.5, points: { show: false }, ...(stepped ? { paths: stepped } : {}) }))],
       } as uPlot.Options,
       [xs, ...drawn.map(({ edge }) => edge)] as uPlot.AlignedData,
       place,
     );
   });
-  return place;
 }
 
-/** The bytes and times that some grids reach over. Nothing is below all others: a logarithmic scale has no place for it. */
-export function reach(grids: Grid[]): { bytes: Range; times: Range } {
-  const over = (all: [unknown, unknown][]): Range => {
-    const some = all.map((edges) => edges.map(Number) as Range).filter(([from]) => from > 0);
-    const [least, most] = [Math.min(...some.map(([from]) => from)), Math.max(2, ...some.map(([, to]) => to))];
-    return [some.length === 0 ? 1 : some.length < all.length ? Math.max(1, least / 4) : least, most];
-  };
-  return { bytes: over(grids.flatMap((grid) => grid.bytes)), times: over(grids.flatMap((grid) => grid.times)) };
-}
-
-/** What is near enough to a cell to mean it, in pixels. */
-const NEAR = 10;
-
-/** How many carried how much and took how long, both on logarithmic scales. `at` is told of the cell that is pointed at. */
-export function scatter(grid: Grid, { bytes, times }: ReturnType<typeof reach>, label: string, at: (cell: Cell | undefined, clicked: boolean) => void): HTMLElement {
-  const place = h('div', { class: 'chart scatter', role: 'img', 'aria-label': label });
-  const most = Math.max(...grid.cells.map(([, , of]) => of));
-  /** The edges of a cell within a plot. */
-  const edges = (plot: uPlot, [column, row]: Cell, canvas: boolean) => {
-    const x = (grid.bytes[column] ?? [1, 1]).map((value) => plot.valToPos(Math.max(1, Number(value)), 'x', canvas));
-    const y = (grid.times[row] ?? [1, 1]).map((value) => plot.valToPos(Math.max(1, Number(value)), 'y', canvas));
-    const [start, end] = canvas ? [plot.bbox.left, plot.bbox.top + plot.bbox.height] : [0, plot.over.clientHeight];
-    return { left: Math.max(start, x[0] ?? 0), right: Math.max(start, x[1] ?? 0), top: Math.min(end, y[1] ?? 0), bottom: Math.min(end, y[0] ?? 0) };
-  };
-  const cells = (plot: uPlot) => {
-    const { ctx } = plot;
-    const least = 4 * devicePixelRatio;
-    ctx.save();
-    ctx.fillStyle = color('--main');
-    for (const cell of grid.cells) {
-      const { left, right, top, bottom } = edges(plot, cell, true);
-      ctx.globalAlpha = 0.35 + (0.65 * Math.log(cell[2])) / Math.max(1, Math.log(most));
-      ctx.fillRect(left, Math.min(top, bottom - least), Math.max(least, right - left - 1), Math.max(least, bottom - top - 1));
-    }
-    ctx.restore();
-  };
-  const pointed = (plot: uPlot): Cell | undefined => {
-    const [x, y] = [plot.cursor.left ?? -1, plot.cursor.top ?? -1];
-    if (x < 0) return undefined;
-    const far = (cell: Cell) => {
-      const { left, right, top, bottom } = edges(plot, cell, false);
-      return Math.hypot(Math.max(left - x, 0, x - right), Math.max(top - y, 0, y - bottom));
-    };
-    const [nearest, distance] = grid.cells.reduce<[Cell | undefined, number]>((best, cell) => (far(cell) < best[1] ? [cell, far(cell)] : best), [undefined, NEAR]);
-    return distance < NEAR ? nearest : undefined;
-  };
-  draw(place, (width) => {
-    const plot: uPlot = new uPlot(
-      {
-        width,
-        height: place.clientHeight || HEIGHT,
-        legend: { show: false },
-        cursor: { points: { show: false }, drag: { x: false, y: false } },
-        scales: { x: { time: false, distr: 3, range: [bytes[0] * 0.8, bytes[1] * 1.25] }, y: { distr: 3, range: [times[0] * 0.8, times[1] * 1.25] } },
-        axes: [
-          { ...axis(), size: 26, filter: every, splits: (_: uPlot, __: number, min: number, max: number) => powers(2, min, max, width / 70), values: (_: uPlot, values: number[]) => values.map((value) => size(value).replace('.0', '')) },
-          { ...axis(), size: 60, filter: every, splits: (of: uPlot, __: number, min: number, max: number) => rounds(min, max, of.height / 30), values: (_: uPlot, values: number[]) => values.map(tick) },
-        ],
-        series: [{}, { show: false }],
-        hooks: { draw: [cells], setCursor: [(of: uPlot) => at(pointed(of), false)] },
-      } as unknown as uPlot.Options,
-      [bytes, times] as uPlot.AlignedData,
-      place,
-    );
-    plot.over.addEventListener('click', () => at(pointed(plot), true));
-    return plot;
-  });
-  return place;
+/** What stands at the lines of an axis of times. */
+export function ticks(_: uPlot, lines: number[]): string[] {
+  const step = Math.min(...lines.slice(1).map((line, at) => line - (lines[at] ?? 0)));
+  return lines.map((line) => tick(line, step));
 }
 
 /** All lines: where an axis is logarithmic, most would be left out. */
-function every(_: uPlot, lines: number[]): number[] {
+export function every(_: uPlot, lines: number[]): number[] {
   return lines;
 }
 
 /** Round numbers within a range, as many as there is room for. */
-function rounds(min: number, max: number, room: number): number[] {
+export function rounds(min: number, max: number, room: number): number[] {
   const tens = powers(10, min / 10, max, Infinity);
   for (const digits of [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5]]) {
     const all = tens.flatMap((ten) => digits.map((digit) => digit * ten)).filter((value) => value >= min && value <= max);
-    if (all.length <= room) return all;
+    if (all.length <= room) return all.length > 2 ? all : evenly(min, max, room);
   }
   return powers(10, min, max, room);
 }
 
+/** Round numbers at the same distance: for who looks closer than at some powers. */
+export function evenly(min: number, max: number, room: number): number[] {
+  const least = (max - min) / Math.max(2, Math.min(room, 8));
+  const ten = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((digit) => digit * ten).find((step) => step >= least) ?? 10 * ten;
+  const all: number[] = [];
+  for (let nth = Math.ceil(min / step); nth * step <= max; nth++) all.push(nth * step);
+  return all;
+}
+
 /** The powers of a base within a range, no more than there is room for. */
-function powers(base: number, min: number, max: number, room: number): number[] {
+export function powers(base: number, min: number, max: number, room: number): number[] {
   const [first, last] = [min, max].map((value) => Math.log(value) / Math.log(base)) as [number, number];
   const step = Math.max(1, Math.ceil((last - first) / Math.max(1, room)));
   const all: number[] = [];
@@ -246,12 +217,14 @@ function mark(plot: uPlot, marks: Marks, ink: string, row: number): void {
 }
 
 /** Draws when the place is in the page, and again where its width or the colours change. */
-function draw(place: HTMLElement, make: (width: number) => uPlot): void {
+export function draw(place: HTMLElement, zoom: Zoom, make: (width: number) => uPlot): HTMLElement {
   let plot: uPlot | undefined;
+  zoom.join(() => plot && zoom.redraw(plot));
   const again = () => {
     plot?.destroy();
     plot = place.clientWidth > 0 ? make(place.clientWidth) : undefined;
   };
   new ResizeObserver(again).observe(place);
   addEventListener('theme', () => place.isConnected && again());
+  return zoom.frame(place);
 }

@@ -215,6 +215,30 @@ export interface Explained {
   /** Of those that pass several places. */
   points?: Cut<Point>;
   intervals?: Cut<Interval>;
+  /** Of processes and threads. */
+  lives?: Cut<Lives>;
+}
+
+/** Lives of a program: their number, how long they took, and what for, which sums to all their time. */
+export interface Lives {
+  domain: string;
+  program: string;
+  lives: number;
+  span_ns: number;
+  elapsed_ns: number;
+  min_ns: number;
+  max_ns: number;
+  on_cpu_ns: number;
+  ready_ns: number;
+  disk_ns: number;
+  network_ns: number;
+  lock_ns: number;
+  others_ns: number;
+  host_ns: number;
+  waiting_ns: number;
+  unknown_ns: number;
+  user_ns?: number;
+  system_ns?: number;
 }
 
 /** Transactions by bytes and time: from and to which the classes are, and of what is in a cell how many and the slowest. */
@@ -299,6 +323,8 @@ export interface Transaction {
   domain: string;
   start_ns: Time;
   total_ns: number;
+  /** When it passed each of its places, not relative to anything. */
+  points_ns?: Id[];
   parts: Part[];
   steps?: Step[];
   messages?: Message[] | null;
@@ -425,7 +451,7 @@ export interface Comparison {
 /** A kind of transactions that both runs have; of the second run, they are among the explained. */
 export interface Contrasted {
   transaction: string;
-  first: { transactions: number; p50_ns: number; p99_ns: number; max_ns: number; bins: Bin[] };
+  first: { transactions: number; p50_ns: number; p99_ns: number; max_ns: number; bins: Bin[]; by_size: Grid | null; lives: Cut<Lives> | null };
   headline: string;
   /** None, where there are too few. */
   contrast: Contrast | null;

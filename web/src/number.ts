@@ -34,10 +34,11 @@ export function span(ns: number): string {
   return `${sign}${(n / 1e9).toFixed(3)} s`;
 }
 
-/** A time on an axis: as short as it can be told. */
-export function tick(ns: number): string {
+/** A time on an axis: as short as it can be told apart from those a step away. */
+export function tick(ns: number, step = 0): string {
   const [unit, scale] = ns < 1e3 ? ['ns', 1] : ns < 1e6 ? ['µs', 1e3] : ns < 1e9 ? ['ms', 1e6] : ['s', 1e9];
-  return ns === 0 ? '0' : `${Number((ns / (scale as number)).toPrecision(4))} ${unit}`;
+  const digits = step > 0 && step < ns ? Math.min(15, Math.max(4, Math.ceil(Math.log10(ns / step)) + 2)) : 4;
+  return ns === 0 ? '0' : `${Number((ns / (scale as number)).toPrecision(digits))} ${unit}`;
 }
 
 /** Bytes in the unit that suits them: `512 B`, `4.9 KiB`. */

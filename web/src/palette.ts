@@ -1,5 +1,5 @@
 // What is told by colour: domains by their order, states by what a thread does in them. Names of classes; the colours are
-// in style.css, for light and dark.
+// in style.css, for light and dark. And what kinds of objects are called.
 
 const DOMAINS = 8;
 
@@ -77,3 +77,16 @@ export function causes(all: string[]): string[] {
     return chosen;
   });
 }
+
+/** Kinds of objects, in the order in which they are listed. */
+export const OBJECTS: Record<string, string> = {
+  process: 'process',
+  vcpu: 'vCPU',
+  exit: 'exits',
+  disk: 'disk',
+  disk_user: 'disk, by user',
+  service: 'service',
+  peer: 'peer',
+  interrupt: 'interrupt',
+  lock: 'lock',
+};

@@ -13,13 +13,13 @@ export interface Column<T> {
   by?: (row: T) => number | string;
 }
 
-/** More rows than this are shown when asked for. */
+/** More rows than this are shown when asked for, where nothing else is said. */
 const ROWS = 100;
 
-export function table<T>(columns: Column<T>[], rows: T[], label: string, rowClass?: (row: T) => string): HTMLElement {
+export function table<T>(columns: Column<T>[], rows: T[], label: string, rowClass?: (row: T) => string, first = ROWS): HTMLElement {
   const body = h('tbody');
   const more = h('button', { class: 'more', type: 'button' });
-  let shown = ROWS;
+  let shown = first;
   let order = rows;
   const fill = () => {
     body.replaceChildren(...order.slice(0, shown).map((row) => line(columns, row, rowClass?.(row))));

@@ -13,7 +13,7 @@ use xweave_guard::private;
 use xweave_model::{Between, Spec};
 use xweave_report::{
     next,
-    page::{self, Contents, cost},
+    page::{self, Contents, contents::ASKED, cost},
 };
 
 /// Write what flows and explain show as one HTML page, to look at in a browser
@@ -27,7 +27,7 @@ Examples:
   xweave report trace -o report.html
   xweave report after -o report.html --against before
   xweave report trace -o report.html --transaction request:80
-  xweave report trace -o report.html --points disk_queue,disk_issue,disk_complete
+  xweave report trace -o report.html --points disk_queue,disk_issue,disk_complete --transaction process
   xweave report trace -o report.html --title 'vm1 to vm2, before the change'
   xweave cost --on native,kvm --this-host --json > cost.json
   xweave report cost.json -o cost.html")]
@@ -43,12 +43,13 @@ pub struct Args {
     /// Also compare with this trace: an earlier run of the same work, as the first of `xweave compare`
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
-    /// Explain these transactions first, as `xweave explain` takes them
+    /// Explain these transactions first, as `xweave explain` takes them; may be given several times
     #[arg(long, value_name = "SPEC")]
-    transaction: Option<Spec>,
-    /// Explain first what passes these places in turn, and how long from each to the next: A,B,C[,by=KEY]
-    #[arg(long, value_name = "POINTS", conflicts_with = "transaction", value_parser = Between::of_points)]
-    points: Option<Between>,
+    transaction: Vec<Spec>,
+    /// Explain what passes these places in turn before all else, and how long from each to the next: A,B,C[,by=KEY]; may
+    /// be given several times
+    #[arg(long, value_name = "POINTS", value_parser = Between::of_points)]
+    points: Vec<Between>,
     /// The page's title; by default the trace's name
     #[arg(long, value_name = "TITLE")]
     title: Option<String>,
@@ -68,12 +69,19 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
 
 fn of_trace(args: &Args, title: &str) -> Result<Value, Failure> {
     let trace = args.owner.open(&args.trace)?;
-    let asked = args.transaction.clone().or_else(|| args.points.clone().map(Spec::Between));
-    if asked.is_some() && !trace.has_events() {
+    let points = args.points.iter().cloned().map(Spec::Between);
+    let asked: Vec<Spec> = points.chain(args.transaction.iter().cloned()).collect();
+    if asked.len() > ASKED {
+        return Err(Failure::Usage(format!(
+            "{} kinds of transactions are too many for a page: name up to {ASKED}",
+            asked.len()
+        )));
+    }
+    if !asked.is_empty() && !trace.has_events() {
         return Err(Failure::no_events(&args.trace));
     }
-    let mut contents = Contents::of(&trace, title, asked.as_ref(), &|| joining::join(&trace));
-    if let (Some(spec), Some(outcome)) = (&asked, contents.lacking()) {
+    let mut contents = Contents::of(&trace, title, &asked, &|| joining::join(&trace));
+    if let Some((spec, outcome)) = contents.lacking() {
         return Err(explain::none(&trace, spec, outcome));
     }
     if let Some(first) = &args.against {
@@ -87,7 +95,7 @@ fn of_trace(args: &Args, title: &str) -> Result<Value, Failure> {
 
 fn of_cost(args: &Args, title: &str) -> Result<Value, Failure> {
     let path = args.trace.display();
-    if args.against.is_some() || args.transaction.is_some() || args.points.is_some() {
+    if args.against.is_some() || !args.transaction.is_empty() || !args.points.is_empty() {
         return Err(Failure::Usage(format!(
             "--against, --transaction and --points are of traces, and {path} is a file: name a trace directory"
         )));

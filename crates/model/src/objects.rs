@@ -103,13 +103,20 @@ impl Objects {
             Cause::Moved(thread) => format!("{} had received the request", self.named(thread).name),
             Cause::Data(pipe, writer) => data_in(&format!("pipe {pipe}"), &self.named(writer).name),
             Cause::Room(pipe, reader) => room_in(&format!("pipe {pipe}"), &self.named(reader).name),
+            Cause::Repeated(times) => format!("sent again {}, without an answer before", again(times)),
+            Cause::Refused(times, Refused { why, waiting }) => {
+                let waited = match why {
+                    Refusal::AcceptQueue => format!(", {waiting} connections waited"),
+                    Refusal::TimeWait | Refusal::Other => String::new(),
+                };
+                format!("sent again {}: {}{waited}", again(times), refused(why))
+            }
             _ => self.why_such(cause),
         }
     }
 
     /// The same, told of all such.
     pub fn why_such(&self, cause: Cause) -> String {
-        let again = |times: usize| if times == 1 { "once".to_owned() } else { format!("{times} times") };
         match cause {
             Cause::Had(thread) => format!("{} had the CPU", self.named(thread).group),
             Cause::Moved(thread) => {
@@ -119,19 +126,8 @@ impl Objects {
             Cause::Ahead(times) => {
                 format!("sent {times} times before the answer: requests are not told apart")
             }
-            Cause::Repeated(times) => format!("sent again {}, without an answer before", again(times)),
-            Cause::Refused(times, Refused { why, waiting }) => {
-                let times = again(times);
-                match why {
-                    Refusal::AcceptQueue => {
-                        format!("sent again {times}: the accept queue was full, {waiting} connections waited")
-                    }
-                    Refusal::TimeWait => format!(
-                        "sent again {times}: the port's last connection was in TIME_WAIT at the server"
-                    ),
-                    Refusal::Other => format!("sent again {times}: TCP did not answer"),
-                }
-            }
+            Cause::Repeated(_) => "sent again, without an answer before".to_owned(),
+            Cause::Refused(_, Refused { why, .. }) => format!("sent again: {}", refused(why)),
             Cause::Futex(address) => format!("futex {address:#x} was waited for"),
             Cause::Data(_, writer) => data_in("a pipe", &self.named(writer).group),
             Cause::Room(_, reader) => room_in("a pipe", &self.named(reader).group),
@@ -254,6 +250,18 @@ fn data_in(pipe: &str, writer: &str) -> String {
 
 fn room_in(pipe: &str, reader: &str) -> String {
     format!("room in {pipe} was waited for, read by {reader}")
+}
+
+fn again(times: usize) -> String {
+    if times == 1 { "once".to_owned() } else { format!("{times} times") }
+}
+
+fn refused(why: Refusal) -> &'static str {
+    match why {
+        Refusal::AcceptQueue => "the accept queue was full",
+        Refusal::TimeWait => "the port's last connection was in TIME_WAIT at the server",
+        Refusal::Other => "TCP did not answer",
+    }
 }
 
 /// A thread's name, and of those like it.

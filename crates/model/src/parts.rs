@@ -256,6 +256,17 @@ impl Totals {
         all
     }
 
+    /// Of a cause, as [`Kept::what`] has it: the reason known of most of its time, and of how much of it, in nanoseconds.
+    pub fn reason(&self, what: &str) -> Option<(&str, u64)> {
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+        for (such, sum) in self.sums.iter().filter(|(such, _)| such.kept().0 == what) {
+            if let Some(why) = &such.why {
+                add_ns(reasons.entry(why).or_default(), sum.ns);
+            }
+        }
+        reasons.into_iter().max_by_key(|(_, ns)| *ns)
+    }
+
     /// How many parts there are to list.
     pub fn parts(&self) -> usize {
         self.sums.len()

@@ -3,7 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use tempfile::TempDir;
-use xweave_model::{Explained, Objects, Spec, explain, parts::parts, sequence::sequence};
+use xweave_model::{
+    Explained, Objects, Spec, explain,
+    parts::{Totals, parts},
+    sequence::sequence,
+};
 use xweave_trace::{
     Disk, Domain, Manifest, Trace, Writer,
     event::{Connection, Event, Kind, Refusal, State},
@@ -168,6 +172,13 @@ fn what_the_server_did_while_a_request_was_lost_is_not_to_blame() {
              20 network connection to :80 of vm1 → vm2"
         )]
     );
+    // The same of all of them.
+    let (trace, mut totals) = (Trace::open(dir.path()).unwrap(), Totals::default());
+    explain(&trace, &"connect".parse().unwrap(), &mut |transaction, objects| {
+        totals.add(&transaction, objects)
+    });
+    assert_eq!(totals.reason("on the network, vm1 → vm2"), Some((&*retransmit.replace(" once", ""), 1005)));
+    assert_eq!(totals.reason("running in vm2"), None);
 }
 
 #[test]

@@ -54,14 +54,18 @@ pub fn findings(comparison: &Comparison, which: Which, view: View) -> String {
 
 /// The difference in one line.
 pub(crate) fn headline(comparison: &Comparison) -> String {
+    let [events_a, events_b] = comparison.events.map(number::count);
+    format!("{}; events: {events_a} → {events_b}\n", longer(comparison))
+}
+
+/// Which took how much longer.
+pub(crate) fn longer(comparison: &Comparison) -> String {
     let [a, b] = comparison.span_ns.map(number::span);
     let by = number::span(comparison.difference_ns.unsigned_abs());
-    let [events_a, events_b] = comparison.events.map(number::count);
-    let events = format!("events: {events_a} → {events_b}");
     match comparison.difference_ns {
-        _ if !comparison.took_longer() => format!("both took as long: {a} → {b}; {events}\n"),
-        0.. => format!("second took {by} longer: {a} → {b}; {events}\n"),
-        _ => format!("second took {by} less: {a} → {b}; {events}\n"),
+        _ if !comparison.took_longer() => format!("both took as long: {a} → {b}"),
+        0.. => format!("second took {by} longer: {a} → {b}"),
+        _ => format!("second took {by} less: {a} → {b}"),
     }
 }
 

@@ -7,15 +7,19 @@ mod made_up;
 use std::path::Path;
 
 use xweave_flow::{Flows, Join};
+use xweave_model::{Between, Spec};
 use xweave_report::{
     page::{self, Contents},
     places,
 };
-use xweave_trace::{Domain, Event, Manifest, Site, Trace, Writer, event::Kind as EventKind};
+use xweave_trace::{
+    Domain, Event, Manifest, Site, Trace, Writer,
+    event::{Access, Kind as EventKind, State},
+};
 use xweave_wire::record::{Kind, Record};
 
 fn contents<'a>(trace: &'a Trace, title: &str) -> Contents<'a> {
-    Contents::of(trace, title, None, &|| Join::of(trace))
+    Contents::of(trace, title, &[], &|| Join::of(trace))
 }
 
 #[test]
@@ -118,4 +122,69 @@ fn a_page_stays_small_whatever_is_in_a_trace() {
     assert!(page.len() < 10_000_000, "{} bytes", page.len());
     assert!(page.contains("<title>&lt;title&gt;</title>"));
     assert_eq!(page.matches("<script").count(), 2);
+}
+
+/// One process that reads 4 MiB, in requests of so many bytes, each of which takes 3 ms.
+fn reads(dir: &Path, bytes: u64) -> Trace {
+    let domains = vec![Domain { name: "host".into(), number: 1, ..Domain::default() }];
+    let mut writer = Writer::create(dir, Manifest { domains, ..Manifest::default() }).unwrap();
+    let name = writer.name("reader");
+    let mut event = |time_us: u64, kind, tid, with: &dyn Fn(&mut Event)| {
+        let mut event = Event::new(kind, 1, time_us.cast_signed() * 1000, 0, tid);
+        with(&mut event);
+        writer.event(event).unwrap();
+    };
+    event(0, EventKind::Fork, 0, &|event| (event.other, event.object, event.name) = (7, 7, name));
+    event(1, EventKind::Switch, 0, &|event| event.other = 7);
+    let requests = (4 << 20) / bytes;
+    for nth in 0..requests {
+        let time = 10 + nth * 3_100;
+        let disk = |event: &mut Event| {
+            (event.object, event.position, event.bytes) = (254 << 20, nth * bytes / 512, bytes);
+            (event.other, event.code) = (u32::try_from(nth).unwrap(), Access::Read.code());
+        };
+        event(time, EventKind::DiskQueue, 7, &disk);
+        event(time + 1, EventKind::DiskIssue, 7, &disk);
+        event(time + 2, EventKind::Switch, 7, &|event| event.code = State::Blocked.code());
+        event(time + 3_000, EventKind::DiskComplete, 0, &disk);
+        event(time + 3_000, EventKind::Wake, 0, &|event| event.other = 7);
+        event(time + 3_010, EventKind::Switch, 0, &|event| event.other = 7);
+    }
+    event(10 + requests * 3_100, EventKind::Exit, 7, &|_| ());
+    writer.finish().unwrap();
+    Trace::open(dir).unwrap()
+}
+
+#[test]
+fn of_two_runs_what_changed_is_found_first_and_both_are_told_by_size_and_program() {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (first, second) = (reads(dirs[0].path(), 64 << 10), reads(dirs[1].path(), 4 << 10));
+    let asked = [
+        Spec::Between(Between::of_points("disk_queue,disk_issue,disk_complete").unwrap()),
+        "process".parse().unwrap(),
+    ];
+    let contents = Contents::of(&second, "second", &asked, &|| Join::of(&second)).against(&first, "first");
+    let told = contents.value();
+    let finding = &told["findings"][0];
+    assert_eq!(finding["link"], serde_json::json!(["compare"]));
+    let title = finding["title"].as_str().unwrap();
+    assert!(title.contains("16 × the requests for the same bytes"), "{title}");
+    assert!(finding["advice"].as_str().unwrap().contains("read-ahead"), "{finding}");
+    assert!(told["findings"].as_array().unwrap().len() <= 3);
+    assert_eq!(told["findings"][1]["title"].as_str().map(|title| title.contains("3 points")), Some(true));
+    let kinds: Vec<String> =
+        told["explained"].as_array().unwrap().iter().map(|kind| kind["transaction"].to_string()).collect();
+    assert_eq!(kinds.len(), 2, "another of these sorts tells nothing new: {kinds:?}");
+    let count = |grid: &serde_json::Value| {
+        grid["cells"].as_array().unwrap().iter().map(|cell| cell[2].as_u64().unwrap()).sum::<u64>()
+    };
+    let transactions = &told["comparison"]["transactions"];
+    assert_eq!(
+        (count(&transactions[0]["first"]["by_size"]), count(&told["explained"][0]["by_size"])),
+        (64, 1_024)
+    );
+    let programs = [&transactions[1]["first"]["lives"], &told["explained"][1]["lives"]];
+    assert_eq!(programs.map(|lives| lives["all"][0]["program"].clone()), ["reader", "reader"]);
+    let took = programs.map(|lives| lives["all"][0]["elapsed_ns"].as_u64().unwrap());
+    assert!(took[1] > 15 * took[0], "{took:?}");
 }

@@ -1,14 +1,17 @@
 // Two runs of the same work: what changed from the first to the second, and the figures of both side by side.
 
-import { legend } from '../bars';
-import { distributions } from '../chart';
-import type { Change, Compared, Comparison, Contrast, ContrastCause, Contrasted, ContrastPart, Pair } from '../document';
+import { legend, pairOf } from '../bars';
+import { CLOSER, distributions } from '../chart';
+import type { Change, Compared, Comparison, Contrast, ContrastCause, Contrasted, ContrastPart, Explained, Grid, Pair } from '../document';
 import { h, type Child } from '../dom';
-import { count, counted, percent, size, span } from '../number';
+import { called } from '../kind';
+import { count, counted, id, percent, size, span } from '../number';
 import type { Page, View } from '../page';
-import { state } from '../palette';
+import { OBJECTS, state } from '../palette';
 import { href } from '../router';
-import { table } from '../table';
+import { reach, scatter, zoomOf } from '../scatter';
+import { table, type Column } from '../table';
+import { livesOfBoth } from './lives';
 
 /** Who is named behind a cause, at most. */
 const NAMED = 5;
@@ -64,22 +67,37 @@ function transactions(page: Page, one: Contrasted): Child {
   return h(
     'section',
     {},
-    h('h3', {}, h('a', { href: href('why', one.transaction) }, `Transactions: ${one.transaction}`)),
+    h('h3', {}, h('a', { href: href('why', one.transaction) }, `Transactions: ${called(one.transaction)}`)),
     h('p', { class: 'headline' }, h('b', {}, headline ?? ''), more.map((line) => [h('br'), line])),
-    h('p', { class: 'soft' }, `${count(first.transactions)} → ${counted(second.summary.transactions, 'transaction', 'transactions')}: ${both('p50', 'p50_ns')}, ${both('p99', 'p99_ns')}, ${both('max', 'max_ns')}; shares of each run by time, on a logarithmic scale.`),
+    h('p', { class: 'soft' }, `${count(first.transactions)} → ${counted(second.summary.transactions, 'transaction', 'transactions')}: ${both('p50', 'p50_ns')}, ${both('p99', 'p99_ns')}, ${both('max', 'max_ns')}; shares of each run by time, on a logarithmic scale. ${CLOSER}`),
     legend([['first', 'first'], ['second', 'second']]),
     distributions(first.bins, second.bins, [marks(first), marks(second.summary)]),
+    sizes(one, second),
+    livesOfBoth(first.lives?.all ?? [], second.lives?.all ?? []),
     contrast ? [causes(contrast), parts(contrast)] : null,
   );
 }
 
-function signed(ns: number): string {
-  return `${ns < 0 ? '-' : '+'}${span(Math.abs(ns))}`;
+/** Time by size of both runs over each other. */
+function sizes(one: Contrasted, second: Explained): Child {
+  const [before, after] = [one.first.by_size, second.by_size];
+  if (!before || !after) return null;
+  const of = (run: string, grid: Grid) => {
+    const most = grid.cells.reduce((most, cell) => (cell[2] > most[2] ? cell : most));
+    const [from, to] = (grid.bytes[most[0]] ?? [0, 0]).map((bytes) => size(Number(bytes)));
+    return `${run}: most often ${from} – ${to}`;
+  };
+  const told = `${of('first', before)}; ${of('second', after)}`;
+  const at = h('p', { class: 'soft pointed' });
+  const chart = scatter([{ grid: before, color: '--main' }, { grid: after, color: '--cpu' }], zoomOf(reach([before, after])), `Time by bytes of both runs; ${told}`, (cell, clicked) => {
+    at.textContent = cell ? `second: ${counted(cell[2], 'transaction', 'transactions')}; the slowest took ${span(Number(cell[4]))}` : '';
+    if (cell && clicked) location.hash = href('why', one.transaction, id(cell[3]));
+  });
+  return h('section', {}, h('h4', {}, 'Time by size'), h('p', { class: 'soft' }, `Bytes sent and received against time, both on logarithmic scales; ${told}. A click leads to the slowest of the second run there.`), legend([['first', 'first'], ['second', 'second']]), chart, at);
 }
 
-/** Two bars, the longest of all as wide as there is room. */
-function pairOf(ns: Pair, most: number): HTMLElement {
-  return h('span', { class: 'pair', 'aria-hidden': true }, ns.map((value) => h('span', { class: 'track' }, h('i', { style: { width: `${(100 * value) / Math.max(1, most)}%` } }))));
+function signed(ns: number): string {
+  return `${ns < 0 ? '-' : '+'}${span(Math.abs(ns))}`;
 }
 
 function causes(contrast: Contrast): HTMLElement {
@@ -122,32 +140,56 @@ function parts(contrast: Contrast): HTMLElement {
   );
 }
 
+/** Rows of a kind that are shown at first. */
+const ROWS = 12;
+
 function objects(comparison: Comparison): HTMLElement {
   const { objects } = comparison;
-  const longest = new Map<string, number>();
-  for (const one of objects.all) longest.set(one.kind, Math.max(1, longest.get(one.kind) ?? 1, ...one.time_ns));
-  const bars = (one: Compared) => pairOf(one.time_ns, longest.get(one.kind) ?? 1);
-  const pair = (told: (value: number) => string) => (of: Pair) => `${told(of[0])} → ${told(of[1])}`;
-  const [times, counts, sizes] = [pair(span), pair(count), pair(size)];
-  const change = (of: Pair) => Math.abs(of[1] - of[0]);
+  // Kinds in the order of what changed most of them.
+  const kinds = new Map<string, Compared[]>();
+  for (const one of objects.all) kinds.set(one.kind, [...(kinds.get(one.kind) ?? []), one]);
   return h(
     'section',
     {},
     h('h3', {}, `Objects: ${count(comparison.changed)} of ${count(objects.of)} changed beyond noise`),
     legend([['first', 'first'], ['second', 'second']]),
-    table<Compared>(
-      [
-        { title: 'Kind', cell: (one) => one.kind.replace('_', ' '), by: (one) => one.kind },
-        { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain },
-        { title: 'Object', cell: (one) => one.object, by: (one) => one.object },
-        { title: 'Time', number: true, cell: (one) => times(one.time_ns), by: (one) => change(one.time_ns) },
-        { title: '', class: 'bars', cell: bars },
-        { title: 'Waited', number: true, cell: (one) => (one.wait_ns.some((ns) => ns > 0) ? times(one.wait_ns) : ''), by: (one) => change(one.wait_ns) },
-        { title: 'Count', number: true, cell: (one) => counts(one.count), by: (one) => change(one.count) },
-        { title: 'Data', number: true, cell: (one) => (one.bytes.some((bytes) => bytes > 0) ? sizes(one.bytes) : ''), by: (one) => change(one.bytes) },
-      ],
-      objects.all,
-      'Objects of both runs, what changed most first',
-    ),
+    [...kinds].map(([kind, all]) => [h('h4', {}, `${OBJECTS[kind] ?? kind}: ${count(all.length)}`), ofKind(OBJECTS[kind] ?? kind, all)]),
+  );
+}
+
+/** A figure of an object in both runs. */
+interface Figure {
+  title: string;
+  told: (value: number) => string;
+  of: Pair;
+}
+
+/** All that is told of an object. */
+export function figuresOf(one: Compared): Figure[] {
+  const mean = one.bytes.map((sum, at) => sum / Math.max(1, one.count[at] ?? 0)) as Pair;
+  return [
+    { title: 'Time', told: span, of: one.time_ns },
+    { title: 'Waited', told: span, of: one.wait_ns },
+    { title: 'Count', told: count, of: one.count },
+    { title: 'Data', told: size, of: one.bytes },
+    { title: 'Data each', told: size, of: mean },
+  ];
+}
+
+/** Objects of a kind, with bars of all that is told of them. */
+function ofKind(kind: string, all: Compared[]): HTMLElement {
+  const columns = ['Time', 'Waited', 'Count', 'Data', 'Data each'].flatMap((title, at): Column<Compared>[] => {
+    const figure = (one: Compared) => figuresOf(one)[at] as Figure;
+    const most = Math.max(...all.flatMap((one) => figure(one).of));
+    if (most === 0) return [];
+    const cell = (one: Compared) => [figure(one).of.map(figure(one).told).join(' → '), pairOf(figure(one).of, most)];
+    return [{ title, class: 'pairs', number: true, cell, by: (one) => Math.abs(figure(one).of[1] - figure(one).of[0]) }];
+  });
+  return table<Compared>(
+    [{ title: 'Object', cell: (one) => one.object, by: (one) => one.object }, { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain }, ...columns],
+    all,
+    `${kind}, what changed most first`,
+    undefined,
+    ROWS,
   );
 }

@@ -27,7 +27,7 @@ function groups(cost: Cost, title: string): View {
     heading: title,
     content: [
       h('p', { class: 'recorded' }, h('b', {}, processor), ` ${microarchitecture.name} (${microarchitecture.certainty})`, environments.all.map(measured)),
-      h('p', { class: 'headline' }, h('b', {}, farthest(cost))),
+      h('p', { class: 'headline' }, compared(cost).map((line, at) => [at > 0 ? h('br') : '', h('b', {}, line)])),
       h('p', { class: 'soft' }, `Core cycles for one instruction, and ratios; medians of ${counted(rows.of, 'figure', 'figures')} by group. A bar that is full is the largest ratio here, on a logarithmic scale.`),
       table<Group>(
         [
@@ -38,8 +38,8 @@ function groups(cost: Cost, title: string): View {
           ...ratios<Group>(cost, cost.groups.all),
           { title: 'Marked', number: true, cell: (one) => (one.marked > 0 ? count(one.marked) : ''), by: (one) => one.marked },
         ],
-        cost.groups.all,
-        'Medians of the groups',
+        dearest(cost),
+        'Medians of the groups, what costs most beside the machine under it first',
       ),
       rest(cost.groups.of - cost.groups.all.length, 'groups'),
     ],
@@ -58,13 +58,26 @@ function measured(one: Environment): Child {
   ];
 }
 
-/** Which group is farthest from the machine under it. */
-function farthest(cost: Cost): string {
-  const all = relative(cost).flatMap(({ name, base }) => cost.groups.all.map((group) => ({ name, base, group, ratio: of(group.ratio, name) ?? 0 })));
-  const most = all.reduce<(typeof all)[number] | undefined>((most, one) => (most && most.ratio >= one.ratio ? most : one), undefined);
-  if (!most || most.ratio === 0) return `${counted(cost.rows.of, 'figure', 'figures')} of ${counted(cost.environments.of, 'environment', 'environments')}`;
-  const { name, base, group, ratio } = most;
-  return `${group.group} (${group.kind}) costs most beside ${base ?? ''}: ${ratio.toFixed(2)} times in ${name}`;
+/** What is within a tenth of 1 costs the same. */
+const SAME = 0.1;
+
+/** Of each environment how many groups cost there what they cost in the machine under it, and which costs most. */
+function compared(cost: Cost): string[] {
+  const all = relative(cost).flatMap(({ name, base }) => {
+    const groups = cost.groups.all.flatMap((group) => ({ group, ratio: of(group.ratio, name) ?? 0 })).filter(({ ratio }) => ratio > 0);
+    const most = groups.reduce<(typeof groups)[number] | undefined>((most, one) => (most && most.ratio >= one.ratio ? most : one), undefined);
+    if (!most) return [];
+    const same = groups.filter(({ ratio }) => Math.abs(ratio - 1) <= SAME).length;
+    const { group, ratio } = most;
+    return `${name}: ${count(same)} of ${counted(groups.length, 'group', 'groups')} cost what they cost in ${base ?? ''}; ${group.group} (${group.kind}) costs most, ${ratio.toFixed(2)} times as much`;
+  });
+  return all.length > 0 ? all : [`${counted(cost.rows.of, 'figure', 'figures')} of ${counted(cost.environments.of, 'environment', 'environments')}`];
+}
+
+/** What costs most beside the machine under it first. */
+function dearest(cost: Cost): Group[] {
+  const most = new Map(cost.groups.all.map((group) => [group, Math.max(0, ...relative(cost).map(({ name }) => of(group.ratio, name) ?? 0))]));
+  return [...cost.groups.all].sort((a, b) => (most.get(b) ?? 0) - (most.get(a) ?? 0));
 }
 
 function marked(cost: Cost): View {

@@ -1,16 +1,21 @@
 // Transactions divided: by how much data they carried, from place to place, and over time.
 
 import { legend, shareBar } from '../bars';
-import { distribution, layers, reach, scatter, timesOf, type Layer } from '../chart';
+import { CLOSER, distribution, layers, timesOf, zoomOver, type Layer } from '../chart';
 import type { Cell, Explained, Grid, Interval, Point, Size, Times } from '../document';
 import { h, type Child } from '../dom';
 import { count, counted, id, percent, size, span } from '../number';
+import { placesOf } from '../kind';
+import type { Page } from '../page';
 import { causes } from '../palette';
 import { href } from '../router';
+import { reach, scatter, zoomOf } from '../scatter';
 import { table } from '../table';
+import type { Zoom } from '../zoom';
+import { passage, type Leg } from './passage';
 
 /** How points are read. */
-const HINT = 'Darker: more of them. Point at some to see which they are; a click leads to the slowest there.';
+const HINT = `Darker: more of them. Point at some to see which they are; a click leads to the slowest there. ${CLOSER}`;
 
 /** Whether time depends on how much there is to carry. */
 export function bySize(kind: Explained): Child {
@@ -23,7 +28,7 @@ export function bySize(kind: Explained): Child {
     {},
     h('h3', {}, 'Time by size'),
     h('p', { class: 'soft' }, HINT),
-    points(kind, grid, reach([grid]), `Time by bytes sent and received, ${counted(known, 'transaction', 'transactions')}`),
+    points(kind, grid, zoomOf(reach([grid])), `Time by bytes sent and received, ${counted(known, 'transaction', 'transactions')}`),
     table<Size>(
       [
         { title: 'Size', number: true, cell: (one) => classOf(one), by: (one) => Number(one.least_bytes) },
@@ -71,9 +76,9 @@ function largest({ causes, total_ns }: Times): string {
 }
 
 /** All of them as points; below, what is pointed at. A click leads to the slowest there. */
-function points(kind: Explained, grid: Grid, range: ReturnType<typeof reach>, label: string): HTMLElement {
+function points(kind: Explained, grid: Grid, zoom: Zoom, label: string): HTMLElement {
   const told = h('p', { class: 'soft pointed' });
-  const chart = scatter(grid, range, label, (cell, clicked) => {
+  const chart = scatter([{ grid, color: '--main' }], zoom, label, (cell, clicked) => {
     told.replaceChildren(...(cell ? describe(kind, grid, cell) : []));
     if (cell && clicked) location.hash = href('why', kind.transaction, id(cell[3]));
   });
@@ -89,25 +94,44 @@ function describe(kind: Explained, grid: Grid, [column, row, of, slowest, ns]: C
   return [told, h('code', {}, `xweave explain DIR --transaction ${kind.transaction} --id ${name}`)];
 }
 
+/** The longest of an interval, as a link to its transaction, where the grid has kept it. */
+function longestOf(kind: Explained, { by_size, max_ns }: Interval): Child {
+  const cell = by_size?.cells.find((cell) => Number(cell[4]) === max_ns);
+  return cell ? h('a', { href: href('why', kind.transaction, id(cell[3])) }, span(max_ns ?? 0)) : span(max_ns ?? 0);
+}
+
+/** Which interval takes most of the time, in a sentence. */
+export function longest(kind: Explained): string {
+  const [first, ...all] = kind.intervals?.all ?? [];
+  if (!first) return '';
+  const most = all.reduce((most, one) => (one.total_ns > most.total_ns ? one : most), first);
+  return `${percent(most.total_ns / Math.max(1, kind.summary.total_ns))} of the time lies between ${most.from} and ${most.to}`;
+}
+
 /** From place to place: which interval takes the time, and which of them grows. */
-export function intervals(kind: Explained): Child {
+export function intervals(page: Page, kind: Explained): Child {
   const all = kind.intervals?.all ?? [];
   if (all.length === 0 || !kind.points) return null;
   const whole = Math.max(1, kind.summary.total_ns);
-  const longest = all.reduce((most, one) => (one.total_ns > most.total_ns ? one : most));
   const began = kind.points.all[0]?.reached ?? 0;
   const left = began - kind.summary.transactions;
+  const legs = all.map((one): Leg => ({
+    share: one.total_ns / whole,
+    told: `${percent(one.total_ns / whole)}; p50 ${span(one.p50_ns ?? 0)}, max ${span(one.max_ns ?? 0)}`,
+    title: `${one.from} to ${one.to}: ${span(one.total_ns)} in all, ${largest(one)}`,
+  }));
   return h(
     'section',
     {},
     h('h3', {}, 'From place to place'),
-    h('p', {}, `${percent(longest.total_ns / whole)} of the time lies between ${longest.from} and ${longest.to}.`, left > 0 ? ` Left out: ${count(left)} of ${count(began)}, which did not pass all places.` : ''),
+    h('p', {}, `${longest(kind)}.`, left > 0 ? ` Left out: ${count(left)} of ${count(began)}, which did not pass all places.` : ''),
+    passage(page, placesOf(kind.transaction), legs, longest(kind)),
     table<Interval>(
       [
         { title: 'From', cell: (one) => one.from },
         { title: 'To', cell: (one) => one.to },
         ...quantiles<Interval>(),
-        { title: 'max', number: true, cell: (one) => span(one.max_ns ?? 0), by: (one) => one.max_ns ?? 0 },
+        { title: 'max', number: true, cell: (one) => longestOf(kind, one), by: (one) => one.max_ns ?? 0 },
         { title: 'Time', number: true, cell: (one) => span(one.total_ns), by: (one) => one.total_ns },
         { title: 'Share', class: 'bars', cell: (one) => shareBar(one.total_ns / whole) },
         { title: 'Largest cause', class: 'wide', cell: largest },
@@ -138,14 +162,14 @@ function each(kind: Explained, all: Interval[]): Child {
   const grids = all.flatMap((one) => one.by_size ?? []);
   const bins = all.filter((one) => one.bins.length > 0);
   if (grids.length === 0 && bins.length === 0) return null;
-  const [range, times] = [grids.length > 0 ? reach(grids) : undefined, timesOf(...bins.map((one) => one.bins))];
+  const [zoom, times] = [grids.length > 0 ? zoomOf(reach(grids)) : undefined, timesOf(...bins.map((one) => one.bins))];
   const chart = (one: Interval): Child => {
     const told = `${one.from} → ${one.to}`;
-    if (range && one.by_size) return points(kind, one.by_size, range, `${told}: time by bytes`);
+    if (zoom && one.by_size) return points(kind, one.by_size, zoom, `${told}: time by bytes`);
     return one.bins.length > 0 ? distribution(one.bins, [['p50', one.p50_ns ?? 0], ['p99', one.p99_ns ?? 0]], times) : null;
   };
   return [
-    h('p', { class: 'soft' }, range ? `Each by size, on the same scales. ${HINT}` : 'How long each took, on the same scale.'),
+    h('p', { class: 'soft' }, zoom ? `Each by size, on the same scales. ${HINT}` : 'How long each took, on the same scale.'),
     h('div', { class: 'side-by-side' }, all.map((one) => h('div', {}, h('h4', {}, `${one.from} → ${one.to}`), chart(one)))),
   ];
 }
@@ -157,6 +181,7 @@ export function overTime(kind: Explained): Child {
   const names = of.causes.map((cause) => cause.what ?? counted(cause.others ?? 0, 'other cause', 'other causes'));
   const colors = causes(of.causes.map((cause) => cause.what ?? ''));
   const xs = [...of.transactions.map((_, at) => of.start_ns + at * of.slice_ns), of.start_ns + of.transactions.length * of.slice_ns];
+  const zoom = zoomOver(xs);
   // The last slice is as wide as the others.
   const held = (values: number[]) => [...values, values.at(-1) ?? 0];
   const mean = (ns: number[]) => held(ns.map((value, at) => value / Math.max(1, of.transactions[at] ?? 0)));
@@ -167,10 +192,10 @@ export function overTime(kind: Explained): Child {
     'section',
     {},
     h('h3', {}, 'What kept them over time'),
-    h('p', { class: 'soft' }, `The mean time of the transactions that ended within ${span(of.slice_ns)} each. Drag to look closer, and double-click for the whole.`),
-    layers(xs, drawn, null, span, `What kept transactions over time, on average: ${names.join(', ')}`),
+    h('p', { class: 'soft' }, `The mean time of the transactions that ended within ${span(of.slice_ns)} each. ${CLOSER}`),
+    layers(xs, drawn, null, span, `What kept transactions over time, on average: ${names.join(', ')}`, zoom),
     legend(names.map((name, at) => [colorOf(at), name])),
     h('h4', {}, 'How many ended'),
-    layers(xs, [ended], null, (value) => (Number.isInteger(value) ? count(value) : ''), 'How many transactions ended over time'),
+    layers(xs, [ended], null, (value) => (Number.isInteger(value) ? count(value) : ''), 'How many transactions ended over time', zoom),
   );
 }

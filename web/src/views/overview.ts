@@ -1,13 +1,16 @@
 // The answer first: what was recorded, what was found and what to do about it, and what to know before trusting it.
 
-import { labels, legend, stack, type Piece } from '../bars';
+import { labels, legend, pairOf, stack, type Piece } from '../bars';
 import type { Domain, Explained, Finding, Kind, MachineObject, Place, Recording } from '../document';
 import { h, type Child } from '../dom';
+import { called as kindCalled } from '../kind';
 import { count, counted, date, percent, span } from '../number';
 import type { Page, View } from '../page';
 import { GROUPS } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
+import { figuresOf } from './compare';
+import { longest } from './divided';
 import { called, placeClass, placesOf } from './where';
 import { pieces } from './why';
 
@@ -18,8 +21,7 @@ export function overview(page: Page): View {
   const { document } = page;
   const content: Child[] = [recorded(document.recording)];
   if (document.comparison) {
-    const { first, headline } = document.comparison;
-    content.push(h('p', { class: 'headline' }, h('a', { href: href('compare') }, `Against ${first}`), `: ${headline}`));
+    content.push(h('p', { class: 'soft' }, 'Compared with ', h('a', { href: href('compare') }, document.comparison.first), ', the first run; this one is the second.'));
   }
   if (document.findings.length > 0) {
     content.push(h('ol', { class: 'findings' }, document.findings.map((of) => finding(page, of))));
@@ -40,7 +42,7 @@ function recorded(of: Recording): HTMLElement {
   ];
   const from = of.domains.all.flatMap((one, at): Child[] => [at > 0 ? ', ' : '', ...domain(one)]);
   const more = of.domains.of - of.domains.all.length;
-  const error = of.clock_error_ns === null ? 'clocks within an unknown error' : `clocks within ${span(of.clock_error_ns)}`;
+  const error = of.domains.of === 1 ? 'one clock' : of.clock_error_ns === null ? 'clocks within an unknown error' : `clocks within ${span(of.clock_error_ns)}`;
   const lost = of.lost === 0 ? 'nothing lost' : h('strong', { class: 'bad' }, `${count(of.lost)} lost`);
   const what = [
     of.end_ns > 0 ? span(of.end_ns) : '',
@@ -77,7 +79,8 @@ function picture(page: Page, of: Finding): Child {
   const { flows, explained } = page.document;
   if (view === 'where' && flows && name !== undefined) return ofPlaces(page, placesOf(flows, name), name);
   const kind = explained.find((one) => one.transaction === name);
-  if (view === 'why' && kind) return ofStates(kind);
+  if (view === 'why' && kind) return [longest(kind) && h('p', { class: 'text' }, `${longest(kind)}.`), ofStates(kind)];
+  if (view === 'compare') return ofChange(page);
   return view === 'who' ? ofOffenders(page) : null;
 }
 
@@ -96,6 +99,19 @@ function ofStates(kind: Explained): Child {
   const all = pieces(kind.summary.parts.all, kind.summary.total_ns).map((piece) => ({ ...piece, label: GROUPS[piece.class] ?? '' }));
   all.sort((a, b) => b.share - a.share);
   return [stack(all, all.map((piece) => piece.title).join(', ')), labels(all)];
+}
+
+/** What changed most, in both runs. */
+function ofChange(page: Page): Child {
+  const { comparison } = page.document;
+  const finding = comparison?.findings.all.find((one) => !one.may_be_idle);
+  const object = comparison?.objects.all.find((one) => finding && one.kind === finding.kind && one.domain === finding.domain && one.object === finding.object);
+  if (!comparison || !object) return null;
+  const figures = figuresOf(object).filter(({ of }) => of.some((value) => value > 0));
+  return [
+    h('dl', { class: 'both' }, figures.map(({ title, told, of }) => [h('dt', {}, title), h('dd', {}, of.map(told).join(' → ')), h('dd', {}, pairOf(of, Math.max(...of)))])),
+    legend([['first', `first: ${comparison.first}`], ['second', 'second: this run']]),
+  ];
 }
 
 /** Who had the CPU that those waited for who waited longest: as the sentence above it tells. */
@@ -159,7 +175,7 @@ function transactions(page: Page): Child {
     h('h3', {}, 'Transactions explained'),
     table(
       [
-        { title: 'Kind', cell: (kind) => h('a', { href: href('why', kind.transaction) }, kind.transaction) },
+        { title: 'Kind', cell: (kind) => h('a', { href: href('why', kind.transaction) }, kindCalled(kind.transaction)) },
         { title: 'How many', number: true, cell: (kind) => count(kind.summary.transactions) },
         { title: 'p50', number: true, cell: (kind) => span(kind.summary.p50_ns ?? 0) },
         { title: 'p99', number: true, cell: (kind) => span(kind.summary.p99_ns ?? 0) },

@@ -30,7 +30,7 @@ export function states(of: States, domain: string): HTMLElement {
   };
   arrow([190, 44], [450, 44], `dispatched ${count(of.dispatched)}`, [320, 38]);
   arrow([450, 64], [190, 64], `preempted ${count(of.preempted)}`, [320, 80]);
-  arrow([525, 78], [380, 190], `blocked ${count(of.blocked)}`, [515, 150]);
+  arrow([525, 78], [380, 180], `blocked ${count(of.blocked)}`, [515, 150]);
   arrow([260, 180], [115, 78], `woken ${count(of.woken)}`, [125, 150]);
   arrow([115, 4], [115, 30], `began ${count(of.began)}`, [180, 20]);
   arrow([525, 30], [525, 4], `ended ${count(of.ended)}`, [590, 20]);

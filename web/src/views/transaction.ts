@@ -1,16 +1,19 @@
 // One transaction: who had its time when, what its time was spent on, and who asked and woke whom.
 
 import { legend, shareBar } from '../bars';
+import { CLOSER } from '../chart';
 import type { Explained, Part, Step, Transaction } from '../document';
 import { h, svg, type Child } from '../dom';
-import { count, id, micros, percent, span, tick } from '../number';
+import { called, placesOf } from '../kind';
+import { lanes, type Lane } from '../lanes';
+import { count, id, micros, percent, span } from '../number';
 import type { Page, View } from '../page';
 import { GROUPS, state } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
+import { passage, type Leg } from './passage';
 import { sequence } from './sequence';
 
-const WIDTH = 1000;
 const NAMES = 190;
 const LANE = 22;
 /** Objects that have a lane: those with the most time. */
@@ -26,12 +29,12 @@ export function transaction(page: Page, kind: Explained, one: Transaction): View
   const flow = kind.transaction.startsWith('flow') ? page.flows.get(String(one.id)) : undefined;
   const largest = one.parts[0];
   return {
-    heading: `${one.name || kind.transaction} ${id(one.id)}`,
+    heading: placesOf(kind.transaction).length > 2 || !one.name ? `${id(one.id)}: ${called(kind.transaction)}` : `${one.name} ${id(one.id)}`,
     content: [
       h(
         'nav',
         { class: 'steps', 'aria-label': 'Transactions of this kind' },
-        h('a', { href: href('why', kind.transaction) }, `All of ${kind.transaction}`),
+        h('a', { href: href('why', kind.transaction) }, `All of ${called(kind.transaction)}`),
         step(at - 1, 'slower'),
         step(at + 1, 'faster'),
         flow ? h('a', { href: href('flows', id(flow.id)) }, 'The flow, step by step') : null,
@@ -43,6 +46,7 @@ export function transaction(page: Page, kind: Explained, one: Transaction): View
         largest ? [h('br'), `${percent(largest.ns / Math.max(1, one.total_ns))} of it: ${largest.state}, ${largest.object} (${largest.domain})${largest.why ? `; ${largest.why}` : ''}`] : null,
       ),
       one.steps ? timeline(one, one.steps) : h('p', { class: 'soft' }, `It has too many steps for this page: xweave explain DIR --transaction ${kind.transaction} --id ${id(one.id)} shows them.`),
+      places(page, kind, one),
       parts(one),
       one.messages && one.messages.length > 0 ? sequence(one, one.messages) : null,
       one.steps ? steps(one, one.steps) : null,
@@ -57,30 +61,30 @@ function timeline(one: Transaction, all: Step[]): HTMLElement {
   for (const step of all) sums.set(name(step), (sums.get(name(step)) ?? 0) + step.ns);
   const kept = new Set([...sums].sort((a, b) => b[1] - a[1]).slice(0, LANES).map(([lane]) => lane));
   // In the order in which they have the time first.
-  const lanes = [...sums.keys()].filter((lane) => kept.has(lane));
-  if (sums.size > kept.size) lanes.push(`${count(sums.size - kept.size)} others`);
-  const whole = Math.max(1, one.total_ns);
-  const x = (ns: number) => NAMES + ((ns - one.start_ns) / whole) * (WIDTH - NAMES - 10);
-  const height = lanes.length * LANE + 26;
-  const chart = svg('svg', { class: 'lanes', viewBox: `0 0 ${WIDTH} ${height}`, role: 'img', 'aria-label': `Who had the time: ${lanes.slice(0, 5).join('; ')}` });
-  lanes.forEach((lane, at) => {
-    const told = lane.length > 28 ? `${lane.slice(0, 27)}…` : lane;
-    chart.append(
-      svg('rect', { x: NAMES, y: at * LANE + 2, width: WIDTH - NAMES, height: LANE - 4, class: 'lane' }),
-      svg('text', { x: NAMES - 8, y: at * LANE + 15, class: 'lane' }, told, svg('title', {}, lane)),
-    );
-  });
+  const names = [...sums.keys()].filter((lane) => kept.has(lane));
+  if (sums.size > kept.size) names.push(`${count(sums.size - kept.size)} others`);
+  const told = (lane: string): Lane => ({ told: lane.length > 26 ? `${lane.slice(0, 25)}…` : lane, title: lane });
+  const { figure, x, y, high, add } = lanes(names.map(told), LANE, NAMES, one.start_ns, one.total_ns, `Who had the time: ${names.slice(0, 5).join('; ')}`);
   for (const step of all) {
-    const own = lanes.indexOf(name(step));
-    const lane = own >= 0 ? own : lanes.length - 1;
+    const own = names.indexOf(name(step));
     const label = `${span(step.ns)} ${step.state}: ${name(step)}${step.why ? `; ${step.why}` : ''}, from ${micros(step.t_ns - one.start_ns)} µs`;
-    chart.append(svg('rect', { x: x(step.t_ns), y: lane * LANE + 2, width: Math.max(0.6, x(step.t_ns + step.ns) - x(step.t_ns)), height: LANE - 4, class: state(step.state) }, svg('title', {}, label)));
-  }
-  for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-    chart.append(svg('text', { x: NAMES + share * (WIDTH - NAMES - 10), y: height - 6, class: share === 0 ? 'tick first' : share === 1 ? 'tick last' : 'tick' }, tick(share * whole)));
+    add(svg('rect', { x: x(step.t_ns), y: y(own >= 0 ? own : names.length - 1), width: Math.max(0.6, x(step.t_ns + step.ns) - x(step.t_ns)), height: high, class: state(step.state) }, svg('title', {}, label)));
   }
   const states = new Set(all.map((step) => state(step.state)));
-  return h('figure', {}, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Who had the time when' }, chart), legend(Object.entries(GROUPS).filter(([of]) => states.has(of))));
+  return h('figure', {}, figure, h('p', { class: 'soft' }, CLOSER), legend(Object.entries(GROUPS).filter(([of]) => states.has(of))));
+}
+
+/** When it passed which place, if it passed several. */
+function places(page: Page, kind: Explained, one: Transaction): Child {
+  const names = placesOf(kind.transaction);
+  const passed = one.points_ns?.map(BigInt) ?? [];
+  if (passed.length < 2 || passed.length !== names.length) return null;
+  const legs = passed.slice(1).map((ns, at): Leg => {
+    const took = Number(ns - (passed[at] ?? ns));
+    const share = took / Math.max(1, one.total_ns);
+    return { share, told: `${percent(share)}; ${span(took)}`, title: `${names[at]} to ${names[at + 1]}: ${span(took)}` };
+  });
+  return h('section', {}, h('h3', {}, 'From place to place'), passage(page, names, legs, legs.map((leg) => leg.title).join(', ')));
 }
 
 function parts(one: Transaction): HTMLElement {

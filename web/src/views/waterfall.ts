@@ -1,16 +1,17 @@
 // One flow: its way through the domains, every step with where it was made, and what it is a part of.
 
 import { legend } from '../bars';
+import { CLOSER } from '../chart';
 import type { Flow, Hop } from '../document';
 import { h, svg, type Child } from '../dom';
 import { ends, kind, lack, path, place, source, total } from '../flow';
-import { count, counted, id, micros, percent, span, tick } from '../number';
+import { lanes } from '../lanes';
+import { count, counted, id, micros, percent, span } from '../number';
 import type { Page } from '../page';
 import { GROUPS, state } from '../palette';
 import { href } from '../router';
 
 const LANE = 34;
-const WIDTH = 1000;
 const NAMES = 90;
 
 /** Steps that only say that another object carries the flow from now on. */
@@ -28,7 +29,7 @@ export function waterfall(page: Page, flow: Flow): Child[] {
       `; ${counted(flow.crossings, 'crossing', 'crossings')}`,
       lack(flow) ? [h('br'), h('strong', { class: 'bad' }, lack(flow))] : null,
     ),
-    lanes(page, flow),
+    ways(page, flow),
     steps(page, flow),
     family(page, flow),
   ];
@@ -51,54 +52,44 @@ function stays(flow: Flow): Stay[] {
   return all;
 }
 
-/** A lane for each domain; slanted lines are the boundary: from when the flow was put on to when it was taken off. */
-function lanes(page: Page, flow: Flow): Child {
+/** A lane for each domain, and one for why; slanted lines are the boundary: from when the flow was put on to when it was taken off. */
+function ways(page: Page, flow: Flow): Child {
   const all = stays(flow);
   const domains = [...new Set(all.map((stay) => stay.domain))].sort((a, b) => page.palette.order(a) - page.palette.order(b));
   const whole = Math.max(1, total(flow));
-  const x = (ns: number) => NAMES + ((ns - flow.start_ns) / whole) * (WIDTH - NAMES - 10);
-  const y = (domain: string) => 8 + domains.indexOf(domain) * LANE;
   const why = page.document.explained.find((one) => one.transaction.startsWith('flow'))?.transactions.find((one) => String(one.id) === String(flow.id));
-  const laneOfWhy = domains.length * LANE + 8;
-  const height = laneOfWhy + (why?.steps ? LANE : 0) + 22;
   const told = all.map((stay) => `${stay.domain} ${span(stay.to - stay.from)}`).join(', then ');
-  const chart = svg('svg', { class: 'lanes', viewBox: `0 0 ${WIDTH} ${height}`, role: 'img', 'aria-label': `In ${told}` });
-  for (const domain of domains) {
-    chart.append(svg('text', { x: NAMES - 10, y: y(domain) + 18, class: 'lane' }, domain), svg('rect', { x: NAMES, y: y(domain), width: WIDTH - NAMES, height: LANE - 6, class: 'lane' }));
-  }
+  const names = [...domains, ...(why?.steps ? ['why'] : [])];
+  const { figure, x, y: top, high, add } = lanes(names.map((told) => ({ told })), LANE, NAMES, flow.start_ns, whole, `In ${told}`);
+  const y = (domain: string) => top(domains.indexOf(domain));
   all.forEach((stay, at) => {
     const width = Math.max(2, x(stay.to) - x(stay.from));
     const label = `${stay.domain}: ${span(stay.to - stay.from)} (${percent((stay.to - stay.from) / whole)})`;
-    chart.append(svg('rect', { x: x(stay.from), y: y(stay.domain), width, height: LANE - 6, class: page.palette.domain(stay.domain) }, svg('title', {}, label)));
+    add(svg('rect', { x: x(stay.from), y: y(stay.domain), width, height: high, class: page.palette.domain(stay.domain) }, svg('title', {}, label)));
     const next = all[at + 1];
     if (!next) return;
     const down = y(next.domain) > y(stay.domain);
-    const [from, to] = [y(stay.domain) + (down ? LANE - 6 : 0), y(next.domain) + (down ? 0 : LANE - 6)];
+    const [from, to] = [y(stay.domain) + (down ? high : 0), y(next.domain) + (down ? 0 : high)];
     const wait = next.from - stay.to;
     const crossing = `boundary ${stay.domain} → ${next.domain}: ${span(wait)} (${percent(wait / whole)})`;
     // What it is next to is on both sides at once: an area, as wide as it took.
     const points = `${x(stay.to)},${from} ${x(next.from)},${from} ${x(next.from)},${to} ${x(stay.to)},${to}`;
-    chart.append(svg('polygon', { points, class: 'gap' }, svg('title', {}, crossing)), svg('line', { x1: x(stay.to), y1: from, x2: x(next.from), y2: to, class: 'crossing' }, svg('title', {}, crossing)));
+    add(svg('polygon', { points, class: 'gap' }, svg('title', {}, crossing)), svg('line', { x1: x(stay.to), y1: from, x2: x(next.from), y2: to, class: 'crossing' }, svg('title', {}, crossing)));
   });
   for (const hop of path(flow)) {
-    chart.append(svg('line', { x1: x(hop.t_ns), x2: x(hop.t_ns), y1: y(hop.domain), y2: y(hop.domain) + LANE - 6, class: 'hop' }, svg('title', {}, `${place(hop)} ${source(hop)}, ${hop.comm}/${hop.tid}: ${micros(hop.t_ns - flow.start_ns)} µs`)));
+    add(svg('line', { x1: x(hop.t_ns), x2: x(hop.t_ns), y1: y(hop.domain), y2: y(hop.domain) + high, class: 'hop' }, svg('title', {}, `${place(hop)} ${source(hop)}, ${hop.comm}/${hop.tid}: ${micros(hop.t_ns - flow.start_ns)} µs`)));
   }
   if (why?.steps) {
-    chart.append(svg('text', { x: NAMES - 10, y: laneOfWhy + 18, class: 'lane' }, 'why'));
     for (const step of why.steps) {
       const label = `${step.state}: ${step.object}, ${step.domain}, ${span(step.ns)}${step.why ? `; ${step.why}` : ''}`;
-      chart.append(svg('rect', { x: x(step.t_ns), y: laneOfWhy, width: Math.max(0.5, x(step.t_ns + step.ns) - x(step.t_ns)), height: LANE - 6, class: state(step.state) }, svg('title', {}, label)));
+      add(svg('rect', { x: x(step.t_ns), y: top(domains.length), width: Math.max(0.5, x(step.t_ns + step.ns) - x(step.t_ns)), height: high, class: state(step.state) }, svg('title', {}, label)));
     }
-  }
-  for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-    const at = NAMES + share * (WIDTH - NAMES - 10);
-    chart.append(svg('text', { x: at, y: height - 4, class: share === 0 ? 'tick first' : share === 1 ? 'tick last' : 'tick' }, tick(share * whole)));
   }
   const colours: [string, string][] = [['boundary', 'on the boundary']];
   const states = new Set(why?.steps?.map((step) => state(step.state)));
   for (const [of, told] of Object.entries(GROUPS)) if (states.has(of)) colours.push([of, told]);
   const link = why ? h('p', { class: 'soft' }, h('a', { href: href('why', explainedBy(page), id(flow.id)) }, 'Why it took that long: who had the time, step by step')) : null;
-  return h('figure', {}, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Way through the domains' }, chart), legend(colours), link);
+  return h('figure', {}, figure, h('p', { class: 'soft' }, CLOSER), legend(colours), link);
 }
 
 function explainedBy(page: Page): string {

@@ -5,6 +5,7 @@ import type { MachineObject, Machines, Waited } from '../document';
 import { h, type Child } from '../dom';
 import { count, counted, percent, size, span } from '../number';
 import type { Page, View } from '../page';
+import { OBJECTS } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
 import { states } from './states';
@@ -76,19 +77,7 @@ function largest(waited: Waited[], name: (one: Waited) => string): string[] {
   return [...sums].sort((a, b) => b[1] - a[1]).slice(0, MOST).map(([of]) => of);
 }
 
-/** In the order in which they are listed. */
-const KINDS: Record<string, string> = {
-  process: 'process',
-  vcpu: 'vCPU',
-  exit: 'exits',
-  disk: 'disk',
-  disk_user: 'disk, by user',
-  service: 'service',
-  peer: 'peer',
-  interrupt: 'interrupt',
-  lock: 'lock',
-};
-const ORDER = Object.keys(KINDS);
+const ORDER = Object.keys(OBJECTS);
 
 function objects(machines: Machines, domain: { domain: string; span_ns: number }): HTMLElement {
   const all = machines.objects.all.filter((one) => one.domain === domain.domain);
@@ -101,7 +90,7 @@ function objects(machines: Machines, domain: { domain: string; span_ns: number }
     h('h3', {}, 'What each object did'),
     table<MachineObject>(
       [
-        { title: 'Kind', cell: (one) => KINDS[one.kind] ?? one.kind, by: (one) => one.kind },
+        { title: 'Kind', cell: (one) => OBJECTS[one.kind] ?? one.kind, by: (one) => one.kind },
         { title: 'Object', cell: (one) => one.object, by: (one) => one.object },
         { title: 'Time', number: true, cell: (one) => span(one.time_ns), by: (one) => one.time_ns },
         { title: '', class: 'bars', cell: (one) => shareBar(one.time_ns / (longest.get(one.kind) ?? 1)).firstElementChild as HTMLElement },

@@ -4,12 +4,14 @@ import { distribution } from '../chart';
 import { legend, shareBar, stack, type Piece } from '../bars';
 import type { Cause, Explained, Total, Transaction } from '../document';
 import { h, type Child } from '../dom';
+import { called } from '../kind';
 import { count, counted, id, percent, span } from '../number';
 import type { Page, View } from '../page';
 import { GROUPS, state } from '../palette';
 import { href } from '../router';
 import { table } from '../table';
 import { bySize, intervals, overTime } from './divided';
+import { lives } from './lives';
 import { transaction } from './transaction';
 
 /** What took less of the time is not named beside a cause. */
@@ -28,21 +30,21 @@ export function why(page: Page, spec?: string, name?: string): View {
     const command = `xweave explain DIR --transaction ${kind.transaction} --id ${name}`;
     return { heading, content: [h('p', { class: 'nothing', role: 'alert' }, `Transaction ${name} is not in this page: `, h('code', {}, command), ' shows it.'), choice(explained, kind)] };
   }
-  return { heading, content: [choice(explained, kind), headline(kind), causes(kind), intervals(kind), bySize(kind), each(kind), spread(kind), overTime(kind), breakdown(kind)] };
+  return { heading, content: [choice(explained, kind), headline(kind), causes(kind), lives(kind), intervals(page, kind), bySize(kind), each(kind), spread(kind), overTime(kind), breakdown(kind)] };
 }
 
 function choice(explained: Explained[], chosen: Explained | undefined): HTMLElement {
   return h(
     'nav',
     { class: 'tabs', 'aria-label': 'Kinds of transactions' },
-    explained.map((kind) => h('a', { href: href('why', kind.transaction), 'aria-current': kind === chosen ? 'page' : undefined }, `${kind.transaction} (${count(kind.summary.transactions)})`)),
+    explained.map((kind) => h('a', { href: href('why', kind.transaction), 'aria-current': kind === chosen ? 'page' : undefined }, `${called(kind.transaction)} (${count(kind.summary.transactions)})`)),
   );
 }
 
 function headline(kind: Explained): HTMLElement {
   const { summary } = kind;
   const [p50, p99, max] = [summary.p50_ns, summary.p99_ns, summary.max_ns].map((ns) => span(ns ?? 0));
-  return h('p', { class: 'headline' }, h('b', {}, `${counted(summary.transactions, 'transaction', 'transactions')} (${kind.transaction}), ${span(summary.total_ns)} in all: p50 ${p50}, p99 ${p99}, max ${max}`));
+  return h('p', { class: 'headline' }, h('b', {}, `${counted(summary.transactions, 'transaction', 'transactions')} (${called(kind.transaction)}), ${span(summary.total_ns)} in all: p50 ${p50}, p99 ${p99}, max ${max}`));
 }
 
 function causes(kind: Explained): HTMLElement {
@@ -89,6 +91,7 @@ function each(kind: Explained): HTMLElement {
     return part ? `${span(part.ns)} ${part.state}: ${part.object}, ${part.domain}${part.why ? `; ${part.why}` : ''}` : '';
   };
   const left = kind.summary.transactions - shown.length;
+  const named = new Set(shown.map((one) => one.name)).size > 1;
   return h(
     'section',
     {},
@@ -98,7 +101,8 @@ function each(kind: Explained): HTMLElement {
     table<Transaction>(
       [
         { title: 'ID', cell: (one) => h('a', { href: href('why', kind.transaction, id(one.id)) }, id(one.id)) },
-        { title: 'Transaction', cell: (one) => one.name, by: (one) => one.name },
+        // Where all are called alike, as what passes some places, that is told above.
+        ...(named ? [{ title: 'Transaction', cell: (one: Transaction) => one.name, by: (one: Transaction) => one.name }] : []),
         { title: 'Domain', cell: (one) => one.domain, by: (one) => one.domain },
         { title: 'Began', number: true, cell: (one) => span(one.start_ns), by: (one) => one.start_ns },
         { title: 'Time', number: true, cell: (one) => span(one.total_ns), by: (one) => one.total_ns },

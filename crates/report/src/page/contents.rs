@@ -16,6 +16,9 @@ use crate::{closing, document::SCHEMA};
 const REMARKS: usize = 100;
 const REMARKS_BYTES: usize = 64 << 10;
 
+/// How many kinds of transactions may be asked for: a page has room for so many.
+pub const ASKED: usize = transactions::ASKED;
+
 /// The document of a page.
 pub struct Contents<'a> {
     trace: &'a Trace,
@@ -23,13 +26,13 @@ pub struct Contents<'a> {
     /// The kinds of transactions that are explained.
     kinds: Vec<Spec>,
     document: Value,
-    lacking: Option<Outcome>,
+    lacking: Option<(Spec, Outcome)>,
 }
 
 impl<'a> Contents<'a> {
     /// Goes through a trace, some times over. `join` goes through its records. The transactions that are `asked` for are
-    /// explained first.
-    pub fn of(trace: &'a Trace, title: &str, asked: Option<&Spec>, join: &dyn Fn() -> Join<'a>) -> Self {
+    /// explained first, in that order.
+    pub fn of(trace: &'a Trace, title: &str, asked: &[Spec], join: &dyn Fn() -> Join<'a>) -> Self {
         let has_events = trace.has_events();
         let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
@@ -67,14 +70,15 @@ impl<'a> Contents<'a> {
             "usage": usage.as_ref().and_then(usage::of),
         });
         let lacking = explained.iter_mut().find(|kind| kind.totals.transactions() == 0);
-        let lacking = lacking.map(|kind| std::mem::take(&mut kind.outcome));
+        let lacking = lacking.map(|kind| (kind.spec.clone(), std::mem::take(&mut kind.outcome)));
         let kinds = explained.into_iter().map(|kind| kind.spec).collect();
         Self { trace, usage, kinds, document, lacking }
     }
 
-    /// What was gone through, if none of the transactions that were asked for began and ended in the trace.
-    pub fn lacking(&self) -> Option<&Outcome> {
-        self.lacking.as_ref()
+    /// Which transactions that were asked for did not begin and end in the trace, if there are such: the first kind of
+    /// them, and what was gone through.
+    pub fn lacking(&self) -> Option<(&Spec, &Outcome)> {
+        self.lacking.as_ref().map(|(spec, outcome)| (spec, outcome))
     }
 
     /// Also compares it with another run of the same work: that one is the first, this one the second. Without events in
@@ -85,6 +89,9 @@ impl<'a> Contents<'a> {
             let transactions = contrast::of(first, self.trace, &self.kinds);
             let compared = Comparison::of(&Usage::of(first), usage);
             self.document["comparison"] = comparison::of(&compared, name, &transactions);
+            if let Some(findings) = self.document["findings"].as_array_mut() {
+                Findings::of_comparison(&compared, findings);
+            }
         }
         self
     }

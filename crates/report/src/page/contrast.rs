@@ -3,10 +3,15 @@
 
 use serde_json::{Value, json};
 use xweave_flow::Histogram;
-use xweave_model::{Contrast, Spec, explain, parts::Totals};
+use xweave_model::{Contrast, Spec, Tally, explain};
 use xweave_trace::Trace;
 
-use super::bounded::cut_lists;
+use super::{
+    bounded::{cut, cut_lists},
+    grid::Grid,
+    levels::CELLS,
+    transactions::{PROGRAMS, called},
+};
 use crate::{
     View,
     contrast::{Sides, headline},
@@ -26,16 +31,22 @@ pub(super) fn of(first: &Trace, second: &Trace, kinds: &[Spec]) -> Vec<Value> {
 }
 
 fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Value> {
-    let (mut totals, mut times) = (Totals::default(), Histogram::default());
-    explain(first, spec, &mut |transaction, objects| {
-        totals.add(&transaction, objects);
+    let (mut tally, mut times) = (Tally::of(spec, false), Histogram::default());
+    let mut by_size = Grid::of_at_most(CELLS);
+    let outcome = explain(first, spec, &mut |transaction, objects| {
+        tally.add(&transaction, objects);
         times.add(transaction.total_ns);
+        if let Some(bytes) = transaction.bytes {
+            by_size.add(bytes.all(), transaction.length(), transaction.id);
+        }
     });
+    let totals = &tally.totals;
     let max_ns = totals.quantile(1.0)?;
+    let lives = tally.programs.as_ref().map(|programs| programs.all(&outcome.objects));
     let contrast = Contrast::of_runs([first, second], spec);
     let view = View { width: u16::MAX, color: false };
     let said = match &contrast {
-        Ok(contrast) => headline(contrast, Sides::OfRuns, &spec.to_string(), view),
+        Ok(contrast) => headline(contrast, Sides::OfRuns, &called(spec), view),
         Err(few) => format!("{few} in each run"),
     };
     let lists = [("causes", CAUSES), ("parts", PARTS)];
@@ -47,6 +58,8 @@ fn kind(first: &Trace, second: &Trace, spec: &Spec) -> Option<Value> {
             "p99_ns": totals.quantile(0.99),
             "max_ns": max_ns,
             "bins": times.bins(),
+            "by_size": by_size.value(),
+            "lives": lives.map(|lives| cut(&lives, PROGRAMS, LIST)),
         },
         "headline": said.trim_end(),
         "contrast": contrast.ok().map(|contrast| cut_lists(&contrast, &lists, LIST)),

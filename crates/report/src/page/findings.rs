@@ -3,12 +3,16 @@
 use serde_json::{Value, json};
 use xweave_flow::{Flows, Place};
 use xweave_model::{
-    Spec, Usage,
+    Comparison, Spec, Usage,
     objects::RECORDER,
     parts::{Kept, Totals},
 };
 
-use crate::{machines, number, places};
+use super::transactions::called;
+use crate::{comparison, machines, number, places};
+
+/// So many are told.
+const MOST: usize = 3;
 
 /// Who is behind a cause: so many are named, from this share of the time on.
 const OFFENDERS: usize = 5;
@@ -51,11 +55,17 @@ impl Findings {
             number::percent(share(most.ns)),
             number::counted(totals.transactions() as u64, "transaction", "transactions"),
         );
-        let title = format!("{}: {percent} of the time of {all} ({spec})", most.what);
+        let title = format!("{}: {percent} of the time of {all} ({})", most.what, called(spec));
         let by = most.by.iter().take(OFFENDERS).filter(|by| share(by.ns) >= TELLING);
         let by: Vec<String> = by.map(|by| format!("{} {}", by.who, number::percent(share(by.ns)))).collect();
-        let text = if by.is_empty() { String::new() } else { format!("by {}", by.join(", ")) };
-        self.add(&title, &text, of_cause(most), json!(["why", spec.to_string()]));
+        let reason = totals.reason(&most.what).filter(|(_, ns)| share(*ns) >= TELLING);
+        let text = match reason {
+            _ if !by.is_empty() => format!("by {}", by.join(", ")),
+            Some((why, ns)) => format!("{}: {why}", number::percent(share(ns))),
+            None => String::new(),
+        };
+        let advice = reason.and_then(|(why, _)| of_reason(why)).or_else(|| of_cause(most));
+        self.add(&title, &text, advice, json!(["why", spec.to_string()]));
     }
 
     /// Who waited longest for a CPU.
@@ -67,6 +77,22 @@ impl Findings {
         self.add(title, &text, advice, json!(["who"]));
     }
 
+    /// What changed from one run to the other, before all else: that is what was asked for.
+    pub(super) fn of_comparison(compared: &Comparison, told: &mut Vec<Value>) {
+        let longer = comparison::longer(compared);
+        let work = compared.findings.iter().find(|finding| !finding.may_be_idle);
+        let finding = match work {
+            Some(finding) if compared.took_longer() && finding.explained_ns != 0 => {
+                let share = finding.explained_ns as f64 / compared.difference_ns as f64;
+                let text = format!("{longer}; at most {} of that is due to this", number::percent(share));
+                json!({ "title": finding.text, "text": text, "advice": of_change(finding.what), "link": ["compare"] })
+            }
+            _ => json!({ "title": longer, "text": "", "advice": null, "link": ["compare"] }),
+        };
+        told.insert(0, finding);
+        told.truncate(MOST);
+    }
+
     /// What was advised already is not repeated.
     fn add(&mut self, title: &str, text: &str, advice: Option<&str>, link: Value) {
         let advice = advice.filter(|advice| self.0.iter().all(|of| of["advice"] != **advice));
@@ -76,6 +102,25 @@ impl Findings {
     pub(super) fn told(self) -> Vec<Value> {
         self.0
     }
+}
+
+/// What may be done about what changed.
+fn of_change(what: &str) -> Option<&'static str> {
+    Some(match what {
+        "requests" => {
+            "The same data in other requests: see read-ahead, the program's own block size and the I/O scheduler."
+        }
+        "data" => "Another amount of data: see whether both runs did the same work, and what was cached.",
+        "seeking" => "The requests are farther apart: see who else uses the disk, and in which order.",
+        "service" | "overlap" | "queueing" => {
+            "See who else uses the object, and how many requests are under way at a time."
+        }
+        "processor" => "More computing for the same work: profile who ran.",
+        "run_queue" => FEWER,
+        "lock" => "A lock was held by others: see who held it, step by step.",
+        "exits" => "The hypervisor worked for the guest: see the reasons of its exits.",
+        _ => return None,
+    })
 }
 
 /// What may be done where flows are longest in a place.
@@ -97,8 +142,23 @@ fn of_place(place: &Place) -> Option<&'static str> {
         () if of("I/O scheduler") => {
             "Requests waited in the I/O scheduler: the disk was busy, or its queue depth is small."
         }
-        () if of("driver") => {
+        () if of("disk driver") => {
             "Time in the driver and the device: compare the disk's service time with that of the host's disk."
+        }
+        () => return None,
+    })
+}
+
+/// What may be done about what is known of why.
+fn of_reason(why: &str) -> Option<&'static str> {
+    Some(match () {
+        () if why.contains("TIME_WAIT") => {
+            "The client uses a port again before the server has forgotten its last connection: give it more ports \
+             (net.ipv4.ip_local_port_range), keep connections open, or let the client close first."
+        }
+        () if why.contains("the accept queue was full") => {
+            "The server did not accept in time: see what it did meanwhile, and give its listen() and net.core.somaxconn \
+             a longer queue."
         }
         () => return None,
     })

@@ -15,7 +15,7 @@ use super::{
 use crate::document::divided;
 
 /// Cells of a grid, and of one of an interval: of these there may be many.
-const CELLS: usize = 1_500;
+pub(super) const CELLS: usize = 1_500;
 const CELLS_OF_INTERVAL: usize = 400;
 
 /// What there is at most of each class of sizes and interval, and in how many bytes.

@@ -9,7 +9,7 @@ use xweave_model::{
 use xweave_trace::Trace;
 
 use super::{
-    bounded::{Budget, cut_lists},
+    bounded::{Budget, cut, cut_lists},
     levels::Levels,
 };
 use crate::{
@@ -17,8 +17,10 @@ use crate::{
     losses,
 };
 
-/// So many kinds of transactions are explained: each takes a pass over the events.
+/// So many kinds of transactions are explained of the trace's own, and so many if some are asked for: each takes a pass over
+/// the events.
 const KINDS: usize = 3;
+pub(super) const ASKED: usize = 4;
 
 /// Of each, so many of the slowest and at even shares of the others are shown, out of so many.
 const SLOWEST: usize = 40;
@@ -28,12 +30,13 @@ const SAMPLE: usize = 256;
 /// Room for the transactions of a kind, for one of them, and for each list of the summary, in bytes.
 const TRANSACTIONS: usize = 1 << 20;
 const ONE: usize = 224 << 10;
-const LIST: usize = 64 << 10;
+pub(super) const LIST: usize = 64 << 10;
 
 /// What there is at most of each.
 const CAUSES: usize = 60;
 const PARTS: usize = 500;
 const MESSAGES: usize = 500;
+pub(super) const PROGRAMS: usize = 200;
 
 /// The transactions of a kind.
 pub(super) struct Kind {
@@ -45,28 +48,41 @@ pub(super) struct Kind {
     pub(super) outcome: Outcome,
 }
 
-/// Those of the kind that is asked for, also if there are none; and of the kinds that are asked for most likely those that
+/// Those of the kinds that are asked for, also if there are none; and of the kinds that are asked for most likely those that
 /// have any. Of flows those of these IDs, in ascending order, are among the ones that are shown, if there is room.
-pub(super) fn of(trace: &Trace, asked: Option<&Spec>, chosen: &[u64]) -> Vec<Kind> {
-    let others = specs(trace).into_iter().filter(|spec| Some(spec) != asked);
+pub(super) fn of(trace: &Trace, asked: &[Spec], chosen: &[u64]) -> Vec<Kind> {
+    let others = specs(trace).into_iter().filter(|spec| asked.iter().all(|other| sort(other) != sort(spec)));
     let others = others.map(|spec| kind(trace, spec, chosen));
-    let others = others.filter(|kind| kind.totals.transactions() > 0).take(KINDS);
-    asked.map(|spec| kind(trace, spec.clone(), chosen)).into_iter().chain(others).collect()
+    let others =
+        others.filter(|kind| kind.totals.transactions() > 0).take(KINDS.min(ASKED - asked.len().min(ASKED)));
+    asked.iter().map(|spec| kind(trace, spec.clone(), chosen)).chain(others).collect()
 }
 
 /// What is asked for most likely: the trace's own, then the most frequent one of each sort.
 fn specs(trace: &Trace) -> Vec<Spec> {
     let mut specs: Vec<Spec> = usual(trace).into_iter().collect();
-    let sort = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
     for (text, _) in Census::of(trace).transactions {
-        let known = |spec: &Spec| sort(&spec.to_string()) == sort(&text);
+        let Ok(spec) = text.parse::<Spec>() else { continue };
         // A connection's beginning is a part of what its requests are told of.
-        if sort(&text) == "connect" || specs.iter().any(known) {
-            continue;
+        if !matches!(spec, Spec::Connect(_)) && specs.iter().all(|known| sort(known) != sort(&spec)) {
+            specs.push(spec);
         }
-        specs.extend(text.parse::<Spec>());
     }
     specs
+}
+
+/// A kind of transactions, short enough for a sentence.
+pub(super) fn called(spec: &Spec) -> String {
+    let Spec::Between(between) = spec else { return spec.to_string() };
+    match between.places() {
+        [first, _, .., last] => format!("{first} to {last}, {} points", between.places().len()),
+        _ => spec.to_string(),
+    }
+}
+
+/// What such transactions are, whichever of them.
+fn sort(spec: &Spec) -> std::mem::Discriminant<Spec> {
+    std::mem::discriminant(spec)
 }
 
 fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
@@ -104,6 +120,9 @@ fn kind(trace: &Trace, spec: Spec, chosen: &[u64]) -> Kind {
         "transactions": all.into_iter().map(|(_, one)| one).collect::<Vec<_>>(),
     });
     levels.into_members(&mut document, &tally, &outcome);
+    if let Some(programs) = &tally.programs {
+        document["lives"] = json!(cut(&programs.all(&outcome.objects), PROGRAMS, LIST));
+    }
     Kind { spec, totals: tally.totals, remarks, document, outcome }
 }
 
