@@ -48,6 +48,21 @@ fn vm(dir: &Path) -> Option<Vm> {
     })
 }
 
+/// The threads that are its vCPUs, in the order of their numbers (`vcpuN/pid`: virt/kvm/kvm_main.c, since 6.0).
+pub(crate) fn vcpu_threads(pid: u32) -> Vec<u32> {
+    let own = |dir: &Path| dir.file_name()?.to_str()?.strip_prefix(&format!("{pid}-")).map(drop);
+    let dirs = fs::read_dir(KVM_DIR).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let Some(dir) = dirs.into_iter().find(|dir| own(dir).is_some()) else { return Vec::new() };
+    let vcpu = |entry: fs::DirEntry| {
+        let number: u32 = entry.file_name().to_str()?.strip_prefix("vcpu")?.parse().ok()?;
+        Some((number, crate::kvm::number(&entry.path(), "pid")?))
+    };
+    let mut vcpus: Vec<(u32, u32)> =
+        fs::read_dir(dir).into_iter().flatten().filter_map(|entry| vcpu(entry.ok()?)).collect();
+    vcpus.sort_unstable();
+    vcpus.into_iter().map(|(_, tid)| tid).collect()
+}
+
 fn number<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
     fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
 }
