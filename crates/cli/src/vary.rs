@@ -11,14 +11,14 @@ use crate::{failure::Failure, trust::Owner};
 
 /// Try settings of host and guests under a load, and tell what they change
 ///
-/// With --try, COMMAND is run under each setting in turn, in blocks of which each round has one of each setting, in an
-/// order that is drawn anew; each block is recorded. Told is by how much the settings shift the response time of
-/// requests, its causes and CPU use, each with an interval. All settings are put back, also after Ctrl-C or a crash.
+/// With --try, COMMAND is run under each setting in turn and recorded: in rounds, each of which has every setting once,
+/// in random order. The answer is by how much each setting changes the response time of requests, what kept them, and
+/// CPU use, with confidence intervals. All settings are put back afterwards, also after Ctrl-C or a crash.
 #[derive(clap::Args)]
 #[command(after_help = trying::HELP)]
 pub struct Args {
     /// The directory of an experiment, to be looked at again
-    #[arg(value_name = "DIR", required_unless_present_any = ["try", "knobs"])]
+    #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     owner: Owner,

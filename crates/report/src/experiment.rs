@@ -43,16 +43,20 @@ pub fn text(evaluation: &Evaluation, dir: &str, view: View) -> String {
     text
 }
 
-/// What is tried, without what stays: `halt_poll_ns@host 0 → 200000`.
-pub fn name(evaluation: &Evaluation, effect: &Effect) -> String {
+/// The knobs whose values differ, with both.
+fn tried<'a>(evaluation: &'a Evaluation, effect: &Effect) -> Vec<(&'a Held, [String; 2])> {
     let experiment = &evaluation.experiment;
     let (first, other) = (&experiment.settings[0].values, &experiment.settings[effect.setting].values);
-    let values =
-        experiment.knobs.iter().zip(first.iter().zip(other)).filter(|(_, (first, other))| first != other);
-    let one = |(held, (first, other)): (&Held, _)| {
-        format!("{} {} → {}", held.name(), Value { held, value: first }, Value { held, value: other })
-    };
-    values.map(one).collect::<Vec<_>>().join(", ")
+    let knobs = experiment.knobs.iter().zip(first.iter().zip(other));
+    let differing = knobs.filter(|(_, (first, other))| first != other);
+    let value = |held, value| Value { held, value }.to_string();
+    differing.map(|(held, (first, other))| (held, [value(held, first), value(held, other)])).collect()
+}
+
+/// What is tried, without what stays: `halt_poll_ns@host 0 → 200000`.
+fn name(evaluation: &Evaluation, effect: &Effect) -> String {
+    let one = |(held, [first, other]): &(&Held, [String; 2])| format!("{} {first} → {other}", held.name());
+    tried(evaluation, effect).iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// What a setting changed, in a sentence.
@@ -70,8 +74,7 @@ fn headline(evaluation: &Evaluation, effect: &Effect) -> String {
         );
     }
     let mut told: Vec<String> = Vec::new();
-    let (seen, unseen): (Vec<_>, Vec<_>) =
-        figures.into_iter().partition(|(_, change)| change.difference.is_seen());
+    let (seen, unseen): (Vec<_>, Vec<_>) = figures.into_iter().partition(|(_, change)| change.is_seen());
     told.extend(seen.iter().map(|(what, change)| format!("{what} {}", relative(change))));
     if !unseen.is_empty() {
         let one = |(what, change): &(&str, &Change)| {
@@ -87,7 +90,7 @@ fn headline(evaluation: &Evaluation, effect: &Effect) -> String {
             unseen.iter().map(one).collect::<Vec<_>>().join(" nor on ")
         ));
     }
-    let cpus: Vec<_> = effect.cpus.iter().filter(|(_, change)| change.difference.is_seen()).collect();
+    let cpus: Vec<_> = effect.cpus.iter().filter(|(_, change)| change.is_seen()).collect();
     told.extend(
         cpus.iter().map(|(domain, change)| format!("{domain} {} CPUs", cpus_of(change.difference.estimate))),
     );
@@ -130,9 +133,15 @@ fn sign(of: f64) -> &'static str {
     if of < 0.0 { "−" } else { "+" }
 }
 
+/// With its sign, unless nothing is left of it.
+fn with_sign(of: f64, text: &str) -> String {
+    let is_none = !text.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
+    format!("{}{text}", if is_none { "" } else { sign(of) })
+}
+
 /// A change as a share: of less than a tenth, with a digit after the point.
 fn signed(share: f64) -> String {
-    format!("{}{}", sign(share), unsigned(share))
+    with_sign(share, &unsigned(share))
 }
 
 fn unsigned(share: f64) -> String {
@@ -151,11 +160,11 @@ fn span_of(ns: f64) -> String {
 }
 
 fn signed_span(ns: f64) -> String {
-    format!("{}{}", sign(ns), span_of(ns))
+    with_sign(ns, &span_of(ns))
 }
 
 fn cpus_of(cpus: f64) -> String {
-    format!("{}{:.2}", sign(cpus), cpus.abs())
+    with_sign(cpus, &format!("{:.2}", cpus.abs()))
 }
 
 /// The figures of a setting, beside those of the first.
@@ -181,11 +190,16 @@ fn figures(evaluation: &Evaluation, effect: &Effect, view: View) -> String {
         effect.cpus.iter().map(|(domain, change)| (format!("CPUs busy in {domain}"), change, cpus(change))),
     );
     let column = |at: usize| rows.iter().map(|row| row.2[at].clone()).collect::<Vec<String>>();
-    let seen = |change: &Change| if change.difference.is_seen() { "yes" } else { "no" }.to_owned();
-    let about = [Column::names(name(evaluation, effect), rows.iter().map(|row| row.0.clone()).collect())];
+    let seen = |change: &Change| if change.is_seen() { "yes" } else { "no" }.to_owned();
+    // What one knob is set to stands above the figures; of several it would be too long.
+    let (about, [first, other]) = match &*tried(evaluation, effect) {
+        [(held, values)] => (held.name(), values.clone()),
+        _ => (name(evaluation, effect), ["First", "Other"].map(str::to_owned)),
+    };
+    let about = [Column::names(about, rows.iter().map(|row| row.0.clone()).collect())];
     let columns = [
-        Column::numbers("Before", column(0)),
-        Column::numbers("With it", column(1)),
+        Column::numbers(first, column(0)),
+        Column::numbers(other, column(1)),
         Column::numbers("Difference", column(2)),
         Column::numbers(format!("{} interval", percent(effect.p99.difference.confidence)), column(3)),
         Column::names("Seen", rows.iter().map(|row| seen(row.1)).collect()),

@@ -55,7 +55,8 @@ Knobs (KNOB@DOMAIN, where the domain is not clear; `now` leaves a setting as it 
 vhost's busy polling is none of them: QEMU sets it when it starts (-netdev tap,…,vhost=on,poll-us=50), and
 the kernel takes it of QEMU only. idle=poll is an option of the kernel's command line; see idle_poll.
 
-Ctrl-C ends the experiment after the block that is under way, which is not counted; settings are put back.";
+Ctrl-C ends the load and the recording of the block that is under way, which is not counted; settings are put
+back, and what was measured until then is shown.";
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -184,7 +184,7 @@ impl<'a> Effect<'a> {
             |(cause, change): &'a (String, evaluate::Change)| Cause { cause, times: Times::new(change) };
         let cpus = |(domain, change): &'a (String, evaluate::Change)| {
             let Shift { estimate: difference, low, high, .. } = change.difference;
-            let seen = change.difference.is_seen();
+            let seen = change.is_seen();
             Cpus { domain, baseline: change.first, with: change.other, difference, low, high, seen }
         };
         let observed = |of: &'a evaluate::Observed| Observed {
@@ -225,7 +225,7 @@ impl Times {
             ratio: change.ratio.map(|ratio| ratio.estimate),
             ratio_low: change.ratio.map(|ratio| ratio.low),
             ratio_high: change.ratio.map(|ratio| ratio.high),
-            seen: change.difference.is_seen(),
+            seen: change.is_seen(),
         }
     }
 }

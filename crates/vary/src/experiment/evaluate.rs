@@ -13,7 +13,8 @@ use super::{
 /// How often intervals are to hold.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Causes that make up less than that of the mean under either setting are not listed.
+/// Causes that make up less than that of the mean under either setting are not listed; and if the halts that end otherwise
+/// are a smaller share than that, a setting has not changed them.
 const SMALL: f64 = 0.01;
 
 /// Causes and domains that are listed.
@@ -164,6 +165,12 @@ impl Effect {
 }
 
 impl Change {
+    /// Whether it is told from none: by what it is, and by how much that is of what it was.
+    pub fn is_seen(&self) -> bool {
+        let by_ratio = self.ratio.is_none_or(|ratio| ratio.low > 1.0 || ratio.high < 1.0);
+        self.difference.is_seen() && by_ratio
+    }
+
     fn of(pairs: &[Pair<'_>], figure: impl Fn(&Measured) -> f64) -> Option<Self> {
         let figures: Vec<(f64, f64)> =
             pairs.iter().map(|(first, other)| (figure(first), figure(other))).collect();
@@ -220,6 +227,9 @@ fn vms<'a>(held: &Held, pairs: &[Pair<'a>], experiment: &Experiment) -> Vec<(Str
         let of = |measured: &'a Measured| (measured.vms.get(key).unwrap_or(&NONE), measured.span_ns);
         pairs.iter().map(|(first, other)| [of(first), of(other)]).collect()
     };
+    let of_guest = |measured: &'a Measured| measured.guests.get(&held.domain);
+    let guests: BTreeSet<&(String, u32)> =
+        pairs.iter().flat_map(|(first, other)| of_guest(first).into_iter().chain(of_guest(other))).collect();
     let keys: BTreeSet<&(String, u32)> =
         pairs.iter().flat_map(|(first, other)| first.vms.keys().chain(other.vms.keys())).collect();
     let mut all = Vec::new();
@@ -230,8 +240,7 @@ fn vms<'a>(held: &Held, pairs: &[Pair<'a>], experiment: &Experiment) -> Vec<(Str
         let is_meant = match held.knob {
             Knob::HaltPollNs => *host == held.domain,
             Knob::PinVcpus | Knob::PinVhost => held.vm.as_ref() == Some(&name),
-            // Guests are mostly called as their virtual machines are.
-            _ => name == held.domain,
+            _ => guests.contains(key),
         };
         if is_meant {
             all.push((name, seen(key)));
@@ -257,8 +266,12 @@ fn polling(seen: &Seen<'_>, values: [&str; 2]) -> Observed {
         let halts = sum(seen, which, |vcpus| vcpus.halts);
         (halts - sum(seen, which, |vcpus| vcpus.slept)) / halts.max(1.0)
     };
-    let holds =
-        differs(seen, |vcpus, _| vcpus.halts.saturating_sub(vcpus.slept) as f64 / vcpus.halts.max(1) as f64);
+    let (first, other) = (share(0), share(1));
+    let changed = (first - other).abs() >= SMALL;
+    let holds = changed
+        && differs(seen, |vcpus, _| {
+            vcpus.halts.saturating_sub(vcpus.slept) as f64 / vcpus.halts.max(1) as f64
+        });
     // Under which KVM polls longest, and for how long.
     let longest = values.map(|value| value.parse().unwrap_or(0));
     let (most, ns): (usize, u64) = if longest[1] > longest[0] { (1, longest[1]) } else { (0, longest[0]) };
@@ -278,7 +291,6 @@ fn polling(seen: &Seen<'_>, values: [&str; 2]) -> Observed {
         }
     };
     let note = (!holds).then(|| format!("the setting had no effect on this VM's halts: {}", why()));
-    let (first, other) = (share(0), share(1));
     Observed { knob: 0, vm: String::new(), what: AWAKE, first, other, holds, note }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use xweave_model::{Spec, Tally, Usage, explain, vcpu::exit_reason};
 use xweave_trace::{
-    Trace,
+    Domain, Trace,
     event::{Event, Kind},
 };
 
@@ -26,6 +26,8 @@ pub struct Measured {
     pub cpus: BTreeMap<String, f64>,
     /// What the virtual machines' vCPUs did, by the number of the domain that runs them and their processes.
     pub vms: BTreeMap<(String, u32), Vcpus>,
+    /// Which of these the guests among the domains are, by the guests' names.
+    pub guests: BTreeMap<String, (String, u32)>,
     /// How long it lasted, in nanoseconds.
     pub span_ns: u64,
     /// Records and events that were lost: figures are too low.
@@ -88,9 +90,15 @@ pub fn measure(trace: &Trace, spec: &Spec) -> Measured {
         causes: totals.causes().into_iter().map(|kept| (kept.what, kept.ns)).collect(),
         cpus: usage.busy.iter().filter_map(busy).collect(),
         vms: vcpus(trace),
+        guests: trace.manifest().domains.iter().filter_map(guest).collect(),
         span_ns: usage.span_ns,
         lost: trace.manifest().lost,
     }
+}
+
+fn guest(domain: &Domain) -> Option<(String, (String, u32))> {
+    let vm = domain.vm.as_ref()?;
+    Some((domain.name.clone(), (vm.host.clone(), vm.pid)))
 }
 
 fn vcpus(trace: &Trace) -> BTreeMap<(String, u32), Vcpus> {

@@ -8,7 +8,7 @@ use xweave_wire::knob;
 
 use super::{
     order::order,
-    stored::{Block, Experiment, Held, StoreError, Vm, trace_name},
+    stored::{Block, Experiment, FILE, Held, StoreError, Vm, trace_name},
     tries::Plan,
 };
 
@@ -113,7 +113,12 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Exper
         let interrupted = xweave_interrupt::pending();
         let (failed, read) = match recorded {
             Ok(outcome) => (failure(&outcome, interrupted), read(outcome)),
-            Err(error) if number == 1 => return Err(error.into()),
+            Err(error) if number == 1 => {
+                // As if it had not been: what is wrong with the arguments is told with the first block.
+                let _ = dir.remove(FILE);
+                let _ = std::fs::remove_dir(&output);
+                return Err(error.into());
+            }
             Err(error) => {
                 // Its trace was not begun: it is no block.
                 experiment.ended =

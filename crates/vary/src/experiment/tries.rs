@@ -247,6 +247,11 @@ fn held(one: &Try, domains: &[DomainKnobs]) -> Result<Held, TryError> {
         Some((domain, vm)) => named(knob, domain, vm.as_deref(), &places, domains)?,
         None => only(knob, &places)?,
     };
+    // Where no virtual machine runs there is nobody's to be set.
+    if let (Some(_), None, true) = (&place.state.unavailable, &place.state.vm, knob.is_of_vm()) {
+        let why = "no virtual machine runs there".to_owned();
+        return Err(TryError::Place { knob, place: place.to_string(), why, are: could_be(knob, &places) });
+    }
     if let Some(why) = &place.state.unavailable {
         let (place, why) = (place.to_string(), why.clone());
         return Err(TryError::Unavailable { knob, place, why });
@@ -299,13 +304,19 @@ fn named<'p, 'a>(
         (true, Some(vm)) => format!("there is no virtual machine {} there", printable(vm)),
         (true, None) => "which virtual machine is meant is not said".to_owned(),
     };
-    let could: Vec<String> = places.iter().map(|place| format!("{knob}@{place}")).collect();
-    let are = match &*could {
-        [] => "is none".to_owned(),
+    let are = could_be(knob, places);
+    Err(TryError::Place { knob, place: printable(&given).into_owned(), why, are })
+}
+
+/// Where a knob can be set, in words.
+fn could_be(knob: Knob, places: &[Place<'_>]) -> String {
+    let can = places.iter().filter(|place| place.state.unavailable.is_none());
+    let could: Vec<String> = can.map(|place| format!("{knob}@{place}")).collect();
+    match &*could {
+        [] => "is none that can be set".to_owned(),
         [one] => format!("is {one}"),
         several => format!("are {}", several.join(", ")),
-    };
-    Err(TryError::Place { knob, place: printable(&given).into_owned(), why, are })
+    }
 }
 
 /// The only one that can be set: of KVM's, in a host; of others, in a guest, if there is one.
@@ -348,6 +359,7 @@ mod tests {
         ];
         let guest = vec![
             without(state(Knob::HaltPollNs, None, ""), "KVM is not loaded here"),
+            without(state(Knob::PinVcpus, None, ""), "no virtual machine runs under this kernel's KVM"),
             without(state(Knob::IdlePoll, None, "off"), "this kernel has no cpuidle driver"),
             state(Knob::BusyPoll, None, "0"),
             State {
@@ -423,7 +435,7 @@ mod tests {
             (&["halt_poll_ns@vm1=0,1"], "halt_poll_ns@vm1 cannot be set: KVM is not loaded here"),
             (
                 &["halt_poll_ns@vm7=0,1"],
-                "halt_poll_ns@vm7: there is no domain vm7; there are halt_poll_ns@host, ",
+                "halt_poll_ns@vm7: there is no domain vm7; there is halt_poll_ns@host",
             ),
             (&["halt_poll_ns@host:web1=0,1"], "it is a setting of the whole domain, not of web1"),
             (
@@ -437,6 +449,10 @@ mod tests {
             (
                 &["pin_vcpus@web1=now,0"],
                 "there is no domain web1 (it is a virtual machine of host:web1); there are",
+            ),
+            (
+                &["pin_vcpus@vm1=now,0"],
+                "pin_vcpus@vm1: no virtual machine runs there; there are pin_vcpus@host:web1, pin_vcpus@host:web2",
             ),
             (&["pin_vcpus@host:web3=now,0"], "there is no virtual machine web3 there"),
             (&["pin_vhost=now,0"], "pin_vhost is not in one place only"),

@@ -7,7 +7,7 @@ use super::{
 fn experiment(knob: Knob, values: [Option<&str>; 2]) -> Experiment {
     let (domain, vm) = match knob {
         Knob::PinVcpus => ("host", Some("web".to_owned())),
-        Knob::IdlePoll => ("web", None),
+        Knob::IdlePoll => ("guest", None),
         _ => ("host", None),
     };
     let held = Held { knob, domain: domain.to_owned(), vm, now: "200000".to_owned() };
@@ -91,8 +91,18 @@ fn blocks_that_failed_take_their_rounds_along_and_nothing_else() {
 fn observed(experiment: Experiment, vcpus: impl Fn(u32, u32) -> Vcpus) -> Observed {
     let evaluation = evaluated(experiment, |round, setting| {
         let vms = [(("host".to_owned(), 42), vcpus(round, setting))].into();
+        let guests = [("guest".to_owned(), ("host".to_owned(), 42))].into();
         let span_ns = 1_000_000_000;
-        Ok(Measured { requests: 1, p50_ns: 5, p99_ns: 5, mean_ns: 5, vms, span_ns, ..Measured::default() })
+        Ok(Measured {
+            requests: 1,
+            p50_ns: 5,
+            p99_ns: 5,
+            mean_ns: 5,
+            vms,
+            guests,
+            span_ns,
+            ..Measured::default()
+        })
     });
     let [observed] = &*evaluation.effects[0].observed else { panic!("{:?}", evaluation.effects[0]) };
     observed.clone()
