@@ -344,6 +344,12 @@ fn other(error: private::Error) -> io::Error {
     io::Error::other(error)
 }
 
+/// Whether this process may change settings, and put back what others have left.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: returns an integer.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// One who holds something of this process's: each has a name of its own.
 pub(crate) fn holder() -> String {
     static NTH: AtomicU32 = AtomicU32::new(0);

@@ -18,9 +18,8 @@ use xweave_wire::{
 
 use crate::{
     affinity,
-    book::{self, Book, Page, StaleSettings, Takes, Target},
+    book::{self, Book, Page, StaleSettings, Takes, Target, is_root},
     kvm,
-    settings::is_root,
 };
 
 /// What it is written in.

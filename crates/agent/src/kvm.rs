@@ -3,7 +3,11 @@
 //! `/sys/kernel/debug/kvm/PID-FD/vcpuN/{tsc-offset,tsc-scaling-ratio,tsc-scaling-ratio-frac-bits}`:
 //! arch/x86/kvm/debugfs.c, Linux 6.1.
 
-use std::{fs, path::Path, str::FromStr};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use xweave_wire::message::Vm;
 
@@ -48,17 +52,20 @@ fn vm(dir: &Path) -> Option<Vm> {
     })
 }
 
-/// The threads that are its vCPUs, in the order of their numbers (`vcpuN/pid`: virt/kvm/kvm_main.c, since 6.0).
+/// The threads that are the vCPUs of a process's virtual machine, in the order of their numbers (`vcpuN/pid`:
+/// virt/kvm/kvm_main.c, since 6.0).
 pub(crate) fn vcpu_threads(pid: u32) -> Vec<u32> {
-    let own = |dir: &Path| dir.file_name()?.to_str()?.strip_prefix(&format!("{pid}-")).map(drop);
-    let dirs = fs::read_dir(KVM_DIR).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    let Some(dir) = dirs.into_iter().find(|dir| own(dir).is_some()) else { return Vec::new() };
-    let vcpu = |entry: fs::DirEntry| {
-        let number: u32 = entry.file_name().to_str()?.strip_prefix("vcpu")?.parse().ok()?;
-        Some((number, crate::kvm::number(&entry.path(), "pid")?))
+    let folder = |path: &Path| -> Vec<PathBuf> {
+        fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
     };
-    let mut vcpus: Vec<(u32, u32)> =
-        fs::read_dir(dir).into_iter().flatten().filter_map(|entry| vcpu(entry.ok()?)).collect();
+    let after =
+        |path: &Path, prefix: &str| Some(path.file_name()?.to_str()?.strip_prefix(prefix)?.to_owned());
+    let is_its = |path: &Path| after(path, &format!("{pid}-")).is_some();
+    let Some(dir) = folder(Path::new(KVM_DIR)).into_iter().find(|path| is_its(path)) else {
+        return Vec::new();
+    };
+    let vcpu = |path: PathBuf| Some((after(&path, "vcpu")?.parse().ok()?, number(&path, "pid")?));
+    let mut vcpus: Vec<(u32, u32)> = folder(&dir).into_iter().filter_map(vcpu).collect();
     vcpus.sort_unstable();
     vcpus.into_iter().map(|(_, tid)| tid).collect()
 }

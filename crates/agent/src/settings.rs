@@ -10,7 +10,7 @@ use std::io;
 use xweave_text::printable;
 
 use crate::{
-    book::{self, Book, FOLDER, Page, StaleSettings, Takes, Target},
+    book::{self, Book, FOLDER, Page, StaleSettings, Takes, Target, is_root},
     knobs,
     output::tell,
 };
@@ -72,11 +72,6 @@ pub(crate) fn abandon() {
             }
         }
     }
-}
-
-pub(crate) fn is_root() -> bool {
-    // SAFETY: returns an integer.
-    unsafe { libc::geteuid() == 0 }
 }
 
 fn tell_failed(stale: &[StaleSettings]) {

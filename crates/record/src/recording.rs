@@ -363,7 +363,7 @@ fn stop(capture: &mut Capture<'_>, options: &Options) -> Result<Duration, Error>
     capture.ask_all(&Request::Stop);
     let mut unweaving = Duration::ZERO;
     // All events come before the answer to Stop, on the same stream.
-    while capture.sessions.iter().any(Session::is_recorded) {
+    while capture.sessions.iter().any(Session::is_recorded) || settings::are_made(capture) {
         if xweave_interrupt::at_once() {
             let late = capture.recorded();
             late.for_each(|session| session.lose("cut off: it had not ended at the second Ctrl-C"));

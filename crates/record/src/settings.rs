@@ -7,7 +7,7 @@ use xweave_wire::{
     message::{Reply, Request},
 };
 
-use crate::{Error, capture::Capture};
+use crate::{Error, capture::Capture, question::Question};
 
 /// What domains are set to while they are recorded.
 #[derive(Clone, Debug, Default)]
@@ -53,9 +53,14 @@ pub(crate) fn make(capture: &mut Capture<'_>, settings: &Settings) -> Result<Vec
     Ok(made)
 }
 
-/// Has the domains put them back, and does not wait for it.
+/// Has the domains put them back, and does not wait for it: also those of which nothing is recorded.
 pub(crate) fn put_back(capture: &mut Capture<'_>, settings: &Settings) {
     let is_set = |name: &str| settings.of.iter().any(|(domain, _)| domain == name);
-    let those = capture.recorded().filter(|session| is_set(session.name()));
-    those.for_each(|session| session.ask(Request::Unset));
+    let there = capture.sessions.iter_mut().filter(|session| session.is_there());
+    there.filter(|session| is_set(session.name())).for_each(|session| session.ask(Request::Unset));
+}
+
+/// Whether a domain has not put them back yet.
+pub(crate) fn are_made(capture: &Capture<'_>) -> bool {
+    capture.sessions.iter().any(|session| session.is_there() && session.owes_answer_to(Question::Unset))
 }

@@ -115,6 +115,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
     let Some(output) = args.output.clone() else {
         return Err(Failure::Usage("-o DIR is missing".to_owned()));
     };
+    blocks::check(&output)?;
     let transaction = transaction.unwrap_or(Spec::Request(None));
     let seed = args.seed.unwrap_or_else(|| RandomState::new().hash_one(0) % 1_000_000);
     let knobs = reached()?;

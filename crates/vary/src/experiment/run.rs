@@ -1,6 +1,9 @@
 //! Making the blocks of an experiment: each is a recording of its own, during which the domains have their settings.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use xweave_guard::private::Dir;
 use xweave_record::{DomainKnobs, Outcome, Phase, Settings, Until};
@@ -83,7 +86,8 @@ pub enum RunError {
 pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Experiment, RunError> {
     let Options { record, plan, domains, command, within, settle, rounds, seed, transaction, output } =
         options;
-    let dir = folder(&output)?;
+    check(&output)?;
+    let dir = Dir::create(&output).map_err(StoreError::from)?;
     let mut experiment = Experiment {
         knobs: plan.knobs.clone(),
         settings: plan.settings.clone(),
@@ -147,19 +151,21 @@ pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Exper
     Ok(experiment)
 }
 
-/// An empty folder.
-fn folder(path: &std::path::Path) -> Result<Dir, StoreError> {
+/// That a folder can become an experiment's: it is not there, or empty.
+///
+/// # Errors
+/// What is there, and what to do.
+pub fn check(path: &Path) -> Result<(), StoreError> {
     let in_the_way = |what| StoreError::InTheWay { folder: path.to_owned(), what };
-    let is_there = path.symlink_metadata().is_ok();
     if Experiment::is_at(path) {
         return Err(in_the_way(
             "is an experiment already: give another -o DIR, or look at it with xweave vary DIR",
         ));
     }
-    if is_there && std::fs::read_dir(path).is_ok_and(|mut folder| folder.next().is_some()) {
+    if path.symlink_metadata().is_ok() && path.read_dir().is_ok_and(|mut folder| folder.next().is_some()) {
         return Err(in_the_way("is not empty: give another -o DIR"));
     }
-    Ok(Dir::create(path)?)
+    Ok(())
 }
 
 /// What each domain is set to; knobs that stay as they are, are not touched.

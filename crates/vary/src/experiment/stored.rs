@@ -10,7 +10,11 @@ use xweave_guard::private::{self, Dir, Trust};
 use xweave_text::printable_bytes;
 use xweave_wire::knob::{self, Knob};
 
-use super::tries::{NOW, SETTINGS};
+/// The value that leaves a setting as it is.
+pub const NOW: &str = "now";
+
+/// Settings that one experiment compares, at most: so many blocks has each round.
+pub const SETTINGS: usize = 16;
 
 /// The file.
 pub const FILE: &str = "experiment.json";

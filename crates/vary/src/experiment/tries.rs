@@ -6,13 +6,7 @@ use xweave_record::DomainKnobs;
 use xweave_text::{nearest, printable};
 use xweave_wire::knob::{Knob, State};
 
-use super::stored::{Held, Setting};
-
-/// The value that leaves a setting as it is.
-pub const NOW: &str = "now";
-
-/// Settings that one experiment compares, at most: so many blocks has each round.
-pub const SETTINGS: usize = 16;
+use super::stored::{Held, NOW, SETTINGS, Setting};
 
 /// What people look for that is no knob, and why.
 const NONE: [(&str, &str); 3] = [
