@@ -9,7 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::CPUS;
+/// The highest number of a CPU (`NR_CPUS` is 8192 at most).
+const LAST_CPU: u32 = 8191;
 
 /// Bytes of a value.
 pub const VALUE: usize = 64;
@@ -161,12 +162,11 @@ impl Pinning {
     /// Reads `2-3+6` or `each:2-3`.
     pub fn parse(text: &str) -> Option<Self> {
         let (each, list) = text.strip_prefix("each:").map_or((false, text), |list| (true, list));
-        let most = u32::try_from(CPUS).ok()?;
         let mut cpus = Vec::new();
         for range in list.split('+') {
             let (first, last) = range.split_once('-').unwrap_or((range, range));
             let (first, last): (u32, u32) = (digits(first)?, digits(last)?);
-            if first > last || last >= most {
+            if first > last || last > LAST_CPU {
                 return None;
             }
             cpus.extend(first..=last);
