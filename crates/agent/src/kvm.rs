@@ -3,7 +3,11 @@
 //! `/sys/kernel/debug/kvm/PID-FD/vcpuN/{tsc-offset,tsc-scaling-ratio,tsc-scaling-ratio-frac-bits}`:
 //! arch/x86/kvm/debugfs.c, Linux 6.1. `PID-FD/exits` is of all its vCPUs together.
 
-use std::{fs, path::Path, str::FromStr};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use xweave_wire::message::Vm;
 
@@ -50,6 +54,24 @@ fn vm(dir: &Path) -> Option<Vm> {
         back_ends: back_ends::of(&Path::new("/proc").join(pid.to_string())),
         cid: cid(&command_line),
     })
+}
+
+/// The threads that are the vCPUs of a process's virtual machine, in the order of their numbers (`vcpuN/pid`:
+/// virt/kvm/kvm_main.c, since 6.0).
+pub(crate) fn vcpu_threads(pid: u32) -> Vec<u32> {
+    let folder = |path: &Path| -> Vec<PathBuf> {
+        fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    let after =
+        |path: &Path, prefix: &str| Some(path.file_name()?.to_str()?.strip_prefix(prefix)?.to_owned());
+    let is_its = |path: &Path| after(path, &format!("{pid}-")).is_some();
+    let Some(dir) = folder(Path::new(KVM_DIR)).into_iter().find(|path| is_its(path)) else {
+        return Vec::new();
+    };
+    let vcpu = |path: PathBuf| Some((after(&path, "vcpu")?.parse().ok()?, number(&path, "pid")?));
+    let mut vcpus: Vec<(u32, u32)> = folder(&dir).into_iter().filter_map(vcpu).collect();
+    vcpus.sort_unstable();
+    vcpus.into_iter().map(|(_, tid)| tid).collect()
 }
 
 fn number<T: FromStr>(dir: &Path, name: &str) -> Option<T> {

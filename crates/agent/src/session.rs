@@ -26,7 +26,9 @@ use crate::{
     drain::{Drain, Source},
     events::Events,
     facts::{BTF_DIR, facts},
-    hook, kvm,
+    hook,
+    knobs::{self, Changed},
+    kvm,
     lease::{Heard, Lease, STANDSTILL, descriptors},
     listeners::listeners,
     modules::ModuleWatch,
@@ -86,7 +88,7 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
     };
     thread::Builder::new().name("lease".into()).spawn(watchdog)?;
     let greeting = if options.greeted { Ok(()) } else { output.preamble() };
-    let mut session = Session { output: Arc::clone(&output), recording: None, cancel };
+    let mut session = Session { output: Arc::clone(&output), changed: None, recording: None, cancel };
     let words = greeting.err().map(Err).into_iter().chain(requests);
     let served = words.into_iter().find_map(|request| {
         if lease.is_over() {
@@ -179,6 +181,8 @@ impl Recording {
 
 struct Session {
     output: Arc<Output>,
+    /// Settings that are changed for an experiment: put back before what is woven is taken away, which may take long.
+    changed: Option<Changed>,
     recording: Option<Recording>,
     cancel: Arc<Cancel>,
 }
@@ -212,6 +216,21 @@ impl Session {
             }
             Request::Drain => self.set_state(State::Draining),
             Request::Off => self.set_state(State::Off),
+            Request::Knobs => Ok(Reply::Knobs(knobs::states())),
+            Request::Set(settings) => {
+                if self.changed.is_some() {
+                    return Err(misuse("settings are changed already"));
+                }
+                let (changed, states) = Changed::make(&settings)?;
+                self.changed = Some(changed);
+                Ok(Reply::Knobs(states))
+            }
+            Request::Unset => {
+                let changed = self.changed.as_mut().ok_or_else(|| misuse("no settings are changed"))?;
+                changed.put_back()?;
+                self.changed = None;
+                Ok(Reply::Done)
+            }
             Request::Stop => {
                 self.cancel.done();
                 self.stop()

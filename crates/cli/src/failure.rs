@@ -156,6 +156,7 @@ impl From<Record> for Failure {
             | Record::AspectFile(_)
             | Record::SymbolsSyntax(_)
             | Record::SymbolsDomain { .. }
+            | Record::NoDomain(_)
             | Record::Symbols { .. }
             | Record::Command { .. } => Self::Usage(message),
             Record::Trace(error) => Self::of_trace(error.kind(), message),

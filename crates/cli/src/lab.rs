@@ -486,6 +486,8 @@ impl Load {
         match self {
             Self::UdpSend { .. } => "udp-send",
             Self::UdpRecv { .. } => "udp-recv",
+            Self::UdpServe { .. } => "udp-serve",
+            Self::UdpAsk { .. } => "udp-ask",
             Self::TcpServe { .. } => "tcp-serve",
             Self::QueueServe { .. } => "queue-serve",
             Self::TcpGet { .. } => "tcp-get",

@@ -56,6 +56,7 @@ Examples:
   xweave records trace                           what advice stored
   xweave explain trace --transaction request:80  where requests' time went
   xweave compare before after                    what two runs did differently
+  xweave vary --try halt_poll_ns=0,200000 …      what a setting changes
   xweave report trace -o report.html             all of that as one HTML page
   xweave export trace --to perfetto              all of that for Perfetto
   xweave import trace.dat -o trace               what trace-cmd recorded
@@ -111,7 +112,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Records(args) => records::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Vary(args) => vary::run(&args),
+        Command::Vary(args) => vary::run(args),
         Command::Report(args) => report::run(args),
         Command::Export(args) => export::run(&args),
         Command::Import(args) => import::run(&args),

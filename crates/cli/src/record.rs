@@ -2,7 +2,7 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
-use xweave_record::{Budget, DomainSpec, Options, Outcome, Until};
+use xweave_record::{Budget, DomainSpec, Options, Outcome, Settings, Until};
 use xweave_report::{
     document::{self, record::Record},
     recording,
@@ -114,6 +114,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         flow_table: args.flow_table,
         serial_attach: args.serial_attach,
         symbols: symbols.map_err(Failure::usage)?,
+        settings: Settings::default(),
         cache: xweave_weave::cache_directory().map_err(Failure::usage)?,
         budget: Budget { disk, ..Budget::default() },
         command_line: command_line(),

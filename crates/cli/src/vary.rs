@@ -1,130 +1,50 @@
-//! `xweave vary`: which layer makes response time vary, why, and what to try.
+//! `xweave vary`: why response time varies, and what a remedy changes.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+mod finding;
+mod trying;
 
-use xweave_flow::{Flows, exchange};
-use xweave_model::{Between, Spec, explanation::usual};
-use xweave_report::{View, document, losses, next, transactions, variation};
-use xweave_text::argument;
-use xweave_trace::Trace;
-use xweave_vary::{
-    Variation,
-    variation::{LEAST, TooFew},
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use crate::{confinement::Only, explain, failure::Failure, shown, trust::Owner};
+use xweave_model::Spec;
+use xweave_vary::experiment::Experiment;
 
-/// Columns where standard output is no terminal.
-const WIDE: u16 = 160;
+use crate::{failure::Failure, trust::Owner};
 
-/// Find out which layer makes response time vary, why, and what to try
+/// Find out which layer makes response time vary, why, and what to try; try it
 ///
 /// Each request's time is divided by where it was (device, ring, socket, server, and back) and by what that time was
 /// spent on. What varies with the whole, and in the slowest, is told with who did it, what can be done about it, and
 /// what the times would be if it did not vary.
+///
+/// With --try, COMMAND is run under each setting in turn and recorded: in rounds, each of which has every setting once,
+/// in random order. The answer is by how much each setting changes the response time of requests, what kept them, and
+/// CPU use, with confidence intervals. All settings are put back afterwards, also after Ctrl-C or a crash.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  xweave record virtio-net --where 'udp port 5060' --events sched,net,vm --domain vm1=vsock:3 -o trace --duration 30s
-  xweave vary trace
-  xweave vary trace --transaction exchange:5060 --json
-  xweave vary trace --points receive@vm1,send@vm1")]
+#[command(after_help = format!("{}{}", finding::HELP, trying::HELP))]
 pub struct Args {
-    /// A trace directory, of `xweave record -o` or `xweave import -o`
+    /// A trace directory; or that of an experiment, to be looked at again
     #[arg(value_name = "DIR")]
-    trace: PathBuf,
+    dir: Option<PathBuf>,
     #[command(flatten)]
     owner: Owner,
     /// Which requests [default: what the trace has: requests and answers by their frames, flows, or requests by events]
     #[arg(long, value_name = "SPEC")]
     transaction: Option<Spec>,
-    /// What passes these places in turn: A,B,C[,by=KEY]
-    #[arg(long, value_name = "POINTS", conflicts_with = "transaction", value_parser = Between::of_points)]
-    points: Option<Between>,
-    /// Tell of each segment and cause
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    finding: finding::Args,
+    #[command(flatten)]
+    trying: trying::Args,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    Only::reading([&*args.trace]).apply()?;
-    let trace = args.owner.open_telling(&args.trace)?;
-    if !trace.has_events() {
-        return Err(Failure::no_events(&args.trace));
+pub fn run(args: Args) -> Result<ExitCode, Failure> {
+    let Args { dir, owner, transaction, finding, trying, json } = args;
+    match dir {
+        None => trying::run(trying, transaction, json),
+        Some(dir) if Experiment::is_at(&dir) => trying::evaluate(&dir, &owner, transaction, json),
+        Some(dir) => finding::run(&dir, &owner, transaction, finding, json),
     }
-    let named = args.transaction.clone().or_else(|| args.points.clone().map(Spec::Between));
-    let Some(spec) = named.or_else(|| asked(&trace)) else {
-        let (requests, outcome) = (Spec::Request(None), xweave_model::Outcome::default());
-        return Err(explain::none(&trace, &requests, &outcome));
-    };
-    let found = Variation::of(&trace, &spec).map_err(|few| too_few(&trace, &spec, &few))?;
-    let printed = shown::print(|out| match args.json {
-        true => document::vary::write(out, &found, &spec),
-        false => tables(&trace, &spec, &found, args.all, out),
-    })?;
-    if printed.is_none() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    Failure::unless_whole(&found.outcome.damaged)
-}
-
-/// The requests that a trace is most likely asked for: of flows, the service that was asked most often.
-fn asked(trace: &Trace) -> Option<Spec> {
-    match usual(trace)? {
-        Spec::Flow(name) => {
-            let services = exchange::services(&exchange::of(&Flows::of(trace)));
-            let port = services.first().filter(|of| of.exchanges >= LEAST as u64).map(|of| of.server.port());
-            Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port))))
-        }
-        other => Some(other),
-    }
-}
-
-fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {
-    match few.found {
-        0 => explain::none(trace, spec, &few.outcome),
-        found => Failure::Failed(format!(
-            "{} has {found} of the kind {spec}: to say why they vary it takes at least {LEAST}; record for longer, or \
-             see each with {} --limit {found}",
-            trace.dir().display(),
-            explain::command(trace, spec)
-        )),
-    }
-}
-
-fn tables(
-    trace: &Trace,
-    spec: &Spec,
-    found: &Variation,
-    all: bool,
-    out: &mut impl Write,
-) -> std::io::Result<()> {
-    let view = View::of_stdout(WIDE);
-    write!(out, "{}", losses::text(&found.outcome, trace.manifest().start_ns, view))?;
-    writeln!(out, "{}", variation::headline(found, &spec.to_string(), view))?;
-    writeln!(out, "{}", variation::segments(found, all, view))?;
-    writeln!(out, "{}", variation::causes(found, all, view))?;
-    write!(out, "{}", variation::queues(found, view))?;
-    write!(out, "{}", variation::spikes(found, view))?;
-    if let Some(first) = found.causes.first() {
-        writeln!(
-            out,
-            "A slow one, step by step: {} --id {}",
-            explain::command(trace, spec),
-            transactions::id(first.example)
-        )?;
-    }
-    if !all {
-        let command = format!("xweave vary {}", next::argument_of(trace));
-        writeln!(
-            out,
-            "Each segment and cause: {command} --transaction {} --all",
-            argument(&spec.to_string())
-        )?;
-    }
-    Ok(())
 }

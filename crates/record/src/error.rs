@@ -146,6 +146,9 @@ pub enum Error {
         /// All of them.
         domains: String,
     },
+    /// Settings for no domain.
+    #[error("there is no domain {0} to change settings in")]
+    NoDomain(String),
     /// A file is not of the kernel that a domain runs.
     #[error("--symbols {domain}={}: that file {reason}", file.display())]
     Symbols {

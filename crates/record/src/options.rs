@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{budget::Budget, domain::DomainSpec};
+use crate::{budget::Budget, domain::DomainSpec, settings::Settings};
 
 /// What ends a recording.
 #[derive(Clone, Debug)]
@@ -58,6 +58,8 @@ pub struct Options {
     pub serial_attach: bool,
     /// Files of the kernels that domains run, with debug information: by the domains' names.
     pub symbols: Vec<(String, PathBuf)>,
+    /// What the domains are set to meanwhile.
+    pub settings: Settings,
     /// Where compiled advice, type information and indices are kept.
     pub cache: PathBuf,
     /// What a guest may use of this machine.

@@ -5,6 +5,8 @@ use std::{path::PathBuf, process::ExitStatus, time::Duration};
 use xweave_aspect::Diagnostic;
 use xweave_trace::{Exit, Manifest};
 
+use crate::settings::Made;
+
 /// How far the analysis of a domain's code has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Analysed<'a> {
@@ -123,6 +125,8 @@ pub struct Outcome {
     pub warnings: Vec<Diagnostic>,
     /// How the command ended, if there was one.
     pub command: Option<ExitStatus>,
+    /// What was set meanwhile, as the domains have read it then.
+    pub settings: Vec<Made>,
     /// Sites woven, in all domains.
     pub sites: usize,
     /// How long loading and attaching took.

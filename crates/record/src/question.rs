@@ -21,6 +21,9 @@ pub(crate) enum Question {
     Loss,
     Drain,
     Off,
+    Knobs,
+    Set,
+    Unset,
     Stop,
 }
 
@@ -40,6 +43,9 @@ impl Question {
             Request::Loss => Self::Loss,
             Request::Drain => Self::Drain,
             Request::Off => Self::Off,
+            Request::Knobs => Self::Knobs,
+            Request::Set(_) => Self::Set,
+            Request::Unset => Self::Unset,
             Request::Stop => Self::Stop,
             Request::Alive => return None,
         })
@@ -55,7 +61,10 @@ impl Question {
             Reply::Symbols(_) => self == Self::Symbols,
             Reply::Woven(_) => self == Self::Weave,
             Reply::Shared(_) => self == Self::Share,
-            Reply::Done => matches!(self, Self::Guests | Self::Start | Self::Drain | Self::Off),
+            Reply::Done => {
+                matches!(self, Self::Guests | Self::Start | Self::Drain | Self::Off | Self::Unset)
+            }
+            Reply::Knobs(_) => matches!(self, Self::Knobs | Self::Set),
             Reply::Loss(_) => self == Self::Loss,
             Reply::Stopped(_) => self == Self::Stop,
             Reply::Failed(_) => true,

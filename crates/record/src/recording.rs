@@ -28,7 +28,7 @@ use crate::{
     pace::{Pace, SOON},
     question::Question,
     session::Session,
-    sharing,
+    settings, sharing,
     transport::Stream,
     weaving::{self, sites},
 };
@@ -42,8 +42,7 @@ const FIRST_EXCHANGES: usize = 16;
 /// When it cannot begin, or the trace cannot be written. A domain lost on the way is not an error:
 /// the others go on, and the manifest says so.
 pub fn record(options: &Options, progress: &mut dyn FnMut(Phase<'_>)) -> Result<Outcome, Error> {
-    let means = Means { open: &|spec| spec.transport.open(), deploy: &deploy, pace: Pace::default() };
-    record_by(options, &means, progress)
+    record_by(options, &Means::usual(), progress)
 }
 
 /// By what a recording is made.
@@ -53,6 +52,13 @@ pub(crate) struct Means<'a> {
     /// How plans are made.
     pub(crate) deploy: &'a dyn Fn(&mut Capture<'_>, &Aspects, &Options) -> Result<Deployment, Error>,
     pub(crate) pace: Pace,
+}
+
+impl Means<'_> {
+    /// By the domains' transports, of what their kernels are.
+    pub(crate) fn usual() -> Self {
+        Self { open: &|spec| spec.transport.open(), deploy: &deploy, pace: Pace::default() }
+    }
 }
 
 /// The same over any streams and with any plans.
@@ -68,7 +74,7 @@ pub(crate) fn record_by(
     domain::check_symbols(&options.symbols, &specs)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
 
-    let mut capture = connect(specs, options, means, progress)?;
+    let mut capture = connect(specs, &options.budget, means, progress)?;
     read_facts(&mut capture)?;
     introduce(&mut capture)?;
     let Deployment { woven, left_out, warnings: of_weaving } =
@@ -99,6 +105,7 @@ pub(crate) fn record_by(
     of_agents.iter().for_each(|line| note(&mut capture, line));
     let sites = sites(&woven, &there);
 
+    let settings = settings::make(&mut capture, &options.settings)?;
     // Where nothing can be woven, or the command not be started, nothing is written, and an earlier trace stays. What
     // is recorded meanwhile waits.
     let command = start(&mut capture, options)?;
@@ -116,7 +123,7 @@ pub(crate) fn record_by(
     capture.begin(writer);
 
     let command = run(&mut capture, options, command)?;
-    let unweaving = stop(&mut capture)?;
+    let unweaving = stop(&mut capture, options)?;
     let manifest = finish(&mut capture)?;
     Ok(Outcome {
         trace: options.output.clone(),
@@ -125,6 +132,7 @@ pub(crate) fn record_by(
         told,
         warnings: diagnostics,
         command,
+        settings,
         sites: sites.len(),
         weaving,
         unweaving,
@@ -132,9 +140,9 @@ pub(crate) fn record_by(
 }
 
 /// Reaches all domains, side by side: one that does not answer keeps none of the others waiting.
-fn connect<'p>(
+pub(crate) fn connect<'p>(
     specs: Vec<DomainSpec>,
-    options: &Options,
+    budget: &Budget,
     means: &Means<'_>,
     progress: &'p mut dyn FnMut(Phase<'_>),
 ) -> Result<Capture<'p>, Error> {
@@ -147,7 +155,7 @@ fn connect<'p>(
         return Err(Error::Interrupted { woven: false });
     }
     let (sender, incoming) = mpsc::channel();
-    let share = options.budget.disk / specs.len().max(1) as u64;
+    let share = budget.disk / specs.len().max(1) as u64;
     let mut sessions = Vec::new();
     for ((index, spec), opened) in specs.into_iter().enumerate().zip(opened) {
         let opened = opened.unwrap_or_else(|_| Err(io::Error::other("connecting failed")));
@@ -157,8 +165,8 @@ fn connect<'p>(
             reason: error.into(),
         })?;
         // This machine's own agent is as trustworthy as the controller.
-        let rate = options.budget.rate.filter(|_| spec.transport != Transport::Local);
-        let budget = Budget { rate, disk: share, ..options.budget };
+        let rate = budget.rate.filter(|_| spec.transport != Transport::Local);
+        let budget = Budget { rate, disk: share, ..*budget };
         let link = Link::open(stream, &budget, index, &sender);
         let number = u8::try_from(index + 1).map_err(|_| Error::TooManyDomains(index + 1))?;
         sessions.push(Session::new(spec, number, link, budget, means.pace));
@@ -168,7 +176,7 @@ fn connect<'p>(
     Ok(capture)
 }
 
-fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
+pub(crate) fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
     capture.sessions.iter_mut().for_each(|session| session.ask(Request::DomainInfo));
     capture.until(|session| !session.owes())?;
     for index in 0..capture.sessions.len() {
@@ -182,14 +190,17 @@ fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
 
 /// Tells which machine each domain turned out to be, and what of it looks wrong.
 fn introduce(capture: &mut Capture<'_>) -> Result<(), Error> {
-    let domains =
-        || capture.sessions.iter().map(|session| Answered { spec: &session.spec, facts: &session.facts });
-    let domains: Vec<_> = domains().collect();
+    let domains: Vec<_> = answered(capture).collect();
     identity::check(&domains)?;
     let (lines, warnings) = (identity::lines(&domains), identity::warnings(&domains));
     lines.iter().for_each(|line| capture.tell(Phase::Found { line }));
     warnings.iter().for_each(|line| note(capture, line));
     Ok(())
+}
+
+/// The domains as they were given, and what their agents say they are.
+pub(crate) fn answered<'a>(capture: &'a Capture<'_>) -> impl Iterator<Item = Answered<'a>> {
+    capture.sessions.iter().map(|session| Answered { spec: &session.spec, facts: &session.facts })
 }
 
 fn note(capture: &mut Capture<'_>, line: &str) {
@@ -335,7 +346,7 @@ fn lost(sessions: &[Session]) -> u64 {
 
 /// Lets flows under way end, ends the recording everywhere, and has all domains detach and send what is left. Gives how long
 /// that took the domain that took longest.
-fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
+fn stop(capture: &mut Capture<'_>, options: &Options) -> Result<Duration, Error> {
     capture.ask_all(&Request::Drain);
     let graceful = Instant::now() + capture.pace.grace;
     while let Some(left) = graceful.checked_duration_since(Instant::now()) {
@@ -347,11 +358,12 @@ fn stop(capture: &mut Capture<'_>) -> Result<Duration, Error> {
     // So that there are readings after the last records: no time is trusted that was not compared.
     capture.round();
     turn_off(capture)?;
+    settings::put_back(capture, &options.settings);
     let begun = Instant::now();
     capture.ask_all(&Request::Stop);
     let mut unweaving = Duration::ZERO;
     // All events come before the answer to Stop, on the same stream.
-    while capture.sessions.iter().any(Session::is_recorded) {
+    while capture.sessions.iter().any(Session::is_recorded) || settings::are_made(capture) {
         if xweave_interrupt::at_once() {
             let late = capture.recorded();
             late.for_each(|session| session.lose("cut off: it had not ended at the second Ctrl-C"));

@@ -25,6 +25,7 @@ use crate::{
     deploy::Deployment,
     pace::Pace,
     recording::{Means, record_by},
+    settings::Settings,
     transport::Stream,
 };
 
@@ -64,6 +65,7 @@ pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Bud
         flow_table: 1,
         serial_attach: false,
         symbols: Vec::new(),
+        settings: Settings::default(),
         cache: folder.join("cache"),
         budget,
         command_line: Vec::new(),

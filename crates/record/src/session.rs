@@ -276,7 +276,7 @@ impl Session {
             }
             Reply::Done => {}
             // Once something is woven there is nobody who would be told: it is over for this domain.
-            Reply::Failed(failure) if self.stage == Stage::Recording => {
+            Reply::Failed(failure) if self.stage == Stage::Recording || question == Question::Unset => {
                 return Err(Violation::Failed(failure.message));
             }
             Reply::Woven(woven) => {

@@ -44,7 +44,8 @@ pub fn table(flows: &Flows, flow: &Flow, which: Steps, view: View) -> String {
         Steps::All => all.into_iter().zip(threads).collect(),
     });
     let with_lines = steps.iter().any(|step| step.hop.file.is_some());
-    let mut columns: Vec<(Heading, Show)> = vec![(Heading("Domain", false), |step| step.hop.domain.to_owned())];
+    let mut columns: Vec<(Heading, Show)> =
+        vec![(Heading("Domain", false), |step| step.hop.domain.to_owned())];
     if with_lines {
         columns.push((Heading("Source", false), |step| place(&step.hop)));
         columns.push((Heading("Function", false), |step| step.hop.function.to_string()));

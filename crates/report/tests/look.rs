@@ -60,7 +60,9 @@ fn a_switch_names_the_thread_that_the_flow_woke_where_that_is_known() {
     let switches = |flow| -> Vec<String> {
         let table = table(flow);
         let lines = table.lines().filter(|line| line.contains("sched_switch"));
-        lines.map(|line| line.split_once('→').unwrap().1.trim_end_matches(['0', ' ']).trim().to_owned()).collect()
+        lines
+            .map(|line| line.split_once('→').unwrap().1.trim_end_matches(['0', ' ']).trim().to_owned())
+            .collect()
     };
     // In the host, the vCPU's thread makes records of its own; the guest's thread made none.
     assert_eq!(switches(&flows.flows()[2]), ["CPU 0/KVM/1", "thread 7"], "{}", table(&flows.flows()[2]));

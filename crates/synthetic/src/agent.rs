@@ -12,6 +12,7 @@ use std::{
 
 use xweave_wire::{
     frame,
+    knob::{Setting, State},
     message::{ClockSample, DomainInfo, Event, FromAgent, Loss, Reply, Request, Shared, SiteAddress, Woven},
     plan::{Plan, PlanSite},
     record::{Kind, Record},
@@ -22,6 +23,12 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Records of one batch.
 const BATCH: u64 = 1000;
+
+/// How a knob stands that was set.
+fn as_set(setting: &Setting) -> State {
+    let Setting { knob, vm, value } = setting.clone();
+    State { knob, vm, value, choices: Vec::new(), unavailable: None }
+}
 
 /// When a script is asked.
 #[derive(Clone, Copy, Debug)]
@@ -211,7 +218,9 @@ impl Voice {
                 self.recording = true;
                 Reply::Done
             }
-            Request::Guests { .. } | Request::Drain | Request::Off => Reply::Done,
+            Request::Guests { .. } | Request::Drain | Request::Off | Request::Unset => Reply::Done,
+            Request::Knobs => Reply::Knobs(Vec::new()),
+            Request::Set(settings) => Reply::Knobs(settings.iter().map(as_set).collect()),
             Request::Loss => Reply::Loss(Loss::default()),
             Request::Stop => {
                 while self.sent < self.records && !self.sites().is_empty() {

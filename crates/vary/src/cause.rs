@@ -27,6 +27,8 @@ pub enum Kind {
     BatchArrival,
     /// A thread could have run, and another had its CPU.
     RunQueue,
+    /// The same, and that was another thread of the same program.
+    OwnThreads,
     /// A thread could have run, and its CPU was on the way out of idling.
     CpuWaking,
     /// A thread could have run, and had used up its CPU quota.
@@ -91,6 +93,7 @@ impl Cause {
             TimeState::Preempted => Kind::VcpuPreempted,
             TimeState::Ready if vcpu => Kind::VcpuPreempted,
             TimeState::Ready if backend => Kind::BackendLate,
+            TimeState::Ready if by == Some(&such.group) => Kind::OwnThreads,
             TimeState::Ready => Kind::RunQueue,
             TimeState::Halted => Kind::VcpuHalted,
             TimeState::Waking if vcpu => Kind::VcpuHalted,
@@ -139,6 +142,7 @@ impl Cause {
             Kind::SocketQueue => format!("the socket's queue: {whom} ran for others"),
             Kind::BatchArrival => "requests came in batches, and waited for each other".to_owned(),
             Kind::RunQueue => format!("{whom} waited for a CPU"),
+            Kind::OwnThreads => format!("{whom} waited for a CPU that others of its threads had"),
             Kind::CpuWaking => format!("{whom} waited for a CPU that was idle to wake up"),
             Kind::Throttled => format!("{whom} had used up its CPU quota"),
             Kind::Futex => format!("a futex in {whom}"),
@@ -177,6 +181,9 @@ impl Cause {
             Kind::SocketQueue => "read the socket in more threads (SO_REUSEPORT), or let each do less for a request".into(),
             Kind::BatchArrival => "see who sends them in batches: they come so where they are first seen".into(),
             Kind::RunQueue => "give the thread a CPU of its own, or a higher priority (chrt), or the guest more vCPUs".into(),
+            Kind::OwnThreads => {
+                "let fewer of its threads run at once: a pool of workers, not a thread for each request".into()
+            }
             Kind::CpuWaking => "forbid deep idle states (/dev/cpu_dma_latency, cpupower idle-set -D)".into(),
             Kind::Throttled => "raise the quota of its cgroup (cpu.max)".into(),
             Kind::Futex | Kind::KernelLock => "hold the lock for a shorter time, or divide it: the holder is named".into(),

@@ -8,8 +8,11 @@ use std::collections::HashSet;
 
 use xweave_text as text;
 
-use crate::message::{
-    DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Shared, Symbol, Vm, Woven,
+use crate::{
+    knob,
+    message::{
+        DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Shared, Symbol, Vm, Woven,
+    },
 };
 
 /// The longest frame, but for those that follow: an agent sends records in batches of a quarter of it.
@@ -84,6 +87,7 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
         Reply::Woven(woven) => check_woven(woven),
         Reply::Shared(shared) => check_shared(shared),
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
+        Reply::Knobs(knobs) => check_knobs(knobs),
         Reply::Failed(failure) => {
             failure.message = text::lines_cut(&failure.message, MESSAGE);
             Ok(())
@@ -175,6 +179,18 @@ fn check_loss(loss: &mut Loss) -> Result<(), Violation> {
     at_most("unloaded modules", loss.unloaded.len(), ITEMS)?;
     once("site with losses", loss.sites.iter().map(|site| site.site))?;
     loss.unloaded.iter().try_for_each(|unloaded| module(&unloaded.module))
+}
+
+fn check_knobs(knobs: &mut [knob::State]) -> Result<(), Violation> {
+    at_most("settings", knobs.len(), ITEMS)?;
+    for knob in knobs {
+        knob.vm.iter_mut().for_each(|vm| bound(vm, NAME));
+        bound(&mut knob.value, knob::VALUE);
+        at_most("choices of a setting", knob.choices.len(), ITEMS)?;
+        knob.choices.iter_mut().for_each(|choice| bound(choice, knob::VALUE));
+        knob.unavailable.iter_mut().for_each(|reason| bound(reason, REASON));
+    }
+    Ok(())
 }
 
 fn at_most(what: &str, count: usize, most: usize) -> Result<(), Violation> {
@@ -300,6 +316,29 @@ mod tests {
             told(vec![Symbol::default(); SYMBOLS]).is_ok()
                 && told(vec![Symbol::default(); SYMBOLS + 1]).is_err()
         );
+    }
+
+    #[test]
+    fn settings_are_few_and_their_texts_short_and_fit_to_be_shown() {
+        let told = |count| {
+            let long = || format!("\u{1b}[2J{}", "v".repeat(REASON));
+            let state = knob::State {
+                knob: knob::Knob::PinVcpus,
+                vm: Some(long()),
+                value: long(),
+                choices: vec![long()],
+                unavailable: Some(long()),
+            };
+            FromAgent::Reply(Reply::Knobs(vec![state; count])).checked()
+        };
+        let Ok(FromAgent::Reply(Reply::Knobs(knobs))) = told(1) else { panic!("it is shown, not refused") };
+        let knob::State { vm, value, choices, unavailable, .. } = &knobs[0];
+        let texts = [(vm.as_ref(), NAME), (unavailable.as_ref(), REASON), (choices.first(), knob::VALUE)];
+        for (text, most) in texts.into_iter().chain([(Some(value), knob::VALUE)]) {
+            let text = text.unwrap();
+            assert!(text.starts_with("\\u{1b}[2Jv") && text.len() <= most, "{text}");
+        }
+        assert!(told(ITEMS + 1).is_err());
     }
 
     #[test]

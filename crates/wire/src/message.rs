@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{event::Kind, plan::Plan};
+use crate::{
+    event::Kind,
+    knob::{self, Setting},
+    plan::Plan,
+};
 
 /// From the controller. Each but [`Request::Alive`] is answered by one [`Reply`], in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,6 +53,13 @@ pub enum Request {
     Drain,
     /// Record nothing more. What is woven stays until [`Request::Stop`], which takes longer. → [`Reply::Done`]
     Off,
+    /// How do the settings stand that an experiment may change? → [`Reply::Knobs`]
+    Knobs,
+    /// Change these until [`Request::Unset`], or the end of the connection; all of them, or none. → [`Reply::Knobs`]:
+    /// those, as they are then.
+    Set(Vec<Setting>),
+    /// Put back what was changed. → [`Reply::Done`]
+    Unset,
     /// Detach everything and send what is left. All [`Event`]s come before the answer. → [`Reply::Stopped`]
     Stop,
     /// The controller is still there: an agent that has not heard a word from it for [`crate::LEASE`] takes its probes
@@ -75,8 +86,10 @@ pub enum Reply {
     Woven(Woven),
     /// To [`Request::Share`].
     Shared(Shared),
-    /// To [`Request::Guests`], [`Request::Start`], [`Request::Drain`] and [`Request::Off`].
+    /// To [`Request::Guests`], [`Request::Start`], [`Request::Drain`], [`Request::Off`] and [`Request::Unset`].
     Done,
+    /// To [`Request::Knobs`] and [`Request::Set`].
+    Knobs(Vec<knob::State>),
     /// To [`Request::Loss`]: totals, not differences.
     Loss(Loss),
     /// To [`Request::Stop`].

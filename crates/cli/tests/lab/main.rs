@@ -16,6 +16,7 @@ mod cost;
 mod crossing;
 mod disks;
 mod events;
+mod experiments;
 mod frames;
 mod instructions;
 mod interrupted;

@@ -5,6 +5,7 @@ mod beforehand;
 mod interrupted;
 mod losses;
 mod refusals;
+mod settings;
 mod sharing;
 
 use std::{
@@ -26,7 +27,7 @@ use xweave_wire::{
 };
 
 use crate::{
-    Budget, Error, Outcome, Phase, Transport, Until,
+    Budget, Error, Options, Outcome, Phase, Transport, Until,
     pace::Pace,
     scripted::{self, Agent},
 };
@@ -73,6 +74,11 @@ impl Stage {
         self.record_telling(until, host, guest, &mut |_| {})
     }
 
+    fn options(&self, until: Until) -> Options {
+        let budget = Budget { rate: None, ..Budget::default() };
+        scripted::options(self.0.path(), &["host", "vm1"], until, budget)
+    }
+
     fn record_telling(
         &self,
         until: Until,
@@ -80,8 +86,7 @@ impl Stage {
         guest: Agent,
         progress: &mut dyn FnMut(Phase<'_>),
     ) -> Result<Outcome, Error> {
-        let budget = Budget { rate: None, ..Budget::default() };
-        let options = scripted::options(self.0.path(), &["host", "vm1"], until, budget);
+        let options = self.options(until);
         scripted::record(&options, PACE, vec![host, guest], progress)
     }
 
@@ -104,6 +109,17 @@ fn honest(name: &'static str, records: u64) -> Agent {
 
 fn scripted(name: &'static str, script: impl Script + Send + 'static) -> Agent {
     Agent::new(name, 0, script)
+}
+
+/// Notes what it is asked, and is honest otherwise.
+fn noting(asked: &Arc<Mutex<Vec<String>>>) -> impl Script + Send + 'static {
+    let asked = asked.clone();
+    answering(move |request, _| {
+        let name = format!("{request:?}");
+        let name = name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        asked.lock().unwrap().push(name.to_owned());
+        None
+    })
 }
 
 /// Records that an agent has made.

@@ -3,17 +3,6 @@
 
 use super::*;
 
-/// Notes what it is asked, and is honest otherwise.
-fn noting(asked: &Arc<Mutex<Vec<String>>>) -> impl Script + Send + 'static {
-    let asked = asked.clone();
-    answering(move |request, _| {
-        let name = format!("{request:?}");
-        let name = name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-        asked.lock().unwrap().push(name.to_owned());
-        None
-    })
-}
-
 #[test]
 fn a_refused_plan_names_its_domain_and_the_reason_and_leaves_nothing() {
     let refusal = || {

@@ -1,0 +1,380 @@
+//! Settings that an experiment changes for a while: how they stand, and a change that ends with the session.
+//!
+//! Each is written into the [`book`](crate::book) before it is changed, on a page of its own: those that make weaving fast
+//! come and go meanwhile. One experiment changes settings at a time.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use xweave_text::printable;
+use xweave_wire::{
+    knob::{Knob, Pinning, Setting, State},
+    message::{Failure, FailureKind},
+};
+
+use crate::{
+    affinity,
+    book::{self, Book, Page, StaleSettings, Takes, Target, is_root},
+    kvm,
+};
+
+/// What it is written in.
+const PAGE: &str = "knobs";
+
+const HALT_POLL: Target = Target::File("/sys/module/kvm/parameters/halt_poll_ns", Takes::Number);
+const BUSY_POLL: Target = Target::File("/proc/sys/net/core/busy_poll", Takes::Number);
+const BUSY_READ: Target = Target::File("/proc/sys/net/core/busy_read", Takes::Number);
+const GOVERNOR: Target = Target::File("/sys/devices/system/cpu/cpuidle/current_governor", Takes::Word);
+const GUEST_HALT_POLL: Target =
+    Target::File("/sys/module/haltpoll/parameters/guest_halt_poll_ns", Takes::Number);
+
+const GOVERNORS: &str = "/sys/devices/system/cpu/cpuidle/available_governors";
+const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+
+/// The longest that CPUs may take to wake up, as long as it is open (Documentation/power/pm_qos_interface.rst): with 0,
+/// all governors choose the state in which a CPU polls.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
+/// The governor that polls in a guest.
+const HALTPOLL: &str = "haltpoll";
+
+/// The page of what experiments change.
+pub(crate) fn book() -> Book {
+    let files = [HALT_POLL, BUSY_POLL, BUSY_READ, GOVERNOR, GUEST_HALT_POLL];
+    let file = |target| match target {
+        Target::File(path, takes) => Some((path, takes)),
+        Target::Affinity { .. } => None,
+    };
+    Book::of_this_machine(PAGE, files.into_iter().filter_map(file).collect(), true)
+}
+
+/// How all of them stand.
+pub(crate) fn states() -> Vec<State> {
+    Machine::this().states()
+}
+
+/// What knobs are of.
+struct Machine {
+    book: Book,
+    vms: Vec<Vm>,
+}
+
+/// A virtual machine's threads, with what tells each from others of its number.
+struct Vm {
+    name: String,
+    vcpus: Vec<Target>,
+    vhost: Vec<Target>,
+}
+
+impl Machine {
+    fn this() -> Self {
+        let mut names = HashSet::new();
+        let vms = kvm::vms().into_iter().filter_map(|vm| {
+            let threads = |tids: Vec<u32>| -> Vec<Target> { tids.into_iter().filter_map(thread).collect() };
+            let vcpus = threads(kvm::vcpu_threads(vm.pid));
+            // Processes that only tried what KVM can do have none that runs.
+            let is_named = !vm.name.is_empty() && names.insert(vm.name.clone());
+            let name = if is_named { vm.name } else { vm.pid.to_string() };
+            (!vcpus.is_empty()).then(|| Vm { name, vcpus, vhost: threads(vhost_threads(vm.pid)) })
+        });
+        Self { vms: vms.collect(), book: book() }
+    }
+
+    fn states(&self) -> Vec<State> {
+        let state = |knob, value: Result<String, String>| State {
+            knob,
+            vm: None,
+            choices: Vec::new(),
+            value: value.clone().unwrap_or_default(),
+            unavailable: value.err(),
+        };
+        let file = |target: Target, missing: &str| {
+            target.read(&self.book).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => missing.to_owned(),
+                _ => format!("{} cannot be read: {error}", target.name()),
+            })
+        };
+        let mut states = vec![state(
+            Knob::HaltPollNs,
+            file(
+                HALT_POLL,
+                "KVM is not loaded here: it is a setting of the host that runs the virtual machine",
+            ),
+        )];
+        for knob in [Knob::PinVcpus, Knob::PinVhost] {
+            states.extend(self.vms.iter().map(|vm| vm.state(knob)));
+            if self.vms.is_empty() {
+                let none = "no virtual machine runs under this kernel's KVM (as root, with debugfs mounted, they \
+                            are seen in /sys/kernel/debug/kvm)";
+                states.push(state(knob, Err(none.to_owned())));
+            }
+        }
+        let no_busy_poll = "this kernel was built without CONFIG_NET_RX_BUSY_POLL";
+        states.push(state(Knob::BusyPoll, file(BUSY_POLL, no_busy_poll)));
+        states.push(state(Knob::BusyRead, file(BUSY_READ, no_busy_poll)));
+        let driver = self.line(DRIVER).filter(|driver| driver != "none");
+        let governor = file(GOVERNOR, "this kernel was built without CONFIG_CPU_IDLE");
+        let with_driver = |value: Result<String, String>, what: &str| match (value, &driver) {
+            (Ok(value), None) => (value, Some(format!("{what}, and this kernel has no cpuidle driver"))),
+            (Ok(value), Some(_)) => (value, None),
+            (Err(why), _) => (String::new(), Some(why)),
+        };
+        let governors = self.line(GOVERNORS).unwrap_or_default();
+        let (value, unavailable) = with_driver(governor.clone(), "only a cpuidle driver asks the governor");
+        let choices: Vec<String> = governors.split_ascii_whitespace().map(str::to_owned).collect();
+        states.push(State { knob: Knob::IdleGovernor, vm: None, value, choices, unavailable });
+        let guest = file(GUEST_HALT_POLL, "this kernel has no governor haltpoll, which guests of KVM have");
+        let (value, unavailable) =
+            with_driver(guest, "only the governor haltpoll uses it, of a cpuidle driver");
+        let other = governor.ok().filter(|governor| governor != HALTPOLL);
+        let unavailable = unavailable.or_else(|| {
+            Some(format!("only the governor haltpoll uses it, and the present one is {}", printable(&other?)))
+        });
+        states.push(State { knob: Knob::GuestHaltPollNs, vm: None, value, choices: Vec::new(), unavailable });
+        let polls = self.polls().map(|polls| if polls { "on" } else { "off" }.to_owned());
+        let polls = polls.map_err(|error| format!("{LATENCY} cannot be read: {error}"));
+        let (value, unavailable) = with_driver(
+            polls,
+            "idle=poll is an option of the kernel's command line: while it runs, only a cpuidle driver can be told to \
+             poll",
+        );
+        let choices = ["off", "on"].map(str::to_owned).to_vec();
+        states.push(State { knob: Knob::IdlePoll, vm: None, value, choices, unavailable });
+        states
+    }
+
+    fn line(&self, path: &str) -> Option<String> {
+        Some(fs::read_to_string(self.book.path(path)).ok()?.trim().to_owned())
+    }
+
+    /// Whether somebody has CPUs poll: it reads as what all that have it open want.
+    fn polls(&self) -> io::Result<bool> {
+        let mut latency = [0; 4];
+        File::open(self.book.path(LATENCY))?.read_exact(&mut latency)?;
+        Ok(i32::from_ne_bytes(latency) == 0)
+    }
+
+    /// What is to be changed, and to what; whether CPUs are to poll besides.
+    fn changes(&self, settings: &[Setting]) -> Result<(Vec<(Target, String)>, bool), Failure> {
+        let states = self.states();
+        let (mut changes, mut polls) = (Vec::new(), false);
+        let mut seen = HashSet::new();
+        for setting in settings {
+            let Setting { knob, vm, value } = setting;
+            let of_vm = vm.iter().map(|vm| format!(" of {}", printable(vm))).collect::<String>();
+            let no = |why: &str| misuse(format!("{knob}{of_vm} {why}"));
+            let state = states.iter().find(|state| state.knob == *knob && state.vm == *vm);
+            let state = state.ok_or_else(|| no("is not there"))?;
+            if let Some(why) = &state.unavailable {
+                return Err(unsupported(format!("{knob}{of_vm} cannot be set: {why}")));
+            }
+            let value = knob.value(value).map_err(|bad| no(&bad.to_string()))?;
+            if !state.choices.is_empty() && !state.choices.contains(&value) {
+                return Err(no(&format!("is one of {}, not {value}", state.choices.join(", "))));
+            }
+            if !seen.insert((*knob, vm)) {
+                return Err(no("is to be set twice"));
+            }
+            match knob {
+                Knob::HaltPollNs => changes.push((HALT_POLL, value)),
+                Knob::BusyPoll => changes.push((BUSY_POLL, value)),
+                Knob::BusyRead => changes.push((BUSY_READ, value)),
+                Knob::IdleGovernor => changes.push((GOVERNOR, value)),
+                Knob::GuestHaltPollNs => changes.push((GUEST_HALT_POLL, value)),
+                Knob::IdlePoll if value == "off" && state.value == "on" => {
+                    return Err(no("is on, because another process has it so"));
+                }
+                Knob::IdlePoll => polls = value == "on",
+                Knob::PinVcpus | Knob::PinVhost => {
+                    let Some(pinning) = Pinning::parse(&value) else { continue };
+                    let owner = self.vms.iter().find(|owner| Some(&owner.name) == vm.as_ref());
+                    let threads = owner.map_or(&[][..], |owner| owner.threads(*knob));
+                    let cpus = |place| xweave_wire::knob::ranges(pinning.of(place));
+                    changes.extend(threads.iter().enumerate().map(|(place, thread)| (*thread, cpus(place))));
+                }
+            }
+        }
+        Ok((changes, polls))
+    }
+}
+
+impl Vm {
+    fn threads(&self, knob: Knob) -> &[Target] {
+        if knob == Knob::PinVcpus { &self.vcpus } else { &self.vhost }
+    }
+
+    /// Where its threads may run, all of them: what each may is written down when it is changed.
+    fn state(&self, knob: Knob) -> State {
+        let threads = self.threads(knob);
+        let affinity = |target: &Target| match target {
+            Target::Affinity { tid, .. } => affinity::get(*tid).ok(),
+            Target::File(..) => None,
+        };
+        let mut values: Vec<String> = threads.iter().filter_map(affinity).collect();
+        values.dedup();
+        let unavailable = match (threads.len(), values.len()) {
+            (0, _) => Some("it has no vhost threads: its devices are served by its own process".to_owned()),
+            (_, 0) => Some("the affinity of its threads cannot be read".to_owned()),
+            _ => None,
+        };
+        let value = match &*values {
+            [one] => one.clone(),
+            // Too long to be told, or told as it would be given.
+            several => format!("each:{}", several.join("+")),
+        };
+        let value = knob.value(&value).unwrap_or_default();
+        State { knob, vm: Some(self.name.clone()), value, choices: Vec::new(), unavailable }
+    }
+}
+
+/// A thread, unless it has ended.
+fn thread(tid: u32) -> Option<Target> {
+    Some(Target::Affinity { tid, start: book::started(tid)? })
+}
+
+/// The vhost threads of a process: its own, or before 6.4 threads of the kernel's, called alike (drivers/vhost/vhost.c).
+fn vhost_threads(pid: u32) -> Vec<u32> {
+    let name = format!("vhost-{pid}");
+    let called = |dir: &Path| fs::read_to_string(dir.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let ids = |dir: &str| -> Vec<PathBuf> {
+        fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    let own = ids(&format!("/proc/{pid}/task")).into_iter().filter(|dir| called(dir));
+    // Only those of the kernel have no program: anybody may call a process so.
+    let of_kernel = |dir: &PathBuf| called(dir) && fs::read_link(dir.join("exe")).is_err() && is_kernels(dir);
+    let all = own.chain(ids("/proc").into_iter().filter(of_kernel));
+    let mut threads: Vec<u32> = all.filter_map(|dir| dir.file_name()?.to_str()?.parse().ok()).collect();
+    threads.sort_unstable();
+    threads
+}
+
+/// Whether a process is one of the kernel's: PF_KTHREAD of include/linux/sched.h, in field 9 of its `stat`.
+fn is_kernels(dir: &Path) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let stat = fs::read_to_string(dir.join("stat")).unwrap_or_default();
+    let flags =
+        stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse().ok());
+    flags.is_some_and(|flags: u64| flags & PF_KTHREAD != 0)
+}
+
+/// Settings that are changed, until this is dropped.
+pub(crate) struct Changed {
+    book: Book,
+    me: String,
+    _polls: Option<File>,
+}
+
+impl Changed {
+    /// Changes settings: all of them, or none. Gives how they stand then.
+    ///
+    /// # Errors
+    /// One is not there, does not take its value or did not keep it; another experiment is under way.
+    pub(crate) fn make(settings: &[Setting]) -> Result<(Self, Vec<State>), Failure> {
+        if !is_root() {
+            let message = "only root changes settings of a kernel: run the agent as root".to_owned();
+            return Err(Failure { kind: FailureKind::NotPermitted, message });
+        }
+        let changed = Self::make_in(&Machine::this(), settings)?;
+        let is_set = |state: &State| settings.iter().any(|s| s.knob == state.knob && s.vm == state.vm);
+        Ok((changed, states().into_iter().filter(is_set).collect()))
+    }
+
+    fn make_in(machine: &Machine, settings: &[Setting]) -> Result<Self, Failure> {
+        let (changes, polls) = machine.changes(settings)?;
+        let book = &machine.book;
+        let failed = |what: &str, error: &dyn std::fmt::Display| unsupported(format!("{what}: {error}"));
+        let open = book.open().map_err(|error| failed("what is changed cannot be written down", &error))?;
+        let page = open.read().map_err(|error| failed("what was changed cannot be read", &error))?;
+        if let Some(other) = page.holders.first() {
+            let process = printable(book::process_of(other)).into_owned();
+            return Err(unsupported(format!(
+                "process {process} has an experiment under way in this domain: wait until it is over"
+            )));
+        }
+        // What one that was killed has left is not what was before.
+        if let Some(StaleSettings { path, failed: Some(why), .. }) =
+            open.restore(page).into_iter().find(|stale| stale.failed.is_some())
+        {
+            return Err(unsupported(format!(
+                "{} is as an earlier experiment left it, and cannot be put back: {why}",
+                printable(&path)
+            )));
+        }
+        let mut page = Page { before: Vec::new(), holders: vec![book::holder()] };
+        for (target, _) in &changes {
+            let value = target.read(book).map_err(|error| failed(&target.name(), &error))?;
+            if !target.takes(&value) {
+                let value = printable(&value).into_owned();
+                return Err(unsupported(format!(
+                    "{} is `{value}`, which it could not be set back to",
+                    target.name()
+                )));
+            }
+            page.before.push((target.name(), value));
+        }
+        open.write(&page).map_err(|error| failed("what is changed cannot be written down", &error))?;
+        // From here on, it is put back by whichever way this ends.
+        let mut changed = Self { book: book.clone(), me: page.holders.remove(0), _polls: None };
+        let made = changes.iter().try_for_each(|(target, value)| {
+            let failed =
+                |why: String| unsupported(format!("{} cannot be set to {value}: {why}", target.name()));
+            target.write(&changed.book, value).map_err(|error| failed(error.to_string()))?;
+            let now = target.read(&changed.book).map_err(|error| failed(error.to_string()))?;
+            if now == *value { Ok(()) } else { Err(failed(format!("it is {} then", printable(&now)))) }
+        });
+        // Before it is put back, which locks it again.
+        drop(open);
+        made?;
+        if polls {
+            changed._polls = Some(changed.poll().map_err(|error| failed(LATENCY, &error))?);
+        }
+        Ok(changed)
+    }
+
+    /// Has CPUs poll as long as what is given is open.
+    fn poll(&self) -> io::Result<File> {
+        let mut file = OpenOptions::new().read(true).write(true).open(self.book.path(LATENCY))?;
+        file.write_all(&0i32.to_ne_bytes())?;
+        Ok(file)
+    }
+
+    /// Puts them back.
+    ///
+    /// # Errors
+    /// Which could not be: it stays written down, and is tried again when the session ends.
+    pub(crate) fn put_back(&mut self) -> Result<(), Failure> {
+        self._polls = None;
+        let stale = self.book.close(|holder| holder == self.me);
+        let stale = stale.map_err(|error| unsupported(format!("settings are not put back: {error}")))?;
+        match stale.iter().find(|stale| stale.failed.is_some()) {
+            Some(StaleSettings { path, value, failed: Some(why) }) => Err(unsupported(format!(
+                "{} is not put back to {}: {why}",
+                printable(path),
+                printable(value)
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        // What fails now is tried again when the process ends, and by whoever looks next.
+        let _ = self.put_back();
+    }
+}
+
+fn unsupported(message: String) -> Failure {
+    Failure { kind: FailureKind::Unsupported, message }
+}
+
+fn misuse(message: String) -> Failure {
+    Failure { kind: FailureKind::Misuse, message }
+}
+
+#[cfg(test)]
+mod tests;

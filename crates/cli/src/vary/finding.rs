@@ -1,0 +1,122 @@
+//! `xweave vary DIR`: which layer makes response time vary, why, and what to try.
+
+use std::{io::Write, path::Path, process::ExitCode};
+
+use xweave_flow::{Flows, exchange};
+use xweave_model::{Between, Spec, explanation::usual};
+use xweave_report::{View, document, losses, next, transactions, variation};
+use xweave_text::argument;
+use xweave_trace::Trace;
+use xweave_vary::{
+    Variation,
+    variation::{LEAST, TooFew},
+};
+
+use crate::{confinement::Only, explain, failure::Failure, shown, trust::Owner};
+
+/// Columns where standard output is no terminal.
+const WIDE: u16 = 160;
+
+pub const HELP: &str = "\
+Examples:
+  xweave record virtio-net --where 'udp port 5060' --events sched,net,vm --domain vm1=vsock:3 -o trace --duration 30s
+  xweave vary trace
+  xweave vary trace --transaction exchange:5060 --json
+  xweave vary trace --points receive@vm1,send@vm1
+";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// What passes these places in turn: A,B,C[,by=KEY]
+    #[arg(long, value_name = "POINTS", conflicts_with_all = ["transaction", "try", "knobs"], value_parser = Between::of_points)]
+    points: Option<Between>,
+    /// Tell of each segment and cause
+    #[arg(long, conflicts_with_all = ["try", "knobs"])]
+    all: bool,
+}
+
+/// Says why the requests of a trace vary.
+pub fn run(
+    dir: &Path,
+    owner: &Owner,
+    transaction: Option<Spec>,
+    args: Args,
+    json: bool,
+) -> Result<ExitCode, Failure> {
+    Only::reading([dir]).apply()?;
+    let trace = owner.open_telling(dir)?;
+    if !trace.has_events() {
+        return Err(Failure::no_events(dir));
+    }
+    let named = transaction.or_else(|| args.points.map(Spec::Between));
+    let Some(spec) = named.or_else(|| asked(&trace)) else {
+        let (requests, outcome) = (Spec::Request(None), xweave_model::Outcome::default());
+        return Err(explain::none(&trace, &requests, &outcome));
+    };
+    let found = Variation::of(&trace, &spec).map_err(|few| too_few(&trace, &spec, &few))?;
+    let printed = shown::print(|out| match json {
+        true => document::vary::write(out, &found, &spec),
+        false => tables(&trace, &spec, &found, args.all, out),
+    })?;
+    if printed.is_none() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Failure::unless_whole(&found.outcome.damaged)
+}
+
+/// The requests that a trace is most likely asked for: of flows, the service that was asked most often.
+fn asked(trace: &Trace) -> Option<Spec> {
+    match usual(trace)? {
+        Spec::Flow(name) => {
+            let services = exchange::services(&exchange::of(&Flows::of(trace)));
+            let port = services.first().filter(|of| of.exchanges >= LEAST as u64).map(|of| of.server.port());
+            Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port))))
+        }
+        other => Some(other),
+    }
+}
+
+fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {
+    match few.found {
+        0 => explain::none(trace, spec, &few.outcome),
+        found => Failure::Failed(format!(
+            "{} has {found} of the kind {spec}: to say why they vary it takes at least {LEAST}; record for longer, or \
+             see each with {} --limit {found}",
+            trace.dir().display(),
+            explain::command(trace, spec)
+        )),
+    }
+}
+
+fn tables(
+    trace: &Trace,
+    spec: &Spec,
+    found: &Variation,
+    all: bool,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    let view = View::of_stdout(WIDE);
+    write!(out, "{}", losses::text(&found.outcome, trace.manifest().start_ns, view))?;
+    writeln!(out, "{}", variation::headline(found, &spec.to_string(), view))?;
+    writeln!(out, "{}", variation::segments(found, all, view))?;
+    writeln!(out, "{}", variation::causes(found, all, view))?;
+    write!(out, "{}", variation::queues(found, view))?;
+    write!(out, "{}", variation::spikes(found, view))?;
+    if let Some(first) = found.causes.first() {
+        writeln!(
+            out,
+            "A slow one, step by step: {} --id {}",
+            explain::command(trace, spec),
+            transactions::id(first.example)
+        )?;
+    }
+    if !all {
+        let command = format!("xweave vary {}", next::argument_of(trace));
+        writeln!(
+            out,
+            "Each segment and cause: {command} --transaction {} --all",
+            argument(&spec.to_string())
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! Experiments: a load under each of several settings, in blocks whose order is drawn anew in each round, and what the
+//! settings changed.
+//!
+//! Requests depend on each other, and machines drift; so the unit is the block, and what is compared are blocks of one
+//! round. Modules, in the order of the work: [`tries`] is what the user asks for, held against what the domains have;
+//! [`order`] which block comes when; [`run`] makes them; [`stored`] is what is known of an experiment beside its traces;
+//! [`measure`] is what one block's trace says; [`shift`] what a number of differences say of their middle; [`evaluate`]
+//! compares.
+
+pub mod evaluate;
+pub mod measure;
+pub mod order;
+pub mod run;
+pub mod shift;
+pub mod stored;
+pub mod tries;
+
+pub use evaluate::{Evaluation, evaluate};
+pub use shift::Shift;
+pub use stored::Experiment;
+pub use tries::{Plan, Try, TryError};

@@ -1,0 +1,211 @@
+//! Making the blocks of an experiment: each is a recording of its own, during which the domains have their settings.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use xweave_guard::private::Dir;
+use xweave_record::{DomainKnobs, Outcome, Phase, Settings, Until};
+use xweave_wire::knob;
+
+use super::{
+    order::order,
+    stored::{Block, Experiment, FILE, Held, StoreError, Vm, trace_name},
+    tries::Plan,
+};
+
+/// How an experiment is made.
+pub struct Options {
+    /// How each block is recorded: all but the output, the settings and what ends it.
+    pub record: xweave_record::Options,
+    /// What is compared.
+    pub plan: Plan,
+    /// The domains' virtual machines.
+    pub domains: Vec<DomainKnobs>,
+    /// The load.
+    pub command: Vec<String>,
+    /// When it is made to end in each block, if it has not: that is no failure of it.
+    pub within: Option<Duration>,
+    /// How long is waited between a change and the load.
+    pub settle: Duration,
+    /// How often each setting is tried.
+    pub rounds: u32,
+    /// From which the order of the blocks is drawn.
+    pub seed: u64,
+    /// Which transactions are to be looked at.
+    pub transaction: String,
+    /// The folder to make.
+    pub output: PathBuf,
+}
+
+/// What is being done.
+pub enum Step<'a> {
+    /// A block begins.
+    Begins {
+        /// Its number, from 1.
+        number: u32,
+        /// How many there are.
+        of: usize,
+        /// Its round.
+        round: u32,
+        /// Its setting.
+        setting: String,
+    },
+    /// It is recorded.
+    Recording(Phase<'a>),
+    /// It is over.
+    Over {
+        /// Its number.
+        number: u32,
+        /// Why it is not counted, if it is not.
+        failed: Option<&'a str>,
+    },
+}
+
+/// Why there is no experiment.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Its folder.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// Its first block could not be recorded.
+    #[error("{0}")]
+    Record(#[from] xweave_record::Error),
+    /// The load failed at once.
+    #[error(
+        "{0} (in the first block, so that nothing is known to work: nothing more was tried, and all settings are put back)"
+    )]
+    FirstBlock(String),
+}
+
+/// Makes the blocks. What it gives is stored, and so is what there is when it ends early.
+///
+/// # Errors
+/// Nothing could be measured.
+pub fn run(options: Options, progress: &mut dyn FnMut(Step<'_>)) -> Result<Experiment, RunError> {
+    let Options { record, plan, domains, command, within, settle, rounds, seed, transaction, output } =
+        options;
+    check(&output)?;
+    let dir = Dir::create(&output).map_err(StoreError::from)?;
+    let mut experiment = Experiment {
+        knobs: plan.knobs.clone(),
+        settings: plan.settings.clone(),
+        vms: domains.iter().flat_map(vms).collect(),
+        ..Experiment::new(transaction, command.clone(), seed, rounds)
+    };
+    experiment.store(&dir)?;
+    let order = order(plan.settings.len(), rounds as usize, seed);
+    let all = order.iter().map(Vec::len).sum();
+    let places = (1u32..)
+        .zip(&order)
+        .flat_map(|(round, settings)| settings.iter().map(move |setting| (round, *setting)));
+    for (number, (round, setting)) in (1u32..).zip(places) {
+        let name = plan.settings[setting].name(&plan.knobs);
+        progress(Step::Begins { number, of: all, round, setting: name });
+        let left = u64::try_from(all).unwrap_or(u64::MAX).saturating_sub(u64::from(number) - 1).max(1);
+        let budget =
+            xweave_record::Budget { disk: xweave_record::free_space(&output) / 2 / left, ..record.budget };
+        let options = xweave_record::Options {
+            output: output.join(trace_name(number)),
+            until: Until::CommandEnds { words: command.clone(), within },
+            settings: Settings { of: settings_of(&plan, setting), settle },
+            budget,
+            ..record.clone()
+        };
+        let recorded = xweave_record::record(&options, &mut |phase| progress(Step::Recording(phase)));
+        let interrupted = xweave_interrupt::pending();
+        let (failed, read) = match recorded {
+            Ok(outcome) => (failure(&outcome, interrupted), read(outcome)),
+            Err(error) if number == 1 => {
+                // As if it had not been: what is wrong with the arguments is told with the first block.
+                let _ = dir.remove(FILE);
+                let _ = std::fs::remove_dir(&output);
+                return Err(error.into());
+            }
+            Err(error) => {
+                // Its trace was not begun: it is no block.
+                experiment.ended =
+                    Some(if interrupted { "it was interrupted".to_owned() } else { error.to_string() });
+                experiment.store(&dir)?;
+                break;
+            }
+        };
+        progress(Step::Over { number, failed: failed.as_deref() });
+        let setting = u32::try_from(setting).unwrap_or(u32::MAX);
+        experiment.blocks.push(Block { number, round, setting, failed: failed.clone(), read });
+        match failed {
+            _ if interrupted => experiment.ended = Some("it was interrupted".to_owned()),
+            Some(why) if number == 1 => {
+                experiment.ended = Some(why.clone());
+                experiment.store(&dir)?;
+                return Err(RunError::FirstBlock(why));
+            }
+            _ => {}
+        }
+        experiment.store(&dir)?;
+        if experiment.ended.is_some() {
+            break;
+        }
+    }
+    Ok(experiment)
+}
+
+/// That a folder can become an experiment's: it is not there, or empty.
+///
+/// # Errors
+/// What is there, and what to do.
+pub fn check(path: &Path) -> Result<(), StoreError> {
+    let in_the_way = |what| StoreError::InTheWay { folder: path.to_owned(), what };
+    if Experiment::is_at(path) {
+        return Err(in_the_way(
+            "is an experiment already: give another -o DIR, or look at it with xweave vary DIR",
+        ));
+    }
+    if path.symlink_metadata().is_ok() && path.read_dir().is_ok_and(|mut folder| folder.next().is_some()) {
+        return Err(in_the_way("is not empty: give another -o DIR"));
+    }
+    Ok(())
+}
+
+/// What each domain is set to; knobs that stay as they are, are not touched.
+fn settings_of(plan: &Plan, setting: usize) -> Vec<(String, Vec<knob::Setting>)> {
+    let mut of: Vec<(String, Vec<knob::Setting>)> = Vec::new();
+    for (held, value) in plan.knobs.iter().zip(&plan.settings[setting].values) {
+        let Some(value) = value.clone() else { continue };
+        let one = knob::Setting { knob: held.knob, vm: held.vm.clone(), value };
+        match of.iter_mut().find(|(domain, _)| *domain == held.domain) {
+            Some((_, settings)) => settings.push(one),
+            None => of.push((held.domain.clone(), vec![one])),
+        }
+    }
+    of
+}
+
+fn failure(outcome: &Outcome, interrupted: bool) -> Option<String> {
+    match outcome.missing() {
+        _ if interrupted => Some("it was interrupted".to_owned()),
+        missing if missing.is_empty() => None,
+        missing => Some(missing.join("; ")),
+    }
+}
+
+fn read(outcome: Outcome) -> Vec<Held> {
+    let held = |made: xweave_record::Made| Held {
+        knob: made.state.knob,
+        domain: made.domain,
+        vm: made.state.vm,
+        now: made.state.value,
+    };
+    outcome.settings.into_iter().map(held).collect()
+}
+
+/// As the agent's knobs call them: by their names, where these are their own.
+fn vms(domain: &DomainKnobs) -> Vec<Vm> {
+    let name = |vm: &xweave_wire::message::Vm| {
+        let named = domain.knobs.iter().any(|state| state.vm.as_ref() == Some(&vm.name));
+        if named { vm.name.clone() } else { vm.pid.to_string() }
+    };
+    let one = |vm: &xweave_wire::message::Vm| Vm { host: domain.domain.clone(), name: name(vm), pid: vm.pid };
+    domain.vms.iter().map(one).collect()
+}
