@@ -1,7 +1,7 @@
 //! What kept a request, as people who run virtual machines know it, and what can be done about it.
 
 use serde::Serialize;
-use xweave_model::TimeState;
+use xweave_model::{TimeState, objects::RECORDER};
 
 use crate::requests::{Dimension, in_socket};
 
@@ -163,6 +163,10 @@ impl Cause {
     /// What can be done on kernels of today; nothing, where that is for the program's authors.
     pub fn remedy(&self, by: Option<&str>) -> Option<String> {
         let by_vcpus = by.is_some_and(|by| by.starts_with(VCPUS));
+        let takes_cpus = matches!(self.kind, Kind::VcpuPreempted | Kind::BackendLate | Kind::RunQueue);
+        if takes_cpus && by == Some(RECORDER) {
+            return Some("record less (fewer groups of events, --where), or keep xweave off these CPUs: it takes them itself".into());
+        }
         Some(match self.kind {
             Kind::VcpuHalted => "let KVM poll before it halts a vCPU: /sys/module/kvm/parameters/halt_poll_ns of the host, or \
                                  the guest's own haltpoll (cpuidle_haltpoll.force=1)"
