@@ -1,6 +1,6 @@
 //! `xweave records`: what advice stored.
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeSet, io::Write, path::PathBuf, process::ExitCode};
 
 use xweave_flow::{
     Stored,
@@ -17,6 +17,9 @@ const WIDE: u16 = 160;
 
 /// Places, and groups, that are listed unless all are asked for.
 const LISTED: usize = 16;
+
+/// Functions that are named where none of them was passed.
+const NAMED: usize = 3;
 
 /// Show what advice stored: how often, where, and how the values lie
 ///
@@ -138,6 +141,12 @@ fn nothing(trace: &Trace, args: &Args) -> String {
         None if args.domain.is_some() => format!("{dir} has no records of that domain"),
         None if trace.sites().is_empty() => {
             format!("{dir} has no records: it has events, which `xweave explain {argument}` is for")
+        }
+        None if storing().next().is_some() => {
+            let places: BTreeSet<&str> = storing().map(|site| &*site.function).collect();
+            let first = places.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+            let others = if places.len() > NAMED { ", …" } else { "" };
+            format!("{dir} has no records: nothing passed {first}{others} while this was recorded")
         }
         None => format!(
             "{dir} has no records that advice stored: advice does so with STORE_DATA1(…); `xweave flows {argument}` \

@@ -13,7 +13,7 @@ fn xweave(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A folder with two traces: `stored` has a record, and `events` has none.
+/// A folder with three traces: `stored` has a record, `idle` was woven alike and has none, and `events` has events.
 fn traces() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let domains = vec![Domain { name: "host".into(), number: 1, ..Domain::default() }];
@@ -27,7 +27,10 @@ fn traces() -> tempfile::TempDir {
         values: vec!["size".into()],
         ..Site::default()
     };
-    stored.sites(&[site]).expect("sites");
+    stored.sites(std::slice::from_ref(&site)).expect("sites");
+    let mut idle = Writer::create(&folder.path().join("idle"), manifest.clone()).expect("a trace");
+    idle.sites(&[site]).expect("sites");
+    idle.finish().expect("it is written");
     let (kind, values) = (Kind::Hop, vec![1448]);
     let record = Record { time_ns: 0, flow: 0, site: 1, pid: 7, tid: 7, cpu: 0, kind, comm: [0; 16], values };
     stored.append(1, 1_000, &record).expect("a record");
@@ -65,6 +68,7 @@ fn what_there_is_not_is_told_with_what_there_is() {
             "no record has a value called v2: there are cpu, domain, process, size",
         ),
         (&["records", "events"], 1, "it has events, which `xweave explain events` is for"),
+        (&["records", "idle"], 1, "idle has no records: nothing passed tcp_sendmsg while this was recorded"),
         (&["records", "nowhere"], 2, "is not a trace"),
     ] {
         let (found, printed, said) = xweave(folder.path(), arguments);

@@ -236,6 +236,13 @@ impl Flows {
         self.scene.hops(flow)
     }
 
+    /// What threads are called that made records of the flows that are kept, and of those that stand for all: by domain
+    /// and number.
+    pub fn threads(&self) -> HashMap<(&str, u32), Cow<'_, str>> {
+        let hops = self.flows.iter().chain(&self.stand_ins).flat_map(|flow| self.hops(flow));
+        hops.map(|hop| ((hop.domain, hop.tid), hop.comm)).collect()
+    }
+
     /// The path of a flow: domains and times.
     pub(crate) fn path_of<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (&'a str, i64)> {
         flow.path().map(|row| (self.domain(row.domain), row.time_ns))

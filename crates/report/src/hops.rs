@@ -1,6 +1,6 @@
 //! One flow, step by step: elapsed time, domain, place, function (as table 2 of XenLASY, Yanagisawa, Kourai, Chiba).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use comfy_table::{Attribute, Cell, Color};
 use xweave_flow::{Flow, Flows, Hop, Incomplete};
@@ -125,31 +125,25 @@ fn of_path<'a>(hops: impl Iterator<Item = (Hop<'a>, String)>) -> Vec<(Hop<'a>, S
 /// there: `→` and the thread that has the CPU from then on, where the trace tells which that is.
 fn threads(flows: &Flows, hops: &[Hop<'_>]) -> Vec<String> {
     let mut called = None;
-    let mut woken: HashSet<(&str, u64)> = HashSet::new();
+    let mut woken: HashSet<(&str, u32)> = HashSet::new();
     let mut threads = Vec::with_capacity(hops.len());
     for hop in hops {
-        if &*hop.function == WAKES {
-            let stored = hop.stores.iter().zip(hop.values).filter(|_| hop.kind == "hop");
-            woken.extend(stored.filter(|(what, _)| *what == WOKEN).map(|(_, thread)| (hop.domain, *thread)));
+        if &*hop.function == WAKES && hop.kind == "hop" {
+            let stored = hop.stores.iter().zip(hop.values).filter(|(what, _)| *what == WOKEN);
+            woken.extend(stored.filter_map(|(_, thread)| Some((hop.domain, u32::try_from(*thread).ok()?))));
         }
         let mut here = woken.iter().filter(|(domain, _)| *domain == hop.domain).copied();
         threads.push(match (&*hop.function == SWITCHES, here.next(), here.next()) {
             // Of several it does not say to which.
             (true, Some(thread), None) => {
                 woken.remove(&thread);
-                let name = called.get_or_insert_with(|| names(flows)).get(&thread);
+                let name = called.get_or_insert_with(|| flows.threads()).get(&thread);
                 name.map_or_else(|| format!("→ thread {}", thread.1), |name| format!("→ {name}/{}", thread.1))
             }
             _ => format!("{}/{}", hop.comm, hop.tid),
         });
     }
     threads
-}
-
-/// What threads are called that made records, by their domains and numbers.
-fn names(flows: &Flows) -> HashMap<(&str, u64), String> {
-    let hops = flows.flows().iter().flat_map(|flow| flows.hops(flow));
-    hops.map(|hop| ((hop.domain, u64::from(hop.tid)), hop.comm.into_owned())).collect()
 }
 
 /// With the time since the step before.

@@ -67,6 +67,12 @@ fn a_switch_names_the_thread_that_the_flow_woke_where_that_is_known() {
     // In the host, the vCPU's thread makes records of its own; the guest's thread made none.
     assert_eq!(switches(&flows.flows()[2]), ["CPU 0/KVM/1", "thread 7"], "{}", table(&flows.flows()[2]));
     assert_eq!(switches(&flows.flows()[0]), ["thread 7"]);
+    // Also where no flow is kept but some that stand for all.
+    let trace = made_up::interrupts(&dir.path().join("again"), 6);
+    let few = Flows::read(&trace, Join::of(&trace), Wanted { of: &|_| true, kept: Some(0) });
+    assert!(few.flows().is_empty());
+    let table = hops::table(&few, &flows.flows()[2], Steps::OfPath, views()[0]);
+    assert!(table.contains("→ CPU 0/KVM/10"), "{table}");
 }
 
 #[test]
