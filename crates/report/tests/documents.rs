@@ -219,6 +219,7 @@ fn record() {
         skipped: Vec::new(),
         warnings: Vec::new(),
         command: Some(ExitStatus::from_raw(3 << 8)),
+        settings: Vec::new(),
         sites: 4,
         weaving: Duration::from_millis(2),
         unweaving: Duration::from_micros(5),

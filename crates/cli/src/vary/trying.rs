@@ -11,7 +11,7 @@ use std::{
 
 use xweave_model::Spec;
 use xweave_record::{Budget, DomainKnobs, DomainSpec, Options, Phase, Settings, Until};
-use xweave_report::{View, document, experiment as report};
+use xweave_report::{View, document, experiment as report, number::counted};
 use xweave_trace::Trace;
 use xweave_vary::experiment::{
     self, Experiment, Plan, Try,
@@ -176,7 +176,8 @@ fn look(output: &Path, transaction: &Spec, json: bool) -> Failure {
 fn announce(plan: &Plan, rounds: u32, seed: u64) {
     let settings = plan.settings.len();
     let blocks = settings * rounds as usize;
-    eprintln!("xweave: {settings} settings, {rounds} rounds, {blocks} blocks (--seed {seed})");
+    let in_rounds = counted(u64::from(rounds), "round", "rounds");
+    eprintln!("xweave: {settings} settings in {in_rounds}: {blocks} blocks (--seed {seed})");
     if (rounds as usize) < ENOUGH {
         eprintln!("note: below --rounds {ENOUGH}, no interval of 95 % is possible");
     }

@@ -89,14 +89,15 @@ enum Who {
     All,
 }
 
-/// When, as a script that is true then; `$before` is how the host's setting stood.
-const STEPS: [(&str, Who); 6] = [
-    ("test -e /run/xweave/knobs", Who::All),
-    ("test $(cat $file) != $before", Who::All),
-    ("test -e /tmp/in-block", Who::Controller),
-    ("test -e /tmp/in-block", Who::Agents),
-    ("test -e /tmp/in-block", Who::All),
-    ("test -e /tmp/in-block && touch /tmp/enough && ! test -e /tmp/load", Who::All),
+/// When, as a script that is true then; `$before` is how the host's setting stood. And whether it must be found changed
+/// right after: where nobody is left, and it was changed.
+const STEPS: [(&str, Who, bool); 6] = [
+    ("test -e /run/xweave/knobs", Who::All, false),
+    ("test $(cat $file) != $before", Who::All, true),
+    ("test -e /tmp/in-block", Who::Controller, false),
+    ("test -e /tmp/in-block", Who::Agents, false),
+    ("test -e /tmp/in-block", Who::All, true),
+    ("test -e /tmp/in-block && touch /tmp/enough && ! test -e /tmp/load", Who::All, false),
 ];
 
 #[test]
@@ -104,7 +105,7 @@ fn whoever_is_killed_at_whichever_step_the_settings_are_put_back() {
     let Some(world) = World::find("experiment killed at any step") else { return };
     let before = stand(&world);
     world.compile_here("host", &format!("--events vm {GUEST}"));
-    for (step, who) in STEPS {
+    for (step, who, left) in STEPS {
         world.run("host", "rm -rf /tmp/killed /tmp/in-block /tmp/enough /tmp/load");
         let load =
             "touch /tmp/load /tmp/in-block; until test -e /tmp/enough; do sleep 0.1; done; rm /tmp/load";
@@ -120,17 +121,18 @@ fn whoever_is_killed_at_whichever_step_the_settings_are_put_back() {
             Who::Agents => &format!("\"{AGENT}\"*"),
             Who::All => &format!("\"xweave vary\"*|\"{AGENT}\"*"),
         };
-        world.run(
+        let found = world.run(
             "host",
             &format!(
                 r#"file={HALT_POLL}; before={}; deadline=$(($(date +%s) + 240))
                 until {step}; do test $(date +%s) -lt $deadline || exit 1; done 2>/dev/null
                 for process in /proc/[0-9]*; do
                     case "$(tr '\0' ' ' <$process/cmdline)" in {victims}) kill -KILL ${{process#/proc/}} ;; esac
-                done 2>/dev/null; true"#,
+                done 2>/dev/null; cat $file"#,
                 before[0].trim()
             ),
         );
+        assert!(!left || found != before[0], "{step}: nothing was left to be put back");
         if who != Who::Controller {
             // Its session's process: who listens there stays. It may have gone by itself.
             let kill = format!(
