@@ -82,7 +82,7 @@ fn the_help_names_every_knob_and_why_there_is_none_of_vhost() {
 
 const MS: i64 = 1_000_000;
 
-/// A block of 120 requests that take so long, one of them longer; a vCPU of process 42 halts for each, and sleeps in all but
+/// A block of 120 requests that take so long, two of them longer; a vCPU of process 42 halts for each, and sleeps in all but
 /// so many of ten.
 fn block(folder: &Path, number: u32, ns: i64, slow_ns: i64, awake: i64) {
     let domain = |name: &str, number| Domain { name: name.into(), number, ..Domain::default() };
@@ -100,7 +100,7 @@ fn block(folder: &Path, number: u32, ns: i64, slow_ns: i64, awake: i64) {
     };
     let vcpu = |kind, time| Event { other: 42, ..Event::new(kind, 1, time, 0, 50) };
     for nth in 0..120 {
-        let (begin, took) = (10 * nth * MS, if nth == 60 { slow_ns } else { ns });
+        let (begin, took) = (10 * nth * MS, if nth / 2 == 30 { slow_ns } else { ns });
         let code = i32::from(nth % 10 < awake);
         for event in [
             message(Kind::Send, 1, begin, client),

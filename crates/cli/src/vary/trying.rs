@@ -111,8 +111,12 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
             false => write!(out, "{}", report::knobs(&knobs, View::of_stdout(WIDE))),
         });
     }
-    let Some(output) = args.output.clone() else {
-        return Err(Failure::Usage("-o DIR is missing".to_owned()));
+    let (Some(output), false) = (args.output.clone(), args.tries.is_empty()) else {
+        return Err(Failure::Usage(
+            "nothing to do is named: give settings to try (xweave vary --try halt_poll_ns=0,200000 -o DIR -- COMMAND), the \
+             directory of an experiment, or --knobs to see what could be tried"
+                .to_owned(),
+        ));
     };
     blocks::check(&output)?;
     let transaction = transaction.unwrap_or(Spec::Request(None));
