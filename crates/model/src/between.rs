@@ -12,7 +12,7 @@ use crate::{
     bytes::Bytes,
     machine::Machine,
     pair::{Leg, Pair, Passing},
-    paths::Passed,
+    passed::Passed,
     place::{By, Mark, Place},
     thread::ThreadId,
 };

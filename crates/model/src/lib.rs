@@ -7,7 +7,7 @@
 //! Modules, in the order of the work: [`thread`] is the state machine of the scheduler's events, [`disk`] the accesses
 //! under way (`sectors` finds those at a place), `lock` the locks that are waited for, [`wait`] what else within calls of the kernel's, [`connection`] who sent what to whom, [`guests`] who runs whom, [`vcpu`] when guests'
 //! processors were really theirs, [`loss`] what is missing; [`machine`] feeds them all and knows what runs where. [`mod@breakdown`] goes the way back
-//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says ([`between`] what lies between two [places](place) or more, `pair` from each to the next), [`paths`] are those that records tell of; [`explanation`] does it
+//! from a moment through wakers and senders; [`transaction`] finds what is to be broken down, as a [`spec`] says ([`between`] what lies between two [places](place) or more, `pair` from each to the next), `paths` are those that records tell of, [`passed`] where one was until when; [`explanation`] does it
 //! for a whole trace with the names of [`objects`] (`called` what is like others), [`parts`] adds up, [`intervals`] from place to place, [`sizes`] by how much data they carried, [`lives`] by program, `tally` in all these ways at once, [`slowest`] keeps those that took longest, and [`sequence`] tells one as messages between
 //! objects.
 //!
@@ -38,7 +38,8 @@ pub mod machine;
 pub mod objects;
 mod pair;
 pub mod parts;
-pub mod paths;
+pub mod passed;
+mod paths;
 pub mod place;
 pub mod recorded;
 mod sectors;

@@ -1,28 +1,14 @@
 //! Transactions whose ways records tell: flows, and requests with their answers.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{HashSet, VecDeque};
 
 use xweave_flow::{Depths, Exchange, Flow, Flows, Join, Leg, Wanted, Way, Ways, exchange};
 use xweave_trace::Trace;
 
 use crate::{
-    breakdown::breakdown_at, bytes::Bytes, machine::Machine, spec::Spec, thread::ThreadId,
+    breakdown::breakdown_at, bytes::Bytes, machine::Machine, passed::Passed, spec::Spec, thread::ThreadId,
     transaction::Transaction, vcpu::CpuId,
 };
-
-/// Where a transaction was, and until when.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Passed {
-    /// What that is called: `answer, ring vm1→host`, `disk_queue → disk_issue`.
-    pub segment: Arc<str>,
-    /// In nanoseconds.
-    pub until_ns: i64,
-    /// How many others were there when it came, if that is known.
-    pub others: Option<u32>,
-}
 
 /// The ways of all transactions of a trace that records tell of.
 #[derive(Default)]

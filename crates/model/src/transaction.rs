@@ -17,7 +17,7 @@ use crate::{
         tcp::{CLOSE, ESTABLISHED, FIN_WAIT1, LAST_ACK, SYN_SENT},
     },
     machine::Machine,
-    paths::Passed,
+    passed::Passed,
     place::Mark,
     spec::Spec,
     thread::ThreadId,

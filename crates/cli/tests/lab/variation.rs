@@ -56,7 +56,9 @@ fn what_makes_requests_vary_is_named_first() {
     let mut server = world.start("vm1", &format!("echo $$ >/tmp/server; exec {serve}"));
     server.wait_for("ready");
 
-    let bursts = vary(&world, "--burst 6", None);
+    // The first request of all has to ask for an address.
+    world.run("host", &format!("xweave lab load udp-ask --to 10.77.0.1:{PORT} --requests 20 --rate 20"));
+    let bursts = vary(&world, "--burst 12", None);
     assert_eq!(first(&bursts).0, "batch_arrival");
     let socket =
         bursts["segments"].as_array().unwrap().iter().find(|of| of["name"] == "request, socket of vm1");
