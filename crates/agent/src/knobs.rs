@@ -1,6 +1,6 @@
 //! Settings that an experiment changes for a while: how they stand, and a change that ends with the session.
 //!
-//! Each is written into the [`book`](crate::book) before it is changed, on a page of its own: those that make weaving fast
+//! Each is written into the [book](mod@crate::book) before it is changed, on a page of its own: those that make weaving fast
 //! come and go meanwhile. One experiment changes settings at a time.
 
 use std::{

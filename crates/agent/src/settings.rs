@@ -2,7 +2,7 @@
 //!
 //! The kernel gets its values back whatever happens: from the guard's drop, or, if the process is killed,
 //! from whoever looks next: the controller that killed it, the agent that listens, another agent, or `xweave
-//! doctor`. So what is changed is written down before, with who changed it ([`book`](crate::book)). Of several agents at
+//! doctor`. So what is changed is written down before, with who changed it ([`book`]). Of several agents at
 //! once the last restores. Where nothing can be written down, where others could write, nothing is changed.
 
 use std::io;

@@ -4,7 +4,7 @@
 //! Requests depend on each other, and machines drift; so the unit is the block, and what is compared are blocks of one
 //! round. Modules, in the order of the work: [`tries`] is what the user asks for, held against what the domains have;
 //! [`order`] which block comes when; [`run`] makes them; [`stored`] is what is known of an experiment beside its traces;
-//! [`measure`] is what one block's trace says; [`shift`] what a number of differences say of their middle; [`evaluate`]
+//! [`measure`] is what one block's trace says; [`shift`] what a number of differences say of their middle; [`mod@evaluate`]
 //! compares.
 
 pub mod evaluate;
