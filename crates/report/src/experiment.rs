@@ -94,7 +94,7 @@ fn headline(evaluation: &Evaluation, effect: &Effect) -> String {
     told.extend(
         cpus.iter().map(|(domain, change)| format!("{domain} {} CPUs", cpus_of(change.difference.estimate))),
     );
-    if cpus.is_empty() {
+    if cpus.is_empty() && !effect.cpus.is_empty() {
         told.push("CPU use as before".to_owned());
     }
     let no_effect = effect.observed.iter().filter(|observed| !observed.holds);

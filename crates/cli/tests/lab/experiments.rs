@@ -127,8 +127,10 @@ fn whoever_is_killed_at_whichever_step_the_settings_are_put_back() {
                 r#"file={HALT_POLL}; before={}; deadline=$(($(date +%s) + 240))
                 until {step}; do test $(date +%s) -lt $deadline || exit 1; done 2>/dev/null
                 for process in /proc/[0-9]*; do
-                    case "$(tr '\0' ' ' <$process/cmdline)" in {victims}) kill -KILL ${{process#/proc/}} ;; esac
-                done 2>/dev/null; cat $file"#,
+                    case "$(tr '\0' ' ' <$process/cmdline)" in {victims}) all="$all ${{process#/proc/}}" ;; esac
+                done 2>/dev/null
+                # At once: an agent whose controller is gone puts back what it has changed.
+                kill -KILL $all; cat $file"#,
                 before[0].trim()
             ),
         );
