@@ -111,6 +111,8 @@ fn explain(folder: &Path, kind: &str) -> usize {
     }
     harmless(folder, &["compare", "trace", "trace"]);
     harmless(folder, &["compare", "trace", "trace", "--json"]);
+    harmless(folder, &["vary", "trace"]);
+    harmless(folder, &["vary", "trace", "--json"]);
     transactions.len()
 }
 
@@ -240,6 +242,7 @@ fn a_trace_of_another_user_needs_force() {
         &["flows", "trace"][..],
         &["explain", "trace", "--transaction", "process"],
         &["compare", "trace", "trace"],
+        &["vary", "trace"],
         &["report", "trace", "-o", "page.html"],
         &["export", "trace", "--to", "perfetto", "-o", "trace.pftrace"],
     ];

@@ -117,6 +117,8 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["report", "stored", "-o", "page.html"], 0, "xweave: the page is empty: stored was recorded without an aspect that defines flows: see `xweave records stored`"),
     (&["records", "events"], 1, "xweave: events has no records: it has events, which `xweave explain events` is for"),
     (&["explain", "stored"], 2, "xweave: stored has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
+    (&["vary", "stored"], 2, "xweave: stored has no events: record with --events sched,block,net, or bring in what another tool recorded with xweave import"),
+    (&["vary", "events", "--transaction", "request:80"], 1, "xweave: events has no transactions of the kind request:80 that began and ended in it; it has: none of any kind, but perhaps between:FROM..TO"),
     (&["records", "killed"], 0, "xweave: killed: the recording was killed, or is still running: what was stored until 22:03:22 UTC is shown"),
     // Values of arguments.
     (&["flows", "flows", "--flow", "x"], 2, "error: invalid value 'x' for '--flow <ID>': invalid digit found in string: an ID is a decimal number, or a hexadecimal one after 0x\n{help}"),
@@ -288,8 +290,8 @@ fn arguments_that_are_no_text_are_no_panic() {
     let folder = traces();
     let strange = OsStr::from_bytes(b"\xff");
     for command in [
-        "doctor", "check", "fmt", "record", "flows", "records", "explain", "compare", "report", "export",
-        "import", "sites", "cost", "lab", "agent",
+        "doctor", "check", "fmt", "record", "flows", "records", "explain", "compare", "vary", "report",
+        "export", "import", "sites", "cost", "lab", "agent",
     ] {
         for rest in [&[][..], &["-o", "new"], &["--json"]] {
             let arguments: Vec<&OsStr> =

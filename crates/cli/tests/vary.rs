@@ -54,9 +54,9 @@ fn what_cannot_be_tried_is_refused_before_anybody_is_reached() {
     for (arguments, told) in [
         (
             &[][..],
-            "xweave: nothing to do is named: give settings to try (xweave vary --try halt_poll_ns=0,200000 -o DIR",
+            "xweave: nothing to do is named: give a trace (xweave vary DIR), settings to try (xweave vary --try halt_poll_ns=0,200000 -o DIR",
         ),
-        (&["full"], "xweave: full is no experiment: `xweave vary --try … -o DIR -- COMMAND` makes one"),
+        (&["full"], "xweave: full is not a trace: it has no trace.json"),
         (&["--try", "halt_poll_ns=0,1", "--", "true"], "--output <DIR>"),
         (
             &["--try", "halt_poll_ns=0,1", "-o", "full", "--", "true"],

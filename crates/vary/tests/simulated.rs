@@ -102,8 +102,12 @@ fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
     assert!(found.requests >= 10_000 && found.startup.is_none(), "{} {:?}", found.requests, found.startup);
     let mut told: BTreeMap<Kind, [f64; 2]> = BTreeMap::new();
     for cause in &found.causes {
-        // What the disk was waited for, the machine does not tell.
-        let kind = if matches!(cause.kind, Kind::SwapIn | Kind::PageFault) { Kind::Disk } else { cause.kind };
+        let kind = match cause.kind {
+            // What the disk was waited for, the machine does not tell; and its threads are of no program.
+            Kind::SwapIn | Kind::PageFault => Kind::Disk,
+            Kind::OwnThreads => Kind::RunQueue,
+            kind => kind,
+        };
         let [of_variance, of_tail] = told.entry(kind).or_default();
         *of_variance += cause.shares.share_of_variance;
         *of_tail += cause.shares.share_of_tail;

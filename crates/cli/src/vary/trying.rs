@@ -113,7 +113,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
     }
     let (Some(output), false) = (args.output.clone(), args.tries.is_empty()) else {
         return Err(Failure::Usage(
-            "nothing to do is named: give settings to try (xweave vary --try halt_poll_ns=0,200000 -o DIR -- COMMAND), the \
+            "nothing to do is named: give a trace (xweave vary DIR), settings to try (xweave vary --try halt_poll_ns=0,200000 -o DIR -- COMMAND), the \
              directory of an experiment, or --knobs to see what could be tried"
                 .to_owned(),
         ));
