@@ -1,0 +1,216 @@
+//! What two ends send each other, in turns: a request, and what is sent back.
+
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+};
+
+use super::Side;
+use crate::{frame::Frame, graph::Flow};
+
+/// What one flow's frame says of the talk that it is of.
+pub(super) struct Sent {
+    pub(super) flow: usize,
+    /// When the first of what it was made of began, in nanoseconds.
+    pub(super) began: i64,
+    pub(super) protocol: &'static str,
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+    /// Whether only a client sends such, or only a server.
+    pub(super) opens: Option<bool>,
+    pub(super) bytes: u32,
+    /// TCP's; of others none.
+    pub(super) sequence: Option<u32>,
+    /// The thread that began it, with its domain.
+    pub(super) sender: Option<(u8, u32)>,
+    /// The one that ended it: of a datagram the one that received it.
+    pub(super) reader: Option<(u8, u32)>,
+    /// When that was.
+    pub(super) ended: i64,
+}
+
+impl Sent {
+    pub(super) fn of(flow: usize, began: i64, frame: &Frame) -> Option<Self> {
+        let ends = |source_port, target_port| {
+            let end = |address: IpAddr, port| SocketAddr::new(address, port);
+            (end(frame.source, source_port), end(frame.target, target_port))
+        };
+        let ports = ends(frame.source_port, frame.target_port);
+        // Fragments have no ports; the first, which has, stands for its datagram.
+        let no_fragment = frame.fragment.is_none_or(|(offset, _)| offset == 0);
+        let (protocol, (from, to), opens, sequence) = if frame.is_tcp() {
+            ("TCP", ports, frame.opens(), Some(frame.sequence))
+        } else if frame.is_udp() && no_fragment {
+            ("UDP", ports, None, None)
+        } else if let Some(asks) = frame.asks_for_echo() {
+            let identifier = frame.echo_identifier();
+            ("ICMP", ends(identifier, identifier), Some(asks), None)
+        } else {
+            return None;
+        };
+        let bytes = frame.bytes;
+        Some(Self {
+            flow,
+            began,
+            protocol,
+            from,
+            to,
+            opens,
+            bytes,
+            sequence,
+            sender: None,
+            reader: None,
+            ended: began,
+        })
+    }
+}
+
+/// What two ends send each other.
+#[derive(Default)]
+pub(super) struct Talk {
+    client: Option<SocketAddr>,
+    done: Vec<Turn>,
+    /// What may have an answer yet: of streams, one.
+    open: VecDeque<Turn>,
+}
+
+/// A request, and what has come of its answer.
+pub(super) struct Turn {
+    pub(super) client: SocketAddr,
+    pub(super) server: SocketAddr,
+    pub(super) request: Way,
+    pub(super) answer: Way,
+    /// Of a datagram: the thread that received it, and when.
+    pub(super) taken: Option<((u8, u32), i64)>,
+}
+
+/// What went one way.
+#[derive(Default)]
+pub(super) struct Way {
+    pub(super) flows: Vec<usize>,
+    /// When the first began.
+    pub(super) began: Option<i64>,
+    pub(super) bytes: u64,
+    /// TCP's sequence numbers: the first, and the one after the last.
+    pub(super) range: Option<(u32, u32)>,
+}
+
+/// How many turns before this one are looked through for what was put together late.
+const LATE: usize = 4;
+
+/// Datagrams that may have an answer yet; the oldest is given up then.
+const OPEN: usize = 64;
+
+impl Talk {
+    pub(super) fn take(&mut self, sent: &Sent) {
+        match sent.opens {
+            // A connection that opens anew, on ports that were in use before.
+            Some(true) if sent.bytes == 0 && sent.sequence.is_some() => {
+                self.done.extend(self.open.drain(..));
+                self.client = Some(sent.from);
+            }
+            Some(opens) => self.client = Some(if opens { sent.from } else { sent.to }),
+            None => {}
+        }
+        // What has no bytes asks and answers nothing, but an echo.
+        if sent.bytes == 0 && sent.sequence.is_some() {
+            return;
+        }
+        let client = *self.client.get_or_insert(sent.from);
+        let asks = sent.from == client;
+        let recent = self.open.iter_mut().chain(self.done.iter_mut().rev().take(LATE));
+        for turn in recent {
+            let way = if asks { &mut turn.request } else { &mut turn.answer };
+            if way.has(sent) {
+                way.take(sent);
+                return;
+            }
+        }
+        if asks {
+            self.ask(client, sent);
+        } else if sent.protocol == "UDP" {
+            self.answer_datagram(sent);
+        } else if let Some(turn) = self.open.back_mut() {
+            // Without one, it is what nobody asked for: a greeting.
+            turn.answer.add(sent);
+        }
+    }
+
+    fn ask(&mut self, client: SocketAddr, sent: &Sent) {
+        let datagram = sent.protocol == "UDP";
+        // Every echo is one of its own.
+        let over = |turn: &Turn| sent.protocol == "ICMP" || !turn.answer.flows.is_empty();
+        if !datagram {
+            if let Some(turn) = self.open.back_mut().filter(|turn| !over(turn)) {
+                return turn.request.add(sent);
+            }
+            self.done.extend(self.open.drain(..));
+        } else if self.open.len() >= OPEN {
+            self.done.extend(self.open.pop_front());
+        }
+        let taken = sent.reader.filter(|_| datagram).map(|reader| (reader, sent.ended));
+        let mut request = Way::default();
+        request.add(sent);
+        self.open.push_back(Turn { client, server: sent.to, request, answer: Way::default(), taken });
+    }
+
+    fn answer_datagram(&mut self, sent: &Sent) {
+        let taken = |turn: &Turn| turn.taken.filter(|(_, at)| *at <= sent.began);
+        // What a thread does is for what it received last.
+        let by_thread = |turn: &Turn| taken(turn).filter(|(reader, _)| Some(*reader) == sent.sender);
+        let last = (0..self.open.len()).filter_map(|at| Some((by_thread(&self.open[at])?.1, at))).max();
+        let unanswered = |turn: &Turn| turn.answer.flows.is_empty() && taken(turn).is_some();
+        let whose = last.map(|(_, at)| at).or_else(|| self.open.iter().position(unanswered));
+        let whose = whose.or_else(|| self.open.len().checked_sub(1));
+        if let Some(turn) = whose.and_then(|at| self.open.get_mut(at)) {
+            turn.answer.add(sent);
+        }
+    }
+
+    pub(super) fn end(mut self) -> Vec<Turn> {
+        self.done.extend(self.open);
+        self.done
+    }
+}
+
+impl Way {
+    /// Whether all bytes of a frame have been seen on this way.
+    fn has(&self, sent: &Sent) -> bool {
+        let (Some((first, next)), Some(sequence)) = (self.range, sent.sequence) else { return false };
+        // Sequence numbers wrap: what lies less than half of them behind is before.
+        let after = |a: u32, b: u32| a.wrapping_sub(b) < 1 << 31;
+        after(sequence, first) && after(next, sequence.wrapping_add(sent.bytes))
+    }
+
+    /// One of its flows, whose bytes may have been seen.
+    fn take(&mut self, sent: &Sent) {
+        self.flows.push(sent.flow);
+        self.began = Some(self.began.map_or(sent.began, |began| began.min(sent.began)));
+    }
+
+    fn add(&mut self, sent: &Sent) {
+        self.take(sent);
+        let Some(sequence) = sent.sequence else {
+            self.bytes += u64::from(sent.bytes);
+            return;
+        };
+        let end = sequence.wrapping_add(sent.bytes);
+        match &mut self.range {
+            Some((_, next)) => {
+                let new = end.wrapping_sub(*next);
+                if new < 1 << 31 {
+                    self.bytes += u64::from(new);
+                    *next = end;
+                }
+            }
+            None => {
+                self.bytes = u64::from(sent.bytes);
+                self.range = Some((sequence, end));
+            }
+        }
+    }
+
+    pub(super) fn side(&self, flows: &[Flow]) -> Side {
+        Side { bytes: self.bytes, flows: self.flows.iter().map(|&at| flows[at].id).collect() }
+    }
+}
