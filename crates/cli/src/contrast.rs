@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use xweave_model::{Contrast, Spec, contrast::TooFew};
+use xweave_model::{Contrast, Spec};
 use xweave_report::{
     View,
     contrast::{self, Sides},
@@ -31,7 +31,9 @@ pub fn run(traces: &[Trace], spec: &Spec, how: &Shown) -> Result<ExitCode, Failu
         [only] => (Sides::OfRun, Contrast::of_slow(only, spec)),
         [] => return Ok(ExitCode::SUCCESS),
     };
-    let contrast = contrast.map_err(|few| too_few(&traces[few.run], spec, &few))?;
+    let contrast = contrast.map_err(|few| {
+        explain::too_few(&traces[few.run], spec, [few.found, few.least], "compare them", &few.outcome)
+    })?;
     let printed = shown::print(|out| match how.json {
         true => document::contrast::write(out, &contrast, spec),
         false => tables(traces, &contrast, sides, spec, how, out),
@@ -40,18 +42,6 @@ pub fn run(traces: &[Trace], spec: &Spec, how: &Shown) -> Result<ExitCode, Failu
         return Ok(ExitCode::SUCCESS);
     }
     Failure::unless_whole(contrast.outcomes.iter().flat_map(|outcome| &outcome.damaged))
-}
-
-fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {
-    let (dir, command) = (trace.dir().display(), explain::command(trace, spec));
-    match few.found {
-        0 => explain::none(trace, spec, &few.outcome),
-        found => Failure::Failed(format!(
-            "{dir} has {found} of the kind {spec}: to compare them it takes at least {}; record for longer, or see \
-             each with {command} --limit {found}",
-            few.least,
-        )),
-    }
 }
 
 fn tables(

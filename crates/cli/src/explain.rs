@@ -172,6 +172,24 @@ pub fn none(trace: &Trace, spec: &Spec, outcome: &Outcome) -> Failure {
     ))
 }
 
+/// That it has fewer than it takes to do something with them, which stands after "to".
+pub fn too_few(
+    trace: &Trace,
+    spec: &Spec,
+    [found, least]: [usize; 2],
+    to: &str,
+    outcome: &Outcome,
+) -> Failure {
+    if found == 0 {
+        return none(trace, spec, outcome);
+    }
+    let (dir, command) = (trace.dir().display(), command(trace, spec));
+    Failure::Failed(format!(
+        "{dir} has {found} of the kind {spec}: to {to} it takes at least {least}; record for longer, or see each with \
+         {command} --limit {found}"
+    ))
+}
+
 /// What a trace has, if not the transactions that it was asked for.
 fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
     if let Some(uncertain) = losses::uncertain(outcome) {

@@ -51,6 +51,11 @@ pub struct Ways<'f> {
 const REQUEST: &str = "request, ";
 const ANSWER: &str = "answer, ";
 
+/// A [leg's](Leg::place) place as flows name it, without on which way of an exchange it is.
+pub fn bare(place: &str) -> &str {
+    place.strip_prefix(REQUEST).or_else(|| place.strip_prefix(ANSWER)).unwrap_or(place)
+}
+
 impl<'f> Ways<'f> {
     /// Of these flows.
     pub fn of(flows: &'f Flows) -> Self {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use xweave_flow::{Depths, Exchange, Flow, Flows, Join, Leg, Wanted, Way, Ways, exchange};
+use xweave_flow::{Depths, Exchange, Flow, Flows, Join, Leg, Wanted, Way, Ways, exchange, legs::bare};
 use xweave_trace::Trace;
 
 use crate::{
@@ -44,9 +44,8 @@ impl Path {
         let (mut came, mut before) = (self.way.start_ns, None);
         for leg in &self.way.legs {
             let comes = before.replace(&leg.place) != Some(&leg.place);
-            // Of an exchange, the place says on which way.
-            let place = leg.place.split_once(", ").map_or(&*leg.place, |(_, place)| place);
-            let others = comes.then(|| u32::try_from(depths.before(place, came)).unwrap_or(u32::MAX));
+            let others =
+                comes.then(|| u32::try_from(depths.before(bare(&leg.place), came)).unwrap_or(u32::MAX));
             self.others.push(others);
             came = leg.until_ns;
         }

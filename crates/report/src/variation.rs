@@ -1,5 +1,6 @@
 //! Why response time varies: what to know first, then the segments and the causes.
 
+use xweave_flow::legs::bare;
 use xweave_vary::variation::{Found, Segment, Times, Variation};
 
 use crate::{
@@ -65,8 +66,7 @@ pub fn headline(of: &Variation, what: &str, view: View) -> String {
 
 /// What it means to be in a segment, for who does not know what it is.
 fn meaning(segment: &str) -> Option<&'static str> {
-    let place = segment.split_once(", ").map_or(segment, |(_, place)| place);
-    let is = |word: &str| place.starts_with(word);
+    let is = |word: &str| bare(segment).starts_with(word);
     Some(match segment {
         _ if is("socket of") => "it has arrived, and nobody has read it yet",
         _ if is("queue of") => "vhost has not taken it from the guest's tap device yet",

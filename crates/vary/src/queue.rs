@@ -93,21 +93,22 @@ impl Queue {
         (0..self.len()).map(|at| self.queued[at] - waits[at] + self.served[at]).collect()
     }
 
-    /// The times of the requests, `whole` until now, if that part took its median in each.
-    pub fn without(&self, whole: &[f64], part: &Part) -> Vec<f64> {
-        let waits = self.waits();
+    /// The times of the requests, `whole` until now, if that part took its median in each; they [wait](Self::waits) for so
+    /// long now.
+    pub fn without(&self, whole: &[f64], waits: &[f64], part: &Part) -> Vec<f64> {
         let Part { before, serving, behind } = part;
         let usual = [before, serving, behind].map(|of| median(of));
         let came: Vec<f64> = (0..self.len()).map(|at| self.came(at) - before[at] + usual[0]).collect();
-        let mut takes = self.takes(&waits);
+        let mut takes = self.takes(waits);
         takes.iter_mut().zip(serving).for_each(|(takes, part)| *takes += usual[1] - part);
-        let done = self.replay(&waits, &came, &takes);
+        let done = self.replay(waits, &came, &takes);
         let time = |at: usize| whole[at] - self.done(at) + done[at] - behind[at] + usual[2];
         (0..self.len()).map(time).collect()
     }
 
-    /// How much less each would wait, if requests came evenly; nothing, if they do not come in batches.
-    pub fn by_batches(&self) -> Option<Vec<f64>> {
+    /// How much less each would wait than it [does](Self::waits), if requests came evenly; nothing, if they do not come in
+    /// batches.
+    pub fn by_batches(&self, waits: &[f64]) -> Option<Vec<f64>> {
         let (first, last) = (self.start.first()?, self.start.last()?);
         let gap = (last - first) / self.len() as f64;
         let close = self.start.windows(2).filter(|two| two[1] - two[0] < gap / 10.0).count();
@@ -121,8 +122,8 @@ impl Queue {
             near.iter().map(|start| start - first).sum::<f64>() / near.len() as f64 + first
         };
         let evenly = Self { start: (0..self.len()).map(even).collect(), ..self.clone() };
-        let (waits, came) = (self.waits(), (0..self.len()).map(|at| evenly.came(at)).collect::<Vec<_>>());
-        let takes = self.takes(&waits);
+        let came: Vec<f64> = (0..self.len()).map(|at| evenly.came(at)).collect();
+        let takes = self.takes(waits);
         // Those that waited for nobody may wait then, too: only how long the thread takes counts.
         let done = evenly.replay(&vec![0.0; self.len()], &came, &takes);
         let less = |at: usize| (waits[at] - (done[at] - takes[at] - came[at])).clamp(0.0, waits[at]);
@@ -183,9 +184,13 @@ mod tests {
             let Simulated { whole, queue, part } = simulate(10_000, (load, burst), seed, rarely);
             // Both see the same requests.
             let tried = simulate(10_000, (load, burst), seed, |random| rarely(random) * 0.0).whole;
-            let [told, is, before, alone] =
-                [&queue.without(&whole, &part), &tried, &whole, &without(&whole, &part.serving)]
-                    .map(|times| Spread::of(times));
+            let [told, is, before, alone] = [
+                &queue.without(&whole, &queue.waits(), &part),
+                &tried,
+                &whole,
+                &without(&whole, &part.serving),
+            ]
+            .map(|times| Spread::of(times));
             for (told, is, before) in
                 [(told.p99, is.p99, before.p99), (told.deviation, is.deviation, before.deviation)]
             {
@@ -199,16 +204,17 @@ mod tests {
     #[test]
     fn a_part_that_is_always_as_long_changes_nothing() {
         let Simulated { whole, queue, part } = simulate(500, (0.6, 1), 9, |_| 0.25);
-        let same = queue.without(&whole, &part);
+        let same = queue.without(&whole, &queue.waits(), &part);
         assert!(whole.iter().zip(&same).all(|(one, other)| (one - other).abs() < 1e-9));
     }
 
     #[test]
     fn batches_are_what_the_wait_is_for_if_requests_come_in_such() {
         let evenly = simulate(2000, (0.2, 1), 5, |_| 0.0).queue;
-        assert_eq!(evenly.by_batches(), None);
+        assert_eq!(evenly.by_batches(&evenly.waits()), None);
         let bursts = simulate(2000, (0.2, 5), 5, |_| 0.0).queue;
-        let [less, all] = [bursts.by_batches().unwrap(), bursts.waits()].map(|of| of.iter().sum::<f64>());
+        let [less, all] =
+            [bursts.by_batches(&bursts.waits()).unwrap(), bursts.waits()].map(|of| of.iter().sum::<f64>());
         assert!(less > 0.7 * all, "{less} {all}");
     }
 }

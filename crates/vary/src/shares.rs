@@ -72,10 +72,15 @@ impl Ranks {
         }
     }
 
+    /// The mean of a part in the tail, and typically.
+    pub fn means(&self, part: &[f64]) -> [f64; 2] {
+        [&self.tail, &self.middle].map(|ranks| mean(ranks.iter().map(|at| part[*at])))
+    }
+
     /// How much longer a part is in the tail than it is typically, in means.
     fn difference(&self, part: &[f64]) -> f64 {
-        let of = |ranks: &[usize]| mean(ranks.iter().map(|at| part[*at]));
-        of(&self.tail) - of(&self.middle)
+        let [tail, typically] = self.means(part);
+        tail - typically
     }
 }
 

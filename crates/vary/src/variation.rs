@@ -254,7 +254,7 @@ impl Variation {
             p50_ns: whole(Spread::of(&times[..start]).p50),
         });
         let looked = Looked::new(&requests, &all[start..], &times[start..]);
-        let spread = Spread::of(looked.times);
+        let spread = looked.spread;
         let steady = spread.p99 <= LITTLE * spread.p50;
         let runs = spikes(looked.times);
         let spikes = Spikes {

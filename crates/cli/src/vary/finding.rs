@@ -7,10 +7,7 @@ use xweave_model::{Between, Spec, explanation::usual};
 use xweave_report::{View, document, losses, next, transactions, variation};
 use xweave_text::argument;
 use xweave_trace::Trace;
-use xweave_vary::{
-    Variation,
-    variation::{LEAST, TooFew},
-};
+use xweave_vary::{Variation, variation::LEAST};
 
 use crate::{confinement::Only, explain, failure::Failure, shown, trust::Owner};
 
@@ -53,7 +50,9 @@ pub fn run(
         let (requests, outcome) = (Spec::Request(None), xweave_model::Outcome::default());
         return Err(explain::none(&trace, &requests, &outcome));
     };
-    let found = Variation::of(&trace, &spec).map_err(|few| too_few(&trace, &spec, &few))?;
+    let found = Variation::of(&trace, &spec).map_err(|few| {
+        explain::too_few(&trace, &spec, [few.found, LEAST], "say why they vary", &few.outcome)
+    })?;
     let printed = shown::print(|out| match json {
         true => document::vary::write(out, &found, &spec),
         false => tables(&trace, &spec, &found, args.all, out),
@@ -73,18 +72,6 @@ fn asked(trace: &Trace) -> Option<Spec> {
             Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port))))
         }
         other => Some(other),
-    }
-}
-
-fn too_few(trace: &Trace, spec: &Spec, few: &TooFew) -> Failure {
-    match few.found {
-        0 => explain::none(trace, spec, &few.outcome),
-        found => Failure::Failed(format!(
-            "{} has {found} of the kind {spec}: to say why they vary it takes at least {LEAST}; record for longer, or \
-             see each with {} --limit {found}",
-            trace.dir().display(),
-            explain::command(trace, spec)
-        )),
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Looked<'r> {
     requests: &'r Requests,
     all: &'r [Request],
     pub(super) times: &'r [f64],
+    pub(super) spread: Spread,
+    ranks: Ranks,
     /// The names of all segments, in turn.
     segments: Vec<Arc<str>>,
     /// Of each dimension, its segment's place in these.
@@ -53,6 +55,13 @@ struct Amount<'r> {
     waiting: bool,
 }
 
+/// Of a cause: who did it, and in which segments it was, in nanoseconds.
+#[derive(Clone, Default)]
+struct Told<'r> {
+    by: BTreeMap<&'r str, f64>,
+    segments: BTreeMap<usize, f64>,
+}
+
 impl<'r> Looked<'r> {
     pub(super) fn new(requests: &'r Requests, all: &'r [Request], times: &'r [f64]) -> Self {
         let segments = requests.segments();
@@ -68,15 +77,15 @@ impl<'r> Looked<'r> {
             (at, by.map(str::to_owned))
         };
         let cause_of = requests.dimensions().iter().map(cause).collect();
-        let mut looked = Self { requests, all, times, segments, segment_of, causes, cause_of, waits: None };
+        let (spread, ranks) = (Spread::of(times), Ranks::of(times));
+        let mut looked =
+            Self { requests, all, times, spread, ranks, segments, segment_of, causes, cause_of, waits: None };
         looked.waits = looked.find_waits();
-        if let Some(less) = looked.waits.as_ref().and_then(|waits| waits.queue.by_batches()) {
-            let waits = looked.waits.as_mut();
+        if let Some(waits) = &mut looked.waits
+            && let Some(less) = waits.queue.by_batches(&waits.waits)
+        {
+            waits.batches = Some((looked.causes.len(), less));
             looked.causes.push(Cause { kind: Kind::BatchArrival, whom: String::new() });
-            let batches = looked.causes.len() - 1;
-            if let Some(waits) = waits {
-                waits.batches = Some((batches, less));
-            }
         }
         looked
     }
@@ -133,7 +142,6 @@ impl<'r> Looked<'r> {
             self.requests.columns(self.all, self.segments.len(), |at| Some(self.segment_of[at as usize]));
         let shares = shares(self.times, &columns);
         let bounds = bounds(self.times, &columns);
-        let ranks = Ranks::of(self.times);
         let shares = shares.into_iter().zip(bounds).map(|(share, bounds)| Shares::new(share, bounds));
         let segment = |((name, column), shares): ((&Arc<str>, &Vec<f64>), Shares)| {
             let Spread { p50, p99, .. } = Spread::of(column);
@@ -143,35 +151,40 @@ impl<'r> Looked<'r> {
                 p99_ns: whole(p99),
                 shares,
                 if_steady: Spread::of(&without(self.times, column)).into(),
-                others: self.requests.others(self.all, name).map(|others| self.crowd(&others, &ranks)),
+                others: self.requests.others(self.all, name).map(|others| self.crowd(&others)),
             }
         };
         self.segments.iter().zip(&columns).zip(shares).map(segment).collect()
     }
 
-    fn crowd(&self, others: &[f64], ranks: &Ranks) -> Others {
+    fn crowd(&self, others: &[f64]) -> Others {
         let Spread { p50, p99, .. } = Spread::of(others);
-        let mean = |of: &[usize]| of.iter().map(|at| others[*at]).sum::<f64>() / of.len().max(1) as f64;
+        let [mean_in_tail, mean_typically] = self.ranks.means(others);
         Others {
             p50: whole(p50),
             p99: whole(p99),
             max: whole(others.iter().copied().fold(0.0, f64::max)),
-            mean_in_tail: mean(&ranks.tail),
-            mean_typically: mean(&ranks.middle),
+            mean_in_tail,
+            mean_typically,
         }
     }
 
     pub(super) fn causes(&self, spikes: &[Range<usize>], steady: bool) -> Vec<Found> {
         let mut columns = vec![vec![0.0; self.all.len()]; self.causes.len()];
-        let amounts = (0..self.all.len()).flat_map(|at| self.amounts(at).map(move |amount| (at, amount)));
-        amounts.for_each(|(at, amount)| columns[amount.cause][at] += amount.ns);
+        let mut told: Vec<Told<'_>> = vec![Told::default(); self.causes.len()];
+        for (at, Amount { segment, cause, by, ns, .. }) in self.all_amounts() {
+            columns[cause][at] += ns;
+            *told[cause].segments.entry(segment).or_default() += ns;
+            by.into_iter().for_each(|by| *told[cause].by.entry(by).or_default() += ns);
+        }
         let (shares, bounds) = (shares(self.times, &columns), bounds(self.times, &columns));
-        let ranks = Ranks::of(self.times);
-        let mut found: Vec<Found> = (0..self.causes.len())
-            .map(|at| {
-                let shares = Shares::new(shares[at], bounds[at]);
-                self.found(at, &columns[at], shares, &ranks, spikes, steady)
-            })
+        let shares = shares.into_iter().zip(bounds).map(|(share, bounds)| Shares::new(share, bounds));
+        let mut found: Vec<Found> = columns
+            .iter()
+            .zip(told)
+            .zip(shares)
+            .enumerate()
+            .map(|(which, ((column, told), shares))| self.found(which, column, told, shares, spikes, steady))
             .filter(|found| found.ns > 0)
             .collect();
         found.sort_by(|one, other| {
@@ -181,33 +194,33 @@ impl<'r> Looked<'r> {
         found
     }
 
+    /// What all requests' time was spent on, with their places.
+    fn all_amounts(&self) -> impl Iterator<Item = (usize, Amount<'_>)> {
+        (0..self.all.len()).flat_map(|at| self.amounts(at).map(move |amount| (at, amount)))
+    }
+
     fn found(
         &self,
         which: usize,
         column: &[f64],
+        Told { by, segments }: Told<'_>,
         shares: Shares,
-        ranks: &Ranks,
         spikes: &[Range<usize>],
         steady: bool,
     ) -> Found {
         let cause = &self.causes[which];
-        let mut by: BTreeMap<&str, f64> = BTreeMap::new();
-        let mut where_: BTreeMap<usize, f64> = BTreeMap::new();
-        for amount in (0..self.all.len()).flat_map(|at| self.amounts(at)).filter(|of| of.cause == which) {
-            *where_.entry(amount.segment).or_default() += amount.ns;
-            amount.by.iter().for_each(|by_| *by.entry(by_).or_default() += amount.ns);
-        }
         let mut offenders: Vec<By> =
             by.into_iter().map(|(who, ns)| By { who: who.to_owned(), ns: whole(ns) }).collect();
         offenders.sort_by_key(|by| Reverse(by.ns));
-        let segment = where_
+        let segment = segments
             .into_iter()
             .max_by(|one, other| one.1.total_cmp(&other.1))
             .map(|(at, _)| self.segments[at].to_string());
         let first = offenders.first().map(|by| by.who.clone());
-        let (before, after) = (Spread::of(self.times), Spread::of(&self.without(which, column)));
+        let (before, after) = (self.spread, Spread::of(&self.without(which, column)));
         let less = |one: f64, other: f64| whole(one).cast_signed() - whole(other).cast_signed();
-        let example = ranks.tail.iter().copied().max_by(|one, other| column[*one].total_cmp(&column[*other]));
+        let example =
+            self.ranks.tail.iter().copied().max_by(|one, other| column[*one].total_cmp(&column[*other]));
         let ns = column.iter().copied().fold(0, |sum: u64, ns| sum.saturating_add(whole(ns)));
         Found {
             kind: cause.kind,
@@ -219,7 +232,7 @@ impl<'r> Looked<'r> {
             segment,
             named: !steady && shares.named(),
             shares,
-            evidence: evidence(column, ranks, spikes, &offenders),
+            evidence: evidence(column, &self.ranks, spikes, &offenders),
             offenders,
             gain: Gain { p50_ns: less(before.p50, after.p50), p99_ns: less(before.p99, after.p99) },
             example: example.map_or(0, |at| self.all[at].id),
@@ -228,7 +241,7 @@ impl<'r> Looked<'r> {
 
     /// The requests' times, if that cause took its median time in each.
     fn without(&self, which: usize, column: &[f64]) -> Vec<f64> {
-        let Some(Waits { queue, socket, server, .. }) = &self.waits else {
+        let Some(Waits { queue, socket, server, waits, .. }) = &self.waits else {
             return without(self.times, column);
         };
         // What is a wait for others is gone with them.
@@ -237,8 +250,8 @@ impl<'r> Looked<'r> {
         }
         let zeros = || vec![0.0; self.all.len()];
         let mut part = Part { before: zeros(), serving: zeros(), behind: zeros() };
-        let amounts = (0..self.all.len()).flat_map(|at| self.amounts(at).map(move |amount| (at, amount)));
-        for (at, Amount { segment, ns, .. }) in amounts.filter(|(_, of)| of.cause == which && !of.waiting) {
+        let own = |(_, of): &(usize, Amount<'_>)| of.cause == which && !of.waiting;
+        for (at, Amount { segment, ns, .. }) in self.all_amounts().filter(own) {
             let of = match segment {
                 _ if segment < *socket => &mut part.before,
                 _ if segment <= *server => &mut part.serving,
@@ -246,22 +259,22 @@ impl<'r> Looked<'r> {
             };
             of[at] += ns;
         }
-        queue.without(self.times, &part)
+        queue.without(self.times, waits, &part)
     }
 }
 
 /// What speaks for a cause, in words.
 fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &[By]) -> Vec<String> {
-    let mean = |of: &[usize]| of.iter().map(|at| column[*at]).sum::<f64>() / of.len().max(1) as f64;
-    let ms = |ns: f64| span(whole(ns));
+    let [in_tail, usual] = ranks.means(column);
+    let time = |ns: f64| span(whole(ns));
     let requests = column.iter().filter(|ns| **ns > 0.0).count();
     let mut all = vec![
-        format!("{} in {requests} of {} requests", ms(column.iter().sum()), column.len()),
+        format!("{} in {requests} of {} requests", time(column.iter().sum()), column.len()),
         format!(
             "{} in each of the slowest {}, {} in typical ones",
-            ms(mean(&ranks.tail)),
+            time(in_tail),
             ranks.tail.len(),
-            ms(mean(&ranks.middle))
+            time(usual)
         ),
     ];
     let known: u64 = offenders.iter().map(|by| by.ns).fold(0, u64::saturating_add);
@@ -270,7 +283,6 @@ fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &
         let share = |by: &By| format!("{} {:.0} %", by.who, by.ns as f64 / known as f64 * 100.0);
         all.push(format!("by {}", named.map(share).collect::<Vec<_>>().join(", ")));
     }
-    let usual = mean(&ranks.middle);
     let more = |run: &&Range<usize>| column[(*run).clone()].iter().any(|ns| *ns > 2.0 * usual);
     if !spikes.is_empty() {
         let with = spikes.iter().filter(more).count();
