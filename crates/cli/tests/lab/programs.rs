@@ -41,10 +41,10 @@ fn served(log: &str) -> HashMap<u64, Vec<Served>> {
 fn right(step: &Value, served: &Served) -> i64 {
     let (from, ns) = (step["t_ns"].as_i64().unwrap(), step["ns"].as_i64().unwrap());
     let object = step["object"].as_str().unwrap();
-    let is = |thread: u64| object == format!("xweave/{thread}");
+    let is = |thread: u64| object == format!("queue-serve/{thread}");
     let (worker, reader) = (is(served.worker), is(served.reader));
-    // Of the program's other threads, workers that did others' requests among them.
-    let other = object.starts_with("xweave/") && !worker && !reader;
+    // Of the other threads, workers that did others' requests and the client among them.
+    let other = ["queue-serve/", "tcp-get/"].iter().any(|of| object.starts_with(of)) && !worker && !reader;
     let (network, interrupts) = (step["state"] == "network", object.starts_with("interrupts"));
     let within = |a: i64, b: i64| (b.min(from + ns) - a.max(from)).max(0);
     let mut sum = 0;
