@@ -52,6 +52,7 @@ enum xw_kind {
 	XW_PIPE_FULL,
 	XW_PAGE_FAULT,
 	XW_SWAP_IN,
+	XW_KEY,
 	XW_LOST,
 	XW_KINDS
 };

@@ -218,6 +218,7 @@ fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>, Error> 
 
 #[cfg(test)]
 mod tests {
+    use xweave_weave::EventChoice;
     use xweave_wire::plan::Hook;
 
     use super::*;
@@ -236,7 +237,11 @@ mod tests {
     fn woven(buffer: u32, groups: &[xweave_weave::Group]) -> Option<Events> {
         let kernel = xweave_code::Kernel::live().unwrap();
         let cache = tempfile::tempdir().unwrap();
-        let mut plan = xweave_weave::events(&kernel, groups, buffer, cache.path()).unwrap().plan.unwrap();
+        let mut plan =
+            xweave_weave::events(&kernel, &EventChoice::new(groups.to_vec(), None), buffer, cache.path())
+                .unwrap()
+                .plan
+                .unwrap();
         plan.programs.retain(|program| program.hook == Hook::Tracepoint);
         match Events::weave(&plan, &Watch { cancel: &Cancel::default(), tell: &|_, _| {} }) {
             Err(Error::Load { error, .. }) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
@@ -302,8 +307,8 @@ mod tests {
     fn this_kernel_takes_the_programs_of_tracepoints() {
         let kernel = xweave_code::Kernel::live().unwrap();
         let cache = tempfile::tempdir().unwrap();
-        let groups = xweave_weave::Group::ALL;
-        let mut plan = xweave_weave::events(&kernel, &groups, 1 << 16, cache.path()).unwrap().plan.unwrap();
+        let choice = EventChoice::new(xweave_weave::Group::ALL.to_vec(), "line:Call-ID".parse().ok());
+        let mut plan = xweave_weave::events(&kernel, &choice, 1 << 16, cache.path()).unwrap().plan.unwrap();
         // Some machines allow no programs at functions; the lab does.
         plan.programs.retain(|program| program.hook == Hook::Tracepoint);
         let mut left_out = Vec::new();

@@ -9,7 +9,9 @@ use xweave_report::{
     check,
     document::{self, check::Check},
 };
-use xweave_weave::{CodeIndex, Domain, KernelFiles, Options, Peer, Role, Weaving, unseen_calls};
+use xweave_weave::{
+    CodeIndex, Domain, EventChoice, KernelFiles, Options, PayloadKey, Peer, Role, Weaving, unseen_calls,
+};
 
 use crate::{
     arguments::{Groups, something_named},
@@ -44,6 +46,9 @@ pub struct Args {
     /// Event groups, or `all`: which of their probes the kernels have no place for
     #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
     events: Option<Groups>,
+    /// The key of messages that the events are to tell, as `record` takes it
+    #[arg(long, value_name = "KEY")]
+    key: Option<PayloadKey>,
     /// A domain and its kernel
     #[arg(long, value_name = "NAME=KERNEL")]
     domain: Vec<String>,
@@ -69,14 +74,14 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Err(errors) => (Weaving::default(), errors),
         Ok(aspects) => find(&aspects, &domains, &kernels, args.no_compile, &cache)?,
     };
-    let groups = args.events.map_or(Vec::new(), |groups| groups.0);
+    let wanted = EventChoice::new(args.events.map_or(Vec::new(), |groups| groups.0), args.key);
     let mut events = Vec::new();
-    for (of, kernel) in domains.iter().zip(&kernels).filter(|_| !groups.is_empty()) {
+    for (of, kernel) in domains.iter().zip(&kernels).filter(|_| !wanted.is_empty()) {
         let found = if args.no_compile {
-            xweave_weave::places_of_events(kernel, &groups)
+            xweave_weave::places_of_events(kernel, &wanted)
         } else {
             // The size has no influence on what is compiled.
-            xweave_weave::events(kernel, &groups, 4096, &cache.objects)
+            xweave_weave::events(kernel, &wanted, 4096, &cache.objects)
                 .map_err(|error| Failure::Failed(error.to_string()))?
         };
         events.push((of.name.as_str(), found));

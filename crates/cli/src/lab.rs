@@ -291,6 +291,9 @@ enum Load {
         /// Payload bytes.
         #[arg(long, default_value_t = 64)]
         size: usize,
+        /// So many requests are a call, told by a line `Call-ID: N@xweave` in each; 4 calls at once.
+        #[arg(long)]
+        per_call: Option<u64>,
     },
     /// Answer the requests of tcp-get.
     TcpServe {
@@ -516,8 +519,8 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
             load::udp_serve(&options, |address| eprintln!("ready at {address}"))?;
             Ok(ExitCode::SUCCESS)
         }
-        Load::UdpAsk { to, requests, rate, burst, size } => {
-            let asked = load::udp_ask(&load::UdpAsk { to, requests, rate, burst, size })?;
+        Load::UdpAsk { to, requests, rate, burst, size, per_call } => {
+            let asked = load::udp_ask(&load::UdpAsk { to, requests, rate, burst, size, per_call })?;
             told(&asked, asked.answered.requests == requests)
         }
         Load::TcpServe { port, protocol, connections } => {

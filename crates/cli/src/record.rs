@@ -8,6 +8,7 @@ use xweave_report::{
     recording,
 };
 use xweave_trace::Trace;
+use xweave_weave::{EventChoice, PayloadKey};
 
 use crate::{
     arguments::{Groups, buffer, command_line, duration, something_named},
@@ -32,6 +33,8 @@ Examples:
       -o trace -- ./load.sh
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block --domain vm1=vsock:3 -o trace -- ./load.sh
+  xweave record virtio-net --where 'udp port 5060' --events sched,net,vm --key line:Call-ID \
+      --domain vm1=vsock:3 -o trace --duration 30s
 
 Ctrl-C ends the recording and drains all buffers; a second Ctrl-C stops immediately. Before the recording has
 begun, Ctrl-C ends at once and leaves no trace; agents take out what is woven by themselves.
@@ -56,6 +59,9 @@ pub struct Args {
     /// Event groups to record in all domains, or `all`
     #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
     events: Option<Groups>,
+    /// The key by which messages of one call are told apart: line:NAME, first-line, or bytes:OFFSET+LENGTH; with events `net`
+    #[arg(long, value_name = "KEY")]
+    key: Option<PayloadKey>,
     /// Another domain: vsock:CID[:PORT], local, or a command that runs `xweave agent --stdio` there
     #[arg(long, value_name = "NAME=TRANSPORT")]
     domain: Vec<String>,
@@ -105,7 +111,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         aspects: args.aspects,
         expressions: args.expression,
         filter: args.filter,
-        events: args.events.map_or(Vec::new(), |groups| groups.0),
+        events: EventChoice::new(args.events.map_or(Vec::new(), |groups| groups.0), args.key),
         domains: domains.map_err(Failure::usage)?,
         output: args.output,
         replace: args.force,

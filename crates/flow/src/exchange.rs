@@ -3,7 +3,8 @@
 //! Of a TCP connection, or of two ends that send each other datagrams: what one end sent until the other answered is
 //! a request, and what that sends until the first asks again is its answer. TCP's bytes are known by their sequence
 //! numbers, so that what is cut, put together or sent again belongs to the exchange that its bytes do. An ICMP echo is
-//! known by its own numbers. Requests that a client sends on one stream before it has its answer (pipelining) cannot be
+//! known by its own numbers. Where events tell keys of messages, an answer over UDP is that to the last request of its key, and
+//! a request of one key and length that comes again, before it was answered, is the same. Requests that a client sends on one stream before it has its answer (pipelining) cannot be
 //! told apart and are one. Each datagram is a request of its own: its answers are what the thread that received it sends
 //! until it receives the next; of a thread that received none, what it sends is to the first that is not answered.
 //!
@@ -24,7 +25,7 @@ use serde::Serialize;
 use xweave_trace::Row;
 
 use self::talk::{Sent, Talk, Turn, Way};
-use crate::{durations::rank, flows::Flows, graph::Flow};
+use crate::{durations::rank, flows::Flows, graph::Flow, keys::Key};
 
 /// Who asks whom, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -54,6 +55,11 @@ pub struct Exchange {
     /// The exchange, by its place in the order of their beginnings, during which its client asked: the only one under
     /// way that the client's domain served, and that ended after it. None if there is none, or are several.
     pub inside: Option<usize>,
+    /// The key of the request, where events tell it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// How often the client's program sent the request again before it was answered.
+    pub repeats: u32,
     /// Whether all of its frames are known from their beginnings to their ends.
     pub complete: bool,
     /// What asked.
@@ -229,6 +235,8 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
             sender: thread(first),
             reader: thread(flow.path().next_back()),
             ended: flow.end_ns,
+            key: flow.key,
+            head: flow.head,
             ..sent
         };
         let mut addresses = [sent.from, sent.to];
@@ -294,14 +302,18 @@ impl Turn {
         let ended = |way: &Way| way.flows.iter().map(|&at| all[at].end_ns).max();
         let end_ns = ended(&self.answer)?;
         // What carried its last byte to the server, from where that was cut off or put together; and the answer's first.
-        let last = self.request.flows.iter().copied().max_by_key(|&at| all[at].end_ns)?;
         let first = self.answer.flows.iter().copied().min_by_key(|&at| all[at].start_ns)?;
+        let asked = || self.request.flows.iter().copied();
+        let came = |at: &usize| self.repeats == 0 || all[*at].end_ns <= all[first].start_ns;
+        let last = asked().filter(came).max_by_key(|&at| all[at].end_ns).or_else(|| asked().next())?;
         let start_ns = self.request.began?;
+        // Of a request that was sent again it is enough that one came.
+        let needed = if self.repeats > 0 { std::slice::from_ref(&last) } else { &self.request.flows[..] };
         let mut parts = Parts { at: start_ns, end: end_ns, all: Vec::new() };
         let way = origins(last, all, by_id);
         let client = way.first().map_or("?", |&at| flows.domain(all[at].ends.0));
         let starts = way.first().map_or(start_ns, |&at| all[at].start_ns);
-        parts.until(starts, "request, frames before its last");
+        parts.until(starts, before_its_last(self.repeats));
         for &at in &way {
             parts.path(flows, &all[at], "request");
         }
@@ -316,7 +328,9 @@ impl Turn {
             start_ns,
             end_ns,
             inside: None,
-            complete: self.request.flows.iter().chain(&self.answer.flows).all(|&at| all[at].complete()),
+            key: self.key,
+            repeats: self.repeats,
+            complete: needed.iter().chain(&self.answer.flows).all(|&at| all[at].complete()),
             request: self.request.side(all),
             answer: self.answer.side(all),
             parts: parts.all,
@@ -324,6 +338,14 @@ impl Turn {
             answered_by: first,
         })
     }
+}
+
+/// What the time until the last of a request's frames begins is called if it was sent again.
+pub const SENT_AGAIN: &str = "request, until it was sent again";
+
+/// What the time until the last of a request's frames begins is called.
+pub(crate) fn before_its_last(repeats: u32) -> &'static str {
+    if repeats > 0 { SENT_AGAIN } else { "request, frames before its last" }
 }
 
 /// The most generations that a flow is followed back, and of how many parents the one is looked for that began last.
@@ -398,6 +420,8 @@ mod tests {
             start_ns,
             end_ns,
             inside: None,
+            key: None,
+            repeats: 0,
             complete: true,
             request: Side::default(),
             answer: Side::default(),

@@ -15,6 +15,7 @@ use crate::{
     functions::{Function, Functions},
     graph::{Flow, Incomplete},
     join::Join,
+    keys::{Key, Keys},
     kinds::{self, FlowKind, Kinds, Told},
     places::Place,
     sample::Sample,
@@ -117,14 +118,20 @@ impl Flows {
         wanted: Wanted<'_>,
         mut each: impl FnMut(FlowDocument<'_>) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let scene = Scene::of(trace);
+        let (scene, keys) = (Scene::of(trace), Keys::of(trace));
         let (mut tally, mut flows, mut rows, mut too_many) = (Tally::default(), Vec::new(), 0, false);
         let mut stand_ins = (usize::MAX, Sample::of_at_most(STAND_INS));
         let kept = wanted.kept.unwrap_or(usize::MAX);
         // With the flows, some 8 GB.
         let most = join.most().saturating_mul(2);
         'all: for window in &mut join {
-            for flow in window.into_iter().filter(|flow| (wanted.of)(flow)) {
+            let keyed = window.into_iter().map(|mut flow| {
+                if let Some((key, head)) = keys.key(&flow, |row| scene.function(row.site)) {
+                    (flow.key, flow.head) = (Some(key), head);
+                }
+                flow
+            });
+            for flow in keyed.filter(|flow| (wanted.of)(flow)) {
                 tally.add(&flow, &scene);
                 each(FlowDocument { flow: &flow, scene: &scene })?;
                 if wanted.kept.is_some() {
@@ -335,6 +342,7 @@ impl Scene {
             id: flow.id,
             name: &flow.name,
             frame: flow.frame,
+            key: flow.key,
             parents: &flow.parents,
             start_ns: flow.start_ns,
             end_ns: flow.end_ns,
@@ -417,6 +425,8 @@ struct FlowMembers<'a> {
     id: u64,
     name: &'a str,
     frame: Option<Frame>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<Key>,
     parents: &'a [u64],
     start_ns: i64,
     end_ns: i64,

@@ -9,6 +9,7 @@ use crate::{
     crossing::{Crossing, Crossings},
     dropped::{self, Dropped, Words},
     frame::Frame,
+    keys::Key,
     local::{Local, Locals},
 };
 
@@ -21,6 +22,9 @@ pub struct Flow {
     pub name: String,
     /// What its data is, where that was recorded: the first that was, on its path if any was.
     pub frame: Option<Frame>,
+    /// The key of the message that it carries, where events tell it; and a hash of how that begins.
+    pub key: Option<Key>,
+    pub(crate) head: u32,
     /// The numbers of the domains that its path begins and ends in.
     pub(crate) ends: (u8, u8),
     /// Flows that it is a part of, or that became parts of it; in ascending order.
@@ -192,6 +196,8 @@ impl Builder<'_> {
             id: self.locals.flows[root].id,
             name: name.unwrap_or_default(),
             frame,
+            key: None,
+            head: 0,
             ends,
             parents: members.iter().flat_map(|local| &self.locals.flows[*local].parents).copied().collect(),
             start_ns,

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use xweave_trace::Row;
 
 use crate::{
-    exchange::Exchange,
+    exchange::{self, Exchange},
     flows::Flows,
     functions::Functions,
     graph::Flow,
@@ -47,6 +47,9 @@ pub struct Ways<'f> {
     names: HashMap<(&'static str, Spot), Arc<str>>,
 }
 
+/// Where a call is between an answer and what is asked next.
+const BETWEEN: &str = "client, until it asked again";
+
 /// What stands before the places of an exchange.
 const REQUEST: &str = "request, ";
 const ANSWER: &str = "answer, ";
@@ -72,8 +75,29 @@ impl<'f> Ways<'f> {
     /// The way of a request and its answer: of what carried the request's last byte, the server, and what carried the
     /// answer's first byte. The rest of the answer is the last leg.
     pub fn exchange(&mut self, exchange: &Exchange) -> Way {
-        let all = self.flows.flows();
         let mut way = Going::from(exchange.start_ns, exchange.end_ns);
+        self.go_and_return(&mut way, exchange);
+        way.way
+    }
+
+    /// The way of a call: of its exchanges in turn, and between them whoever asks. What begins before the one before it ended
+    /// is told from there on.
+    pub fn call(&mut self, exchanges: &[&Exchange]) -> Way {
+        let start_ns = exchanges.iter().map(|exchange| exchange.start_ns).min().unwrap_or_default();
+        let end_ns = exchanges.iter().map(|exchange| exchange.end_ns).max().unwrap_or_default();
+        let mut way = Going::from(start_ns, end_ns);
+        for exchange in exchanges {
+            let first = exchange.request.flows.first().and_then(|id| self.flows.flow(*id));
+            if let Some(first) = first.and_then(|flow| flow.path().next()) {
+                way.until(exchange.start_ns, || BETWEEN.into(), first);
+            }
+            self.go_and_return(&mut way, exchange);
+        }
+        way.way
+    }
+
+    fn go_and_return(&mut self, way: &mut Going, exchange: &Exchange) {
+        let all = self.flows.flows();
         let flow = |at: usize| all.get(at);
         for (nth, &at) in exchange.way.iter().enumerate() {
             let Some(now) = flow(at) else { continue };
@@ -81,24 +105,23 @@ impl<'f> Ways<'f> {
             let until =
                 exchange.way.get(nth + 1).and_then(|&next| flow(next)).map_or(i64::MAX, |next| next.start_ns);
             if let Some(first) = now.path().next() {
-                let place =
-                    if nth == 0 { "request, frames before its last" } else { "request, being put together" };
+                let before = exchange::before_its_last(exchange.repeats);
+                let place = if nth == 0 { before } else { "request, being put together" };
                 way.until(first.time_ns, || place.into(), first);
             }
-            self.go(&mut way, now, REQUEST, until);
+            self.go(way, now, REQUEST, until);
         }
-        let Some(answer) = flow(exchange.answered_by) else { return way.way };
+        let Some(answer) = flow(exchange.answered_by) else { return };
         if let Some(first) = answer.path().next() {
             let server = format!("server in {}", exchange.server_domain);
             way.until(first.time_ns, || server.into(), first);
         }
-        self.go(&mut way, answer, ANSWER, i64::MAX);
+        self.go(way, answer, ANSWER, i64::MAX);
         let last =
             exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id)).max_by_key(|flow| flow.end_ns);
         if let Some(last) = last.and_then(|flow| flow.path().next_back()) {
             way.until(last.time_ns, || "answer, frames after its first".into(), last);
         }
-        way.way
     }
 
     /// Goes on along a flow's path, not beyond that time.

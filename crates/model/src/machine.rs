@@ -457,6 +457,7 @@ impl Machine {
             | Kind::SyscallExit
             | Kind::VmHalt
             | Kind::VmInject
+            | Kind::Key
             | Kind::Lost
             | Kind::Other => {}
         }

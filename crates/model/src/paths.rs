@@ -1,13 +1,26 @@
-//! Transactions whose ways records tell: flows, and requests with their answers.
+//! Transactions whose ways records tell: flows, requests with their answers, and calls of several of these.
 
-use std::collections::{HashSet, VecDeque};
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    net::{IpAddr, SocketAddr},
+};
 
-use xweave_flow::{Depths, Exchange, Flow, Flows, Join, Leg, Wanted, Way, Ways, exchange, legs::bare};
+use xweave_flow::{
+    Depths, Exchange, Flow, Flows, Join, Key, Leg, Wanted, Way, Ways,
+    exchange::{self, Connection, SENT_AGAIN},
+    legs::bare,
+};
 use xweave_trace::Trace;
 
 use crate::{
-    breakdown::breakdown_at, bytes::Bytes, machine::Machine, passed::Passed, spec::Spec, thread::ThreadId,
-    transaction::Transaction, vcpu::CpuId,
+    breakdown::{Object, Piece, TimeState, breakdown_at},
+    bytes::Bytes,
+    machine::Machine,
+    passed::Passed,
+    spec::Spec,
+    thread::ThreadId,
+    transaction::Transaction,
+    vcpu::CpuId,
 };
 
 /// The ways of all transactions of a trace that records tell of.
@@ -29,6 +42,8 @@ pub(crate) struct Path {
     /// How much data it is.
     bytes: Option<Bytes>,
     way: Way,
+    /// The port of who answers; 0 if nobody does.
+    service: u16,
     /// Of each leg that comes to another place, how many others were there then.
     others: Vec<Option<u32>>,
 }
@@ -36,7 +51,12 @@ pub(crate) struct Path {
 impl Path {
     fn new(id: u64, name: String, bytes: Option<Bytes>, way: Way) -> Self {
         let end_ns = way.legs.last().map_or(way.start_ns, |leg| leg.until_ns);
-        Self { id, name, end_ns, earliest_ns: way.start_ns, bytes, way, others: Vec::new() }
+        Self { id, name, end_ns, earliest_ns: way.start_ns, bytes, way, service: 0, others: Vec::new() }
+    }
+
+    /// Knows who answers.
+    fn to(self, service: u16) -> Self {
+        Self { service, ..self }
     }
 
     /// Knows how many others were where it came.
@@ -57,7 +77,16 @@ impl Path {
         let (mut pieces, mut at) = (Vec::new(), self.way.start_ns);
         for leg in &self.way.legs {
             let cpu = CpuId { domain: leg.domain, cpu: leg.cpu };
-            pieces.extend(breakdown_at(machine, cpu, leg.tid, at, leg.until_ns));
+            if &*leg.place == SENT_AGAIN {
+                // Whatever its client did meanwhile.
+                let to = self.way.legs.iter().map(|leg| leg.domain).find(|to| *to != leg.domain);
+                let object =
+                    Object::Link { from: leg.domain, to: to.unwrap_or(leg.domain), service: self.service };
+                let spent = TimeState::Retransmit;
+                pieces.push(Piece { from: at, to: leg.until_ns, object, spent, cause: None, depth: 0 });
+            } else {
+                pieces.extend(breakdown_at(machine, cpu, leg.tid, at, leg.until_ns));
+            }
             at = leg.until_ns;
         }
         let last = self.way.legs.last().map_or((0, 0), |leg| (leg.domain, leg.tid));
@@ -74,7 +103,8 @@ impl Paths {
     pub fn of(trace: &Trace, spec: &Spec) -> Self {
         let (mut all, incomplete) = match spec {
             Spec::Flow(name) => flows(trace, name.as_deref()),
-            Spec::Exchange(port) => exchanges(trace, *port),
+            Spec::Exchange(port) => exchanges(trace, *port, false),
+            Spec::Call(port) => exchanges(trace, *port, true),
             _ => return Self::default(),
         };
         all.sort_by_key(|path| path.end_ns);
@@ -111,24 +141,44 @@ fn flows(trace: &Trace, name: Option<&str>) -> (Vec<Path>, bool) {
     (flows.flows().iter().map(path).collect(), flows.summary().complete == 0)
 }
 
-/// The exchanges that are transactions; and whether they are incomplete.
-fn exchanges(trace: &Trace, port: Option<u16>) -> (Vec<Path>, bool) {
+/// The exchanges that are transactions, or the calls that they make up; and whether they are incomplete.
+fn exchanges(trace: &Trace, port: Option<u16>, calls: bool) -> (Vec<Path>, bool) {
     let flows = Flows::of(trace);
     let meant = |exchange: &Exchange| port.is_none_or(|port| exchange.connection.server.port() == port);
-    let mut found: Vec<Exchange> = exchange::of(&flows).into_iter().filter(meant).collect();
-    let incomplete = !found.iter().any(|exchange| exchange.complete);
-    found.retain(|exchange| exchange.complete || incomplete);
+    let found: Vec<Exchange> = exchange::of(&flows).into_iter().filter(meant).collect();
+    let mut groups = if calls { by_call(&found) } else { found.iter().map(|one| vec![one]).collect() };
+    let complete = |of: &Vec<&Exchange>| of.iter().all(|exchange| exchange.complete);
+    let incomplete = !groups.iter().any(complete);
+    groups.retain(|of| incomplete || complete(of));
     let mut ways = Ways::of(&flows);
     let depths = Depths::of(&flows, &mut ways);
-    // An ID says which one is meant: of exchanges that began with one flow, the first has it.
+    // An ID says which one is meant: of those that began with one flow, the first has it.
     let mut begun = HashSet::new();
-    let path = |(nth, exchange): (usize, &Exchange)| {
-        let first = exchange.request.flows.first().copied().unwrap_or_default();
+    let path = |(nth, of): (usize, Vec<&Exchange>)| {
+        let first = of[0].request.flows.first().copied().unwrap_or_default();
         let id = if begun.insert(first) { first } else { nth as u64 };
-        let connection = &exchange.connection;
-        let name = format!("{} {} → {}", connection.protocol, connection.client, connection.server);
-        let bytes = Bytes { sent: exchange.request.bytes, received: exchange.answer.bytes };
-        Path::new(id, name, Some(bytes), ways.exchange(exchange)).among(&depths)
+        let connection = &of[0].connection;
+        let name = match of[0].key.filter(|_| calls) {
+            Some(key) => format!("{key} → {}", connection.server),
+            None => format!("{} {} → {}", connection.protocol, connection.client, connection.server),
+        };
+        let sum = |side: fn(&Exchange) -> u64| of.iter().map(|of| side(of)).fold(0, u64::saturating_add);
+        let bytes = Bytes { sent: sum(|of| of.request.bytes), received: sum(|of| of.answer.bytes) };
+        let way = if calls { ways.call(&of) } else { ways.exchange(of[0]) };
+        Path::new(id, name, Some(bytes), way).to(connection.server.port()).among(&depths)
     };
-    (found.iter().enumerate().map(path).collect(), incomplete)
+    (groups.into_iter().enumerate().map(path).collect(), incomplete)
+}
+
+/// Exchanges of one key between one client and one server, each group in the order of its beginnings; those without a key are
+/// of no call.
+fn by_call(found: &[Exchange]) -> Vec<Vec<&Exchange>> {
+    let mut calls: BTreeMap<(Key, IpAddr, SocketAddr), Vec<&Exchange>> = BTreeMap::new();
+    for exchange in found {
+        if let Some(key) = exchange.key {
+            let Connection { client, server, .. } = exchange.connection;
+            calls.entry((key, client.ip(), server)).or_default().push(exchange);
+        }
+    }
+    calls.into_values().collect()
 }

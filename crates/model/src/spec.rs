@@ -25,6 +25,9 @@ pub enum Spec {
     /// From the beginning of a request's first frame to the end of its answer's last, as flows of network frames tell. With
     /// a port: the server's.
     Exchange(Option<u16>),
+    /// From the beginning of a call's first request to the end of its last answer: exchanges of one key
+    /// ([`xweave_flow::Key`]). With a port: the server's.
+    Call(Option<u16>),
 }
 
 /// Why a text names no transactions, with what to write.
@@ -44,7 +47,7 @@ pub enum SpecError {
     Between(#[from] BetweenError),
     /// There is no such kind.
     #[error(
-        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME], exchange[:PORT] or between:FROM..TO"
+        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME], exchange[:PORT], call[:PORT] or between:FROM..TO"
     )]
     Kind(String),
 }
@@ -68,6 +71,7 @@ impl FromStr for Spec {
             "process" | "life" => Self::Process(rest.map(str::to_owned)),
             "thread" => Self::Thread(rest.map(str::to_owned)),
             "exchange" => Self::Exchange(port()?),
+            "call" => Self::Call(port()?),
             "flow" => Self::Flow(rest.map(str::to_owned)),
             "between" => Self::Between(rest.unwrap_or_default().parse()?),
             _ => return Err(SpecError::Kind(word.to_owned())),
@@ -84,6 +88,7 @@ impl fmt::Display for Spec {
             Self::Thread(name) => ("thread", name.clone()),
             Self::Flow(name) => ("flow", name.clone()),
             Self::Exchange(port) => ("exchange", port.map(|port| port.to_string())),
+            Self::Call(port) => ("call", port.map(|port| port.to_string())),
             Self::Between(between) => ("between", Some(between.to_string())),
         };
         match rest {

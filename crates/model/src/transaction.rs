@@ -60,7 +60,7 @@ impl Transaction {
     }
 }
 
-/// Finds transactions of events that come one after the other; of [`Spec::Flow`] and [`Spec::Exchange`] there are none here.
+/// Finds transactions of events that come one after the other; of those that records of flows tell there are none here.
 #[derive(Debug)]
 pub enum Finder {
     /// See [`Spec::Connect`].
@@ -83,7 +83,7 @@ impl Finder {
             Spec::Process(name) => Self::Lifetime(Lifetimes::of(name.clone(), false)),
             Spec::Thread(name) => Self::Lifetime(Lifetimes::of(name.clone(), true)),
             Spec::Between(between) => Self::Between(Betweens::new(between, number)),
-            Spec::Flow(_) | Spec::Exchange(_) => return None,
+            Spec::Flow(_) | Spec::Exchange(_) | Spec::Call(_) => return None,
         })
     }
 

@@ -28,6 +28,7 @@ pub(crate) fn manifest(options: &Options, aspects: &Aspects, sessions: &[Session
                 sha256: xweave_text::hex(&Sha256::digest(&source.text)),
             })
             .collect(),
+        key: options.events.key.as_ref().map(ToString::to_string),
         ..Manifest::default()
     }
 }

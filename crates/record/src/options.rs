@@ -41,7 +41,7 @@ pub struct Options {
     /// Which frames are followed, as of [`xweave_aspect::filter`]; none: all.
     pub filter: Option<String>,
     /// The events to record besides, in all domains.
-    pub events: Vec<xweave_weave::Group>,
+    pub events: xweave_weave::EventChoice,
     /// The domains besides this machine.
     pub domains: Vec<DomainSpec>,
     /// The trace directory.

@@ -44,6 +44,9 @@ pub struct Manifest {
     /// What was woven.
     #[serde(deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub aspects: Vec<Aspect>,
+    /// Where the key of a message is that its events tell, as `record --key` was given it; none if they tell no keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// What else there is to know, for people: losses that cannot be known, places that could not be woven.
     #[serde(deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub warnings: Vec<String>,
@@ -71,6 +74,7 @@ impl Default for Manifest {
             domains: Vec::new(),
             clocks: Vec::new(),
             aspects: Vec::new(),
+            key: None,
             warnings: Vec::new(),
             loss: Loss::default(),
             records: 0,

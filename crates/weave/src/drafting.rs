@@ -8,12 +8,12 @@ use xweave_wire::plan::{EventPlan, Plan};
 use crate::draft::{Draft, Files, Inlined, SiteDraft, Text, has_errors};
 use crate::error::Error;
 use crate::item::Item;
-use crate::{Counts, Domain, Group, Options, Peer, SiteInfo, Skipped, Woven};
+use crate::{Counts, Domain, EventChoice, Options, Peer, SiteInfo, Skipped, Woven};
 use crate::{compile, emit, events, prelude, resolve};
 
 /// Finds the join points of a domain, and writes the C that runs there. `peers` are all domains of the recording, this
 /// one among them.
-pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[Group]) -> Draft {
+pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, wanted: &EventChoice) -> Draft {
     let resolved = resolve::resolve(aspects, peers, domain);
     let programs = emit::programs(resolved.points);
     let (sites, plan) = emit::number(aspects, domain, &programs);
@@ -23,7 +23,7 @@ pub fn draft(aspects: &Aspects, peers: &[Peer], domain: &Domain<'_>, groups: &[G
     let text = (!failed && !programs.is_empty())
         .then(|| emit::emit(aspects, domain.kernel, &programs))
         .map(|emitted| emitted.text());
-    let events = events::draft(domain.kernel, groups);
+    let events = events::draft(domain.kernel, wanted);
     Draft {
         items: resolved.items,
         sites,

@@ -13,14 +13,16 @@ use xweave_wire::plan::{EventPlan, EventProgram, Hook};
 use crate::compile::Compiler;
 use crate::draft::{EventsDraft, Text};
 use crate::error::Error;
+use crate::payload::PayloadKey;
 use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
-pub(crate) const SOURCES: [(&str, &str); 9] = [
+pub(crate) const SOURCES: [(&str, &str); 10] = [
     ("events/event.h", include_str!("../../../bpf/events/event.h")),
     ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
     ("events/block.h", include_str!("../../../bpf/events/block.h")),
     ("events/net.h", include_str!("../../../bpf/events/net.h")),
+    ("events/key.h", include_str!("../../../bpf/events/key.h")),
     ("events/slept.h", include_str!("../../../bpf/events/slept.h")),
     ("events/pipe.h", include_str!("../../../bpf/events/pipe.h")),
     ("events/fault.h", include_str!("../../../bpf/events/fault.h")),
@@ -78,6 +80,32 @@ impl Group {
     }
 }
 
+/// What events are to be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventChoice {
+    /// The groups, each once.
+    pub groups: Vec<Group>,
+    /// The key that messages have, if events are to tell it: those of [`Group::Net`].
+    pub key: Option<PayloadKey>,
+}
+
+impl EventChoice {
+    /// These groups, and that of the key if there is one.
+    pub fn new(mut groups: Vec<Group>, key: Option<PayloadKey>) -> Self {
+        if key.is_some() {
+            groups.push(Group::Net);
+        }
+        groups.sort();
+        groups.dedup();
+        Self { groups, key }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+}
+
 /// A name that is no group's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no group of events `{0}`: write some of {names}, or all", names = Group::ALL.map(Group::name).join(","))]
@@ -127,7 +155,7 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 81] = {
+const PROBES: [Probe; 87] = {
     use Group::{Block, Net, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
@@ -211,6 +239,12 @@ const PROBES: [Probe; 81] = {
         probe(Net, Entry, Kind::SynDrop, "tcp_conn_request"),
         probe(Net, Entry, Kind::SynDrop, "tcp_check_req"),
         probe(Net, Return, Kind::SynDrop, "tcp_timewait_state_process"),
+        probe(Net, Entry, Kind::Key, "key_ip_send_skb").at("ip_send_skb"),
+        probe(Net, Entry, Kind::Key, "key_ip6_send_skb").at("ip6_send_skb").replaced(),
+        probe(Net, Entry, Kind::Key, "key_tcp_sendmsg").at("tcp_sendmsg_locked"),
+        probe(Net, Return, Kind::Key, "key_udp_recvmsg").at("udp_recvmsg"),
+        probe(Net, Return, Kind::Key, "key_udpv6_recvmsg").at("udpv6_recvmsg").replaced(),
+        probe(Net, Return, Kind::Key, "key_tcp_recvmsg").at("tcp_recvmsg"),
         probe(Vm, Tracepoint, Kind::VmEnter, "kvm_entry"),
         probe(Vm, Tracepoint, Kind::VmExit, "kvm_exit"),
         probe(Vm, Tracepoint, Kind::VmHalt, "kvm_vcpu_wakeup"),
@@ -229,14 +263,14 @@ pub struct Events {
     pub left_out: Vec<String>,
 }
 
-/// Finds the places of the groups' probes in a kernel, and compiles them. `buffer` and `cache` are those of
+/// Finds the places of the probes that are wanted in a kernel, and compiles them. `buffer` and `cache` are those of
 /// [`crate::Options`].
 ///
 /// # Errors
 ///
 /// That there is no compiler, or what it says.
-pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> Result<Events, Error> {
-    let EventsDraft { programs, text, left_out } = draft(kernel, groups);
+pub fn events(kernel: &Kernel, wanted: &EventChoice, buffer: u32, cache: &Path) -> Result<Events, Error> {
+    let EventsDraft { programs, text, left_out } = draft(kernel, wanted);
     let mut found = Events { plan: None, left_out };
     if let Some(text) = text {
         let compiled = Compiler::find()?.compile(&text.files_of_events(), cache, &mut Vec::new())?;
@@ -247,18 +281,19 @@ pub fn events(kernel: &Kernel, groups: &[Group], buffer: u32, cache: &Path) -> R
     Ok(found)
 }
 
-/// Finds the places of the groups' probes in a kernel, and compiles nothing.
-pub fn places_of_events(kernel: &Kernel, groups: &[Group]) -> Events {
-    let EventsDraft { programs, left_out, .. } = draft(kernel, groups);
+/// Finds the places of the probes that are wanted in a kernel, and compiles nothing.
+pub fn places_of_events(kernel: &Kernel, wanted: &EventChoice) -> Events {
+    let EventsDraft { programs, left_out, .. } = draft(kernel, wanted);
     let plan = EventPlan { object: Vec::new(), programs, buffer: 0 };
     Events { plan: Some(plan).filter(|plan| !plan.programs.is_empty()), left_out }
 }
 
-/// Finds the places of the groups' probes in a kernel, and writes their C.
-pub(crate) fn draft(kernel: &Kernel, groups: &[Group]) -> EventsDraft {
+/// Finds the places of the probes that are wanted in a kernel, and writes their C.
+pub(crate) fn draft(kernel: &Kernel, EventChoice { groups, key }: &EventChoice) -> EventsDraft {
     let mut found = EventsDraft::default();
+    let asked = |probe: &Probe| probe.kind != Kind::Key || key.is_some();
     for group in groups {
-        let probes = || PROBES.iter().filter(|probe| probe.group == *group);
+        let probes = || PROBES.iter().filter(|probe| probe.group == *group && asked(probe));
         if *group == Group::Vm && !probes().any(|probe| place(kernel, probe).is_ok()) {
             found.left_out.push("events vm are not recorded: KVM is not loaded".to_owned());
             continue;
@@ -282,7 +317,7 @@ pub(crate) fn draft(kernel: &Kernel, groups: &[Group]) -> EventsDraft {
             }
         }
     }
-    found.text = (!found.programs.is_empty()).then(|| text(kernel, &found.programs));
+    found.text = (!found.programs.is_empty()).then(|| text(kernel, &found.programs, key.as_ref()));
     found
 }
 
@@ -300,7 +335,7 @@ fn place(kernel: &Kernel, probe: &Probe) -> Result<Function, String> {
     }
 }
 
-fn text(kernel: &Kernel, programs: &[EventProgram]) -> Text {
+fn text(kernel: &Kernel, programs: &[EventProgram], key: Option<&PayloadKey>) -> Text {
     let code = SOURCES.map(|(_, text)| Code::lex(text));
     let macros = prelude::macros();
     let names = code.iter().flat_map(Code::names);
@@ -311,6 +346,7 @@ fn text(kernel: &Kernel, programs: &[EventProgram]) -> Text {
     let types = kernel.declare(&roots, &identifiers);
 
     let mut text = format!("#include \"{}\"\n#include \"{}\"\n", prelude::TYPES.0, emit::KERNEL);
+    text.extend(key.map(PayloadKey::definitions));
     for program in programs {
         let _ = writeln!(text, "#define XW_HAS_{}", program.name);
     }

@@ -45,6 +45,7 @@ mod instruction;
 mod item;
 mod kernel_files;
 mod lines;
+mod payload;
 mod point;
 mod prelude;
 mod refusal;
@@ -63,8 +64,9 @@ pub use draft::{
 };
 pub use drafting::{Objects, complaints, draft, each_once, judge};
 pub use error::Error;
-pub use events::{Events, Group, UnknownGroup, events, places_of_events};
+pub use events::{EventChoice, Events, Group, UnknownGroup, events, places_of_events};
 pub use kernel_files::{CodeError, KernelFiles};
+pub use payload::{NoKey, PayloadKey};
 pub use refusal::refusal;
 
 use std::path::PathBuf;
@@ -374,5 +376,5 @@ pub fn weave(
 
 fn drafts(aspects: &Aspects, domains: &[Domain<'_>]) -> (Vec<Draft>, Vec<Peer>) {
     let peers: Vec<_> = domains.iter().map(Domain::peer).collect();
-    (domains.iter().map(|domain| draft(aspects, &peers, domain, &[])).collect(), peers)
+    (domains.iter().map(|domain| draft(aspects, &peers, domain, &EventChoice::default())).collect(), peers)
 }

@@ -119,6 +119,10 @@ pub enum Kind {
     PageFault,
     /// The same of a page of its memory that was swapped out.
     SwapIn,
+    /// `tid` sent (`code` 1), or received (0), a message of `bytes` with a key (`record --key`). `object`: a hash of the key
+    /// (FNV-1a, 64 bits); `position`: its first bytes, in their order (little-endian), 0 where it ends; `other`: a hash of
+    /// the message's first 64 bytes, by which one that is sent again is known.
+    Key,
     /// `bytes` events of this processor were lost, or an unknown number (0): the first of them `position` nanoseconds
     /// before this one, the last `object` nanoseconds before it.
     Lost,
@@ -128,7 +132,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -164,6 +168,7 @@ impl Kind {
         Self::PipeFull,
         Self::PageFault,
         Self::SwapIn,
+        Self::Key,
         Self::Lost,
         Self::Other,
     ];
@@ -204,6 +209,7 @@ impl Kind {
             Self::PipeFull => OBJECT | POSITION,
             Self::PageFault => OBJECT | POSITION | CODE,
             Self::SwapIn => CODE,
+            Self::Key => OBJECT | POSITION | BYTES | CODE,
             Self::Exit | Self::Lost | Self::Other => 0,
         }
     }
@@ -221,7 +227,7 @@ impl Kind {
             Self::Send | Self::Receive | Self::Socket | Self::Accept | Self::Retransmit | Self::SynDrop => {
                 Some("net")
             }
-            Self::PipeWrite | Self::PipeRead | Self::PipeFull => Some("net"),
+            Self::PipeWrite | Self::PipeRead | Self::PipeFull | Self::Key => Some("net"),
             Self::VmEnter | Self::VmExit | Self::VmHalt | Self::VmInject => Some("vm"),
             Self::SyscallEnter | Self::SyscallExit => Some("syscalls"),
             Self::Thread | Self::Lost | Self::Other => None,
@@ -266,6 +272,7 @@ impl Kind {
             Self::PipeFull => "pipe_full",
             Self::PageFault => "page_fault",
             Self::SwapIn => "swap_in",
+            Self::Key => "key",
             Self::Lost => "lost",
             Self::Other => "other",
         }
@@ -345,7 +352,7 @@ impl Kind {
                 &[Position, Bytes32, Object32, Other, Pad]
             }
             Self::DiskRemap => &[Position, Bytes, Object32, Other, Code, Pad],
-            Self::Send | Self::Receive => &[Object, Position, Bytes32, Code, Other, Pad],
+            Self::Send | Self::Receive | Self::Key => &[Object, Position, Bytes32, Code, Other, Pad],
             Self::SynDrop => &[Object, Position, Bytes32, Other],
             Self::Socket | Self::Accept => &[Object, Position, Other, Pad],
             Self::Retransmit => &[Object, Position, Other, Bytes32],

@@ -20,6 +20,7 @@ use xweave_vary::experiment::{
     shift::ENOUGH,
     stored::{Block, Held, StoreError, trace_name},
 };
+use xweave_weave::EventChoice;
 
 use crate::{
     arguments::{Groups, buffer, command_line, duration},
@@ -129,7 +130,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
             aspects: Vec::new(),
             expressions: Vec::new(),
             filter: None,
-            events: args.events.0,
+            events: EventChoice::new(args.events.0, None),
             domains: domains.clone(),
             output: PathBuf::new(),
             replace: false,

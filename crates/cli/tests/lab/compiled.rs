@@ -52,7 +52,7 @@ impl Wanted {
                     _ => return None,
                 },
                 "-e" | "--where" => wanted.aspects.extend([word.to_owned(), words.next()?.to_owned()]),
-                "--events" => wanted.events.extend(["--events".to_owned(), words.next()?.to_owned()]),
+                "--events" | "--key" => wanted.events.extend([word.to_owned(), words.next()?.to_owned()]),
                 _ if OTHERS.contains(&word) => drop(words.next()?),
                 _ if word.starts_with('-') => {}
                 // A file of the host's.

@@ -22,6 +22,7 @@ mod instructions;
 mod interrupted;
 mod interrupts;
 mod kernel_safety;
+mod keys;
 mod library;
 mod loss;
 mod misuse;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Side;
-use crate::{frame::Frame, graph::Flow};
+use crate::{frame::Frame, graph::Flow, keys::Key};
 
 /// What one flow's frame says of the talk that it is of.
 pub(super) struct Sent {
@@ -21,6 +21,9 @@ pub(super) struct Sent {
     pub(super) bytes: u32,
     /// TCP's; of others none.
     pub(super) sequence: Option<u32>,
+    /// The key of its message, where events tell it, and a hash of how it begins.
+    pub(super) key: Option<Key>,
+    pub(super) head: u32,
     /// The thread that began it, with its domain.
     pub(super) sender: Option<(u8, u32)>,
     /// The one that ended it: of a datagram the one that received it.
@@ -58,6 +61,8 @@ impl Sent {
             opens,
             bytes,
             sequence,
+            key: None,
+            head: 0,
             sender: None,
             reader: None,
             ended: began,
@@ -82,6 +87,11 @@ pub(super) struct Turn {
     pub(super) answer: Way,
     /// Of a datagram: the thread that received it, and when.
     pub(super) taken: Option<((u8, u32), i64)>,
+    /// The key of the request, where events tell it, and a hash of how it begins.
+    pub(super) key: Option<Key>,
+    head: u32,
+    /// How often its client sent it again before it was answered: datagrams of one key and length.
+    pub(super) repeats: u32,
 }
 
 /// What went one way.
@@ -138,6 +148,12 @@ impl Talk {
 
     fn ask(&mut self, client: SocketAddr, sent: &Sent) {
         let datagram = sent.protocol == "UDP";
+        if datagram && let Some(turn) = self.open.iter_mut().rev().find(|turn| turn.is_repeated_by(sent)) {
+            turn.repeats += 1;
+            turn.request.take(sent);
+            turn.taken = taken(sent).or(turn.taken);
+            return;
+        }
         // Every echo is one of its own.
         let over = |turn: &Turn| sent.protocol == "ICMP" || !turn.answer.flows.is_empty();
         if !datagram {
@@ -148,14 +164,27 @@ impl Talk {
         } else if self.open.len() >= OPEN {
             self.done.extend(self.open.pop_front());
         }
-        let taken = sent.reader.filter(|_| datagram).map(|reader| (reader, sent.ended));
         let mut request = Way::default();
         request.add(sent);
-        self.open.push_back(Turn { client, server: sent.to, request, answer: Way::default(), taken });
+        self.open.push_back(Turn {
+            client,
+            server: sent.to,
+            request,
+            answer: Way::default(),
+            taken: taken(sent).filter(|_| datagram),
+            key: sent.key,
+            head: sent.head,
+            repeats: 0,
+        });
     }
 
     fn answer_datagram(&mut self, sent: &Sent) {
         let taken = |turn: &Turn| turn.taken.filter(|(_, at)| *at <= sent.began);
+        // Who has the key answers what has it, whichever thread that is; of several the last.
+        let by_key = |turn: &&mut Turn| sent.key.is_some() && turn.key == sent.key;
+        if let Some(turn) = self.open.iter_mut().rev().find(by_key) {
+            return turn.answer.add(sent);
+        }
         // What a thread does is for what it received last.
         let by_thread = |turn: &Turn| taken(turn).filter(|(reader, _)| Some(*reader) == sent.sender);
         let last = (0..self.open.len()).filter_map(|at| Some((by_thread(&self.open[at])?.1, at))).max();
@@ -171,6 +200,20 @@ impl Talk {
         self.done.extend(self.open);
         self.done
     }
+}
+
+impl Turn {
+    /// Whether a datagram is this one's request once more: nobody has answered, and it has the same key and length, and
+    /// begins alike.
+    fn is_repeated_by(&self, sent: &Sent) -> bool {
+        let alike = self.key.is_some() && (self.key, self.head) == (sent.key, sent.head);
+        alike && self.request.bytes == u64::from(sent.bytes) && self.answer.flows.is_empty()
+    }
+}
+
+/// The thread that received a datagram, and when.
+fn taken(sent: &Sent) -> Option<((u8, u32), i64)> {
+    sent.reader.map(|reader| (reader, sent.ended))
 }
 
 impl Way {

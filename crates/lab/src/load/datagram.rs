@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Answered, load_error, pace, payload, resolve, send, sequence, set_buffer, work};
+use super::{Answered, HEADER, load_error, pace, payload, resolve, send, sequence, set_buffer, work};
 use crate::error::{Error, Result};
 
 /// Room for datagrams that wait to be read, in bytes of memory.
@@ -42,6 +42,30 @@ pub struct UdpAsk {
     pub burst: u64,
     /// Bytes of each, 18 at least.
     pub size: usize,
+    /// So many requests in turn are a call, of [`AT_ONCE`] that are under way: each has its call's number in a line
+    /// `Call-ID: 7@xweave`, as in SIP. None: they have no such line.
+    pub per_call: Option<u64>,
+}
+
+/// Calls that are under way at once, whose requests follow each other one call after the other.
+const AT_ONCE: u64 = 4;
+
+impl UdpAsk {
+    /// What a request is.
+    fn message(&self, number: u64) -> Vec<u8> {
+        let mut message = payload(number, 0, self.size);
+        if let Some(per_call) = self.per_call {
+            let round = number / (per_call * AT_ONCE);
+            let line = format!("\r\nCall-ID: {}@xweave\r\n", round * AT_ONCE + number % AT_ONCE);
+            message[HEADER..HEADER + line.len()].copy_from_slice(line.as_bytes());
+        }
+        message
+    }
+
+    /// How many bytes it has at least.
+    fn least(&self) -> usize {
+        HEADER + self.per_call.map_or(0, |_| "\r\nCall-ID: 18446744073709551615@xweave\r\n".len())
+    }
 }
 
 /// What came of requests by datagrams: times since each was to be sent, whenever it was.
@@ -104,11 +128,11 @@ pub fn udp_ask(options: &UdpAsk) -> Result<Asked> {
     /// For what comes late.
     const PATIENCE: Duration = Duration::from_secs(2);
     let to = resolve(&options.to)?;
-    // 18 bytes are the header.
-    if options.rate <= 0.0 || options.burst == 0 || !(18..=65_507).contains(&options.size) {
-        return Err(Error::LoadOptions(
-            "a rate above 0, bursts of at least 1, and a size from 18 to 65507".into(),
-        ));
+    let (least, some) = (options.least(), options.burst > 0 && options.per_call != Some(0));
+    if options.rate <= 0.0 || !some || !(least..=65_507).contains(&options.size) {
+        return Err(Error::LoadOptions(format!(
+            "a rate above 0, bursts and calls of at least 1, and a size from {least} to 65507"
+        )));
     }
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
         .and_then(|socket| socket.connect(to).map(|()| socket))
@@ -126,7 +150,7 @@ pub fn udp_ask(options: &UdpAsk) -> Result<Asked> {
         let sender = scope.spawn(|| -> io::Result<()> {
             let all = (0..options.requests).try_for_each(|number| {
                 pace(begun, number - number % options.burst, options.rate);
-                send(&socket, None, &payload(number, 0, options.size))
+                send(&socket, None, &options.message(number))
             });
             *sent.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Instant::now());
             all
@@ -171,10 +195,27 @@ mod tests {
                 std::thread::spawn(move || udp_serve(&options, |address| sender.send(address).unwrap()));
             let port = ready.recv().unwrap().port();
             let to = format!("127.0.0.1:{port}");
-            let asked = udp_ask(&UdpAsk { to, requests: 60, rate: 2000.0, burst: 6, size: 100 }).unwrap();
+            let asked =
+                udp_ask(&UdpAsk { to, requests: 60, rate: 2000.0, burst: 6, size: 100, per_call: Some(2) })
+                    .unwrap();
             assert_eq!((asked.sent, asked.answered.requests, asked.answered.bytes), (60, 60, 6000));
             assert!(asked.answered.min_ns >= 50_000 && asked.answered.p50_ns <= asked.answered.p99_ns);
             server.join().unwrap().unwrap();
         }
+    }
+
+    #[test]
+    fn requests_of_a_call_have_its_number_and_calls_are_under_way_together() {
+        let ask =
+            UdpAsk { to: String::new(), requests: 24, rate: 1.0, burst: 1, size: 80, per_call: Some(3) };
+        let call = |number| {
+            let message = ask.message(number);
+            assert_eq!((message.len(), sequence(&message)), (80, Some(number)));
+            let text = String::from_utf8_lossy(&message).into_owned();
+            let line = text.split("\r\n").find_map(|line| line.strip_prefix("Call-ID: ")).unwrap().to_owned();
+            line.strip_suffix("@xweave").unwrap().parse::<u64>().unwrap()
+        };
+        let calls: Vec<u64> = (0..16).map(call).collect();
+        assert_eq!(calls, [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xweave_aspect::{Diagnostic, Source};
 use xweave_guard::confine::job;
-use xweave_weave::{Draft, Group, Peer};
+use xweave_weave::{Draft, EventChoice, Peer};
 
 /// What is to be read.
 #[derive(Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub(crate) struct Reading {
     pub(crate) domain: usize,
     pub(crate) number: u8,
     pub(crate) release: String,
-    pub(crate) events: Vec<Group>,
+    pub(crate) events: EventChoice,
     /// The modules, none for the image; and how many bytes.
     pub(crate) types: Vec<(Option<String>, u64)>,
     /// The modules, and the numbers under which the indices are open.

@@ -94,6 +94,7 @@ impl Manifest {
             long(&mut aspect.file);
             name(&mut aspect.sha256);
         }
+        self.key.iter_mut().for_each(name);
         self.warnings.iter_mut().for_each(|warning| *warning = lines(warning));
         for loss in &mut self.loss.events {
             name(&mut loss.domain);

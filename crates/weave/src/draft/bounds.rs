@@ -213,7 +213,7 @@ mod tests {
     use xweave_code::Kernel;
 
     use super::*;
-    use crate::{Domain, Group, Inlined, Role, drafting::draft};
+    use crate::{Domain, EventChoice, Group, Inlined, Role, drafting::draft};
 
     fn aspects() -> Aspects {
         let text = "advice a execution(vfs_read, vfs_write) { STORE_DATA1(count); }\n\
@@ -224,7 +224,7 @@ mod tests {
     fn honest() -> Draft {
         let (aspects, kernel) = (aspects(), Kernel::live().unwrap());
         let domain = Domain { name: "vm1".into(), role: Role::Guest, number: 2, kernel: &kernel, code: &[] };
-        draft(&aspects, &[domain.peer()], &domain, &[Group::Sched])
+        draft(&aspects, &[domain.peer()], &domain, &EventChoice::new(vec![Group::Sched], None))
     }
 
     fn inlined(into: &[&str]) -> Inlined {
