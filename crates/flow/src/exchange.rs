@@ -223,6 +223,14 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
     // Tenants may have the same addresses, and may lie about theirs: not about the domains that frames begin and end in.
     type Ends = (&'static str, [SocketAddr; 2], [u8; 2]);
     let mut talks: BTreeMap<Ends, Talk> = BTreeMap::new();
+    // Whom those talk to that were dropped on the way: whoever the others came to, if that is one.
+    let mut came: HashMap<(&'static str, [SocketAddr; 2], u8), Option<u8>> = HashMap::new();
+    for flow in flows.flows().iter().filter(|flow| flow.dropped.is_none()) {
+        if let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(0, 0, frame)) {
+            let to = came.entry((sent.protocol, [sent.from, sent.to], flow.ends.0)).or_insert(Some(flow.ends.1));
+            *to = to.filter(|to| *to == flow.ends.1);
+        }
+    }
     // In the order of their beginnings, which flows have.
     for (at, flow) in flows.flows().iter().enumerate() {
         let Some(frame) = &flow.frame else { continue };
@@ -240,7 +248,9 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
             ..sent
         };
         let mut addresses = [sent.from, sent.to];
-        let mut domains = [flows.flows()[origins[0]].ends.0, flow.ends.1];
+        let from = flows.flows()[origins[0]].ends.0;
+        let whom = came.get(&(sent.protocol, [sent.from, sent.to], from)).copied().flatten();
+        let mut domains = [from, whom.filter(|_| flow.dropped.is_some()).unwrap_or(flow.ends.1)];
         addresses.sort_unstable();
         domains.sort_unstable();
         talks.entry((sent.protocol, addresses, domains)).or_default().take(&sent);
