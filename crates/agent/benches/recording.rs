@@ -1,9 +1,13 @@
-//! What recording events costs: a load, and the probes of events limited to one process, drained as the agent
-//! does. `benches/recording/run` runs both beside other recorders.
+//! What recording events costs: loads, and the probes of events limited to one process, drained as the agent
+//! does. `benches/recording/run` and `benches/stamps/run` run them beside other recorders, or none.
 //!
 //! ```text
 //! recording load            reads lines `switches N` and `syscalls N`; for each it makes N of them and prints
 //!                           how many nanoseconds one took
+//! recording requests CLIENT SERVER WORK
+//!                           reads lines `requests N`; for each it sends N datagrams from one network namespace (a file of
+//!                           ip-netns) to another, each a millisecond after the one before it, which are answered after
+//!                           WORK nanoseconds of work; prints the median time and the 99th percentile, in nanoseconds
 //! recording PID GROUPS PROGRAMS
 //!                           records the events of these programs of the groups, until its input ends; says
 //!                           `ready`, and at the end how many there were and how many were lost
@@ -15,6 +19,7 @@ use std::{
     cell::{Cell, RefCell},
     fs::File,
     io::{self, Read, Write},
+    net::UdpSocket,
     os::fd::{AsFd, AsRawFd, FromRawFd},
     process::ExitCode,
     thread,
@@ -36,8 +41,9 @@ const RING: u32 = 8 << 20;
 fn main() -> ExitCode {
     common::main("recording", |words| match *words {
         ["load"] => load(),
+        ["requests", client, server, work] => requests(client, server, work),
         [process, groups, programs] => record(process, groups, programs),
-        _ => Err("which of `load` and `PID GROUPS PROGRAMS`?".into()),
+        _ => Err("which of `load`, `requests CLIENT SERVER WORK` and `PID GROUPS PROGRAMS`?".into()),
     })
 }
 
@@ -79,6 +85,60 @@ fn switches(count: u32) -> io::Result<Duration> {
     drop(to_there);
     other.join().map_err(|_| io::Error::other("the other thread"))??;
     Ok(took)
+}
+
+/// Where the server is in its namespace.
+const SERVER: &str = "10.78.0.2:5060";
+
+/// Bytes of a request: about SIP's.
+const REQUEST: usize = 540;
+
+/// Times of requests between two threads of this process, of which each is in a namespace of its own.
+fn requests(client: &str, server: &str, work: &str) -> Result<(), Error> {
+    let work = Duration::from_nanos(work.parse()?);
+    enter(server)?;
+    let serving = UdpSocket::bind(SERVER)?;
+    thread::spawn(move || -> io::Result<()> {
+        let mut request = [0; REQUEST];
+        loop {
+            let (length, from) = serving.recv_from(&mut request)?;
+            let begun = Instant::now();
+            while begun.elapsed() < work {
+                std::hint::spin_loop();
+            }
+            serving.send_to(&request[..length], from)?;
+        }
+    });
+    enter(client)?;
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket.connect(SERVER)?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    common::answer(|_, count| {
+        let (mut request, mut took) = ([0; REQUEST], Vec::new());
+        let begun = Instant::now();
+        for nth in 0..count {
+            // Not as soon as the one before it is answered: CPUs go idle between requests, as a server's do.
+            thread::sleep(Duration::from_millis(nth.into()).saturating_sub(begun.elapsed()));
+            let sent = Instant::now();
+            socket.send(&request)?;
+            socket.recv(&mut request)?;
+            took.push(sent.elapsed().as_nanos());
+        }
+        took.sort_unstable();
+        let rank = |percent: usize| took.get((took.len() * percent / 100).min(took.len() - 1));
+        let (Some(p50), Some(p99)) = (rank(50), rank(99)) else { return Err("no requests".into()) };
+        Ok(format!("{p50} {p99}"))
+    })
+}
+
+/// Has this thread, and what it opens from now on, in a network namespace.
+fn enter(namespace: &str) -> io::Result<()> {
+    let namespace = File::open(namespace)?;
+    // SAFETY: takes a descriptor.
+    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn pipe() -> io::Result<(File, File)> {

@@ -270,6 +270,15 @@ enum Load {
         /// Make a thread for each request.
         #[arg(long)]
         thread_per_request: bool,
+        /// Of so many requests, one is not answered.
+        #[arg(long, value_name = "N")]
+        ignore_every: Option<u64>,
+        /// Of so many requests, one takes 100 times the processor time.
+        #[arg(long, value_name = "N")]
+        slow_every: Option<u64>,
+        /// For so long another thread holds the lock that an answer needs, and as long not, in microseconds.
+        #[arg(long, value_name = "MICROSECONDS")]
+        lock: Option<u64>,
         /// End after so many requests.
         #[arg(long)]
         requests: Option<u64>,
@@ -291,6 +300,9 @@ enum Load {
         /// Payload bytes.
         #[arg(long, default_value_t = 64)]
         size: usize,
+        /// Send again what is not answered after so many milliseconds, then after twice as many, and so on.
+        #[arg(long, value_name = "MILLISECONDS")]
+        retry: Option<u64>,
         /// So many requests are a call, told by a line `Call-ID: N@xweave` in each; 4 calls at once.
         #[arg(long)]
         per_call: Option<u64>,
@@ -513,14 +525,23 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
             let received = load::udp_receive(port, count, idle, buffer, || eprintln!("ready"))?;
             told(&received, received.distinct == count)
         }
-        Load::UdpServe { port, work, thread_per_request, requests } => {
-            let options =
-                load::UdpServe { port, work: Duration::from_micros(work), thread_per_request, requests };
+        Load::UdpServe { port, work, thread_per_request, ignore_every, slow_every, lock, requests } => {
+            let work = Duration::from_micros(work);
+            let options = load::UdpServe {
+                port,
+                work,
+                thread_per_request,
+                ignore_every,
+                slow_every: slow_every.map(|every| (every, 99 * work)),
+                lock: lock.map(Duration::from_micros).map(|micros| (micros, micros)),
+                requests,
+            };
             load::udp_serve(&options, |address| eprintln!("ready at {address}"))?;
             Ok(ExitCode::SUCCESS)
         }
-        Load::UdpAsk { to, requests, rate, burst, size, per_call } => {
-            let asked = load::udp_ask(&load::UdpAsk { to, requests, rate, burst, size, per_call })?;
+        Load::UdpAsk { to, requests, rate, burst, size, retry, per_call } => {
+            let retry = retry.map(Duration::from_millis);
+            let asked = load::udp_ask(&load::UdpAsk { to, requests, rate, burst, size, retry, per_call })?;
             told(&asked, asked.answered.requests == requests)
         }
         Load::TcpServe { port, protocol, connections } => {

@@ -227,7 +227,8 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
     let mut came: HashMap<(&'static str, [SocketAddr; 2], u8), Option<u8>> = HashMap::new();
     for flow in flows.flows().iter().filter(|flow| flow.dropped.is_none()) {
         if let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(0, 0, frame)) {
-            let to = came.entry((sent.protocol, [sent.from, sent.to], flow.ends.0)).or_insert(Some(flow.ends.1));
+            let to =
+                came.entry((sent.protocol, [sent.from, sent.to], flow.ends.0)).or_insert(Some(flow.ends.1));
             *to = to.filter(|to| *to == flow.ends.1);
         }
     }

@@ -209,11 +209,13 @@ fn the_key_of_a_call_that_was_not_seen_is_not_the_next_one_s() {
         [outside(request), answer]
     };
     // Only the server tells keys, and not of the first, which it waited for when the recording began.
-    let all = exchanges(&[
-        answered(Datagram::new(1, 1_000, true, 70, 0, 0), 2),
-        answered(Datagram::new(3, 2_000, true, 70, 22, 1), 4),
-        answered(Datagram::new(5, 3_000, true, 70, 33, 1), 6),
-    ]
-    .concat());
+    let all = exchanges(
+        &[
+            answered(Datagram::new(1, 1_000, true, 70, 0, 0), 2),
+            answered(Datagram::new(3, 2_000, true, 70, 22, 1), 4),
+            answered(Datagram::new(5, 3_000, true, 70, 33, 1), 6),
+        ]
+        .concat(),
+    );
     assert_eq!(keys(&all), [0, 22, 33]);
 }

@@ -2,9 +2,13 @@
 //! one made for each.
 
 use std::{
+    collections::VecDeque,
     io,
     net::{Ipv4Addr, SocketAddr, UdpSocket},
-    sync::Mutex,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -17,7 +21,7 @@ use crate::error::{Error, Result};
 const ROOM: i32 = 8 << 20;
 
 /// What [`udp_serve`] serves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct UdpServe {
     /// The port.
     pub port: u16,
@@ -25,6 +29,12 @@ pub struct UdpServe {
     pub work: Duration,
     /// Whether each request has a thread of its own, made for it.
     pub thread_per_request: bool,
+    /// Of so many requests, one is read and not answered; none: of none.
+    pub ignore_every: Option<u64>,
+    /// Of so many requests, one takes as much more processor time.
+    pub slow_every: Option<(u64, Duration)>,
+    /// Another thread holds the lock that each answer needs for so long, and lets go of it for as long as the second says.
+    pub lock: Option<(Duration, Duration)>,
     /// How many requests, after which it ends; none: never.
     pub requests: Option<u64>,
 }
@@ -42,6 +52,9 @@ pub struct UdpAsk {
     pub burst: u64,
     /// Bytes of each, 18 at least.
     pub size: usize,
+    /// After how long a request that is not answered is sent again, as it was; then after twice as long, and so on, as SIP has
+    /// it (RFC 3261, 17.1.1.2). None: never.
+    pub retry: Option<Duration>,
     /// So many requests in turn are a call, of [`AT_ONCE`] that are under way: each has its call's number in a line
     /// `Call-ID: 7@xweave`, as in SIP. None: they have no such line.
     pub per_call: Option<u64>,
@@ -87,12 +100,27 @@ pub fn udp_serve(options: &UdpServe, ready: impl FnOnce(SocketAddr)) -> Result<(
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, options.port)).map_err(load_error("bind the UDP port"))?;
     set_buffer(&socket, ROOM);
     ready(socket.local_addr().map_err(load_error("get the port's number"))?);
-    let answer = |data: &[u8], to| {
-        work(options.work);
+    let (lock, over) = (Mutex::new(()), AtomicBool::new(false));
+    let held = || lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let answer = |data: &[u8], to, takes| {
+        let _own = options.lock.map(|_| held());
+        work(takes);
         // A client that is gone is not waited for.
         let _ = socket.send_to(data, to);
     };
     std::thread::scope(|scope| {
+        let _ended = Ended(&over);
+        if let Some((hold, free)) = options.lock {
+            let (held, over) = (&held, &over);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let own = held();
+                    std::thread::sleep(hold);
+                    drop(own);
+                    std::thread::sleep(free);
+                }
+            });
+        }
         let mut served = 0;
         let mut buffer = vec![0; 65_536];
         while options.requests.is_none_or(|limit| served < limit) {
@@ -109,15 +137,33 @@ pub fn udp_serve(options: &UdpServe, ready: impl FnOnce(SocketAddr)) -> Result<(
                 continue;
             }
             served += 1;
+            let nth_of = |every: u64| served % every.max(1) == 0;
+            if options.ignore_every.is_some_and(nth_of) {
+                continue;
+            }
+            let more = options
+                .slow_every
+                .filter(|(every, _)| nth_of(*every))
+                .map_or(Duration::ZERO, |(_, more)| more);
+            let takes = options.work + more;
             if options.thread_per_request {
                 let (data, answer) = (buffer[..length].to_vec(), &answer);
-                scope.spawn(move || answer(&data, from));
+                scope.spawn(move || answer(&data, from, takes));
             } else {
-                answer(&buffer[..length], from);
+                answer(&buffer[..length], from, takes);
             }
         }
         Ok(())
     })
+}
+
+/// Says, when it goes, that it is over.
+struct Ended<'o>(&'o AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Sends requests at their times, whether those before are answered or not, and takes the answers.
@@ -156,12 +202,41 @@ pub fn udp_ask(options: &UdpAsk) -> Result<Asked> {
             all
         });
         let mut times: Vec<Option<u64>> = vec![None; usize::try_from(options.requests).unwrap_or(0)];
+        let mut again: VecDeque<(Duration, u64, Duration)> = VecDeque::new();
+        let mut asked = 0;
         let (mut buffer, mut missing) = (vec![0; 65_536], times.len());
         let over = || {
             let sent = *sent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             sent.is_some_and(|sent| sent.elapsed() > PATIENCE)
         };
         while missing > 0 && !over() {
+            if let Some(retry) = options.retry {
+                let now = begun.elapsed();
+                let answered = |number: u64| {
+                    usize::try_from(number).ok().and_then(|at| times.get(at)?.as_ref()).is_some()
+                };
+                while asked < options.requests && due(asked) <= now {
+                    again.push_back((due(asked) + retry, asked, retry));
+                    asked += 1;
+                }
+                // Each is looked at once in its time.
+                for _ in 0..again.len() {
+                    let Some((when, number, after)) = again.pop_front() else { break };
+                    if answered(number) {
+                        continue;
+                    }
+                    let is_due = when <= now;
+                    if is_due {
+                        // What cannot be sent is tried again later.
+                        let _ = send(&socket, None, &options.message(number));
+                    }
+                    again.push_back(if is_due {
+                        (now + 2 * after, number, 2 * after)
+                    } else {
+                        (when, number, after)
+                    });
+                }
+            }
             let Ok(length) = socket.recv(&mut buffer) else { continue };
             let taken = begun.elapsed();
             let number = sequence(&buffer[..length]).unwrap_or(u64::MAX);
@@ -189,15 +264,22 @@ mod tests {
     fn requests_in_bursts_are_answered_by_one_thread_and_by_one_each() {
         for thread_per_request in [false, true] {
             let (sender, ready) = mpsc::channel();
-            let options =
-                UdpServe { port: 0, work: Duration::from_micros(50), thread_per_request, requests: Some(60) };
+            let serve = UdpServe { port: 0, work: Duration::from_micros(50), ..UdpServe::default() };
+            let options = UdpServe { thread_per_request, requests: Some(60), ..serve };
             let server =
                 std::thread::spawn(move || udp_serve(&options, |address| sender.send(address).unwrap()));
             let port = ready.recv().unwrap().port();
             let to = format!("127.0.0.1:{port}");
-            let asked =
-                udp_ask(&UdpAsk { to, requests: 60, rate: 2000.0, burst: 6, size: 100, per_call: Some(2) })
-                    .unwrap();
+            let asked = udp_ask(&UdpAsk {
+                to,
+                requests: 60,
+                rate: 2000.0,
+                burst: 6,
+                size: 100,
+                retry: None,
+                per_call: Some(2),
+            })
+            .unwrap();
             assert_eq!((asked.sent, asked.answered.requests, asked.answered.bytes), (60, 60, 6000));
             assert!(asked.answered.min_ns >= 50_000 && asked.answered.p50_ns <= asked.answered.p99_ns);
             server.join().unwrap().unwrap();
@@ -206,8 +288,15 @@ mod tests {
 
     #[test]
     fn requests_of_a_call_have_its_number_and_calls_are_under_way_together() {
-        let ask =
-            UdpAsk { to: String::new(), requests: 24, rate: 1.0, burst: 1, size: 80, per_call: Some(3) };
+        let ask = UdpAsk {
+            to: String::new(),
+            requests: 24,
+            rate: 1.0,
+            burst: 1,
+            size: 80,
+            retry: None,
+            per_call: Some(3),
+        };
         let call = |number| {
             let message = ask.message(number);
             assert_eq!((message.len(), sequence(&message)), (80, Some(number)));
@@ -217,5 +306,28 @@ mod tests {
         };
         let calls: Vec<u64> = (0..16).map(call).collect();
         assert_eq!(calls, [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn what_is_not_answered_is_sent_again_and_a_lock_is_waited_for() {
+        let (sender, ready) = mpsc::channel();
+        let (hold, free) = (Duration::from_millis(20), Duration::from_millis(20));
+        let options = UdpServe {
+            ignore_every: Some(10),
+            slow_every: Some((7, Duration::from_millis(1))),
+            lock: Some((hold, free)),
+            // Of 33, each tenth is not answered and comes again.
+            requests: Some(33),
+            ..UdpServe::default()
+        };
+        let server = std::thread::spawn(move || udp_serve(&options, |address| sender.send(address).unwrap()));
+        let to = format!("127.0.0.1:{}", ready.recv().unwrap().port());
+        let retry = Some(Duration::from_millis(300));
+        let asked =
+            udp_ask(&UdpAsk { to, requests: 30, rate: 200.0, burst: 1, size: 100, retry, per_call: None })
+                .unwrap();
+        assert_eq!((asked.sent, asked.answered.requests), (30, 30));
+        assert!(asked.answered.max_ns >= 300_000_000, "{asked:?}");
+        server.join().unwrap().unwrap();
     }
 }
