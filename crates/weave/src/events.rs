@@ -498,9 +498,15 @@ mod tests {
     fn the_running_kernel_has_a_place_for_nearly_all() {
         let kernel = Kernel::live().unwrap();
         let cache = tempfile::tempdir().unwrap();
-        let events = events(&kernel, &Group::ALL, 4096, cache.path()).unwrap();
-        let plan = events.plan.unwrap();
-        assert!(plan.programs.len() > 30, "{:?}", events.left_out);
-        assert!(plan.object.starts_with(b"\x7fELF"));
+        for key in [None, Some("line:Call-ID"), Some("first-line"), Some("bytes:4+8")] {
+            let key: Option<PayloadKey> = key.map(|key| key.parse().unwrap());
+            let tells = key.is_some();
+            let events = events(&kernel, &EventChoice::new(Group::ALL.to_vec(), key), 4096, cache.path());
+            let events = events.unwrap();
+            let plan = events.plan.unwrap();
+            assert!(plan.programs.len() > 30, "{:?}", events.left_out);
+            assert!(plan.object.starts_with(b"\x7fELF"));
+            assert_eq!(plan.programs.iter().any(|program| program.kind == Kind::Key), tells);
+        }
     }
 }
