@@ -7,12 +7,14 @@
 //! Modules, in the order of the work: [`requests`] keeps how much of each request's time was spent in which segment, on
 //! what; [`startup`] finds where a slow start ends, [`spikes`] which requests stand out; [`shares`] says how much of the
 //! variation each part is, [`bootstrap`] how sure that is, and [`counterfactual`] what would be if a part did not vary, for which [`queue`] lets requests wait for each other anew;
-//! [`cause`] knows what such time means to who runs virtual machines. [`variation`] is all of it for a trace. [`experiment`]
+//! [`cause`] knows what such time means to who runs virtual machines. [`variation`] is all of it for a trace, and [`each`]
+//! the requests one by one. [`experiment`]
 //! tries remedies, and says what they change.
 
 pub mod bootstrap;
 pub mod cause;
 pub mod counterfactual;
+pub mod each;
 pub mod experiment;
 pub mod queue;
 pub mod requests;

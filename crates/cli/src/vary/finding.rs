@@ -7,7 +7,7 @@ use xweave_model::{Between, Spec, explanation::usual};
 use xweave_report::{View, document, losses, next, transactions, variation};
 use xweave_text::argument;
 use xweave_trace::Trace;
-use xweave_vary::{Variation, variation::LEAST};
+use xweave_vary::{Variation, each::each, variation::LEAST};
 
 use crate::{confinement::Only, explain, failure::Failure, shown, trust::Owner};
 
@@ -19,6 +19,7 @@ Examples:
   xweave record virtio-net --where 'udp port 5060' --events sched,net,vm --domain vm1=vsock:3 -o trace --duration 30s
   xweave vary trace
   xweave vary trace --transaction exchange:5060 --json
+  xweave vary trace --json --requests | jq '.each[] | [.total_ns, .segments_ns[]]'
   xweave vary trace --points receive@vm1,send@vm1
 ";
 
@@ -30,6 +31,9 @@ pub struct Args {
     /// Tell of each segment and cause
     #[arg(long, conflicts_with_all = ["try", "knobs"])]
     all: bool,
+    /// Tell of each request as well
+    #[arg(long, requires = "json", conflicts_with_all = ["try", "knobs"])]
+    requests: bool,
 }
 
 /// Says why the requests of a trace vary.
@@ -50,11 +54,12 @@ pub fn run(
         let (requests, outcome) = (Spec::Request(None), xweave_model::Outcome::default());
         return Err(explain::none(&trace, &requests, &outcome));
     };
-    let found = Variation::of(&trace, &spec).map_err(|few| {
+    let (found, requests) = Variation::of(&trace, &spec).map_err(|few| {
         explain::too_few(&trace, &spec, [few.found, LEAST], "say why they vary", &few.outcome)
     })?;
+    let each = args.requests.then(|| each(&requests, 1));
     let printed = shown::print(|out| match json {
-        true => document::vary::write(out, &found, &spec),
+        true => document::vary::write(out, &found, each.as_deref(), &spec),
         false => tables(&trace, &spec, &found, args.all, out),
     })?;
     if printed.is_none() {
