@@ -100,8 +100,8 @@ MUTATIONS = [
       for share in (20, 50)),
     *(Mutation(f'share-{share}: calls take 900 ms', f'work/share-{share}.rtt', in_lines(long), [f'share-{share}: longest RTT'])
       for share in (20, 50)),
-    Mutation('overload: calls take a millisecond', 'work/overload.rtt', in_lines(quick), ['overload: longest RTT']),
-    Mutation('overload: nothing is sent again', 'work/overload.screen', never, ['overload: sent again']),
+    Mutation('share-150: calls take a millisecond', 'work/share-150.rtt', in_lines(quick), ['share-150: longest RTT']),
+    Mutation('share-150: nothing is sent again', 'work/share-150.screen', never, ['share-150: sent again']),
     Mutation('neighbour: somebody else is named', 'work/neighbour.vary', in_json(another), ['neighbour: it is the first cause']),
     Mutation('quiet: a busy process is named', 'work/quiet.vary', in_json(everywhere), ['quiet: causes by it']),
     Mutation('quiet: its own threads are named', 'work/quiet.vary', in_json(own), ['quiet: its own threads']),

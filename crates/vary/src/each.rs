@@ -19,9 +19,9 @@ pub struct Each {
     pub others: Vec<u64>,
 }
 
-/// Of the requests that are kept, in the order in which they began, each `every`th, from the first on.
-pub fn each(requests: &Requests, every: usize) -> Vec<Each> {
-    let all: Vec<_> = requests.all().iter().copied().step_by(every.max(1)).collect();
+/// Of the requests that are kept those at these places, in the order in which they began.
+pub fn each(requests: &Requests, places: impl IntoIterator<Item = usize>) -> Vec<Each> {
+    let all: Vec<_> = places.into_iter().filter_map(|place| requests.all().get(place).copied()).collect();
     let segments = requests.segments();
     let place = |number: u32| {
         let name = &requests.dimensions()[number as usize].segment;

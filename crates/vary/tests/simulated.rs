@@ -99,7 +99,7 @@ fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
         assert_eq!(sum, request.total_ns);
     }
     let found = Variation::of_requests(&mut requests, outcome).unwrap();
-    let each = each(&requests, 3);
+    let each = each(&requests, (0..requests.all().len()).step_by(3));
     assert_eq!(each.len(), requests.all().len().div_ceil(3));
     for (each, request) in each.iter().zip(requests.all().iter().step_by(3)) {
         assert_eq!((each.id, each.start_ns, each.total_ns), (request.id, request.start_ns, request.total_ns));

@@ -3,11 +3,11 @@
 use std::{io::Write, path::Path, process::ExitCode};
 
 use xweave_flow::{Flows, exchange};
-use xweave_model::{Between, Spec, explanation::usual};
+use xweave_model::{Between, Spec};
 use xweave_report::{View, document, losses, next, transactions, variation};
 use xweave_text::argument;
 use xweave_trace::Trace;
-use xweave_vary::{Variation, each::each, variation::LEAST};
+use xweave_vary::{Variation, each::each, usual, variation::LEAST};
 
 use crate::{confinement::Only, explain, failure::Failure, shown, trust::Owner};
 
@@ -50,14 +50,16 @@ pub fn run(
         return Err(Failure::no_events(dir));
     }
     let named = transaction.or_else(|| args.points.map(Spec::Between));
-    let Some(spec) = named.or_else(|| asked(&trace)) else {
+    let Some(spec) =
+        named.or_else(|| usual(&trace, || exchange::services(&exchange::of(&Flows::of(&trace)))))
+    else {
         let (requests, outcome) = (Spec::Request(None), xweave_model::Outcome::default());
         return Err(explain::none(&trace, &requests, &outcome));
     };
     let (found, requests) = Variation::of(&trace, &spec).map_err(|few| {
         explain::too_few(&trace, &spec, [few.found, LEAST], "say why they vary", &few.outcome)
     })?;
-    let each = args.requests.then(|| each(&requests, 1));
+    let each = args.requests.then(|| each(&requests, 0..requests.all().len()));
     let printed = shown::print(|out| match json {
         true => document::vary::write(out, &found, each.as_deref(), &spec),
         false => tables(&trace, &spec, &found, args.all, out),
@@ -66,18 +68,6 @@ pub fn run(
         return Ok(ExitCode::SUCCESS);
     }
     Failure::unless_whole(&found.outcome.damaged)
-}
-
-/// The requests that a trace is most likely asked for: of flows, the service that was asked most often.
-fn asked(trace: &Trace) -> Option<Spec> {
-    match usual(trace)? {
-        Spec::Flow(name) => {
-            let services = exchange::services(&exchange::of(&Flows::of(trace)));
-            let port = services.first().filter(|of| of.exchanges >= LEAST as u64).map(|of| of.server.port());
-            Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port))))
-        }
-        other => Some(other),
-    }
 }
 
 fn tables(
