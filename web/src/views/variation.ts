@@ -140,7 +140,7 @@ function segments(of: Varied): HTMLElement {
         { title: 'p99', number: true, cell: (one) => span(one.p99_ns), by: (one) => one.p99_ns },
         { title: 'Of variance', class: 'bars', cell: (one) => shareBar(one.share_of_variance), by: (one) => one.share_of_variance },
         { title: 'Of tail', class: 'bars', cell: (one) => shareBar(one.share_of_tail), by: (one) => one.share_of_tail },
-        { title: 'All p99, if steady here', number: true, cell: (one) => span(one.if_steady.p99_ns), by: (one) => one.if_steady.p99_ns },
+        { title: 'p99 of all, if steady here', number: true, cell: (one) => span(one.if_steady.p99_ns), by: (one) => one.if_steady.p99_ns },
         ...(all.some((one) => one.others) ? [{ title: 'Others there: p50, p99, max', number: true, cell: depth }] : []),
       ],
       all,
