@@ -185,7 +185,7 @@ def judge_messages(claims, name):
     claims.at_least(f'{name}: messages followed', 100 * (1 - apart / (sent + received)), 99.9, '%',
                     note=f'{to} + {back} of {sent} + {received}')
     counted, found = statistics.median(rtts(name)), statistics.median(of_calls(name)) / 1e6
-    claims.at_most(f'{name}: a call\'s time beside sipp\'s', abs(counted - found) / counted * 100, 25, '%',
+    claims.at_most(f'{name}: a call\'s time beside sipp\'s', abs(counted - found) / counted * 100, 15, '%',
                    note=f'medians {found:.1f} and {counted:.0f} ms')
 
 

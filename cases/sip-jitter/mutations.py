@@ -77,8 +77,8 @@ def long(lines):
 
 
 def again(text):
-    """One message of each kind was sent again."""
-    return re.sub(r'(-+>.*?\d +)\d+( +)', r'\g<1>1\g<2>', text)
+    """Of each kind messages were sent again."""
+    return re.sub(r'(-+>.*?\d +)\d+( +)', r'\g<1>100\g<2>', text)
 
 
 def never(text):

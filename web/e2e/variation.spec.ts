@@ -23,14 +23,12 @@ for (const name of names) {
     causes.all.forEach((cause: any, at: number) => expect(cause.offenders).toEqual(command.causes[at].offenders.slice(0, cause.offenders.length)));
     // The requests: of each run the slowest, with its own segments.
     expect(each.number.length).toBeLessThanOrEqual(2000);
-    for (let run = 0; run < each.number.length; run++) {
-      const all = command.each.slice(run * each.every, (run + 1) * each.every);
-      const slowest = Math.max(...all.map((one: any) => one.total_ns));
-      const number = each.number[run];
-      expect([each.total_ns[run], each.id[run]]).toEqual([slowest, command.each[number].id]);
-      for (const line of each.segments) expect(line.values[run]).toBe(command.each[number].segments_ns[line.segment]);
-      for (const line of each.others) expect(line.values[run]).toBe(command.each[number].others[line.segment]);
-    }
+    const runs = each.number.map((_: number, run: number) => command.each.slice(run * each.every, (run + 1) * each.every));
+    expect(each.total_ns).toEqual(runs.map((run: any[]) => run.reduce((most, one) => Math.max(most, one.total_ns), 0)));
+    const drawn = each.number.map((number: number) => command.each[number]);
+    expect([each.id, each.total_ns]).toEqual(['id', 'total_ns'].map((key) => drawn.map((one: any) => one[key])));
+    for (const line of each.segments) expect(line.values).toEqual(drawn.map((one: any) => one.segments_ns[line.segment]));
+    for (const line of each.others) expect(line.values).toEqual(drawn.map((one: any) => one.others[line.segment]));
   });
 
   test(`a request of ${name} that varies is a click away`, async ({ watched: page }) => {
