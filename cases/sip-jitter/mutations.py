@@ -49,7 +49,7 @@ def everywhere(document):
 
 
 def own(document):
-    document['causes'][0].update(kind='own_threads', named=True)
+    document['causes'][0]['kind'] = 'own_threads'
 
 
 def not_own(document):
@@ -104,12 +104,12 @@ MUTATIONS = [
     Mutation('share-150: nothing is sent again', 'work/share-150.screen', never, ['share-150: sent again']),
     Mutation('neighbour: somebody else is named', 'work/neighbour.vary', in_json(another), ['neighbour: it is the first cause']),
     Mutation('quiet: a busy process is named', 'work/quiet.vary', in_json(everywhere), ['quiet: causes by it']),
-    Mutation('quiet: its own threads are named', 'work/quiet.vary', in_json(own), ['quiet: its own threads']),
-    Mutation('threads: its own threads are not named', 'work/threads.vary', in_json(not_own), ['threads: its own threads']),
+    Mutation('quiet: its own threads keep requests', 'work/quiet.vary', in_json(own), ['quiet: kept by its own threads']),
+    Mutation('threads: its own threads keep none', 'work/threads.vary', in_json(not_own), ['threads: kept by its own threads']),
     Mutation('yielding: as slow as before, because of it', 'work/yielding.vary', in_json(as_long),
              ['remedy: it keeps', 'remedy: p50 falls', 'remedy: p99 falls']),
 ]
 
 if __name__ == '__main__':
     falsify(sys.argv[1], lambda folder: [HERE / 'compare.py', folder],
-            ['work/*.vary', 'work/*.flows', 'work/*.machines', 'work/*.rtt', 'work/*.screen', 'work/load.json'], MUTATIONS)
+            ['work/*.vary', 'work/*.flows', 'work/*.machines', 'work/*.rtt', 'work/*.screen', 'work/load.json', 'work/threads.asked'], MUTATIONS)
