@@ -9,8 +9,11 @@ import type { Zoom } from './zoom';
 /** What is near enough to a request to mean it, in pixels. */
 const NEAR = 12;
 
+/** What stands at the lines of the axis of values. */
+export type Marks = (of: uPlot, values: number[]) => string[];
+
 /** Lines over the numbers of requests. `at` is told of the place of the request that is pointed at. */
-export function byNumber(numbers: number[], lines: Layer[], ticks: (of: uPlot, values: number[]) => string[], label: string, zoom: Zoom, at: (place: number | undefined, clicked: boolean) => void): HTMLElement {
+export function byNumber(numbers: number[], lines: Layer[], marks: Marks, label: string, zoom: Zoom, at: (place: number | undefined, clicked: boolean) => void): HTMLElement {
   const place = h('div', { class: 'chart by-number', role: 'img', 'aria-label': label });
   const most = Math.max(1, ...lines.flatMap((line) => line.values));
   const pointed = (plot: uPlot): number | undefined => {
@@ -28,7 +31,7 @@ export function byNumber(numbers: number[], lines: Layer[], ticks: (of: uPlot, v
         scales: { x: { time: false, range: () => zoom.range('x') }, y: { range: [0, most * 1.05] } },
         axes: [
           { ...axis(), size: 26, values: (_: uPlot, values: number[]) => values.map((value) => (Number.isInteger(value) ? count(value) : '')) },
-          { ...axis(), size: 64, values: ticks },
+          { ...axis(), size: 64, values: marks },
         ],
         series: [{}, ...lines.map((line) => ({ label: line.told, stroke: color(line.color), width: 1.25, points: { show: false } }))],
         hooks: { setSelect: [(of: uPlot) => zoom.selected(of)], setCursor: [(of: uPlot) => at(pointed(of), false)] },

@@ -1,7 +1,7 @@
 // Why response time varies: where it does, request by request, and what makes it.
 
 import { legend, shareBar } from '../bars';
-import { byNumber } from '../by-number';
+import { byNumber, type Marks } from '../by-number';
 import { CLOSER, ticks, zoomOver, type Layer } from '../chart';
 import { h, type Child } from '../dom';
 import { count, counted, id, percent, span } from '../number';
@@ -60,16 +60,16 @@ function queues(page: Page, of: Varied, zoom: Zoom): Child {
   const found = of.each.others.slice(0, LINES.length);
   if (found.length === 0) return null;
   const lines = found.map((one, at): Layer => ({ told: nameOf(of, one), color: `--${LINES[at] ?? WHOLE}`, values: one.values }));
-  const whole = (_: unknown, values: number[]) => values.map((value) => (Number.isInteger(value) ? count(value) : ''));
+  const whole: Marks = (_, values) => values.map((value) => (Number.isInteger(value) ? count(value) : ''));
   const label = `How many others requests found, by their numbers: ${lines.map((line) => line.told).join(', ')}`;
   const { chart, told } = lined(page, of, lines, whole, count, label, zoom);
   return h('section', {}, h('h3', {}, 'Queues'), h('p', { class: 'soft' }, 'How many other frames a request found where it came: the depth of the queue.'), key(lines), chart, told);
 }
 
 /** Lines over the requests' numbers, and what is told of the one that is pointed at. */
-function lined(page: Page, of: Varied, lines: Layer[], marks: (of: never, values: number[]) => string[], value: (of: number) => string, label: string, zoom: Zoom): { chart: HTMLElement; told: HTMLElement } {
+function lined(page: Page, of: Varied, lines: Layer[], marks: Marks, value: (of: number) => string, label: string, zoom: Zoom): { chart: HTMLElement; told: HTMLElement } {
   const told = h('p', { class: 'soft pointed' });
-  const chart = byNumber(of.each.number, lines, marks as Parameters<typeof byNumber>[2], label, zoom, (place, clicked) => {
+  const chart = byNumber(of.each.number, lines, marks, label, zoom, (place, clicked) => {
     if (place === undefined) return void told.replaceChildren();
     const values = lines.filter((line) => (line.values[place] ?? 0) > 0).map((line) => `${line.told} ${value(line.values[place] ?? 0)}`);
     told.replaceChildren(...[`Request ${count(of.each.number[place] ?? 0)}: ${values.join(', ')}. `, link(page, of, of.each.id[place] ?? 0)]);
@@ -102,13 +102,14 @@ function causes(page: Page, of: Varied): Child {
   const bounds = ([low, high]: [number, number]) => `${Math.round(100 * low)} to ${percent(high)}`;
   const gain = (cause: VariedCause) => `p99 ${span(of.p99_ns)} → ${span(Math.max(0, of.p99_ns - cause.gain.p99_ns))}, p50 ${span(of.p50_ns)} → ${span(Math.max(0, of.p50_ns - cause.gain.p50_ns))}`;
   const told = (cause: VariedCause): Child => [
-    h('b', {}, cause.by ? `${cause.cause}, because of ${cause.by}` : cause.cause),
+    h('b', {}, because(cause)),
     cause.segment ? `; mostly at: ${cause.segment}` : null,
     h('div', { class: 'soft' }, cause.evidence.join('; ')),
     cause.remedy ? h('div', {}, `Try: ${cause.remedy}. If it did not vary: ${gain(cause)}.`) : null,
     h('div', { class: 'soft' }, 'A slow one: ', link(page, of, cause.example)),
   ];
-  const [first, rest] = [of.causes.all.filter((cause) => cause.named), of.causes.all.filter((cause) => !cause.named)];
+  const first = of.causes.all.filter((cause) => cause.named).slice(0, NAMED);
+  const rest = of.causes.all.filter((cause) => !first.includes(cause));
   const columns = (cell: (cause: VariedCause) => Child) => [
     { title: 'Of variance', class: 'bars', cell: (cause: VariedCause) => [shareBar(cause.share_of_variance), h('div', { class: 'soft' }, bounds(cause.variance_bounds))] },
     { title: 'Of tail', number: true, cell: (cause: VariedCause) => percent(cause.share_of_tail), by: (cause: VariedCause) => cause.share_of_tail },
@@ -119,11 +120,13 @@ function causes(page: Page, of: Varied): Child {
     'section',
     {},
     h('h3', {}, 'What makes it vary'),
-    first.length > 0 ? table<VariedCause>(columns(told), first.slice(0, NAMED), 'What makes requests vary, the largest share first') : null,
-    rest.length + first.length > NAMED || rest.length > 0
-      ? h('details', {}, h('summary', {}, `${counted(rest.length + Math.max(0, first.length - NAMED), 'other cause', 'other causes')}, each a smaller share or an unsure one`), table<VariedCause>(columns((cause) => (cause.by ? `${cause.cause}, because of ${cause.by}` : cause.cause)), [...first.slice(NAMED), ...rest], 'Other causes'))
-      : null,
+    first.length > 0 ? table<VariedCause>(columns(told), first, 'What makes requests vary, the largest share first') : null,
+    rest.length > 0 ? h('details', {}, h('summary', {}, `${counted(rest.length, 'other cause', 'other causes')}, each a smaller share or an unsure one`), table<VariedCause>(columns(because), rest, 'Other causes')) : null,
   );
+}
+
+function because(cause: VariedCause): string {
+  return cause.by ? `${cause.cause}, because of ${cause.by}` : cause.cause;
 }
 
 function segments(of: Varied): HTMLElement {
