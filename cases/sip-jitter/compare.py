@@ -227,13 +227,12 @@ def main():
     claims.at_least('threads: kept by its own threads', kept_by_own(all_found['threads']), 50, '% of requests')
     claims.at_most('quiet: kept by its own threads', kept_by_own(quiet), 30, '% of requests')
     claims.at_least('remedy: it keeps the vCPUs for less time', 100 * (1 - kept_by_neighbour(yielding)
-                                                                       / kept_by_neighbour(neighbour)), 20, '% less')
+                                                                       / kept_by_neighbour(neighbour)), 50, '% less')
+    claims.at_most('remedy: it is still the first cause', yielding['causes'][0]['by'] == 'sh', 0, 'cause')
     told = neighbour['p99_ns'] - first['gain']['p99_ns']
     print(f'\nThe remedy: p99 {neighbour["p99_ns"] / 1e6:.1f} ms, told to become {told / 1e6:.1f}, became '
           f'{yielding["p99_ns"] / 1e6:.1f}; p50 {neighbour["p50_ns"] / 1e6:.1f}, told '
           f'{(neighbour["p50_ns"] - first["gain"]["p50_ns"]) / 1e6:.1f}, became {yielding["p50_ns"] / 1e6:.1f}')
-    claims.at_least('remedy: p50 falls', 100 * (1 - yielding['p50_ns'] / neighbour['p50_ns']), 10, '%')
-    claims.at_least('remedy: p99 falls', 100 * (1 - yielding['p99_ns'] / neighbour['p99_ns']), 10, '%')
     claims.judge(**chosen, **figures,
                  requests={name: {'segments': [of['name'] for of in found['segments']],
                                   'start_total_and_segments_ns': [[one['start_ns'], one['total_ns'], *one['segments_ns']]
