@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from claims import Claims  # noqa: E402
 
 OUT = pathlib.Path(sys.argv[1])
-SHARES = (20, 50, 75, 150)
+SHARES = (20, 50, 75, 250)
 CALLS = ('quiet', 'neighbour', 'yielding', 'polling')
 RECORDED = (*CALLS, 'threads')
 # SIP sends again what was not answered after that: the paper's 500 ms.

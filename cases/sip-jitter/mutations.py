@@ -96,8 +96,8 @@ MUTATIONS = [
       for share in (20, 50)),
     *(Mutation(f'share-{share}: calls take 900 ms', f'work/share-{share}.rtt', in_lines(long), [f'share-{share}: median RTT'])
       for share in (20, 50)),
-    Mutation('share-150: calls take a millisecond', 'work/share-150.rtt', in_lines(quick), ['share-150: longest RTT']),
-    Mutation('share-150: nothing is sent again', 'work/share-150.screen', never, ['share-150: sent again']),
+    Mutation('share-250: calls take a millisecond', 'work/share-250.rtt', in_lines(quick), ['share-250: longest RTT']),
+    Mutation('share-250: nothing is sent again', 'work/share-250.screen', never, ['share-250: sent again']),
     Mutation('neighbour: somebody else is named', 'work/neighbour.vary', in_json(another), ['neighbour: it is the first cause']),
     Mutation('quiet: a busy process is named', 'work/quiet.vary', in_json(everywhere), ['quiet: causes by it']),
     Mutation('quiet: its own threads keep requests', 'work/quiet.vary', in_json(own), ['quiet: kept by its own threads']),
