@@ -34,6 +34,7 @@ const PICTURES: Picture[] = [
   ['states', 'at-once', 'What threads did', () => '#who', 380],
   ['first', 'at-once', '', () => '#overview', 640],
   ['compare', 'at-once', 'Transactions: disk_queue to disk_complete, 3 points', () => '#compare', 840],
+  ['variation', 'calls', 'Request by request', () => '#variation', 620],
   ['programs', 'at-once', 'Programs of both runs', () => '#compare', 560],
 ];
 

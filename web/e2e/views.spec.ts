@@ -26,7 +26,7 @@ for (const name of names) {
   });
 
   test(`${name} has nothing that is a serious barrier`, async ({ watched: page }) => {
-    test.skip(!['both', 'events', 'hostile', 'compared', 'divided', 'at-once', 'connections'].includes(name), 'others have the same elements');
+    test.skip(!['both', 'events', 'hostile', 'compared', 'divided', 'at-once', 'connections', 'calls'].includes(name), 'others have the same elements');
     // Colours are the same for all traces.
     for (const colorScheme of name === 'both' ? (['light', 'dark'] as const) : (['light'] as const)) {
       await page.emulateMedia({ colorScheme });

@@ -1,6 +1,8 @@
 // The document that the page shows, as crates/report/src/page writes it: the JSON of `flows`, `explain`, or of `cost`, with
 // lists cut to what there is room for. The keys are described in docs/trace-format.md.
 
+import type { Varied } from './varied';
+
 /** The first of a list, and how long that is. */
 export interface Cut<T> {
   of: number;
@@ -28,6 +30,7 @@ export interface TraceDocument extends Document {
   explained: Explained[];
   machines: Machines | null;
   usage: Usage | null;
+  variation: Varied | null;
   comparison: Comparison | null;
 }
 

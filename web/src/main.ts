@@ -13,6 +13,7 @@ import { costs } from './views/cost';
 import { flows } from './views/flows';
 import { overview } from './views/overview';
 import { usage } from './views/usage';
+import { variation } from './views/variation';
 import { where } from './views/where';
 import { who } from './views/who';
 import { why } from './views/why';
@@ -22,6 +23,7 @@ const VIEWS: [name: string, told: string, show: (page: Page, ...names: string[])
   ['flows', 'Flows', flows, (of) => of.flows !== null],
   ['where', 'Where', where, (of) => of.flows !== null],
   ['why', 'Why', why, (of) => of.explained.length > 0],
+  ['variation', 'Variation', variation, (of) => of.variation !== null],
   ['who', 'Who', who, (of) => of.machines !== null],
   ['usage', 'Use over time', usage, (of) => of.usage !== null],
   ['compare', 'Compare', compare, (of) => of.comparison !== null],

@@ -3,7 +3,7 @@
 //!
 //! [`contents`] is the document of a trace: what `flows`, `explain` and `compare` print with `--json`, as far as there is room, with
 //! levels of detail of what there is too much of. Modules: `flows`, `transactions` (with `levels`: `grid`, `over_time`),
-//! `machines`, `usage` and `comparison` (with `contrast`) are its parts,
+//! `machines`, `usage`, `variation` and `comparison` (with `contrast`) are its parts,
 //! `findings` the answer in words. [`cost`] is the document of what instructions cost; `bounded` sees that either stays small, and `written` that what
 //! is in it is never anything but text.
 
@@ -21,6 +21,7 @@ mod over_time;
 mod recording;
 mod transactions;
 mod usage;
+mod variation;
 mod written;
 
 pub use contents::Contents;

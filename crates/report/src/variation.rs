@@ -22,6 +22,20 @@ const OFFENDERS: usize = 4;
 
 /// The answer, in about ten lines: what varies, how much of it, why, what to try, and what that would gain.
 pub fn headline(of: &Variation, what: &str, view: View) -> String {
+    let mut text: String = said(of, what).iter().map(|said| table::paragraph(said, view)).collect();
+    for (nth, found) in (1..).zip(named(of)) {
+        text += &format!("\n{}", first(nth, found, of.times, view));
+    }
+    text
+}
+
+/// The causes that the first lines are about.
+fn named(of: &Variation) -> impl Iterator<Item = &Found> {
+    of.causes.iter().filter(|found| found.named).take(FIRST)
+}
+
+/// What is said before the causes: how long requests take, and where they vary most.
+pub(crate) fn said(of: &Variation, what: &str) -> Vec<String> {
     let Times { p50_ns, p99_ns, .. } = of.times;
     let requests = number::counted(of.requests, "request", "requests");
     let times = p99_ns as f64 / p50_ns.max(1) as f64;
@@ -41,16 +55,13 @@ pub fn headline(of: &Variation, what: &str, view: View) -> String {
             number::span(startup.ns)
         ));
     }
-    let named: Vec<&Found> = of.causes.iter().filter(|found| found.named).take(FIRST).collect();
     if of.steady {
         said.push("They vary little: no cause is named.".to_owned());
-    } else if named.is_empty() {
+    } else if named(of).next().is_none() {
         said.push("No cause is surely a tenth of the variation: it is spread over many.".to_owned());
     }
-    let paragraph = |said: &String| table::paragraph(said, view);
-    let mut text: String = said.iter().map(paragraph).collect();
     if let Some(widest) = widest(of).filter(|_| !of.steady) {
-        text += &paragraph(&format!(
+        said.push(format!(
             "Where it varies most: {}{}: {} of the variance, {} of what makes the slowest slow.",
             widest.name,
             meaning(&widest.name).map_or_else(String::new, |meaning| format!(" ({meaning})")),
@@ -58,10 +69,7 @@ pub fn headline(of: &Variation, what: &str, view: View) -> String {
             number::percent(widest.shares.share_of_tail)
         ));
     }
-    for (nth, found) in (1..).zip(&named) {
-        text += &format!("\n{}", first(nth, found, of.times, view));
-    }
-    text
+    said
 }
 
 /// What it means to be in a segment, for who does not know what it is.
@@ -104,19 +112,8 @@ fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
         ),
     ];
     if let Some(remedy) = &found.remedy {
-        let left = |now: u64, gain: i64| {
-            format!(
-                "{} → {}",
-                number::span(now),
-                number::span(now.saturating_add_signed(gain.saturating_neg()))
-            )
-        };
         lines.push(format!("Try: {remedy}."));
-        lines.push(format!(
-            "If it did not vary: p99 {}, p50 {}.",
-            left(times.p99_ns, found.gain.p99_ns),
-            left(times.p50_ns, found.gain.p50_ns)
-        ));
+        lines.push(gain(found, times));
     }
     let narrower = View { width: view.width.saturating_sub(3), ..view };
     let mut text = String::new();
@@ -127,6 +124,18 @@ fn first(nth: usize, found: &Found, times: Times, view: View) -> String {
         }
     }
     text
+}
+
+/// What the times would be without a cause.
+pub(crate) fn gain(found: &Found, times: Times) -> String {
+    let left = |now: u64, gain: i64| {
+        format!("{} → {}", number::span(now), number::span(now.saturating_add_signed(gain.saturating_neg())))
+    };
+    format!(
+        "If it did not vary: p99 {}, p50 {}.",
+        left(times.p99_ns, found.gain.p99_ns),
+        left(times.p50_ns, found.gain.p50_ns)
+    )
 }
 
 fn gained(ns: i64) -> String {

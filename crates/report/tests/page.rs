@@ -12,10 +12,12 @@ use xweave_report::{
     page::{self, Contents},
     places,
 };
+use xweave_synthetic::{Config, Simulation};
 use xweave_trace::{
-    Domain, Event, Manifest, Site, Trace, Writer,
+    Domain, Event, Manifest, Role, Site, Trace, Writer,
     event::{Access, Kind as EventKind, State},
 };
+use xweave_vary::Variation;
 use xweave_wire::record::{Kind, Record};
 
 fn contents<'a>(trace: &'a Trace, title: &str) -> Contents<'a> {
@@ -187,4 +189,49 @@ fn of_two_runs_what_changed_is_found_first_and_both_are_told_by_size_and_program
     assert_eq!(programs.map(|lives| lives["all"][0]["program"].clone()), ["reader", "reader"]);
     let took = programs.map(|lives| lives["all"][0]["elapsed_ns"].as_u64().unwrap());
     assert!(took[1] > 15 * took[0], "{took:?}");
+}
+
+/// The events of a simulated virtual machine.
+fn simulated(dir: &Path, transactions: usize) -> Trace {
+    let domains = [("host", 1, Role::Host), ("vm1", 2, Role::Guest), ("vm2", 3, Role::Guest)]
+        .map(|(name, number, role)| Domain { name: name.into(), number, role, cpus: 3, ..Domain::default() });
+    let manifest = Manifest { reference: "host".into(), domains: domains.to_vec(), ..Manifest::default() };
+    let mut writer = Writer::create(dir, manifest).unwrap();
+    for event in Simulation::new(&Config { transactions, pipelined: 0, ..Config::virtualized(1) }) {
+        writer.event(event).unwrap();
+    }
+    writer.finish().unwrap();
+    Trace::open(dir).unwrap()
+}
+
+#[test]
+fn why_requests_vary_is_told_if_there_are_enough_and_of_very_many_the_slowest_of_each_run_is_drawn() {
+    let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let few = simulated(dirs[0].path(), 20);
+    assert!(contents(&few, "few").value()["variation"].is_null());
+    let many = simulated(dirs[1].path(), 5_000);
+    let contents = contents(&many, "many");
+    let told = &contents.value()["variation"];
+    let (found, requests) = Variation::of(&many, &Spec::Request(None)).unwrap();
+    assert_eq!(told["transaction"], Spec::Request(None).to_string());
+    assert_eq!([&told["requests"], &told["kept"]], [found.requests, found.kept]);
+    assert_eq!(told["segments"]["of"], found.segments.len());
+    // The requests.
+    let (all, each) = (requests.all(), &told["each"]);
+    let every = each["every"].as_u64().unwrap();
+    assert!(all.len() > 2_000 && every > 1, "{} {every}", all.len());
+    let drawn: Vec<usize> = serde_json::from_value(each["number"].clone()).unwrap();
+    let slowest =
+        all.chunks(usize::try_from(every).unwrap()).map(|run| run.iter().map(|one| one.total_ns).max());
+    assert!(slowest.eq(drawn.iter().map(|at| Some(all[*at].total_ns))));
+    assert!(drawn.len() <= 2_000 && drawn.is_sorted());
+    let most = found.segments.iter().map(|of| of.shares.most()).fold(f64::MIN, f64::max);
+    let first = usize::try_from(each["segments"][0]["segment"].as_u64().unwrap()).unwrap();
+    assert_eq!(found.segments[first].shares.most().to_bits(), most.to_bits());
+    assert_eq!(each["segments"][0]["values"].as_array().unwrap().len(), drawn.len());
+    // What is named is one of the findings.
+    let findings = contents.value()["findings"].as_array().unwrap();
+    let leads = findings.iter().any(|finding| finding["link"] == serde_json::json!(["variation"]));
+    assert_eq!(leads, found.causes.iter().any(|cause| cause.named), "{findings:?}");
+    assert!(findings.len() <= 3);
 }

@@ -225,21 +225,22 @@ pub struct Variation {
 }
 
 impl Variation {
-    /// Of the transactions of a trace.
+    /// Of the transactions of a trace, with these as they are kept, in the order in which they began.
     ///
     /// # Errors
     /// There are too few.
-    pub fn of(trace: &Trace, spec: &Spec) -> Result<Self, TooFew> {
+    pub fn of(trace: &Trace, spec: &Spec) -> Result<(Self, Requests), TooFew> {
         let mut requests = Requests::default();
         let outcome = explain(trace, spec, &mut |transaction, objects| requests.add(&transaction, objects));
-        Self::of_requests(requests, outcome)
+        let found = Self::of_requests(&mut requests, outcome)?;
+        Ok((found, requests))
     }
 
-    /// Of requests that were collected.
+    /// Of requests that were collected, which it puts into the order in which they began.
     ///
     /// # Errors
     /// There are too few.
-    pub fn of_requests(mut requests: Requests, outcome: Outcome) -> Result<Self, TooFew> {
+    pub fn of_requests(requests: &mut Requests, outcome: Outcome) -> Result<Self, TooFew> {
         let found = requests.all().len();
         if found < LEAST {
             return Err(TooFew { found, outcome: Box::new(outcome) });
@@ -253,7 +254,7 @@ impl Variation {
             ns: all[start].start_ns.abs_diff(all[0].start_ns),
             p50_ns: whole(Spread::of(&times[..start]).p50),
         });
-        let looked = Looked::new(&requests, &all[start..], &times[start..]);
+        let looked = Looked::new(requests, &all[start..], &times[start..]);
         let spread = looked.spread;
         let steady = spread.p99 <= LITTLE * spread.p50;
         let runs = spikes(looked.times);

@@ -11,7 +11,7 @@ use std::{
 use xweave_model::{Spec, explain};
 use xweave_synthetic::{Config, Outside, Part, Simulation, Transaction};
 use xweave_trace::{Domain, Manifest, Role, Trace, Writer, manifest::DomainVm};
-use xweave_vary::{Requests, Variation, cause::Kind, shares::shares};
+use xweave_vary::{Requests, Variation, cause::Kind, each::each, shares::shares};
 
 /// What a moment is to who runs virtual machines, in the words of [`xweave_vary::cause`].
 fn kind(part: &Part) -> Kind {
@@ -98,7 +98,14 @@ fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
         let sum: u64 = requests.parts(request).iter().map(|(_, ns)| ns).sum();
         assert_eq!(sum, request.total_ns);
     }
-    let found = Variation::of_requests(requests, outcome).unwrap();
+    let found = Variation::of_requests(&mut requests, outcome).unwrap();
+    let each = each(&requests, (0..requests.all().len()).step_by(3));
+    assert_eq!(each.len(), requests.all().len().div_ceil(3));
+    for (each, request) in each.iter().zip(requests.all().iter().step_by(3)) {
+        assert_eq!((each.id, each.start_ns, each.total_ns), (request.id, request.start_ns, request.total_ns));
+        assert_eq!(each.segments_ns.iter().sum::<u64>(), each.total_ns);
+        assert_eq!((each.segments_ns.len(), each.others.len()), (found.segments.len(), found.segments.len()));
+    }
     assert!(found.requests >= 10_000 && found.startup.is_none(), "{} {:?}", found.requests, found.startup);
     let mut told: BTreeMap<Kind, [f64; 2]> = BTreeMap::new();
     for cause in &found.causes {
@@ -138,7 +145,7 @@ fn what_would_be_without_quotas_is_what_is() {
                 requests.add(&told, objects);
             }
         });
-        Variation::of_requests(requests, outcome).unwrap()
+        Variation::of_requests(&mut requests, outcome).unwrap()
     };
     let config = Config { pipelined: 0, transactions: 16_000, ..Config::virtualized(1) };
     let (with, without) = (run(&config), run(&Config { quotas: false, ..config }));

@@ -3,11 +3,11 @@
 use std::{io::Write, path::Path, process::ExitCode};
 
 use xweave_flow::{Flows, exchange};
-use xweave_model::{Between, Spec, explanation::usual};
+use xweave_model::{Between, Spec};
 use xweave_report::{View, document, losses, next, transactions, variation};
 use xweave_text::argument;
 use xweave_trace::Trace;
-use xweave_vary::{Variation, variation::LEAST};
+use xweave_vary::{Variation, each::each, usual, variation::LEAST};
 
 use crate::{confinement::Only, explain, failure::Failure, shown, trust::Owner};
 
@@ -19,6 +19,7 @@ Examples:
   xweave record virtio-net --where 'udp port 5060' --events sched,net,vm --domain vm1=vsock:3 -o trace --duration 30s
   xweave vary trace
   xweave vary trace --transaction exchange:5060 --json
+  xweave vary trace --json --requests | jq '.each[] | [.total_ns, .segments_ns[]]'
   xweave vary trace --points receive@vm1,send@vm1
 ";
 
@@ -30,6 +31,9 @@ pub struct Args {
     /// Tell of each segment and cause
     #[arg(long, conflicts_with_all = ["try", "knobs"])]
     all: bool,
+    /// Tell of each request as well
+    #[arg(long, requires = "json", conflicts_with_all = ["try", "knobs"])]
+    requests: bool,
 }
 
 /// Says why the requests of a trace vary.
@@ -46,33 +50,24 @@ pub fn run(
         return Err(Failure::no_events(dir));
     }
     let named = transaction.or_else(|| args.points.map(Spec::Between));
-    let Some(spec) = named.or_else(|| asked(&trace)) else {
+    let Some(spec) =
+        named.or_else(|| usual(&trace, || exchange::services(&exchange::of(&Flows::of(&trace)))))
+    else {
         let (requests, outcome) = (Spec::Request(None), xweave_model::Outcome::default());
         return Err(explain::none(&trace, &requests, &outcome));
     };
-    let found = Variation::of(&trace, &spec).map_err(|few| {
+    let (found, requests) = Variation::of(&trace, &spec).map_err(|few| {
         explain::too_few(&trace, &spec, [few.found, LEAST], "say why they vary", &few.outcome)
     })?;
+    let each = args.requests.then(|| each(&requests, 0..requests.all().len()));
     let printed = shown::print(|out| match json {
-        true => document::vary::write(out, &found, &spec),
+        true => document::vary::write(out, &found, each.as_deref(), &spec),
         false => tables(&trace, &spec, &found, args.all, out),
     })?;
     if printed.is_none() {
         return Ok(ExitCode::SUCCESS);
     }
     Failure::unless_whole(&found.outcome.damaged)
-}
-
-/// The requests that a trace is most likely asked for: of flows, the service that was asked most often.
-fn asked(trace: &Trace) -> Option<Spec> {
-    match usual(trace)? {
-        Spec::Flow(name) => {
-            let services = exchange::services(&exchange::of(&Flows::of(trace)));
-            let port = services.first().filter(|of| of.exchanges >= LEAST as u64).map(|of| of.server.port());
-            Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port))))
-        }
-        other => Some(other),
-    }
 }
 
 fn tables(

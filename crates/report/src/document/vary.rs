@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use xweave_model::Spec;
-use xweave_vary::Variation;
+use xweave_vary::{Variation, each::Each};
 
 /// The document.
 #[derive(Serialize)]
@@ -15,12 +15,20 @@ struct Document<'a> {
     transaction: String,
     #[serde(flatten)]
     variation: &'a Variation,
+    /// The requests one by one, where they are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    each: Option<&'a [Each]>,
 }
 
-/// Writes the document.
+/// Writes the document; with `each`, the requests one by one as well.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(out: &mut impl Write, variation: &Variation, spec: &Spec) -> io::Result<()> {
-    super::stream(out, &Document { transaction: spec.to_string(), variation })
+pub fn write(
+    out: &mut impl Write,
+    variation: &Variation,
+    each: Option<&[Each]>,
+    spec: &Spec,
+) -> io::Result<()> {
+    super::stream(out, &Document { transaction: spec.to_string(), variation, each })
 }

@@ -9,6 +9,7 @@ use xweave_trace::Trace;
 
 use super::{
     bounded::cut, comparison, contrast, findings::Findings, flows, machines, recording, transactions, usage,
+    variation,
 };
 use crate::{closing, document::SCHEMA};
 
@@ -36,13 +37,17 @@ impl<'a> Contents<'a> {
         let has_events = trace.has_events();
         let found = trace.has_flows().then(|| flows::of(trace, join));
         let chosen = found.as_ref().map(|found| &*found.chosen).unwrap_or_default();
-        let mut explained = if has_events { transactions::of(trace, asked, chosen) } else { Vec::new() };
+        let services = found.as_ref().map(|found| &*found.services).unwrap_or_default();
+        let varied = has_events.then(|| variation::of(trace, services)).flatten();
+        let own = varied.as_ref().map(|varied| &varied.spec);
+        let mut explained = if has_events { transactions::of(trace, asked, own, chosen) } else { Vec::new() };
         let usage = has_events.then(|| Usage::of_times(trace));
 
         let summary = found.as_ref().map(|found| found.flows.summary());
         let mut findings = Findings::default();
         found.iter().for_each(|found| findings.of_flows(&found.flows));
         explained.iter().take(1).for_each(|kind| findings.of_transactions(&kind.spec, &kind.totals));
+        varied.iter().for_each(|varied| findings.of_variation(&varied.variation, &varied.spec));
         usage.iter().for_each(|usage| findings.of_machines(usage));
         let unfinished = || closing::unfinished(trace.manifest().stored_until_ns());
         let mut remarks: Vec<String> = match summary {
@@ -68,6 +73,7 @@ impl<'a> Contents<'a> {
             "machines": usage.as_ref().map(machines::of),
             "comparison": null,
             "usage": usage.as_ref().and_then(usage::of),
+            "variation": varied.as_ref().map(variation::Found::document),
         });
         let lacking = explained.iter_mut().find(|kind| kind.totals.transactions() == 0);
         let lacking = lacking.map(|kind| (kind.spec.clone(), std::mem::take(&mut kind.outcome)));

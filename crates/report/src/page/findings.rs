@@ -8,8 +8,10 @@ use xweave_model::{
     parts::{Kept, Totals},
 };
 
+use xweave_vary::Variation;
+
 use super::transactions::called;
-use crate::{comparison, machines, number, places};
+use crate::{comparison, machines, number, places, variation};
 
 /// So many are told.
 const MOST: usize = 3;
@@ -68,6 +70,21 @@ impl Findings {
         self.add(&title, &text, advice, json!(["why", spec.to_string()]));
     }
 
+    /// What makes requests vary most, if they vary and it is known.
+    pub(super) fn of_variation(&mut self, of: &Variation, spec: &Spec) {
+        let Some(found) = of.causes.iter().find(|cause| cause.named) else { return };
+        let title = variation::said(of, &called(spec)).into_iter().next().unwrap_or_default();
+        let by = found.by.as_ref().map_or_else(String::new, |by| format!(", because of {by}"));
+        let text = format!(
+            "{} of the variance: {}{by}. {}",
+            number::percent(found.shares.share_of_variance),
+            found.cause,
+            variation::gain(found, of.times)
+        );
+        let advice = found.remedy.as_ref().map(|remedy| format!("Try: {remedy}."));
+        self.add(title.trim_end_matches('.'), &text, advice.as_deref(), json!(["variation"]));
+    }
+
     /// Who waited longest for a CPU.
     pub(super) fn of_machines(&mut self, usage: &Usage) {
         let headline = machines::headline(usage);
@@ -99,7 +116,8 @@ impl Findings {
         self.0.push(json!({ "title": title, "text": text, "advice": advice, "link": link }));
     }
 
-    pub(super) fn told(self) -> Vec<Value> {
+    pub(super) fn told(mut self) -> Vec<Value> {
+        self.0.truncate(MOST);
         self.0
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Found {
     pub(super) flows: Flows,
     /// Those that the page has, in ascending order of their IDs.
     pub(super) chosen: Vec<u64>,
+    /// Who was asked, the most frequent first; none, if there are too many flows to find that.
+    pub(super) services: Vec<exchange::Service>,
     pub(super) document: Value,
 }
 
@@ -69,7 +71,8 @@ pub(super) fn of<'a>(trace: &'a Trace, join: &dyn Fn() -> Join<'a>) -> Found {
     });
     let mut chosen: Vec<u64> = sample.into_iter().map(|(id, _)| id).collect();
     chosen.sort_unstable();
-    Found { flows, chosen, document }
+    let services = requests.map(|requests| requests.services).unwrap_or_default();
+    Found { flows, chosen, services, document }
 }
 
 /// The answer for a kind, as `xweave flows` gives it.

@@ -49,9 +49,14 @@ pub(super) struct Kind {
 }
 
 /// Those of the kinds that are asked for, also if there are none; and of the kinds that are asked for most likely those that
-/// have any. Of flows those of these IDs, in ascending order, are among the ones that are shown, if there is room.
-pub(super) fn of(trace: &Trace, asked: &[Spec], chosen: &[u64]) -> Vec<Kind> {
-    let others = specs(trace).into_iter().filter(|spec| asked.iter().all(|other| sort(other) != sort(spec)));
+/// have any, with the ones that `varied` is about. Of flows those of these IDs, in ascending order, are among the ones that are
+/// shown, if there is room.
+pub(super) fn of(trace: &Trace, asked: &[Spec], varied: Option<&Spec>, chosen: &[u64]) -> Vec<Kind> {
+    let mut specs = specs(trace);
+    if let Some(varied) = varied.filter(|varied| !specs.contains(varied)) {
+        specs.insert(specs.len().min(1), varied.clone());
+    }
+    let others = specs.into_iter().filter(|spec| asked.iter().all(|other| sort(other) != sort(spec)));
     let others = others.map(|spec| kind(trace, spec, chosen));
     let others =
         others.filter(|kind| kind.totals.transactions() > 0).take(KINDS.min(ASKED - asked.len().min(ASKED)));

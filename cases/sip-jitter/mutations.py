@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""mutations.py OUT: that each claim of compare.py fails where what it is about is not so"""
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from falsify import Mutation, falsify, in_json, in_lines  # noqa: E402
+
+CALLS = ('quiet', 'neighbour', 'yielding', 'polling')
+
+
+def cut(document):
+    """A segment's time is lost."""
+    for one in document['each']:
+        one['segments_ns'][-1] += 1
+
+
+def half(document):
+    document['requests'] //= 2
+
+
+def unnamed(document):
+    for cause in document['causes']:
+        cause['named'] = False
+
+
+def stray(document):
+    """Some messages are lost from sight."""
+    for flow in document['flows'][::50]:
+        flow['complete'] = False
+
+
+def slower(document):
+    for flow in document['flows']:
+        flow['end_ns'] += 100_000_000
+
+
+def another(document):
+    """The neighbour is somebody else."""
+    document['causes'][0]['by'] = 'kworker'
+
+
+def everywhere(document):
+    """A busy process is told of where there is none."""
+    cause = next(cause for cause in document['causes'] if cause['named'])
+    cause['offenders'].append({'who': 'sh', 'ns': cause['ns']})
+
+
+def own(document):
+    document['causes'][0]['kind'] = 'own_threads'
+
+
+def not_own(document):
+    for cause in document['causes']:
+        if cause['kind'] == 'own_threads':
+            cause['kind'] = 'run_queue'
+
+
+def still(document):
+    """The neighbour keeps the vCPUs all the same."""
+    document['causes'][0].update(kind='vcpu_preempted', by='sh', offenders=[{'who': 'sh', 'ns': 10 ** 12}])
+
+
+def quick(lines):
+    """As sipp writes them: all calls took a millisecond."""
+    return [lines[0], *(f'{row.split(";")[0]};1;1' for row in lines[1:])]
+
+
+def long(lines):
+    return [lines[0], *(f'{row.split(";")[0]};900;1' for row in lines[1:])]
+
+
+def again(text):
+    """Of each kind messages were sent again."""
+    return re.sub(r'(-+>.*?\d +)\d+( +)', r'\g<1>100\g<2>', text)
+
+
+def never(text):
+    return re.sub(r'(-+>.*? \d+ +)\d+', r'\g<1>0', text)
+
+
+MUTATIONS = [
+    *(Mutation(f'{name}: a segment is a nanosecond longer', f'work/{name}.vary', in_json(cut),
+               [f'{name}: segments sum']) for name in (*CALLS, 'threads')),
+    *(Mutation(f'{name}: half of the requests are not found', f'work/{name}.vary', in_json(half),
+               [f'{name}: requests found']) for name in (*CALLS, 'threads')),
+    *(Mutation(f'{name}: no cause is named', f'work/{name}.vary', in_json(unnamed),
+               [f'{name}: variance of named causes']) for name in (*CALLS, 'threads')),
+    *(Mutation(f'{name}: one message in fifty is not followed', f'work/{name}.flows', in_json(stray),
+               [f'{name}: messages followed']) for name in CALLS),
+    *(Mutation(f'{name}: each call is found to take 100 ms more', f'work/{name}.flows', in_json(slower),
+               [f'{name}: a call\'s time beside sipp\'s']) for name in CALLS),
+    *(Mutation(f'share-{share}: messages are sent again', f'work/share-{share}.screen', again, [f'share-{share}: sent again'])
+      for share in (20, 50)),
+    *(Mutation(f'share-{share}: calls take 900 ms', f'work/share-{share}.rtt', in_lines(long), [f'share-{share}: median RTT'])
+      for share in (20, 50)),
+    Mutation('share-250: calls take a millisecond', 'work/share-250.rtt', in_lines(quick), ['share-250: longest RTT']),
+    Mutation('share-250: nothing is sent again', 'work/share-250.screen', never, ['share-250: sent again']),
+    Mutation('neighbour: somebody else is named', 'work/neighbour.vary', in_json(another), ['neighbour: it is the first cause']),
+    Mutation('quiet: a busy process is named', 'work/quiet.vary', in_json(everywhere), ['quiet: causes by it']),
+    Mutation('quiet: its own threads keep requests', 'work/quiet.vary', in_json(own), ['quiet: kept by its own threads']),
+    Mutation('threads: its own threads keep none', 'work/threads.vary', in_json(not_own), ['threads: kept by its own threads']),
+    Mutation('yielding: the neighbour keeps the vCPUs all the same', 'work/yielding.vary', in_json(still),
+             ['remedy: it keeps', 'remedy: it is still the first cause']),
+]
+
+if __name__ == '__main__':
+    falsify(sys.argv[1], lambda folder: [HERE / 'compare.py', folder],
+            ['work/*.vary', 'work/*.flows', 'work/*.machines', 'work/*.rtt', 'work/*.screen', 'work/load.json', 'work/threads.asked'], MUTATIONS)

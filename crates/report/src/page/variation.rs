@@ -1,0 +1,89 @@
+//! Why requests vary: what `xweave vary` finds, with the requests one by one as columns for charts.
+
+use std::cmp::Reverse;
+
+use serde_json::{Value, json};
+use xweave_flow::exchange::Service;
+use xweave_model::Spec;
+use xweave_trace::Trace;
+use xweave_vary::{
+    Requests, Variation,
+    each::{Each, each},
+    usual,
+};
+
+use super::{bounded::cut_lists, transactions::LIST};
+use crate::variation::said;
+
+/// What there is at most of each.
+const SEGMENTS: usize = 64;
+const CAUSES: usize = 40;
+const OFFENDERS: usize = 5;
+
+/// So many requests are drawn, and lines of so many segments: those that vary most.
+const DRAWN: usize = 2_000;
+const LINES: usize = 6;
+
+/// What is found.
+pub(super) struct Found {
+    pub(super) spec: Spec,
+    pub(super) variation: Variation,
+    requests: Requests,
+}
+
+/// Of the requests that the command looks at if it is told nothing; none, if there are too few, or none of a service.
+pub(super) fn of(trace: &Trace, services: &[Service]) -> Option<Found> {
+    let spec = usual(trace, || services.to_vec()).filter(|spec| !matches!(spec, Spec::Flow(_)))?;
+    let (variation, requests) = Variation::of(trace, &spec).ok()?;
+    Some(Found { spec, variation, requests })
+}
+
+impl Found {
+    /// What the page has of it.
+    pub(super) fn document(&self) -> Value {
+        let mut of = self.variation.clone();
+        of.causes.iter_mut().for_each(|cause| cause.offenders.truncate(OFFENDERS));
+        let mut document = cut_lists(&of, &[("segments", SEGMENTS), ("causes", CAUSES)], LIST);
+        document["transaction"] = json!(self.spec.to_string());
+        document["said"] = json!(said(&self.variation, &self.spec.to_string()));
+        document["each"] = self.columns();
+        document
+    }
+
+    /// The requests as columns. Of very many, of each run of some the slowest: a spike is what is looked for.
+    fn columns(&self) -> Value {
+        let all = self.requests.all();
+        let every = all.len().div_ceil(DRAWN).max(1);
+        let slowest = |(run, requests): (usize, &[xweave_vary::requests::Request])| {
+            let at = (0..requests.len()).max_by_key(|at| (requests[*at].total_ns, Reverse(*at)));
+            run * every + at.unwrap_or(0)
+        };
+        let places: Vec<usize> = all.chunks(every).enumerate().map(slowest).collect();
+        let drawn = each(&self.requests, places.iter().copied());
+        let segments = &self.variation.segments[..self.variation.segments.len().min(SEGMENTS)];
+        let mut most: Vec<usize> = (0..segments.len()).collect();
+        let share = |at: usize| segments[at].shares.most();
+        most.sort_by(|one, other| share(*other).total_cmp(&share(*one)));
+        let crowded =
+            most.iter().copied().filter(|at| segments[*at].others.is_some_and(|others| others.max > 1));
+        json!({
+            "every": every,
+            "number": places,
+            "id": drawn.iter().map(|one| one.id).collect::<Vec<_>>(),
+            "total_ns": drawn.iter().map(|one| one.total_ns).collect::<Vec<_>>(),
+            "segments": lines(&drawn, most.iter().copied(), |one| &one.segments_ns),
+            "others": lines(&drawn, crowded, |one| &one.others),
+        })
+    }
+}
+
+/// Some of the segments, each with what requests were there.
+fn lines(drawn: &[Each], segments: impl Iterator<Item = usize>, values: fn(&Each) -> &Vec<u64>) -> Value {
+    let line = |at: usize| {
+        json!({
+            "segment": at,
+            "values": drawn.iter().map(|one| values(one).get(at).copied().unwrap_or(0)).collect::<Vec<_>>(),
+        })
+    };
+    segments.take(LINES).map(line).collect()
+}
