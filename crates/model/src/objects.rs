@@ -14,6 +14,7 @@ use crate::{
     disk::DiskNames,
     guests::Guests,
     machine::Machine,
+    power::Power,
     vcpu::CpuId,
     wait::WaitedFor,
 };
@@ -62,6 +63,8 @@ pub enum Cause {
     Moved(ObjectNumber),
     /// So many times something was sent before the answer came.
     Ahead(usize),
+    /// The processor saved power.
+    Power(Power),
 }
 
 /// All objects that were met, each told once.
@@ -135,6 +138,7 @@ impl Objects {
                 Some(name) => format!("page fault: a page of the file {name} was waited for"),
                 None => "page fault: a page of a file was waited for".to_owned(),
             },
+            Cause::Power(power) => power.words(),
             Cause::Swapped => "swap-in: a page that was swapped out was waited for".to_owned(),
         }
     }
@@ -207,6 +211,7 @@ impl Objects {
                 Cause::Moved(self.number(Object::Thread(thread), machine, names))
             }
             breakdown::Cause::Ahead(times) => Cause::Ahead(times),
+            breakdown::Cause::Power(power) => Cause::Power(power),
         }
     }
 

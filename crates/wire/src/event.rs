@@ -119,6 +119,13 @@ pub enum Kind {
     PageFault,
     /// The same of a page of its memory that was swapped out.
     SwapIn,
+    /// The processor goes into the idle state `code` of its driver's; -1: it has come out of it.
+    CpuIdle,
+    /// The idle state `code` that it has been in was not the one that its time was for: too deep, or, where `object` is 1,
+    /// too shallow.
+    CpuIdleMiss,
+    /// CPU `object` runs at `bytes` kHz from now on.
+    CpuFrequency,
     /// `bytes` events of this processor were lost, or an unknown number (0): the first of them `position` nanoseconds
     /// before this one, the last `object` nanoseconds before it.
     Lost,
@@ -128,7 +135,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -164,6 +171,9 @@ impl Kind {
         Self::PipeFull,
         Self::PageFault,
         Self::SwapIn,
+        Self::CpuIdle,
+        Self::CpuIdleMiss,
+        Self::CpuFrequency,
         Self::Lost,
         Self::Other,
     ];
@@ -203,7 +213,9 @@ impl Kind {
             Self::PipeRead => OBJECT | POSITION | BYTES,
             Self::PipeFull => OBJECT | POSITION,
             Self::PageFault => OBJECT | POSITION | CODE,
-            Self::SwapIn => CODE,
+            Self::SwapIn | Self::CpuIdle => CODE,
+            Self::CpuIdleMiss => OBJECT | CODE,
+            Self::CpuFrequency => OBJECT | BYTES,
             Self::Exit | Self::Lost | Self::Other => 0,
         }
     }
@@ -224,6 +236,7 @@ impl Kind {
             Self::PipeWrite | Self::PipeRead | Self::PipeFull => Some("net"),
             Self::VmEnter | Self::VmExit | Self::VmHalt | Self::VmInject => Some("vm"),
             Self::SyscallEnter | Self::SyscallExit => Some("syscalls"),
+            Self::CpuIdle | Self::CpuIdleMiss | Self::CpuFrequency => Some("power"),
             Self::Thread | Self::Lost | Self::Other => None,
         }
     }
@@ -266,6 +279,9 @@ impl Kind {
             Self::PipeFull => "pipe_full",
             Self::PageFault => "page_fault",
             Self::SwapIn => "swap_in",
+            Self::CpuIdle => "cpu_idle",
+            Self::CpuIdleMiss => "cpu_idle_miss",
+            Self::CpuFrequency => "cpu_frequency",
             Self::Lost => "lost",
             Self::Other => "other",
         }
@@ -340,7 +356,7 @@ impl Kind {
             Self::Wake => &[Other, Object32],
             Self::Migrate => &[Other, Object32, Position32, Pad],
             Self::Fork | Self::Thread => &[Other, Object32, Name],
-            Self::Exit => &[],
+            Self::Exit | Self::CpuIdle => &[],
             Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete => {
                 &[Position, Bytes32, Object32, Other, Pad]
             }
@@ -364,6 +380,8 @@ impl Kind {
             Self::PipeFull => &[Object, Position32, Bytes32],
             Self::PageFault => &[Object, Position32, Bytes32, Name],
             Self::SwapIn => &[Bytes32, Pad],
+            Self::CpuIdleMiss => &[Object32, Pad],
+            Self::CpuFrequency => &[Object32, Bytes32],
             Self::Lost => &[Object, Position, Bytes],
             Self::Other => return None,
         })

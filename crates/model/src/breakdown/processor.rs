@@ -54,13 +54,13 @@ impl BackwardWalk<'_> {
         cause: Option<Cause>,
     ) {
         let Some(vcpu) = self.machine.vcpus.of(cpu, from) else {
-            return self.because(from, to, object, spent, cause);
+            return self.at_frequencies(cpu, from, to, object, spent, cause);
         };
         let inside: Vec<_> = vcpu.inside(from, to).collect();
         let mut end = to;
         for (entered, left) in inside.into_iter().rev() {
             self.in_host(cpu, vcpu, left, end);
-            self.because(entered, left, object, spent, cause);
+            self.at_frequencies(cpu, entered, left, object, spent, cause);
             end = entered;
         }
         self.in_host(cpu, vcpu, from, end);
@@ -89,7 +89,7 @@ impl BackwardWalk<'_> {
                             WhyReady::Had(had) => (TimeState::Preempted, Some(Cause::Had(had))),
                             WhyReady::Unknown if lost => (TimeState::Unknown, None),
                             WhyReady::Unknown => (TimeState::Preempted, None),
-                            WhyReady::Waking => (TimeState::Waking, None),
+                            WhyReady::Waking(idle) => (TimeState::Waking, idle.map(Cause::Power)),
                             WhyReady::Withheld => (TimeState::Throttled, None),
                         };
                         self.because(a, b, object, spent, cause);
