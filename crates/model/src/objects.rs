@@ -138,7 +138,7 @@ impl Objects {
                 Some(name) => format!("page fault: a page of the file {name} was waited for"),
                 None => "page fault: a page of a file was waited for".to_owned(),
             },
-            Cause::Power(power) => power.words(),
+            Cause::Power(power) => power.to_string(),
             Cause::Swapped => "swap-in: a page that was swapped out was waited for".to_owned(),
         }
     }
