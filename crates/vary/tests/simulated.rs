@@ -70,7 +70,8 @@ fn simulated(dir: &Path, config: &Config) -> (Trace, Vec<Transaction>) {
 }
 
 /// Holds the shares of ten thousand requests against the truth: none is more than three points off.
-fn hold(config: &Config) -> Variation {
+/// Tells how long they were kept by what, in truth.
+fn hold(config: &Config) -> (Variation, BTreeMap<Kind, f64>) {
     let dir = tempfile::tempdir().unwrap();
     let (trace, truth) = simulated(&dir.path().join("trace"), config);
     let truth: BTreeMap<(u8, i64, i64), Transaction> =
@@ -124,7 +125,7 @@ fn hold(config: &Config) -> Variation {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    found
+    (found, parts.into_iter().map(|(kind, ns)| (kind, ns.iter().sum())).collect())
 }
 
 fn ten_thousand() -> Config {
@@ -133,14 +134,14 @@ fn ten_thousand() -> Config {
 
 #[test]
 fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
-    let found = hold(&ten_thousand());
+    let (found, _) = hold(&ten_thousand());
     assert!(found.causes.iter().all(|cause| cause.kind != Kind::CpuFrequency));
 }
 
 /// Idle states that it takes long to come out of, and processors at half their frequency: of guests, those of their host.
 #[test]
 fn so_they_are_where_processors_save_power() {
-    let found = hold(&Config { power: true, transactions: 17_000, ..ten_thousand() });
+    let (found, truth) = hold(&Config { power: true, transactions: 17_000, ..ten_thousand() });
     let evidence = |kind: Kind| {
         let of = found.causes.iter().filter(|cause| cause.kind == kind);
         of.flat_map(|cause| cause.evidence.clone()).collect::<Vec<_>>().join("; ")
@@ -149,6 +150,13 @@ fn so_they_are_where_processors_save_power() {
     println!("{waking}\n{slow}");
     assert!(waking.contains("the CPU was in idle state 3 in "), "{waking}");
     assert!(slow.contains("the CPU ran at 1.50 of 3.00 GHz in "), "{slow}");
+    // These shares are small: that the time is right says more.
+    for kind in [Kind::CpuWaking, Kind::CpuFrequency] {
+        let of = found.causes.iter().filter(|cause| cause.kind == kind);
+        let (told, is) = (of.map(|cause| cause.ns).sum::<u64>() as f64, truth[&kind]);
+        println!("{kind:?}: {told} of {is}");
+        assert!((told / is - 1.0).abs() < 0.1, "{kind:?}: {told} of {is}");
+    }
     let vcpus = evidence(Kind::VcpuHalted);
     assert!(vcpus.contains("the CPU was in idle state "), "{vcpus}");
 }
