@@ -160,6 +160,8 @@ pub enum Cause {
     Ahead(usize),
     /// The processor saved power.
     Power(Power),
+    /// Interrupts of the host ran above the vCPU's thread.
+    Interrupted,
 }
 
 /// A piece of the time.

@@ -88,6 +88,8 @@ pub struct Such {
     pub by: Option<String>,
     /// What the processor's saving of power had to do with it.
     pub power: Option<Power>,
+    /// Whether interrupts of the host ran above a vCPU's thread.
+    pub interrupted: bool,
     /// What else is told of what kept the transactions.
     kept_for: &'static str,
 }
@@ -119,7 +121,8 @@ impl Such {
                 Some(Cause::Power(power)) => Some(power),
                 _ => None,
             };
-            let such = Self { domain, group, kind: named.kind, spent, why, by, power, kept_for };
+            let interrupted = cause == Some(Cause::Interrupted);
+            let such = Self { domain, group, kind: named.kind, spent, why, by, power, interrupted, kept_for };
             add_ns(sums.entry(such).or_default(), ns);
         }
         sums

@@ -71,10 +71,10 @@ pub struct Cause {
 }
 
 /// Who serves a guest's devices, as [`xweave_model::Objects`] calls such threads.
-const BACKENDS: [&str; 2] = ["vhost of ", "QEMU of "];
+pub(crate) const BACKENDS: [&str; 2] = ["vhost of ", "QEMU of "];
 
 /// How model calls the vCPUs of a guest.
-const VCPUS: &str = "vCPUs of ";
+pub(crate) const VCPUS: &str = "vCPUs of ";
 
 impl Cause {
     /// What such time means, and who did it, as far as that is known.
@@ -90,7 +90,7 @@ impl Cause {
             _ if why("swap-in") => Kind::SwapIn,
             _ if why("page fault") => Kind::PageFault,
             TimeState::Running if such.kind == "interrupts" => Kind::Interrupts,
-            TimeState::Running if in_socket(segment) || why("before it took this up") => Kind::SocketQueue,
+            TimeState::Running if in_socket(segment) || dimension.before_its_turn() => Kind::SocketQueue,
             TimeState::Running => Kind::Running,
             TimeState::Preempted => Kind::VcpuPreempted,
             TimeState::Ready if vcpu => Kind::VcpuPreempted,

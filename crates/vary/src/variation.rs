@@ -4,13 +4,14 @@ mod looked;
 
 use serde::Serialize;
 use xweave_model::{Outcome, Spec, explain};
-use xweave_trace::Trace;
+use xweave_trace::{Domain, Trace};
 
 use self::looked::Looked;
 use crate::{
     bootstrap::Bounds,
     cause::Kind,
     requests::Requests,
+    settings::{Setting, costs, settings},
     shares::{Share, Spread},
     spikes::{self, spikes},
     startup::startup,
@@ -219,6 +220,8 @@ pub struct Variation {
     pub segments: Vec<Segment>,
     /// What kept them, the largest share first.
     pub causes: Vec<Found>,
+    /// The settings that cost them time, the most first.
+    pub settings: Vec<Setting>,
     /// What was gone through.
     #[serde(skip)]
     pub outcome: Outcome,
@@ -232,14 +235,18 @@ impl Variation {
     pub fn of(trace: &Trace, spec: &Spec) -> Result<Self, TooFew> {
         let mut requests = Requests::default();
         let outcome = explain(trace, spec, &mut |transaction, objects| requests.add(&transaction, objects));
-        Self::of_requests(requests, outcome)
+        Self::of_requests(requests, outcome, &trace.manifest().domains)
     }
 
-    /// Of requests that were collected.
+    /// Of requests that were collected, in these domains.
     ///
     /// # Errors
     /// There are too few.
-    pub fn of_requests(mut requests: Requests, outcome: Outcome) -> Result<Self, TooFew> {
+    pub fn of_requests(
+        mut requests: Requests,
+        outcome: Outcome,
+        domains: &[Domain],
+    ) -> Result<Self, TooFew> {
         let found = requests.all().len();
         if found < LEAST {
             return Err(TooFew { found, outcome: Box::new(outcome) });
@@ -271,6 +278,7 @@ impl Variation {
             spikes,
             segments: looked.segments(),
             causes: looked.causes(&runs, steady),
+            settings: settings(&costs(&requests, &all[start..], &outcome.objects), domains),
             outcome,
         })
     }

@@ -100,7 +100,7 @@ fn hold(config: &Config) -> (Variation, BTreeMap<Kind, f64>) {
         let sum: u64 = requests.parts(request).iter().map(|(_, ns)| ns).sum();
         assert_eq!(sum, request.total_ns);
     }
-    let found = Variation::of_requests(requests, outcome).unwrap();
+    let found = Variation::of_requests(requests, outcome, &trace.manifest().domains).unwrap();
     assert!(found.requests >= 10_000 && found.startup.is_none(), "{} {:?}", found.requests, found.startup);
     let mut told: BTreeMap<Kind, [f64; 2]> = BTreeMap::new();
     for cause in &found.causes {
@@ -174,7 +174,7 @@ fn what_would_be_without_quotas_is_what_is() {
                 requests.add(&told, objects);
             }
         });
-        Variation::of_requests(requests, outcome).unwrap()
+        Variation::of_requests(requests, outcome, &trace.manifest().domains).unwrap()
     };
     let config = ten_thousand();
     let (with, without) = (run(&config), run(&Config { quotas: false, ..config }));

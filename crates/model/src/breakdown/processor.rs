@@ -66,6 +66,19 @@ impl BackwardWalk<'_> {
         self.in_host(cpu, vcpu, from, end);
     }
 
+    /// The host worked for a vCPU, whose thread had this processor of it, or handled its own interrupts above.
+    fn exit(&mut self, cpu: CpuId, from: i64, to: i64, object: Object) {
+        let interrupts: Vec<_> =
+            self.machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.interrupts(from, to)).collect();
+        let mut end = to;
+        for interrupt in interrupts.into_iter().rev() {
+            self.add(interrupt.to, end, object, TimeState::Exit);
+            self.because(interrupt.from, interrupt.to, object, TimeState::Exit, Some(Cause::Interrupted));
+            end = interrupt.from;
+        }
+        self.add(from, end, object, TimeState::Exit);
+    }
+
     /// A vCPU was outside its guest.
     pub(super) fn in_host(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64) {
         if from >= to {
@@ -78,7 +91,9 @@ impl BackwardWalk<'_> {
         for (a, b, doing) in self.machine.threads.line(vcpu.thread, from, to).into_iter().rev() {
             match doing {
                 None | Some(ThreadState::Unknown) => self.add(a, b, object, TimeState::Unknown),
-                Some(ThreadState::Running { .. }) => self.add(a, b, object, TimeState::Exit),
+                Some(ThreadState::Running { cpu }) => {
+                    self.exit(CpuId { domain: vcpu.thread.domain, cpu }, a, b, object);
+                }
                 Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
                 Some(ThreadState::Ready { cpu, since }) => {
                     let cpu = cpu.or_else(|| thread.next_cpu(b));

@@ -58,6 +58,7 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
         Some(Cause::Ahead(times)) => format!(" of {times}"),
         Some(Cause::Awaited(awaited)) => format!(" for {awaited:?}"),
         Some(Cause::Power(Power::Idle(state))) => format!(" from idle state {state}"),
+        Some(Cause::Interrupted) => " in interrupts".to_owned(),
         Some(Cause::Power(power)) => format!(" at {:.0} %", 100.0 * (1.0 - power.slowed())),
         Some(Cause::Refused(times, refused)) => format!(" {times} times, {:?}", refused.why),
     };
