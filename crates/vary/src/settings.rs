@@ -96,7 +96,7 @@ impl What {
             Kind::VcpuHalted => own(Self::HaltPolling),
             Kind::SwapIn => own(Self::Swappiness),
             // Behind others in the one queue that its thread serves, or it was not let serve them.
-            Kind::BackendLate => Some((Self::Queues, served(dimension)?.to_owned(), 1.0)),
+            Kind::BackendLate if takes_cpu => Some((Self::Queues, served(dimension)?.to_owned(), 1.0)),
             Kind::SocketQueue if dimension.before_its_turn() => {
                 Some((Self::Queues, served(dimension)?.to_owned(), 1.0))
             }
