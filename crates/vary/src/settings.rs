@@ -19,6 +19,9 @@ const LONGEST_POLL: u64 = 10_000_000;
 /// arch/x86/include/asm/kvm_host.h, Linux 6.12).
 const POLL: u64 = 200_000;
 
+/// What cost no more than one part of so many of the requests' time cost nothing: each CPU has a timer's interrupts.
+const NOTHING: u64 = 1000;
+
 /// A setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -142,15 +145,15 @@ pub(crate) fn costs(requests: &Requests, all: &[Request], objects: &Objects) -> 
     costs
 }
 
-/// The settings that cost requests time, the most first. `domains` tell how they stand.
-pub fn settings(costs: &[Cost], domains: &[Domain]) -> Vec<Setting> {
+/// The settings that cost requests time, the most first. `whole_ns` is all time of these; `domains` tell how settings stand.
+pub fn settings(costs: &[Cost], whole_ns: u64, domains: &[Domain]) -> Vec<Setting> {
     let setting = |cost: &Cost| {
         let domain = domains.iter().find(|domain| domain.name == cost.domain)?;
         let (setting, now, remedy) = stands(cost.what, domain)?;
         let Cost { what, ns, requests, .. } = *cost;
         Some(Setting { what, domain: domain.name.clone(), setting, now, ns, requests, remedy })
     };
-    let mut all: Vec<Setting> = costs.iter().filter(|cost| cost.ns > 0).filter_map(setting).collect();
+    let mut all: Vec<Setting> = costs.iter().filter(|cost| cost.ns > whole_ns / NOTHING).filter_map(setting).collect();
     all.sort_by(|one, other| {
         other.ns.cmp(&one.ns).then_with(|| (one.what, &one.domain).cmp(&(other.what, &other.domain)))
     });

@@ -261,6 +261,7 @@ impl Variation {
             p50_ns: whole(Spread::of(&times[..start]).p50),
         });
         let looked = Looked::new(&requests, &all[start..], &times[start..]);
+        let whole_ns = all[start..].iter().fold(0_u64, |sum, request| sum.saturating_add(request.total_ns));
         let spread = looked.spread;
         let steady = spread.p99 <= LITTLE * spread.p50;
         let runs = spikes(looked.times);
@@ -278,7 +279,7 @@ impl Variation {
             spikes,
             segments: looked.segments(),
             causes: looked.causes(&runs, steady),
-            settings: settings(&costs(&requests, &all[start..], &outcome.objects), domains),
+            settings: settings(&costs(&requests, &all[start..], &outcome.objects), whole_ns, domains),
             outcome,
         })
     }
