@@ -23,7 +23,8 @@ fn under(root: &Path) -> Settings {
     let cpus = entries(&root.join("sys/devices/system/cpu"));
     let governor = |cpu: PathBuf| line(&cpu.join("cpufreq/scaling_governor")).filter(|name| is_word(name));
     let governors: BTreeSet<String> = cpus.into_iter().filter_map(governor).collect();
-    let mut nics: Vec<Nic> = entries(&root.join("sys/class/net")).iter().filter_map(|nic| of_nic(nic)).collect();
+    let mut nics: Vec<Nic> =
+        entries(&root.join("sys/class/net")).iter().filter_map(|nic| of_nic(nic)).collect();
     nics.sort_by(|one, other| one.name.cmp(&other.name));
     nics.truncate(NICS);
     Settings {
@@ -68,11 +69,20 @@ mod tests {
         };
         write("sys/module/kvm/parameters/halt_poll_ns", "200000\n");
         for (cpu, governor) in [("cpu0", "powersave"), ("cpu1", "schedutil"), ("cpu2", "powersave")] {
-            write(&format!("sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor"), &format!("{governor}\n"));
+            write(
+                &format!("sys/devices/system/cpu/{cpu}/cpufreq/scaling_governor"),
+                &format!("{governor}\n"),
+            );
         }
         write("sys/kernel/mm/ksm/run", "1\n");
         write("proc/sys/vm/swappiness", "60\n");
-        for file in ["eth0/device/x", "eth0/queues/rx-0/x", "eth0/queues/rx-1/x", "eth0/queues/tx-0/x", "lo/queues/rx-0/x"] {
+        for file in [
+            "eth0/device/x",
+            "eth0/queues/rx-0/x",
+            "eth0/queues/rx-1/x",
+            "eth0/queues/tx-0/x",
+            "lo/queues/rx-0/x",
+        ] {
             write(&format!("sys/class/net/{file}"), "");
         }
         let expected = Settings {

@@ -244,7 +244,9 @@ impl Meaning {
             ("power", "cpu_idle_miss") => {
                 Self::CpuIdleMiss { state: number("state")?, below: number("below")? }
             }
-            ("power", "cpu_frequency") => Self::CpuFrequency { cpu: number("cpu_id")?, khz: number("state")? },
+            ("power", "cpu_frequency") => {
+                Self::CpuFrequency { cpu: number("cpu_id")?, khz: number("state")? }
+            }
             _ => return None,
         })
     }

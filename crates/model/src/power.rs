@@ -41,7 +41,6 @@ impl Power {
             Self::Slow { khz, highest } => 1.0 - f64::from(khz.min(highest)) / f64::from(highest.max(1)),
         }
     }
-
 }
 
 impl fmt::Display for Power {
@@ -170,14 +169,10 @@ mod tests {
             cpu.idles(&event(Kind::CpuIdle, time, |event| event.code = code));
         }
         cpu.lose(40);
-        assert_eq!([5, 10, 19, 20, 35, 45].map(|time| cpu.idle_at(time)), [
-            None,
-            Some(2),
-            Some(2),
-            None,
-            Some(1),
-            None
-        ]);
+        assert_eq!(
+            [5, 10, 19, 20, 35, 45].map(|time| cpu.idle_at(time)),
+            [None, Some(2), Some(2), None, Some(1), None]
+        );
         cpu.forget_before(35);
         assert_eq!([15, 35].map(|time| cpu.idle_at(time)), [None, Some(1)]);
     }

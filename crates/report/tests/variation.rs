@@ -90,7 +90,9 @@ fn varied() -> Variation {
                 now: "0".into(),
                 ns: 930_000_000,
                 requests: 812,
-                remedy: "let KVM poll for longer before it halts a vCPU: xweave vary --try halt_poll_ns=0,200000".into(),
+                remedy:
+                    "let KVM poll for longer before it halts a vCPU: xweave vary --try halt_poll_ns=0,200000"
+                        .into(),
             },
             Setting {
                 what: What::Queues,

@@ -135,7 +135,11 @@ pub(crate) fn costs(requests: &Requests, all: &[Request], objects: &Objects) -> 
             }
         }
         for (place, sum) in sums {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and from 0 on")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "rounded, and from 0 on"
+            )]
             let ns = sum.round().max(0.0) as u64;
             costs[place].ns = costs[place].ns.saturating_add(ns);
             costs[place].requests += u64::from(ns > 0);
@@ -153,7 +157,8 @@ pub fn settings(costs: &[Cost], whole_ns: u64, domains: &[Domain]) -> Vec<Settin
         let Cost { what, ns, requests, .. } = *cost;
         Some(Setting { what, domain: domain.name.clone(), setting, now, ns, requests, remedy })
     };
-    let mut all: Vec<Setting> = costs.iter().filter(|cost| cost.ns > whole_ns / NOTHING).filter_map(setting).collect();
+    let mut all: Vec<Setting> =
+        costs.iter().filter(|cost| cost.ns > whole_ns / NOTHING).filter_map(setting).collect();
     all.sort_by(|one, other| {
         other.ns.cmp(&one.ns).then_with(|| (one.what, &one.domain).cmp(&(other.what, &other.domain)))
     });
@@ -179,7 +184,9 @@ fn stands(what: What, domain: &Domain) -> Option<(String, String, String)> {
         What::HaltPolling => {
             let now = (*halt_poll_ns).filter(|now| *now < LONGEST_POLL)?;
             let more = if now == 0 { POLL } else { now.saturating_mul(2).min(LONGEST_POLL) };
-            let remedy = format!("let KVM poll for longer before it halts a vCPU: xweave vary --try halt_poll_ns={now},{more}");
+            let remedy = format!(
+                "let KVM poll for longer before it halts a vCPU: xweave vary --try halt_poll_ns={now},{more}"
+            );
             told("halt_poll_ns of KVM", now.to_string(), &remedy)
         }
         What::Governor => {
@@ -198,8 +205,12 @@ fn stands(what: What, domain: &Domain) -> Option<(String, String, String)> {
             let now = (*swappiness).filter(|now| *now > 0)?;
             told("vm.swappiness", now.to_string(), "sysctl vm.swappiness=0, if it cannot have more memory")
         }
-        What::Ksm => (*ksm_run == Some(1))
-            .then_some(())
-            .and_then(|()| told("KSM", "on".to_owned(), "echo 0 >/sys/kernel/mm/ksm/run, or let it scan less (pages_to_scan)")),
+        What::Ksm => (*ksm_run == Some(1)).then_some(()).and_then(|()| {
+            told(
+                "KSM",
+                "on".to_owned(),
+                "echo 0 >/sys/kernel/mm/ksm/run, or let it scan less (pages_to_scan)",
+            )
+        }),
     }
 }

@@ -242,11 +242,7 @@ impl Variation {
     ///
     /// # Errors
     /// There are too few.
-    pub fn of_requests(
-        mut requests: Requests,
-        outcome: Outcome,
-        domains: &[Domain],
-    ) -> Result<Self, TooFew> {
+    pub fn of_requests(mut requests: Requests, outcome: Outcome, domains: &[Domain]) -> Result<Self, TooFew> {
         let found = requests.all().len();
         if found < LEAST {
             return Err(TooFew { found, outcome: Box::new(outcome) });

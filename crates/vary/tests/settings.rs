@@ -34,7 +34,13 @@ struct Told {
 }
 
 impl Told {
-    fn tell(&mut self, time: i64, kind: Kind, (domain, cpu, tid): (u8, u32, u32), fill: impl FnOnce(&mut Event)) {
+    fn tell(
+        &mut self,
+        time: i64,
+        kind: Kind,
+        (domain, cpu, tid): (u8, u32, u32),
+        fill: impl FnOnce(&mut Event),
+    ) {
         let mut event = Event::new(kind, domain, time, cpu, tid);
         fill(&mut event);
         self.writer.event(event).unwrap();
@@ -76,12 +82,11 @@ fn told(of: u8, standing: [Settings; 2], keep: Keep) -> (Vec<(What, String, Stri
         ..Domain::default()
     };
     let vm = Some(DomainVm { host: "host".into(), pid: 50, cid: None });
-    let domains = vec![
-        domain("host", HOST, Role::Host, host),
-        Domain { vm, ..domain("vm1", VM1, Role::Guest, guest) },
-    ];
+    let domains =
+        vec![domain("host", HOST, Role::Host, host), Domain { vm, ..domain("vm1", VM1, Role::Guest, guest) }];
     let mut writer =
-        Writer::create(dir.path(), Manifest { reference: "host".into(), domains, ..Manifest::default() }).unwrap();
+        Writer::create(dir.path(), Manifest { reference: "host".into(), domains, ..Manifest::default() })
+            .unwrap();
     writer.sites(&[]).unwrap();
     let [begin, end] = ["begin", "end"].map(|name| writer.name(name));
     let mut told = Told { writer, begin, end };
@@ -240,7 +245,9 @@ fn one_queue_whose_thread_waits_for_a_cpu() {
         told.switch(time - 5, HOST, 2, 0, State::Runnable, CRON);
         told.tell(time, Kind::Wake, (HOST, 3, 0), |event| (event.other, event.object) = (VHOST, 3));
         told.switch(time + long, HOST, 2, CRON, State::Sleeping, VHOST);
-        told.tell(time + long + 5, Kind::Wake, (HOST, 2, VHOST), |event| (event.other, event.object) = (SERVER, 2));
+        told.tell(time + long + 5, Kind::Wake, (HOST, 2, VHOST), |event| {
+            (event.other, event.object) = (SERVER, 2)
+        });
         told.switch(time + long + 7, HOST, 1, 0, State::Runnable, SERVER);
         told.switch(time + long + 9, HOST, 2, VHOST, State::Sleeping, 0);
     };

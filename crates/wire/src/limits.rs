@@ -11,7 +11,8 @@ use xweave_text as text;
 use crate::{
     knob,
     message::{
-        DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Settings, Shared, Symbol, Vm, Woven,
+        DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Settings, Shared, Symbol, Vm,
+        Woven,
     },
 };
 

@@ -353,7 +353,10 @@ fn idle_states_are_those_that_the_kernel_traces() {
         .map(|event| event.code)
         .collect();
     let of = |code: i32| {
-        [told.iter().filter(|told| **told == code).count(), traced.iter().filter(|(_, is)| *is == code).count()]
+        [
+            told.iter().filter(|told| **told == code).count(),
+            traced.iter().filter(|(_, is)| *is == code).count(),
+        ]
     };
     println!("idle states: {:?} entered, {:?} left (told, traced)", of(1), of(-1));
     // At either end, one may be just outside of what was traced.
@@ -396,7 +399,10 @@ fn idle_processors_are_in_idle_states(recorded: &Recorded, domain: &str) {
     }
     println!("{domain}: {states} idle states; {with} of {all} idle times of a millisecond have some");
     // Who is to run may be woken before the processor is in one, and interrupts take long in an emulated machine.
-    assert!(states > 50 && all > 50 && all - with <= 1 + all / 20, "{domain}: {with} of {all}, {states} states");
+    assert!(
+        states > 50 && all > 50 && all - with <= 1 + all / 20,
+        "{domain}: {with} of {all}, {states} states"
+    );
 }
 
 /// What is written to a pipe is read from it, and who waits at either end is told who is at the other one.

@@ -16,11 +16,7 @@ fn frequency(domain: u8, time: i64, of: u32, khz: u64) -> Event {
 /// The state that it was in when the thread was woken, whatever it was in before.
 #[test]
 fn who_waits_for_an_idle_processor_is_told_its_state() {
-    let woken = Event {
-        object: 1,
-        code: Context::Task.code() + Quota::Left.code(),
-        ..wake(50, 1, 8, 7)
-    };
+    let woken = Event { object: 1, code: Context::Task.code() + Quota::Left.code(), ..wake(50, 1, 8, 7) };
     let mut events = vec![
         switch(0, 0, 0, State::Runnable, 7),
         switch(10, 0, 7, State::Sleeping, 0),
@@ -54,7 +50,13 @@ fn what_ran_below_the_highest_frequency_is_told_so() {
     let mut machine = Machine::default().with_highest(highest);
     assert_eq!(
         told_of(&mut machine, &events, thread(7), 0, 100),
-        ["7:running=20", "interrupts of cpu 0:running=5", "7:running=5", "7:running=30 at 50 %", "7:running=40"]
+        [
+            "7:running=20",
+            "interrupts of cpu 0:running=5",
+            "7:running=5",
+            "7:running=30 at 50 %",
+            "7:running=40"
+        ]
     );
     // If nothing says which one is the highest, none is low.
     assert_eq!(told(&events, 7, 25, 100), ["7:running=75"]);

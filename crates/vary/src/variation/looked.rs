@@ -89,8 +89,19 @@ impl<'r> Looked<'r> {
             slowed.push(Cause::of_frequency(dimension).map(|(cause, share)| (numbered(cause), share)));
         }
         let (spread, ranks) = (Spread::of(times), Ranks::of(times));
-        let mut looked =
-            Self { requests, all, times, spread, ranks, segments, segment_of, causes, cause_of, slowed, waits: None };
+        let mut looked = Self {
+            requests,
+            all,
+            times,
+            spread,
+            ranks,
+            segments,
+            segment_of,
+            causes,
+            cause_of,
+            slowed,
+            waits: None,
+        };
         looked.waits = looked.find_waits();
         if let Some(waits) = &mut looked.waits
             && let Some(less) = waits.queue.by_batches(&waits.waits)
@@ -131,7 +142,9 @@ impl<'r> Looked<'r> {
             let (by, ns) = (by.as_deref(), *ns as f64);
             let own = Amount { segment, cause: *cause, by, power, ns, waiting: false };
             let Some(waits) = self.waits.as_ref().filter(|waits| waits.socket == segment) else {
-                let Some((cause, share)) = self.slowed[*number as usize] else { return [Some(own), None, None] };
+                let Some((cause, share)) = self.slowed[*number as usize] else {
+                    return [Some(own), None, None];
+                };
                 let slowed = Amount { cause, by: None, ns: ns * share, ..own };
                 return [Some(Amount { power: None, ns: ns - slowed.ns, ..own }), Some(slowed), None];
             };
@@ -250,7 +263,10 @@ impl<'r> Looked<'r> {
             segment,
             named: !steady && shares.named(),
             shares,
-            evidence: evidence(column, &self.ranks, spikes, &offenders).into_iter().chain(saved(&power)).collect(),
+            evidence: evidence(column, &self.ranks, spikes, &offenders)
+                .into_iter()
+                .chain(saved(&power))
+                .collect(),
             offenders,
             gain: Gain { p50_ns: less(before.p50, after.p50), p99_ns: less(before.p99, after.p99) },
             example: example.map_or(0, |at| self.all[at].id),
