@@ -8,7 +8,10 @@ use xweave_trace::{
     event::{Kind, Name, State},
     manifest::{DomainVm, Nic, Settings},
 };
-use xweave_vary::{Variation, settings::What};
+use xweave_vary::{
+    Variation,
+    settings::{Setting, What},
+};
 
 const HOST: u8 = 1;
 const VM1: u8 = 2;
@@ -68,7 +71,7 @@ impl Told {
 type Keep = fn(&mut Told, i64, i64);
 
 /// What settings cost requests of a domain, each kept for some microseconds; and how long that was in all.
-fn told(of: u8, standing: [Settings; 2], keep: Keep) -> (Vec<(What, String, String, u64, u64)>, u64) {
+fn told(of: u8, standing: [Settings; 2], keep: Keep) -> (Vec<Setting>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let [host, guest] = standing;
     let events = vec!["sched".to_owned(), "power".to_owned()];
@@ -124,9 +127,7 @@ fn told(of: u8, standing: [Settings; 2], keep: Keep) -> (Vec<(What, String, Stri
     let spec: Spec = "between:begin..end".parse().unwrap();
     let found = Variation::of(&trace, &spec).unwrap();
     assert_eq!(found.requests, REQUESTS.unsigned_abs());
-    let settings = found.settings.into_iter();
-    let settings = settings.map(|of| (of.what, of.domain, of.now, of.ns, of.requests)).collect();
-    (settings, all)
+    (found.settings, all)
 }
 
 /// All stand so that they may cost something.
@@ -160,7 +161,8 @@ fn well() -> [Settings; 2] {
 #[track_caller]
 fn costs(of: u8, keep: Keep, what: What, whose: &str, now: &str, share: f64) {
     let (settings, all) = told(of, badly(), keep);
-    let [(is, domain, stands, ns, requests)] = &settings[..] else { panic!("{settings:?}") };
+    let [of_one] = &settings[..] else { panic!("{settings:?}") };
+    let Setting { what: is, domain, now: stands, ns, requests, .. } = of_one;
     assert_eq!((*is, domain.as_str(), stands.as_str()), (what, whose, now), "{settings:?}");
     let expected = all as f64 * share;
     assert!((*ns as f64 - expected).abs() <= 20.0 * REQUESTS as f64, "{ns} instead of {expected}");
