@@ -5,7 +5,7 @@ use std::fs::{self, DirEntry};
 use sha2::{Digest, Sha256};
 use xweave_wire::message::{Disk, DomainInfo, ModuleInfo, Processor};
 
-use crate::{clock, kvm};
+use crate::{clock, kvm, standing};
 
 /// Where the kernel shows its own types and those of its modules.
 pub(crate) const BTF_DIR: &str = "/sys/kernel/btf";
@@ -36,6 +36,7 @@ pub fn facts() -> DomainInfo {
         vms: kvm::vms(),
         disks: disks(),
         xen_pv: line("/sys/hypervisor/type") == "xen" && line("/sys/hypervisor/guest_type") == "PV",
+        settings: standing::settings(),
         recorders: recorders(),
     }
 }

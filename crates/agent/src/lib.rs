@@ -52,6 +52,7 @@ mod session;
 mod settings;
 mod shared;
 mod stand_in;
+mod standing;
 mod symbols;
 mod threads;
 mod weaving;

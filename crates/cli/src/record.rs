@@ -45,7 +45,8 @@ Event groups:
   net       sends and receives of TCP, UDP and Unix stream sockets; TCP connections,
             retransmissions and dropped SYNs
   vm        KVM vCPUs: entries, exits and their reasons, halts, injected interrupts
-  syscalls  system calls and their results")]
+  syscalls  system calls and their results
+  power     idle states and frequencies of CPUs")]
 pub struct Args {
     /// Aspect files, or names of aspects of the library
     #[arg(value_name = "ASPECT")]

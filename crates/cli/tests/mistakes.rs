@@ -126,7 +126,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["record", "tcp", "-o", "new", "--duration", "10y"], 2, "error: invalid value '10y' for '--duration <DURATION>': `10y` is not a duration: write 500ms, 10s or 2m\n{help}"),
     (&["record", "tcp", "-o", "new", "--duration", "0"], 2, "error: invalid value '0' for '--duration <DURATION>': `0` is no time at all: write 500ms, 10s or 2m\n{help}"),
     (&["record", "tcp", "-o", "new", "--buffer", "3K"], 2, "error: invalid value '3K' for '--buffer <SIZE>': `3K` is not a buffer size: write a power of two from 4K to 1024M\n{help}"),
-    (&["record", "tcp", "-o", "new", "--events", "shced"], 2, "error: invalid value 'shced' for '--events <GROUP,…>': there is no group of events `shced`: write some of sched,block,net,vm,syscalls, or all\n{help}"),
+    (&["record", "tcp", "-o", "new", "--events", "shced"], 2, "error: invalid value 'shced' for '--events <GROUP,…>': there is no group of events `shced`: write some of sched,block,net,vm,syscalls,power, or all\n{help}"),
     (&["record", "-o", "new"], 2, "xweave: nothing to record is named: give an aspect (xweave record virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
     (&["check"], 2, "xweave: nothing to check is named: give an aspect (xweave check virtio-net …, a file, or -e 'TEXT'), event groups (--events sched,block,net,vm), or both"),
     (&["record", "tcp", "-o", "new", "--symbols", "vm7=a-file"], 2, "xweave: --symbols vm7=…: there is no such domain; there are host"),

@@ -1,7 +1,7 @@
 //! Several files, one trace.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -65,6 +65,8 @@ pub struct Imported {
     pub late: (u64, u64),
     /// Processors that had events, counted up to the last one.
     pub cpus: u32,
+    /// The groups of events (`xweave record --events`) that there are some of.
+    pub groups: BTreeSet<&'static str>,
 }
 
 /// The most files that one trace is made of: domains have numbers of eight bits.
@@ -131,10 +133,12 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
         most_ns: domain.late.1,
     });
     manifest.loss.late = late.collect();
-    // Of those that no file counts.
-    for (domain, imported) in manifest.domains.iter_mut().zip(&outcome.domains).filter(|(to, _)| to.cpus == 0)
-    {
-        domain.cpus = imported.cpus;
+    for (domain, imported) in manifest.domains.iter_mut().zip(&outcome.domains) {
+        domain.events = imported.groups.iter().map(|group| (*group).to_owned()).collect();
+        // Of those that no file counts.
+        if domain.cpus == 0 {
+            domain.cpus = imported.cpus;
+        }
     }
     (manifest.start_ns, manifest.end_ns) = span.unwrap_or_default();
     manifest.warnings = outcome.warnings.iter().chain(&outcome.damage).cloned().collect();
@@ -261,8 +265,10 @@ impl File {
         let gaps = kernel.counts()[Kind::Lost as usize];
         let (file, cpus) = (self.path.clone(), kernel.cpus);
         let late = (came.early.count, came.early.most_ns);
-        outcome.domains.push(Imported { name, file, events, lost, gaps, late, cpus });
-        for (kind, &count) in Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0) {
+        let kinds = || Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0);
+        let groups = kinds().filter_map(|(kind, _)| kind.group()).collect();
+        outcome.domains.push(Imported { name, file, events, lost, gaps, late, cpus, groups });
+        for (kind, &count) in kinds() {
             *outcome.kinds.entry(kind.name()).or_default() += count;
         }
         for (name, count) in kernel.unknown() {

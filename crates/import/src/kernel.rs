@@ -387,6 +387,16 @@ impl Kernel {
                 let object = self.vcpu(tid, None, record);
                 Event { object, position: vector.of(record), ..new(Kind::VmInject) }
             }
+            Meaning::CpuIdle { state } => {
+                Event { code: state.low(record).cast_signed(), ..new(Kind::CpuIdle) }
+            }
+            Meaning::CpuIdleMiss { state, below } => {
+                let code = state.low(record).cast_signed();
+                Event { object: below.of(record), code, ..new(Kind::CpuIdleMiss) }
+            }
+            Meaning::CpuFrequency { cpu, khz } => {
+                Event { object: cpu.of(record), bytes: khz.of(record), ..new(Kind::CpuFrequency) }
+            }
             Meaning::Other => return self.other(place, time, cpu, tid, out),
         };
         self.emit(event, out)

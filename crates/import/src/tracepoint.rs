@@ -143,6 +143,18 @@ pub(crate) enum Meaning {
     VmInject {
         vector: Number,
     },
+    /// Told by the processor itself.
+    CpuIdle {
+        state: Number,
+    },
+    CpuIdleMiss {
+        state: Number,
+        below: Number,
+    },
+    CpuFrequency {
+        cpu: Number,
+        khz: Number,
+    },
     /// Anything else.
     Other,
 }
@@ -228,6 +240,13 @@ impl Meaning {
             ("kvm", "kvm_exit") => Self::VmExit { vcpu: number("vcpu_id"), reason: number("exit_reason")? },
             ("kvm", "kvm_vcpu_wakeup") => Self::VmHalt { ns: number("ns")?, polled: number("waited") },
             ("kvm", "kvm_inj_virq") => Self::VmInject { vector: number("vector").or(number("irq"))? },
+            ("power", "cpu_idle") => Self::CpuIdle { state: number("state")? },
+            ("power", "cpu_idle_miss") => {
+                Self::CpuIdleMiss { state: number("state")?, below: number("below")? }
+            }
+            ("power", "cpu_frequency") => {
+                Self::CpuFrequency { cpu: number("cpu_id")?, khz: number("state")? }
+            }
             _ => return None,
         })
     }

@@ -11,6 +11,7 @@
 
 mod access;
 mod exchange;
+mod frequency;
 mod processor;
 mod ready;
 mod trail;
@@ -24,6 +25,7 @@ use crate::{
     connection::{EndId, Refused},
     disk::DiskId,
     machine::Machine,
+    power::Power,
     thread::{Ended, Source, ThreadId, ThreadState},
     vcpu::CpuId,
     wait::WaitedFor,
@@ -156,6 +158,10 @@ pub enum Cause {
     /// So many times something was sent before the answer came: if these were requests, what was done for which cannot be
     /// told.
     Ahead(usize),
+    /// The processor saved power.
+    Power(Power),
+    /// Interrupts of the host ran above the vCPU's thread.
+    Interrupted,
 }
 
 /// A piece of the time.

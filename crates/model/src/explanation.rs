@@ -15,6 +15,7 @@ use crate::{
     passed::Passed,
     paths::{Path, Paths},
     place::{Mark, Sites},
+    power::Highest,
     recorded::{Groups, Seen},
     spec::Spec,
     transaction::{Finder, Transaction},
@@ -155,7 +156,7 @@ pub fn explain(trace: &Trace, spec: &Spec, each: &mut dyn FnMut(Explained, &Obje
     let mut losses = Losses::of(trace);
     let Paths { all: flows, incomplete: incomplete_flows } = Paths::of(trace, spec);
     let mut all = Explanation {
-        machine: Machine::of(trace, losses.all()),
+        machine: Machine::of(trace, losses.all()).with_highest(Highest::of(trace)),
         objects: Objects::of(trace),
         marks: Marks::of(trace, spec),
         flows,

@@ -16,6 +16,7 @@ use crate::{
     guests::Guests,
     lock::Waits,
     loss::Loss,
+    power::{self, Highest, PowerOfCpu},
     thread::{Ended, Source, ThreadId, Threads},
     vcpu::{CpuId, Guest, Vcpus},
     wait::{CallWaits, WaitedFor},
@@ -94,6 +95,7 @@ pub struct Cpu {
     interrupts: VecDeque<Interval>,
     /// When its events were lost.
     gaps: Gaps,
+    power: PowerOfCpu,
     /// Since the last of these times nothing has shown who runs.
     lost: Option<i64>,
     /// Nor whether an interrupt is under way.
@@ -120,6 +122,11 @@ impl Cpu {
         self.gaps.between(from, to)
     }
 
+    /// Its idle states and frequencies.
+    pub(crate) fn power(&self) -> &PowerOfCpu {
+        &self.power
+    }
+
     /// Its events were lost between two times.
     fn lose(&mut self, from: i64, to: i64) {
         let until = |since: i64, tid| (since < from).then_some(Interval { from: since, to: from, tid });
@@ -129,6 +136,7 @@ impl Cpu {
         self.ended.clear();
         self.after_irq = false;
         self.gaps.add(from, to);
+        self.power.lose(from);
         (self.lost, self.unsure) = (Some(to), Some(to));
     }
 
@@ -199,6 +207,8 @@ pub struct Machine {
     pub vcpus: Vcpus,
     /// Who recorded them.
     pub(crate) recorders: Recorders,
+    /// The processors' highest frequencies.
+    pub(crate) highest: Highest,
     cpus: FxHashMap<CpuId, Cpu>,
     /// Threads that wait for locks.
     locks: FxHashMap<ThreadId, Waits>,
@@ -247,6 +257,11 @@ impl Machine {
                     && cpu.is_none_or(|cpu| cpu == id.cpu)
                     && here.gaps(from, to).next().is_some()
             })
+    }
+
+    /// The same, whose processors have these highest frequencies in the recording.
+    pub fn with_highest(self, highest: Highest) -> Self {
+        Self { highest, ..self }
     }
 
     /// Kernels of whose events some were lost.
@@ -449,6 +464,12 @@ impl Machine {
                 self.vcpus.enter(event, id(tid), process);
             }
             Kind::VmExit => self.vcpus.exit(time, id(tid), self.threads.last_loss(domain)),
+            Kind::CpuIdle => here.power.idles(event),
+            Kind::CpuFrequency => {
+                if let Some((cpu, khz)) = power::frequency(event) {
+                    self.cpus.entry(cpu).or_default().power.runs_at(time, khz);
+                }
+            }
             // A thread's end is told by the switch from it.
             Kind::Exit => self.connections.ended(id(tid)),
             Kind::DiskMerge
@@ -458,6 +479,7 @@ impl Machine {
             | Kind::VmHalt
             | Kind::VmInject
             | Kind::Key
+            | Kind::CpuIdleMiss
             | Kind::Lost
             | Kind::Other => {}
         }
@@ -486,6 +508,7 @@ impl Machine {
                 past.drain(..over);
             }
             cpu.gaps.forget_before(time);
+            cpu.power.forget_before(time);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     disk::DiskNames,
     guests::Guests,
     machine::Machine,
+    power::Power,
     vcpu::CpuId,
     wait::WaitedFor,
 };
@@ -62,6 +63,10 @@ pub enum Cause {
     Moved(ObjectNumber),
     /// So many times something was sent before the answer came.
     Ahead(usize),
+    /// The processor saved power.
+    Power(Power),
+    /// Interrupts of the host ran above the vCPU's thread.
+    Interrupted,
 }
 
 /// All objects that were met, each told once.
@@ -89,6 +94,12 @@ impl Objects {
     pub fn named(&self, number: ObjectNumber) -> &Named {
         // Numbers are given by this table only.
         &self.all[number.0 as usize]
+    }
+
+    /// What the domain is called that runs a guest; none, if it is no guest.
+    pub fn host(&self, guest: &str) -> Option<&str> {
+        let number = self.domains.iter().find(|(_, name)| *name == guest)?.0;
+        self.hosts.get(number).map(String::as_str)
     }
 
     /// What a domain is called.
@@ -135,6 +146,8 @@ impl Objects {
                 Some(name) => format!("page fault: a page of the file {name} was waited for"),
                 None => "page fault: a page of a file was waited for".to_owned(),
             },
+            Cause::Power(power) => power.to_string(),
+            Cause::Interrupted => "interrupts of the host ran on its CPU".to_owned(),
             Cause::Swapped => "swap-in: a page that was swapped out was waited for".to_owned(),
         }
     }
@@ -207,6 +220,8 @@ impl Objects {
                 Cause::Moved(self.number(Object::Thread(thread), machine, names))
             }
             breakdown::Cause::Ahead(times) => Cause::Ahead(times),
+            breakdown::Cause::Power(power) => Cause::Power(power),
+            breakdown::Cause::Interrupted => Cause::Interrupted,
         }
     }
 

@@ -9,6 +9,7 @@ use crate::{
     breakdown::TimeState,
     explanation::{Explained, Step},
     objects::{Cause, Objects},
+    power::Power,
     thread::between,
 };
 
@@ -85,6 +86,10 @@ pub struct Such {
     pub why: Option<String>,
     /// Who had the processor meanwhile.
     pub by: Option<String>,
+    /// What the processor's saving of power had to do with it.
+    pub power: Option<Power>,
+    /// Whether interrupts of the host ran above a vCPU's thread.
+    pub interrupted: bool,
     /// What else is told of what kept the transactions.
     kept_for: &'static str,
 }
@@ -112,7 +117,12 @@ impl Such {
                 Some(Cause::Swapped) => " for swap-ins",
                 _ => "",
             };
-            let such = Self { domain, group, kind: named.kind, spent, why, by, kept_for };
+            let power = match cause {
+                Some(Cause::Power(power)) => Some(power),
+                _ => None,
+            };
+            let interrupted = cause == Some(Cause::Interrupted);
+            let such = Self { domain, group, kind: named.kind, spent, why, by, power, interrupted, kept_for };
             add_ns(sums.entry(such).or_default(), ns);
         }
         sums

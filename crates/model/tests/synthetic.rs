@@ -46,7 +46,7 @@ fn truth(transaction: &Transaction) -> Parts {
             _ => None,
         };
         let (object, spent) = match *part {
-            Part::Running(who) => (thread(who), TimeState::Running),
+            Part::Running(who) | Part::Slow(who) => (thread(who), TimeState::Running),
             Part::Interrupted(Processor { domain, cpu }) => {
                 (Object::Interrupts(CpuId { domain, cpu }), TimeState::Running)
             }

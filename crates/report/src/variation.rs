@@ -1,7 +1,10 @@
 //! Why response time varies: what to know first, then the segments and the causes.
 
 use xweave_flow::legs::bare;
-use xweave_vary::variation::{Found, Segment, Times, Variation};
+use xweave_vary::{
+    settings::Setting,
+    variation::{Found, Segment, Times, Variation},
+};
 
 use crate::{
     View,
@@ -218,6 +221,24 @@ pub fn causes(of: &Variation, all: bool, view: View) -> String {
         text += &format!("{}: --all\n", number::counted(left as u64, "other cause", "other causes"));
     }
     text
+}
+
+/// The settings that cost these requests time, the most first; nothing, if none did.
+pub fn settings(of: &Variation, view: View) -> String {
+    if of.settings.is_empty() {
+        return String::new();
+    }
+    let cells = |cell: &dyn Fn(&Setting) -> String| of.settings.iter().map(cell).collect::<Vec<_>>();
+    let about = [
+        Column::numbers("Cost", cells(&|setting| number::span(setting.ns))),
+        Column::numbers("In", cells(&|setting| number::count(setting.requests))),
+        Column::names("Setting of", cells(&|setting| setting.domain.clone())),
+    ];
+    let said = [
+        Column::prose("Setting", cells(&|setting| format!("{}: {}", setting.setting, setting.now))),
+        Column::prose("Try", cells(&|setting| setting.remedy.clone())),
+    ];
+    format!("Settings that cost these requests time:\n{}", folded::text(&about, &said, view))
 }
 
 /// How much of it is in spikes.

@@ -168,6 +168,7 @@ fn import() {
         gaps: 0,
         late: (0, 0),
         cpus: 2,
+        groups: std::collections::BTreeSet::new(),
     };
     let outcome = xweave_import::Outcome {
         events: 9,

@@ -25,6 +25,8 @@ fn exchange(client: (&str, &str), server: (&str, &str), parts: &[(&str, i64)]) -
         start_ns: 1_000_000,
         end_ns: 1_000_000 + ns(parts),
         inside: None,
+        key: None,
+        repeats: 0,
         complete: true,
         request: Side { bytes: 30, flows: vec![0xa1] },
         answer: Side { bytes: 4_096, flows: vec![0xa2, 0xa3] },

@@ -8,6 +8,7 @@ use xweave_report::{View, variation};
 use xweave_vary::{
     Variation,
     cause::Kind,
+    settings::{Setting, What},
     variation::{By, Found, Gain, Others, Segment, Shares, Spikes, Startup, Times},
 };
 
@@ -81,6 +82,28 @@ fn varied() -> Variation {
             found(Kind::Running, "sipserver in vm1 ran", &[], 0.05),
             found(Kind::VcpuExits, "vCPUs of vm1 were out of the guest", &[], 0.001),
         ],
+        settings: vec![
+            Setting {
+                what: What::HaltPolling,
+                domain: "host".into(),
+                setting: "halt_poll_ns of KVM".into(),
+                now: "0".into(),
+                ns: 930_000_000,
+                requests: 812,
+                remedy:
+                    "let KVM poll for longer before it halts a vCPU: xweave vary --try halt_poll_ns=0,200000"
+                        .into(),
+            },
+            Setting {
+                what: What::Queues,
+                domain: "vm1".into(),
+                setting: "queues of network devices".into(),
+                now: "1 for 4 CPUs".into(),
+                ns: 41_000_000,
+                requests: 17,
+                remedy: "give its network device more (ethtool -L DEVICE combined N)".into(),
+            },
+        ],
         outcome: Outcome::default(),
     }
 }
@@ -90,6 +113,7 @@ fn all(of: &Variation, view: View) -> String {
         variation::headline(of, "exchange:5060", view),
         variation::segments(of, false, view),
         variation::causes(of, false, view),
+        variation::settings(of, view),
         variation::queues(of, view),
         variation::spikes(of, view),
     ];
@@ -110,12 +134,14 @@ fn where_little_varies_nothing_is_blamed() {
         steady: true,
         causes,
         startup: None,
+        settings: Vec::new(),
         spikes: Spikes { spikes: 0, requests: 0, share_of_variance: 0.0 },
         ..varied()
     };
     for view in views() {
         let text = all(&steady, view);
         assert!(text.contains("They vary little: no cause is named.") && !text.contains("Try:"), "{text}");
+        assert!(!text.contains("Settings"), "{text}");
         assert!(text.contains("No request stands out"), "{text}");
     }
 }

@@ -20,12 +20,18 @@ impl Simulation {
         let mut all = std::mem::take(&mut self.open);
         for Open { thread, requests, transaction, queued } in all.iter_mut().flatten() {
             match if *requests { self.for_requests(*thread) } else { self.spent(*thread) } {
-                Spent::On(part) => *transaction.parts.entry(part).or_default() += step,
+                Spent::On(part) => {
+                    for (part, ns) in self.at_frequency(part, step) {
+                        *transaction.parts.entry(part).or_default() += ns;
+                    }
+                }
                 // Which one it was that it waited for shows when it is taken.
                 Spent::Queued(task) => {
                     for carrier in &self.domains[self.threads[task].domain].runtime.carriers {
                         let account = queued.entry((task, *carrier)).or_default();
-                        *account.entry(self.until_taken(task, *carrier)).or_default() += step;
+                        for (part, ns) in self.at_frequency(self.until_taken(task, *carrier), step) {
+                            *account.entry(part).or_default() += ns;
+                        }
                     }
                 }
             }

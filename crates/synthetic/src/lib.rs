@@ -19,7 +19,7 @@
 //!
 //! Modules: `state` is what there is, `simulation` the passing of time; `processor` interrupts and scheduling, `guest`
 //! vCPUs, `step` what a step of a script does, `script` the scripts, `message` calls and answers, `runtime` tasks and those
-//! who carry them, `disk` the disks, `account` the counting of [`truth`].
+//! who carry them, `disk` the disks, `power` idle states and frequencies, `account` the counting of [`truth`].
 //!
 //! ```
 //! use xweave_synthetic::{Config, Simulation};
@@ -37,6 +37,7 @@ mod disk;
 mod guest;
 mod id;
 mod message;
+mod power;
 mod processor;
 mod random;
 mod runtime;

@@ -97,10 +97,13 @@ impl Simulation {
     }
 
     /// A processor of the host gets an interrupt.
-    fn raise(&mut self, cpu: Cpu, irq: Irq) {
+    fn raise(&mut self, cpu: Cpu, mut irq: Irq) {
         let guest = self.cpus[cpu].current.and_then(|current| self.threads[current].backs);
         if let Some(guest) = guest.filter(|guest| self.live(*guest)) {
             self.come_out(guest, EXIT_INTERRUPT, 300);
+        }
+        for phase in self.way_out(cpu).into_iter().rev() {
+            irq.phases.push_front(phase);
         }
         self.cpus[cpu].pending.push_back(irq);
         self.changed.push(cpu);
@@ -127,11 +130,19 @@ impl Simulation {
             let here = &mut self.cpus[cpu];
             let Some(current) = here.current else {
                 if let Some(next) = here.queue.pop_front().or_else(|| self.pull(cpu)) {
-                    self.switch(cpu, State::Runnable, Some(next));
+                    let phases = self.way_out(cpu);
+                    if phases.is_empty() {
+                        self.switch(cpu, State::Runnable, Some(next));
+                    } else {
+                        self.cpus[cpu].queue.push_front(next);
+                        self.cpus[cpu].frames.push(phases.into());
+                    }
                     continue;
                 }
                 if self.cpus[cpu].vcpu.is_some() {
                     self.halt(cpu);
+                } else {
+                    self.go_idle(cpu);
                 }
                 return;
             };
@@ -229,6 +240,7 @@ impl Simulation {
             Act::Deliver(from, to, answer) => self.deliver(from, to, to, answer, cpu),
             Act::Kick(guest, irq) => self.kick(cpu, guest, *irq),
             Act::Leave => self.cpus[cpu].leave = true,
+            Act::ComeOut => self.tell(Kind::CpuIdle, cpu, |event| event.code = -1),
             Act::WakeRunning => self.wake_running(cpu),
         }
     }
@@ -334,7 +346,9 @@ impl Simulation {
             self.kick_from(from, cpu);
         } else if self.cpus[cpu].frames.is_empty() {
             // The way out of idling.
-            self.cpus[cpu].frames.push([Phase::Work(1_500)].into());
+            let mut phases = self.way_out(cpu);
+            phases.push(Phase::Work(1_500));
+            self.cpus[cpu].frames.push(phases.into());
         }
     }
 }

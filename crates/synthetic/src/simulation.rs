@@ -12,7 +12,7 @@ use crate::{
     id::{Cpu, Thread},
     random::Random,
     state::{
-        Alarm, Config, CpuState, DISPATCHER, Domain, Lock, Mode, Now, Open, PERIOD, POOL, Phase, QUOTA,
+        Alarm, Config, CpuState, DISPATCHER, Domain, FIRST, Lock, Mode, Now, Open, PERIOD, POOL, QUOTA,
         Quota, Role, Runtime, SERVER, STORE, Simulation, Stage, TASK, ThreadState, Vcpu, WORKER,
     },
     truth::{Transaction, Who},
@@ -39,6 +39,7 @@ impl Simulation {
             abroad: config.abroad,
             pipelined: config.pipelined,
             datagrams: config.datagrams,
+            power: config.power,
             told: VecDeque::new(),
             changed: Vec::new(),
         };
@@ -48,6 +49,7 @@ impl Simulation {
         machine.make_tasks();
         for cpu in 0..machine.cpus.len() {
             machine.noise(cpu);
+            machine.change_frequency(cpu);
             machine.changed.push(cpu);
         }
         machine.settle_all();
@@ -93,7 +95,7 @@ impl Simulation {
             locks: Vec::new(),
             servers: Default::default(),
             runtime: Runtime::default(),
-            threads: 0,
+            threads: Vec::new(),
         });
         for number in 0..cpus {
             self.cpus.push(CpuState { domain, number, ..CpuState::default() });
@@ -156,8 +158,9 @@ impl Simulation {
     pub(crate) fn spawn(&mut self, domain: usize, role: Role, parent: Option<Thread>) -> Thread {
         let thread = self.threads.len();
         let name = self.names.give(role.name());
-        self.domains[domain].threads += 1;
-        let tid = 1000 + self.domains[domain].threads;
+        let others = &mut self.domains[domain].threads;
+        let tid = FIRST + u32::try_from(others.len()).unwrap_or(u32::MAX - FIRST);
+        others.push(thread);
         let cpu = self.domains[domain].cpus[thread % self.domains[domain].cpus.len()];
         let process = match role {
             Role::Vcpu => 900 + self.domains.len() as u64,
@@ -331,6 +334,7 @@ impl Simulation {
                 self.interrupt(cpu, irq);
             }
             Alarm::Refill(thread) => self.refill(thread),
+            Alarm::Frequency(cpu) => self.change_frequency(cpu),
             Alarm::Noise(cpu) => {
                 self.noise(cpu);
                 let irq = self.noise_irq();
@@ -343,11 +347,11 @@ impl Simulation {
     fn until_change(&self, cpu: Cpu) -> Option<i64> {
         let here = &self.cpus[cpu];
         if let Some(frame) = here.frames.last() {
-            return Some(frame.front().map_or(0, Phase::left));
+            return Some(frame.front().map_or(0, |phase| self.takes(cpu, phase.left())));
         }
         let current = here.current?;
         let inner = match self.threads[current].backs.map(|guest| (guest, self.mode(guest))) {
-            None => Some(self.threads[current].work),
+            None => Some(self.takes(cpu, self.threads[current].work)),
             Some((_, Mode::Out { left, .. })) => Some(left),
             Some((guest, Mode::Guest)) => self.until_change(guest),
         };
@@ -358,9 +362,10 @@ impl Simulation {
 
     /// Time passes on a processor.
     fn advance(&mut self, cpu: Cpu, step: i64) {
+        let done = self.done_in(cpu, step);
         let here = &mut self.cpus[cpu];
         if let Some(phase) = here.frames.last_mut().and_then(|frame| frame.front_mut()) {
-            return phase.pass(step);
+            return phase.pass(done);
         }
         let Some(current) = here.current else { return };
         here.slice -= step;
@@ -368,7 +373,7 @@ impl Simulation {
             quota.left -= step;
         }
         match self.threads[current].backs.map(|guest| (guest, self.mode(guest))) {
-            None => self.threads[current].work -= step,
+            None => self.threads[current].work -= done,
             Some((guest, Mode::Out { .. })) => self.out(guest, step),
             Some((guest, Mode::Guest)) => self.advance(guest, step),
         }

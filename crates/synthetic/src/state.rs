@@ -55,6 +55,9 @@ pub struct Config {
     /// Whether every third client of the host and all vCPUs of the first guest may run for a part of the time only, as
     /// `cpu.max` has it.
     pub quotas: bool,
+    /// Whether processors of the host save power: they go into idle states, which it takes time to come out of, and run at half
+    /// their frequency at times.
+    pub power: bool,
     /// So many transactions are made; those that are under way then are not told.
     pub transactions: usize,
 }
@@ -77,6 +80,7 @@ impl Config {
             others: 2,
             abroad: true,
             quotas: true,
+            power: false,
             transactions: 10_000,
         }
     }
@@ -227,6 +231,10 @@ pub(crate) struct CpuState {
     pub(crate) leave: bool,
     /// Of a guest's processor.
     pub(crate) vcpu: Option<Vcpu>,
+    /// The idle state that it is in, and nothing has begun to bring it out of.
+    pub(crate) idle: Option<usize>,
+    /// It runs at half its frequency.
+    pub(crate) slow: bool,
 }
 
 pub(crate) struct Domain {
@@ -237,8 +245,12 @@ pub(crate) struct Domain {
     /// Threads that answer, by level.
     pub(crate) servers: [Vec<Thread>; LEVELS],
     pub(crate) runtime: Runtime,
-    pub(crate) threads: u32,
+    /// By their numbers, from [`FIRST`] on.
+    pub(crate) threads: Vec<Thread>,
 }
+
+/// The number of each domain's first thread.
+pub(crate) const FIRST: u32 = 1001;
 
 /// What the carriers share, which no kernel knows of.
 #[derive(Default)]
@@ -289,6 +301,8 @@ pub(crate) enum Alarm {
     Noise(Cpu),
     /// A thread's quota begins anew.
     Refill(Thread),
+    /// A processor changes its frequency.
+    Frequency(Cpu),
 }
 
 /// The machine. It is an iterator of events, which ends when all transactions are made.
@@ -311,6 +325,7 @@ pub struct Simulation {
     pub(crate) abroad: bool,
     pub(crate) pipelined: u64,
     pub(crate) datagrams: bool,
+    pub(crate) power: bool,
     pub(crate) told: VecDeque<Event>,
     /// Processors that may have something else to do now.
     pub(crate) changed: Vec<Cpu>,
@@ -459,6 +474,8 @@ pub(crate) enum Act {
     Kick(Cpu, Box<Irq>),
     /// The thread's time slice is over.
     Leave,
+    /// The processor has come out of its idle state.
+    ComeOut,
     /// Wakes a thread that runs, and may have been about to wait: it does not.
     WakeRunning,
 }

@@ -36,6 +36,8 @@ pub enum Part {
     Running(Who),
     /// An interrupt ran above the thread, on this processor.
     Interrupted(Processor),
+    /// More of that, or of the thread's running, than it would have taken at the highest frequency.
+    Slow(Who),
     /// It could have run.
     Ready {
         /// The thread.

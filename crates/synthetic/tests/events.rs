@@ -10,6 +10,7 @@ fn check(config: &Config) {
     let mut before = 0;
     let mut current: HashMap<(u8, u32), u32> = HashMap::new();
     let mut frames: HashMap<(u8, u32), Vec<(bool, u64)>> = HashMap::new();
+    let mut idle: HashMap<(u8, u32), i32> = HashMap::new();
     let mut kinds = std::collections::BTreeMap::new();
     for event in world.by_ref() {
         assert!(event.time_ns >= before, "{event:?}");
@@ -23,6 +24,7 @@ fn check(config: &Config) {
         }
         match event.kind {
             Kind::Switch => {
+                assert!(!idle.contains_key(&cpu), "who is idle comes out of that first: {event:?}");
                 assert!(above.is_empty(), "interrupts do not switch: {event:?}");
                 assert!(event.other != event.tid, "{event:?}");
                 *here = event.other;
@@ -35,6 +37,11 @@ fn check(config: &Config) {
                 assert!(above.is_empty(), "soft ones interrupt nothing but threads: {event:?}");
                 above.push((false, event.object));
             }
+            Kind::CpuIdle if event.code > 0 => {
+                assert_eq!((*here, above.len()), (0, 0), "{event:?}");
+                assert!(idle.insert(cpu, event.code).is_none(), "{event:?}");
+            }
+            Kind::CpuIdle => assert!(idle.remove(&cpu).is_some(), "{event:?}"),
             Kind::IrqExit => assert_eq!(above.pop(), Some((true, event.object))),
             Kind::SoftirqExit => assert_eq!(above.pop(), Some((false, event.object))),
             _ => {}
@@ -50,6 +57,7 @@ fn check(config: &Config) {
     for (part, ns) in made.iter().flat_map(|one| &one.parts) {
         let name = match part {
             Part::Running(_) => "running",
+            Part::Slow(_) => "slow",
             Part::Interrupted(_) => "interrupted",
             Part::Ready { .. } => "ready",
             Part::DiskQueue(..) => "disk queue",
@@ -85,6 +93,7 @@ fn check(config: &Config) {
         "throttled",
     ];
     let wanted = all.iter().chain(guests.iter().take(if config.guests > 0 { guests.len() } else { 0 }));
+    let wanted = wanted.chain(config.power.then_some(&"slow"));
     for part in wanted {
         assert!(spent.get(part).is_some_and(|(ns, _)| *ns > 0), "no {part}");
     }
@@ -98,6 +107,11 @@ fn one_domain_is_consistent() {
 #[test]
 fn a_host_with_guests_is_consistent() {
     check(&Config { transactions: 2_000, ..Config::virtualized(2) });
+}
+
+#[test]
+fn a_host_that_saves_power_is_consistent() {
+    check(&Config { transactions: 2_000, power: true, ..Config::virtualized(4) });
 }
 
 #[test]

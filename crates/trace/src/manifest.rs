@@ -4,6 +4,7 @@
 //! newer traces of the same schema stay readable, and other programs can write one with little.
 
 mod bounds;
+mod settings;
 
 use std::cmp::Reverse;
 
@@ -13,6 +14,7 @@ use xweave_wire::message;
 use crate::SCHEMA;
 pub(crate) use bounds::NAME;
 use bounds::list;
+pub use settings::{Nic, Settings};
 
 /// The whole of `trace.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,6 +132,9 @@ pub struct Domain {
     /// Its disks, where they are known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub disks: Vec<message::Disk>,
+    /// How settings of it stood that may cost requests time, when the recording began.
+    #[serde(skip_serializing_if = "Settings::is_unknown")]
+    pub settings: Settings,
     /// The processes that recorded it; empty if they are not known.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub recorders: Vec<u32>,
@@ -165,6 +170,7 @@ impl Domain {
             vm: None,
             vms: facts.vms.iter().map(|vm| VmName { pid: vm.pid, name: vm.name.clone() }).collect(),
             disks: facts.disks.clone(),
+            settings: Settings::from(&facts.settings),
             recorders: facts.recorders.clone(),
             events: Vec::new(),
             drop_reasons: Vec::new(),

@@ -1,7 +1,7 @@
 //! What kept a request, as people who run virtual machines know it, and what can be done about it.
 
 use serde::Serialize;
-use xweave_model::{TimeState, objects::RECORDER};
+use xweave_model::{Power, TimeState, objects::RECORDER};
 
 use crate::requests::{Dimension, in_socket};
 
@@ -31,6 +31,8 @@ pub enum Kind {
     OwnThreads,
     /// A thread could have run, and its CPU was on the way out of idling.
     CpuWaking,
+    /// More of a thread's running than it would have taken at the highest frequency that its CPU had in the recording.
+    CpuFrequency,
     /// A thread could have run, and had used up its CPU quota.
     Throttled,
     /// Another thread held a lock of user space, or did not yet say that it may go on.
@@ -69,10 +71,10 @@ pub struct Cause {
 }
 
 /// Who serves a guest's devices, as [`xweave_model::Objects`] calls such threads.
-const BACKENDS: [&str; 2] = ["vhost of ", "QEMU of "];
+pub(crate) const BACKENDS: [&str; 2] = ["vhost of ", "QEMU of "];
 
 /// How model calls the vCPUs of a guest.
-const VCPUS: &str = "vCPUs of ";
+pub(crate) const VCPUS: &str = "vCPUs of ";
 
 impl Cause {
     /// What such time means, and who did it, as far as that is known.
@@ -88,7 +90,7 @@ impl Cause {
             _ if why("swap-in") => Kind::SwapIn,
             _ if why("page fault") => Kind::PageFault,
             TimeState::Running if such.kind == "interrupts" => Kind::Interrupts,
-            TimeState::Running if in_socket(segment) || why("before it took this up") => Kind::SocketQueue,
+            TimeState::Running if in_socket(segment) || dimension.before_its_turn() => Kind::SocketQueue,
             TimeState::Running => Kind::Running,
             TimeState::Preempted => Kind::VcpuPreempted,
             TimeState::Ready if vcpu => Kind::VcpuPreempted,
@@ -129,6 +131,15 @@ impl Cause {
         (Self { kind, whom }, by)
     }
 
+    /// That a CPU saved power while something ran there, and which share of the time it would not have taken otherwise.
+    pub fn of_frequency(dimension: &Dimension) -> Option<(Self, f64)> {
+        let Dimension { such, .. } = dimension;
+        let runs = matches!(Self::of(dimension).0.kind, Kind::Running | Kind::Interrupts);
+        let more = such.power.filter(|_| runs).map_or(0.0, Power::slowed);
+        let whom = format!("{} in {}", such.group, such.domain);
+        (more > 0.0).then_some((Self { kind: Kind::CpuFrequency, whom }, more))
+    }
+
     /// In words: `vCPUs of vm1 were halted and had to be woken`.
     pub fn words(&self) -> String {
         let whom = &self.whom;
@@ -144,6 +155,7 @@ impl Cause {
             Kind::RunQueue => format!("{whom} waited for a CPU"),
             Kind::OwnThreads => format!("{whom} waited for a CPU that others of its threads had"),
             Kind::CpuWaking => format!("{whom} waited for a CPU that was idle to wake up"),
+            Kind::CpuFrequency => format!("{whom} ran on CPUs below their highest frequency"),
             Kind::Throttled => format!("{whom} had used up its CPU quota"),
             Kind::Futex => format!("a futex in {whom}"),
             Kind::KernelLock => format!("a lock of the kernel in {whom}"),
@@ -188,7 +200,12 @@ impl Cause {
             Kind::OwnThreads => {
                 "let fewer of its threads run at once: a pool of workers, not a thread for each request".into()
             }
-            Kind::CpuWaking => "forbid deep idle states (/dev/cpu_dma_latency, cpupower idle-set -D)".into(),
+            Kind::CpuWaking => "forbid deep idle states (cpupower idle-set -D 0, or PM QoS: hold /dev/cpu_dma_latency at 0), \
+                                after trying it: xweave vary --try idle_poll=off,on"
+                .into(),
+            Kind::CpuFrequency => {
+                "let the CPUs run at their highest frequency (cpupower frequency-set -g performance)".into()
+            }
             Kind::Throttled => "raise the quota of its cgroup (cpu.max)".into(),
             Kind::Futex | Kind::KernelLock => "hold the lock for a shorter time, or divide it: the holder is named".into(),
             Kind::Stopped => "let it go on (kill -CONT), and find who stops it".into(),

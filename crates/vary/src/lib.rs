@@ -7,8 +7,8 @@
 //! Modules, in the order of the work: [`mod@usual`] says which requests a trace is most likely asked for; [`requests`] keeps how much of each request's time was spent in which segment, on
 //! what; [`startup`] finds where a slow start ends, [`spikes`] which requests stand out; [`shares`] says how much of the
 //! variation each part is, [`bootstrap`] how sure that is, and [`counterfactual`] what would be if a part did not vary, for which [`queue`] lets requests wait for each other anew;
-//! [`cause`] knows what such time means to who runs virtual machines. [`variation`] is all of it for a trace, and [`each`]
-//! the requests one by one. [`experiment`]
+//! [`cause`] knows what such time means to who runs virtual machines, [`settings`] which settings cost it. [`variation`] is
+//! all of it for a trace, and [`each`] the requests one by one. [`experiment`]
 //! tries remedies, and says what they change.
 
 pub mod bootstrap;
@@ -18,6 +18,7 @@ pub mod each;
 pub mod experiment;
 pub mod queue;
 pub mod requests;
+pub mod settings;
 pub mod shares;
 pub mod spikes;
 pub mod startup;

@@ -22,6 +22,13 @@ pub struct Dimension {
     pub such: Such,
 }
 
+impl Dimension {
+    /// Whether a thread had not taken the request up yet, and may have run for others.
+    pub(crate) fn before_its_turn(&self) -> bool {
+        self.such.why.as_deref().is_some_and(|why| why.starts_with("before it took this up"))
+    }
+}
+
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {

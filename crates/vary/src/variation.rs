@@ -4,13 +4,14 @@ mod looked;
 
 use serde::Serialize;
 use xweave_model::{Outcome, Spec, explain};
-use xweave_trace::Trace;
+use xweave_trace::{Domain, Trace};
 
 use self::looked::Looked;
 use crate::{
     bootstrap::Bounds,
     cause::Kind,
     requests::Requests,
+    settings::{Setting, costs, settings},
     shares::{Share, Spread},
     spikes::{self, spikes},
     startup::startup,
@@ -219,6 +220,8 @@ pub struct Variation {
     pub segments: Vec<Segment>,
     /// What kept them, the largest share first.
     pub causes: Vec<Found>,
+    /// The settings that cost them time, the most first.
+    pub settings: Vec<Setting>,
     /// What was gone through.
     #[serde(skip)]
     pub outcome: Outcome,
@@ -232,15 +235,19 @@ impl Variation {
     pub fn of(trace: &Trace, spec: &Spec) -> Result<(Self, Requests), TooFew> {
         let mut requests = Requests::default();
         let outcome = explain(trace, spec, &mut |transaction, objects| requests.add(&transaction, objects));
-        let found = Self::of_requests(&mut requests, outcome)?;
+        let found = Self::of_requests(&mut requests, outcome, &trace.manifest().domains)?;
         Ok((found, requests))
     }
 
-    /// Of requests that were collected, which it puts into the order in which they began.
+    /// Of requests that were collected in these domains, which it puts into the order in which they began.
     ///
     /// # Errors
     /// There are too few.
-    pub fn of_requests(requests: &mut Requests, outcome: Outcome) -> Result<Self, TooFew> {
+    pub fn of_requests(
+        requests: &mut Requests,
+        outcome: Outcome,
+        domains: &[Domain],
+    ) -> Result<Self, TooFew> {
         let found = requests.all().len();
         if found < LEAST {
             return Err(TooFew { found, outcome: Box::new(outcome) });
@@ -255,6 +262,7 @@ impl Variation {
             p50_ns: whole(Spread::of(&times[..start]).p50),
         });
         let looked = Looked::new(requests, &all[start..], &times[start..]);
+        let whole_ns = all[start..].iter().fold(0_u64, |sum, request| sum.saturating_add(request.total_ns));
         let spread = looked.spread;
         let steady = spread.p99 <= LITTLE * spread.p50;
         let runs = spikes(looked.times);
@@ -272,6 +280,7 @@ impl Variation {
             spikes,
             segments: looked.segments(),
             causes: looked.causes(&runs, steady),
+            settings: settings(&costs(requests, &all[start..], &outcome.objects), whole_ns, domains),
             outcome,
         })
     }

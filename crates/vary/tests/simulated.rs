@@ -17,6 +17,7 @@ use xweave_vary::{Requests, Variation, cause::Kind, each::each, shares::shares};
 fn kind(part: &Part) -> Kind {
     match part {
         Part::Running(_) => Kind::Running,
+        Part::Slow(_) => Kind::CpuFrequency,
         Part::Interrupted(_) => Kind::Interrupts,
         Part::Ready { had, .. } if had.tid == 0 => Kind::CpuWaking,
         Part::Ready { .. } => Kind::RunQueue,
@@ -45,7 +46,8 @@ fn simulated(dir: &Path, config: &Config) -> (Trace, Vec<Transaction>) {
         cpus,
         ..Domain::default()
     };
-    let mut domains = vec![domain("host", 1, Role::Host, config.cpus)];
+    let events = if config.power { vec!["sched".into(), "power".into()] } else { Vec::new() };
+    let mut domains = vec![Domain { events, ..domain("host", 1, Role::Host, config.cpus) }];
     for (number, process) in world.guests() {
         let vm = Some(DomainVm {
             host: "host".into(),
@@ -67,11 +69,11 @@ fn simulated(dir: &Path, config: &Config) -> (Trace, Vec<Transaction>) {
     (Trace::open(dir).unwrap(), truth)
 }
 
-#[test]
-fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
+/// Holds the shares of ten thousand requests against the truth: none is more than three points off.
+/// Tells how long they were kept by what, in truth.
+fn hold(config: &Config) -> (Variation, BTreeMap<Kind, f64>) {
     let dir = tempfile::tempdir().unwrap();
-    let config = Config { pipelined: 0, transactions: 16_000, ..Config::virtualized(1) };
-    let (trace, truth) = simulated(&dir.path().join("trace"), &config);
+    let (trace, truth) = simulated(&dir.path().join("trace"), config);
     let truth: BTreeMap<(u8, i64, i64), Transaction> =
         truth.into_iter().map(|of| ((of.who.domain, of.from, of.to), of)).collect();
     let mut requests = Requests::default();
@@ -98,7 +100,7 @@ fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
         let sum: u64 = requests.parts(request).iter().map(|(_, ns)| ns).sum();
         assert_eq!(sum, request.total_ns);
     }
-    let found = Variation::of_requests(&mut requests, outcome).unwrap();
+    let found = Variation::of_requests(&mut requests, outcome, &trace.manifest().domains).unwrap();
     let each = each(&requests, (0..requests.all().len()).step_by(3));
     assert_eq!(each.len(), requests.all().len().div_ceil(3));
     for (each, request) in each.iter().zip(requests.all().iter().step_by(3)) {
@@ -130,6 +132,40 @@ fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    (found, parts.into_iter().map(|(kind, ns)| (kind, ns.iter().sum())).collect())
+}
+
+fn ten_thousand() -> Config {
+    Config { pipelined: 0, transactions: 16_000, ..Config::virtualized(1) }
+}
+
+#[test]
+fn shares_of_ten_thousand_requests_are_within_three_points_of_the_truth() {
+    let (found, _) = hold(&ten_thousand());
+    assert!(found.causes.iter().all(|cause| cause.kind != Kind::CpuFrequency));
+}
+
+/// Idle states that it takes long to come out of, and processors at half their frequency: of guests, those of their host.
+#[test]
+fn so_they_are_where_processors_save_power() {
+    let (found, truth) = hold(&Config { power: true, transactions: 17_000, ..ten_thousand() });
+    let evidence = |kind: Kind| {
+        let of = found.causes.iter().filter(|cause| cause.kind == kind);
+        of.flat_map(|cause| cause.evidence.clone()).collect::<Vec<_>>().join("; ")
+    };
+    let (waking, slow) = (evidence(Kind::CpuWaking), evidence(Kind::CpuFrequency));
+    println!("{waking}\n{slow}");
+    assert!(waking.contains("the CPU was in idle state 3 in "), "{waking}");
+    assert!(slow.contains("the CPU ran at 1.50 of 3.00 GHz in "), "{slow}");
+    // These shares are small: that the time is right says more.
+    for kind in [Kind::CpuWaking, Kind::CpuFrequency] {
+        let of = found.causes.iter().filter(|cause| cause.kind == kind);
+        let (told, is) = (of.map(|cause| cause.ns).sum::<u64>() as f64, truth[&kind]);
+        println!("{kind:?}: {told} of {is}");
+        assert!((told / is - 1.0).abs() < 0.1, "{kind:?}: {told} of {is}");
+    }
+    let vcpus = evidence(Kind::VcpuHalted);
+    assert!(vcpus.contains("the CPU was in idle state "), "{vcpus}");
 }
 
 /// The times are what the machine has if it is run again without quotas; other requests come then, and at other times.
@@ -145,9 +181,9 @@ fn what_would_be_without_quotas_is_what_is() {
                 requests.add(&told, objects);
             }
         });
-        Variation::of_requests(&mut requests, outcome).unwrap()
+        Variation::of_requests(&mut requests, outcome, &trace.manifest().domains).unwrap()
     };
-    let config = Config { pipelined: 0, transactions: 16_000, ..Config::virtualized(1) };
+    let config = ten_thousand();
     let (with, without) = (run(&config), run(&Config { quotas: false, ..config }));
     let cause = with.causes.iter().find(|cause| cause.kind == Kind::VcpuThrottled).unwrap();
     let told = with.times.p99_ns.saturating_add_signed(-cause.gain.p99_ns) as f64;

@@ -17,7 +17,7 @@ use crate::payload::PayloadKey;
 use crate::{emit, prelude};
 
 /// The probes' files, in the order in which they are included: what all need, then the groups.
-pub(crate) const SOURCES: [(&str, &str); 10] = [
+pub(crate) const SOURCES: [(&str, &str); 11] = [
     ("events/event.h", include_str!("../../../bpf/events/event.h")),
     ("events/sched.h", include_str!("../../../bpf/events/sched.h")),
     ("events/block.h", include_str!("../../../bpf/events/block.h")),
@@ -28,6 +28,7 @@ pub(crate) const SOURCES: [(&str, &str); 10] = [
     ("events/fault.h", include_str!("../../../bpf/events/fault.h")),
     ("events/vm.h", include_str!("../../../bpf/events/vm.h")),
     ("events/syscalls.h", include_str!("../../../bpf/events/syscalls.h")),
+    ("events/power.h", include_str!("../../../bpf/events/power.h")),
 ];
 
 /// Events that are recorded together.
@@ -43,11 +44,13 @@ pub enum Group {
     Vm,
     /// System calls.
     Syscalls,
+    /// Idle states and frequencies of processors.
+    Power,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Sched, Self::Block, Self::Net, Self::Vm, Self::Syscalls];
+    pub const ALL: [Self; 6] = [Self::Sched, Self::Block, Self::Net, Self::Vm, Self::Syscalls, Self::Power];
 
     /// As the user calls it.
     pub fn name(self) -> &'static str {
@@ -57,6 +60,7 @@ impl Group {
             Self::Net => "net",
             Self::Vm => "vm",
             Self::Syscalls => "syscalls",
+            Self::Power => "power",
         }
     }
 
@@ -155,8 +159,8 @@ impl Probe {
     }
 }
 
-const PROBES: [Probe; 87] = {
-    use Group::{Block, Net, Sched, Syscalls, Vm};
+const PROBES: [Probe; 90] = {
+    use Group::{Block, Net, Power, Sched, Syscalls, Vm};
     use Hook::{Entry, Return, Tracepoint};
     [
         probe(Sched, Tracepoint, Kind::Switch, "sched_switch"),
@@ -251,6 +255,10 @@ const PROBES: [Probe; 87] = {
         probe(Vm, Tracepoint, Kind::VmInject, "kvm_inj_virq"),
         probe(Syscalls, Tracepoint, Kind::SyscallEnter, "sys_enter"),
         probe(Syscalls, Tracepoint, Kind::SyscallExit, "sys_exit"),
+        probe(Power, Tracepoint, Kind::CpuIdle, "cpu_idle"),
+        // From 6.1 on.
+        probe(Power, Tracepoint, Kind::CpuIdleMiss, "cpu_idle_miss").replaced(),
+        probe(Power, Tracepoint, Kind::CpuFrequency, "cpu_frequency"),
     ]
 };
 
@@ -464,7 +472,7 @@ mod tests {
         assert_eq!(Group::list("all"), Ok(Group::ALL.to_vec()));
         for wrong in ["", "sched,", "scheduler"] {
             let said = Group::list(wrong).unwrap_err().to_string();
-            assert!(said.contains("sched,block,net,vm,syscalls"), "{said}");
+            assert!(said.contains("sched,block,net,vm,syscalls,power"), "{said}");
         }
     }
 

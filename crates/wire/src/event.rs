@@ -123,6 +123,13 @@ pub enum Kind {
     /// (FNV-1a, 64 bits); `position`: its first bytes, in their order (little-endian), 0 where it ends; `other`: a hash of
     /// the message's first 64 bytes, by which one that is sent again is known.
     Key,
+    /// The processor goes into the idle state `code` of its driver's; -1: it has come out of it.
+    CpuIdle,
+    /// The idle state `code` that it has been in was not the one that its time was for: too deep, or, where `object` is 1,
+    /// too shallow.
+    CpuIdleMiss,
+    /// CPU `object` runs at `bytes` kHz from now on.
+    CpuFrequency,
     /// `bytes` events of this processor were lost, or an unknown number (0): the first of them `position` nanoseconds
     /// before this one, the last `object` nanoseconds before it.
     Lost,
@@ -132,7 +139,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 41] = [
         Self::Switch,
         Self::Wake,
         Self::Fork,
@@ -169,6 +176,9 @@ impl Kind {
         Self::PageFault,
         Self::SwapIn,
         Self::Key,
+        Self::CpuIdle,
+        Self::CpuIdleMiss,
+        Self::CpuFrequency,
         Self::Lost,
         Self::Other,
     ];
@@ -208,8 +218,10 @@ impl Kind {
             Self::PipeRead => OBJECT | POSITION | BYTES,
             Self::PipeFull => OBJECT | POSITION,
             Self::PageFault => OBJECT | POSITION | CODE,
-            Self::SwapIn => CODE,
+            Self::SwapIn | Self::CpuIdle => CODE,
             Self::Key => OBJECT | POSITION | BYTES | CODE,
+            Self::CpuIdleMiss => OBJECT | CODE,
+            Self::CpuFrequency => OBJECT | BYTES,
             Self::Exit | Self::Lost | Self::Other => 0,
         }
     }
@@ -230,6 +242,7 @@ impl Kind {
             Self::PipeWrite | Self::PipeRead | Self::PipeFull | Self::Key => Some("net"),
             Self::VmEnter | Self::VmExit | Self::VmHalt | Self::VmInject => Some("vm"),
             Self::SyscallEnter | Self::SyscallExit => Some("syscalls"),
+            Self::CpuIdle | Self::CpuIdleMiss | Self::CpuFrequency => Some("power"),
             Self::Thread | Self::Lost | Self::Other => None,
         }
     }
@@ -273,6 +286,9 @@ impl Kind {
             Self::PageFault => "page_fault",
             Self::SwapIn => "swap_in",
             Self::Key => "key",
+            Self::CpuIdle => "cpu_idle",
+            Self::CpuIdleMiss => "cpu_idle_miss",
+            Self::CpuFrequency => "cpu_frequency",
             Self::Lost => "lost",
             Self::Other => "other",
         }
@@ -347,7 +363,7 @@ impl Kind {
             Self::Wake => &[Other, Object32],
             Self::Migrate => &[Other, Object32, Position32, Pad],
             Self::Fork | Self::Thread => &[Other, Object32, Name],
-            Self::Exit => &[],
+            Self::Exit | Self::CpuIdle => &[],
             Self::DiskQueue | Self::DiskIssue | Self::DiskMerge | Self::DiskComplete => {
                 &[Position, Bytes32, Object32, Other, Pad]
             }
@@ -371,6 +387,8 @@ impl Kind {
             Self::PipeFull => &[Object, Position32, Bytes32],
             Self::PageFault => &[Object, Position32, Bytes32, Name],
             Self::SwapIn => &[Bytes32, Pad],
+            Self::CpuIdleMiss => &[Object32, Pad],
+            Self::CpuFrequency => &[Object32, Bytes32],
             Self::Lost => &[Object, Position, Bytes],
             Self::Other => return None,
         })

@@ -11,7 +11,8 @@ use xweave_text as text;
 use crate::{
     knob,
     message::{
-        DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Shared, Symbol, Vm, Woven,
+        DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Settings, Shared, Symbol, Vm,
+        Woven,
     },
 };
 
@@ -46,6 +47,12 @@ pub const ITEMS: usize = 4096;
 
 /// Processors of a domain, and of a virtual machine (`NR_CPUS` is 8192 at most).
 pub const CPUS: usize = 8192;
+
+/// cpufreq governors that a domain's processors have: Linux has six.
+pub const GOVERNORS: usize = 16;
+
+/// Network devices of a domain.
+pub const NICS: usize = 256;
 
 /// Sites of a plan, and losses that are told by site.
 pub const SITES: usize = 1 << 20;
@@ -117,6 +124,16 @@ fn check_facts(facts: &mut DomainInfo) -> Result<(), Violation> {
     at_most("disks", facts.disks.len(), ITEMS)?;
     at_most("recorders", facts.recorders.len(), ITEMS)?;
     facts.disks.iter_mut().for_each(|disk| bound(&mut disk.name, NAME));
+    check_settings(&mut facts.settings)
+}
+
+fn check_settings(settings: &mut Settings) -> Result<(), Violation> {
+    at_most("cpufreq governors", settings.governors.len(), GOVERNORS)?;
+    if !settings.governors.iter().all(|governor| knob::is_word(governor)) {
+        return Err(Violation("has a cpufreq governor that is called as none is".to_owned()));
+    }
+    at_most("network devices", settings.nics.len(), NICS)?;
+    settings.nics.iter_mut().for_each(|nic| bound(&mut nic.name, NAME));
     Ok(())
 }
 
@@ -248,6 +265,12 @@ mod tests {
     fn identities_are_hex_of_bounded_length_or_refused() {
         assert!(facts(|facts| facts.build_id = "ab".repeat(20)).is_ok());
         assert!(facts(|facts| facts.build_id.clear()).is_ok());
+        assert!(facts(|facts| facts.settings.governors.push("conservative".to_owned())).is_ok());
+        for wrong in ["", "x\u{1b}", "sixteen-letters-x"] {
+            assert!(facts(|facts| facts.settings.governors.push(wrong.to_owned())).is_err(), "{wrong:?}");
+        }
+        assert!(facts(|facts| facts.settings.governors = vec!["x".to_owned(); GOVERNORS + 1]).is_err());
+        assert!(facts(|facts| facts.settings.nics = vec![crate::message::Nic::default(); NICS + 1]).is_err());
         for wrong in ["../../../etc/cron.d/x", "ab cd", "g0", &"a".repeat(65)] {
             let refused = facts(|facts| facts.build_id = wrong.to_owned()).unwrap_err();
             assert!(refused.to_string().contains("build ID"), "{refused}");

@@ -161,9 +161,35 @@ pub struct DomainInfo {
     pub disks: Vec<Disk>,
     /// Whether this is a paravirtual domain of Xen, dom0 or another: all of them read one TSC.
     pub xen_pv: bool,
+    /// Settings that may cost requests time.
+    pub settings: Settings,
     /// Processes that record: the agent, and who started it if that is the same program. Empty where the kernel calls
     /// them by other numbers than they know.
     pub recorders: Vec<u32>,
+}
+
+/// Settings of a kernel that may cost requests time, as they stand; none where the kernel lacks what they are of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// `/sys/module/kvm/parameters/halt_poll_ns`.
+    pub halt_poll_ns: Option<u64>,
+    /// The cpufreq governors of its processors, each once.
+    pub governors: Vec<String>,
+    /// `/sys/kernel/mm/ksm/run`: 1 while KSM looks for equal pages.
+    pub ksm_run: Option<u64>,
+    /// `vm.swappiness`.
+    pub swappiness: Option<u64>,
+    /// Its network devices that are not made up by the kernel.
+    pub nics: Vec<Nic>,
+}
+
+/// A network device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nic {
+    /// What the kernel calls it: `eth0`.
+    pub name: String,
+    /// How many queues it receives with.
+    pub queues: u32,
 }
 
 /// A processor. Its hypervisor knows it by its APIC ID: the number of KVM's vCPU.

@@ -82,6 +82,10 @@ fn tables(
     writeln!(out, "{}", variation::headline(found, &spec.to_string(), view))?;
     writeln!(out, "{}", variation::segments(found, all, view))?;
     writeln!(out, "{}", variation::causes(found, all, view))?;
+    let settings = variation::settings(found, view);
+    if !settings.is_empty() {
+        writeln!(out, "{settings}")?;
+    }
     write!(out, "{}", variation::queues(found, view))?;
     write!(out, "{}", variation::spikes(found, view))?;
     if let Some(first) = found.causes.first() {

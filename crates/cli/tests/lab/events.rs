@@ -319,6 +319,92 @@ fn what_tls_in_the_kernel_and_multipath_tcp_send_is_received() {
     }
 }
 
+/// Idle states are those that the kernel's own tracer writes down meanwhile, in the host, whose clock is the time line; and
+/// an idle processor is in one, in guests too.
+#[test]
+fn idle_states_are_those_that_the_kernel_traces() {
+    const TRACER: &str = "cd /sys/kernel/tracing/instances && mkdir idle && cd idle && echo mono >trace_clock && \
+                          echo 1 >events/power/cpu_idle/enable && sleep 2 && \
+                          echo 0 >events/power/cpu_idle/enable && cat trace && cd .. && rmdir idle";
+    let Some(world) = World::find("idle states") else { return };
+    let recording = world.record("--events sched,power --domain vm1=vsock:3 -o /tmp/events-power");
+    let traced = world.run("host", TRACER);
+    world.run("vm1", "sleep 1");
+    recording.finish_well();
+    let recorded = Recorded::pull(&world, "/tmp/events-power");
+    assert_eq!(recorded.manifest["lost"], 0, "{}", recorded.manifest["loss"]);
+    for domain in ["host", "vm1"] {
+        idle_processors_are_in_idle_states(&recorded, domain);
+    }
+    // `<idle>-0  [000] d..1.  123.456789: cpu_idle: state=1 cpu_id=0`
+    let line = |line: &str| -> Option<(i64, i32)> {
+        let (before, state) = line.split_once(": cpu_idle: state=")?;
+        let (seconds, micros) = before.rsplit_once(' ')?.1.split_once('.')?;
+        let state: u32 = state.split(' ').next()?.parse().ok()?;
+        let micros = seconds.parse::<i64>().ok()? * 1_000_000 + micros.parse::<i64>().ok()?;
+        Some((micros, state.cast_signed()))
+    };
+    let traced: Vec<(i64, i32)> = traced.lines().filter_map(line).collect();
+    assert!(traced.len() > 20, "{traced:?}");
+    let (first, last) = (traced[0].0 - 1, traced[traced.len() - 1].0 + 1);
+    let told: Vec<i32> = recorded
+        .of("host", &[Kind::CpuIdle])
+        .filter(|event| (first..=last).contains(&(event.time_ns / 1000)))
+        .map(|event| event.code)
+        .collect();
+    let of = |code: i32| {
+        [
+            told.iter().filter(|told| **told == code).count(),
+            traced.iter().filter(|(_, is)| *is == code).count(),
+        ]
+    };
+    println!("idle states: {:?} entered, {:?} left (told, traced)", of(1), of(-1));
+    // At either end, one may be just outside of what was traced.
+    for code in [1, -1] {
+        let [told, is] = of(code);
+        assert!(told.abs_diff(is) <= 2, "state {code}: {told} told, {is} traced");
+    }
+}
+
+/// Each state is left before the next is entered, and by the idle thread only; and a processor that has nothing to do for a
+/// millisecond is mostly in one meanwhile, and always out of it before it goes on.
+fn idle_processors_are_in_idle_states(recorded: &Recorded, domain: &str) {
+    let mut inside: HashMap<u32, bool> = HashMap::new();
+    let mut idle: HashMap<u32, (i64, bool)> = HashMap::new();
+    let (mut all, mut with, mut states) = (0, 0, 0);
+    for event in recorded.of(domain, &[Kind::Switch, Kind::CpuIdle]) {
+        if event.kind == Kind::CpuIdle {
+            assert!(event.tid == 0 && (-1..10).contains(&event.code), "{domain}: {event:?}");
+            let enters = event.code >= 0;
+            let was = inside.insert(event.cpu, enters);
+            assert!(was != Some(enters), "{domain}: {event:?} after the same");
+            states += u64::from(enters);
+            if let Some((_, in_state)) = idle.get_mut(&event.cpu) {
+                *in_state |= enters;
+            }
+            continue;
+        }
+        if event.tid == 0
+            && let Some((since, in_state)) = idle.remove(&event.cpu)
+        {
+            assert!(inside.get(&event.cpu) != Some(&true), "{domain}: not left before {event:?}");
+            if event.time_ns - since > 1_000_000 {
+                all += 1;
+                with += u64::from(in_state);
+            }
+        }
+        if event.other == 0 {
+            idle.insert(event.cpu, (event.time_ns, false));
+        }
+    }
+    println!("{domain}: {states} idle states; {with} of {all} idle times of a millisecond have some");
+    // Who is to run may be woken before the processor is in one, and interrupts take long in an emulated machine.
+    assert!(
+        states > 50 && all > 50 && all - with <= 1 + all / 20,
+        "{domain}: {with} of {all}, {states} states"
+    );
+}
+
 /// What is written to a pipe is read from it, and who waits at either end is told who is at the other one.
 #[test]
 fn waits_for_pipes_are_those_at_the_other_end() {

@@ -437,6 +437,35 @@ mod tests {
     }
 
     #[test]
+    fn idle_states_and_frequencies_are_those_of_their_processors() {
+        let line = |time: u32, name: &str, fields: &str| {
+            format!(
+                "timestamp = 1.{time:09}, name = {name}, stream.packet.context = {{ cpu_id = 2 }}, \
+                 event.fields = {{ {fields} }}"
+            )
+        };
+        let lines = [
+            line(1, "power_cpu_idle", "state = 3, cpu_id = 2"),
+            line(2, "power_cpu_idle", "state = 4294967295, cpu_id = 2"),
+            line(3, "power_cpu_frequency", "state = 3400000, cpu_id = 5"),
+        ];
+        let (list, _) = events(Tracer::default(), &lines);
+        let told: Vec<_> = list
+            .events
+            .iter()
+            .map(|event| (event.kind, event.cpu, event.code, event.object, event.bytes))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Kind::CpuIdle, 2, 3, 0, 0),
+                (Kind::CpuIdle, 2, -1, 0, 0),
+                (Kind::CpuFrequency, 2, 0, 5, 3_400_000)
+            ]
+        );
+    }
+
+    #[test]
     fn a_sessions_only_trace_is_found_and_of_several_all_are_told() {
         let session = tempfile::tempdir().unwrap();
         let trace = |path: &str| {

@@ -168,6 +168,8 @@ fn tracepoint(name: &str, perf: bool) -> (String, String) {
         "kvm_x86_entry" | "kvm_entry" => known("kvm", "kvm_entry"),
         "kvm_x86_exit" | "kvm_exit" => known("kvm", "kvm_exit"),
         "kvm_x86_inj_virq" | "kvm_inj_virq" => known("kvm", "kvm_inj_virq"),
+        "power_cpu_idle" => known("power", "cpu_idle"),
+        "power_cpu_frequency" => known("power", "cpu_frequency"),
         _ => known("", name),
     }
 }

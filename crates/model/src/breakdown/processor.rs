@@ -54,16 +54,29 @@ impl BackwardWalk<'_> {
         cause: Option<Cause>,
     ) {
         let Some(vcpu) = self.machine.vcpus.of(cpu, from) else {
-            return self.because(from, to, object, spent, cause);
+            return self.at_frequencies(cpu, from, to, object, spent, cause);
         };
         let inside: Vec<_> = vcpu.inside(from, to).collect();
         let mut end = to;
         for (entered, left) in inside.into_iter().rev() {
             self.in_host(cpu, vcpu, left, end);
-            self.because(entered, left, object, spent, cause);
+            self.at_frequencies(cpu, entered, left, object, spent, cause);
             end = entered;
         }
         self.in_host(cpu, vcpu, from, end);
+    }
+
+    /// The host worked for a vCPU, whose thread had this processor of it, or handled its own interrupts above.
+    fn exit(&mut self, cpu: CpuId, from: i64, to: i64, object: Object) {
+        let interrupts: Vec<_> =
+            self.machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.interrupts(from, to)).collect();
+        let mut end = to;
+        for interrupt in interrupts.into_iter().rev() {
+            self.add(interrupt.to, end, object, TimeState::Exit);
+            self.because(interrupt.from, interrupt.to, object, TimeState::Exit, Some(Cause::Interrupted));
+            end = interrupt.from;
+        }
+        self.add(from, end, object, TimeState::Exit);
     }
 
     /// A vCPU was outside its guest.
@@ -78,7 +91,9 @@ impl BackwardWalk<'_> {
         for (a, b, doing) in self.machine.threads.line(vcpu.thread, from, to).into_iter().rev() {
             match doing {
                 None | Some(ThreadState::Unknown) => self.add(a, b, object, TimeState::Unknown),
-                Some(ThreadState::Running { .. }) => self.add(a, b, object, TimeState::Exit),
+                Some(ThreadState::Running { cpu }) => {
+                    self.exit(CpuId { domain: vcpu.thread.domain, cpu }, a, b, object);
+                }
                 Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
                 Some(ThreadState::Ready { cpu, since }) => {
                     let cpu = cpu.or_else(|| thread.next_cpu(b));
@@ -89,7 +104,7 @@ impl BackwardWalk<'_> {
                             WhyReady::Had(had) => (TimeState::Preempted, Some(Cause::Had(had))),
                             WhyReady::Unknown if lost => (TimeState::Unknown, None),
                             WhyReady::Unknown => (TimeState::Preempted, None),
-                            WhyReady::Waking => (TimeState::Waking, None),
+                            WhyReady::Waking(idle) => (TimeState::Waking, idle.map(Cause::Power)),
                             WhyReady::Withheld => (TimeState::Throttled, None),
                         };
                         self.because(a, b, object, spent, cause);

@@ -2,6 +2,7 @@
 
 use super::{BackwardWalk, Cause, Object, TimeState};
 use crate::{
+    power::Power,
     thread::{Since, ThreadId},
     vcpu::CpuId,
 };
@@ -20,6 +21,7 @@ impl BackwardWalk<'_> {
             return vec![(from, to, WhyReady::Withheld)];
         }
         let cpu = cpu.and_then(|cpu| self.machine.cpu(CpuId { domain: id.domain, cpu }));
+        let waking = |at| WhyReady::Waking(cpu.and_then(|cpu| cpu.power().idle_at(at)).map(Power::Idle));
         let mut why = Vec::new();
         let (mut at, mut withheld) = (from, from);
         // Others of its group may have used up the quota since it was woken.
@@ -31,9 +33,9 @@ impl BackwardWalk<'_> {
             let had = ThreadId { domain: id.domain, tid: stretch.tid };
             let reason = match stretch.tid {
                 // Idle already when the thread came: it was on the way out of that.
-                0 if stretch.from == from && since == Since::Woken => WhyReady::Waking,
+                0 if stretch.from == from && since == Since::Woken => waking(stretch.from),
                 // That it can run has not come to the processor yet, from the one where it was woken.
-                0 if may_run => WhyReady::Waking,
+                0 if may_run => waking(stretch.from),
                 0 => {
                     withheld = stretch.to;
                     WhyReady::Withheld
@@ -68,7 +70,7 @@ impl BackwardWalk<'_> {
                 // Who had the processor, or that it was another one's turn, may be among what was lost.
                 WhyReady::Unknown if self.machine.threads.lost(id.domain, a, b) => (TimeState::Unknown, None),
                 WhyReady::Unknown => (TimeState::Ready, None),
-                WhyReady::Waking => (TimeState::Waking, None),
+                WhyReady::Waking(idle) => (TimeState::Waking, idle.map(Cause::Power)),
                 WhyReady::Withheld => (TimeState::Throttled, None),
             };
             match cpu {
@@ -88,8 +90,8 @@ impl BackwardWalk<'_> {
 pub(super) enum WhyReady {
     /// This thread had the processor.
     Had(ThreadId),
-    /// The processor was on its way out of idling.
-    Waking,
+    /// The processor was on its way out of idling, and of this state, if that is known.
+    Waking(Option<Power>),
     /// The processor went idle without it.
     Withheld,
     /// Who had the processor is not known.

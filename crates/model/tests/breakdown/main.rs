@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod calls;
+mod power;
 mod quota;
 
 use proptest::prelude::*;
 use xweave_model::{
-    Cause, Guest, Machine, Object, Piece, ThreadId, TimeState,
+    Cause, Guest, Machine, Object, Piece, Power, ThreadId, TimeState,
     breakdown::{breakdown, breakdown_of_request},
     connection::EndId,
 };
@@ -56,6 +57,9 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
         Some(Cause::Moved(first)) => format!(" after {}", first.tid),
         Some(Cause::Ahead(times)) => format!(" of {times}"),
         Some(Cause::Awaited(awaited)) => format!(" for {awaited:?}"),
+        Some(Cause::Power(Power::Idle(state))) => format!(" from idle state {state}"),
+        Some(Cause::Interrupted) => " in interrupts".to_owned(),
+        Some(Cause::Power(power)) => format!(" at {:.0} %", 100.0 * (1.0 - power.slowed())),
         Some(Cause::Refused(times, refused)) => format!(" {times} times, {:?}", refused.why),
     };
     let piece = |p: &Piece| format!("{}:{}={}{}", object(p.object), p.spent, p.to - p.from, cause(p.cause));

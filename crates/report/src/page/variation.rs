@@ -43,7 +43,8 @@ impl Found {
     pub(super) fn document(&self) -> Value {
         let mut of = self.variation.clone();
         of.causes.iter_mut().for_each(|cause| cause.offenders.truncate(OFFENDERS));
-        let mut document = cut_lists(&of, &[("segments", SEGMENTS), ("causes", CAUSES)], LIST);
+        let mut document =
+            cut_lists(&of, &[("segments", SEGMENTS), ("causes", CAUSES), ("settings", CAUSES)], LIST);
         document["transaction"] = json!(self.spec.to_string());
         document["said"] = json!(said(&self.variation, &self.spec.to_string()));
         document["each"] = self.columns();

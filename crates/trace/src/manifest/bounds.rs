@@ -76,6 +76,7 @@ impl Manifest {
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
             domain.vms.iter_mut().for_each(|vm| name(&mut vm.name));
             domain.disks.iter_mut().for_each(|disk| name(&mut disk.name));
+            domain.settings.names().for_each(name);
             domain.drop_reasons.iter_mut().for_each(|reason| name(&mut reason.name));
             for symbol in &mut domain.symbols {
                 long(&mut symbol.function);

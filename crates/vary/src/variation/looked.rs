@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
 
-use xweave_model::format::span;
+use xweave_model::{Power, format::span};
 
 use super::{By, Found, Gain, Others, Segment, Shares, whole};
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
     requests::{Request, Requests, in_socket},
     shares::{Ranks, Spread, shares},
 };
+
+/// So many idle states, or frequencies, are told of a cause.
+const POWERS: usize = 3;
 
 /// The requests that are looked at.
 pub(super) struct Looked<'r> {
@@ -29,6 +32,8 @@ pub(super) struct Looked<'r> {
     causes: Vec<Cause>,
     /// Of each dimension, its cause's place in these, and who did it.
     cause_of: Vec<(usize, Option<String>)>,
+    /// The same of what it took longer at a low frequency, and which share of it that is.
+    slowed: Vec<Option<(usize, f64)>>,
     waits: Option<Waits>,
 }
 
@@ -50,6 +55,7 @@ struct Amount<'r> {
     segment: usize,
     cause: usize,
     by: Option<&'r str>,
+    power: Option<Power>,
     ns: f64,
     /// While the request waited in the queue for others to be served.
     waiting: bool,
@@ -60,6 +66,8 @@ struct Amount<'r> {
 struct Told<'r> {
     by: BTreeMap<&'r str, f64>,
     segments: BTreeMap<usize, f64>,
+    /// Of each request that had any: how long what its CPU saved power with took.
+    power: BTreeMap<Power, BTreeMap<usize, f64>>,
 }
 
 impl<'r> Looked<'r> {
@@ -68,18 +76,32 @@ impl<'r> Looked<'r> {
         let place = |name: &Arc<str>| segments.iter().position(|segment| segment == name).unwrap_or(0);
         let segment_of: Vec<_> = requests.dimensions().iter().map(|of| place(&of.segment)).collect();
         let mut causes: Vec<Cause> = Vec::new();
-        let cause = |dimension| {
-            let (cause, by) = Cause::of(dimension);
-            let at = causes.iter().position(|known| *known == cause).unwrap_or_else(|| {
+        let mut numbered = |cause: Cause| {
+            causes.iter().position(|known| *known == cause).unwrap_or_else(|| {
                 causes.push(cause);
                 causes.len() - 1
-            });
-            (at, by.map(str::to_owned))
+            })
         };
-        let cause_of = requests.dimensions().iter().map(cause).collect();
+        let (mut cause_of, mut slowed) = (Vec::new(), Vec::new());
+        for dimension in requests.dimensions() {
+            let (cause, by) = Cause::of(dimension);
+            cause_of.push((numbered(cause), by.map(str::to_owned)));
+            slowed.push(Cause::of_frequency(dimension).map(|(cause, share)| (numbered(cause), share)));
+        }
         let (spread, ranks) = (Spread::of(times), Ranks::of(times));
-        let mut looked =
-            Self { requests, all, times, spread, ranks, segments, segment_of, causes, cause_of, waits: None };
+        let mut looked = Self {
+            requests,
+            all,
+            times,
+            spread,
+            ranks,
+            segments,
+            segment_of,
+            causes,
+            cause_of,
+            slowed,
+            waits: None,
+        };
         looked.waits = looked.find_waits();
         if let Some(waits) = &mut looked.waits
             && let Some(less) = waits.queue.by_batches(&waits.waits)
@@ -116,17 +138,23 @@ impl<'r> Looked<'r> {
         let split = move |(number, ns): &(u32, u64)| {
             let segment = self.segment_of[*number as usize];
             let (cause, by) = &self.cause_of[*number as usize];
-            let own = Amount { segment, cause: *cause, by: by.as_deref(), ns: *ns as f64, waiting: false };
+            let power = self.requests.dimensions()[*number as usize].such.power;
+            let (by, ns) = (by.as_deref(), *ns as f64);
+            let own = Amount { segment, cause: *cause, by, power, ns, waiting: false };
             let Some(waits) = self.waits.as_ref().filter(|waits| waits.socket == segment) else {
-                return [Some(own), None, None];
+                let Some((cause, share)) = self.slowed[*number as usize] else {
+                    return [Some(own), None, None];
+                };
+                let slowed = Amount { cause, by: None, ns: ns * share, ..own };
+                return [Some(Amount { power: None, ns: ns - slowed.ns, ..own }), Some(slowed), None];
             };
             let from = queued;
-            queued += *ns as f64;
+            queued += ns;
             let until = |end: f64, since: f64| (end.min(queued) - since).max(0.0);
             let (batches, less) = waits.batches.as_ref().map_or((0, 0.0), |(cause, less)| (*cause, less[at]));
             let of_batch = until(less, from);
             let waited = until(waits.waits[at], from + of_batch);
-            let rest = *ns as f64 - of_batch - waited;
+            let rest = ns - of_batch - waited;
             [
                 Amount { cause: batches, by: None, ns: of_batch, waiting: true, ..own },
                 Amount { ns: waited, waiting: true, ..own },
@@ -172,8 +200,11 @@ impl<'r> Looked<'r> {
     pub(super) fn causes(&self, spikes: &[Range<usize>], steady: bool) -> Vec<Found> {
         let mut columns = vec![vec![0.0; self.all.len()]; self.causes.len()];
         let mut told: Vec<Told<'_>> = vec![Told::default(); self.causes.len()];
-        for (at, Amount { segment, cause, by, ns, .. }) in self.all_amounts() {
+        for (at, Amount { segment, cause, by, power, ns, .. }) in self.all_amounts() {
             columns[cause][at] += ns;
+            power.into_iter().for_each(|power| {
+                *told[cause].power.entry(power).or_default().entry(at).or_default() += ns;
+            });
             *told[cause].segments.entry(segment).or_default() += ns;
             by.into_iter().for_each(|by| *told[cause].by.entry(by).or_default() += ns);
         }
@@ -203,7 +234,7 @@ impl<'r> Looked<'r> {
         &self,
         which: usize,
         column: &[f64],
-        Told { by, segments }: Told<'_>,
+        Told { by, segments, power }: Told<'_>,
         shares: Shares,
         spikes: &[Range<usize>],
         steady: bool,
@@ -232,7 +263,10 @@ impl<'r> Looked<'r> {
             segment,
             named: !steady && shares.named(),
             shares,
-            evidence: evidence(column, &self.ranks, spikes, &offenders),
+            evidence: evidence(column, &self.ranks, spikes, &offenders)
+                .into_iter()
+                .chain(saved(&power))
+                .collect(),
             offenders,
             gain: Gain { p50_ns: less(before.p50, after.p50), p99_ns: less(before.p99, after.p99) },
             example: example.map_or(0, |at| self.all[at].id),
@@ -289,4 +323,16 @@ fn evidence(column: &[f64], ranks: &Ranks, spikes: &[Range<usize>], offenders: &
         all.push(format!("in {with} of {} spikes more than twice as long as typically", spikes.len()));
     }
     all
+}
+
+/// How the CPUs saved power meanwhile, in words: what took longest first.
+fn saved(power: &BTreeMap<Power, BTreeMap<usize, f64>>) -> Vec<String> {
+    let mut all: Vec<(Power, Vec<f64>)> =
+        power.iter().map(|(power, of)| (*power, of.values().copied().collect())).collect();
+    all.sort_by(|(_, one), (_, other)| other.iter().sum::<f64>().total_cmp(&one.iter().sum()));
+    let line = |(power, times): &(Power, Vec<f64>)| {
+        let median = Spread::of(times).p50;
+        format!("{power} in {} requests, for {} in half of these", times.len(), span(whole(median)))
+    };
+    all.iter().take(POWERS).map(line).collect()
 }
