@@ -25,7 +25,7 @@ use serde::Serialize;
 use xweave_trace::Row;
 
 use self::talk::{Sent, Talk, Turn, Way};
-use crate::{durations::rank, flows::Flows, graph::Flow, keys::Key};
+use crate::{durations::rank, flows::Flows, graph::Flow, key::Key};
 
 /// Who asks whom, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]

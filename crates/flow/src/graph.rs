@@ -9,7 +9,7 @@ use crate::{
     crossing::{Crossing, Crossings},
     dropped::{self, Dropped, Words},
     frame::Frame,
-    keys::Key,
+    key::Key,
     local::{Local, Locals},
 };
 

@@ -16,7 +16,7 @@
 //! [`segments`] adds up the times between hops, of which `functions` are numbered, and [`places`] those of the hops that
 //! `landmarks` tell to be in one place (`takers` what held flows on a ring), as `durations` in a `sample`; [`sites`] and [`summary`] count, `strangers` whose flows began
 //! elsewhere; [`flows`] is the whole
-//! result, which serializes to what `xweave flows --json` prints. [`keys`] are those in the payload, by which messages of one call are known. [`exchange`] is a request and its answer, [`legs`] where either or a flow was until when, [`depths`] with how many others,
+//! result, which serializes to what `xweave flows --json` prints. [`key`] is one in the payload, by which messages of one call are known; `keys` gives flows theirs. [`exchange`] is a request and its answer, [`legs`] where either or a flow was until when, [`depths`] with how many others,
 //! [`by_value`] tells flows apart by what was stored of them,
 //! [`ancestry`] what a flow was cut off and put together of. [`levels`] has very many at a glance: their times in a
 //! [`histogram`], and a [`choice`] to be looked at one by one.
@@ -64,7 +64,8 @@ pub mod graph;
 pub mod histogram;
 mod instances;
 pub mod join;
-pub mod keys;
+pub mod key;
+mod keys;
 mod kinds;
 mod landmarks;
 pub mod legs;
@@ -88,7 +89,7 @@ pub use frame::Frame;
 pub use graph::{Flow, Incomplete};
 pub use histogram::Histogram;
 pub use join::Join;
-pub use keys::Key;
+pub use key::Key;
 pub use kinds::FlowKind;
 pub use legs::{Leg, Way, Ways};
 pub use levels::Levels;

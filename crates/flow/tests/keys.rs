@@ -22,10 +22,13 @@ const SITES: [(&str, &str); 6] = [
     ("host", "napi_gro_receive"),
 ];
 
+/// Time, domain, flow, site, kind, values and thread.
+type Recorded = (u64, u8, u64, u32, Kind, Vec<u64>, u32);
+
 /// A trace as a test tells it.
 #[derive(Default)]
 struct Story {
-    records: Vec<(u64, u8, u64, u32, Kind, Vec<u64>, u32)>,
+    records: Vec<Recorded>,
     events: Vec<Event>,
 }
 

@@ -106,7 +106,7 @@ impl PayloadKey {
                     let _ = write!(masks, "{:#x}ull, ", u64::from_le_bytes(counts));
                 }
                 let _ = writeln!(text, "#define XW_KEY_NAME {{ {names}}}\n#define XW_KEY_MASK {{ {masks}}}");
-                name.len() as u32
+                u32::try_from(name.len()).unwrap_or(u32::MAX)
             }
             // Until the line ends.
             Self::FirstLine => {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Side;
-use crate::{frame::Frame, graph::Flow, keys::Key};
+use crate::{frame::Frame, graph::Flow, key::Key};
 
 /// What one flow's frame says of the talk that it is of.
 pub(super) struct Sent {
