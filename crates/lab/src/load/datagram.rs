@@ -55,7 +55,7 @@ pub struct UdpAsk {
     /// After how long a request that is not answered is sent again, as it was; then after twice as long, and so on, as SIP has
     /// it (RFC 3261, 17.1.1.2). None: never.
     pub retry: Option<Duration>,
-    /// So many requests in turn are a call, of [`AT_ONCE`] that are under way: each has its call's number in a line
+    /// So many requests in turn are a call, of four that are under way: each has its call's number in a line
     /// `Call-ID: 7@xweave`, as in SIP. None: they have no such line.
     pub per_call: Option<u64>,
 }
