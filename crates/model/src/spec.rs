@@ -112,6 +112,8 @@ mod tests {
             "thread:nginx",
             "flow",
             "flow:virtio_tx",
+            "exchange:80",
+            "call:5060",
             "between:a..b:c",
             "between:vm_inject@host..irq_enter@vm1",
             "between:f:entry..f:return,by=v7",
