@@ -13,13 +13,14 @@ for (const name of names) {
       await expect(page.getByRole('link', { name: 'Variation', exact: true })).toHaveCount(0);
       return;
     }
-    const { each, segments, causes, ...of } = variation;
+    const { each, segments, causes, settings, ...of } = variation;
     const command = json('vary', name, '--requests');
     // What the default is of flows without requests, a page does not tell.
     expect(command.transaction, flows ? 'of flows' : 'of events').toBe(of.transaction);
     for (const key of ['requests', 'kept', 'startup', 'p50_ns', 'p99_ns', 'deviation_ns', 'steady', 'spikes']) expect(of[key]).toEqual(command[key]);
     expect(segments.all).toEqual(command.segments.slice(0, segments.all.length));
     expect(segments.of).toBe(command.segments.length);
+    expect(settings.all).toEqual(command.settings);
     causes.all.forEach((cause: any, at: number) => expect(cause.offenders).toEqual(command.causes[at].offenders.slice(0, cause.offenders.length)));
     // The requests: of each run the slowest, with its own segments.
     expect(each.number.length).toBeLessThanOrEqual(2000);
@@ -37,6 +38,7 @@ for (const name of names) {
     test.skip(!variation, 'the trace has too few requests of a service');
     await expect(page.locator('h1')).toHaveText('Why response time varies');
     await expect(page.getByRole('region', { name: 'Segments of the way, in turn' }).locator('tbody tr')).toHaveCount(variation.segments.all.length);
+    await expect(page.getByRole('region', { name: 'Settings that cost these requests time' })).toHaveCount(variation.settings.all.length > 0 ? 1 : 0);
     const named = variation.causes.all.filter((cause: any) => cause.named);
     for (const cause of named.slice(0, 4)) await expect(page.locator('td.wide b').filter({ hasText: cause.cause }).first()).toBeVisible();
     // Where the chart is pointed at, the request is named, and a click leads to it.

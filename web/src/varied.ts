@@ -14,6 +14,7 @@ export interface Varied {
   steady: boolean;
   segments: Cut<VariedSegment>;
   causes: Cut<VariedCause>;
+  settings: Cut<VariedSetting>;
   each: Each;
 }
 
@@ -45,6 +46,16 @@ export interface VariedCause extends VariedShares {
   remedy: string | null;
   gain: { p50_ns: number; p99_ns: number };
   example: Id;
+}
+
+export interface VariedSetting {
+  what: string;
+  domain: string;
+  setting: string;
+  now: string;
+  ns: number;
+  requests: number;
+  remedy: string;
 }
 
 /** Of each `every` requests that follow each other the slowest: their numbers, and what they were, side by side. */

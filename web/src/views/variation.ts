@@ -8,7 +8,7 @@ import { count, counted, id, percent, span } from '../number';
 import type { Page, View } from '../page';
 import { href } from '../router';
 import { table } from '../table';
-import type { Each, Varied, VariedCause, VariedSegment } from '../varied';
+import type { Each, Varied, VariedCause, VariedSegment, VariedSetting } from '../varied';
 import type { Zoom } from '../zoom';
 
 /** The colours of lines: of the whole, then of each segment. */
@@ -31,6 +31,7 @@ export function variation(page: Page): View {
     h('section', {}, h('h3', {}, 'Request by request'), times(page, of, zoom)),
     queues(page, of, zoom),
     segments(of),
+    settings(of),
   ];
   return { heading, content };
 }
@@ -149,6 +150,27 @@ function segments(of: Varied): HTMLElement {
       all,
       'Segments of the way, in turn',
       (one) => (Math.max(one.share_of_variance, one.share_of_tail) < TELLING ? 'off' : ''),
+    ),
+  );
+}
+
+function settings(of: Varied): Child {
+  const { all } = of.settings;
+  if (all.length === 0) return null;
+  return h(
+    'section',
+    {},
+    h('h3', {}, 'Settings that cost these requests time'),
+    table<VariedSetting>(
+      [
+        { title: 'Cost', number: true, cell: (one) => span(one.ns), by: (one) => one.ns },
+        { title: 'In', number: true, cell: (one) => count(one.requests), by: (one) => one.requests },
+        { title: 'Setting of', cell: (one) => one.domain },
+        { title: 'Setting', cell: (one) => `${one.setting}: ${one.now}` },
+        { title: 'Try', class: 'wide', cell: (one) => one.remedy },
+      ],
+      all,
+      'Settings that cost these requests time',
     ),
   );
 }
