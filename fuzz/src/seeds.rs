@@ -362,6 +362,13 @@ pub fn wire() -> Vec<Vec<u8>> {
         disks: vec![Disk { name: "vda".into(), major: 254, minor: 0 }],
         xen_pv: true,
         recorders: vec![70, 69],
+        settings: message::Settings {
+            halt_poll_ns: Some(200_000),
+            governors: vec!["performance".into()],
+            ksm_run: Some(1),
+            swappiness: Some(60),
+            nics: vec![message::Nic { name: "eth0".into(), queues: 2 }],
+        },
     };
     let clock = ClockSample { tsc_before: 1, mono_ns: 2, tsc_after: 3, real_ns: 4 };
     let mut batch = Vec::new();
