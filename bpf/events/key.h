@@ -195,17 +195,13 @@ static __always_inline void xw_key_received(u64 *ctx)
 /* What is in the buffer itself, behind the header of UDP. */
 static __always_inline void xw_key_datagram(struct sk_buff *skb, u32 protocol_at)
 {
-	unsigned char *head = skb->head, *payload = head + skb->transport_header + 8, protocol = 0;
+	unsigned char *payload = skb->head + skb->transport_header + XW_UDP;
 	u64 before = (u64)payload - (u64)skb->data, linear = skb->len - skb->data_len;
-	u16 length = 0;
+	u64 length = xw_datagram(skb, protocol_at);
 
-	bpf_probe_read_kernel(&protocol, sizeof(protocol), head + skb->network_header + protocol_at);
-	bpf_probe_read_kernel(&length, sizeof(length), payload - 4);
-	length = __builtin_bswap16(length);
-	if (protocol != 17 || length <= 8 || before >= linear)
+	if (!length || before >= linear)
 		return;
 	linear -= before;
-	length -= 8;
 	xw_key(1, payload, false, linear < length ? linear : length, length);
 }
 #endif

@@ -265,23 +265,34 @@ XW_PROGRAM("fentry", tcp_read_done)
 }
 #endif
 
-/*
- * Datagrams are seen where their headers are: a socket need not know its own address, nor whom it
- * talks to. What has gone to IP is sent.
- */
-static __always_inline void xw_datagram_sent(struct sk_buff *skb, u32 protocol_at)
+/* UDP's header. */
+#define XW_UDP 8
+
+/* How many bytes of a program a packet with whole headers has behind UDP's; 0 if it is no datagram. */
+static __always_inline u32 xw_datagram(struct sk_buff *skb, u32 protocol_at)
 {
 	unsigned char *head = skb->head, protocol = 0;
 	u16 length = 0;
 
 	bpf_probe_read_kernel(&protocol, sizeof(protocol), head + skb->network_header + protocol_at);
 	if (protocol != 17)
-		return;
+		return 0;
 	bpf_probe_read_kernel(&length, sizeof(length), head + skb->transport_header + 4);
 	length = __builtin_bswap16(length);
-	if (length > 8)
+	return length > XW_UDP ? length - XW_UDP : 0;
+}
+
+/*
+ * Datagrams are seen where their headers are: a socket need not know its own address, nor whom it
+ * talks to. What has gone to IP is sent.
+ */
+static __always_inline void xw_datagram_sent(struct sk_buff *skb, u32 protocol_at)
+{
+	u32 bytes = xw_datagram(skb, protocol_at);
+
+	if (bytes)
 		XW_EVENT(XW_SEND, XW_TID, 0, (u64)skb->sk, xw_packet(skb, true),
-			 XW_PAIR(length - 8, XW_BEGINS), xw_netns(&skb->sk->__sk_common));
+			 XW_PAIR(bytes, XW_BEGINS), xw_netns(&skb->sk->__sk_common));
 }
 
 #ifdef XW_HAS_ip_send_skb

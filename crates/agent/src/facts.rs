@@ -1,6 +1,9 @@
 //! What this domain is.
 
-use std::fs::{self, DirEntry};
+use std::{
+    fs::{self, DirEntry},
+    path::Path,
+};
 
 use sha2::{Digest, Sha256};
 use xweave_wire::message::{Disk, DomainInfo, ModuleInfo, Processor};
@@ -56,7 +59,7 @@ fn recorders() -> Vec<u32> {
 }
 
 fn line(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    standing::line(Path::new(path)).unwrap_or_default()
 }
 
 /// A field of a part of /proc/cpuinfo (arch/x86/kernel/cpu/proc.c).

@@ -19,7 +19,7 @@ use xweave_wire::{
 use crate::{
     affinity,
     book::{self, Book, Page, StaleSettings, Takes, Target, is_root},
-    kvm,
+    kvm, standing,
 };
 
 /// What it is written in.
@@ -148,7 +148,7 @@ impl Machine {
     }
 
     fn line(&self, path: &str) -> Option<String> {
-        Some(fs::read_to_string(self.book.path(path)).ok()?.trim().to_owned())
+        standing::line(&self.book.path(path))
     }
 
     /// Whether somebody has CPUs poll: it reads as what all that have it open want.

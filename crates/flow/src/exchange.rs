@@ -223,15 +223,7 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
     // Tenants may have the same addresses, and may lie about theirs: not about the domains that frames begin and end in.
     type Ends = (&'static str, [SocketAddr; 2], [u8; 2]);
     let mut talks: BTreeMap<Ends, Talk> = BTreeMap::new();
-    // Whom those talk to that were dropped on the way: whoever the others came to, if that is one.
-    let mut came: HashMap<(&'static str, [SocketAddr; 2], u8), Option<u8>> = HashMap::new();
-    for flow in flows.flows().iter().filter(|flow| flow.dropped.is_none()) {
-        if let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(0, 0, frame)) {
-            let to =
-                came.entry((sent.protocol, [sent.from, sent.to], flow.ends.0)).or_insert(Some(flow.ends.1));
-            *to = to.filter(|to| *to == flow.ends.1);
-        }
-    }
+    let reached = reached(flows.flows());
     // In the order of their beginnings, which flows have.
     for (at, flow) in flows.flows().iter().enumerate() {
         let Some(frame) = &flow.frame else { continue };
@@ -250,8 +242,8 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
         };
         let mut addresses = [sent.from, sent.to];
         let from = flows.flows()[origins[0]].ends.0;
-        let whom = came.get(&(sent.protocol, [sent.from, sent.to], from)).copied().flatten();
-        let mut domains = [from, whom.filter(|_| flow.dropped.is_some()).unwrap_or(flow.ends.1)];
+        let whom = flow.dropped.as_ref().and_then(|_| *reached.get(&(sent.protocol, addresses, from))?);
+        let mut domains = [from, whom.unwrap_or(flow.ends.1)];
         addresses.sort_unstable();
         domains.sort_unstable();
         talks.entry((sent.protocol, addresses, domains)).or_default().take(&sent);
@@ -263,6 +255,23 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
     all.sort_by_key(|exchange| exchange.start_ns);
     nest(&mut all);
     all
+}
+
+/// By protocol, addresses and the domain that sends, the one domain that what was sent so has come to; none of several. Whom
+/// those talk to that were dropped on the way: empty, if none was.
+fn reached(flows: &[Flow]) -> HashMap<(&'static str, [SocketAddr; 2], u8), Option<u8>> {
+    let mut reached = HashMap::new();
+    if flows.iter().all(|flow| flow.dropped.is_none()) {
+        return reached;
+    }
+    for flow in flows.iter().filter(|flow| flow.dropped.is_none()) {
+        if let Some(sent) = flow.frame.as_ref().and_then(|frame| Sent::of(0, 0, frame)) {
+            let (from, to) = flow.ends;
+            let known = reached.entry((sent.protocol, [sent.from, sent.to], from)).or_insert(Some(to));
+            *known = known.filter(|known| *known == to);
+        }
+    }
+    reached
 }
 
 /// How many exchanges under way are looked through for the one that another is inside of.

@@ -49,17 +49,20 @@ impl Keys {
     /// That something was received is told just before its key: a call that was under way when the recording began may tell
     /// no key, and the next one's is not its own.
     fn take(&mut self, event: &Event) {
-        let sent = event.kind == Kind::Key && event.code != 0;
+        let Event { time_ns, bytes, code, .. } = *event;
+        let tells_key = event.kind == Kind::Key;
+        let sent = tells_key && code != 0;
         let messages = self.by_thread.entry((event.domain, event.tid, sent)).or_default();
-        let key = (event.kind == Kind::Key).then(|| (Key::of(event), event.other));
-        match messages.last_mut().filter(|last| !sent && key.is_some() && last.key.is_none()) {
-            Some(last) if last.bytes == event.bytes => last.key = key,
-            _ if sent || key.is_none() => {
-                let lasted = i64::from(event.code);
-                let since_ns = (!sent && lasted > 0).then(|| event.time_ns.saturating_sub(lasted));
-                messages.push(Message { time_ns: event.time_ns, since_ns, bytes: event.bytes, key });
-            }
-            _ => {}
+        let key = tells_key.then(|| (Key::of(event), event.other));
+        if sent {
+            messages.push(Message { time_ns, since_ns: None, bytes, key });
+        } else if !tells_key {
+            let since_ns = (code > 0).then(|| time_ns.saturating_sub(code.into()));
+            messages.push(Message { time_ns, since_ns, bytes, key });
+        } else if let Some(last) =
+            messages.last_mut().filter(|last| last.key.is_none() && last.bytes == bytes)
+        {
+            last.key = key;
         }
     }
 

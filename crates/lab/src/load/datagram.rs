@@ -2,7 +2,6 @@
 //! one made for each.
 
 use std::{
-    collections::VecDeque,
     io,
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::{
@@ -202,7 +201,8 @@ pub fn udp_ask(options: &UdpAsk) -> Result<Asked> {
             all
         });
         let mut times: Vec<Option<u64>> = vec![None; usize::try_from(options.requests).unwrap_or(0)];
-        let mut again: VecDeque<(Duration, u64, Duration)> = VecDeque::new();
+        // When each is sent again that has no answer yet, and how long after that.
+        let mut again: Vec<(Duration, u64, Duration)> = Vec::new();
         let mut asked = 0;
         let (mut buffer, mut missing) = (vec![0; 65_536], times.len());
         let over = || {
@@ -216,25 +216,15 @@ pub fn udp_ask(options: &UdpAsk) -> Result<Asked> {
                     usize::try_from(number).ok().and_then(|at| times.get(at)?.as_ref()).is_some()
                 };
                 while asked < options.requests && due(asked) <= now {
-                    again.push_back((due(asked) + retry, asked, retry));
+                    again.push((due(asked) + retry, asked, retry));
                     asked += 1;
                 }
-                // Each is looked at once in its time.
-                for _ in 0..again.len() {
-                    let Some((when, number, after)) = again.pop_front() else { break };
-                    if answered(number) {
-                        continue;
-                    }
-                    let is_due = when <= now;
-                    if is_due {
-                        // What cannot be sent is tried again later.
-                        let _ = send(&socket, None, &options.message(number));
-                    }
-                    again.push_back(if is_due {
-                        (now + 2 * after, number, 2 * after)
-                    } else {
-                        (when, number, after)
-                    });
+                again.retain(|(_, number, _)| !answered(*number));
+                for (when, number, after) in again.iter_mut().filter(|(when, ..)| *when <= now) {
+                    // What cannot be sent is tried again later.
+                    let _ = send(&socket, None, &options.message(*number));
+                    *after *= 2;
+                    *when = now + *after;
                 }
             }
             let Ok(length) = socket.recv(&mut buffer) else { continue };
