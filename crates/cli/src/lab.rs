@@ -273,12 +273,21 @@ enum Load {
         /// Of so many requests, one is not answered.
         #[arg(long, value_name = "N")]
         ignore_every: Option<u64>,
-        /// Of so many requests, one takes 100 times the processor time.
-        #[arg(long, value_name = "N")]
+        /// Of so many requests, one takes the processor time of --slow as well.
+        #[arg(long, value_name = "N", requires = "slow")]
         slow_every: Option<u64>,
-        /// For so long another thread holds the lock that an answer needs, and as long not, in microseconds.
-        #[arg(long, value_name = "MICROSECONDS")]
+        /// Processor time that slow answers take besides, in microseconds.
+        #[arg(long, value_name = "MICROSECONDS", requires = "slow_every")]
+        slow: Option<u64>,
+        /// For so long another thread holds the lock that an answer needs, in microseconds.
+        #[arg(long, value_name = "MICROSECONDS", requires = "free")]
         lock: Option<u64>,
+        /// For so long it then does not.
+        #[arg(long, value_name = "MICROSECONDS", requires = "lock")]
+        free: Option<u64>,
+        /// Memory that each answer writes to, page by page, in KiB.
+        #[arg(long, value_name = "KIB", default_value_t = 0)]
+        memory: usize,
         /// End after so many requests.
         #[arg(long)]
         requests: Option<u64>,
@@ -525,15 +534,26 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
             let received = load::udp_receive(port, count, idle, buffer, || eprintln!("ready"))?;
             told(&received, received.distinct == count)
         }
-        Load::UdpServe { port, work, thread_per_request, ignore_every, slow_every, lock, requests } => {
-            let work = Duration::from_micros(work);
+        Load::UdpServe {
+            port,
+            work,
+            thread_per_request,
+            ignore_every,
+            slow_every,
+            slow,
+            lock,
+            free,
+            memory,
+            requests,
+        } => {
             let options = load::UdpServe {
                 port,
-                work,
+                work: Duration::from_micros(work),
                 thread_per_request,
                 ignore_every,
-                slow_every: slow_every.map(|every| (every, 99 * work)),
-                lock: lock.map(Duration::from_micros).map(|micros| (micros, micros)),
+                slow_every: slow_every.zip(slow.map(Duration::from_micros)),
+                lock: lock.map(Duration::from_micros).zip(free.map(Duration::from_micros)),
+                memory: memory << 10,
                 requests,
             };
             load::udp_serve(&options, |address| eprintln!("ready at {address}"))?;

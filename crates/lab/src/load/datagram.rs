@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -18,6 +18,9 @@ use crate::error::{Error, Result};
 
 /// Room for datagrams that wait to be read, in bytes of memory.
 const ROOM: i32 = 8 << 20;
+
+/// Bytes of the smallest page.
+const PAGE: usize = 4096;
 
 /// What [`udp_serve`] serves.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,6 +37,8 @@ pub struct UdpServe {
     pub slow_every: Option<(u64, Duration)>,
     /// Another thread holds the lock that each answer needs for so long, and lets go of it for as long as the second says.
     pub lock: Option<(Duration, Duration)>,
+    /// Bytes of memory that each answer writes to, page by page.
+    pub memory: usize,
     /// How many requests, after which it ends; none: never.
     pub requests: Option<u64>,
 }
@@ -101,8 +106,12 @@ pub fn udp_serve(options: &UdpServe, ready: impl FnOnce(SocketAddr)) -> Result<(
     ready(socket.local_addr().map_err(load_error("get the port's number"))?);
     let (lock, over) = (Mutex::new(()), AtomicBool::new(false));
     let held = || lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let memory: Vec<AtomicU8> = std::iter::repeat_with(AtomicU8::default).take(options.memory).collect();
     let answer = |data: &[u8], to, takes| {
         let _own = options.lock.map(|_| held());
+        for page in memory.chunks(PAGE) {
+            page[0].fetch_add(1, Ordering::Relaxed);
+        }
         work(takes);
         // A client that is gone is not waited for.
         let _ = socket.send_to(data, to);
@@ -306,6 +315,7 @@ mod tests {
             ignore_every: Some(10),
             slow_every: Some((7, Duration::from_millis(1))),
             lock: Some((hold, free)),
+            memory: 3 * PAGE + 1,
             // Of 33, each tenth is not answered and comes again.
             requests: Some(33),
             ..UdpServe::default()

@@ -1,0 +1,71 @@
+"""What is made to happen to requests, and what `xweave vary` has to call it."""
+import dataclasses
+
+PORT = 5100
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """SERVE and ASK are options of the lab's server in the guest and of its client in the host; meanwhile SCRIPT runs in
+    DOMAIN, and BEFORE it the server's shell has run that. NAMED is what has to be named first, of a pair both in either order: which kinds of causes it may be called, and
+    a part of the offender's name."""
+    name: str
+    serve: str = ''
+    ask: str = ''
+    before: str = ''
+    domain: str = ''
+    script: str = ''
+    named: tuple = ()
+
+    @property
+    def port(self):
+        return PORT + [kind.name for kind in KINDS].index(self.name)
+
+
+# Unless a kind says otherwise: an answer takes 30 ms, and there are six requests a second, evenly spread.
+SERVE = '--work 30000'
+ASK = '--requests 50 --rate 6 --size 200 --per-call 1'
+
+BUSY = "while :; do timeout 0.5 sh -c 'while :; do :; done'; sleep 0.7; done"
+# vhost gets little of the CPU while somebody else wants it.
+HOG = "trap 'renice -n 0 -p $(cat /tmp/vhost); exit' TERM; renice -n 19 -p $(cat /tmp/vhost); " + BUSY
+# Besides, five at once.
+MORE = 'exec xweave lab load udp-ask --to 10.77.0.1:{port} --requests 4000 --rate 4 --burst 5 --size 200 --per-call 1'
+CONSOLE = '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
+while :; do for i in 1 2; do echo "<1>$line" >/dev/kmsg; done; sleep 0.7; done'''
+STOPS = 'while :; do kill -STOP $(cat /tmp/{name}.pid); sleep 0.2; kill -CONT $(cat /tmp/{name}.pid); sleep 0.8; done'
+GROUP = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup;
+grep -q vda /proc/swaps || { mkswap /dev/vda; swapon /dev/vda; echo 5 >/proc/sys/vm/page-cluster; };
+echo +memory +io >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/swap; echo 254:0 riops=400 >/sys/fs/cgroup/swap/io.max; echo 0 >/sys/fs/cgroup/swap/cgroup.procs;'''
+SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
+
+
+def named(*kinds, by=''):
+    """By one of these kinds, and that offender."""
+    return tuple((kind, by) for kind in kinds)
+
+
+FUTEX = '--lock 100000 --free 300000'
+FORGETS = '--ignore-every 10'
+KINDS = (
+    Kind('quiet'),
+    Kind('neighbour', domain='host', script=BUSY, named=(named('vcpu_preempted', by='sh'),)),
+    Kind('vhost-hog', domain='host', script=HOG, named=(named('backend_late', by='sh'),)),
+    # QEMU takes each character of a serial console from the vCPU, which takes no interrupts meanwhile.
+    Kind('interrupts', domain='vm1', script=CONSOLE, named=(named('interrupt_late', 'vcpu_exits'),)),
+    Kind('bursts', ask='--burst 4', named=(named('batch_arrival'),)),
+    Kind('threads', serve='--thread-per-request', domain='host', script=MORE, named=(named('own_threads'),)),
+    Kind('futex', serve=FUTEX, named=(named('futex'),)),
+    Kind('slow', serve='--work 2000 --slow-every 60 --slow 250000', ask='--requests 180 --rate 30',
+         named=(named('socket_queue'),)),
+    Kind('stopped', domain='vm1', script=STOPS, named=(named('stopped'),)),
+    Kind('swap', serve='--memory 192', before=GROUP, domain='vm1', script=SWAP, named=(named('swap_in'),)),
+    Kind('retransmit', serve=FORGETS, ask='--retry 150', named=(named('retransmit'),)),
+    Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=BUSY, named=(named('vcpu_preempted', by='sh'), named('futex'))),
+    Kind('bursts-and-retransmit', serve='--ignore-every 14', ask='--burst 5 --retry 250', named=(named('batch_arrival'), named('retransmit'))),
+    Kind('stopped-and-futex', serve=FUTEX, domain='vm1', script=STOPS, named=(named('stopped'), named('futex'))),
+    Kind('vhost-hog-and-retransmit', serve=FORGETS, ask='--retry 400', domain='host', script=HOG,
+         named=(named('backend_late', by='sh'), named('retransmit'))),
+    Kind('interrupts-and-futex', serve=FUTEX, domain='vm1', script=CONSOLE,
+         named=(named('interrupt_late', 'vcpu_exits'), named('futex'))),
+)
