@@ -18,12 +18,12 @@ def is_one(cause, names):
     """Whether a cause is called one of these, and the offender is among those who did it."""
     def did(who):
         return not who or any(who in one['who'] and one['ns'] >= PART * cause['ns'] for one in cause['offenders'])
-    return cause['named'] and any(cause['kind'] == kind and did(by) for kind, by in names)
+    return any(cause['kind'] == kind and did(by) for kind, by in names)
 
 
 def is_named(found, kind):
-    """Whether the first causes are those that were made, each of them once."""
-    first = found['causes'][:len(kind.named)]
+    """Whether the causes that are named first are those that were made."""
+    first = [cause for cause in found['causes'] if cause['named']][:len(kind.named)]
     return all(any(is_one(cause, names) for cause in first) for names in kind.named)
 
 

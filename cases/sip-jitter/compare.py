@@ -56,16 +56,6 @@ def followed(name):
     return sum(of['target_port'] == 5060 for of in whole), sum(of['source_port'] == 5060 for of in whole)
 
 
-def of_calls(name):
-    """From the INVITE's first step to the last of the answer to BYE: of each call, which has a port of its own."""
-    spans = collections.defaultdict(list)
-    for flow in load(f'{name}.flows')['flows']:
-        frame = flow['frame']
-        port = frame['source_port'] if frame['target_port'] == 5060 else frame['target_port']
-        spans[port].append((flow['start_ns'], flow['end_ns']))
-    return [max(end for _, end in of) - min(start for start, _ in of) for of in spans.values() if len(of) == 6]
-
-
 def load_selection(claims, capacity):
     """Figures 3 to 6."""
     print(f'{"calls a second":>16}{"of capacity":>13}{"calls":>8}{"sent again":>12}   RTT, ms:{"p50":>6}{"p99":>8}{"max":>8}')
@@ -172,10 +162,14 @@ def kept_by_own(found):
     return 100 * max(own, default=0) / len(found['each'])
 
 
-def judge_recorded(claims, name, found, asked):
+def judge_recorded(claims, name, found, asked, calls):
+    whole_calls = load(f'{name}.calls')
     each = found['each']
-    sums = sum(sum(one['segments_ns']) == one['total_ns'] for one in each)
-    claims.at_least(f'{name}: segments sum to the time', 100 * sums / len(each), 100, '% of requests')
+    sums = sum(sum(one['segments_ns']) == one['total_ns'] for one in each + whole_calls['each'])
+    claims.at_least(f'{name}: segments sum to the time', 100 * sums / (len(each) + len(whole_calls['each'])), 100,
+                    '% of requests and calls')
+    claims.at_least(f'{name}: calls found', 100 * min(whole_calls['requests'], calls) / max(whole_calls['requests'], calls),
+                    99.9, '%')
     claims.at_least(f'{name}: requests found', 100 * min(found['requests'], asked) / max(found['requests'], asked),
                     99.9, '%')
     named = [cause for cause in found['causes'] if cause['named']]
@@ -192,7 +186,7 @@ def judge_messages(claims, name):
     apart = abs(sent - to) + abs(received - back)
     claims.at_least(f'{name}: messages followed', 100 * (1 - apart / (sent + received)), 99.9, '%',
                     note=f'{to} + {back} of {sent} + {received}')
-    counted, found = statistics.median(rtts(name)), statistics.median(of_calls(name)) / 1e6
+    counted, found = statistics.median(rtts(name)), load(f'{name}.calls')['p50_ns'] / 1e6
     claims.at_most(f'{name}: a call\'s time beside sipp\'s', abs(counted - found) / counted * 100, 15, '%',
                    note=f'medians {found:.1f} and {counted:.0f} ms')
 
@@ -206,7 +200,8 @@ def main():
         for number, one in enumerate(found['each']):
             one['number'] = number
         # INVITE and BYE of each call; of the server that makes threads, as many as were sent.
-        judge_recorded(claims, name, found, 2 * chosen['calls'] if name in CALLS else load('threads.asked')['sent'])
+        sent = 2 * chosen['calls'] if name in CALLS else load('threads.asked')['sent']
+        judge_recorded(claims, name, found, sent, sent // 2)
         if name in CALLS:
             judge_messages(claims, name)
             figures['rtt_ms'][name] = rtts(name)

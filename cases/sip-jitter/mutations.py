@@ -33,8 +33,7 @@ def stray(document):
 
 
 def slower(document):
-    for flow in document['flows']:
-        flow['end_ns'] += 100_000_000
+    document['p50_ns'] += 100_000_000
 
 
 def another(document):
@@ -86,6 +85,8 @@ MUTATIONS = [
                [f'{name}: segments sum']) for name in (*CALLS, 'threads')),
     *(Mutation(f'{name}: half of the requests are not found', f'work/{name}.vary', in_json(half),
                [f'{name}: requests found']) for name in (*CALLS, 'threads')),
+    *(Mutation(f'{name}: half of the calls are not found', f'work/{name}.calls', in_json(half),
+               [f'{name}: calls found']) for name in (*CALLS, 'threads')),
     *(Mutation(f'{name}: no cause is named', f'work/{name}.vary', in_json(unnamed),
                [f'{name}: variance of named causes']) for name in (*CALLS, 'threads')),
     *(Mutation(f'{name}: one message in fifty is not followed', f'work/{name}.flows', in_json(stray),
@@ -108,4 +109,4 @@ MUTATIONS = [
 
 if __name__ == '__main__':
     falsify(sys.argv[1], lambda folder: [HERE / 'compare.py', folder],
-            ['work/*.vary', 'work/*.flows', 'work/*.machines', 'work/*.rtt', 'work/*.screen', 'work/load.json', 'work/threads.asked'], MUTATIONS)
+            ['work/*.vary', 'work/*.calls', 'work/*.flows', 'work/*.machines', 'work/*.rtt', 'work/*.screen', 'work/load.json', 'work/threads.asked'], MUTATIONS)

@@ -162,6 +162,8 @@ pub enum Cause {
     Power(Power),
     /// Interrupts of the host ran above the vCPU's thread.
     Interrupted,
+    /// The vCPU had come out of its guest for this reason ([`exit_reason`](crate::vcpu::exit_reason)).
+    Exited(i32),
 }
 
 /// A piece of the time.

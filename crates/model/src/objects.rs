@@ -15,7 +15,7 @@ use crate::{
     guests::Guests,
     machine::Machine,
     power::Power,
-    vcpu::CpuId,
+    vcpu::{CpuId, exit_reason},
     wait::WaitedFor,
 };
 
@@ -67,6 +67,8 @@ pub enum Cause {
     Power(Power),
     /// Interrupts of the host ran above the vCPU's thread.
     Interrupted,
+    /// The vCPU had come out of its guest for this reason.
+    Exited(i32),
 }
 
 /// All objects that were met, each told once.
@@ -148,6 +150,7 @@ impl Objects {
             },
             Cause::Power(power) => power.to_string(),
             Cause::Interrupted => "interrupts of the host ran on its CPU".to_owned(),
+            Cause::Exited(reason) => format!("{} exits", exit_reason(reason)),
             Cause::Swapped => "swap-in: a page that was swapped out was waited for".to_owned(),
         }
     }
@@ -222,6 +225,7 @@ impl Objects {
             breakdown::Cause::Ahead(times) => Cause::Ahead(times),
             breakdown::Cause::Power(power) => Cause::Power(power),
             breakdown::Cause::Interrupted => Cause::Interrupted,
+            breakdown::Cause::Exited(reason) => Cause::Exited(reason),
         }
     }
 

@@ -84,7 +84,7 @@ pub struct Such {
     pub spent: TimeState,
     /// What more is known of why, in words.
     pub why: Option<String>,
-    /// Who had the processor meanwhile.
+    /// Who had the processor meanwhile; or for what exits a vCPU was out of its guest: `io exits`.
     pub by: Option<String>,
     /// What the processor's saving of power had to do with it.
     pub power: Option<Power>,
@@ -109,6 +109,7 @@ impl Such {
             let why = cause.map(|cause| objects.why_such(cause));
             let by = match cause {
                 Some(Cause::Had(other)) => Some(objects.named(other).group.clone()),
+                Some(Cause::Exited(_)) => why.clone(),
                 _ => None,
             };
             let kept_for = match cause {
@@ -140,7 +141,7 @@ impl Such {
             (TimeState::Queue | TimeState::Device | TimeState::Completion, "disk") => {
                 (format!("disk I/O of {of}"), group())
             }
-            (TimeState::Exit, _) => (format!("exits of {}", self.group), None),
+            (TimeState::Exit, _) => (format!("exits of {}", self.group), self.by.clone()),
             (spent, _) => (format!("{} in {of}", spent.name()), group()),
         };
         (what + self.kept_for, by)

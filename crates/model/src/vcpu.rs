@@ -47,15 +47,24 @@ pub struct Vcpu {
     outside: VecDeque<i64>,
     /// How many no entry can explain any more, since its host last told of any vCPU; when the last of them happened.
     suspect: (i64, u64),
-    /// Beginnings and ends of its being inside the guest.
-    inside: VecDeque<(i64, i64)>,
+    /// When it was inside the guest.
+    inside: VecDeque<Stay>,
+}
+
+/// That a vCPU was inside its guest.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    entered: i64,
+    left: i64,
+    /// Why it came out, by the hardware's number; none if that is not told, or not yet.
+    reason: Option<i32>,
 }
 
 impl Vcpu {
     /// When it was inside the guest between two times.
     pub fn inside(&self, from: i64, to: i64) -> impl Iterator<Item = (i64, i64)> + '_ {
-        let first = self.inside.partition_point(|(_, end)| *end <= from);
-        let past = self.inside.range(first..).copied();
+        let first = self.inside.partition_point(|stay| stay.left <= from);
+        let past = self.inside.range(first..).map(|stay| (stay.entered, stay.left));
         let now = self.entered.map(|entered| (entered, i64::MAX));
         past.chain(now)
             .map(move |(a, b)| (a.max(from), b.min(to)))
@@ -63,9 +72,15 @@ impl Vcpu {
             .filter(|(a, b)| a < b)
     }
 
+    /// Why it came out of the guest before that time, by the hardware's number ([`exit_reason`]), if that is told.
+    pub fn came_out(&self, before: i64) -> Option<i32> {
+        let over = self.inside.partition_point(|stay| stay.left <= before);
+        self.inside.get(over.checked_sub(1)?)?.reason
+    }
+
     /// Since when something is known of it.
     fn known_since(&self) -> i64 {
-        self.inside.front().map(|(from, _)| *from).or(self.entered).unwrap_or(i64::MAX)
+        self.inside.front().map(|stay| stay.entered).or(self.entered).unwrap_or(i64::MAX)
     }
 }
 
@@ -135,7 +150,7 @@ impl Vcpus {
             return;
         }
         check.events += 1;
-        let left = vcpu.inside.back().map_or(i64::MIN, |(_, left)| *left);
+        let left = vcpu.inside.back().map_or(i64::MIN, |stay| stay.left);
         if vcpu.entered.is_none() && time.saturating_sub(left) > check.error_ns {
             vcpu.outside.push_back(time);
         }
@@ -205,7 +220,7 @@ impl Vcpus {
 
     /// Events of the processor that it ran on were lost from that time on: whether it is inside is not known any more.
     pub(crate) fn lose(&mut self, from: i64, thread: ThreadId) {
-        self.exit(from, thread, None);
+        self.out(from, thread, None);
         if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) {
             vcpu.unsure = true;
         }
@@ -215,27 +230,35 @@ impl Vcpus {
     /// tells of it when interrupts are enabled again, and handled.
     pub(crate) fn interrupted(&mut self, time: i64, thread: ThreadId) {
         if !self.of.is_empty() {
-            self.exit(time, thread, None);
+            self.out(time, thread, None);
         }
     }
 
-    /// It came out. If that it went in is among what was lost, it has been inside since that was over.
-    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, lost: Option<i64>) {
+    /// It came out, for that reason. If that it went in is among what was lost, it has been inside since that was over.
+    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, reason: i32, lost: Option<i64>) {
+        self.out(time, thread, lost);
+        let stay = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)?.inside.back_mut());
+        if let Some(stay @ Stay { reason: None, .. }) = stay {
+            stay.reason = Some(reason);
+        }
+    }
+
+    fn out(&mut self, time: i64, thread: ThreadId, lost: Option<i64>) {
         let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) else { return };
         vcpu.unsure = false;
         self.told.insert(thread.domain, time);
-        let behind = |lost: &i64| vcpu.inside.back().is_some_and(|(_, left)| left <= lost);
+        let behind = |lost: &i64| vcpu.inside.back().is_some_and(|stay| stay.left <= *lost);
         if let Some(entered) = vcpu.entered.take().or(lost.filter(behind))
             && entered < time
         {
-            vcpu.inside.push_back((entered, time));
+            vcpu.inside.push_back(Stay { entered, left: time, reason: None });
         }
     }
 
     pub(crate) fn forget_before(&mut self, time: i64) {
         for vcpu in self.all.values_mut() {
             // One is kept, so that it stays known since when.
-            while vcpu.inside.len() > 1 && vcpu.inside[0].1 <= time {
+            while vcpu.inside.len() > 1 && vcpu.inside[0].left <= time {
                 vcpu.inside.pop_front();
             }
         }
@@ -285,7 +308,7 @@ mod tests {
         let cpu = CpuId { domain: 2, cpu: 0 };
         vcpus.enter(&enter(1, 0), first, 50);
         vcpus.seen(cpu, 50);
-        vcpus.exit(100, first, None);
+        vcpus.exit(100, first, 0x7b, None);
         let mut times = vec![(200, None), (300, None), (900, None), (1_000, None), (last, Some(second))];
         times.sort_by_key(|(time, _)| *time);
         for (time, entering) in times {

@@ -92,7 +92,7 @@ fn an_interrupt_of_the_host_ends_the_time_inside_before_the_exit_is_told() {
         interrupt(Kind::IrqExit, 400),
         interrupt(Kind::SoftirqEnter, 401),
         interrupt(Kind::SoftirqExit, 500),
-        host(Kind::VmExit, 505),
+        Event { code: 0x7b, ..host(Kind::VmExit, 505) },
         host(Kind::VmEnter, 600),
         host(Kind::VmExit, 700),
     ];
@@ -103,8 +103,10 @@ fn an_interrupt_of_the_host_ends_the_time_inside_before_the_exit_is_told() {
     let exits = [300, 1, 99, 100].map(|ns| (TimeState::Exit, ns));
     let all = [&[(TimeState::Running, 80)], &exits[..], &[(TimeState::Running, 100)]].concat();
     assert_eq!(told, all);
-    let interrupts = pieces.iter().filter(|piece| piece.cause == Some(Cause::Interrupted));
-    assert_eq!(interrupts.map(|piece| piece.to - piece.from).collect::<Vec<_>>(), [300, 99]);
+    let because = |cause| pieces.iter().filter(move |piece| piece.cause == Some(cause)).map(|piece| piece.to - piece.from);
+    assert_eq!(because(Cause::Interrupted).collect::<Vec<_>>(), [300, 99]);
+    // Why it came out, though that was told later.
+    assert_eq!(because(Cause::Exited(0x7b)).collect::<Vec<_>>(), [1, 100]);
 }
 
 /// On one CPU of the host, a vCPU makes way for another one, for a vhost thread of its guest, and for some other thread.
@@ -150,6 +152,8 @@ fn who_had_the_processor_is_called_as_users_know_it() {
         let causes = found.steps.iter().filter_map(|step| step.cause);
         told.extend(causes.map(|cause| (objects.why(cause), objects.why_such(cause))));
     });
+    // Between its exit and the switch, the host worked for it.
+    told.retain(|(_, such)| such != "0x0 exits");
     let had = |who: &str| format!("{who} had the CPU");
     let expected =
         [("vCPU 1 of vm1", "vCPUs of vm1"), ("vhost of vm1/60", "vhost of vm1"), ("vhost-51/70", "vhost-51")];

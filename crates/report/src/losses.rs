@@ -52,7 +52,7 @@ pub fn uncertain(outcome: &Outcome) -> Option<String> {
 pub fn unanswered(outcome: &Outcome) -> Option<String> {
     let have = number::counted(outcome.unanswered, "UDP request has", "UDP requests have");
     let why = "the datagram was lost, nobody answered, or not before the recording ended";
-    (outcome.unanswered > 0).then(|| format!("{have} no answer and are not among the transactions: {why}"))
+    (outcome.unanswered > 0).then(|| format!("{have} no answer, and no place among the transactions: {why}"))
 }
 
 /// The remarks as text.

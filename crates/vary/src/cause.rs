@@ -213,7 +213,20 @@ impl Cause {
             Kind::PageFault => "touch the files before requests come (vmtouch, MAP_POPULATE), or give more memory".into(),
             Kind::Disk => "see who uses the disk: xweave explain DIR --machines".into(),
             Kind::Retransmit => "find what drops it: queues of devices and sockets that are too short".into(),
-            Kind::VcpuExits => "see which exits: xweave explain DIR --machines".into(),
+            Kind::VcpuExits => match by {
+                Some("io exits") => "find the device that is emulated byte by byte (a serial console, IDE, VGA), and let the guest \
+                                     use it less, or a virtio device instead"
+                    .into(),
+                Some("npf exits" | "ept violation exits") => {
+                    "let the guest's memory be there before it is used (prealloc=on, huge pages), and keep KSM, swap and balloons \
+                     from it"
+                        .into()
+                }
+                Some("interrupt exits") => {
+                    "keep the host's interrupts and timers off the vCPUs' CPUs (irqaffinity, isolcpus, nohz_full)".into()
+                }
+                _ => "see which exits: xweave explain DIR --machines".into(),
+            },
             Kind::Network | Kind::Interrupts | Kind::Running | Kind::Waiting | Kind::Unknown => return None,
         })
     }

@@ -175,6 +175,7 @@ fn stands(what: What, domain: &Domain) -> Option<(String, String, String)> {
             "the vCPUs'".to_owned(),
             "pin them to other CPUs (taskset -p of kvm-pit/PID), or start QEMU with -global kvm-pit.lost_tick_policy=discard",
         ),
+        What::Interrupts if domain.cpus == 1 => None,
         What::Interrupts => told(
             "CPUs of interrupts and softirqs",
             "the vCPUs'".to_owned(),

@@ -67,16 +67,17 @@ impl BackwardWalk<'_> {
     }
 
     /// The host worked for a vCPU, whose thread had this processor of it, or handled its own interrupts above.
-    fn exit(&mut self, cpu: CpuId, from: i64, to: i64, object: Object) {
+    fn exit(&mut self, cpu: CpuId, vcpu: &Vcpu, from: i64, to: i64, object: Object) {
+        let reason = vcpu.came_out(from).map(Cause::Exited);
         let interrupts: Vec<_> =
             self.machine.cpu(cpu).into_iter().flat_map(|cpu| cpu.interrupts(from, to)).collect();
         let mut end = to;
         for interrupt in interrupts.into_iter().rev() {
-            self.add(interrupt.to, end, object, TimeState::Exit);
+            self.because(interrupt.to, end, object, TimeState::Exit, reason);
             self.because(interrupt.from, interrupt.to, object, TimeState::Exit, Some(Cause::Interrupted));
             end = interrupt.from;
         }
-        self.add(from, end, object, TimeState::Exit);
+        self.because(from, end, object, TimeState::Exit, reason);
     }
 
     /// A vCPU was outside its guest.
@@ -92,7 +93,7 @@ impl BackwardWalk<'_> {
             match doing {
                 None | Some(ThreadState::Unknown) => self.add(a, b, object, TimeState::Unknown),
                 Some(ThreadState::Running { cpu }) => {
-                    self.exit(CpuId { domain: vcpu.thread.domain, cpu }, a, b, object);
+                    self.exit(CpuId { domain: vcpu.thread.domain, cpu }, vcpu, a, b, object);
                 }
                 Some(ThreadState::Waiting { .. }) => self.add(a, b, object, TimeState::Halted),
                 Some(ThreadState::Ready { cpu, since }) => {

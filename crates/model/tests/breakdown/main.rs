@@ -59,6 +59,7 @@ fn told_of(machine: &mut Machine, events: &[Event], of: ThreadId, from: i64, to:
         Some(Cause::Awaited(awaited)) => format!(" for {awaited:?}"),
         Some(Cause::Power(Power::Idle(state))) => format!(" from idle state {state}"),
         Some(Cause::Interrupted) => " in interrupts".to_owned(),
+        Some(Cause::Exited(reason)) => format!(" after exit {reason:#x}"),
         Some(Cause::Power(power)) => format!(" at {:.0} %", 100.0 * (1.0 - power.slowed())),
         Some(Cause::Refused(times, refused)) => format!(" {times} times, {:?}", refused.why),
     };
@@ -327,21 +328,22 @@ fn a_request_that_is_refused_and_sent_again_is_told_with_the_reason() {
 fn what_a_guest_s_processor_does_outside_the_guest_is_the_host_s() {
     let host = |event| in_domain(3, event);
     let vm = |kind, time| Event { domain: 3, ..Event::new(kind, 3, time, 5, 70) };
+    let exit = |time, code| Event { code, ..vm(Kind::VmExit, time) };
     let events = [
         Event { other: 70, object: 69, ..Event::new(Kind::Thread, 3, 0, 0, 0) },
         host(switch(0, 5, 0, State::Runnable, 70)),
         vm(Kind::VmEnter, 1),
         switch(10, 0, 0, State::Runnable, 7),
         // An exit that the hypervisor handles; another for which its thread is preempted.
-        vm(Kind::VmExit, 20),
+        exit(20, 0x7b),
         vm(Kind::VmEnter, 25),
-        vm(Kind::VmExit, 40),
+        exit(40, 0x60),
         host(switch(42, 5, 70, State::Runnable, 71)),
         host(switch(60, 5, 71, State::Sleeping, 70)),
         vm(Kind::VmEnter, 63),
         // The guest idles: its processor halts. Another of its processors wakes the thread.
         switch(70, 0, 7, State::Sleeping, 0),
-        vm(Kind::VmExit, 71),
+        exit(71, 0x78),
         host(switch(72, 5, 70, State::Sleeping, 0)),
         wake(80, 1, 0, 7),
         host(wake(84, 4, 72, 70)),
@@ -354,16 +356,16 @@ fn what_a_guest_s_processor_does_outside_the_guest_is_the_host_s() {
         told_of(&mut machine, &events, thread(7), 10, 100),
         [
             "7:running=10",
-            "vcpu 0:exit=5",
+            "vcpu 0:exit=5 after exit 0x7b",
             "7:running=15",
-            "vcpu 0:exit=2",
+            "vcpu 0:exit=2 after exit 0x60",
             "vcpu 0:preempted=18 by 71",
-            "vcpu 0:exit=3",
+            "vcpu 0:exit=3 after exit 0x60",
             "7:running=7",
             "7:waiting=10",
             "vcpu 0:halted=4",
             "vcpu 0:waking=2",
-            "vcpu 0:exit=2",
+            "vcpu 0:exit=2 after exit 0x78",
             "7:waking=2",
             "7:running=10"
         ]
