@@ -67,7 +67,7 @@ KINDS = (
     Kind('retransmit', serve=FORGETS, ask='--retry 150', named=(named('retransmit'),)),
     Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=NEIGHBOUR, named=(named('vcpu_preempted', by='sh'), named('futex'))),
     Kind('bursts-and-retransmit', serve='--ignore-every 8', ask='--burst 5 --retry 200', named=(named('batch_arrival'), named('retransmit'))),
-    Kind('stopped-and-futex', serve=FUTEX, domain='vm1', script=STOPS, named=(named('stopped'), named('futex'))),
+    Kind('stopped-and-futex', serve='--lock 150000 --free 250000', domain='vm1', script=STOPS, named=(named('stopped'), named('futex'))),
     Kind('vhost-hog-and-retransmit', serve='--ignore-every 12', ask='--retry 250', domain='host', script=HOG,
          named=(named('backend_late', by='sh'), named('retransmit'))),
     Kind('interrupts-and-futex', serve='--lock 150000 --free 250000', domain='vm1', script=CONSOLE.replace('1 2', '1'),
