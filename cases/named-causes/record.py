@@ -60,6 +60,8 @@ def meanwhile(kind):
     finally:
         run(kind.domain, 'kill $(cat /tmp/meanwhile); rm /tmp/meanwhile')
         going.wait()
+        # What it had begun lasts for less than a second.
+        run(kind.domain, 'sleep 1')
         if kind.name.startswith('stop'):
             run('vm1', f'kill -CONT $(cat /tmp/{kind.name}.pid)')
 
