@@ -6,12 +6,13 @@ PORT = 5100
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """SERVE and ASK are options of the lab's server in the guest and of its client in the host; meanwhile SCRIPT runs in
-    DOMAIN, and BEFORE it the server's shell has run that. NAMED is what has to be named first, of a pair both in either order: which kinds of causes it may be called, and
+    """SERVE and ASK are options of the lab's server in the guest and of its client in the host, which CLIENT starts; meanwhile
+    SCRIPT runs in DOMAIN, and BEFORE it the server's shell has run that. NAMED is what has to be named first, of a pair both in either order: which kinds of causes it may be called, and
     a part of the offender's name."""
     name: str
     serve: str = ''
     ask: str = ''
+    client: str = ''
     before: str = ''
     domain: str = ''
     script: str = ''
@@ -58,7 +59,8 @@ KINDS = (
     # QEMU takes each character of a serial console from the vCPU, which takes no interrupts meanwhile.
     Kind('interrupts', domain='vm1', script=CONSOLE, named=(named('interrupt_late', 'vcpu_exits'),)),
     Kind('bursts', ask='--burst 4', named=(named('batch_arrival'),)),
-    Kind('threads', serve='--thread-per-request', domain='host', script=MORE, named=(named('own_threads'),)),
+    # Those that come together are asked for by another client, whose requests this one's start is not to disturb.
+    Kind('threads', serve='--thread-per-request', client='nice -n 19', domain='host', script=MORE, named=(named('own_threads'),)),
     Kind('futex', serve=FUTEX, named=(named('futex'),)),
     Kind('slow', serve='--work 2000 --slow-every 60 --slow 250000', ask='--requests 180 --rate 30',
          named=(named('socket_queue'),)),
@@ -70,6 +72,6 @@ KINDS = (
     Kind('stopped-and-futex', serve='--lock 150000 --free 250000', domain='vm1', script=STOPS, named=(named('stopped'), named('futex'))),
     Kind('vhost-hog-and-retransmit', serve='--ignore-every 12', ask='--retry 250', domain='host', script=HOG,
          named=(named('backend_late', by='sh'), named('retransmit'))),
-    Kind('interrupts-and-futex', serve='--lock 150000 --free 250000', domain='vm1', script=CONSOLE.replace('1 2', '1'),
+    Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', domain='vm1', script=CONSOLE.replace('1 2', '1'),
          named=(named('interrupt_late', 'vcpu_exits'), named('futex'))),
 )

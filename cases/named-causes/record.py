@@ -136,7 +136,7 @@ def main():
                     with meanwhile(kind):
                         (folder / f'{kind.name}.asked').write_text(
                             # Not all may be answered in time.
-                            run('host', f'xweave lab load udp-ask --to 10.77.0.1:{kind.port} {options(kind.ask, ASK)} || test $? = 1'))
+                            run('host', f'{kind.client} xweave lab load udp-ask --to 10.77.0.1:{kind.port} {options(kind.ask, ASK)} || test $? = 1'))
             judged.append(judges.submit(vary, folder, number == 0))
         for one in judged:
             one.result()
