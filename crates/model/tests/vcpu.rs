@@ -103,7 +103,9 @@ fn an_interrupt_of_the_host_ends_the_time_inside_before_the_exit_is_told() {
     let exits = [300, 1, 99, 100].map(|ns| (TimeState::Exit, ns));
     let all = [&[(TimeState::Running, 80)], &exits[..], &[(TimeState::Running, 100)]].concat();
     assert_eq!(told, all);
-    let because = |cause| pieces.iter().filter(move |piece| piece.cause == Some(cause)).map(|piece| piece.to - piece.from);
+    let because = |cause| {
+        pieces.iter().filter(move |piece| piece.cause == Some(cause)).map(|piece| piece.to - piece.from)
+    };
     assert_eq!(because(Cause::Interrupted).collect::<Vec<_>>(), [300, 99]);
     // Why it came out, though that was told later.
     assert_eq!(because(Cause::Exited(0x7b)).collect::<Vec<_>>(), [1, 100]);
