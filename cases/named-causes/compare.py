@@ -22,9 +22,15 @@ def is_one(cause, names):
 
 
 def is_named(found, kind):
-    """Whether the causes that are named first are those that were made."""
-    first = [cause for cause in found['causes'] if cause['named']][:len(kind.named)]
-    return all(any(is_one(cause, names) for cause in first) for names in kind.named)
+    """Whether all that was made is named, and nothing before it that was not."""
+    missing = set(kind.named)
+    for cause in found['causes']:
+        if cause['named']:
+            made = {names for names in kind.named if is_one(cause, names)}
+            if not made:
+                break
+            missing -= made
+    return not missing
 
 
 def main():
