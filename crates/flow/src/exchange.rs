@@ -25,7 +25,12 @@ use serde::Serialize;
 use xweave_trace::Row;
 
 use self::talk::{Sent, Talk, Turn, Way};
-use crate::{durations::rank, flows::Flows, graph::Flow, key::Key};
+use crate::{
+    durations::rank,
+    flows::Flows,
+    graph::{Flow, Incomplete},
+    key::Key,
+};
 
 /// Who asks whom, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -313,12 +318,18 @@ fn nest(all: &mut [Exchange]) {
 impl Turn {
     /// None without an answer.
     fn exchange(
-        self,
+        mut self,
         protocol: &'static str,
         flows: &Flows,
         by_id: &HashMap<u64, usize>,
     ) -> Option<Exchange> {
         let all = flows.flows();
+        // Requests that come again are answered again, and nobody may be there any more who reads that: then the answer is
+        // what somebody read.
+        let read = |at: &usize| all[*at].incomplete != Some(Incomplete::Dropped);
+        if protocol == "UDP" && self.answer.flows.iter().any(read) {
+            self.answer.flows.retain(read);
+        }
         let ended = |way: &Way| way.flows.iter().map(|&at| all[at].end_ns).max();
         let end_ns = ended(&self.answer)?;
         // What carried its last byte to the server, from where that was cut off or put together; and the answer's first.

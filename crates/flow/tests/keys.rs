@@ -205,6 +205,22 @@ fn a_copy_that_comes_after_the_answer_was_sent_delays_nothing() {
 }
 
 #[test]
+fn an_answer_that_nobody_read_any_more_is_not_the_one_that_was_waited_for() {
+    let asked = [Datagram::new(1, 1_000, true, 70, 11, 1), Datagram::new(2, 501_000, true, 70, 11, 1)];
+    let read = Datagram::new(3, 502_000, false, 70, 11, 2);
+    let unread = Datagram { lost: true, ..Datagram::new(4, 900_000, false, 70, 11, 2) };
+    let [once, twice] = &[vec![read], vec![read, unread]].map(|answers| {
+        let all = exchanges(&[&asked[..], &answers].concat());
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.into_iter().next().unwrap().0
+    });
+    assert_eq!((twice.complete, twice.end_ns, &twice.answer.flows), (true, once.end_ns, &once.answer.flows));
+    // If all were lost, it was not answered.
+    let lost = exchanges(&[&asked[..], &[unread]].concat());
+    assert!(!lost.iter().any(|(of, _)| of.complete), "{lost:?}");
+}
+
+#[test]
 fn the_key_of_a_call_that_was_not_seen_is_not_the_next_one_s() {
     let outside = |datagram| Datagram { from_outside: true, ..datagram };
     let answered = |request: Datagram, number: u64| {
