@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """compare.py OUT: which causes are named of requests that something was made to happen to"""
+import collections
 import json
 import pathlib
 import statistics
@@ -21,15 +22,14 @@ def is_one(cause, names):
     return any(cause['kind'] == kind and did(by) for kind, by in names)
 
 
-def is_named(found, kind):
-    """Whether all that was made is named, and nothing before it that was not."""
+def is_named(causes, kind):
+    """Whether all that was made is among the named causes, and nothing before it that was not."""
     missing = set(kind.named)
-    for cause in found['causes']:
-        if cause['named']:
-            made = {names for names in kind.named if is_one(cause, names)}
-            if not made:
-                break
-            missing -= made
+    for cause in causes:
+        made = {names for names in kind.named if is_one(cause, names)}
+        if not made:
+            break
+        missing -= made
     return not missing
 
 
@@ -42,7 +42,7 @@ def main():
         all_found = [json.loads((folder / f'{kind.name}.vary').read_text()) for folder in rounds]
         named = [[cause for cause in found['causes'] if cause['named']] for found in all_found]
         if kind.named:
-            right = sum(is_named(found, kind) for found in all_found)
+            right = sum(is_named(of, kind) for of in named)
             claims.at_least(f'{kind.name}: named first', 100 * right / len(rounds), 90, '% of runs', note=f'{right} of {len(rounds)}')
         else:
             claims.at_most(f'{kind.name}: causes named', sum(bool(of) for of in named), 0, 'runs')
@@ -52,15 +52,13 @@ def main():
         asked = [json.loads((folder / f'{kind.name}.asked').read_text())['requests'] for folder in rounds]
         found_least = min(100 * found['requests'] / sent for found, sent in zip(all_found, asked, strict=True))
         claims.at_least(f'{kind.name}: requests found', found_least, 99.9, '% of those asked')
-        firsts = {}
+        # The kinds that come first, and the first one's shares.
+        firsts = collections.defaultdict(list)
         for of in named:
-            first = tuple(cause['kind'] for cause in of[:max(1, len(kind.named))])
-            firsts[first] = firsts.get(first, 0) + 1
-        shares = {first: statistics.median(of[0]['share_of_variance'] for of in named
-                                           if tuple(cause['kind'] for cause in of[:len(first)]) == first)
-                  for first in firsts if first}
-        words = '; '.join(f'{" and ".join(first) or "nothing"} ({f"{shares[first]:.0%}, " if first else ""}{count})'
-                          for first, count in sorted(firsts.items(), key=lambda of: -of[1]))
+            first = ' and '.join(cause['kind'] for cause in of[:max(1, len(kind.named))])
+            firsts[first].append(of[0]['share_of_variance'] if of else 0)
+        words = '; '.join(f'{first} ({statistics.median(shares):.0%}, {len(shares)})' if first else f'nothing ({len(shares)})'
+                          for first, shares in sorted(firsts.items(), key=lambda of: -len(of[1])))
         p50, p99 = (statistics.median(found[at] / 1e6 for found in all_found) for at in ('p50_ns', 'p99_ns'))
         print(f'{kind.name:26}{p50:>8.1f}{p99:>9.1f}{sums:>12.1f} %   {words}')
         shown[kind.name] = [[{'kind': cause['kind'], 'by': cause['by'], 'share_of_variance': cause['share_of_variance'],

@@ -7,8 +7,9 @@ PORT = 5100
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """SERVE and ASK are options of the lab's server in the guest and of its client in the host, which CLIENT starts; meanwhile
-    SCRIPT runs in DOMAIN, and BEFORE it the server's shell has run that. NAMED is what has to be named first, of a pair both in either order: which kinds of causes it may be called, and
-    a part of the offender's name."""
+    SCRIPT runs in DOMAIN, and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is
+    what has to be named first, of a pair both in either order: which kinds of causes it may be called, and a part of the
+    offender's name."""
     name: str
     serve: str = ''
     ask: str = ''
@@ -37,10 +38,12 @@ HOG = ("idle() { for of in $(cat /tmp/vhost); do chrt $1 -p 0 $of; done; }; trap
 MORE = 'exec xweave lab load udp-ask --to 10.77.0.1:{port} --requests 4000 --rate 4 --burst 5 --size 200 --per-call 1'
 CONSOLE = '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
 while :; do for i in 1 2; do echo "<1>$line" >/dev/kmsg; done; sleep 0.7; done'''
-STOPS = 'while :; do kill -STOP $(cat /tmp/{name}.pid); sleep 0.2; kill -CONT $(cat /tmp/{name}.pid); sleep 0.8; done'
+STOPS = '''trap 'kill -CONT $(cat /tmp/{name}.pid); exit' TERM
+while :; do kill -STOP $(cat /tmp/{name}.pid); sleep 0.2; kill -CONT $(cat /tmp/{name}.pid); sleep 0.8; done'''
 GROUP = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup;
 grep -q vda /proc/swaps || { mkswap /dev/vda; swapon /dev/vda; echo 5 >/proc/sys/vm/page-cluster; };
-echo +memory +io >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/swap; echo 254:0 riops=400 >/sys/fs/cgroup/swap/io.max; echo 0 >/sys/fs/cgroup/swap/cgroup.procs;'''
+echo +memory +io >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/swap;
+echo 254:0 riops=400 >/sys/fs/cgroup/swap/io.max; echo 0 >/sys/fs/cgroup/swap/cgroup.procs;'''
 SWAP = 'while :; do sleep 1.3; echo 256K >/sys/fs/cgroup/swap/memory.reclaim; done'
 
 
@@ -60,16 +63,20 @@ KINDS = (
     Kind('interrupts', domain='vm1', script=CONSOLE, named=(named('interrupt_late', 'vcpu_exits'),)),
     Kind('bursts', ask='--burst 4', named=(named('batch_arrival'),)),
     # Those that come together are asked for by another client, whose requests this one's start is not to disturb.
-    Kind('threads', serve='--thread-per-request', client='nice -n 19', domain='host', script=MORE, named=(named('own_threads'),)),
+    Kind('threads', serve='--thread-per-request', client='nice -n 19', domain='host', script=MORE,
+         named=(named('own_threads'),)),
     Kind('futex', serve=FUTEX, named=(named('futex'),)),
     Kind('slow', serve='--work 2000 --slow-every 60 --slow 250000', ask='--requests 180 --rate 30',
          named=(named('socket_queue'),)),
     Kind('stopped', domain='vm1', script=STOPS, named=(named('stopped'),)),
     Kind('swap', serve='--memory 192', before=GROUP, domain='vm1', script=SWAP, named=(named('swap_in'),)),
     Kind('retransmit', serve=FORGETS, ask='--retry 150', named=(named('retransmit'),)),
-    Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=NEIGHBOUR, named=(named('vcpu_preempted', by='sh'), named('futex'))),
-    Kind('bursts-and-retransmit', serve='--ignore-every 8', ask='--burst 5 --retry 200', named=(named('batch_arrival'), named('retransmit'))),
-    Kind('stopped-and-futex', serve='--lock 150000 --free 250000', domain='vm1', script=STOPS, named=(named('stopped'), named('futex'))),
+    Kind('neighbour-and-futex', serve='--lock 90000 --free 310000', domain='host', script=NEIGHBOUR,
+         named=(named('vcpu_preempted', by='sh'), named('futex'))),
+    Kind('bursts-and-retransmit', serve='--ignore-every 8', ask='--burst 5 --retry 200',
+         named=(named('batch_arrival'), named('retransmit'))),
+    Kind('stopped-and-futex', serve='--lock 150000 --free 250000', domain='vm1', script=STOPS,
+         named=(named('stopped'), named('futex'))),
     Kind('vhost-hog-and-retransmit', serve='--ignore-every 12', ask='--retry 250', domain='host', script=HOG,
          named=(named('backend_late', by='sh'), named('retransmit'))),
     Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', domain='vm1', script=CONSOLE.replace('1 2', '1'),

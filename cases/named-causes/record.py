@@ -45,6 +45,11 @@ def options(given, usual):
     return ' '.join(f'{name} {value}'.strip() for name, value in pairs.items())
 
 
+def ask(port, of, client=''):
+    """What came of requests; not all may be answered in time."""
+    return run('host', f'{client} xweave lab load udp-ask --to 10.77.0.1:{port} {of} || test $? = 1')
+
+
 @contextlib.contextmanager
 def meanwhile(kind):
     """Something goes on in a domain."""
@@ -62,18 +67,16 @@ def meanwhile(kind):
         going.wait()
         # What it had begun lasts for less than a second.
         run(kind.domain, 'sleep 1')
-        if kind.name.startswith('stop'):
-            run('vm1', f'kill -CONT $(cat /tmp/{kind.name}.pid)')
 
 
 @contextlib.contextmanager
 def recording(folder):
     ports = f'{min(kind.port for kind in KINDS)}-{max(kind.port for kind in KINDS)}'
-    with (folder / 'record.log').open('w+') as log:
+    with (folder / 'record.log').open('w') as log, (folder / 'record.json').open('w') as told:
         recorder = subprocess.Popen(
             inside('host', f"exec xweave record virtio-net --where 'udp portrange {ports}' --events sched,block,net,vm "
                    "--key line:Call-ID --domain vm1=vsock:3 -o /tmp/trace --json -- sh -c 'echo woven >&2; exec cat'"),
-            stdin=subprocess.PIPE, stdout=(folder / 'record.json').open('w'), stderr=log)
+            stdin=subprocess.PIPE, stdout=told, stderr=log)
         while 'woven' not in (folder / 'record.log').read_text():
             if recorder.poll() is not None:
                 sys.exit((folder / 'record.log').read_text())
@@ -103,9 +106,10 @@ def vary(folder, keep):
 def recorders(idle):
     """The one emulated CPU is the recorders' only where nobody else wants it, or as everybody's: else they are what requests
     wait for most."""
-    for domain, chrt in (('host', 'chrt'), ('vm1', '/opt/chrt/lib/ld-linux-x86-64.so.2 --library-path /opt/chrt/lib /opt/chrt/chrt')):
-        run(domain, 'for of in /proc/[0-9]*; do read name <$of/comm; '
-            f'if test "$name" = xweave; then {chrt} -a {"-i" if idle else "-o"} -p 0 ${{of#/proc/}} || exit; fi; done 2>/dev/null')
+    guests = '/opt/chrt/lib/ld-linux-x86-64.so.2 --library-path /opt/chrt/lib /opt/chrt/chrt'
+    for domain, chrt in (('host', 'chrt'), ('vm1', guests)):
+        run(domain, 'for of in /proc/[0-9]*; do read name <$of/comm; if test "$name" = xweave; then '
+            f'{chrt} -a {"-i" if idle else "-o"} -p 0 ${{of#/proc/}} || exit; fi; done 2>/dev/null')
 
 
 def main():
@@ -124,7 +128,7 @@ def main():
             f'sh -c "echo \\$\\$ >/tmp/{kind.name}.pid; {kind.before} exec {serve}" >/tmp/{kind.name}.log 2>&1 &')
         until('vm1', f'grep -q ready /tmp/{kind.name}.log')
     # The first request of all has to ask for an address.
-    run('host', f'xweave lab load udp-ask --to 10.77.0.1:{CHOSEN[0].port} --requests 10 --rate 20 || test $? = 1')
+    ask(CHOSEN[0].port, '--requests 10 --rate 20')
     with concurrent.futures.ThreadPoolExecutor(1) as judges:
         judged = []
         for number in range(int(ROUNDS)):
@@ -134,9 +138,8 @@ def main():
             with recording(folder):
                 for kind in order:
                     with meanwhile(kind):
-                        (folder / f'{kind.name}.asked').write_text(
-                            # Not all may be answered in time.
-                            run('host', f'{kind.client} xweave lab load udp-ask --to 10.77.0.1:{kind.port} {options(kind.ask, ASK)} || test $? = 1'))
+                        asked = ask(kind.port, options(kind.ask, ASK), kind.client)
+                    (folder / f'{kind.name}.asked').write_text(asked)
             judged.append(judges.submit(vary, folder, number == 0))
         for one in judged:
             one.result()

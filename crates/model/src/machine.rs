@@ -463,7 +463,7 @@ impl Machine {
                 let process = self.threads.get(id(tid)).map_or(0, |thread| thread.process);
                 self.vcpus.enter(event, id(tid), process);
             }
-            Kind::VmExit => self.vcpus.exit(time, id(tid), event.code, self.threads.last_loss(domain)),
+            Kind::VmExit => self.vcpus.exit(time, id(tid), Some(event.code), self.threads.last_loss(domain)),
             Kind::CpuIdle => here.power.idles(event),
             Kind::CpuFrequency => {
                 if let Some((cpu, khz)) = power::frequency(event) {

@@ -73,7 +73,7 @@ impl Vcpu {
     }
 
     /// Why it came out of the guest before that time, by the hardware's number ([`exit_reason`]), if that is told.
-    pub fn came_out(&self, before: i64) -> Option<i32> {
+    pub(crate) fn came_out(&self, before: i64) -> Option<i32> {
         let over = self.inside.partition_point(|stay| stay.left <= before);
         self.inside.get(over.checked_sub(1)?)?.reason
     }
@@ -220,7 +220,7 @@ impl Vcpus {
 
     /// Events of the processor that it ran on were lost from that time on: whether it is inside is not known any more.
     pub(crate) fn lose(&mut self, from: i64, thread: ThreadId) {
-        self.out(from, thread, None);
+        self.exit(from, thread, None, None);
         if let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) {
             vcpu.unsure = true;
         }
@@ -230,28 +230,22 @@ impl Vcpus {
     /// tells of it when interrupts are enabled again, and handled.
     pub(crate) fn interrupted(&mut self, time: i64, thread: ThreadId) {
         if !self.of.is_empty() {
-            self.out(time, thread, None);
+            self.exit(time, thread, None, None);
         }
     }
 
-    /// It came out, for that reason. If that it went in is among what was lost, it has been inside since that was over.
-    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, reason: i32, lost: Option<i64>) {
-        self.out(time, thread, lost);
-        let stay = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)?.inside.back_mut());
-        if let Some(stay @ Stay { reason: None, .. }) = stay {
-            stay.reason = Some(reason);
-        }
-    }
-
-    fn out(&mut self, time: i64, thread: ThreadId, lost: Option<i64>) {
+    /// It came out; for which reason may be told later. If that it went in is among what was lost, it has been inside since
+    /// that was over.
+    pub(crate) fn exit(&mut self, time: i64, thread: ThreadId, reason: Option<i32>, lost: Option<i64>) {
         let Some(vcpu) = self.of.get(&thread).and_then(|cpu| self.all.get_mut(cpu)) else { return };
         vcpu.unsure = false;
         self.told.insert(thread.domain, time);
         let behind = |lost: &i64| vcpu.inside.back().is_some_and(|stay| stay.left <= *lost);
-        if let Some(entered) = vcpu.entered.take().or(lost.filter(behind))
-            && entered < time
-        {
-            vcpu.inside.push_back(Stay { entered, left: time, reason: None });
+        let entered = vcpu.entered.take().or(lost.filter(behind));
+        if let Some(entered) = entered.filter(|entered| *entered < time) {
+            vcpu.inside.push_back(Stay { entered, left: time, reason });
+        } else if let Some(last) = vcpu.inside.back_mut() {
+            last.reason = last.reason.or(reason);
         }
     }
 
@@ -308,7 +302,7 @@ mod tests {
         let cpu = CpuId { domain: 2, cpu: 0 };
         vcpus.enter(&enter(1, 0), first, 50);
         vcpus.seen(cpu, 50);
-        vcpus.exit(100, first, 0x7b, None);
+        vcpus.exit(100, first, Some(0x7b), None);
         let mut times = vec![(200, None), (300, None), (900, None), (1_000, None), (last, Some(second))];
         times.sort_by_key(|(time, _)| *time);
         for (time, entering) in times {
