@@ -16,11 +16,19 @@ use xweave_wire::{
     message::{Event, FromAgent},
 };
 
-use crate::{clock, output::Output};
+use crate::{clock, output::Output, rings::PAGE};
 
-/// How often the buffers are looked at. Records make no wake-ups (the prelude says why), so this is
-/// also how long a record may stay in the domain.
+/// How often the buffers are looked at while something is in them. Records make no wake-ups (the prelude says why).
 const TICK: Duration = Duration::from_millis(10);
+
+/// How long a record may stay in the domain: buffers in which nothing was found are looked at less and less often,
+/// down to this. Each look wakes a CPU, and in a guest it is exits from it: an agent that has nothing to do must not be
+/// the neighbour that others wait for.
+const RESTING: Duration = Duration::from_millis(80);
+
+/// Bytes that one CPU is thought to record in a second at most: a million records of a hundred bytes. A buffer that
+/// would be full before it is looked at again does not rest that long.
+const FASTEST: u64 = 100 << 20;
 
 /// How often the clocks are sent.
 const CLOCK_EVERY: Duration = Duration::from_millis(100);
@@ -74,6 +82,12 @@ fn open<'s>(source: &'s Source, batch: &'s Batch) -> Result<RingBuffer<'s>, libb
     builder.build()
 }
 
+/// How long buffers of these sizes rest. Those of a page are of CPUs that are not there.
+fn resting(sizes: impl Iterator<Item = u32>) -> Duration {
+    let smallest = sizes.filter(|&size| size > PAGE).min().unwrap_or(0);
+    Duration::from_millis(u64::from(smallest) * 1000 / FASTEST).clamp(TICK, RESTING)
+}
+
 fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Error> {
     let batches: Vec<Batch> = sources.iter().map(|_| Batch::default()).collect();
     let mut rings = Vec::new();
@@ -84,12 +98,15 @@ fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Err
     }
     // After so many rounds nothing is left of what a full ring had held before the first.
     let enough = largest / BATCH + 2;
+    let resting = resting(sources.iter().map(|source| source.ring.max_entries()));
+    let mut tick = TICK;
     let mut next_clock = Instant::now();
     loop {
         // Read before consuming: what was recorded before the stop is then consumed in this turn.
         let last = stop.load(Ordering::Acquire);
         // And so are the clocks: what was recorded before is sent before them.
         let clock = (last || Instant::now() >= next_clock).then(clock::sample);
+        let mut found = false;
         for round in 0.. {
             // From all in turns, so that a ring that fills quickly does not let others overflow.
             let mut more = false;
@@ -101,6 +118,7 @@ fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Err
                 let bytes = std::mem::take(&mut *lock(batch));
                 more |= bytes.len() >= BATCH;
                 if !bytes.is_empty() {
+                    found = true;
                     output.send(&FromAgent::Event(tells(bytes)))?;
                 }
             }
@@ -115,10 +133,27 @@ fn run(sources: &[Source], output: &Output, stop: &AtomicBool) -> Result<(), Err
         if last {
             return Ok(());
         }
-        thread::park_timeout(TICK);
+        tick = if found { TICK } else { (tick * 2).min(resting) };
+        thread::park_timeout(tick);
     }
 }
 
 fn other(error: libbpf_rs::Error) -> Error {
     Error::Io(io::Error::other(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_buffers_are_looked_at_as_often_as_ever() {
+        let resting = |sizes: &[u32]| resting(sizes.iter().copied());
+        assert_eq!(resting(&[8 << 20, 64 << 10]), TICK);
+        assert_eq!(resting(&[8 << 20, 2 << 20]), Duration::from_millis(20));
+        assert_eq!(resting(&[1 << 30]), RESTING);
+        assert_eq!(resting(&[8 << 20, PAGE]), RESTING, "one CPU is not there");
+        assert_eq!(resting(&[PAGE, PAGE]), TICK);
+        assert_eq!(resting(&[]), TICK, "nothing is recorded");
+    }
 }

@@ -11,7 +11,7 @@ use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, MapType, OpenObject};
 pub(crate) const TABLE: &str = "xw_rings";
 
 /// The kernel's smallest ring buffer.
-const PAGE: u32 = 4096;
+pub(crate) const PAGE: u32 = 4096;
 
 /// Makes room for the ring of each CPU that there may be.
 pub(crate) fn size_table(object: &mut OpenObject) -> Result<(), libbpf_rs::Error> {

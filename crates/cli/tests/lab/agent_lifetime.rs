@@ -159,7 +159,7 @@ fn assert_nothing_is_left(world: &World, recordings: [Running; 2], settings: &st
 
 #[test]
 fn a_processor_that_goes_and_comes_again_changes_nothing() {
-    let Some(world) = World::find("processor hotplug") else { return };
+    let Some(world) = World::with_two_cpus("processor hotplug") else { return };
     let set = |online: u8| format!("echo {online} >/sys/devices/system/cpu/cpu1/online");
     // Kernels on emulated processors have complaints of their own as they boot.
     world.run("vm1", "test -e /sys/devices/system/cpu/cpu1/online && dmesg -c >/dev/null");

@@ -44,7 +44,7 @@ fn witnessed(flow: &Value) -> (HashSet<u64>, HashSet<String>) {
 
 #[test]
 fn ten_thousand_datagrams_of_two_queues_cross_under_their_own_identity() {
-    let Some(world) = World::find("crossing") else { return };
+    let Some(world) = World::with_two_cpus("crossing") else { return };
     world.write("host", "/tmp/witness.aspect", WITNESS);
     let capture = {
         let mut capture =

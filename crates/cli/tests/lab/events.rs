@@ -66,7 +66,7 @@ impl Recorded {
 
 #[test]
 fn what_happens_in_host_and_guests_is_recorded_whole() {
-    let Some(world) = World::find("events") else { return };
+    let Some(world) = World::with_two_cpus("events") else { return };
     world.run(
         "vm2",
         &format!(

@@ -54,7 +54,7 @@ impl Crossed {
 
 #[test]
 fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_the_guest_counts() {
-    let Some(world) = World::find("interrupts") else { return };
+    let Some(world) = World::with_two_cpus("interrupts") else { return };
     let guests = ["vm1", "vm2"];
     let counts = || guests.map(|guest| counted(&world, guest));
     let receive = "exec xweave lab load udp-recv --port 9050 --count 100000 --idle-timeout 300";

@@ -153,7 +153,7 @@ fn the_functions_that_programs_of_ours_call_can_be_woven_at() {
 
 #[test]
 fn whole_subsystems_can_be_woven_under_load() {
-    let Some(world) = World::find("subsystems") else { return };
+    let Some(world) = World::with_two_cpus("subsystems") else { return };
     for (name, functions) in [
         (
             "scheduler",

@@ -10,6 +10,7 @@ impl<'w> Rebuilt<'w> {
     pub fn new(world: &'w World, edit: &str) -> Self {
         world.write("host", "/tmp/rebuilt.sed", edit);
         world.run("host", "sed -f /tmp/rebuilt.sed /run/lab/host-guest.sh >/tmp/rebuilt.sh");
+        world.guests_restart();
         let rebuilt = Self(world);
         rebuilt.start("/tmp/rebuilt.sh");
         rebuilt

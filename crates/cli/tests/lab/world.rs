@@ -1,6 +1,7 @@
 //! Driving a world and the program under test, as a user would.
 
 use std::{
+    cell::Cell,
     env, fs,
     io::Write,
     path::{Path, PathBuf},
@@ -12,8 +13,8 @@ use std::{
 
 use serde_json::Value;
 
-/// Tests share one world, and take turns.
-static TURN: Mutex<()> = Mutex::new(());
+/// Tests share one world, and take turns: how many CPUs its guests have, once that is known.
+static TURN: Mutex<Cell<Option<u8>>> = Mutex::new(Cell::new(None));
 
 /// How long anything may take in an emulated machine on a busy one.
 pub const PATIENCE: Duration = Duration::from_secs(480);
@@ -22,7 +23,7 @@ pub struct World {
     name: String,
     program: PathBuf,
     since: Instant,
-    _turn: MutexGuard<'static, ()>,
+    guest_cpus: MutexGuard<'static, Cell<Option<u8>>>,
 }
 
 impl Drop for World {
@@ -33,8 +34,23 @@ impl Drop for World {
 }
 
 impl World {
-    /// The world that the environment names; none, said loudly, where it names none.
+    /// The world that the environment names; none, said loudly, where it names none. Its guests have one CPU: all that
+    /// kernels do shares the emulated host's one CPU, and is a quarter less where no other has to be told of it.
     pub fn find(test: &str) -> Option<Self> {
+        let world = Self::as_it_is(test)?;
+        world.set_guest_cpus(1);
+        Some(world)
+    }
+
+    /// The same with guests of two CPUs, for what happens on several at once.
+    pub fn with_two_cpus(test: &str) -> Option<Self> {
+        let world = Self::as_it_is(test)?;
+        world.set_guest_cpus(2);
+        Some(world)
+    }
+
+    /// The same as it was left: for what no guest matters to, or what sees to CPUs itself.
+    pub fn as_it_is(test: &str) -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (Ok(name), Ok(program)) = (env::var("XWEAVE_WORLD"), env::var("XWEAVE_BIN")) else {
             // Past the test harness's capture, so that it is seen and counted, and in one piece.
@@ -42,7 +58,20 @@ impl World {
             let _ = fs::File::create("/dev/stderr").unwrap().write_all(line.as_bytes());
             return None;
         };
-        Some(Self { name, program: program.into(), since: Instant::now(), _turn: turn })
+        Some(Self { name, program: program.into(), since: Instant::now(), guest_cpus: turn })
+    }
+
+    fn set_guest_cpus(&self, cpus: u8) {
+        if self.guest_cpus.replace(Some(cpus)) != Some(cpus) {
+            for guest in ["vm1", "vm2"] {
+                self.run(guest, &format!("echo {} >/sys/devices/system/cpu/cpu1/online", cpus - 1));
+            }
+        }
+    }
+
+    /// A guest is about to start anew, with all its CPUs.
+    pub fn guests_restart(&self) {
+        self.guest_cpus.set(None);
     }
 
     pub fn xweave(&self) -> Command {
@@ -130,8 +159,9 @@ impl World {
         }
     }
 
-    /// Hard-resets a guest; comes back when it is up again.
+    /// Hard-resets a guest; comes back when it is up again, with all its CPUs.
     pub fn reset(&self, domain: &str) {
+        self.guests_restart();
         let status = self.xweave().args(["lab", "reset", &self.name, domain]).status().unwrap();
         assert!(status.success(), "reset {domain}");
     }

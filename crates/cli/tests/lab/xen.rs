@@ -27,7 +27,7 @@ const COUNT: u64 = 200;
 
 #[test]
 fn what_passes_between_dom0_and_a_guest_is_seen_in_both_in_order() {
-    let Some(world) = World::find("xen") else { return };
+    let Some(world) = World::as_it_is("xen") else { return };
     world.write("dom0", "/tmp/witness.aspect", WITNESS);
     let recording = world.record_in("dom0", &format!("/tmp/witness.aspect {DOMAINS} -o /tmp/xen"));
     for (from, to, address) in [("vm1", "dom0", "10.77.0.254"), ("dom0", "vm1", "10.77.0.1")] {
@@ -69,7 +69,7 @@ fn what_passes_between_dom0_and_a_guest_is_seen_in_both_in_order() {
 
 #[test]
 fn a_guest_that_is_reset_ends_its_part_and_can_be_recorded_again() {
-    let Some(world) = World::find("xen reset") else { return };
+    let Some(world) = World::as_it_is("xen reset") else { return };
     let record = |trace: &str| {
         let sending =
             "-e 'execution(xennet_start_xmit@vm1, xenvif_start_xmit@dom0) { STORE_DATA1(skb->len); }'";
@@ -91,7 +91,7 @@ fn a_guest_that_is_reset_ends_its_part_and_can_be_recorded_again() {
 
 #[test]
 fn only_dom0_enters_its_guests() {
-    let Some(world) = World::find("xen enter") else { return };
+    let Some(world) = World::as_it_is("xen enter") else { return };
     let enter = |domain, guest| {
         let output = world.try_run(domain, &format!("xweave lab enter {guest} -- hostname"));
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
@@ -105,7 +105,7 @@ fn only_dom0_enters_its_guests() {
 
 #[test]
 fn what_a_paravirtual_guest_may_not_do_is_trapped() {
-    let Some(world) = World::find("cost of Xen") else { return };
+    let Some(world) = World::as_it_is("cost of Xen") else { return };
     let document = crate::cost::measure(&world, "xen-pv");
     crate::cost::assert_whole(&document);
     let cycles = |name| crate::cost::cycles(&document, "xen-pv", name);
