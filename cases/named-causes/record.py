@@ -74,16 +74,15 @@ def recording(folder):
     ports = f'{min(kind.port for kind in KINDS)}-{max(kind.port for kind in KINDS)}'
     with (folder / 'record.log').open('w') as log, (folder / 'record.json').open('w') as told:
         recorder = subprocess.Popen(
-            inside('host', f"exec xweave record virtio-net --where 'udp portrange {ports}' --events sched,block,net,vm "
+            # The one emulated CPU is the recorders' only where nobody else wants it: else they are what requests wait for most.
+            inside('host', f"exec xweave record virtio-net --background --where 'udp portrange {ports}' --events sched,block,net,vm "
                    "--key line:Call-ID --domain vm1=vsock:3 -o /tmp/trace --json -- sh -c 'echo woven >&2; exec cat'"),
             stdin=subprocess.PIPE, stdout=told, stderr=log)
         while 'woven' not in (folder / 'record.log').read_text():
             if recorder.poll() is not None:
                 sys.exit((folder / 'record.log').read_text())
             time.sleep(0.2)
-        recorders(idle=True)
         yield
-        recorders(idle=False)
         recorder.stdin.close()
         if recorder.wait():
             sys.exit((folder / 'record.log').read_text())
@@ -103,18 +102,7 @@ def vary(folder, keep):
         shutil.rmtree(folder / 'trace')
 
 
-def recorders(idle):
-    """The one emulated CPU is the recorders' only where nobody else wants it, or as everybody's: else they are what requests
-    wait for most."""
-    guests = '/opt/chrt/lib/ld-linux-x86-64.so.2 --library-path /opt/chrt/lib /opt/chrt/chrt'
-    for domain, chrt in (('host', 'chrt'), ('vm1', guests)):
-        run(domain, 'for of in /proc/[0-9]*; do read name <$of/comm; if test "$name" = xweave; then '
-            f'{chrt} -a {"-i" if idle else "-o"} -p 0 ${{of#/proc/}} || exit; fi; done 2>/dev/null')
-
-
 def main():
-    chrt = subprocess.run(['scripts/guest-programs', 'chrt'], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    subprocess.run([XWEAVE, 'lab', 'push', WORLD, 'vm1', f'{chrt}/chrt', '/opt/chrt'], check=True)
     # Priorities count within a group only, and each session is one. The guest has one vCPU, so that its own do not wait for
     # each other.
     for domain in ('host', 'vm1'):

@@ -15,7 +15,7 @@
 //! Modules: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
 //! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
 //! their work, with `settings` of the kernel that make it fast; `knobs` are those that an experiment changes, `affinity` among them, and
-//! the `book` has what both were before; `guard` is what keeps
+//! the `book` has what both were before; whoever asks for it, all of this is done in the `background`; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
 //! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
 //! programs are `quiesce`d; `shared` is the memory in which guests tell their host what their buffers carry; `clock`, `facts` and `kvm` look at the machine.
@@ -24,6 +24,7 @@ mod addresses;
 mod affinity;
 mod attach;
 mod back_ends;
+mod background;
 mod book;
 mod cancel;
 mod clock;
@@ -57,6 +58,7 @@ mod symbols;
 mod threads;
 mod weaving;
 
+pub use background::Background;
 pub use book::StaleSettings;
 pub use clock::{tsc, tsc_hz};
 pub use facts::facts;

@@ -21,6 +21,7 @@ use xweave_wire::{
 use crate::{
     addresses::Addresses,
     attach::Watch,
+    background::Background,
     cancel::Cancel,
     clock,
     drain::{Drain, Source},
@@ -150,6 +151,8 @@ fn read_ahead(
 }
 
 struct Recording {
+    /// If it records there. First: what is woven is not taken away there, which takes long enough.
+    background: Option<Background>,
     /// The aspects' part.
     woven: Option<Woven>,
     /// That of the built-in probes.
@@ -160,6 +163,9 @@ struct Recording {
 
 impl Recording {
     fn set_state(&mut self, state: State) -> Result<(), Failure> {
+        if !matches!(state, State::On) {
+            self.background = None;
+        }
         if let Some(woven) = &mut self.woven {
             woven.set_state(state)?;
         }
@@ -209,7 +215,7 @@ impl Session {
                 self.woven()?.listen_to(&guests, all, &emulators)?;
                 Ok(Reply::Done)
             }
-            Request::Start => self.start(),
+            Request::Start { background } => self.start(background),
             Request::Loss => {
                 let recording = self.recording.as_ref().ok_or_else(|| misuse("nothing is woven"))?;
                 Ok(Reply::Loss(recording.loss()?))
@@ -282,7 +288,7 @@ impl Session {
             woven = Some(of_plan);
         }
         let drain = Drain::start(sources, Arc::clone(&self.output));
-        self.recording = Some(Recording { woven, events, drain, modules });
+        self.recording = Some(Recording { background: None, woven, events, drain, modules });
         Ok(Reply::Woven(told))
     }
 
@@ -291,7 +297,13 @@ impl Session {
         woven.ok_or_else(|| misuse("no aspect is woven"))
     }
 
-    fn start(&mut self) -> Result<Reply, Failure> {
+    fn start(&mut self, background: bool) -> Result<Reply, Failure> {
+        if background && let Some(recording) = &mut self.recording {
+            let entered = Background::enter();
+            recording.background = Some(entered.map_err(|error| {
+                unsupported(format!("its threads cannot be put into the background (SCHED_IDLE): {error}"))
+            })?);
+        }
         let Some(events) = self.recording.as_ref().and_then(|recording| recording.events.as_ref()) else {
             return self.set_state(State::On);
         };
@@ -430,7 +442,7 @@ mod tests {
     fn requests_are_answered_in_order_and_misuse_is_told() {
         let (ours, agent) = agent(Options::default());
         frame::write_preamble(&mut &ours).unwrap();
-        for request in [Request::Clock, Request::Alive, Request::Start, Request::Btf(Some("../x".into()))] {
+        for request in [Request::Clock, Request::Alive, Request::Start { background: false }, Request::Btf(Some("../x".into()))] {
             ask(&ours, &request).unwrap();
         }
         frame::read_preamble(&mut &ours).unwrap();

@@ -87,6 +87,10 @@ pub struct Args {
     /// Attach probes one by one and leave kernel settings alone: slower with many instructions
     #[arg(long, alias = "gently")]
     serial_attach: bool,
+    /// Take CPU time, while recording, only where no other thread wants it (SCHED_IDLE), here and in all domains:
+    /// where CPUs are few, so that requests do not wait for xweave. Buffers are emptied later, and may overflow
+    #[arg(long)]
+    background: bool,
     /// Debug file (vmlinux) of a domain's kernel: adds source lines and local variables
     #[arg(long, value_name = "NAME=FILE")]
     symbols: Vec<String>,
@@ -120,6 +124,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         buffer: args.buffer,
         flow_table: args.flow_table,
         serial_attach: args.serial_attach,
+        background: args.background,
         symbols: symbols.map_err(Failure::usage)?,
         settings: Settings::default(),
         cache: xweave_weave::cache_directory().map_err(Failure::usage)?,

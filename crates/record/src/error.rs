@@ -30,6 +30,9 @@ pub enum Error {
     /// This machine gives no random numbers.
     #[error("/dev/urandom cannot be read: {0}")]
     Random(#[source] io::Error),
+    /// How this process is scheduled cannot be changed.
+    #[error("--background: the kernel does not let xweave's threads be put there (SCHED_IDLE): {0}")]
+    Background(#[source] io::Error),
     /// A `--domain` argument that is not NAME=TRANSPORT.
     #[error(
         "`{0}` is not a domain: write NAME=TRANSPORT, for example vm1=vsock:3 or vm1='ssh root@vm1 xweave agent --stdio'"

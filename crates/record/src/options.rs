@@ -56,6 +56,8 @@ pub struct Options {
     pub flow_table: u32,
     /// Whether to weave and unweave one hook after the other, and to leave the kernels' settings alone.
     pub serial_attach: bool,
+    /// Whether all of xweave runs, while it records, only where no other thread wants the CPU.
+    pub background: bool,
     /// Files of the kernels that domains run, with debug information: by the domains' names.
     pub symbols: Vec<(String, PathBuf)>,
     /// What the domains are set to meanwhile.

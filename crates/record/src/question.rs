@@ -39,7 +39,7 @@ impl Question {
             Request::Weave(_) => Self::Weave,
             Request::Share { .. } => Self::Share,
             Request::Guests { .. } => Self::Guests,
-            Request::Start => Self::Start,
+            Request::Start { .. } => Self::Start,
             Request::Loss => Self::Loss,
             Request::Drain => Self::Drain,
             Request::Off => Self::Off,

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use xweave_agent::Background;
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
 use xweave_trace::{Exit, Manifest, Writer};
@@ -108,6 +109,7 @@ pub(crate) fn record_by(
     let settings = settings::make(&mut capture, &options.settings)?;
     // Where nothing can be woven, or the command not be started, nothing is written, and an earlier trace stays. What
     // is recorded meanwhile waits.
+    let background = options.background.then(Background::enter).transpose().map_err(Error::Background)?;
     let command = start(&mut capture, options)?;
     if xweave_interrupt::pending() {
         return Err(Error::Interrupted { woven: true });
@@ -123,6 +125,7 @@ pub(crate) fn record_by(
     capture.begin(writer);
 
     let command = run(&mut capture, options, command)?;
+    drop(background);
     let unweaving = stop(&mut capture, options)?;
     let manifest = finish(&mut capture)?;
     Ok(Outcome {
@@ -269,7 +272,7 @@ fn weave(capture: &mut Capture<'_>, aspects: &Aspects, woven: &[Woven]) -> Resul
 
 /// Has the domains record, and starts the command, if there is one.
 fn start(capture: &mut Capture<'_>, options: &Options) -> Result<Option<Command>, Error> {
-    capture.ask_all(&Request::Start);
+    capture.ask_all(&Request::Start { background: options.background });
     match &options.until {
         Until::CommandEnds { words, .. } => Command::start(words).map(Some),
         _ => Ok(None),

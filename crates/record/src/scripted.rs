@@ -64,6 +64,7 @@ pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Bud
         buffer: 4096,
         flow_table: 1,
         serial_attach: false,
+        background: false,
         symbols: Vec::new(),
         settings: Settings::default(),
         cache: folder.join("cache"),

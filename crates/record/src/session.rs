@@ -190,7 +190,7 @@ impl Session {
                 self.hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
                 patience += self.pace.hook * self.hooks;
             }
-            Request::Start => self.stage = self.stage.max(Stage::Recording),
+            Request::Start { .. } => self.stage = self.stage.max(Stage::Recording),
             Request::Stop => patience += self.pace.hook * self.hooks,
             _ => {}
         }

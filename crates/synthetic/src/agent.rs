@@ -214,7 +214,7 @@ impl Voice {
                 Reply::Woven(Woven { sites, ..Woven::default() })
             }
             Request::Share { .. } => Reply::Shared(Shared::default()),
-            Request::Start => {
+            Request::Start { .. } => {
                 self.recording = true;
                 Reply::Done
             }

@@ -177,7 +177,7 @@ impl Cause {
         let by_vcpus = by.is_some_and(|by| by.starts_with(VCPUS));
         let takes_cpus = matches!(self.kind, Kind::VcpuPreempted | Kind::BackendLate | Kind::RunQueue);
         if takes_cpus && by == Some(RECORDER) {
-            return Some("record less (fewer groups of events, --where), or keep xweave off these CPUs: it takes them itself".into());
+            return Some("record with --background, so that xweave takes only what is left of these CPUs, or less (fewer groups of events, --where)".into());
         }
         Some(match self.kind {
             Kind::VcpuHalted => "let KVM poll before it halts a vCPU: /sys/module/kvm/parameters/halt_poll_ns of the host, or \

@@ -46,7 +46,10 @@ pub enum Request {
         emulators: Vec<u32>,
     },
     /// Record from now on. → [`Reply::Done`]
-    Start,
+    Start {
+        /// Run, until [`Request::Drain`], only where no other thread of the domain wants the CPU.
+        background: bool,
+    },
     /// What has been lost up to now? → [`Reply::Loss`]
     Loss,
     /// Begin no new flows, go on with those under way. → [`Reply::Done`]

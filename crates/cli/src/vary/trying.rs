@@ -87,6 +87,9 @@ pub struct Args {
     /// Ring buffer size per domain, over all CPUs: a power of two (K, M)
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = buffer, requires = "try")]
     buffer: u32,
+    /// Record only where no other thread wants the CPU (SCHED_IDLE), here and in all domains
+    #[arg(long, requires = "try")]
+    background: bool,
     /// The directory to create: a trace of each block
     #[arg(short, long, value_name = "DIR", requires = "try")]
     output: Option<PathBuf>,
@@ -138,6 +141,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
             buffer: args.buffer,
             flow_table: 1,
             serial_attach: false,
+            background: args.background,
             symbols: Vec::new(),
             settings: Settings::default(),
             cache: xweave_weave::cache_directory().map_err(Failure::usage)?,

@@ -259,7 +259,7 @@ fn records_that_come_late_are_in_the_trace_at_their_own_times() {
         let sent = sent.clone();
         by(move |moment, voice| {
             let ago = match moment {
-                Moment::Asked(Request::Start) => 1,
+                Moment::Asked(Request::Start { .. }) => 1,
                 Moment::Asked(Request::Drain) => 40,
                 Moment::Asked(Request::Stop) => 300,
                 _ => return Ok(Done::Nothing),

@@ -50,7 +50,7 @@ fn a_command_that_cannot_be_started_leaves_nothing_and_an_earlier_trace_as_it_wa
 fn an_agent_that_fails_once_it_records_is_lost_with_its_own_words() {
     let stage = Stage::new();
     let guest = answering(|request, _| match request {
-        Request::Start => {
+        Request::Start { .. } => {
             Some(Reply::Failed(Failure { kind: FailureKind::Misuse, message: "nothing is woven".to_owned() }))
         }
         _ => None,
@@ -130,7 +130,7 @@ fn an_answer_to_another_question_ends_a_domains_part_whatever_the_question_was()
         assert!(!stage.trace().exists());
     }
     let while_recording: [Question; 4] = [
-        ("Start", |request| matches!(request, Request::Start)),
+        ("Start", |request| matches!(request, Request::Start { .. })),
         ("Loss", |request| matches!(request, Request::Loss)),
         ("Drain", |request| matches!(request, Request::Drain)),
         ("Stop", |request| matches!(request, Request::Stop)),

@@ -1,0 +1,81 @@
+//! Threads of this process that run only where no other thread wants the CPU.
+
+use std::{fs, io};
+
+/// All threads that this process had when this was made, in the background: those that other processes and virtual
+/// machines wait for come first. What is started meanwhile is not (`SCHED_RESET_ON_FORK`), a command among it. They
+/// come out again with the end of this.
+///
+/// The kernel ranks threads within a group of processes only (cgroup, autogroup), and then the groups.
+#[derive(Debug)]
+pub struct Background(());
+
+impl Background {
+    /// # Errors
+    /// When the kernel does not let this process change how its threads are scheduled; then nothing is changed.
+    pub fn enter() -> io::Result<Self> {
+        let entered = Self(());
+        schedule(libc::SCHED_IDLE | libc::SCHED_RESET_ON_FORK)?;
+        Ok(entered)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // The same threads: where they may not come out, they could not go in (`RLIMIT_NICE`, sched(7)).
+        let _ = schedule(libc::SCHED_OTHER);
+    }
+}
+
+fn schedule(policy: i32) -> io::Result<()> {
+    for thread in fs::read_dir("/proc/self/task")? {
+        let name = thread?.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse::<libc::pid_t>().ok()) else { continue };
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the kernel reads the parameters, which live as long as the call.
+        if unsafe { libc::sched_setscheduler(id, policy, &raw const parameters) } != 0 {
+            let error = io::Error::last_os_error();
+            // It ended since its name was read.
+            if error.raw_os_error() != Some(libc::ESRCH) {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, sync::mpsc, thread};
+
+    use super::*;
+
+    /// `SCHED_IDLE` is 5 there, and what is not said otherwise 0 (proc(5), field 41).
+    fn policy(stat: &str) -> i32 {
+        let stat = fs::read_to_string(stat).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn threads_are_in_the_background_and_what_they_start_is_not() {
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let other = thread::spawn(move || {
+            // SAFETY: only tells who asks.
+            tell.send(unsafe { libc::gettid() }).unwrap();
+            let _ = ended.recv();
+        });
+        let both = ["/proc/thread-self/stat".to_owned(), format!("/proc/self/task/{}/stat", told.recv().unwrap())];
+        let before: Vec<_> = both.iter().map(|stat| policy(stat)).collect();
+        let background = Background::enter().unwrap();
+        both.iter().for_each(|stat| assert_eq!(policy(stat), libc::SCHED_IDLE));
+        let child = Command::new("cat").arg("/proc/self/stat").output().unwrap();
+        let child = String::from_utf8(child.stdout).unwrap();
+        let child = child.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap().to_owned();
+        assert_eq!(child, libc::SCHED_OTHER.to_string());
+        drop(background);
+        assert_eq!(before, both.iter().map(|stat| policy(stat)).collect::<Vec<_>>());
+        drop(end);
+        other.join().unwrap();
+    }
+}
