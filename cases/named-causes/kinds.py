@@ -38,6 +38,13 @@ HOG = ("idle() { for of in $(cat /tmp/vhost); do chrt $1 -p 0 $of; done; }; trap
 MORE = 'exec xweave lab load udp-ask --to 10.77.0.1:{port} --requests 4000 --rate 4 --burst 5 --size 200 --per-call 1'
 CONSOLE = '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
 while :; do for i in 1 2; do echo "<1>$line" >/dev/kmsg; done; sleep 0.7; done'''
+# As many characters of one line as take 150 ms: how long one takes depends on the machine, and what is made to happen with it
+# is to keep requests for about as long.
+CONSOLE_LINE = '''dmesg -n 8; line=$(head -c 900 /dev/zero | tr '\\0' x)
+read before rest </proc/uptime; echo "<1>$line" >/dev/kmsg; read after rest </proc/uptime
+of=$(awk "BEGIN { print int(900 * 0.15 / ($after - $before + 0.01)) }"); test $of -lt 900 || of=900
+line=$(echo $line | head -c $of)
+while :; do echo "<1>$line" >/dev/kmsg; sleep 0.7; done'''
 STOPS = '''trap 'kill -CONT $(cat /tmp/{name}.pid); exit' TERM
 while :; do kill -STOP $(cat /tmp/{name}.pid); sleep 0.2; kill -CONT $(cat /tmp/{name}.pid); sleep 0.8; done'''
 GROUP = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup;
@@ -79,6 +86,6 @@ KINDS = (
          named=(named('stopped'), named('futex'))),
     Kind('vhost-hog-and-retransmit', serve='--ignore-every 12', ask='--retry 250', domain='host', script=HOG,
          named=(named('backend_late', by='sh'), named('retransmit'))),
-    Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', domain='vm1', script=CONSOLE.replace('1 2', '1'),
+    Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', domain='vm1', script=CONSOLE_LINE,
          named=(named('interrupt_late', 'vcpu_exits'), named('futex'))),
 )
