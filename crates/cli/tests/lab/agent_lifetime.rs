@@ -52,8 +52,8 @@ fn a_module_that_goes_under_its_probes_is_told() {
     let Some(world) = World::find("unloaded module") else { return };
     world.index_code();
     world.run("host", &format!("rmmod dummy 2>/dev/null; {LOAD_MODULE}"));
-    world.write("host", "/tmp/in-module.aspect", IN_MODULE);
-    let recording = world.record("/tmp/in-module.aspect -o /tmp/in-module");
+    world.write("host", "in-module.aspect", IN_MODULE);
+    let recording = world.record("in-module.aspect -o /tmp/in-module");
     let send = || drop(world.try_run("host", "ping -c 3 -i 0.2 -W 1 10.99.0.2"));
     let manifest =
         || -> Value { serde_json::from_str(&world.run("host", "cat /tmp/in-module/trace.json")).unwrap() };

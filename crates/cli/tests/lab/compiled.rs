@@ -33,6 +33,8 @@ struct Known {
 #[derive(Default)]
 struct Wanted {
     aspects: Vec<String>,
+    /// Those of the aspects that are files, where tests put them: where commands begin.
+    files: Vec<String>,
     events: Vec<String>,
     guests: Vec<String>,
 }
@@ -55,8 +57,12 @@ impl Wanted {
                 "--events" | "--key" => wanted.events.extend([word.to_owned(), words.next()?.to_owned()]),
                 _ if OTHERS.contains(&word) => drop(words.next()?),
                 _ if word.starts_with('-') => {}
-                // A file of the host's.
+                // A file that lies elsewhere: its path is a part of what the compiler sees.
                 _ if word.contains('/') => return None,
+                _ if word.ends_with(".aspect") => {
+                    wanted.files.push(word.to_owned());
+                    wanted.aspects.push(word.to_owned());
+                }
                 _ => wanted.aspects.push(word.to_owned()),
             }
         }
@@ -79,13 +85,17 @@ impl World {
             }
             known
         });
+        for file in &wanted.files {
+            fs::write(known.folder.path().join(file), self.run(host, &format!("cat {file}"))).unwrap();
+        }
         let mut domains = vec![format!("{host}={}", known.types(host).display())];
         // The guests' kernels are the same.
         let guests = wanted.guests.iter().map(|name| format!("{name}={}", known.types("vm1").display()));
         domains.extend(guests);
         for what in [wanted.aspects, wanted.events].iter().filter(|what| !what.is_empty()) {
             let mut check = self.xweave();
-            check.env("XWEAVE_CACHE", known.folder.path()).arg("check").args(what);
+            check.current_dir(known.folder.path()).env("XWEAVE_CACHE", known.folder.path());
+            check.arg("check").args(what);
             check.args(domains.iter().flat_map(|domain| ["--domain", domain]));
             // What is wrong with it, the host's own attempt says.
             check.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();

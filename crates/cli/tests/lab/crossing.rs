@@ -45,14 +45,14 @@ fn witnessed(flow: &Value) -> (HashSet<u64>, HashSet<String>) {
 #[test]
 fn ten_thousand_datagrams_of_two_queues_cross_under_their_own_identity() {
     let Some(world) = World::with_two_cpus("crossing") else { return };
-    world.write("host", "/tmp/witness.aspect", WITNESS);
+    world.write("host", "witness.aspect", WITNESS);
     let capture = {
         let mut capture =
             world.start("host", "exec tcpdump -i tap1 -Q in -s 128 -U -w /tmp/tap1.pcap udp port 9000");
         capture.wait_for("listening on");
         capture
     };
-    let recording = world.record(&format!("virtio-net /tmp/witness.aspect {DOMAINS} -o /tmp/crossing"));
+    let recording = world.record(&format!("virtio-net witness.aspect {DOMAINS} -o /tmp/crossing"));
     let receiver =
         world.start("vm2", "exec xweave lab load udp-recv --port 9000 --count 10000 --idle-timeout 20");
     world.until("vm2", "grep -q :2328 /proc/net/udp");

@@ -25,8 +25,8 @@ advice in_function function access(sk_buff.%) AND within_function(icmp_rcv@vm1) 
 fn what_is_touched_is_seen_and_only_what_is_followed() {
     let Some(world) = World::find("instructions") else { return };
     world.index_code();
-    world.write("host", "/tmp/instructions.aspect", ASPECT);
-    let recording = world.record("/tmp/instructions.aspect --domain vm1=vsock:3 -o /tmp/instructions");
+    world.write("host", "instructions.aspect", ASPECT);
+    let recording = world.record("instructions.aspect --domain vm1=vsock:3 -o /tmp/instructions");
     world.run("vm2", "busybox ping -c 5 -s 100 10.77.0.1 && busybox ping -c 5 -s 200 10.77.0.1");
     recording.finish_well();
     let dir = tempfile::tempdir().unwrap();

@@ -34,8 +34,8 @@ fn load(world: &World, seconds: u32) {
 }
 
 fn begin(world: &World, name: &str, aspect: &str) -> crate::world::Running {
-    world.write("host", &format!("/tmp/{name}.aspect"), aspect);
-    world.record(&format!("/tmp/{name}.aspect {BUFFER} -o /tmp/{name}"))
+    world.write("host", &format!("{name}.aspect"), aspect);
+    world.record(&format!("{name}.aspect {BUFFER} -o /tmp/{name}"))
 }
 
 /// The manifest of a trace in the host.

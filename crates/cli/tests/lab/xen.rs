@@ -28,8 +28,8 @@ const COUNT: u64 = 200;
 #[test]
 fn what_passes_between_dom0_and_a_guest_is_seen_in_both_in_order() {
     let Some(world) = World::as_it_is("xen") else { return };
-    world.write("dom0", "/tmp/witness.aspect", WITNESS);
-    let recording = world.record_in("dom0", &format!("/tmp/witness.aspect {DOMAINS} -o /tmp/xen"));
+    world.write("dom0", "witness.aspect", WITNESS);
+    let recording = world.record_in("dom0", &format!("witness.aspect {DOMAINS} -o /tmp/xen"));
     for (from, to, address) in [("vm1", "dom0", "10.77.0.254"), ("dom0", "vm1", "10.77.0.1")] {
         let receive = format!("exec xweave lab load udp-recv --port 9000 --count {COUNT} --idle-timeout 20");
         let receiver = world.start(to, &receive);
