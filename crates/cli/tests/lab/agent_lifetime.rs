@@ -89,6 +89,7 @@ const SETTINGS: &str = "cat /proc/sys/debug/kprobes-optimization /sys/kernel/rcu
 const HOOKED: &str = "$(grep -c direct /sys/kernel/tracing/enabled_functions)";
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn agents_killed_at_any_step_leave_no_probe_and_no_setting() {
     let Some(world) = World::find("agents killed at any step") else { return };
     let before = world.run("host", SETTINGS);
@@ -158,6 +159,7 @@ fn assert_nothing_is_left(world: &World, recordings: [Running; 2], settings: &st
 }
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn a_processor_that_goes_and_comes_again_changes_nothing() {
     let Some(world) = World::with_two_cpus("processor hotplug") else { return };
     let set = |online: u8| format!("echo {online} >/sys/devices/system/cpu/cpu1/online");

@@ -84,6 +84,7 @@ printf '\0\1\0\1\0\1\0\1' | put 2
 ";
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn requests_of_each_back_end_of_disks_are_followed_to_the_host_and_back() {
     let Some(world) = World::find("back ends of disks") else { return };
     world.run("host", QCOW2);
@@ -223,6 +224,7 @@ fn assert_followed(flows: &[Value], source: &str, target: &str, least: usize) {
 }
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
     let Some(world) = World::find("macvtap, XDP") else { return };
     let rebuilt = with_macvtap(&world, "", ",vhost=on", "");
@@ -270,6 +272,7 @@ fn frames_through_macvtap_and_those_that_xdp_redirects_are_followed() {
 }
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn frames_of_network_devices_that_qemu_emulates_are_followed() {
     let Some(world) = World::find("vhost=off") else { return };
     let rebuilt = with_macvtap(&world, "s#vhost=on#vhost=off#", "", ",packed=on");

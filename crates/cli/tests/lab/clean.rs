@@ -86,6 +86,7 @@ fn a_killed_guest_agent_is_told_and_the_others_go_on() {
 }
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn the_reset_of_a_guest_is_told_and_the_others_go_on() {
     let Some(world) = World::find("reset guest") else { return };
     assert_others_go_on(&world, "/tmp/reset", "vm2", || world.reset("vm2"));

@@ -101,6 +101,7 @@ const STEPS: [(&str, Who, bool); 6] = [
 ];
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn whoever_is_killed_at_whichever_step_the_settings_are_put_back() {
     let Some(world) = World::find("experiment killed at any step") else { return };
     let before = stand(&world);

@@ -22,6 +22,7 @@ advice in_function function access(sk_buff.%) AND within_function(icmp_rcv@vm1) 
 ";
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn what_is_touched_is_seen_and_only_what_is_followed() {
     let Some(world) = World::find("instructions") else { return };
     world.index_code();

@@ -7,6 +7,7 @@ use crate::world::{DOMAINS, World};
 const MIB: u64 = 1 << 20;
 
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn whose_vcpu_took_whose_time_who_writes_to_which_disk_how_long_to_the_softirq_and_in_each_tap_s_queue() {
     let Some(world) = World::find("questions") else { return };
     let load = world.traffic(200);

@@ -9,6 +9,7 @@ use crate::{rebuilt::Rebuilt, world::World};
 
 /// Two sockets of three cores: their APIC IDs, by which KVM numbers vCPUs, leave one out.
 #[test]
+#[ignore = "minutes: make lab-test"]
 fn processors_of_two_sockets_of_three_cores_are_the_vcpus_that_they_are() {
     let Some(world) = World::find("sockets and cores") else { return };
     // No kernel sees what goes through a device that QEMU emulates; that of virtio's is joined by what frames say, and
