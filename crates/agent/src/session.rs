@@ -442,7 +442,12 @@ mod tests {
     fn requests_are_answered_in_order_and_misuse_is_told() {
         let (ours, agent) = agent(Options::default());
         frame::write_preamble(&mut &ours).unwrap();
-        for request in [Request::Clock, Request::Alive, Request::Start { background: false }, Request::Btf(Some("../x".into()))] {
+        for request in [
+            Request::Clock,
+            Request::Alive,
+            Request::Start { background: false },
+            Request::Btf(Some("../x".into())),
+        ] {
             ask(&ours, &request).unwrap();
         }
         frame::read_preamble(&mut &ours).unwrap();

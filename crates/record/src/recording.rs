@@ -109,8 +109,9 @@ pub(crate) fn record_by(
     let settings = settings::make(&mut capture, &options.settings)?;
     // Where nothing can be woven, or the command not be started, nothing is written, and an earlier trace stays. What
     // is recorded meanwhile waits.
-    let background = options.background.then(Background::enter).transpose().map_err(Error::Background)?;
     let command = start(&mut capture, options)?;
+    // After the command was started, which is not to be there.
+    let background = options.background.then(Background::enter).transpose().map_err(Error::Background)?;
     if xweave_interrupt::pending() {
         return Err(Error::Interrupted { woven: true });
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{World, longest};
+use crate::world::{AGENT, World, longest};
 
 /// A group of processes of the host that may have so many microseconds of a processor in each tenth of a second; the quota goes
 /// with this.
@@ -130,4 +130,30 @@ fn how_long_processes_were_ready_is_what_the_kernel_counts() {
         assert!(told(&["ready", "waking"]).abs_diff(ready) * 20 < ready, "{ready} counted: {life}");
         assert!(told(&["running"]).abs_diff(ran) * 10 < ran, "{ran} counted: {life}");
     }
+}
+
+/// The policies by which threads of processes that begin so are scheduled (proc(5), field 41), each once.
+fn policies(command: &str) -> String {
+    format!(
+        r#"for process in /proc/[0-9]*; do
+            case "$(tr '\0' ' ' <$process/cmdline)" in
+            "{command}"*) for thread in $process/task/*; do
+                read -r stat <$thread/stat && set -- ${{stat##*) }} && echo "${{39}}"
+            done ;;
+            esac
+        done 2>/dev/null | sort -u"#
+    )
+}
+
+#[test]
+fn in_the_background_are_all_threads_of_xweave_and_none_of_the_command() {
+    const IDLE: i32 = 5;
+    let Some(world) = World::find("background") else { return };
+    let recording = world.record("--background --events sched --domain vm1=vsock:3 -o /tmp/background");
+    for (domain, command) in [("host", "xweave record"), ("host", AGENT), ("vm1", AGENT)] {
+        world.until(domain, &format!("test \"$({})\" = {IDLE}", policies(command)));
+    }
+    assert_eq!(world.run("host", &policies("cat ")).trim(), "0", "the command");
+    recording.finish_well();
+    world.run("host", "rm -r /tmp/background");
 }
