@@ -1,5 +1,7 @@
 //! Why response time varies, where the cause is known because it was made: each is named first.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::world::World;
@@ -8,34 +10,37 @@ use crate::world::World;
 const REQUESTS: u64 = 300;
 const RATE: u64 = 20;
 
-const PORT: u16 = 5060;
+/// A server for each run: who bursts, who has a neighbour, whose server is stopped, and whose does not answer each twelfth
+/// request.
+const PORTS: [u16; 4] = [5060, 5061, 5062, 5063];
 
-/// Where a server does not answer each twelfth request.
-const FORGETFUL: u16 = 5062;
-
-/// What `xweave vary` finds while vm1 serves requests of the host, and something else goes on in a domain.
-fn vary(world: &World, port: u16, ask: &str, meanwhile: Option<(&str, &str)>) -> Value {
-    let recording = world.record(&format!(
-        "virtio-net --where 'udp port {port}' --events sched,net,vm --key line:Call-ID --domain vm1=vsock:3 \
-         -o /tmp/vary --json"
-    ));
+/// Asks vm1's server at a port while something else goes on in a domain.
+fn ask(world: &World, port: u16, options: &str, meanwhile: Option<(&str, &str)>) {
     let disturbing = meanwhile.map(|(domain, script)| world.start(domain, script));
     let asked = world.run(
         "host",
         &format!(
             "xweave lab load udp-ask --to 10.77.0.1:{port} --requests {REQUESTS} --rate {RATE} --size 540 \
-             --per-call 1 {ask}"
+             --per-call 1 {options}"
         ),
     );
     let asked: Value = serde_json::from_str(&asked).unwrap();
     assert_eq!(asked["requests"], REQUESTS, "{asked}");
     drop(disturbing);
-    recording.finish_well();
-    let told = world.run("host", &format!("xweave vary /tmp/vary --transaction exchange:{port} --json"));
-    let text = world.run("host", "xweave vary /tmp/vary");
-    world.run("host", "rm -r /tmp/vary");
+}
+
+/// What `xweave vary` finds of a port's requests.
+fn vary(world: &World, trace: &Path, port: u16) -> Value {
+    let vary = |more: &[&str]| -> String {
+        let mut command = world.xweave();
+        let output = command.arg("vary").arg(trace).args(["--transaction", &format!("exchange:{port}")]);
+        let output = output.args(more).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = vary(&[]);
     println!("{text}");
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let told: Value = serde_json::from_str(&vary(&["--json"])).unwrap();
     // Every request is found, and its segments sum to its time: so do the shares.
     assert_eq!(told["requests"], REQUESTS, "{text}");
     let sum = |of: &str, share: &str| -> f64 {
@@ -59,32 +64,43 @@ fn first(told: &Value) -> (&str, &str) {
 #[test]
 fn what_makes_requests_vary_is_named_first() {
     let Some(world) = World::find("what makes requests vary") else { return };
-    let serve = format!("xweave lab load udp-serve --port {PORT} --work 300");
-    let mut server = world.start("vm1", &format!("echo $$ >/tmp/server; exec {serve}"));
-    server.wait_for("ready");
-
+    let [bursts, neighbour, stopped, forgetful] = PORTS;
+    let servers = PORTS.map(|port| {
+        let forgets = if port == forgetful { "--ignore-every 12" } else { "" };
+        let serve =
+            format!("echo $$ >/tmp/server-{port}; exec xweave lab load udp-serve --port {port} --work 300");
+        let mut server = world.start("vm1", &format!("{serve} {forgets}"));
+        server.wait_for("ready");
+        server
+    });
     // The first request of all has to ask for an address.
-    world.run("host", &format!("xweave lab load udp-ask --to 10.77.0.1:{PORT} --requests 20 --rate 20"));
-    let bursts = vary(&world, PORT, "--burst 12", None);
+    world.run("host", &format!("xweave lab load udp-ask --to 10.77.0.1:{bursts} --requests 20 --rate 20"));
+
+    let recording = world.record(&format!(
+        "virtio-net --where 'udp portrange {bursts}-{forgetful}' --events sched,net,vm --key line:Call-ID \
+         --domain vm1=vsock:3 -o /tmp/vary --json"
+    ));
+    ask(&world, bursts, "--burst 12", None);
+    ask(&world, neighbour, "", Some(("host", "while :; do :; done")));
+    let signal = |name: &str| format!("kill -{name} $(cat /tmp/server-{stopped})");
+    let stops = format!("while :; do {}; sleep 0.4; {}; sleep 0.8; done", signal("STOP"), signal("CONT"));
+    ask(&world, stopped, "", Some(("vm1", &stops)));
+    world.run("vm1", &signal("CONT"));
+    // As SIP has it: what is not answered is sent again.
+    ask(&world, forgetful, "--retry 400", None);
+    recording.finish_well();
+    drop(servers);
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    world.pull("host", "/tmp/vary", &trace);
+    world.run("host", "rm -r /tmp/vary");
+
+    let [bursts, neighbour, stopped, forgetful] = PORTS.map(|port| vary(&world, &trace, port));
     assert_eq!(first(&bursts).0, "batch_arrival");
     let socket =
         bursts["segments"].as_array().unwrap().iter().find(|of| of["name"] == "request, socket of vm1");
     assert!(socket.is_some_and(|of| of["others"]["max"].as_u64() >= Some(3)), "{socket:?}");
-
-    let neighbour = vary(&world, PORT, "", Some(("host", "while :; do :; done")));
     assert_eq!(first(&neighbour), ("vcpu_preempted", "sh"));
-
-    let stops = "while :; do kill -STOP $(cat /tmp/server); sleep 0.4; kill -CONT $(cat /tmp/server); sleep 0.8; done";
-    let stopped = vary(&world, PORT, "", Some(("vm1", stops)));
-    world.run("vm1", "kill -CONT $(cat /tmp/server)");
     assert_eq!(first(&stopped).0, "stopped");
-
-    // As SIP has it: what is not answered is sent again.
-    let mut forgetful = world.start(
-        "vm1",
-        &format!("exec xweave lab load udp-serve --port {FORGETFUL} --work 300 --ignore-every 12"),
-    );
-    forgetful.wait_for("ready");
-    let again = vary(&world, FORGETFUL, "--retry 400", None);
-    assert_eq!(first(&again).0, "retransmit");
+    assert_eq!(first(&forgetful).0, "retransmit");
 }
