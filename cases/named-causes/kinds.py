@@ -38,11 +38,11 @@ HOG = ("idle() { for of in $(cat /tmp/vhost); do chrt $1 -p 0 $of; done; }; trap
 MORE = 'exec xweave lab load udp-ask --to 10.77.0.1:{port} --requests 4000 --rate 4 --burst 5 --size 200 --per-call 1'
 CONSOLE = '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
 while :; do for i in 1 2; do echo "<1>$line" >/dev/kmsg; done; sleep 0.7; done'''
-# As many characters of one line as take 150 ms: how long one takes depends on the machine, and what is made to happen with it
-# is to keep requests for about as long.
+# As many characters of one line as take a quarter of a second: how long one takes depends on the machine, and what is made to
+# happen with it is to keep requests for about as long.
 CONSOLE_LINE = '''dmesg -n 8; line=$(head -c 900 /dev/zero | tr '\\0' x)
 read before rest </proc/uptime; echo "<1>$line" >/dev/kmsg; read after rest </proc/uptime
-of=$(awk "BEGIN { print int(900 * 0.15 / ($after - $before + 0.01)) }"); test $of -lt 900 || of=900
+of=$(awk "BEGIN { print int(900 * 0.25 / ($after - $before + 0.01)) }"); test $of -lt 900 || of=900
 line=$(echo $line | head -c $of)
 while :; do echo "<1>$line" >/dev/kmsg; sleep 0.7; done'''
 STOPS = '''trap 'kill -CONT $(cat /tmp/{name}.pid); exit' TERM
