@@ -493,14 +493,7 @@ fn a_connection_for_which_the_queue_has_no_room_is_told() {
     let server = world.start("vm1", "echo listens; exec xweave lab load tcp-serve --port 9009");
     world.until("vm1", "grep -q :2331 /proc/net/tcp /proc/net/tcp6");
     world.run("vm1", "echo 4096 >/proc/sys/net/core/somaxconn");
-    world.run(
-        "vm1",
-        "for process in /proc/[0-9]*; do \
-             case \"$(tr '\\0' ' ' <$process/cmdline)\" in \
-             'xweave lab load tcp-serve'*) kill -STOP ${process#/proc/} ;; \
-             esac; \
-         done",
-    );
+    world.signal("vm1", "xweave lab load tcp-serve", "STOP");
     let recording = world.record("--events net --domain vm1=vsock:3 -o /tmp/events-refused");
     world.run(
         "vm1",

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::world::{AGENT, DOMAINS, PATIENCE, World};
+use crate::world::{AGENT, DOMAINS, PATIENCE, World, for_each};
 
 const SENT: u64 = 10_000;
 
@@ -105,13 +105,8 @@ fn what_the_kernel_leaves_out_the_spare_records() {
     let recording = world.record(&format!("-e {advice} --buffer 64M -o /tmp/spares --json"));
     // What the kernel has counted of the agent's programs.
     let left_out = || -> u64 {
-        let count = format!(
-            r#"for process in /proc/[0-9]*; do
-                case "$(tr '\0' ' ' <$process/cmdline)" in
-                "{AGENT}"*) cat "$process"/fdinfo/* ;;
-                esac
-            done 2>/dev/null | awk '/^recursion_misses/ {{ sum += $2 }} END {{ print sum + 0 }}'"#
-        );
+        let all = for_each(AGENT, r#"cat "$process"/fdinfo/*"#);
+        let count = format!("{all} | awk '/^recursion_misses/ {{ sum += $2 }} END {{ print sum + 0 }}'");
         world.run("host", &count).trim().parse().unwrap()
     };
     let deadline = Instant::now() + PATIENCE;

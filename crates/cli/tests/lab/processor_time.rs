@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{AGENT, World, longest};
+use crate::world::{AGENT, World, for_each, longest};
 
 /// A group of processes of the host that may have so many microseconds of a processor in each tenth of a second; the quota goes
 /// with this.
@@ -134,15 +134,10 @@ fn how_long_processes_were_ready_is_what_the_kernel_counts() {
 
 /// The policies by which threads of processes that begin so are scheduled (proc(5), field 41), each once.
 fn policies(command: &str) -> String {
-    format!(
-        r#"for process in /proc/[0-9]*; do
-            case "$(tr '\0' ' ' <$process/cmdline)" in
-            "{command}"*) for thread in $process/task/*; do
-                read -r stat <$thread/stat && set -- ${{stat##*) }} && echo "${{39}}"
-            done ;;
-            esac
-        done 2>/dev/null | sort -u"#
-    )
+    let of_threads = r#"for thread in $process/task/*; do
+        read -r stat <$thread/stat && set -- ${stat##*) } && echo "${39}"
+    done"#;
+    format!("{} | sort -u", for_each(command, of_threads))
 }
 
 #[test]

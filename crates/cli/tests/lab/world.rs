@@ -230,13 +230,8 @@ impl World {
         self.run(
             domain,
             &format!(
-                r#"sent=1
-                for process in /proc/[0-9]*; do
-                    case "$(tr '\0' ' ' <$process/cmdline)" in
-                    "{command}"*) kill -{signal} "${{process#/proc/}}" && sent=0 ;;
-                    esac
-                done 2>/dev/null
-                exit $sent"#
+                "sent=1\n{}\nexit $sent",
+                for_each(command, &format!(r#"kill -{signal} "${{process#/proc/}}" && sent=0"#))
             ),
         );
     }
@@ -256,6 +251,17 @@ impl World {
             thread::sleep(Duration::from_millis(200));
         }
     }
+}
+
+/// A script that does something for each process whose command line begins so: `$process` is its folder in /proc.
+pub fn for_each(command: &str, what: &str) -> String {
+    format!(
+        r#"for process in /proc/[0-9]*; do
+            case "$(tr '\0' ' ' <$process/cmdline)" in
+            "{command}"*) {what} ;;
+            esac
+        done 2>/dev/null"#
+    )
 }
 
 /// Both guests, as `record` wants them.
