@@ -37,8 +37,8 @@ use crate::{
 pub struct Connection {
     /// `TCP`, `UDP` or `ICMP`.
     pub protocol: &'static str,
-    /// Who asks: who opened the connection or, where that was not seen, who sent first. An echo's port is its
-    /// identifier.
+    /// Who asks: who opened the connection or, where that was not seen, who sent first, unless that is by its ports an
+    /// answer. An echo's port is its identifier.
     pub client: SocketAddr,
     /// Who answers.
     pub server: SocketAddr,

@@ -179,6 +179,20 @@ fn what_is_not_answered_is_no_exchange_and_a_greeting_is_no_answer() {
 }
 
 #[test]
+fn an_answer_to_what_came_before_the_recording_does_not_make_its_server_a_client() {
+    let of_tcp =
+        [tcp(false, 0, ACK, 500, 50), tcp(true, 1_000, ACK, 100, 20), tcp(false, 2_000, ACK, 550, 50)];
+    let of_udp = [other(false, 0, 17, 0, 0), other(true, 1_000, 17, 0, 0), other(false, 2_000, 17, 0, 0)];
+    for frames in [of_tcp, of_udp] {
+        let all = exchanges(&frames);
+        let [exchange] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((exchange.start_ns, exchange.end_ns), (1_000, 2_090));
+        assert_eq!((exchange.client_domain.as_str(), exchange.server_domain.as_str()), ("host", "vm1"));
+        assert_eq!(exchange.connection.server.port(), 80);
+    }
+}
+
+#[test]
 fn datagrams_and_echoes_are_asked_and_answered_too() {
     let echo = |by_client, at, number: u64| {
         other(by_client, at, 1, if by_client { 8 } else { 0 }, (5 << 16 | number) << 32)
@@ -254,16 +268,16 @@ fn the_way_of_a_request_and_its_answer_is_told_leg_by_leg() {
 fn what_a_server_asks_meanwhile_is_inside_what_it_was_asked() {
     let all = exchanges(&[
         tcp(true, 1_000, ACK, 100, 20),
-        other(false, 1_500, 17, 0, 0),
-        other(true, 1_700, 17, 0, 0),
+        other(false, 1_500, 1, 8, 1),
+        other(true, 1_700, 1, 0, 1),
         tcp(false, 3_000, ACK, 500, 40),
         // After it, and of another domain.
-        other(false, 5_000, 17, 0, 0),
-        other(true, 5_200, 17, 0, 0),
+        other(false, 5_000, 1, 8, 2),
+        other(true, 5_200, 1, 0, 2),
     ]);
     let told: Vec<_> =
         all.iter().map(|one| (&*one.client_domain, one.connection.protocol, one.inside)).collect();
-    assert_eq!(told, [("host", "TCP", None), ("vm1", "UDP", Some(0)), ("vm1", "UDP", None)]);
+    assert_eq!(told, [("host", "TCP", None), ("vm1", "ICMP", Some(0)), ("vm1", "ICMP", None)]);
 }
 
 #[test]

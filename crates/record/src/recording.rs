@@ -271,9 +271,15 @@ fn weave(capture: &mut Capture<'_>, aspects: &Aspects, woven: &[Woven]) -> Resul
     Ok(there)
 }
 
-/// Has the domains record, and starts the command, if there is one.
+/// Has the domains record, and then starts the command, if there is one: what it does first is part of the trace.
 fn start(capture: &mut Capture<'_>, options: &Options) -> Result<Option<Command>, Error> {
     capture.ask_all(&Request::Start { background: options.background });
+    // One that does not is lost, as one that is lost later.
+    while capture.recorded().any(|session| session.owes_answer_to(Question::Start))
+        && !xweave_interrupt::pending()
+    {
+        capture.wait(SOON)?;
+    }
     match &options.until {
         Until::CommandEnds { words, .. } => Command::start(words).map(Some),
         _ => Ok(None),

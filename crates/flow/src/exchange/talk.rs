@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
 };
 
 use super::Side;
@@ -68,7 +69,17 @@ impl Sent {
             ended: began,
         })
     }
+
+    /// Who asks, where this is the first that was seen: its sender. What a service sends to a port that was given to a
+    /// client answers a request of before the recording began.
+    fn client(&self) -> SocketAddr {
+        let [from, to] = [self.from, self.to].map(|end| GIVEN.contains(&end.port()));
+        if to && !from { self.to } else { self.from }
+    }
 }
+
+/// The ports that Linux gives to those who ask for none (`ip_local_port_range`, if nobody changed it): clients.
+const GIVEN: RangeInclusive<u16> = 32_768..=60_999;
 
 /// What two ends send each other.
 #[derive(Default)]
@@ -126,7 +137,7 @@ impl Talk {
         if sent.bytes == 0 && sent.sequence.is_some() {
             return;
         }
-        let client = *self.client.get_or_insert(sent.from);
+        let client = *self.client.get_or_insert_with(|| sent.client());
         let asks = sent.from == client;
         let recent = self.open.iter_mut().chain(self.done.iter_mut().rev().take(LATE));
         for turn in recent {

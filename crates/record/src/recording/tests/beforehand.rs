@@ -138,3 +138,20 @@ fn a_command_that_runs_longer_than_the_duration_is_ended_and_has_not_failed() {
     let outcome = stage.record_telling(until, honest("host", 10), honest("vm1", 10), late).unwrap();
     assert_eq!(outcome.command.and_then(|status| status.code()), Some(3));
 }
+
+#[test]
+fn a_command_starts_when_all_domains_record_however_long_one_takes() {
+    let stage = Stage::new();
+    let records = stage.0.path().join("vm1-records");
+    let words = ["sh", "-c", r#"test -e "$0""#, records.to_str().unwrap()].map(str::to_owned).to_vec();
+    let guest = answering(move |request, _| {
+        if matches!(request, Request::Start { .. }) {
+            std::thread::sleep(Duration::from_millis(300));
+            std::fs::write(&records, "").unwrap();
+        }
+        None
+    });
+    let until = Until::CommandEnds { words, within: None };
+    let outcome = stage.record(until, honest("host", 10), scripted("vm1", guest)).unwrap();
+    assert!(outcome.command.is_some_and(|status| status.success()), "it ran before vm1 recorded");
+}
