@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from kinds import ASK, KINDS, SERVE
+from kinds import ASK, KINDS, SERVE, START
 
 XWEAVE, WORLD, OUT, ROUNDS, *NAMES = sys.argv[1:]
 OUT = pathlib.Path(OUT)
@@ -71,7 +71,7 @@ def meanwhile(kind):
 
 @contextlib.contextmanager
 def recording(folder):
-    ports = f'{min(kind.port for kind in KINDS)}-{max(kind.port for kind in KINDS)}'
+    ports = f'{START.port}-{max(kind.port for kind in KINDS)}'
     with (folder / 'record.log').open('w') as log, (folder / 'record.json').open('w') as told:
         recorder = subprocess.Popen(
             # The one emulated CPU is the recorders' only where nobody else wants it: else they are what requests wait for most.
@@ -110,13 +110,13 @@ def main():
     run('vm1', 'echo 0 >/sys/devices/system/cpu/cpu1/online')
     run('host', """for of in /proc/$(cat /run/lab/vm1/pid)/task/* /proc/[0-9]*; do case "$(cat $of/comm)" in
         vhost-*) echo ${of##*/} ;; esac; done 2>/dev/null >/tmp/vhost""")
-    for kind in CHOSEN:
+    for kind in (START, *CHOSEN):
         serve = f'xweave lab load udp-serve --port {kind.port} {options(kind.serve, SERVE)}'
         run('vm1', f'if test -e /tmp/{kind.name}.pid; then kill -9 $(cat /tmp/{kind.name}.pid); fi; '
             f'sh -c "echo \\$\\$ >/tmp/{kind.name}.pid; {kind.before} exec {serve}" >/tmp/{kind.name}.log 2>&1 &')
         until('vm1', f'grep -q ready /tmp/{kind.name}.log')
     # The first request of all has to ask for an address.
-    ask(CHOSEN[0].port, '--requests 10 --rate 20')
+    ask(START.port, '--requests 10 --rate 20')
     with concurrent.futures.ThreadPoolExecutor(1) as judges:
         judged = []
         for number in range(int(ROUNDS)):
@@ -124,6 +124,7 @@ def main():
             folder.mkdir(parents=True, exist_ok=True)
             order = random.Random(number).sample(CHOSEN, len(CHOSEN))
             with recording(folder):
+                ask(START.port, options(START.ask, ASK))
                 for kind in order:
                     with meanwhile(kind):
                         asked = ask(kind.port, options(kind.ask, ASK), kind.client)

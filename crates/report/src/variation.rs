@@ -3,7 +3,7 @@
 use xweave_flow::legs::bare;
 use xweave_vary::{
     settings::Setting,
-    variation::{Found, Segment, Times, Variation},
+    variation::{Found, LITTLE, Segment, Times, Variation},
 };
 
 use crate::{
@@ -59,7 +59,8 @@ pub(crate) fn said(of: &Variation, what: &str) -> Vec<String> {
         ));
     }
     if of.steady {
-        said.push("They vary little: no cause is named.".to_owned());
+        let once = if p99_ns as f64 > LITTLE * p50_ns as f64 { "But for one, they" } else { "They" };
+        said.push(format!("{once} vary little: no cause is named."));
     } else if named(of).next().is_none() {
         said.push("No cause is surely a tenth of the variation: it is spread over many.".to_owned());
     }

@@ -132,6 +132,7 @@ fn where_little_varies_nothing_is_blamed() {
     let causes = varied().causes.into_iter().map(|found| Found { named: false, ..found }).collect();
     let steady = Variation {
         steady: true,
+        times: Times { p50_ns: 400_000, p99_ns: 500_000, deviation_ns: 50_000 },
         causes,
         startup: None,
         settings: Vec::new(),
@@ -144,4 +145,8 @@ fn where_little_varies_nothing_is_blamed() {
         assert!(!text.contains("Settings"), "{text}");
         assert!(text.contains("No request stands out"), "{text}");
     }
+    // One slow request of fewer than a hundred is their 99th percentile.
+    let once = Variation { times: Times { p99_ns: 900_000, ..steady.times }, ..steady };
+    let text = all(&once, views()[0]);
+    assert!(text.contains("But for one, they vary little: no cause is named."), "{text}");
 }

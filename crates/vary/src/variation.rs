@@ -24,8 +24,8 @@ pub const LEAST: usize = 40;
 const NAMED: f64 = 0.1;
 const SURE: f64 = 0.02;
 
-/// Requests vary little if their 99th percentile is no more than so many times the median.
-const LITTLE: f64 = 1.5;
+/// No more than so many times the median is little longer.
+pub const LITTLE: f64 = 1.5;
 
 /// That there are too few requests.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,6 +35,13 @@ pub struct TooFew {
     pub found: usize,
     /// What the trace was found to be.
     pub outcome: Box<Outcome>,
+}
+
+/// Whether no more than one request in a hundred takes much longer than the median, or one of fewer: what happened once is
+/// an event, and no variation.
+fn vary_little(times: &[f64], median: f64) -> bool {
+    let much = times.iter().filter(|time| **time > LITTLE * median).count();
+    much <= (times.len() / 100).max(1)
 }
 
 /// Figures of times, in nanoseconds.
@@ -264,7 +271,7 @@ impl Variation {
         let looked = Looked::new(requests, &all[start..], &times[start..]);
         let whole_ns = all[start..].iter().fold(0_u64, |sum, request| sum.saturating_add(request.total_ns));
         let spread = looked.spread;
-        let steady = spread.p99 <= LITTLE * spread.p50;
+        let steady = vary_little(looked.times, spread.p50);
         let runs = spikes(looked.times);
         let spikes = Spikes {
             spikes: runs.len() as u64,
@@ -283,5 +290,25 @@ impl Variation {
             settings: settings(&costs(requests, &all[start..], &outcome.objects), whole_ns, domains),
             outcome,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slow_request_of_few_is_no_variation_and_one_in_a_hundred_of_many_is_none() {
+        let times = |all: usize, slow: usize| {
+            let time = |at| if at < slow { 151.0 } else { 100.0 };
+            (0..all).map(time).collect::<Vec<f64>>()
+        };
+        for (all, slow) in [(LEAST, 1), (99, 1), (199, 1), (250, 2), (1_000, 10)] {
+            assert!(vary_little(&times(all, slow), 100.0), "{slow} of {all}");
+            assert!(!vary_little(&times(all, slow + 1), 100.0), "{} of {all}", slow + 1);
+            // From a hundred on it is the 99th percentile that decides.
+            assert!(all < 100 || Spread::of(&times(all, slow)).p99 <= LITTLE * 100.0);
+        }
+        assert!(vary_little(&vec![150.0; 50], 100.0));
     }
 }
