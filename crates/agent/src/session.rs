@@ -34,6 +34,7 @@ use crate::{
     listeners::listeners,
     modules::ModuleWatch,
     output::{Output, tell},
+    pages,
     quiesce::wait_for_running_programs,
     settings,
     symbols::symbols,
@@ -236,6 +237,13 @@ impl Session {
                 changed.put_back()?;
                 self.changed = None;
                 Ok(Reply::Done)
+            }
+            Request::Cached(files) => {
+                // Whether anybody listens is seen when the answer is sent.
+                let mut tell = |batch| drop(self.output.send(&FromAgent::Event(Event::Cached(batch))));
+                pages::cached(&files, &self.cancel, &mut tell)
+                    .map(Reply::LookedAt)
+                    .map_err(|error| misuse(&error))
             }
             Request::Stop => {
                 self.cancel.done();

@@ -23,6 +23,7 @@ mod import;
 mod indexing;
 mod joining;
 mod lab;
+mod merge;
 mod progress;
 mod record;
 mod records;
@@ -62,6 +63,7 @@ Examples:
   xweave import trace.dat -o trace               what trace-cmd recorded
   xweave sites 'access(sk_buff.len)' --live      what accesses this member
   xweave cost --on native,kvm                    what exits cost in a guest
+  xweave merge --dry-run --domain …              what memory guests hold twice
   xweave lab up kvm                              an emulated host with guests
 
 Exit status: 0 success; 1 failure, with the reason; 2 usage error;
@@ -87,6 +89,7 @@ enum Command {
     Import(import::Args),
     Sites(sites::Args),
     Cost(cost::Args),
+    Merge(merge::Args),
     Lab(lab::Args),
     Agent(agent::Args),
     #[command(hide = true)]
@@ -118,6 +121,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Import(args) => import::run(&args),
         Command::Sites(args) => sites::run(args),
         Command::Cost(args) => cost::run(args),
+        Command::Merge(args) => merge::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Agent(args) => agent::run(&args),
         Command::Confined(args) => confined::run(&args),

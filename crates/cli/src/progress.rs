@@ -107,6 +107,7 @@ impl Story {
             Phase::Waiting | Phase::Attaching { .. } => self.title.clone(),
             Phase::Connecting { domain } => format!("reaching {domain}"),
             Phase::Reading { domain, kernel } => format!("reading {domain}: {kernel}"),
+            Phase::Cached => "asking guests what their page caches hold".to_owned(),
             Phase::Analysing { .. } => "analysing functions".to_owned(),
             Phase::Resolving { .. } => "finding join points".to_owned(),
             Phase::Compiling { total, .. } => {

@@ -22,6 +22,7 @@ use xweave_wire::{
         LeftOut, Loss, ModuleInfo, Processor, Reply, SHARED_PAGES, Shared, SiteAddress, SiteLoss,
         SkippedSite, Symbol, Unloaded, Vm,
     },
+    pages::{CachedFile, LookedAt, Run},
     record::Kind,
 };
 
@@ -148,7 +149,7 @@ impl Script for Any {
 impl Any {
     fn message(&mut self, voice: &Voice) -> FromAgent {
         let chance = &mut self.chance;
-        match chance.below(18) {
+        match chance.below(20) {
             0 => FromAgent::Event(Event::Weaving { done: chance.small(), total: chance.small() }),
             1 => FromAgent::Event(Event::Records(records(chance, voice))),
             2 => match chance.below(2) {
@@ -169,6 +170,11 @@ impl Any {
             14 => FromAgent::Reply(Reply::Vms(chance.list(vm))),
             15 => FromAgent::Reply(Reply::Symbols(chance.list(symbol))),
             16 => FromAgent::Reply(Reply::Shared(shared(chance))),
+            17 => FromAgent::Reply(Reply::LookedAt(LookedAt {
+                files: chance.number(),
+                cut: Some(chance.text()),
+            })),
+            18 => FromAgent::Event(Event::Cached(chance.list(cached_file))),
             _ => FromAgent::Reply(Reply::Failed(Failure {
                 kind: FailureKind::Unsupported,
                 message: chance.text(),
@@ -281,6 +287,17 @@ fn woven(chance: &mut Chance) -> xweave_wire::message::Woven {
 fn symbol(chance: &mut Chance) -> Symbol {
     let module = if chance.one_in(2) { Some(chance.text()) } else { None };
     Symbol { address: chance.number(), function: chance.text(), offset: chance.number(), module }
+}
+
+fn cached_file(chance: &mut Chance) -> CachedFile {
+    CachedFile {
+        path: chance.text(),
+        size: chance.number(),
+        modified_ns: chance.number().cast_signed(),
+        inode: chance.number(),
+        runs: chance.list(|chance| Run { first: chance.number(), pages: chance.small() }),
+        contents: chance.list(Chance::number),
+    }
 }
 
 fn loss(chance: &mut Chance) -> Loss {

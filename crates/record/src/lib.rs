@@ -14,6 +14,7 @@
 
 mod back_ends;
 mod budget;
+mod cached;
 mod capture;
 mod command;
 mod deploy;
@@ -45,6 +46,7 @@ mod waiting;
 mod weaving;
 
 pub use budget::{Budget, free_space};
+pub use cached::{DomainCache, cached};
 pub use deploy::work as confined;
 pub use doctor::{Check, doctor};
 pub use domain::{DomainSpec, symbols};

@@ -50,6 +50,8 @@ pub enum Phase<'a> {
         /// `uname -r`.
         kernel: &'a str,
     },
+    /// Asking domains what their page caches hold.
+    Cached,
     /// Finding out what the instructions of kernels touch.
     Analysing {
         /// The domains whose code is looked into.

@@ -23,6 +23,7 @@ pub(crate) enum Question {
     Off,
     Knobs,
     Set,
+    Cached,
     Unset,
     Stop,
 }
@@ -45,6 +46,7 @@ impl Question {
             Request::Off => Self::Off,
             Request::Knobs => Self::Knobs,
             Request::Set(_) => Self::Set,
+            Request::Cached(_) => Self::Cached,
             Request::Unset => Self::Unset,
             Request::Stop => Self::Stop,
             Request::Alive => return None,
@@ -65,6 +67,7 @@ impl Question {
                 matches!(self, Self::Guests | Self::Start | Self::Drain | Self::Off | Self::Unset)
             }
             Reply::Knobs(_) => matches!(self, Self::Knobs | Self::Set),
+            Reply::LookedAt(_) => self == Self::Cached,
             Reply::Loss(_) => self == Self::Loss,
             Reply::Stopped(_) => self == Self::Stop,
             Reply::Failed(_) => true,

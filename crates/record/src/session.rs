@@ -20,6 +20,7 @@ use xweave_wire::{
 
 use crate::{
     budget::Budget,
+    cached,
     domain::DomainSpec,
     drops::Drops,
     events,
@@ -83,6 +84,8 @@ pub(crate) struct Session {
     pub(crate) written_until: u64,
     /// Answers that nobody has looked at.
     pub(crate) answers: VecDeque<Reply>,
+    /// What it has told of its page cache.
+    pub(crate) cached: cached::Told,
     /// Guests that tell it which flows their buffers carry: it records these under the IDs that they have.
     pub(crate) believes: HashSet<u8>,
     /// Whether a process of the host emulates its network devices, and what they carry is known by what it is.
@@ -113,6 +116,7 @@ impl Session {
             order: events::Order::default(),
             loss: Loss::default(),
             exit: None,
+            cached: cached::Told::default(),
             drops: Drops::default(),
             written_until: 0,
             answers: VecDeque::new(),
@@ -239,6 +243,10 @@ impl Session {
         match message {
             FromAgent::Reply(reply) => self.take_reply(reply, received_tsc),
             FromAgent::Event(Event::Weaving { done, total }) => self.take_weaving(done, total),
+            FromAgent::Event(Event::Cached(files)) if self.owes_answer_to(Question::Cached) => {
+                self.cached.take(files).map(|()| Taken::Nothing)
+            }
+            FromAgent::Event(Event::Cached(_)) => Err(Violation::NotAsked),
             FromAgent::Event(Event::Clock(sample)) if self.stage >= Stage::Weaving => {
                 self.events.clock(sample.mono_ns);
                 Ok(Taken::Sample(sample))

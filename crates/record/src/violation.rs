@@ -26,6 +26,8 @@ pub(crate) enum Violation {
     Site(u32),
     #[error("it answered what it was not asked")]
     NotAsked,
+    #[error("it names more cached files and pages than may be")]
+    Cached,
     #[error("its answer does not fit the question ({0:?})")]
     Answer(Question),
     #[error("it tells how far weaving has come, and was not asked to weave")]

@@ -8,7 +8,7 @@
 //! [`page`] is the page for a browser; [`transactions`] is where the time of transactions goes, [`intervals`] between which places it goes, [`sizes`] how it depends on how much data they carry, [`lives`] how long processes of each program took, [`steps`] is one of them, [`losses`] what is not known of it, and
 //! [`mermaid`] one as a sequence diagram; [`machines`] is what the machines did in all, `writers` who used their disks; [`comparison`] is two traces side by side, [`contrast`] slow beside typical transactions, or those of two traces; [`variation`] is why requests vary; [`records`] is what advice stored, [`recording`] how a recording
 //! went, [`mod@import`] what came of an import, [`check`] what would be woven where, [`sites`] which instructions a
-//! pointcut selects, [`doctor`] what a machine can do, [`experiment`] what settings changed; [`next`] says which commands fit a trace, [`number`] writes times and counts, [`table`] is the look of tables, [`folded`] those that never break, and [`alike`] the one of what is told together; [`document`] has the JSON
+//! pointcut selects, [`doctor`] what a machine can do, [`experiment`] what settings changed, [`mod@merge`] what memory guests hold twice; [`next`] says which commands fit a trace, [`number`] writes times and counts, [`table`] is the look of tables, [`folded`] those that never break, and [`alike`] the one of what is told together; [`document`] has the JSON
 //! documents.
 //!
 //! ```
@@ -46,6 +46,7 @@ pub mod kinds;
 pub mod lives;
 pub mod losses;
 pub mod machines;
+pub mod merge;
 pub mod mermaid;
 pub mod message;
 pub mod next;

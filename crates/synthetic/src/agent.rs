@@ -14,6 +14,7 @@ use xweave_wire::{
     frame,
     knob::{Setting, State},
     message::{ClockSample, DomainInfo, Event, FromAgent, Loss, Reply, Request, Shared, SiteAddress, Woven},
+    pages::LookedAt,
     plan::{Plan, PlanSite},
     record::{Kind, Record},
 };
@@ -221,6 +222,7 @@ impl Voice {
             Request::Guests { .. } | Request::Drain | Request::Off | Request::Unset => Reply::Done,
             Request::Knobs => Reply::Knobs(Vec::new()),
             Request::Set(settings) => Reply::Knobs(settings.iter().map(as_set).collect()),
+            Request::Cached(_) => Reply::LookedAt(LookedAt::default()),
             Request::Loss => Reply::Loss(Loss::default()),
             Request::Stop => {
                 while self.sent < self.records && !self.sites().is_empty() {

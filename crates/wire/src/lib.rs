@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Modules: [`frame`] cuts the stream, [`message`] says what may be said, [`plan`] is what a
-//! controller asks an agent to weave, [`knob`] which settings it may have changed, [`record`] is what advice wrote, [`event`] what built-in probes did. An agent may
+//! controller asks an agent to weave, [`knob`] which settings it may have changed, [`pages`] what its page cache holds, [`record`] is what advice wrote, [`event`] what built-in probes did. An agent may
 //! be hostile: [`limits`] is what a controller takes of it, and `xweave_text` makes its words fit to be shown.
 
 use std::time::Duration;
@@ -25,11 +25,12 @@ pub mod frame;
 pub mod knob;
 pub mod limits;
 pub mod message;
+pub mod pages;
 pub mod plan;
 pub mod record;
 
 /// The version of the protocol. Raised when any message, or the layout of records or events, changes.
-pub const VERSION: u16 = 19;
+pub const VERSION: u16 = 20;
 
 /// The vsock port that a guest's agent listens on, unless told otherwise.
 pub const VSOCK_PORT: u32 = 7390;

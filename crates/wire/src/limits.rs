@@ -14,6 +14,7 @@ use crate::{
         DomainInfo, Event, FromAgent, Loss, ModuleInfo, Reply, SHARED_PAGES, Settings, Shared, Symbol, Vm,
         Woven,
     },
+    pages::{self, Amount, CachedFile, LookedAt},
 };
 
 /// The longest frame, but for those that follow: an agent sends records in batches of a quarter of it.
@@ -79,6 +80,7 @@ impl FromAgent {
     pub fn checked(mut self) -> Result<Self, Violation> {
         match &mut self {
             Self::Reply(reply) => check_reply(reply)?,
+            Self::Event(Event::Cached(files)) => check_cached(files)?,
             // How much of these comes, and what is in them, is judged where they are decoded.
             Self::Event(Event::Weaving { .. } | Event::Records(_) | Event::Events(_) | Event::Clock(_)) => {}
         }
@@ -95,6 +97,10 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
         Reply::Shared(shared) => check_shared(shared),
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
         Reply::Knobs(knobs) => check_knobs(knobs),
+        Reply::LookedAt(LookedAt { cut, .. }) => {
+            cut.iter_mut().for_each(|reason| bound(reason, REASON));
+            Ok(())
+        }
         Reply::Failed(failure) => {
             failure.message = text::lines_cut(&failure.message, MESSAGE);
             Ok(())
@@ -206,6 +212,28 @@ fn check_knobs(knobs: &mut [knob::State]) -> Result<(), Violation> {
         at_most("choices of a setting", knob.choices.len(), ITEMS)?;
         knob.choices.iter_mut().for_each(|choice| bound(choice, knob::VALUE));
         knob.unavailable.iter_mut().for_each(|reason| bound(reason, REASON));
+    }
+    Ok(())
+}
+
+/// How much of them comes in all is judged where they are kept.
+fn check_cached(files: &mut [CachedFile]) -> Result<(), Violation> {
+    let of_all = files.iter().fold(Amount::default(), |sum, file| sum.and(file));
+    if !of_all.is_within(pages::MOST) {
+        return Err(Violation("names more cached files and pages than may be".to_owned()));
+    }
+    for file in files {
+        bound(&mut file.path, pages::PATH);
+        let mut behind = 0;
+        for run in &file.runs {
+            if run.pages == 0 || run.first < behind || run.end() > pages::FILE {
+                return Err(Violation("names cached pages that no file has so".to_owned()));
+            }
+            behind = run.end();
+        }
+        if !file.contents.is_empty() && file.contents.len() as u64 != file.pages() {
+            return Err(Violation("tells what some pages of a file hold, and not all".to_owned()));
+        }
     }
     Ok(())
 }
@@ -362,6 +390,33 @@ mod tests {
             assert!(text.starts_with("\\u{1b}[2Jv") && text.len() <= most, "{text}");
         }
         assert!(told(ITEMS + 1).is_err());
+    }
+
+    #[test]
+    fn pages_of_files_are_in_order_and_some() {
+        let told = |runs: &[(u64, u32)], contents: usize| {
+            let runs = runs.iter().map(|&(first, pages)| pages::Run { first, pages }).collect();
+            let path = format!("/\u{1b}[2J{}", "p".repeat(pages::PATH));
+            let file = CachedFile { path, runs, contents: vec![1; contents], ..CachedFile::default() };
+            FromAgent::Event(Event::Cached(vec![file])).checked()
+        };
+        let Ok(FromAgent::Event(Event::Cached(cached))) = told(&[(0, 2), (2, 1), (7, 1)], 4) else {
+            panic!("this is as it should be")
+        };
+        assert!(cached[0].path.starts_with("/\\u{1b}[2Jp") && cached[0].path.len() <= pages::PATH);
+        let cut = LookedAt { cut: Some("\u{1b}".into()), ..LookedAt::default() };
+        let said = FromAgent::Reply(Reply::LookedAt(cut)).checked();
+        let Ok(FromAgent::Reply(Reply::LookedAt(LookedAt { cut: Some(cut), .. }))) = said else {
+            panic!("{said:?}")
+        };
+        assert_eq!(cut, "\\u{1b}");
+        assert!(told(&[(5, 1)], 0).is_ok() && told(&[(pages::FILE - 1, 1)], 0).is_ok());
+        for wrong in
+            [&[(0, 0)][..], &[(0, 2), (1, 1)], &[(3, 1), (0, 1)], &[(pages::FILE, 1)], &[(u64::MAX, 2)]]
+        {
+            assert!(told(wrong, 0).is_err(), "{wrong:?}");
+        }
+        assert!(told(&[(0, 3)], 2).is_err() && told(&[(0, 3)], 4).is_err());
     }
 
     #[test]

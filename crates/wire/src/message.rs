@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::Kind,
     knob::{self, Setting},
+    pages::{CachedFile, Files, LookedAt},
     plan::Plan,
 };
 
@@ -63,6 +64,9 @@ pub enum Request {
     Set(Vec<Setting>),
     /// Put back what was changed. → [`Reply::Done`]
     Unset,
+    /// Which pages of these files does your page cache hold? [`Event::Cached`] comes before the answer. →
+    /// [`Reply::LookedAt`]
+    Cached(Files),
     /// Detach everything and send what is left. All [`Event`]s come before the answer. → [`Reply::Stopped`]
     Stop,
     /// The controller is still there: an agent that has not heard a word from it for [`crate::LEASE`] takes its probes
@@ -93,6 +97,8 @@ pub enum Reply {
     Done,
     /// To [`Request::Knobs`] and [`Request::Set`].
     Knobs(Vec<knob::State>),
+    /// To [`Request::Cached`].
+    LookedAt(LookedAt),
     /// To [`Request::Loss`]: totals, not differences.
     Loss(Loss),
     /// To [`Request::Stop`].
@@ -115,6 +121,8 @@ pub enum Event {
     Records(Vec<u8>),
     /// Events, one after the other, as [`crate::event`] lays them out.
     Events(Vec<u8>),
+    /// Some of the files that [`Request::Cached`] asks for, and which of their pages are there.
+    Cached(Vec<CachedFile>),
     /// The clocks, several times a second. What was recorded before they were read has been sent before, but for
     /// what was being written at that moment.
     Clock(ClockSample),

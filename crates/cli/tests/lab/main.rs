@@ -25,6 +25,7 @@ mod kernel_safety;
 mod keys;
 mod library;
 mod loss;
+mod merge;
 mod misuse;
 mod places;
 mod processor_time;

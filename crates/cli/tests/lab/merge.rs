@@ -1,0 +1,91 @@
+//! What two guests hold twice is told by the files in their page caches, and touches nothing.
+
+use serde_json::Value;
+
+use crate::{clean::assert_clean, world::World};
+
+const GUESTS: &str = "--domain vm1=vsock:3 --domain vm2=vsock:4";
+
+/// Writes FILE of so many pages that hold what SEED says, with a time of change that both guests give it.
+fn written(file: &str, pages: u32, seed: &str) -> String {
+    format!(
+        "awk 'BEGIN {{ for (page = 0; page < {pages}; page++) printf \"%-4096s\", \"{seed}\" page }}' >{file}; \
+         touch -d '2026-01-02 03:04:05' {file}"
+    )
+}
+
+fn told(world: &World, arguments: &str) -> Value {
+    let printed = world.run("host", &format!("xweave merge --dry-run {GUESTS} {arguments} --json"));
+    serde_json::from_str(&printed).unwrap()
+}
+
+/// The told file of that name.
+fn file<'t>(told: &'t Value, path: &str) -> Option<&'t Value> {
+    told["files"].as_array().unwrap().iter().find(|file| file["path"] == path)
+}
+
+#[test]
+fn what_two_guests_hold_of_the_same_files_would_be_given_back_and_nothing_is_touched() {
+    let Some(world) = World::find("merge") else { return };
+    let ksm = "grep -H . /sys/kernel/mm/ksm/run /sys/kernel/mm/ksm/pages_scanned; cat /proc/$(cat /run/lab/vm1/pid)/ksm_stat 2>/dev/null";
+    let before = world.run("host", ksm);
+    for guest in ["vm1", "vm2"] {
+        let other = if guest == "vm1" { "b" } else { "c" };
+        world.run(
+            guest,
+            &format!(
+                "mkdir -p /tmp/merge/own && {}; {}; {}; touch -d '2026-02-0{} 00:00' /tmp/merge/changed; {}",
+                written("/tmp/merge/equal", 40, "a"),
+                written("/tmp/merge/differs", 10, other),
+                written("/tmp/merge/changed", 20, "a"),
+                if guest == "vm1" { 1 } else { 2 },
+                written("/tmp/merge/own/left-out", 5, "a"),
+            ),
+        );
+    }
+    world.run("vm2", &written("/tmp/merge/only", 30, "d"));
+    let arguments = "--include /tmp/merge --exclude /tmp/merge/own";
+    let of = told(&world, arguments);
+    assert_eq!((&of["dry_run"], &of["compared"]), (&Value::Bool(true), &Value::Null));
+    let pages = |of: &Value, key: &str| of["pages"][key].as_u64().unwrap();
+    // 40, 10 and 20 pages each, and 30 of one.
+    assert_eq!((pages(&of, "hinted"), pages(&of, "shared"), pages(&of, "saved")), (170, 100, 50), "{of}");
+    let saved = |path: &str| file(&of, path).map(|file| file["saved"].as_u64().unwrap());
+    assert_eq!((saved("/tmp/merge/equal"), saved("/tmp/merge/differs")), (Some(40), Some(10)));
+    for path in ["/tmp/merge/changed", "/tmp/merge/only", "/tmp/merge/own/left-out"] {
+        assert_eq!(saved(path), None, "{path}");
+    }
+    let parts = of["vms"].as_array().unwrap().iter().map(|vm| vm["saved_bytes"].as_u64().unwrap());
+    assert_eq!(parts.collect::<Vec<_>>(), [50 * 2048, 50 * 2048]);
+
+    // What they hold: of one file it is not the same; of one that was changed later it is, and paths do not find it.
+    let of = told(&world, &format!("{arguments} --contents"));
+    assert_eq!(file(&of, "/tmp/merge/differs").unwrap()["equal"], 0);
+    assert_eq!(file(&of, "/tmp/merge/equal").unwrap()["equal"], 40);
+    assert_eq!(of["compared"]["equal"], 40);
+    // `equal` and `changed` have equal pages: of 40 contents one of each stays, of 120 pages.
+    assert_eq!(of["compared"]["all"], 80, "{of}");
+
+    let told = world.run("host", &format!("xweave merge --dry-run {GUESTS} {arguments} --contents"));
+    assert!(told.contains("200 KiB would be given back") && told.contains("/tmp/merge/equal"), "{told}");
+    assert_eq!(world.run("host", ksm), before);
+    for domain in ["host", "vm1", "vm2"] {
+        world.run(domain, "rm -rf /tmp/merge");
+        assert_clean(&world, domain);
+    }
+}
+
+#[test]
+fn guests_of_one_image_hold_their_programs_twice() {
+    let Some(world) = World::find("merge") else { return };
+    let of = told(&world, "--include / --contents");
+    let [hinted, saved] = ["hinted", "saved"].map(|key| of["pages"][key].as_u64().unwrap());
+    let equal = of["compared"]["equal"].as_u64().unwrap();
+    // Most of what they hold is of the image that both were started from.
+    assert!(saved >= hinted * 4 / 10, "{saved} of {hinted}");
+    assert!(equal >= saved * 95 / 100, "{equal} of {saved}");
+    println!(
+        "{saved} of {hinted} pages would be given back, {equal} of them equal, {} by contents",
+        of["compared"]["all"]
+    );
+}

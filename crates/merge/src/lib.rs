@@ -1,0 +1,14 @@
+//! Memory that guests hold twice: pages of the same files in their page caches.
+//!
+//! The idea is that of Kubota, Zheng, Shiba, Takimoto, Saito and Mouri (Memory Deduplication by Identifying File Caches of
+//! Guest OSes): pages at the same place of files with the same path are likely equal, so what guests say of their files
+//! tells where to look first. Unlike there, no guest, QEMU or host is changed: a guest's agent asks its kernel.
+//!
+//! Modules: [`tree`] has the files of all guests, each where the others' same ones are; [`estimate`] says what it would give
+//! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal.
+
+pub mod estimate;
+pub mod tree;
+
+pub use estimate::Estimate;
+pub use tree::{SameBy, Tree};

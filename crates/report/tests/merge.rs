@@ -1,0 +1,75 @@
+//! What `xweave merge --dry-run` looks like in a narrow terminal and where there is room, text by text: `tests/look/`.
+
+mod snapshot;
+
+use snapshot::{assert_looks, views};
+use xweave_merge::{Estimate, SameBy, tree::Guest};
+use xweave_report::{View, document, merge};
+use xweave_wire::pages::{CachedFile, LookedAt, Run};
+
+/// A file of which these pages are cached, each of which holds what its place and SEED say.
+fn file(path: &str, pages: u32, seed: u64) -> CachedFile {
+    CachedFile {
+        path: path.into(),
+        size: 1 << 20,
+        modified_ns: 1,
+        inode: 7,
+        runs: vec![Run { first: 0, pages }],
+        contents: (1..=u64::from(pages)).map(|page| page << 32 | seed).collect(),
+    }
+}
+
+fn guests() -> [Guest; 2] {
+    let libc = "/usr/lib/x86_64-linux-gnu/libc.so.6";
+    let guest = |name: &str, files| Guest { name: name.into(), files };
+    [
+        guest("vm1", vec![file("/usr/bin/dash", 30, 1), file(libc, 400, 2), file("/usr/bin/perl", 900, 3)]),
+        guest("vm2", vec![file("/usr/bin/dash", 20, 9), file(libc, 480, 2)]),
+    ]
+}
+
+/// All that is printed.
+fn all(guests: &[Guest], looked_at: &[LookedAt], files: usize, view: View) -> String {
+    merge::estimate(&Estimate::of(guests, SameBy::Path), looked_at, files, view)
+}
+
+#[test]
+fn first_what_would_be_given_back_then_each_guests_part_and_the_files() {
+    let cut = LookedAt { files: 9_000, cut: Some("it took longer than 60 s".into()) };
+    for view in views() {
+        assert_looks(&all(&guests(), &[LookedAt::default(), cut.clone()], 1, view), "merge", view);
+    }
+}
+
+#[test]
+fn that_there_is_nothing_to_give_back_is_said() {
+    let looked_at = [LookedAt::default(), LookedAt::default()];
+    let [mut one, mut other] = guests();
+    one.files.remove(1);
+    other.files.remove(0);
+    for view in views() {
+        let text = all(&[one.clone(), other.clone()], &looked_at, 20, view);
+        assert!(text.contains("No two of these guests hold the same page"), "{text}");
+        assert!(!text.contains("File "), "{text}");
+        let text = all(&[Guest::default(), Guest::default()], &looked_at, 20, view);
+        assert!(text.contains("None of these guests has pages of such files"), "{text}");
+    }
+}
+
+#[test]
+fn the_document_has_the_same_numbers() {
+    let estimate = Estimate::of(&guests(), SameBy::Path);
+    let mut written = Vec::new();
+    let looked_at = [LookedAt { files: 12, cut: None }, LookedAt::default()];
+    document::merge::write(&mut written, &estimate, &looked_at, SameBy::Path).unwrap();
+    let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!((&of["dry_run"], &of["same_by"]), (&true.into(), &"path".into()));
+    assert_eq!((&of["pages"]["hinted"], &of["pages"]["saved"]), (&1830.into(), &420.into()));
+    assert_eq!((&of["pages"]["visited"], &of["pages"]["merged"]), (&0.into(), &0.into()));
+    assert_eq!((&of["compared"]["equal"], &of["compared"]["all"]), (&400.into(), &400.into()));
+    assert_eq!(
+        (&of["vms"][0]["files_looked_at"], &of["vms"][0]["saved_bytes"]),
+        (&12.into(), &860_160.into())
+    );
+    assert_eq!((&of["files"][0]["saved"], &of["files"][1]["equal"]), (&400.into(), &0.into()));
+}
