@@ -6,14 +6,12 @@ PORT = 5100
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """SERVE and ASK are options of the lab's server in the guest and of its client in the host, which CLIENT starts; meanwhile
-    SCRIPT runs in DOMAIN, and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is
+    """SERVE and ASK are options of the lab's server in the guest and of its client in the host; meanwhile SCRIPT runs in DOMAIN, and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is
     what has to be named first, of a pair both in either order: which kinds of causes it may be called, and a part of the
     offender's name."""
     name: str
     serve: str = ''
     ask: str = ''
-    client: str = ''
     before: str = ''
     domain: str = ''
     script: str = ''
@@ -34,19 +32,19 @@ NEIGHBOUR = BUSY.replace('{first}', 'nice -n -5')
 # vhost gets a CPU only where nobody else wants it.
 HOG = ("idle() { for of in $(cat /tmp/vhost); do chrt $1 -p 0 $of; done; }; trap 'idle -o; exit' TERM; idle -i; "
        + BUSY.replace('{first}', ''))
-# Besides, five at once.
-MORE = 'exec xweave lab load udp-ask --to 10.77.0.1:{port} --requests 4000 --rate 4 --burst 5 --size 200 --per-call 1'
-CONSOLE = '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
-while :; do for i in 1 2; do echo "<1>$line" >/dev/kmsg; done; sleep 0.7; done'''
+# Waits as `sleep` does, but without a process, which would want the CPU as well.
+WAITS = 'test -p /tmp/never || mkfifo /tmp/never; exec 9<>/tmp/never; waits() { read -t $1 never <&9; }; '
+CONSOLE = WAITS + '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
+while :; do for i in 1 2; do echo "<1>$line" >/dev/kmsg; done; waits 0.7; done'''
 # As many characters of one line as take a quarter of a second: how long one takes depends on the machine, and what is made to
 # happen with it is to keep requests for about as long.
-CONSOLE_LINE = '''dmesg -n 8; line=$(head -c 900 /dev/zero | tr '\\0' x)
+CONSOLE_LINE = WAITS + '''dmesg -n 8; line=$(head -c 900 /dev/zero | tr '\\0' x)
 read before rest </proc/uptime; echo "<1>$line" >/dev/kmsg; read after rest </proc/uptime
 of=$(awk "BEGIN { print int(900 * 0.25 / ($after - $before + 0.01)) }"); test $of -lt 900 || of=900
 line=$(echo $line | head -c $of)
-while :; do echo "<1>$line" >/dev/kmsg; sleep 0.7; done'''
-STOPS = '''trap 'kill -CONT $(cat /tmp/{name}.pid); exit' TERM
-while :; do kill -STOP $(cat /tmp/{name}.pid); sleep 0.2; kill -CONT $(cat /tmp/{name}.pid); sleep 0.8; done'''
+while :; do echo "<1>$line" >/dev/kmsg; waits 0.7; done'''
+STOPS = WAITS + '''read server </tmp/{name}.pid; trap 'kill -CONT $server; exit' TERM
+while :; do kill -STOP $server; waits 0.2; kill -CONT $server; waits 0.8; done'''
 GROUP = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup;
 grep -q vda /proc/swaps || { mkswap /dev/vda; swapon /dev/vda; echo 5 >/proc/sys/vm/page-cluster; };
 echo +memory +io >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/swap;
@@ -62,6 +60,8 @@ def named(*kinds, by=''):
 # Asked first in each recording, and judged in none: an emulator translates what has just been woven when it first runs.
 START = Kind('start', ask='--requests 10')
 
+# Interrupts that wait, exits for each character, and the shell in whose time the kernel prints.
+PRINTS = named('interrupt_late', 'vcpu_exits') + named('run_queue', by='sh')
 FUTEX = '--lock 100000 --free 300000'
 FORGETS = '--ignore-every 10'
 KINDS = (
@@ -70,10 +70,9 @@ KINDS = (
     Kind('neighbour', domain='host', script=NEIGHBOUR, named=(named('vcpu_preempted', by='sh'),)),
     Kind('vhost-hog', domain='host', script=HOG, named=(named('backend_late', by='sh'),)),
     # QEMU takes each character of a serial console from the vCPU, which takes no interrupts meanwhile.
-    Kind('interrupts', domain='vm1', script=CONSOLE, named=(named('interrupt_late', 'vcpu_exits'),)),
+    Kind('interrupts', domain='vm1', script=CONSOLE, named=(PRINTS,)),
     Kind('bursts', ask='--burst 4', named=(named('batch_arrival'),)),
-    # Those that come together are asked for by another client, whose requests this one's start is not to disturb.
-    Kind('threads', serve='--thread-per-request', client='nice -n 19', domain='host', script=MORE,
+    Kind('threads', serve='--thread-per-request', ask='--requests 90 --rate 8 --burst 5 --singles 10',
          named=(named('own_threads'),)),
     Kind('futex', serve=FUTEX, named=(named('futex'),)),
     Kind('slow', serve='--work 2000 --slow-every 60 --slow 250000', ask='--requests 180 --rate 30',
@@ -85,10 +84,10 @@ KINDS = (
          named=(named('vcpu_preempted', by='sh'), named('futex'))),
     Kind('bursts-and-retransmit', serve='--ignore-every 8', ask='--burst 5 --retry 200',
          named=(named('batch_arrival'), named('retransmit'))),
-    Kind('stopped-and-futex', serve='--lock 150000 --free 250000', domain='vm1', script=STOPS,
+    Kind('stopped-and-futex', serve='--lock 150000 --free 250000', ask='--requests 75', domain='vm1', script=STOPS,
          named=(named('stopped'), named('futex'))),
     Kind('vhost-hog-and-retransmit', serve='--ignore-every 12', ask='--retry 250', domain='host', script=HOG,
          named=(named('backend_late', by='sh'), named('retransmit'))),
-    Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', domain='vm1', script=CONSOLE_LINE,
-         named=(named('interrupt_late', 'vcpu_exits'), named('futex'))),
+    Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', ask='--requests 100', domain='vm1', script=CONSOLE_LINE,
+         named=(PRINTS, named('futex'))),
 )

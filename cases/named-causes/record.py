@@ -45,9 +45,9 @@ def options(given, usual):
     return ' '.join(f'{name} {value}'.strip() for name, value in pairs.items())
 
 
-def ask(port, of, client=''):
+def ask(port, of):
     """What came of requests; not all may be answered in time."""
-    return run('host', f'{client} xweave lab load udp-ask --to 10.77.0.1:{port} {of} || test $? = 1')
+    return run('host', f'xweave lab load udp-ask --to 10.77.0.1:{port} {of} || test $? = 1')
 
 
 @contextlib.contextmanager
@@ -56,11 +56,13 @@ def meanwhile(kind):
     if not kind.script:
         yield
         return
-    script = kind.script.replace('{name}', kind.name).replace('{port}', str(kind.port))
+    script = kind.script.replace('{name}', kind.name)
     going = subprocess.Popen(inside(kind.domain, f'echo $$ >/tmp/meanwhile; {script}'), stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(kind.domain, 'test -s /tmp/meanwhile')
+        # What it does to begin with is no part of it.
+        run(kind.domain, 'sleep 1')
         yield
     finally:
         run(kind.domain, 'kill $(cat /tmp/meanwhile); rm /tmp/meanwhile')
@@ -127,7 +129,7 @@ def main():
                 ask(START.port, options(START.ask, ASK))
                 for kind in order:
                     with meanwhile(kind):
-                        asked = ask(kind.port, options(kind.ask, ASK), kind.client)
+                        asked = ask(kind.port, options(kind.ask, ASK))
                     (folder / f'{kind.name}.asked').write_text(asked)
             judged.append(judges.submit(vary, folder, number == 0))
         for one in judged:

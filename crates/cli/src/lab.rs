@@ -306,6 +306,9 @@ enum Load {
         /// Requests that are sent at once; bursts are as much rarer.
         #[arg(long, default_value_t = 1)]
         burst: u64,
+        /// Requests that are sent one at a time between two bursts.
+        #[arg(long, default_value_t = 0)]
+        singles: u64,
         /// Payload bytes.
         #[arg(long, default_value_t = 64)]
         size: usize,
@@ -559,9 +562,10 @@ fn make_load(load: Load) -> Result<ExitCode, Failure> {
             load::udp_serve(&options, |address| eprintln!("ready at {address}"))?;
             Ok(ExitCode::SUCCESS)
         }
-        Load::UdpAsk { to, requests, rate, burst, size, retry, per_call } => {
+        Load::UdpAsk { to, requests, rate, burst, singles, size, retry, per_call } => {
             let retry = retry.map(Duration::from_millis);
-            let asked = load::udp_ask(&load::UdpAsk { to, requests, rate, burst, size, retry, per_call })?;
+            let asked =
+                load::udp_ask(&load::UdpAsk { to, requests, rate, burst, singles, size, retry, per_call })?;
             told(&asked, asked.answered.requests == requests)
         }
         Load::TcpServe { port, protocol, connections } => {

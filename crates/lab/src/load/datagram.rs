@@ -54,6 +54,8 @@ pub struct UdpAsk {
     pub rate: f64,
     /// How many at once: the bursts have the rate's mean.
     pub burst: u64,
+    /// How many come one at a time between two bursts.
+    pub singles: u64,
     /// Bytes of each, 18 at least.
     pub size: usize,
     /// After how long a request that is not answered is sent again, as it was; then after twice as long, and so on, as SIP has
@@ -68,6 +70,12 @@ pub struct UdpAsk {
 const AT_ONCE: u64 = 4;
 
 impl UdpAsk {
+    /// When a request is sent, in those that would have been sent by then one at a time.
+    fn turn(&self, number: u64) -> u64 {
+        let place = number % self.singles.saturating_add(self.burst);
+        number - place + place.min(self.singles)
+    }
+
     /// What a request is.
     fn message(&self, number: u64) -> Vec<u8> {
         let mut message = payload(number, 0, self.size);
@@ -195,15 +203,14 @@ pub fn udp_ask(options: &UdpAsk) -> Result<Asked> {
     socket.set_read_timeout(Some(Duration::from_millis(50))).map_err(load_error("set a time limit"))?;
     let begun = Instant::now();
     let due = |number: u64| {
-        let burst = number - number % options.burst;
         #[expect(clippy::cast_precision_loss, reason = "any number that a test sends is exact")]
-        Duration::from_secs_f64(burst as f64 / options.rate)
+        Duration::from_secs_f64(options.turn(number) as f64 / options.rate)
     };
     let sent = Mutex::new(None);
     let (sending, mut times) = std::thread::scope(|scope| {
         let sender = scope.spawn(|| -> io::Result<()> {
             let all = (0..options.requests).try_for_each(|number| {
-                pace(begun, number - number % options.burst, options.rate);
+                pace(begun, options.turn(number), options.rate);
                 send(&socket, None, &options.message(number))
             });
             *sent.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Instant::now());
@@ -274,6 +281,7 @@ mod tests {
                 requests: 60,
                 rate: 2000.0,
                 burst: 6,
+                singles: 0,
                 size: 100,
                 retry: None,
                 per_call: Some(2),
@@ -286,12 +294,25 @@ mod tests {
     }
 
     #[test]
+    fn bursts_come_between_requests_that_come_one_at_a_time() {
+        let turns = |burst, singles| {
+            let (to, retry, per_call) = (String::new(), None, None);
+            let ask = UdpAsk { to, requests: 10, rate: 1.0, burst, singles, size: 18, retry, per_call };
+            (0..10).map(|number| ask.turn(number)).collect::<Vec<_>>()
+        };
+        assert_eq!(turns(1, 0), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(turns(4, 0), [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]);
+        assert_eq!(turns(3, 2), [0, 1, 2, 2, 2, 5, 6, 7, 7, 7]);
+    }
+
+    #[test]
     fn requests_of_a_call_have_its_number_and_calls_are_under_way_together() {
         let ask = UdpAsk {
             to: String::new(),
             requests: 24,
             rate: 1.0,
             burst: 1,
+            singles: 0,
             size: 80,
             retry: None,
             per_call: Some(3),
@@ -323,9 +344,17 @@ mod tests {
         let server = std::thread::spawn(move || udp_serve(&options, |address| sender.send(address).unwrap()));
         let to = format!("127.0.0.1:{}", ready.recv().unwrap().port());
         let retry = Some(Duration::from_millis(300));
-        let asked =
-            udp_ask(&UdpAsk { to, requests: 30, rate: 200.0, burst: 1, size: 100, retry, per_call: None })
-                .unwrap();
+        let asked = udp_ask(&UdpAsk {
+            to,
+            requests: 30,
+            rate: 200.0,
+            burst: 1,
+            singles: 0,
+            size: 100,
+            retry,
+            per_call: None,
+        })
+        .unwrap();
         assert_eq!((asked.sent, asked.answered.requests), (30, 30));
         assert!(asked.answered.max_ns >= 300_000_000, "{asked:?}");
         server.join().unwrap().unwrap();
