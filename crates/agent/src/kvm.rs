@@ -16,7 +16,7 @@ use crate::back_ends;
 const KVM_DIR: &str = "/sys/kernel/debug/kvm";
 
 /// All that have ever run, in order of their process IDs; none where debugfs is not mounted or readable.
-pub(crate) fn vms() -> Vec<Vm> {
+pub fn vms() -> Vec<Vm> {
     let mut vms: Vec<Vm> =
         fs::read_dir(KVM_DIR).into_iter().flatten().filter_map(|entry| vm(&entry.ok()?.path())).collect();
     vms.sort_by_key(|vm| vm.pid);

@@ -63,6 +63,7 @@ pub use background::Background;
 pub use book::StaleSettings;
 pub use clock::{tsc, tsc_hz};
 pub use facts::facts;
+pub use kvm::vms;
 pub use listen::listen;
 pub use session::{Options, serve};
 pub use settings::restore as restore_settings;

@@ -1,19 +1,14 @@
 //! `xweave merge`: memory that guests hold twice.
 
-use std::{io::Write, process::ExitCode};
+mod doctor;
+mod estimating;
 
-use xweave_merge::{Estimate, SameBy, tree::Guest};
-use xweave_record::{DomainCache, DomainSpec};
-use xweave_report::{View, document, merge as report};
-use xweave_wire::pages::{Files, LookedAt};
+use std::process::ExitCode;
 
-use crate::{failure::Failure, progress::Progress, shown};
+use crate::failure::Failure;
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
-
-/// Where files lie that guests are likely to have in common.
-const USUAL: [&str; 3] = ["/usr", "/lib", "/boot"];
 
 /// Find out what memory guests hold twice: pages of the same files in their page caches
 ///
@@ -21,79 +16,34 @@ const USUAL: [&str; 3] = ["/usr", "/lib", "/boot"];
 /// of files with the same path, size and time of change are taken for equal: that is what KSM could give back if it
 /// looked there. Nothing is changed, in guests and host: xweave merges nothing yet.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
+  xweave merge doctor                    which memory of this host's guests KSM may merge
   xweave merge --dry-run --domain vm1=vsock:3 --domain vm2=vsock:4
   xweave merge --dry-run --contents --domain vm1=vsock:3 --domain vm2=vsock:4   compare what pages hold
   xweave merge --dry-run --include /srv/www --domain vm1=vsock:3 --domain vm2=vsock:4
-  xweave merge --dry-run --by inode --domain …   guests whose disks are clones of one image
-
-The estimate says what lies where; whether KSM may merge it is up to the host (QEMU marks a guest's memory
-for it unless it runs with -machine mem-merge=off).")]
+  xweave merge --dry-run --by inode --domain …   guests whose disks are clones of one image")]
 pub struct Args {
-    /// Only tell what would be given back
-    #[arg(long, required = true)]
-    dry_run: bool,
-    /// A guest, as for xweave record: NAME=vsock:CID, or NAME=COMMAND
-    #[arg(long, value_name = "NAME=TRANSPORT", required = true)]
-    domain: Vec<String>,
-    /// Look at files below this folder, in its own file system [default: /usr, /lib and /boot]
-    #[arg(long, value_name = "FOLDER")]
-    include: Vec<String>,
-    /// But not at this file or folder
-    #[arg(long, value_name = "PATH")]
-    exclude: Vec<String>,
-    /// What makes files of two guests the same, besides size and time of change
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "path")]
-    by: By,
-    /// Compare what pages hold, too: guests read what they have cached
-    #[arg(long)]
-    contents: bool,
-    /// Files to show
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: usize,
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    estimating: Option<estimating::Args>,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// What makes files the same.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum By {
-    /// Their paths
-    Path,
-    /// Their inode numbers: of disks that began as one image
-    Inode,
+#[derive(clap::Subcommand)]
+enum What {
+    Doctor(doctor::Args),
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    let Args { dry_run: _, domain, mut include, exclude, by, contents, limit, json } = args;
-    if include.is_empty() {
-        include = USUAL.map(str::to_owned).to_vec();
+    match (args.what, args.estimating) {
+        (Some(What::Doctor(args)), _) => doctor::run(&args),
+        (None, Some(estimating)) => estimating::run(estimating, args.json),
+        (None, None) => Err(Failure::Usage("nothing to do is named: --dry-run, or doctor".to_owned())),
     }
-    if let Some(path) = include.iter().chain(&exclude).find(|path| !path.starts_with('/')) {
-        return Err(Failure::Usage(format!(
-            "`{path}` is no absolute path: name it from / on, as the guests do"
-        )));
-    }
-    let domains: Result<Vec<_>, _> = domain.iter().map(|text| DomainSpec::parse(text)).collect();
-    let domains = domains.map_err(Failure::usage)?;
-    let files = Files { include, exclude, contents };
-    let mut progress = Progress::new(None);
-    let told = xweave_record::cached(&domains, &files, &mut |phase| progress.show(&phase));
-    progress.end();
-    let (guests, looked_at): (Vec<Guest>, Vec<LookedAt>) = told?
-        .into_iter()
-        .map(|DomainCache { domain, files, looked_at }| (Guest { name: domain, files }, looked_at))
-        .unzip();
-    let same_by = match by {
-        By::Path => SameBy::Path,
-        By::Inode => SameBy::Inode,
-    };
-    let estimate = Estimate::of(&guests, same_by);
-    shown::only(|out| match json {
-        true => document::merge::write(out, &estimate, &looked_at, same_by),
-        false => write!(out, "{}", report::estimate(&estimate, &looked_at, limit, View::of_stdout(WIDE))),
-    })
 }

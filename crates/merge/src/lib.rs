@@ -5,10 +5,13 @@
 //! tells where to look first. Unlike there, no guest, QEMU or host is changed: a guest's agent asks its kernel.
 //!
 //! Modules: [`tree`] has the files of all guests, each where the others' same ones are; [`estimate`] says what it would give
-//! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal.
+//! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
+//! memory KSM may merge at all.
 
 pub mod estimate;
+pub mod host;
 pub mod tree;
 
 pub use estimate::Estimate;
+pub use host::Host;
 pub use tree::{SameBy, Tree};

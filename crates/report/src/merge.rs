@@ -1,8 +1,9 @@
-//! What it would give back to hold once what guests hold twice.
+//! What it would give back to hold once what guests hold twice, and which memory KSM may merge.
 
 use xweave_merge::{
-    Estimate,
+    Estimate, Host,
     estimate::{OfFile, OfGuest},
+    host::{Ksm, VmMemory},
 };
 use xweave_text::size;
 use xweave_wire::pages::{LookedAt, PAGE};
@@ -105,5 +106,64 @@ fn by_file(all: &[OfFile], view: View) -> String {
         };
         columns.push(Column::numbers("Equal", column(&share)));
     }
+    folded::text(&about, &columns, view)
+}
+
+/// First how much KSM may merge, and whether it runs; then each virtual machine with what keeps KSM from its memory.
+pub fn host(of: &Host, view: View) -> String {
+    let (held, mergeable) = of.held();
+    let bytes = |bytes: u64| size(bytes as f64);
+    let mut said = vec![match of.vms.len() {
+        0 => "This host runs no virtual machine that KVM's debugfs shows (/sys/kernel/debug/kvm).".to_owned(),
+        vms => format!(
+            "KSM may merge {} of the {} of memory that {}.",
+            bytes(mergeable),
+            bytes(held),
+            number::counted(vms as u64, "virtual machine holds", "virtual machines hold")
+        ),
+    }];
+    said.push(match of.ksm {
+        None => "This kernel has no KSM: it was built without CONFIG_KSM.".to_owned(),
+        Some(Ksm { run: 1, pages_sharing, .. }) => {
+            format!("It is running, and has given back {}.", pages(pages_sharing))
+        }
+        Some(_) => "It is not running: echo 1 >/sys/kernel/mm/ksm/run starts it.".to_owned(),
+    });
+    if of.ksm.is_some_and(|ksm| !ksm.merge_across_nodes) {
+        said.push("It merges pages of one NUMA node only (merge_across_nodes is 0).".to_owned());
+    }
+    let mut text: String = said.iter().map(|line| crate::table::paragraph(line, view)).collect();
+    if !of.vms.is_empty() {
+        text += &format!("\n{}", vms(&of.vms, view));
+    }
+    text
+}
+
+fn vms(all: &[VmMemory], view: View) -> String {
+    /// A machine's first row has its name and sums; each thing that keeps KSM from its memory has one.
+    type Row = [String; 5];
+    let bytes = |bytes: u64| size(bytes as f64);
+    let mut rows: Vec<Row> = Vec::new();
+    for vm in all {
+        let mut of = [format!("{} ({})", vm.name, vm.pid), bytes(vm.held()), bytes(vm.mergeable)];
+        let mut kept: Vec<[String; 2]> = (vm.kept.iter())
+            .map(|kept| [format!("{}: {}", bytes(kept.bytes), kept.why.reason()), kept.why.fix().to_owned()])
+            .collect();
+        if kept.is_empty() {
+            kept.push([String::new(), String::new()]);
+        }
+        for [why, fix] in kept {
+            let [name, held, mergeable] = std::mem::take(&mut of);
+            rows.push([name, held, mergeable, why, fix]);
+        }
+    }
+    let column = |at: usize| rows.iter().map(|row| row[at].clone()).collect();
+    let about = [Column::names("VM", column(0))];
+    let columns = [
+        Column::numbers("Holds", column(1)),
+        Column::numbers("May be merged", column(2)),
+        Column::prose("May not", column(3)),
+        Column::prose("Fix", column(4)),
+    ];
     folded::text(&about, &columns, view)
 }

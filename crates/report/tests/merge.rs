@@ -3,7 +3,11 @@
 mod snapshot;
 
 use snapshot::{assert_looks, views};
-use xweave_merge::{Estimate, SameBy, tree::Guest};
+use xweave_merge::{
+    Estimate, Host, SameBy,
+    host::{Kept, Ksm, VmMemory, Why},
+    tree::Guest,
+};
 use xweave_report::{View, document, merge};
 use xweave_wire::pages::{CachedFile, LookedAt, Run};
 
@@ -72,4 +76,46 @@ fn the_document_has_the_same_numbers() {
         (&12.into(), &860_160.into())
     );
     assert_eq!((&of["files"][0]["saved"], &of["files"][1]["equal"]), (&400.into(), &0.into()));
+}
+
+fn host() -> Host {
+    let kept = |why, mib: u64| Kept { why, bytes: mib << 20 };
+    let vm = |name: &str, mib: u64, kept: &[Kept]| VmMemory {
+        pid: 4100,
+        name: name.into(),
+        mergeable: mib << 20,
+        kept: kept.to_vec(),
+    };
+    Host {
+        ksm: Some(Ksm { run: 0, pages_sharing: 0, merge_across_nodes: false }),
+        vms: vec![
+            vm("web1", 1800, &[]),
+            vm("web2", 0, &[kept(Why::Shared, 2048), kept(Why::Unmarked, 64)]),
+            vm("db", 0, &[kept(Why::Pinned, 4096)]),
+        ],
+    }
+}
+
+#[test]
+fn what_keeps_ksm_from_memory_is_said_with_how_to_fix_it() {
+    for view in views() {
+        assert_looks(&merge::host(&host(), view), "merge-doctor", view);
+    }
+    let running = Ksm { run: 1, pages_sharing: 512, merge_across_nodes: true };
+    let text = merge::host(&Host { ksm: Some(running), ..host() }, views()[1]);
+    assert!(text.contains("It is running, and has given back 2.0 MiB.") && !text.contains("NUMA"), "{text}");
+    let text = merge::host(&Host::default(), views()[1]);
+    assert!(text.contains("This host runs no virtual machine") && text.contains("CONFIG_KSM"), "{text}");
+}
+
+#[test]
+fn the_document_of_the_host_has_the_same_numbers() {
+    let mut written = Vec::new();
+    document::merge::write_host(&mut written, &host()).unwrap();
+    let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!((&of["ksm"]["run"], &of["vms"][0]["mergeable_bytes"]), (&0.into(), &(1800_u64 << 20).into()));
+    assert_eq!(
+        (&of["vms"][1]["kept"][1]["why"], &of["vms"][1]["held_bytes"]),
+        (&"unmarked".into(), &(2112_u64 << 20).into())
+    );
 }

@@ -12,6 +12,9 @@ use xweave_wire::pages::{PAGE, Run};
 
 use super::pages_of;
 
+/// Bytes of a page, as [`PAGE`].
+const BYTES: usize = 4096;
+
 /// Bytes that are looked at at once: a byte tells of a page.
 const WINDOW: u64 = 1 << 30;
 
@@ -78,7 +81,7 @@ pub(super) struct Contents<'f> {
 
 impl<'f> Contents<'f> {
     pub(super) fn of(file: &'f File) -> Self {
-        Self { file, only_cached: true, page: vec![0; PAGE as usize] }
+        Self { file, only_cached: true, page: vec![0; BYTES] }
     }
 
     /// A hash of each page; 0 of those that have gone since.

@@ -1,9 +1,9 @@
-//! What `xweave merge --dry-run --json` prints: the keys are described in `docs/merge.md`.
+//! What `xweave merge --dry-run --json` and `xweave merge doctor --json` print: the keys are described in `docs/merge.md`.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
-use xweave_merge::{Estimate, SameBy};
+use xweave_merge::{Estimate, Host, SameBy};
 use xweave_wire::pages::LookedAt;
 
 /// Writes the document of what merging would give back.
@@ -108,4 +108,63 @@ struct File<'a> {
     pages: u64,
     saved: u64,
     equal: Option<u64>,
+}
+
+/// Writes the document of which memory KSM may merge.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_host(out: &mut impl Write, host: &Host) -> io::Result<()> {
+    let vms = host.vms.iter().map(|vm| VmMemory {
+        name: &vm.name,
+        pid: vm.pid,
+        held_bytes: vm.held(),
+        mergeable_bytes: vm.mergeable,
+        kept: vm
+            .kept
+            .iter()
+            .map(|kept| Kept {
+                why: kept.why.word(),
+                bytes: kept.bytes,
+                reason: kept.why.reason(),
+                remedy: kept.why.fix(),
+            })
+            .collect(),
+    });
+    let ksm = host.ksm.map(|ksm| Ksm {
+        run: ksm.run,
+        pages_sharing: ksm.pages_sharing,
+        merge_across_nodes: ksm.merge_across_nodes,
+    });
+    super::write(out, &HostDocument { ksm, vms: vms.collect() })
+}
+
+#[derive(Serialize)]
+struct HostDocument<'a> {
+    ksm: Option<Ksm>,
+    vms: Vec<VmMemory<'a>>,
+}
+
+#[derive(Serialize)]
+struct Ksm {
+    run: u64,
+    pages_sharing: u64,
+    merge_across_nodes: bool,
+}
+
+#[derive(Serialize)]
+struct VmMemory<'a> {
+    name: &'a str,
+    pid: u32,
+    held_bytes: u64,
+    mergeable_bytes: u64,
+    kept: Vec<Kept>,
+}
+
+#[derive(Serialize)]
+struct Kept {
+    why: &'static str,
+    bytes: u64,
+    reason: &'static str,
+    remedy: &'static str,
 }

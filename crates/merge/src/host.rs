@@ -1,0 +1,262 @@
+//! This host's part: which of its virtual machines' memory KSM may merge, and what keeps it from the rest.
+//!
+//! KSM takes anonymous memory that its owner has marked (`madvise`, `MADV_MERGEABLE`), and none that is shared, of
+//! hugetlbfs, or pinned for a device (`mm/ksm.c`, `vma_ksm_compatible` and `write_protect_page`, Linux 6.12).
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
+
+use xweave_wire::message::{BackEnd, Vm};
+
+const KSM: &str = "/sys/kernel/mm/ksm";
+
+/// A mapping of fewer bytes is no memory of a guest, but of its process.
+const LEAST: u64 = 16 << 20;
+
+/// KSM, and the virtual machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// None if the kernel has none.
+    pub ksm: Option<Ksm>,
+    /// The machines, by their processes.
+    pub vms: Vec<VmMemory>,
+}
+
+/// How KSM stands (Documentation/admin-guide/mm/ksm.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ksm {
+    /// 0: stopped, 1: running, 2: stopped, and nothing stays merged.
+    pub run: u64,
+    /// Pages that are given back.
+    pub pages_sharing: u64,
+    /// Whether pages of two NUMA nodes are merged.
+    pub merge_across_nodes: bool,
+}
+
+/// A virtual machine's memory: what it holds now, in bytes, without what its process has for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VmMemory {
+    /// Its process.
+    pub pid: u32,
+    /// What its user calls it, or else its process is called.
+    pub name: String,
+    /// That KSM may merge.
+    pub mergeable: u64,
+    /// That it may not, and why.
+    pub kept: Vec<Kept>,
+}
+
+/// Memory that KSM may not merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Why.
+    pub why: Why,
+    /// How much, in bytes.
+    pub bytes: u64,
+}
+
+/// Why KSM may not merge memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// A device writes to it by itself: VFIO and vDPA pin all of a guest's memory.
+    Pinned,
+    /// It is of hugetlbfs.
+    Hugetlb,
+    /// It is shared with other processes: a memfd or a file.
+    Shared,
+    /// It is not marked.
+    Unmarked,
+}
+
+impl Why {
+    /// In a word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pinned => "pinned",
+            Self::Hugetlb => "hugetlb",
+            Self::Shared => "shared",
+            Self::Unmarked => "unmarked",
+        }
+    }
+
+    /// In words.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Pinned => "a device is passed through, for which it is pinned",
+            Self::Hugetlb => "it is in hugetlbfs pages",
+            Self::Shared => "it is shared: a memfd or a file",
+            Self::Unmarked => "it is not marked for merging",
+        }
+    }
+
+    /// What to do about it.
+    pub fn fix(self) -> &'static str {
+        match self {
+            Self::Pinned => "give it a virtio device instead, if it may do without that one",
+            Self::Hugetlb => "let it use transparent huge pages: KSM splits these where it merges",
+            Self::Shared => "give it memory of its own (QEMU: share=off), unless vhost-user or virtiofs needs it so",
+            Self::Unmarked => "start QEMU with -machine mem-merge=on (libvirt: no <nosharepages/>)",
+        }
+    }
+}
+
+impl Host {
+    /// This machine, which runs these.
+    ///
+    /// # Errors
+    /// A process's mappings may not be read; one that has ended is left out.
+    pub fn look(vms: &[Vm]) -> io::Result<Self> {
+        let number = |file: &str| fs::read_to_string(Path::new(KSM).join(file)).ok()?.trim().parse().ok();
+        let ksm = number("run").map(|run| Ksm {
+            run,
+            pages_sharing: number("pages_sharing").unwrap_or(0),
+            merge_across_nodes: number("merge_across_nodes").is_none_or(|of: u64| of != 0),
+        });
+        let mut all = Vec::new();
+        for vm in vms {
+            let file = match File::open(format!("/proc/{}/smaps", vm.pid)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            let pinned = vm.back_ends.iter().any(|of| matches!(of, BackEnd::Vfio | BackEnd::Vdpa));
+            let name = if vm.name.is_empty() { &vm.comm } else { &vm.name };
+            let memory = VmMemory { pid: vm.pid, name: name.clone(), ..VmMemory::default() };
+            all.push(memory.with(BufReader::new(file), pinned)?);
+        }
+        Ok(Self { ksm, vms: all })
+    }
+
+    /// What all machines hold, and what of that may be merged, in bytes.
+    pub fn held(&self) -> (u64, u64) {
+        let sum = |of: fn(&VmMemory) -> u64| self.vms.iter().map(of).fold(0, u64::saturating_add);
+        (sum(VmMemory::held), sum(|vm| vm.mergeable))
+    }
+}
+
+impl VmMemory {
+    /// What it holds, in bytes.
+    pub fn held(&self) -> u64 {
+        self.kept.iter().map(|kept| kept.bytes).fold(self.mergeable, u64::saturating_add)
+    }
+
+    /// With the mappings of its process (`/proc/PID/smaps`).
+    fn with(mut self, smaps: impl BufRead, pinned: bool) -> io::Result<Self> {
+        let mut mapping = Mapping::default();
+        for line in smaps.lines() {
+            let line = line?;
+            if let Some(begun) = Mapping::begun(&line) {
+                mapping = begun;
+            } else if let Some(flags) = line.strip_prefix("VmFlags:") {
+                self.add(&mapping, flags, pinned);
+            } else if let Some((key, value)) = line.split_once(':') {
+                let kib = || value.trim().trim_end_matches(" kB").parse().unwrap_or(0_u64);
+                if matches!(key, "Rss" | "Private_Hugetlb" | "Shared_Hugetlb") {
+                    mapping.held = mapping.held.saturating_add(kib().saturating_mul(1024));
+                }
+            }
+        }
+        self.kept.sort_by_key(|kept| kept.why);
+        Ok(self)
+    }
+
+    fn add(&mut self, mapping: &Mapping, flags: &str, pinned: bool) {
+        let has = |flag: &str| flags.split_whitespace().any(|of| of == flag);
+        if !mapping.is_memory || !has("wr") || mapping.held == 0 {
+            return;
+        }
+        let why = match () {
+            () if has("ht") => Why::Hugetlb,
+            () if has("sh") => Why::Shared,
+            () if pinned => Why::Pinned,
+            () if has("mg") => return self.mergeable += mapping.held,
+            () => Why::Unmarked,
+        };
+        match self.kept.iter_mut().find(|kept| kept.why == why) {
+            Some(kept) => kept.bytes += mapping.held,
+            None => self.kept.push(Kept { why, bytes: mapping.held }),
+        }
+    }
+}
+
+/// A mapping of a process.
+#[derive(Default)]
+struct Mapping {
+    /// Whether it may be a guest's.
+    is_memory: bool,
+    held: u64,
+}
+
+impl Mapping {
+    /// Of its first line: `7f..-7f.. rw-p 00000000 00:00 0   [heap]`.
+    fn begun(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace();
+        let (from, to) = words.next()?.split_once('-')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        let bytes = address(to)?.checked_sub(address(from)?)?;
+        // Its rights, offset, device and inode; then, if it has one, its name.
+        let name = words.nth(4).unwrap_or("");
+        Some(Self { is_memory: bytes >= LEAST && !name.starts_with('['), held: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mappings as the kernel tells them: addresses in MiB, name, KiB that it holds, flags.
+    fn smaps(mappings: &[(u64, u64, &str, u64, &str)]) -> String {
+        let line = |(from, to, name, kib, flags): &(u64, u64, &str, u64, &str)| {
+            format!(
+                "{:x}-{:x} rw-p 00000000 00:01 17 {name}\nSize: 1 kB\nRss: {kib} kB\nPss: 1 kB\n\
+                 Private_Hugetlb: 0 kB\nVmFlags: rd wr mr mw me {flags}\n",
+                from << 20,
+                to << 20
+            )
+        };
+        mappings.iter().map(line).collect()
+    }
+
+    fn of(text: &str, pinned: bool) -> VmMemory {
+        VmMemory::default().with(text.as_bytes(), pinned).unwrap()
+    }
+
+    #[test]
+    fn what_is_marked_may_be_merged_and_what_is_not_is_told_by_why() {
+        let text = smaps(&[
+            (1, 2, "[heap]", 900, "ac"),
+            (100, 400, "", 100_000, "ac mg"),
+            (400, 420, "/memfd:pc.ram (deleted)", 5_000, "sh ms"),
+            (500, 600, "", 7_000, "ac"),
+            (600, 700, "", 1_000, "ac"),
+            (800, 900, "[heap]", 9_000, "ac"),
+            (900, 1000, "", 0, "ac"),
+        ]);
+        let memory = of(&text, false);
+        assert_eq!(memory.mergeable, 100_000 << 10);
+        let kept = |why, kib: u64| Kept { why, bytes: kib << 10 };
+        assert_eq!(memory.kept, [kept(Why::Shared, 5_000), kept(Why::Unmarked, 8_000)]);
+        assert_eq!(memory.held(), 113_000 << 10);
+        // For a device all of its own is pinned, marked or not.
+        let memory = of(&text, true);
+        assert_eq!((memory.mergeable, memory.kept[0]), (0, kept(Why::Pinned, 108_000)));
+    }
+
+    #[test]
+    fn hugetlbfs_tells_what_it_holds_by_itself() {
+        let text = smaps(&[(100, 400, "/dev/hugepages/ram", 0, "sh ht")])
+            .replace("Private_Hugetlb: 0", "Private_Hugetlb: 4096");
+        assert_eq!(of(&text, false).kept, [Kept { why: Why::Hugetlb, bytes: 4 << 20 }]);
+        assert_eq!(of("nothing: that\nis one", false), VmMemory::default());
+    }
+
+    #[test]
+    fn this_process_is_no_machine_and_one_that_has_ended_is_left_out() {
+        let vm = |pid| Vm { pid, comm: "qemu".into(), ..Vm::default() };
+        let host = Host::look(&[vm(std::process::id()), vm(u32::MAX)]).unwrap();
+        assert_eq!(host.vms.len(), 1);
+        assert_eq!((host.vms[0].name.as_str(), host.vms[0].mergeable), ("qemu", 0));
+    }
+}
