@@ -147,7 +147,7 @@ fn a_command_starts_when_all_domains_record_however_long_one_takes() {
     let guest = answering(move |request, _| {
         if matches!(request, Request::Start { .. }) {
             std::thread::sleep(Duration::from_millis(300));
-            std::fs::write(&records, "").unwrap();
+            fs::write(&records, "").unwrap();
         }
         None
     });
