@@ -97,7 +97,9 @@ impl Why {
         match self {
             Self::Pinned => "give it a virtio device instead, if it may do without that one",
             Self::Hugetlb => "let it use transparent huge pages: KSM splits these where it merges",
-            Self::Shared => "give it memory of its own (QEMU: share=off), unless vhost-user or virtiofs needs it so",
+            Self::Shared => {
+                "give it memory of its own (QEMU: share=off), unless vhost-user or virtiofs needs it so"
+            }
             Self::Unmarked => "start QEMU with -machine mem-merge=on (libvirt: no <nosharepages/>)",
         }
     }

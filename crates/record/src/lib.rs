@@ -15,6 +15,7 @@
 mod back_ends;
 mod budget;
 mod cached;
+mod cached_files;
 mod capture;
 mod command;
 mod deploy;

@@ -20,7 +20,7 @@ use xweave_wire::{
 
 use crate::{
     budget::Budget,
-    cached,
+    cached_files::CachedFiles,
     domain::DomainSpec,
     drops::Drops,
     events,
@@ -85,7 +85,7 @@ pub(crate) struct Session {
     /// Answers that nobody has looked at.
     pub(crate) answers: VecDeque<Reply>,
     /// What it has told of its page cache.
-    pub(crate) cached: cached::Told,
+    pub(crate) cached: CachedFiles,
     /// Guests that tell it which flows their buffers carry: it records these under the IDs that they have.
     pub(crate) believes: HashSet<u8>,
     /// Whether a process of the host emulates its network devices, and what they carry is known by what it is.
@@ -116,7 +116,7 @@ impl Session {
             order: events::Order::default(),
             loss: Loss::default(),
             exit: None,
-            cached: cached::Told::default(),
+            cached: CachedFiles::default(),
             drops: Drops::default(),
             written_until: 0,
             answers: VecDeque::new(),
