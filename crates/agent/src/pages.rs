@@ -35,12 +35,15 @@ pub(crate) fn cached(
     tell: &mut dyn FnMut(Vec<CachedFile>),
 ) -> Result<LookedAt, String> {
     let over = Instant::now() + LIMIT;
-    let mut looked_at = LookedAt::default();
     let (mut told, mut batch, mut of_batch) = (Amount::default(), Vec::new(), Amount::default());
-    for found in Walk::new(files)? {
-        let of = Instant::now();
-        if cancel.asked() || of >= over {
-            looked_at.cut = Some(format!("it took longer than {} s", LIMIT.as_secs()));
+    let mut looked_at = LookedAt::default();
+    let cut = || {
+        let gone = cancel.asked() || Instant::now() >= over;
+        gone.then(|| format!("it took longer than {} s", LIMIT.as_secs()))
+    };
+    'files: for found in Walk::new(files)? {
+        looked_at.cut = cut();
+        if looked_at.cut.is_some() {
             break;
         }
         looked_at.files += 1;
@@ -51,9 +54,12 @@ pub(crate) fn cached(
             let (path, size) = (found.path.clone(), found.size);
             let (modified_ns, inode) = (found.modified_ns, found.inode);
             let piece = CachedFile { path, size, modified_ns, inode, runs, contents };
+            looked_at.cut = cut();
             if !told.and(&piece).is_within(pages::MOST) {
                 looked_at.cut = Some("there are more of them than can be told".to_owned());
-                break;
+            }
+            if looked_at.cut.is_some() {
+                break 'files;
             }
             (told, of_batch) = (told.and(&piece), of_batch.and(&piece));
             batch.push(piece);
@@ -61,9 +67,6 @@ pub(crate) fn cached(
                 tell(std::mem::take(&mut batch));
                 of_batch = Amount::default();
             }
-        }
-        if looked_at.cut.is_some() {
-            break;
         }
     }
     if !batch.is_empty() {
