@@ -42,11 +42,13 @@ pub(crate) fn said(of: &Variation, what: &str) -> Vec<String> {
     let Times { p50_ns, p99_ns, .. } = of.times;
     let requests = number::counted(of.requests, "request", "requests");
     let times = p99_ns as f64 / p50_ns.max(1) as f64;
-    let mut said = vec![format!(
-        "{requests} ({what}): half take at most {}, one in a hundred takes {} or more ({times:.1} times as long).",
-        number::span(p50_ns),
-        number::span(p99_ns)
-    )];
+    let half = format!("{requests} ({what}): half take at most {}", number::span(p50_ns));
+    // Of fewer than a hundred, the 99th percentile is the slowest.
+    let most = match of.kept {
+        ..100 => format!("the slowest takes {}", number::span(p99_ns)),
+        _ => format!("one in a hundred takes {} or more", number::span(p99_ns)),
+    };
+    let mut said = vec![format!("{half}, {most} ({times:.1} times as long).")];
     if of.kept < of.requests {
         said.push(format!("Looked at: {} of them, evenly spread.", number::count(of.kept)));
     }
