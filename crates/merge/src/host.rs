@@ -131,6 +131,12 @@ impl Host {
         Ok(Self { ksm, vms: all })
     }
 
+    /// Whether KSM may merge most of what a process's virtual machine holds; none if it is not known.
+    pub fn may_merge(&self, pid: u32) -> Option<bool> {
+        let vm = self.vms.iter().find(|vm| vm.pid == pid)?;
+        Some(vm.mergeable > vm.held() / 2)
+    }
+
     /// What all machines hold, and what of that may be merged, in bytes.
     pub fn held(&self) -> (u64, u64) {
         let sum = |of: fn(&VmMemory) -> u64| self.vms.iter().map(of).fold(0, u64::saturating_add);
@@ -260,5 +266,7 @@ mod tests {
         let host = Host::look(&[vm(std::process::id()), vm(u32::MAX)]).unwrap();
         assert_eq!(host.vms.len(), 1);
         assert_eq!((host.vms[0].name.as_str(), host.vms[0].mergeable), ("qemu", 0));
+        let own = std::process::id();
+        assert_eq!((host.may_merge(own), host.may_merge(u32::MAX)), (Some(false), None));
     }
 }

@@ -8,7 +8,7 @@ use xweave_wire::{
 
 use crate::{
     Budget, DomainSpec, Error, Phase, domain, identity,
-    recording::{Means, answered, connect, read_facts},
+    recording::{Means, answered, connect, introduce, read_facts},
 };
 
 /// A guest, and what its page cache holds.
@@ -16,6 +16,8 @@ use crate::{
 pub struct DomainCache {
     /// Its name.
     pub domain: String,
+    /// The process of this machine that runs it, where that is known.
+    pub pid: Option<u32>,
     /// The files of which it holds pages.
     pub files: Vec<CachedFile>,
     /// Which were looked at.
@@ -35,7 +37,8 @@ pub fn cached(
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
     let mut capture = connect(specs, &Budget::default(), &Means::usual(), progress)?;
     read_facts(&mut capture)?;
-    identity::check(&answered(&capture).collect::<Vec<_>>())?;
+    introduce(&mut capture)?;
+    let pids = identity::pids(&answered(&capture).collect::<Vec<_>>());
     capture.tell(Phase::Cached);
     let guests = (0..capture.sessions.len()).filter(|index| capture.sessions[*index].role() == Role::Guest);
     let guests: Vec<usize> = guests.collect();
@@ -50,7 +53,7 @@ pub fn cached(
         };
         let session = &mut capture.sessions[index];
         let files = std::mem::take(&mut session.cached).all();
-        all.push(DomainCache { domain: session.name().to_owned(), files, looked_at });
+        all.push(DomainCache { domain: session.name().to_owned(), pid: pids[index], files, looked_at });
     }
     Ok(all)
 }

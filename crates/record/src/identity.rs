@@ -60,6 +60,13 @@ pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
     warnings
 }
 
+/// The processes of this machine that run these domains, where that is known.
+pub(crate) fn pids(domains: &[Answered<'_>]) -> Vec<Option<u32>> {
+    let host_is_here = domains.first().is_some_and(|host| host.spec.transport == Transport::Local);
+    let vms = if host_is_here { vms(domains) } else { &[] };
+    domains.iter().map(|domain| domain.vm(vms).map(|vm| vm.pid)).collect()
+}
+
 /// The virtual machines of the host.
 fn vms<'a>(domains: &[Answered<'a>]) -> &'a [Vm] {
     domains.first().map(|host| host.facts.vms.as_slice()).unwrap_or_default()
@@ -226,6 +233,7 @@ mod tests {
         let given =
             [("host=local", "lab"), ("vm1=vsock:3", "web1"), ("vm2=ssh root@vm2 xweave agent --stdio", "")];
         let domains = domains(&vms, &given);
+        assert_eq!(pids(&domains.answered()), [None, Some(2114), None]);
         let told = lines(&domains.answered());
         let expected = [
             "host: this machine, hostname lab, Linux 6.12.9, 1 CPU, 2 VMs",

@@ -193,7 +193,7 @@ pub(crate) fn read_facts(capture: &mut Capture<'_>) -> Result<(), Error> {
 }
 
 /// Tells which machine each domain turned out to be, and what of it looks wrong.
-fn introduce(capture: &mut Capture<'_>) -> Result<(), Error> {
+pub(crate) fn introduce(capture: &mut Capture<'_>) -> Result<(), Error> {
     let domains: Vec<_> = answered(capture).collect();
     identity::check(&domains)?;
     let (lines, warnings) = (identity::lines(&domains), identity::warnings(&domains));

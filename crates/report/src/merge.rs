@@ -17,10 +17,27 @@ use crate::{
 /// The most bytes of a path: guests may call files anything.
 const PATH: usize = 160;
 
-/// First the answer, then each guest's part, and the files that give back most.
-pub fn estimate(of: &Estimate, looked_at: &[LookedAt], files: usize, view: View) -> String {
+/// First the answer, then each guest's part, and the files that give back most: so many. Of each guest: what was looked at,
+/// and whether KSM may merge most of its memory, if that is known.
+pub fn estimate(
+    of: &Estimate,
+    looked_at: &[LookedAt],
+    may_merge: &[Option<bool>],
+    files: usize,
+    view: View,
+) -> String {
     let mut text = String::new();
     for line in said(of) {
+        text += &crate::table::paragraph(&line, view);
+    }
+    let guests_with = of.guests.iter().zip(may_merge);
+    let barred: Vec<&str> =
+        guests_with.filter(|(_, may)| **may == Some(false)).map(|(guest, _)| &*guest.name).collect();
+    if !barred.is_empty() {
+        let line = format!(
+            "KSM may not merge most memory of {} as it runs now: xweave merge doctor says why.",
+            barred.join(", ")
+        );
         text += &crate::table::paragraph(&line, view);
     }
     for (guest, LookedAt { cut, .. }) in of.guests.iter().zip(looked_at) {

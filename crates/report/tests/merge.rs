@@ -34,7 +34,7 @@ fn guests() -> [Guest; 2] {
 
 /// All that is printed.
 fn all(guests: &[Guest], looked_at: &[LookedAt], files: usize, view: View) -> String {
-    merge::estimate(&Estimate::of(guests, SameBy::Path), looked_at, files, view)
+    merge::estimate(&Estimate::of(guests, SameBy::Path), looked_at, &[None, Some(false)], files, view)
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn the_document_has_the_same_numbers() {
     let estimate = Estimate::of(&guests(), SameBy::Path);
     let mut written = Vec::new();
     let looked_at = [LookedAt { files: 12, cut: None }, LookedAt::default()];
-    document::merge::write(&mut written, &estimate, &looked_at, SameBy::Path).unwrap();
+    document::merge::write(&mut written, &estimate, &looked_at, &[Some(true), None], SameBy::Path).unwrap();
     let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
     assert_eq!((&of["dry_run"], &of["same_by"]), (&true.into(), &"path".into()));
     assert_eq!((&of["pages"]["hinted"], &of["pages"]["saved"]), (&1830.into(), &420.into()));
@@ -74,6 +74,10 @@ fn the_document_has_the_same_numbers() {
     assert_eq!(
         (&of["vms"][0]["files_looked_at"], &of["vms"][0]["saved_bytes"]),
         (&12.into(), &860_160.into())
+    );
+    assert_eq!(
+        (&of["vms"][0]["may_merge"], &of["vms"][1]["may_merge"]),
+        (&true.into(), &serde_json::Value::Null)
     );
     assert_eq!((&of["files"][0]["saved"], &of["files"][1]["equal"]), (&400.into(), &0.into()));
 }

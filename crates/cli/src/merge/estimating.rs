@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use xweave_merge::{Estimate, SameBy, tree::Guest};
+use xweave_merge::{Estimate, Host, SameBy, tree::Guest};
 use xweave_record::{DomainCache, DomainSpec};
 use xweave_report::{View, document, merge as report};
 use xweave_wire::pages::{Files, LookedAt};
@@ -64,9 +64,13 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Failure> {
     let mut progress = Progress::new(None);
     let told = xweave_record::cached(&domains, &files, &mut |phase| progress.show(&phase));
     progress.end();
-    let (guests, looked_at): (Vec<Guest>, Vec<LookedAt>) = told?
+    let told = told?;
+    // Of what it may not look at, nothing is told.
+    let host = Host::look(&xweave_agent::vms()).unwrap_or_default();
+    let may_merge: Vec<_> = told.iter().map(|of| host.may_merge(of.pid?)).collect();
+    let (guests, looked_at): (Vec<Guest>, Vec<LookedAt>) = told
         .into_iter()
-        .map(|DomainCache { domain, files, looked_at }| (Guest { name: domain, files }, looked_at))
+        .map(|DomainCache { domain, files, looked_at, .. }| (Guest { name: domain, files }, looked_at))
         .unzip();
     let same_by = match by {
         By::Path => SameBy::Path,
@@ -74,7 +78,10 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Failure> {
     };
     let estimate = Estimate::of(&guests, same_by);
     shown::only(|out| match json {
-        true => document::merge::write(out, &estimate, &looked_at, same_by),
-        false => write!(out, "{}", report::estimate(&estimate, &looked_at, limit, View::of_stdout(WIDE))),
+        true => document::merge::write(out, &estimate, &looked_at, &may_merge, same_by),
+        false => {
+            let view = View::of_stdout(WIDE);
+            write!(out, "{}", report::estimate(&estimate, &looked_at, &may_merge, limit, view))
+        }
     })
 }

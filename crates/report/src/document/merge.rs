@@ -14,19 +14,22 @@ pub fn write(
     out: &mut impl Write,
     estimate: &Estimate,
     looked_at: &[LookedAt],
+    may_merge: &[Option<bool>],
     same_by: SameBy,
 ) -> io::Result<()> {
     let same_by = match same_by {
         SameBy::Path => "path",
         SameBy::Inode => "inode",
     };
-    let vms = estimate.guests.iter().zip(looked_at).map(|(guest, looked_at)| Vm {
+    let guests = estimate.guests.iter().zip(looked_at).zip(may_merge);
+    let vms = guests.map(|((guest, looked_at), may_merge)| Vm {
         name: &guest.name,
         files_looked_at: looked_at.files,
         cut: looked_at.cut.as_deref(),
         files: guest.files,
         pages: OfVm { hinted: guest.hinted, shared: guest.shared },
         saved_bytes: guest.saved_bytes,
+        may_merge: *may_merge,
     });
     let files = estimate.by_file.iter().map(|file| File {
         path: &file.path,
@@ -93,6 +96,7 @@ struct Vm<'a> {
     files: u64,
     pages: OfVm,
     saved_bytes: u64,
+    may_merge: Option<bool>,
 }
 
 #[derive(Serialize)]
