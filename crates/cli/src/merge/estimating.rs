@@ -5,6 +5,7 @@ use std::{io::Write, process::ExitCode};
 use xweave_merge::{Estimate, Host, SameBy, tree::Guest};
 use xweave_record::{DomainCache, DomainSpec};
 use xweave_report::{View, document, merge as report};
+use xweave_weave::Role;
 use xweave_wire::pages::{Files, LookedAt};
 
 use super::WIDE;
@@ -60,6 +61,11 @@ pub fn run(args: Args, json: bool) -> Result<ExitCode, Failure> {
     }
     let domains: Result<Vec<_>, _> = domain.iter().map(|text| DomainSpec::parse(text)).collect();
     let domains = domains.map_err(Failure::usage)?;
+    if domains.iter().filter(|domain| domain.role() == Role::Guest).count() < 2 {
+        return Err(Failure::Usage(
+            "it takes two guests to hold something twice: name another with --domain".to_owned(),
+        ));
+    }
     let files = Files { include, exclude, contents };
     let mut progress = Progress::new(None);
     let told = xweave_record::cached(&domains, &files, &mut |phase| progress.show(&phase));
