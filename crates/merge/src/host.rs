@@ -261,12 +261,24 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_marked_is_found_in_a_real_process() {
+        let mut memory = memmap2::MmapMut::map_anon(40 << 20).unwrap();
+        memory.fill(7);
+        if let Err(error) = memory.advise(memmap2::Advice::Mergeable) {
+            println!("SKIPPED: this kernel has no KSM: {error}");
+            return;
+        }
+        let vm = Vm { pid: std::process::id(), ..Vm::default() };
+        let host = Host::look(&[vm]).unwrap();
+        assert!(host.ksm.is_some() && host.vms[0].mergeable >= 40 << 20, "{host:?}");
+    }
+
+    #[test]
     fn this_process_is_no_machine_and_one_that_has_ended_is_left_out() {
         let vm = |pid| Vm { pid, comm: "qemu".into(), ..Vm::default() };
         let host = Host::look(&[vm(std::process::id()), vm(u32::MAX)]).unwrap();
         assert_eq!(host.vms.len(), 1);
-        assert_eq!((host.vms[0].name.as_str(), host.vms[0].mergeable), ("qemu", 0));
-        let own = std::process::id();
-        assert_eq!((host.may_merge(own), host.may_merge(u32::MAX)), (Some(false), None));
+        assert_eq!(host.vms[0].name, "qemu");
+        assert!(host.may_merge(std::process::id()).is_some() && host.may_merge(u32::MAX).is_none());
     }
 }

@@ -61,12 +61,13 @@ pub struct UdpAsk {
     /// After how long a request that is not answered is sent again, as it was; then after twice as long, and so on, as SIP has
     /// it (RFC 3261, 17.1.1.2). None: never.
     pub retry: Option<Duration>,
-    /// So many requests in turn are a call, of four that are under way: each has its call's number in a line
+    /// So many requests in turn are a call, of four that are under way, or as many as a burst has: each has its call's number in a line
     /// `Call-ID: 7@xweave`, as in SIP. None: they have no such line.
     pub per_call: Option<u64>,
 }
 
-/// Calls that are under way at once, whose requests follow each other one call after the other.
+/// Calls that are under way at once, whose requests follow each other one call after the other: so many, or as many as a burst
+/// has requests, each of which is another call's.
 const AT_ONCE: u64 = 4;
 
 impl UdpAsk {
@@ -80,8 +81,9 @@ impl UdpAsk {
     fn message(&self, number: u64) -> Vec<u8> {
         let mut message = payload(number, 0, self.size);
         if let Some(per_call) = self.per_call {
-            let round = number / (per_call * AT_ONCE);
-            let line = format!("\r\nCall-ID: {}@xweave\r\n", round * AT_ONCE + number % AT_ONCE);
+            let at_once = AT_ONCE.max(self.burst);
+            let round = number / (per_call * at_once);
+            let line = format!("\r\nCall-ID: {}@xweave\r\n", round * at_once + number % at_once);
             message[HEADER..HEADER + line.len()].copy_from_slice(line.as_bytes());
         }
         message
@@ -307,25 +309,20 @@ mod tests {
 
     #[test]
     fn requests_of_a_call_have_its_number_and_calls_are_under_way_together() {
-        let ask = UdpAsk {
-            to: String::new(),
-            requests: 24,
-            rate: 1.0,
-            burst: 1,
-            singles: 0,
-            size: 80,
-            retry: None,
-            per_call: Some(3),
+        let ask = |burst| {
+            let (to, retry, per_call) = (String::new(), None, Some(3));
+            UdpAsk { to, requests: 24, rate: 1.0, burst, singles: 0, size: 80, retry, per_call }
         };
-        let call = |number| {
+        let call = |ask: &UdpAsk, number| {
             let message = ask.message(number);
             assert_eq!((message.len(), sequence(&message)), (80, Some(number)));
             let text = String::from_utf8_lossy(&message).into_owned();
             let line = text.split("\r\n").find_map(|line| line.strip_prefix("Call-ID: ")).unwrap().to_owned();
             line.strip_suffix("@xweave").unwrap().parse::<u64>().unwrap()
         };
-        let calls: Vec<u64> = (0..16).map(call).collect();
-        assert_eq!(calls, [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]);
+        let calls = |burst| (0..16).map(|number| call(&ask(burst), number)).collect::<Vec<u64>>();
+        assert_eq!(calls(1), [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(calls(6), [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3]);
     }
 
     #[test]
