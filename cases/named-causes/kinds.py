@@ -6,9 +6,9 @@ PORT = 5100
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """SERVE and ASK are options of the lab's server in the guest and of its client in the host; meanwhile SCRIPT runs in DOMAIN, and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is
-    what has to be named first, of a pair both in either order: which kinds of causes it may be called, and a part of the
-    offender's name."""
+    """SERVE and ASK are options of the lab's server in the guest and of its client in the host; meanwhile SCRIPT runs in DOMAIN,
+    and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is what has to be named
+    first, of a pair both in either order: which kinds of causes it may be called, and a part of the offender's name."""
     name: str
     serve: str = ''
     ask: str = ''
@@ -60,8 +60,6 @@ def named(*kinds, by=''):
 # Asked first in each recording, and judged in none: an emulator translates what has just been woven when it first runs.
 START = Kind('start', ask='--requests 10')
 
-# Interrupts that wait, exits for each character, and the shell in whose time the kernel prints.
-PRINTS = named('interrupt_late', 'vcpu_exits') + named('run_queue', by='sh')
 FUTEX = '--lock 100000 --free 300000'
 FORGETS = '--ignore-every 10'
 KINDS = (
@@ -70,7 +68,7 @@ KINDS = (
     Kind('neighbour', domain='host', script=NEIGHBOUR, named=(named('vcpu_preempted', by='sh'),)),
     Kind('vhost-hog', domain='host', script=HOG, named=(named('backend_late', by='sh'),)),
     # QEMU takes each character of a serial console from the vCPU, which takes no interrupts meanwhile.
-    Kind('interrupts', domain='vm1', script=CONSOLE, named=(PRINTS,)),
+    Kind('interrupts', domain='vm1', script=CONSOLE, named=(named('interrupt_late', 'vcpu_exits'),)),
     Kind('bursts', ask='--burst 4', named=(named('batch_arrival'),)),
     Kind('threads', serve='--thread-per-request', ask='--requests 90 --rate 8 --burst 5 --singles 10',
          named=(named('own_threads'),)),
@@ -89,5 +87,5 @@ KINDS = (
     Kind('vhost-hog-and-retransmit', serve='--ignore-every 16', ask='--requests 100 --retry 200', domain='host', script=HOG,
          named=(named('backend_late', by='sh'), named('retransmit'))),
     Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', ask='--requests 100', domain='vm1', script=CONSOLE_LINE,
-         named=(PRINTS, named('futex'))),
+         named=(named('interrupt_late', 'vcpu_exits'), named('futex'))),
 )

@@ -46,7 +46,7 @@ MUTATIONS = [
     *(Mutation(f'{kind.name}: nothing is named', f'*/{kind.name}.vary', in_json(unnamed), [f'{kind.name}: named first'])
       for kind in MADE),
     *(Mutation(f'{kind.name}: somebody else did it', f'*/{kind.name}.vary', in_json(somebody), [f'{kind.name}: named first'])
-      for kind in MADE if any(all(by for _, by in names) for names in kind.named)),
+      for kind in MADE if any(by for names in kind.named for _, by in names)),
     *(Mutation(f'{kind.name}: a cause is named', f'0/{kind.name}.vary', in_json(named), [f'{kind.name}: causes named'])
       for kind in KINDS if not kind.named),
     *(Mutation(f'{kind.name}: a segment is a nanosecond longer', f'0/{kind.name}.vary', in_json(cut),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use xweave_wire::{
     limits::FRAME,
-    pages::{self, Amount, CachedFile, Files, LookedAt, PAGE, Run},
+    pages::{self, Amount, CachedFile, Files, LookedAt, Run},
 };
 
 use self::{
@@ -94,11 +94,6 @@ fn pieces(runs: Vec<Run>) -> Vec<Vec<Run>> {
         pieces.push(piece);
     }
     pieces
-}
-
-/// Pages that so many bytes take.
-fn pages_of(bytes: u64) -> u64 {
-    bytes.div_ceil(PAGE)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
     #[command(flatten)]
-    estimating: Option<estimating::Args>,
+    estimating: estimating::Args,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -41,9 +41,8 @@ enum What {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
-    match (args.what, args.estimating) {
-        (Some(What::Doctor(args)), _) => doctor::run(&args),
-        (None, Some(estimating)) => estimating::run(estimating, args.json),
-        (None, None) => Err(Failure::Usage("nothing to do is named: --dry-run, or doctor".to_owned())),
+    match args.what {
+        Some(What::Doctor(args)) => doctor::run(&args),
+        None => estimating::run(args.estimating, args.json),
     }
 }

@@ -10,8 +10,6 @@ use std::{
 use sha2::{Digest, Sha256};
 use xweave_wire::pages::{PAGE, Run};
 
-use super::pages_of;
-
 /// Bytes of a page, as [`PAGE`].
 const BYTES: usize = 4096;
 
@@ -41,10 +39,8 @@ pub(super) fn resident(file: &File, size: u64) -> io::Result<Vec<Run>> {
 }
 
 fn in_window(file: &File, from: u64, bytes: u64) -> io::Result<impl Iterator<Item = bool>> {
-    let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
-    let (length, pages) =
-        (usize::try_from(bytes).map_err(too_large)?, usize::try_from(pages_of(bytes)).map_err(too_large)?);
-    let offset = libc::off_t::try_from(from).map_err(too_large)?;
+    let offset = offset(from)?;
+    let length = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
     // SAFETY: a new mapping, where the kernel has room for it.
     let at = unsafe {
         libc::mmap(
@@ -59,7 +55,7 @@ fn in_window(file: &File, from: u64, bytes: u64) -> io::Result<impl Iterator<Ite
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    let mut there = vec![0_u8; pages];
+    let mut there = vec![0_u8; length.div_ceil(BYTES)];
     // SAFETY: of the mapping, into a byte for each of its pages.
     let told = unsafe { libc::mincore(at, length, there.as_mut_ptr()) };
     let error = io::Error::last_os_error();
@@ -69,6 +65,11 @@ fn in_window(file: &File, from: u64, bytes: u64) -> io::Result<impl Iterator<Ite
         return Err(error);
     }
     Ok(there.into_iter().map(|byte| byte & 1 != 0))
+}
+
+/// A place in a file, as system calls take it.
+fn offset(at: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))
 }
 
 /// Reads what pages hold.
@@ -102,10 +103,9 @@ impl<'f> Contents<'f> {
     fn read(&mut self, at: u64) -> io::Result<usize> {
         let flags = if self.only_cached { libc::RWF_NOWAIT } else { 0 };
         let part = libc::iovec { iov_base: self.page.as_mut_ptr().cast(), iov_len: self.page.len() };
-        let at_offset =
-            libc::off_t::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let offset = offset(at)?;
         // SAFETY: into a buffer of that length.
-        let bytes = unsafe { libc::preadv2(self.file.as_raw_fd(), &raw const part, 1, at_offset, flags) };
+        let bytes = unsafe { libc::preadv2(self.file.as_raw_fd(), &raw const part, 1, offset, flags) };
         if let Ok(bytes) = usize::try_from(bytes) {
             return Ok(bytes);
         }
