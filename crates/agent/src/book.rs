@@ -49,13 +49,26 @@ pub(crate) enum Takes {
     Number,
     /// A name, as governors have.
     Word,
+    /// One of several such names: all are shown, and the one that holds is in brackets.
+    Choice,
 }
 
 impl Takes {
     fn takes(self, value: &str) -> bool {
         match self {
             Self::Number => (1..=9).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit()),
-            Self::Word => xweave_wire::knob::is_word(value),
+            Self::Word | Self::Choice => xweave_wire::knob::is_word(value),
+        }
+    }
+
+    /// What a file that shows this is set to.
+    fn of(self, shown: &str) -> &str {
+        let shown = shown.trim();
+        match self {
+            Self::Number | Self::Word => shown,
+            Self::Choice => {
+                shown.split_whitespace().find_map(|of| of.strip_prefix('[')?.strip_suffix(']')).unwrap_or("")
+            }
         }
     }
 }
@@ -83,7 +96,7 @@ impl Target {
     /// What it is now.
     pub(crate) fn read(&self, book: &Book) -> io::Result<String> {
         match self {
-            Self::File(path, _) => Ok(fs::read_to_string(book.path(path))?.trim().to_owned()),
+            Self::File(path, takes) => Ok(takes.of(&fs::read_to_string(book.path(path))?).to_owned()),
             Self::Affinity { tid, .. } => affinity::get(*tid),
         }
     }
@@ -428,5 +441,27 @@ mod tests {
         assert_ne!(mine, holder());
         let (id, start) = (std::process::id(), started(std::process::id()).unwrap());
         assert!(!lives(&format!("{id} {} 0", start + 1)) && !lives(&format!("{id} 0 0")) && !lives(""));
+    }
+
+    #[test]
+    fn of_several_choices_the_one_in_brackets_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sys")).unwrap();
+        let files = vec![("/sys/mode", Takes::Choice)];
+        let mut book = Book::of_this_machine("test", files, false);
+        book.root = folder.path().into();
+        let target = Target::File("/sys/mode", Takes::Choice);
+        let shows = |text: &str| {
+            fs::write(folder.path().join("sys/mode"), text).unwrap();
+            target.read(&book).unwrap()
+        };
+        assert_eq!(shows("none [scan-time]\n"), "scan-time");
+        assert!(target.takes(&shows("[none] scan-time\n")) && !target.takes(&shows("none scan-time\n")));
+        // Writing what it is does nothing; else the word alone is written.
+        shows("[none] scan-time\n");
+        target.write(&book, "none").unwrap();
+        assert_eq!(target.read(&book).unwrap(), "none");
+        target.write(&book, "scan-time").unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("sys/mode")).unwrap(), "scan-time");
     }
 }

@@ -18,7 +18,8 @@ use xweave_wire::{
 
 use crate::{
     affinity,
-    book::{self, Book, Page, StaleSettings, Takes, Target, is_root},
+    alone::Alone,
+    book::{self, Book, Takes, Target, is_root},
     kvm, standing,
 };
 
@@ -158,6 +159,13 @@ impl Machine {
         Ok(i32::from_ne_bytes(latency) == 0)
     }
 
+    /// Has CPUs poll as long as what is given is open.
+    fn poll(&self) -> io::Result<File> {
+        let mut file = OpenOptions::new().read(true).write(true).open(self.book.path(LATENCY))?;
+        file.write_all(&0i32.to_ne_bytes())?;
+        Ok(file)
+    }
+
     /// What is to be changed, and to what; whether CPUs are to poll besides.
     fn changes(&self, settings: &[Setting]) -> Result<(Vec<(Target, String)>, bool), Failure> {
         let states = self.states();
@@ -263,8 +271,7 @@ fn is_kernels(dir: &Path) -> bool {
 
 /// Settings that are changed, until this is dropped.
 pub(crate) struct Changed {
-    book: Book,
-    me: String,
+    changed: Alone,
     _polls: Option<File>,
 }
 
@@ -285,61 +292,16 @@ impl Changed {
 
     fn make_in(machine: &Machine, settings: &[Setting]) -> Result<Self, Failure> {
         let (changes, polls) = machine.changes(settings)?;
-        let book = &machine.book;
-        let failed = |what: &str, error: &dyn std::fmt::Display| unsupported(format!("{what}: {error}"));
-        let open = book.open().map_err(|error| failed("what is changed cannot be written down", &error))?;
-        let page = open.read().map_err(|error| failed("what was changed cannot be read", &error))?;
-        if let Some(other) = page.holders.first() {
-            let process = printable(book::process_of(other)).into_owned();
-            return Err(unsupported(format!(
-                "process {process} has an experiment under way in this domain: wait until it is over"
-            )));
-        }
-        // What one that was killed has left is not what was before.
-        if let Some(StaleSettings { path, failed: Some(why), .. }) =
-            open.restore(page).into_iter().find(|stale| stale.failed.is_some())
-        {
-            return Err(unsupported(format!(
-                "{} is as an earlier experiment left it, and cannot be put back: {why}",
-                printable(&path)
-            )));
-        }
-        let mut page = Page { before: Vec::new(), holders: vec![book::holder()] };
-        for (target, _) in &changes {
-            let value = target.read(book).map_err(|error| failed(&target.name(), &error))?;
-            if !target.takes(&value) {
-                let value = printable(&value).into_owned();
-                return Err(unsupported(format!(
-                    "{} is `{value}`, which it could not be set back to",
-                    target.name()
-                )));
-            }
-            page.before.push((target.name(), value));
-        }
-        open.write(&page).map_err(|error| failed("what is changed cannot be written down", &error))?;
-        // From here on, it is put back by whichever way this ends.
-        let mut changed = Self { book: book.clone(), me: page.holders.remove(0), _polls: None };
-        let made = changes.iter().try_for_each(|(target, value)| {
-            let failed =
-                |why: String| unsupported(format!("{} cannot be set to {value}: {why}", target.name()));
-            target.write(&changed.book, value).map_err(|error| failed(error.to_string()))?;
-            let now = target.read(&changed.book).map_err(|error| failed(error.to_string()))?;
-            if now == *value { Ok(()) } else { Err(failed(format!("it is {} then", printable(&now)))) }
-        });
-        // Before it is put back, which locks it again.
-        drop(open);
-        made?;
-        if polls {
-            changed._polls = Some(changed.poll().map_err(|error| failed(LATENCY, &error))?);
-        }
-        Ok(changed)
-    }
-
-    /// Has CPUs poll as long as what is given is open.
-    fn poll(&self) -> io::Result<File> {
-        let mut file = OpenOptions::new().read(true).write(true).open(self.book.path(LATENCY))?;
-        file.write_all(&0i32.to_ne_bytes())?;
-        Ok(file)
+        let targets: Vec<Target> = changes.iter().map(|(target, _)| *target).collect();
+        let busy = |process: &str| {
+            format!("process {process} has an experiment under way in this domain: wait until it is over")
+        };
+        // From here on, they are put back by whichever way this ends.
+        let changed = Alone::begin(&machine.book, &targets, busy).map_err(unsupported)?;
+        changes.iter().try_for_each(|(target, value)| changed.set(target, value)).map_err(unsupported)?;
+        let polls = polls.then(|| machine.poll()).transpose();
+        let polls = polls.map_err(|error| unsupported(format!("{LATENCY}: {error}")))?;
+        Ok(Self { changed, _polls: polls })
     }
 
     /// Puts them back.
@@ -348,23 +310,7 @@ impl Changed {
     /// Which could not be: it stays written down, and is tried again when the session ends.
     pub(crate) fn put_back(&mut self) -> Result<(), Failure> {
         self._polls = None;
-        let stale = self.book.close(|holder| holder == self.me);
-        let stale = stale.map_err(|error| unsupported(format!("settings are not put back: {error}")))?;
-        match stale.iter().find(|stale| stale.failed.is_some()) {
-            Some(StaleSettings { path, value, failed: Some(why) }) => Err(unsupported(format!(
-                "{} is not put back to {}: {why}",
-                printable(path),
-                printable(value)
-            ))),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Drop for Changed {
-    fn drop(&mut self) {
-        // What fails now is tried again when the process ends, and by whoever looks next.
-        let _ = self.put_back();
+        self.changed.put_back().map_err(unsupported)
     }
 }
 

@@ -15,13 +15,14 @@
 //! Modules: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
 //! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
 //! their work, with `settings` of the kernel that make it fast; `pages` are what its page cache holds; `knobs` are those that an experiment changes, `affinity` among them, and
-//! the `book` has what both were before; recording may go on in the `background`; `guard` is what keeps
+//! [`ksm`] those of KSM, which one process `alone` changes; the `book` has what all were before; recording may go on in the `background`; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
 //! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
 //! programs are `quiesce`d; `shared` is the memory in which guests tell their host what their buffers carry; `clock`, `facts` and `kvm` look at the machine.
 
 mod addresses;
 mod affinity;
+mod alone;
 mod attach;
 mod back_ends;
 mod background;
@@ -36,6 +37,7 @@ mod guard;
 mod hook;
 mod kernel_btf;
 mod knobs;
+pub mod ksm;
 mod kvm;
 mod lease;
 mod listen;

@@ -1,8 +1,9 @@
 //! The page cache: which pages of which files this domain's kernel holds.
 //!
 //! Files are found by their names (`walk`), and their pages by `mincore` of a mapping that nobody touches (`resident`), so
-//! that asking changes nothing but which names the kernel keeps in mind.
+//! that asking changes nothing but which names the kernel keeps in mind. Where they lie (`frames`) only their mapping tells.
 
+mod frames;
 mod resident;
 mod walk;
 
@@ -14,6 +15,7 @@ use xweave_wire::{
 };
 
 use self::{
+    frames::Frames,
     resident::{Contents, resident},
     walk::Walk,
 };
@@ -41,6 +43,9 @@ pub(crate) fn cached(
         let gone = cancel.asked() || Instant::now() >= over;
         gone.then(|| format!("it took longer than {} s", LIMIT.as_secs()))
     };
+    let frames = files.frames.then(Frames::new).transpose().map_err(|error| {
+        format!("where pages lie is not told: /proc/self/pagemap: {error} (it takes root)")
+    })?;
     'files: for found in Walk::new(files)? {
         looked_at.cut = cut();
         if looked_at.cut.is_some() {
@@ -48,12 +53,14 @@ pub(crate) fn cached(
         }
         looked_at.files += 1;
         let mut contents = files.contents.then(|| Contents::of(&found.file));
+        let frames = frames.as_ref().map(|of| of.of(&found.file));
         let Ok(runs) = resident(&found.file, found.size) else { continue };
         for runs in pieces(runs) {
             let contents = contents.as_mut().map(|of| of.hashes(&runs)).unwrap_or_default();
             let (path, size) = (found.path.clone(), found.size);
             let (modified_ns, inode) = (found.modified_ns, found.inode);
-            let piece = CachedFile { path, size, modified_ns, inode, runs, contents };
+            let frames = frames.as_ref().map(|of| of.all(&runs)).unwrap_or_default();
+            let piece = CachedFile { path, size, modified_ns, inode, runs, contents, frames };
             looked_at.cut = cut();
             if !told.and(&piece).is_within(pages::MOST) {
                 looked_at.cut = Some("there are more of them than can be told".to_owned());

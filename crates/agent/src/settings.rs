@@ -11,7 +11,7 @@ use xweave_text::printable;
 
 use crate::{
     book::{self, Book, FOLDER, Page, StaleSettings, Takes, Target, is_root},
-    knobs,
+    knobs, ksm,
     output::tell,
 };
 
@@ -35,9 +35,9 @@ fn own_book() -> Book {
     Book::of_this_machine(PAGE, SETTINGS.map(|(path, _)| (path, Takes::Number)).to_vec(), false)
 }
 
-/// All that agents write down: these settings, and those of experiments.
-fn books() -> [Book; 2] {
-    [own_book(), knobs::book()]
+/// All that is written down: these settings, those of experiments, and KSM's.
+fn books() -> [Book; 3] {
+    [own_book(), knobs::book(), ksm::book()]
 }
 
 /// Restores what agents that are no more have left changed. Only root can, and only root's have.

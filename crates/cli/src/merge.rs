@@ -1,20 +1,25 @@
 //! `xweave merge`: memory that guests hold twice.
 
+mod asking;
 mod doctor;
 mod estimating;
+mod merging;
+mod releasing;
 
 use std::process::ExitCode;
+
+use xweave_merge::Host;
 
 use crate::failure::Failure;
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
 
-/// Find out what memory guests hold twice: pages of the same files in their page caches
+/// Give back memory that guests hold twice: pages of the same files in their page caches
 ///
-/// Each guest is asked which pages of its programs, libraries and kernels its page cache holds. Pages at the same place
-/// of files with the same path, size and time of change are taken for equal: that is what KSM could give back if it
-/// looked there. Nothing is changed, in guests and host: xweave merges nothing yet.
+/// Each guest is asked which pages of its programs, libraries and kernels its page cache holds, and where these lie. Pages at
+/// the same place of files with the same path, size and time of change are likely equal: the host's KSM is made to look at
+/// these, and at no others. With --dry-run, nothing is changed, in guests and host.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -23,26 +28,57 @@ Examples:
   xweave merge --dry-run --domain vm1=vsock:3 --domain vm2=vsock:4
   xweave merge --dry-run --contents --domain vm1=vsock:3 --domain vm2=vsock:4   compare what pages hold
   xweave merge --dry-run --include /srv/www --domain vm1=vsock:3 --domain vm2=vsock:4
-  xweave merge --dry-run --by inode --domain …   guests whose disks are clones of one image")]
+  xweave merge --dry-run --by inode --domain …   guests whose disks are clones of one image
+  sudo xweave merge --domain vm1=vsock:3 --domain vm2=vsock:4   merge what QEMU has marked (mem-merge=on)
+  sudo xweave merge --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   mark it, and merge it
+  sudo xweave merge release --allow inject vm1 vm2   what was merged is theirs again")]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
+    /// Only tell what would be given back
+    #[arg(long)]
+    dry_run: bool,
+    /// Compare what pages hold, too: guests read what they have cached
+    #[arg(long, requires = "dry_run")]
+    contents: bool,
+    /// A way of marking memory that nobody has marked for KSM
+    #[arg(long, value_name = "WAY", value_enum, conflicts_with = "dry_run")]
+    allow: Vec<Allow>,
     #[command(flatten)]
-    estimating: estimating::Args,
+    asked: asking::Args,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
 }
 
+/// How memory may be marked for KSM by somebody else than its process.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Allow {
+    /// Have the process that runs the guest make one system call, whose ring marks its memory
+    Inject,
+}
+
 #[derive(clap::Subcommand)]
 enum What {
     Doctor(doctor::Args),
+    Release(releasing::Args),
+}
+
+/// This host's virtual machines, and what of their memory KSM may merge.
+fn host() -> Result<Host, Failure> {
+    Host::look(&xweave_agent::vms()).map_err(|error| {
+        Failure::Failed(format!(
+            "cannot read the mappings of a virtual machine's process: {error}: run it as root"
+        ))
+    })
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         Some(What::Doctor(args)) => doctor::run(&args),
-        None => estimating::run(args.estimating, args.json),
+        Some(What::Release(args)) => releasing::run(&args),
+        None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
+        None => merging::run(&args.asked, &args.allow, args.json),
     }
 }

@@ -215,7 +215,8 @@ mod tests {
                 None => runs.push(Run { first: *page, pages: 1 }),
             }
         }
-        CachedFile { path: path.into(), size: 100 * PAGE, modified_ns: 5, inode, runs, contents: Vec::new() }
+        let (path, size) = (path.into(), 100 * PAGE);
+        CachedFile { path, size, modified_ns: 5, inode, runs, ..CachedFile::default() }
     }
 
     fn guest(name: &str, files: Vec<CachedFile>) -> Guest {

@@ -11,6 +11,8 @@ use std::{
 
 use xweave_wire::message::{BackEnd, Vm};
 
+use crate::mark::Range;
+
 const KSM: &str = "/sys/kernel/mm/ksm";
 
 /// A mapping of fewer bytes is no memory of a guest, but of its process.
@@ -45,6 +47,8 @@ pub struct VmMemory {
     pub name: String,
     /// That KSM may merge.
     pub mergeable: u64,
+    /// What is marked for that: where in the process, in order.
+    pub marked: Vec<Range>,
     /// That it may not, and why.
     pub kept: Vec<Kept>,
 }
@@ -133,8 +137,12 @@ impl Host {
 
     /// Whether KSM may merge most of what a process's virtual machine holds; none if it is not known.
     pub fn may_merge(&self, pid: u32) -> Option<bool> {
-        let vm = self.vms.iter().find(|vm| vm.pid == pid)?;
-        Some(vm.mergeable > vm.held() / 2)
+        self.vm(pid).map(VmMemory::may_be_merged)
+    }
+
+    /// The machine that a process runs.
+    pub fn vm(&self, pid: u32) -> Option<&VmMemory> {
+        self.vms.iter().find(|vm| vm.pid == pid)
     }
 
     /// What all machines hold, and what of that may be merged, in bytes.
@@ -145,6 +153,17 @@ impl Host {
 }
 
 impl VmMemory {
+    /// Whether KSM may merge most of it.
+    pub fn may_be_merged(&self) -> bool {
+        self.mergeable > self.held() / 2
+    }
+
+    /// What keeps KSM from most of it; none if nothing does.
+    pub fn barred_by(&self) -> Option<Why> {
+        let most = self.kept.iter().max_by_key(|kept| kept.bytes)?;
+        (!self.may_be_merged()).then_some(most.why)
+    }
+
     /// What it holds, in bytes.
     pub fn held(&self) -> u64 {
         self.kept.iter().map(|kept| kept.bytes).fold(self.mergeable, u64::saturating_add)
@@ -152,49 +171,66 @@ impl VmMemory {
 
     /// With the mappings of its process (`/proc/PID/smaps`).
     fn with(mut self, smaps: impl BufRead, pinned: bool) -> io::Result<Self> {
-        let mut mapping = Mapping::default();
+        // Where a part is marked, what was one mapping is several that adjoin.
+        let mut adjoining: Vec<Mapping> = Vec::new();
         for line in smaps.lines() {
             let line = line?;
             if let Some(begun) = Mapping::begun(&line) {
-                mapping = begun;
-            } else if let Some(flags) = line.strip_prefix("VmFlags:") {
-                self.add(&mapping, flags, pinned);
-            } else if let Some((key, value)) = line.split_once(':') {
-                let kib = || value.trim().trim_end_matches(" kB").parse().unwrap_or(0_u64);
-                if matches!(key, "Rss" | "Private_Hugetlb" | "Shared_Hugetlb") {
+                if adjoining.last().is_some_and(|last| !last.adjoins(&begun)) {
+                    self.add(&adjoining, pinned);
+                    adjoining.clear();
+                }
+                adjoining.push(begun);
+                continue;
+            }
+            let Some((mapping, (key, value))) = adjoining.last_mut().zip(line.split_once(':')) else {
+                continue;
+            };
+            let kib = || value.trim().trim_end_matches(" kB").parse().unwrap_or(0_u64);
+            match key {
+                "Rss" | "Private_Hugetlb" | "Shared_Hugetlb" => {
                     mapping.held = mapping.held.saturating_add(kib().saturating_mul(1024));
                 }
+                "VmFlags" => mapping.flags = value.to_owned(),
+                _ => {}
             }
         }
+        self.add(&adjoining, pinned);
         self.kept.sort_by_key(|kept| kept.why);
         Ok(self)
     }
 
-    fn add(&mut self, mapping: &Mapping, flags: &str, pinned: bool) {
-        let has = |flag: &str| flags.split_whitespace().any(|of| of == flag);
-        if !mapping.is_memory || !has("wr") || mapping.held == 0 {
+    fn add(&mut self, adjoining: &[Mapping], pinned: bool) {
+        if adjoining.iter().map(|of| of.range.length).fold(0, u64::saturating_add) < LEAST {
             return;
         }
-        let why = match () {
-            () if has("ht") => Why::Hugetlb,
-            () if has("sh") => Why::Shared,
-            () if pinned => Why::Pinned,
-            () if has("mg") => return self.mergeable += mapping.held,
-            () => Why::Unmarked,
-        };
-        match self.kept.iter_mut().find(|kept| kept.why == why) {
-            Some(kept) => kept.bytes += mapping.held,
-            None => self.kept.push(Kept { why, bytes: mapping.held }),
+        for mapping in adjoining.iter().filter(|of| of.has("wr") && !of.name.starts_with('[')) {
+            let why = match () {
+                () if mapping.has("ht") => Why::Hugetlb,
+                () if mapping.has("sh") => Why::Shared,
+                () if pinned => Why::Pinned,
+                () if mapping.has("mg") => {
+                    self.mergeable += mapping.held;
+                    self.marked.push(mapping.range);
+                    continue;
+                }
+                () => Why::Unmarked,
+            };
+            match self.kept.iter_mut().find(|kept| kept.why == why) {
+                Some(kept) => kept.bytes += mapping.held,
+                None if mapping.held > 0 => self.kept.push(Kept { why, bytes: mapping.held }),
+                None => {}
+            }
         }
     }
 }
 
 /// A mapping of a process.
-#[derive(Default)]
 struct Mapping {
-    /// Whether it may be a guest's.
-    is_memory: bool,
+    range: Range,
+    name: String,
     held: u64,
+    flags: String,
 }
 
 impl Mapping {
@@ -203,10 +239,20 @@ impl Mapping {
         let mut words = line.split_ascii_whitespace();
         let (from, to) = words.next()?.split_once('-')?;
         let address = |text| u64::from_str_radix(text, 16).ok();
-        let bytes = address(to)?.checked_sub(address(from)?)?;
+        let start = address(from)?;
+        let range = Range { start, length: address(to)?.checked_sub(start)? };
         // Its rights, offset, device and inode; then, if it has one, its name.
-        let name = words.nth(4).unwrap_or("");
-        Some(Self { is_memory: bytes >= LEAST && !name.starts_with('['), held: 0 })
+        let name = words.nth(4).unwrap_or("").to_owned();
+        Some(Self { range, name, held: 0, flags: String::new() })
+    }
+
+    /// Whether the next one is where this ends, and of the same.
+    fn adjoins(&self, next: &Self) -> bool {
+        self.range.start.checked_add(self.range.length) == Some(next.range.start) && self.name == next.name
+    }
+
+    fn has(&self, flag: &str) -> bool {
+        self.flags.split_ascii_whitespace().any(|of| of == flag)
     }
 }
 
@@ -250,6 +296,22 @@ mod tests {
         // For a device all of its own is pinned, marked or not.
         let memory = of(&text, true);
         assert_eq!((memory.mergeable, memory.kept[0]), (0, kept(Why::Pinned, 108_000)));
+    }
+
+    #[test]
+    fn memory_of_which_parts_are_marked_is_still_a_guest_s() {
+        let text = smaps(&[
+            (100, 108, "", 8_000, "ac"),
+            (108, 109, "", 1_000, "ac mg"),
+            (109, 120, "", 0, "ac"),
+            // Not of one piece with what is before, and small.
+            (121, 122, "", 10, "ac mg"),
+            (122, 130, "/lib/x.so", 20, "mg"),
+        ]);
+        let memory = of(&text, false);
+        assert_eq!((memory.mergeable, memory.held()), (1_000 << 10, 9_000 << 10));
+        assert_eq!(memory.marked, [Range { start: 108 << 20, length: 1 << 20 }]);
+        assert!(!memory.may_be_merged() && memory.barred_by() == Some(Why::Unmarked));
     }
 
     #[test]

@@ -6,12 +6,24 @@
 //!
 //! Modules: [`tree`] has the files of all guests, each where the others' same ones are; [`estimate`] says what it would give
 //! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
-//! memory KSM may merge at all.
+//! memory KSM may merge at all. To merge, [`slots`] say where in a process a guest's pages are, [`plan`] which of these to look
+//! at, [`mark`] has the process allow it, [`direct`] has KSM look, [`merged`] says what it has put together, and
+//! [`outcome`] what came of it all.
 
+pub mod direct;
 pub mod estimate;
 pub mod host;
+pub mod mark;
+pub mod merged;
+pub mod outcome;
+pub mod plan;
+pub mod slots;
 pub mod tree;
 
 pub use estimate::Estimate;
 pub use host::Host;
+pub use merged::Merged;
+pub use outcome::Outcome;
+pub use plan::Plan;
+pub use slots::Slots;
 pub use tree::{SameBy, Tree};

@@ -23,6 +23,7 @@ impl CachedFiles {
                 Some(last) => {
                     last.runs.extend(file.runs);
                     last.contents.extend(file.contents);
+                    last.frames.extend(file.frames);
                 }
                 None => self.files.push(file),
             }
@@ -38,7 +39,8 @@ impl CachedFiles {
 
 /// Whether that is the next piece of the same file.
 fn goes_on(file: &CachedFile, next: &CachedFile) -> bool {
-    let is = |of: &CachedFile| (of.inode, of.size, of.modified_ns, of.contents.is_empty());
+    let is =
+        |of: &CachedFile| (of.inode, of.size, of.modified_ns, of.contents.is_empty(), of.frames.is_empty());
     let behind = file.runs.last().map_or(0, |run| run.end());
     is(file) == is(next) && file.path == next.path && next.runs.first().is_some_and(|run| run.first >= behind)
 }

@@ -297,6 +297,7 @@ fn cached_file(chance: &mut Chance) -> CachedFile {
         inode: chance.number(),
         runs: chance.list(|chance| Run { first: chance.number(), pages: chance.small() }),
         contents: chance.list(Chance::number),
+        frames: chance.list(Chance::number),
     }
 }
 

@@ -1,9 +1,10 @@
-//! What it would give back to hold once what guests hold twice, and which memory KSM may merge.
+//! What it would give back to hold once what guests hold twice, what merging it has given back, and which memory KSM may merge.
 
 use xweave_merge::{
-    Estimate, Host,
+    Estimate, Host, Outcome,
     estimate::{OfFile, OfGuest},
     host::{Ksm, VmMemory},
+    outcome::{self, Way},
 };
 use xweave_text::size;
 use xweave_wire::pages::{LookedAt, PAGE};
@@ -40,24 +41,106 @@ pub fn estimate(
         );
         text += &crate::table::paragraph(&line, view);
     }
-    for (guest, LookedAt { cut, .. }) in of.guests.iter().zip(looked_at) {
-        if let Some(why) = cut {
-            let line = format!(
-                "{}: not all files were looked at: {why}. Name fewer folders (--include).",
-                guest.name
-            );
-            text += &crate::table::paragraph(&line, view);
-        }
-    }
+    text += &not_all(of.guests.iter().map(|guest| &*guest.name), looked_at, view);
     text += &format!("\n{}", guests(&of.guests, view));
     if !of.by_file.is_empty() {
         text += &format!("\n{}", by_file(&of.by_file[..files.min(of.by_file.len())], view));
     }
-    if of.by_file.len() > files {
-        let more = number::counted((of.by_file.len() - files) as u64, "more file", "more files");
-        text += &format!("… and {more}: --limit shows them\n");
+    text + &more(of.by_file.len(), files)
+}
+
+/// Of which guests not all files were looked at, and why.
+fn not_all<'n>(guests: impl Iterator<Item = &'n str>, looked_at: &[LookedAt], view: View) -> String {
+    let line = |(name, LookedAt { cut, .. }): (&str, &LookedAt)| {
+        let why = cut.as_ref()?;
+        let line = format!("{name}: not all files were looked at: {why}. Name fewer folders (--include).");
+        Some(crate::table::paragraph(&line, view))
+    };
+    guests.zip(looked_at).filter_map(line).collect()
+}
+
+/// That there are more files than are shown.
+fn more(all: usize, shown: usize) -> String {
+    if all <= shown {
+        return String::new();
     }
-    text
+    let more = number::counted((all - shown) as u64, "more file", "more files");
+    format!("… and {more}: --limit shows them\n")
+}
+
+/// First what was given back, and what it took; then each guest's part, and the files that gave back most: so many.
+pub fn outcome(of: &Outcome, looked_at: &[LookedAt], files: usize, view: View) -> String {
+    let mut text: String =
+        said_of_outcome(of).iter().map(|line| crate::table::paragraph(line, view)).collect();
+    text += &not_all(of.guests.iter().map(|guest| &*guest.name), looked_at, view);
+    let column = |of_guest: &dyn Fn(&outcome::OfGuest) -> String| of.guests.iter().map(of_guest).collect();
+    let about = [Column::names("Guest", column(&|of| of.name.clone()))];
+    let columns = [
+        Column::numbers("Cached", column(&|of| pages(of.hinted))),
+        Column::numbers("Others hold too", column(&|of| pages(of.shared))),
+        Column::numbers("Marked", column(&|of| pages(of.marked.pages))),
+        Column::numbers("Merged", column(&|of| pages(of.merged))),
+    ];
+    text += &format!("\n{}", folded::text(&about, &columns, view));
+    let shown = &of.files[..files.min(of.files.len())];
+    if !shown.is_empty() {
+        let column = |of: &dyn Fn(&outcome::OfFile) -> String| shown.iter().map(of).collect();
+        let about = [Column::prose("File", column(&|of| path(&of.path)))];
+        let columns = [
+            Column::numbers("Held by several", column(&|of| pages(of.shared))),
+            Column::numbers("Given back", column(&|of| pages(of.saved))),
+        ];
+        text += &format!("\n{}", folded::text(&about, &columns, view));
+    }
+    text + &more(of.files.len(), files)
+}
+
+fn said_of_outcome(of: &Outcome) -> Vec<String> {
+    if of.shared == 0 {
+        return vec![
+            "No two of these guests hold the same page of a file, as far as it is known where: there is nothing to merge."
+                .to_owned(),
+        ];
+    }
+    let mut said = vec![format!(
+        "{} of memory given back: {} of the {} that several of these guests hold of the same files is merged.",
+        pages(of.saved),
+        pages(of.merged),
+        pages(of.shared),
+    )];
+    if of.saved_before > 0 {
+        said.push(format!("{} of that had been given back before.", pages(of.saved_before)));
+    }
+    if of.taken.cut {
+        said.push("It was ended before KSM was through with them.".to_owned());
+    }
+    let ratio = |of: Option<f64>| of.map_or_else(|| "none".to_owned(), |of| format!("{of:.2}"));
+    said.push(format!(
+        "KSM visited {} in {}, with {:.2} s of CPU time: {} pages given back for each visit, {} for each that did not only \
+         take a checksum.",
+        number::counted(of.taken.visited, "page", "pages"),
+        number::counted(of.taken.passes, "pass", "passes"),
+        of.taken.ksmd.as_secs_f64(),
+        ratio(of.saved_per_visit()),
+        ratio(of.saved_per_productive_visit()),
+    ));
+    let lost: u64 = of.guests.iter().map(|of| of.lost).sum();
+    if lost > 0 {
+        said.push(format!(
+            "{} left out, as it is not known where they are: they had gone, or the guest said what is not its memory.",
+            number::counted(lost, "page was", "pages were")
+        ));
+    }
+    let marked: Vec<&str> =
+        of.guests.iter().filter(|of| of.marked.way == Way::Inject).map(|of| &*of.name).collect();
+    if !marked.is_empty() {
+        said.push(format!(
+            "Memory of {} stays marked for KSM, whose settings are as they were before: what is merged stays so until it is \
+             written to.",
+            marked.join(", ")
+        ));
+    }
+    said
 }
 
 fn said(of: &Estimate) -> Vec<String> {
@@ -104,14 +187,16 @@ fn guests(all: &[OfGuest], view: View) -> String {
     folded::text(&about, &columns, view)
 }
 
+/// A path, as long as there is room for.
+fn path(of: &str) -> String {
+    let mut path = of.to_owned();
+    xweave_text::cut(&mut path, PATH);
+    path
+}
+
 fn by_file(all: &[OfFile], view: View) -> String {
     let column = |of: &dyn Fn(&OfFile) -> String| all.iter().map(of).collect();
-    let path = |of: &OfFile| {
-        let mut path = of.path.clone();
-        xweave_text::cut(&mut path, PATH);
-        path
-    };
-    let about = [Column::prose("File", column(&path))];
+    let about = [Column::prose("File", column(&|of| path(&of.path)))];
     let mut columns = vec![
         Column::numbers("Guests", column(&|of| number::count(of.guests))),
         Column::numbers("Held by several", column(&|of| pages(of.pages))),
@@ -183,4 +268,16 @@ fn vms(all: &[VmMemory], view: View) -> String {
         Column::prose("Fix", column(4)),
     ];
     folded::text(&about, &columns, view)
+}
+
+/// Which machines have memory of their own again, and how many pages of it had been merged.
+pub fn released(all: &[(&VmMemory, u64)], view: View) -> String {
+    let line = |(vm, merged): &(&VmMemory, u64)| {
+        let line = match merged {
+            0 => format!("Nothing of {} was merged.", vm.name),
+            merged => format!("{} of {} that was merged is its own again.", pages(*merged), vm.name),
+        };
+        crate::table::paragraph(&line, view)
+    };
+    all.iter().map(line).collect()
 }

@@ -1,11 +1,15 @@
-//! What `xweave merge --dry-run` looks like in a narrow terminal and where there is room, text by text: `tests/look/`.
+//! What `xweave merge` looks like in a narrow terminal and where there is room, text by text: `tests/look/`.
 
 mod snapshot;
 
+use std::time::Duration;
+
 use snapshot::{assert_looks, views};
 use xweave_merge::{
-    Estimate, Host, SameBy,
+    Estimate, Host, Outcome, SameBy,
+    direct::Taken,
     host::{Kept, Ksm, VmMemory, Why},
+    outcome::{Marked, OfFile, OfGuest, Way},
     tree::Guest,
 };
 use xweave_report::{View, document, merge};
@@ -20,6 +24,7 @@ fn file(path: &str, pages: u32, seed: u64) -> CachedFile {
         inode: 7,
         runs: vec![Run { first: 0, pages }],
         contents: (1..=u64::from(pages)).map(|page| page << 32 | seed).collect(),
+        frames: Vec::new(),
     }
 }
 
@@ -88,6 +93,7 @@ fn host() -> Host {
         pid: 4100,
         name: name.into(),
         mergeable: mib << 20,
+        marked: Vec::new(),
         kept: kept.to_vec(),
     };
     Host {
@@ -122,4 +128,75 @@ fn the_document_of_the_host_has_the_same_numbers() {
         (&of["vms"][1]["kept"][1]["why"], &of["vms"][1]["held_bytes"]),
         (&"unmarked".into(), &(2112_u64 << 20).into())
     );
+}
+
+fn outcome() -> Outcome {
+    let guest = |name: &str, lost, merged| OfGuest {
+        name: name.into(),
+        hinted: 6_580,
+        shared: 6_480,
+        lost,
+        marked: Marked { way: Way::Inject, ranges: 12, pages: 6_500 },
+        merged,
+    };
+    let file = |path: &str, shared, saved| OfFile { path: path.into(), shared, saved };
+    let ksmd = Duration::from_millis(840);
+    Outcome {
+        hinted: 13_160,
+        shared: 12_960,
+        merged: 12_900,
+        saved: 6_450,
+        saved_before: 100,
+        taken: Taken { passes: 2, visited: 26_000, ksmd, cut: false },
+        marked: 13_000,
+        guests: vec![guest("vm1", 3, 6_450), guest("vm2", 0, 6_450)],
+        files: vec![file("/usr/bin/perl", 12_000, 6_000), file("/usr/bin/dash", 960, 450)],
+    }
+}
+
+#[test]
+fn first_what_was_given_back_and_what_it_took() {
+    let looked_at = [LookedAt::default(), LookedAt::default()];
+    for view in views() {
+        assert_looks(&merge::outcome(&outcome(), &looked_at, 1, view), "merge-outcome", view);
+    }
+    let cut = Outcome { taken: Taken { cut: true, ..outcome().taken }, ..outcome() };
+    assert!(merge::outcome(&cut, &looked_at, 1, views()[1]).contains("It was ended before KSM was through"));
+    let text = merge::outcome(&Outcome::default(), &looked_at, 1, views()[1]);
+    assert!(text.contains("there is nothing to merge"), "{text}");
+}
+
+#[test]
+fn the_document_of_merging_has_the_same_numbers() {
+    let mut written = Vec::new();
+    let looked_at = [LookedAt { files: 12, cut: None }, LookedAt::default()];
+    document::merge::write_outcome(&mut written, &outcome(), &looked_at, SameBy::Inode).unwrap();
+    let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!((&of["dry_run"], &of["same_by"]), (&false.into(), &"inode".into()));
+    let pages =
+        ["hinted", "shared", "visited", "merged", "saved", "saved_before"].map(|key| &of["pages"][key]);
+    assert_eq!(pages, [13_160, 12_960, 26_000, 12_900, 6_450, 100]);
+    // 6,350 pages for 26,000 visits, of which 13,000 took a checksum only.
+    let near = |key: &str, ratio: f64| (of[key].as_f64().unwrap() - ratio).abs() < 1e-9;
+    assert!(
+        near("saved_per_visit", 6_350.0 / 26_000.0)
+            && near("merged_per_productive_visit", 6_350.0 / 13_000.0)
+    );
+    assert_eq!((&of["ksmd_cpu_s"], &of["passes"]), (&0.84.into(), &2.into()));
+    assert_eq!((&of["vms"][0]["pages"]["lost"], &of["vms"][0]["way"]), (&3.into(), &"inject".into()));
+    assert_eq!(of["files"][1]["saved"], 450);
+}
+
+#[test]
+fn what_was_merged_and_is_a_machine_s_own_again_is_told() {
+    let host = host();
+    let released = [(&host.vms[0], 512), (&host.vms[2], 0)];
+    assert_eq!(
+        merge::released(&released, views()[1]),
+        "2.0 MiB of web1 that was merged is its own again.\nNothing of db was merged.\n"
+    );
+    let mut written = Vec::new();
+    document::merge::write_released(&mut written, &released).unwrap();
+    let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!((&of["vms"][0]["name"], &of["vms"][0]["pages"]), (&"web1".into(), &512.into()));
 }

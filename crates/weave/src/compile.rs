@@ -173,14 +173,18 @@ pub fn compile_in(clang: &Path, files: &Files<'_>, folder: &Path) -> Result<Comp
     }
 }
 
-/// The object of a C file with programs of its own, which includes the prelude and is compiled as advice is:
-/// so that the prelude can be tested and measured.
+/// The object of a C file with programs of its own, which may include the prelude and is compiled as advice is; or what came of
+/// it before.
+///
+/// # Errors
+///
+/// There is no compiler, it cannot be run, or its object not be written; what is wrong with the text.
 pub fn compile_c(text: &str, cache: &Path) -> Result<Vec<u8>, Error> {
     let mut files: Files<'_> = prelude::files();
     files.extend(prelude::all_headers().map(|(name, text)| (name.to_owned(), text)));
     files.push((emit::ADVICE.to_owned(), text));
-    let folder = WorkFolder::new(cache)?;
-    let compiled = compile_in(Compiler::find()?.path(), &files, &folder.0)?;
+    // Why what was kept is not used matters to nobody here: it is made anew.
+    let compiled = Compiler::find()?.compile(&files, cache, &mut Vec::new())?;
     compiled.object.ok_or(Error::C(compiled.log))
 }
 

@@ -231,8 +231,10 @@ fn check_cached(files: &mut [CachedFile]) -> Result<(), Violation> {
             }
             behind = run.end();
         }
-        if !file.contents.is_empty() && file.contents.len() as u64 != file.pages() {
-            return Err(Violation("tells what some pages of a file hold, and not all".to_owned()));
+        for (told, what) in [(&file.contents, "what they hold"), (&file.frames, "where they lie")] {
+            if !told.is_empty() && told.len() as u64 != file.pages() {
+                return Err(Violation(format!("tells of some pages of a file {what}, and not of all")));
+            }
         }
     }
     Ok(())
@@ -394,12 +396,14 @@ mod tests {
 
     #[test]
     fn pages_of_files_are_in_order_and_some() {
-        let told = |runs: &[(u64, u32)], contents: usize| {
+        let told_with = |runs: &[(u64, u32)], contents: usize, frames: usize| {
             let runs = runs.iter().map(|&(first, pages)| pages::Run { first, pages }).collect();
             let path = format!("/\u{1b}[2J{}", "p".repeat(pages::PATH));
-            let file = CachedFile { path, runs, contents: vec![1; contents], ..CachedFile::default() };
+            let (contents, frames) = (vec![1; contents], vec![1; frames]);
+            let file = CachedFile { path, runs, contents, frames, ..CachedFile::default() };
             FromAgent::Event(Event::Cached(vec![file])).checked()
         };
+        let told = |runs: &[(u64, u32)], contents| told_with(runs, contents, 0);
         let Ok(FromAgent::Event(Event::Cached(cached))) = told(&[(0, 2), (2, 1), (7, 1)], 4) else {
             panic!("this is as it should be")
         };
@@ -417,6 +421,8 @@ mod tests {
             assert!(told(wrong, 0).is_err(), "{wrong:?}");
         }
         assert!(told(&[(0, 3)], 2).is_err() && told(&[(0, 3)], 4).is_err());
+        assert!(told_with(&[(0, 3)], 3, 3).is_ok());
+        assert!(told_with(&[(0, 3)], 3, 2).is_err() && told_with(&[(0, 3)], 0, 4).is_err());
     }
 
     #[test]

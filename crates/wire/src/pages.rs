@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 pub const PAGE: u64 = 4096;
 
 /// What a domain tells of its files at most, all in all: files, bytes of their paths, runs of pages, and pages of which it
-/// tells what they hold (of 32 GiB).
-pub const MOST: Amount = Amount { files: 1 << 17, paths: 16 << 20, runs: 1 << 20, contents: 8 << 20 };
+/// tells what they hold or where they lie (of 32 GiB).
+pub const MOST: Amount =
+    Amount { files: 1 << 17, paths: 16 << 20, runs: 1 << 20, contents: 8 << 20, frames: 8 << 20 };
 
 /// How much is told of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Amount {
     pub runs: usize,
     /// Pages of which it is told what they hold.
     pub contents: usize,
+    /// Pages of which it is told where they lie.
+    pub frames: usize,
 }
 
 impl Amount {
@@ -31,6 +34,7 @@ impl Amount {
             paths: self.paths.saturating_add(file.path.len()),
             runs: self.runs.saturating_add(file.runs.len()),
             contents: self.contents.saturating_add(file.contents.len()),
+            frames: self.frames.saturating_add(file.frames.len()),
         }
     }
 
@@ -40,12 +44,13 @@ impl Amount {
             && self.paths <= most.paths
             && self.runs <= most.runs
             && self.contents <= most.contents
+            && self.frames <= most.frames
     }
 
     /// About how many bytes that takes in a message.
     pub fn bytes(self) -> usize {
         // As much as a number of 64 bits can take: three of each file.
-        40 * self.files + self.paths + 16 * self.runs + 10 * self.contents
+        40 * self.files + self.paths + 16 * self.runs + 10 * (self.contents + self.frames)
     }
 }
 
@@ -67,6 +72,8 @@ pub struct Files {
     pub exclude: Vec<String>,
     /// Whether to tell what the pages hold: they are read for that.
     pub contents: bool,
+    /// Whether to tell where in its memory they lie: they are mapped for that.
+    pub frames: bool,
 }
 
 /// That all was told of such files.
@@ -94,6 +101,9 @@ pub struct CachedFile {
     /// Of each of these, in order, a hash of what it holds. Empty if that was not asked for; 0 where the page was gone when
     /// it was to be read.
     pub contents: Vec<u64>,
+    /// Of each of these, in order, the number of the page of memory that it lies in (PFN). Empty if that was not asked for; 0
+    /// where the page was gone.
+    pub frames: Vec<u64>,
 }
 
 /// Pages of a file that follow each other.

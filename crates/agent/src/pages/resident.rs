@@ -68,7 +68,7 @@ fn in_window(file: &File, from: u64, bytes: u64) -> io::Result<impl Iterator<Ite
 }
 
 /// A place in a file, as system calls take it.
-fn offset(at: u64) -> io::Result<libc::off_t> {
+pub(super) fn offset(at: u64) -> io::Result<libc::off_t> {
     libc::off_t::try_from(at).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))
 }
 

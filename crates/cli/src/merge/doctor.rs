@@ -2,7 +2,6 @@
 
 use std::{io::Write, process::ExitCode};
 
-use xweave_merge::Host;
 use xweave_report::{View, document, merge as report};
 
 use super::WIDE;
@@ -19,11 +18,7 @@ pub struct Args {
 
 /// Looks at this machine, and tells.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let host = Host::look(&xweave_agent::vms()).map_err(|error| {
-        Failure::Failed(format!(
-            "cannot read the mappings of a virtual machine's process: {error}: run it as root"
-        ))
-    })?;
+    let host = super::host()?;
     shown::only(|out| match args.json {
         true => document::merge::write_host(out, &host),
         false => write!(out, "{}", report::host(&host, View::of_stdout(WIDE))),

@@ -1,9 +1,9 @@
-//! What `xweave merge --dry-run --json` and `xweave merge doctor --json` print: the keys are described in `docs/merge.md`.
+//! What `xweave merge --json`, with `--dry-run` and without, and `xweave merge doctor --json` print: the keys are described in `docs/merge.md`.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
-use xweave_merge::{Estimate, Host, SameBy};
+use xweave_merge::{Estimate, Host, Outcome, SameBy, host, outcome::OfGuest};
 use xweave_wire::pages::LookedAt;
 
 /// Writes the document of what merging would give back.
@@ -17,10 +17,6 @@ pub fn write(
     may_merge: &[Option<bool>],
     same_by: SameBy,
 ) -> io::Result<()> {
-    let same_by = match same_by {
-        SameBy::Path => "path",
-        SameBy::Inode => "inode",
-    };
     let guests = estimate.guests.iter().zip(looked_at).zip(may_merge);
     let vms = guests.map(|((guest, looked_at), may_merge)| Vm {
         name: &guest.name,
@@ -40,7 +36,7 @@ pub fn write(
     });
     let document = Document {
         dry_run: true,
-        same_by,
+        same_by: word(same_by),
         files_cached: estimate.files,
         pages: Pages {
             hinted: estimate.hinted,
@@ -114,6 +110,111 @@ struct File<'a> {
     equal: Option<u64>,
 }
 
+fn word(same_by: SameBy) -> &'static str {
+    match same_by {
+        SameBy::Path => "path",
+        SameBy::Inode => "inode",
+    }
+}
+
+/// Writes the document of what merging has given back.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_outcome(
+    out: &mut impl Write,
+    of: &Outcome,
+    looked_at: &[LookedAt],
+    same_by: SameBy,
+) -> io::Result<()> {
+    let vm = |(guest, looked_at): (&OfGuest, &LookedAt)| MergedVm {
+        name: guest.name.clone(),
+        files_looked_at: looked_at.files,
+        cut: looked_at.cut.clone(),
+        pages: OfMergedVm {
+            hinted: guest.hinted,
+            shared: guest.shared,
+            lost: guest.lost,
+            marked: guest.marked.pages,
+            merged: guest.merged,
+        },
+        way: guest.marked.way.word(),
+        ranges: guest.marked.ranges,
+    };
+    let files =
+        of.files.iter().map(|file| MergedFile { path: &file.path, pages: file.shared, saved: file.saved });
+    let document = Merging {
+        dry_run: false,
+        same_by: word(same_by),
+        pages: MergedPages {
+            hinted: of.hinted,
+            shared: of.shared,
+            visited: of.taken.visited,
+            merged: of.merged,
+            saved: of.saved,
+            saved_before: of.saved_before,
+        },
+        saved_per_visit: of.saved_per_visit(),
+        merged_per_productive_visit: of.saved_per_productive_visit(),
+        ksmd_cpu_s: of.taken.ksmd.as_secs_f64(),
+        passes: of.taken.passes,
+        ended_early: of.taken.cut,
+        vms: of.guests.iter().zip(looked_at).map(vm).collect(),
+        files: files.collect(),
+    };
+    super::write(out, &document)
+}
+
+#[derive(Serialize)]
+struct Merging<'a> {
+    dry_run: bool,
+    same_by: &'static str,
+    pages: MergedPages,
+    saved_per_visit: Option<f64>,
+    merged_per_productive_visit: Option<f64>,
+    ksmd_cpu_s: f64,
+    passes: u64,
+    ended_early: bool,
+    vms: Vec<MergedVm>,
+    files: Vec<MergedFile<'a>>,
+}
+
+#[derive(Serialize)]
+struct MergedPages {
+    hinted: u64,
+    shared: u64,
+    visited: u64,
+    merged: u64,
+    saved: u64,
+    saved_before: u64,
+}
+
+#[derive(Serialize)]
+struct MergedVm {
+    name: String,
+    files_looked_at: u64,
+    cut: Option<String>,
+    pages: OfMergedVm,
+    way: &'static str,
+    ranges: u64,
+}
+
+#[derive(Serialize)]
+struct OfMergedVm {
+    hinted: u64,
+    shared: u64,
+    lost: u64,
+    marked: u64,
+    merged: u64,
+}
+
+#[derive(Serialize)]
+struct MergedFile<'a> {
+    path: &'a str,
+    pages: u64,
+    saved: u64,
+}
+
 /// Writes the document of which memory KSM may merge.
 ///
 /// # Errors
@@ -171,4 +272,26 @@ struct Kept {
     bytes: u64,
     reason: &'static str,
     remedy: &'static str,
+}
+
+/// Writes the document of which machines have memory of their own again, and how many pages had been merged.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_released(out: &mut impl Write, released: &[(&host::VmMemory, u64)]) -> io::Result<()> {
+    let vm =
+        |(vm, pages): &(&host::VmMemory, u64)| Released { name: vm.name.clone(), pid: vm.pid, pages: *pages };
+    super::write(out, &ReleasedDocument { vms: released.iter().map(vm).collect() })
+}
+
+#[derive(Serialize)]
+struct ReleasedDocument {
+    vms: Vec<Released>,
+}
+
+#[derive(Serialize)]
+struct Released {
+    name: String,
+    pid: u32,
+    pages: u64,
 }

@@ -1,0 +1,90 @@
+//! What guests are asked, whatever is done with it: which of them, and of which files.
+
+use xweave_merge::{SameBy, tree::Guest};
+use xweave_record::{DomainCache, DomainSpec};
+use xweave_weave::Role;
+use xweave_wire::pages::{Files, LookedAt};
+
+use crate::{failure::Failure, progress::Progress};
+
+/// Where files lie that guests are likely to have in common.
+const USUAL: [&str; 3] = ["/usr", "/lib", "/boot"];
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A guest, as for xweave record: NAME=vsock:CID, or NAME=COMMAND
+    #[arg(long, value_name = "NAME=TRANSPORT", required = true)]
+    domain: Vec<String>,
+    /// Look at files below this folder, in its own file system [default: /usr, /lib and /boot]
+    #[arg(long, value_name = "FOLDER")]
+    include: Vec<String>,
+    /// But not at this file or folder
+    #[arg(long, value_name = "PATH")]
+    exclude: Vec<String>,
+    /// What makes files of two guests the same, besides size and time of change
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "path")]
+    by: By,
+    /// Files to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+}
+
+/// What makes files the same.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum By {
+    /// Their paths
+    Path,
+    /// Their inode numbers: of disks that began as one image
+    Inode,
+}
+
+/// What guests have said.
+pub struct Told {
+    /// Of which files they hold which pages.
+    pub guests: Vec<Guest>,
+    /// Of each: which process of this machine runs it, where that is known.
+    pub pids: Vec<Option<u32>>,
+    /// Of each: what was looked at.
+    pub looked_at: Vec<LookedAt>,
+}
+
+impl Args {
+    /// What makes files the same.
+    pub fn same_by(&self) -> SameBy {
+        match self.by {
+            By::Path => SameBy::Path,
+            By::Inode => SameBy::Inode,
+        }
+    }
+
+    /// Asks them: also what pages hold, or where they lie.
+    pub fn ask(&self, contents: bool, frames: bool) -> Result<Told, Failure> {
+        let (mut include, exclude) = (self.include.clone(), self.exclude.clone());
+        if include.is_empty() {
+            include = USUAL.map(str::to_owned).to_vec();
+        }
+        if let Some(path) = include.iter().chain(&exclude).find(|path| !path.starts_with('/')) {
+            return Err(Failure::Usage(format!(
+                "`{path}` is no absolute path: name it from / on, as the guests do"
+            )));
+        }
+        let domains: Result<Vec<_>, _> = self.domain.iter().map(|text| DomainSpec::parse(text)).collect();
+        let domains = domains.map_err(Failure::usage)?;
+        if domains.iter().filter(|domain| domain.role() == Role::Guest).count() < 2 {
+            return Err(Failure::Usage(
+                "it takes two guests to hold something twice: name another with --domain".to_owned(),
+            ));
+        }
+        let files = Files { include, exclude, contents, frames };
+        let mut progress = Progress::new(None);
+        let caches = xweave_record::cached(&domains, &files, &mut |phase| progress.show(&phase));
+        progress.end();
+        let mut told = Told { guests: Vec::new(), pids: Vec::new(), looked_at: Vec::new() };
+        for DomainCache { domain, pid, files, looked_at } in caches? {
+            told.guests.push(Guest { name: domain, files });
+            told.pids.push(pid);
+            told.looked_at.push(looked_at);
+        }
+        Ok(told)
+    }
+}

@@ -1,0 +1,84 @@
+//! `xweave merge release`: what was merged is each guest's own again.
+
+use std::{fs, io::Write, process::ExitCode};
+
+use xweave_merge::{Host, host::VmMemory, mark::Marker};
+use xweave_report::{View, document, merge as report};
+use xweave_text::{printable, size};
+use xweave_wire::pages::PAGE;
+
+use super::{Allow, WIDE};
+use crate::{failure::Failure, shown};
+
+/// Give virtual machines memory of their own again: nothing of it is merged, nor marked for KSM
+///
+/// Each page that is merged is copied, which takes as much memory as merging gave back.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  sudo xweave merge release --allow inject vm1 vm2")]
+pub struct Args {
+    /// Their names, as xweave merge doctor has them, or their processes' IDs
+    #[arg(value_name = "VM", required = true)]
+    vms: Vec<String>,
+    /// A way of telling the kernel of a process's memory
+    #[arg(long, value_name = "WAY", value_enum, required = true)]
+    allow: Vec<Allow>,
+    /// Print a JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// Releases them, one after the other.
+pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let host = super::host()?;
+    let vms = args.vms.iter().map(|name| find(&host, name)).collect::<Result<Vec<_>, Failure>>()?;
+    let mut released = Vec::new();
+    for vm in vms {
+        let name = &vm.name;
+        let merged = merged(vm.pid);
+        let needed = merged.saturating_mul(PAGE);
+        if available() < needed.saturating_add(needed / 4) {
+            return Err(Failure::Failed(format!(
+                "{name}: to hold what is merged by itself it needs {} more, and {} is available: free some first",
+                size(needed as f64),
+                size(available() as f64)
+            )));
+        }
+        if !vm.marked.is_empty() {
+            let failed = |error: &dyn std::fmt::Display| {
+                Failure::Failed(format!("memory of {name} is not released: {error}"))
+            };
+            let mut marker = Marker::open(vm.pid).map_err(|error| failed(&error))?;
+            marker.unmark(&vm.marked).map_err(|error| failed(&error))?;
+            marker.close().map_err(|error| failed(&error))?;
+        }
+        released.push((vm, merged));
+    }
+    shown::only(|out| match args.json {
+        true => document::merge::write_released(out, &released),
+        false => write!(out, "{}", report::released(&released, View::of_stdout(WIDE))),
+    })
+}
+
+fn find<'h>(host: &'h Host, name: &str) -> Result<&'h VmMemory, Failure> {
+    let found = |vm: &&VmMemory| vm.name == name || name.parse() == Ok(vm.pid);
+    host.vms.iter().find(found).ok_or_else(|| {
+        Failure::Usage(format!(
+            "this host runs no virtual machine `{}`: xweave merge doctor lists them",
+            printable(name)
+        ))
+    })
+}
+
+/// Pages of a process that KSM has merged (`/proc/PID/ksm_merging_pages`, since Linux 5.19).
+fn merged(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/ksm_merging_pages")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// Memory that can be had without swapping, in bytes.
+fn available() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: Option<u64> = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}

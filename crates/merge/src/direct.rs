@@ -1,0 +1,95 @@
+//! Having KSM visit what is marked, until it has merged what it can.
+
+use std::{
+    fs, io, thread,
+    time::{Duration, Instant},
+};
+
+use xweave_agent::ksm::{Counted, Directed};
+
+/// How often KSM is woken where it may be asleep, and its counters are looked at.
+const EVERY: Duration = Duration::from_millis(10);
+
+/// Whole passes that merge all that stays as it is: KSM has to see twice that a page does not change.
+const WHOLE: u64 = 2;
+
+/// Passes at most, if none seems whole: of what is marked, not all may be there.
+const PASSES: u64 = 4;
+
+/// What KSM is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Pages that it visits at a time ([`MOST_AT_A_TIME`](xweave_agent::ksm::MOST_AT_A_TIME) at most).
+    pub at_a_time: u64,
+    /// Pages that are marked for it.
+    pub marked: u64,
+    /// Pages of which it may find equal ones.
+    pub wanted: u64,
+    /// For how long it goes on at most.
+    pub limit: Duration,
+}
+
+/// What it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Passes over all marked memory of this host.
+    pub passes: u64,
+    /// Pages that KSM visited: as it has counted, or, before Linux 6.6, as many as are marked in each pass.
+    pub visited: u64,
+    /// CPU time of ksmd.
+    pub ksmd: Duration,
+    /// Whether it was ended before KSM was through.
+    pub cut: bool,
+}
+
+/// Has KSM make passes until two have been whole, or all that is wanted is merged: `merged` tells how much is, after each.
+///
+/// # Errors
+/// KSM is not to be had, or `merged` fails.
+pub fn until_merged(
+    work: &Work,
+    ended: impl Fn() -> bool,
+    mut merged: impl FnMut() -> io::Result<u64>,
+) -> Result<Taken, String> {
+    let counted = || Counted::now().map_err(|error| format!("KSM's counters cannot be read: {error}"));
+    let begun = Instant::now();
+    let cpu = ksmd();
+    let mut directed = Directed::begin(work.at_a_time)?;
+    let (first, mut whole) = (counted()?, 0);
+    let (mut taken, mut last) = (Taken::default(), first);
+    while whole < WHOLE && taken.passes < PASSES && !taken.cut {
+        let pass = last;
+        while last.full_scans == pass.full_scans && !taken.cut {
+            directed.wake()?;
+            thread::sleep(EVERY);
+            last = counted()?;
+            taken.cut = ended() || begun.elapsed() >= work.limit;
+        }
+        taken.passes += u64::from(!taken.cut);
+        // The first may begin in the middle.
+        whole += match last.pages_scanned.zip(pass.pages_scanned) {
+            Some((now, before)) => u64::from(now.saturating_sub(before) >= work.marked / 10 * 9),
+            None => u64::from(taken.passes > 1),
+        };
+        if merged().map_err(|error| format!("what is merged cannot be read: {error}"))? >= work.wanted {
+            break;
+        }
+    }
+    directed.end()?;
+    let scanned = counted()?.pages_scanned.zip(first.pages_scanned);
+    taken.visited = scanned.map_or(taken.passes * work.marked, |(last, first)| last.saturating_sub(first));
+    taken.ksmd = ksmd().zip(cpu).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
+    Ok(taken)
+}
+
+/// CPU time that ksmd has had (`/proc/PID/schedstat`, in nanoseconds). Only the kernel's own threads have no program.
+fn ksmd() -> Option<Duration> {
+    let is_ksmd = |entry: &fs::DirEntry| {
+        let path = entry.path();
+        fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == "ksmd")
+            && fs::read(path.join("cmdline")).is_ok_and(|line| line.is_empty())
+    };
+    let found = fs::read_dir("/proc").ok()?.flatten().find(is_ksmd)?;
+    let ran = fs::read_to_string(found.path().join("schedstat")).ok()?;
+    Some(Duration::from_nanos(ran.split_ascii_whitespace().next()?.parse().ok()?))
+}

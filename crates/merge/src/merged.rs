@@ -1,0 +1,93 @@
+//! What KSM has merged: which of a process's pages it has put together, and with which others.
+//!
+//! KSM's own counters go stale when it stops. `pagemap` tells which page of memory an address has, and `kpageflags` whether that
+//! is one of KSM's (Documentation/admin-guide/mm/pagemap.rst; `KPF_KSM`, bit 21).
+
+use std::{collections::HashSet, fs::File, io, os::unix::fs::FileExt};
+
+use xweave_wire::pages::PAGE;
+
+use crate::plan::Plan;
+
+const PRESENT: u64 = 1 << 63;
+const FRAME: u64 = (1 << 55) - 1;
+const KPF_KSM: u64 = 1 << 21;
+
+/// Bytes of an entry of either file.
+const ENTRY: usize = 8;
+
+/// Pages of which is asked at once, where they follow each other.
+const AT_ONCE: usize = 4096;
+
+/// What is merged of a plan's pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    /// Pages that are merged with others, which may be of none of these guests.
+    pub merged: u64,
+    /// Pages that were given back: merged ones, less those that stay for them.
+    pub saved: u64,
+    /// Of each guest, merged pages.
+    pub by_guest: Vec<u64>,
+    /// Of each file: pages that were given back of it, as if it were the only one.
+    pub by_file: Vec<u64>,
+}
+
+impl Merged {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// A process has ended; only root may look.
+    pub fn look(plan: &Plan) -> io::Result<Self> {
+        let kernel = Pages { flags: File::open("/proc/kpageflags")? };
+        let mut all = Self { by_file: vec![0; plan.files.len()], ..Self::default() };
+        let mut stays: HashSet<u64> = HashSet::new();
+        let mut of_files: HashSet<(u32, u64)> = HashSet::new();
+        for guest in &plan.guests {
+            let addresses: Vec<u64> = guest.spots.iter().map(|spot| spot.address).collect();
+            let pagemap = File::open(format!("/proc/{}/pagemap", guest.pid))?;
+            let frames = kernel.merged(&pagemap, &addresses)?;
+            let mut of_guest = 0;
+            for (spot, frame) in guest.spots.iter().zip(frames).filter(|(_, frame)| *frame > 0) {
+                of_guest += 1;
+                all.saved += u64::from(!stays.insert(frame));
+                if !of_files.insert((spot.file, frame))
+                    && let Some(saved) = all.by_file.get_mut(spot.file as usize)
+                {
+                    *saved += 1;
+                }
+            }
+            all.merged += of_guest;
+            all.by_guest.push(of_guest);
+        }
+        Ok(all)
+    }
+}
+
+/// What the kernel says of pages.
+struct Pages {
+    flags: File,
+}
+
+impl Pages {
+    /// Of each of these addresses, in order and each a page's: the frame, if KSM has merged it; 0 otherwise.
+    fn merged(&self, pagemap: &File, addresses: &[u64]) -> io::Result<Vec<u64>> {
+        let mut frames = Vec::with_capacity(addresses.len());
+        for run in addresses.chunk_by(|one, next| *next == one + PAGE).flat_map(|run| run.chunks(AT_ONCE)) {
+            let mut entries = vec![0; run.len() * ENTRY];
+            pagemap.read_exact_at(&mut entries, run[0] / PAGE * ENTRY as u64)?;
+            let (entries, _) = entries.as_chunks::<ENTRY>();
+            for entry in entries {
+                let entry = u64::from_ne_bytes(*entry);
+                let frame = if entry & PRESENT == 0 { 0 } else { entry & FRAME };
+                frames.push(if frame > 0 && self.is_merged(frame)? { frame } else { 0 });
+            }
+        }
+        Ok(frames)
+    }
+
+    fn is_merged(&self, frame: u64) -> io::Result<bool> {
+        let mut flags = [0; ENTRY];
+        self.flags.read_exact_at(&mut flags, frame * ENTRY as u64)?;
+        Ok(u64::from_ne_bytes(flags) & KPF_KSM != 0)
+    }
+}

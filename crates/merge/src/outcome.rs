@@ -1,0 +1,142 @@
+//! What merging has given back, and what it took.
+
+use std::cmp::Reverse;
+
+use crate::{
+    direct::Taken,
+    merged::Merged,
+    plan::{self, Plan},
+};
+
+/// How KSM came to look at a guest's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// All that is wanted was marked before: by whoever runs the guest, or an earlier time.
+    Before,
+    /// By a ring of the process's own, which one system call made that was injected into it.
+    Inject,
+}
+
+impl Way {
+    /// In a word, for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::Inject => "inject",
+        }
+    }
+}
+
+/// What a guest's memory was marked by, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marked {
+    /// How.
+    pub way: Way,
+    /// Ranges that were marked.
+    pub ranges: u64,
+    /// Pages that are marked, those of before too.
+    pub pages: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Pages that the guests hold of files that were looked at.
+    pub hinted: u64,
+    /// Of these, pages that several guests hold, where it is known.
+    pub shared: u64,
+    /// Pages of these that are merged.
+    pub merged: u64,
+    /// Pages that are given back.
+    pub saved: u64,
+    /// Of these, pages that were given back before: an earlier time, or by ordinary KSM.
+    pub saved_before: u64,
+    /// What KSM did for it.
+    pub taken: Taken,
+    /// Pages that were marked.
+    pub marked: u64,
+    /// The guests, in the order given.
+    pub guests: Vec<OfGuest>,
+    /// The files of which several guests hold pages, those first that gave back most.
+    pub files: Vec<OfFile>,
+}
+
+/// A guest's part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfGuest {
+    /// Its name.
+    pub name: String,
+    /// Pages that it holds of files.
+    pub hinted: u64,
+    /// Of these, pages that another holds too, where it is known.
+    pub shared: u64,
+    /// Pages that another holds too, and it is not known where.
+    pub lost: u64,
+    /// How its memory was marked.
+    pub marked: Marked,
+    /// Pages that are merged.
+    pub merged: u64,
+}
+
+/// A file's part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfFile {
+    /// Its path in the first of the guests that have it.
+    pub path: String,
+    /// Pages of it that several guests hold, each guest's counted.
+    pub shared: u64,
+    /// Pages of it that are given back.
+    pub saved: u64,
+}
+
+impl Outcome {
+    /// Of that plan.
+    pub fn of(plan: &Plan, marked: &[Marked], before: &Merged, now: &Merged, taken: Taken) -> Self {
+        let mut shared = vec![0; plan.files.len()];
+        for spot in plan.guests.iter().flat_map(|guest| &guest.spots) {
+            if let Some(of) = shared.get_mut(spot.file as usize) {
+                *of += 1;
+            }
+        }
+        let files = plan.files.iter().zip(shared).zip(&now.by_file);
+        let mut files: Vec<OfFile> = files
+            .map(|((path, shared), saved)| OfFile { path: path.clone(), shared, saved: *saved })
+            .collect();
+        files.sort_by(|one, other| (Reverse(one.saved), &one.path).cmp(&(Reverse(other.saved), &other.path)));
+        let guest = |((of, marked), merged): ((&plan::OfGuest, &Marked), &u64)| OfGuest {
+            name: of.name.clone(),
+            hinted: of.hinted,
+            shared: of.spots.len() as u64,
+            lost: of.lost,
+            marked: *marked,
+            merged: *merged,
+        };
+        let guests: Vec<OfGuest> = plan.guests.iter().zip(marked).zip(&now.by_guest).map(guest).collect();
+        Self {
+            hinted: guests.iter().map(|of| of.hinted).sum(),
+            shared: guests.iter().map(|of| of.shared).sum(),
+            merged: now.merged,
+            saved: now.saved,
+            saved_before: before.saved,
+            taken,
+            marked: marked.iter().map(|of| of.pages).sum(),
+            guests,
+            files,
+        }
+    }
+
+    /// Pages that were given back for each visit of KSM; none if it visited none.
+    pub fn saved_per_visit(&self) -> Option<f64> {
+        Self::share(self.saved.saturating_sub(self.saved_before), self.taken.visited)
+    }
+
+    /// The same for each visit that did not only take a page's checksum: each marked page's first does.
+    pub fn saved_per_productive_visit(&self) -> Option<f64> {
+        let productive = self.taken.visited.saturating_sub(self.marked);
+        Self::share(self.saved.saturating_sub(self.saved_before), productive)
+    }
+
+    fn share(of: u64, all: u64) -> Option<f64> {
+        (all > 0).then(|| of as f64 / all as f64)
+    }
+}
