@@ -6,10 +6,11 @@
 //!
 //! Modules: [`tree`] has the files of all guests, each where the others' same ones are; [`estimate`] says what it would give
 //! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
-//! memory KSM may merge at all.
+//! memory KSM may merge at all; [`mark`] marks a process's memory for it from outside.
 
 pub mod estimate;
 pub mod host;
+pub mod mark;
 pub mod tree;
 
 pub use estimate::Estimate;
