@@ -111,7 +111,15 @@ impl Wanted {
                 Failure::Failed(format!("memory of {} is not marked: {error}", guest.name))
             };
             let mut marker = Marker::open(guest.pid).map_err(failed)?;
-            pages += marker.mark(&self.ranges).map_err(failed)? / PAGE;
+            let made = marker.mark(&self.ranges).map_err(failed)?;
+            if let Some((range, error)) = made.failed.first().filter(|_| made.bytes == 0) {
+                let at = range.start;
+                return Err(Failure::Failed(format!(
+                    "memory of {} is not marked: at {at:#x}: {error}",
+                    guest.name
+                )));
+            }
+            pages += made.bytes / PAGE;
             marker.close().map_err(failed)?;
         }
         Ok(Marked { way: self.way, ranges: self.ranges.len() as u64, pages })

@@ -1,0 +1,305 @@
+//! A system call made by another process, for which one of its threads is borrowed.
+//!
+//! Its registers are set once. From then on it comes back to what it did by itself ([`super::frame`]), whether this process
+//! is still there or not.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    error::{Filtered, MarkError, Unfit},
+    frame::{Call, Frame, Interrupted, State},
+    process::{Code, Process, Thread},
+    ptrace::{Stop, Tracee},
+    seccomp::{self, Question},
+};
+
+/// How long a thread may take to stop: more than a turn on a busy CPU.
+const STOP_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long a system call may take, signals of the process's own included.
+const CALL_WITHIN: Duration = Duration::from_secs(5);
+
+/// Threads that are tried.
+const TRIED: usize = 8;
+
+/// Below what is written there is to be room for a signal's handler.
+const MARGIN: u64 = 16 << 10;
+
+/// The segment of 64-bit code (arch/x86/include/asm/segment.h, `__USER_CS`).
+const CODE64: u64 = 0x33;
+
+/// rt_sigreturn and the number of the system call that it follows.
+const SIGRETURN: u64 = 15;
+
+/// How far a system call has got. Tests end the process at each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The thread is traced, and runs.
+    Seized,
+    /// It has stopped.
+    Stopped,
+    /// All that there is to know of it is known.
+    Read,
+    /// Its stack has been written to.
+    Written,
+    /// Its registers have been set.
+    Set,
+    /// It runs, to make the system call.
+    Running,
+    /// It enters the system call.
+    Entered,
+    /// It has made it.
+    Made,
+    /// It is not traced any more.
+    Left,
+}
+
+/// What is told how far it has got.
+pub(super) type Hook<'h> = &'h mut (dyn FnMut(Step) + Send);
+
+/// What a system call gave, and its memory after it.
+pub(super) struct Made {
+    pub(super) result: i64,
+    pub(super) memory: Vec<u8>,
+}
+
+/// What became of an attempt with one thread.
+enum Attempt {
+    Made(Made),
+    Unfit(Unfit),
+}
+
+/// A thread was no use, or nothing is.
+enum Failed {
+    Unfit(Unfit),
+    All(MarkError),
+}
+
+impl From<MarkError> for Failed {
+    fn from(error: MarkError) -> Self {
+        Self::All(error)
+    }
+}
+
+/// Has a process make a system call.
+///
+/// # Errors
+/// It cannot be made, or what became of it is not known. That it gives an error is none.
+pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Made, MarkError> {
+    let memory = process.memory()?;
+    let code = process.code(&memory)?;
+    let threads = process.threads()?;
+    let tried = threads.len().min(TRIED);
+    let mut last = Unfit::Ended;
+    // Waits for a time end early by this. So it is one that does not wait for a time, if there is one.
+    for ends_waits in [false, true] {
+        for thread in &threads[..tried] {
+            let mut borrowed = Borrowed { process, call, memory: &memory, code, ends_waits };
+            // A thread of its own: what it still traces at its end goes on, even if it never stopped.
+            let attempt = thread::scope(|scope| scope.spawn(|| borrowed.attempt(*thread, hook)).join());
+            match attempt {
+                Ok(Ok(Attempt::Made(made))) => return Ok(made),
+                Ok(Ok(Attempt::Unfit(unfit))) => last = unfit,
+                Ok(Err(error)) => return Err(error),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            if process.has_ended() {
+                return Err(MarkError::Gone(process.pid));
+            }
+        }
+    }
+    Err(MarkError::NoThread { pid: process.pid, tried, last })
+}
+
+struct Borrowed<'b> {
+    process: &'b Process,
+    call: &'b Call,
+    memory: &'b File,
+    code: Code,
+    /// Whether a wait may end early.
+    ends_waits: bool,
+}
+
+impl Borrowed<'_> {
+    fn attempt(&mut self, thread: Thread, hook: Hook<'_>) -> Result<Attempt, MarkError> {
+        match self.borrow(thread, hook) {
+            Ok(made) => Ok(Attempt::Made(made)),
+            Err(Failed::Unfit(unfit)) => Ok(Attempt::Unfit(unfit)),
+            Err(Failed::All(error)) => Err(error),
+        }
+    }
+
+    fn borrow(&self, thread: Thread, hook: Hook<'_>) -> Result<Made, Failed> {
+        let is_child = self.process.is_child && u32::try_from(thread.tid) == Ok(self.process.pid);
+        let mut tracee = Tracee::seize(thread.tid, is_child).map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) => Failed::Unfit(Unfit::Ended),
+            _ => Failed::Unfit(Unfit::NotTraceable),
+        })?;
+        hook(Step::Seized);
+        self.stop(&mut tracee)?;
+        // It cannot end now but by SIGKILL: its number is that of the right process's thread if that lives.
+        if self.process.has_ended() {
+            return Err(MarkError::Gone(self.process.pid).into());
+        }
+        hook(Step::Stopped);
+        let frame = self.prepare(&tracee)?;
+        hook(Step::Read);
+        self.memory
+            .write_all_at(&frame.bytes, frame.address)
+            .map_err(|error| self.failed("writing the stack", error))?;
+        hook(Step::Written);
+        tracee
+            .set_registers(&frame.registers)
+            .map_err(|error| self.failed("setting the registers", error))?;
+        hook(Step::Set);
+        let made = self.make(&mut tracee, &frame, hook)?;
+        drop(tracee);
+        hook(Step::Left);
+        Ok(made)
+    }
+
+    fn failed(&self, what: &'static str, error: io::Error) -> Failed {
+        MarkError::of(self.process.pid, what, error).into()
+    }
+
+    fn stop(&self, tracee: &mut Tracee) -> Result<(), Failed> {
+        let deadline = Instant::now() + STOP_WITHIN;
+        let failed = |error| self.failed("stopping a thread", error);
+        tracee.interrupt().map_err(failed)?;
+        loop {
+            match tracee.wait(deadline).map_err(failed)? {
+                Some(Stop::Interrupted) => return Ok(()),
+                Some(Stop::Group) => return Err(MarkError::Stopped(self.process.pid).into()),
+                Some(Stop::Signal | Stop::SystemCall) => tracee.resume(false).map_err(failed)?,
+                Some(Stop::Ended) => return Err(Failed::Unfit(Unfit::Ended)),
+                None => return Err(Failed::Unfit(Unfit::DoesNotStop)),
+            }
+        }
+    }
+
+    /// What is to be written, if the thread can be borrowed where it stands.
+    fn prepare(&self, tracee: &Tracee) -> Result<Frame, Failed> {
+        let failed = |error| self.failed("reading the registers", error);
+        let registers = tracee.registers().map_err(failed)?;
+        if registers.cs != CODE64 {
+            return Err(Failed::Unfit(Unfit::Code32));
+        }
+        let mask = tracee.signal_mask().map_err(failed)?;
+        let state = State { registers, mask, xstate: tracee.xstate().map_err(failed)? };
+        if state.interrupted() == Interrupted::Ends && !self.ends_waits {
+            return Err(Failed::Unfit(Unfit::Waits));
+        }
+        if self.is_in_rseq(tracee, registers.rip).map_err(failed)? {
+            return Err(Failed::Unfit(Unfit::Rseq));
+        }
+        if !self.process.has_room(registers.rsp, state.needs(self.call) + MARGIN)? {
+            return Err(Failed::Unfit(Unfit::Stack));
+        }
+        let frame = state.frame(self.call, self.code).ok_or(Failed::Unfit(Unfit::Stack))?;
+        self.ask_filters(tracee, &frame)?;
+        Ok(frame)
+    }
+
+    /// Whether it is in a restartable sequence. The kernel aborts these where it calls a signal handler
+    /// (arch/x86/kernel/signal.c, `rseq_signal_deliver`), but it does not know of ours.
+    fn is_in_rseq(&self, tracee: &Tracee, instruction: u64) -> io::Result<bool> {
+        let area = tracee.rseq()?;
+        if area == 0 {
+            return Ok(false);
+        }
+        // include/uapi/linux/rseq.h: the sequence's description in `struct rseq`; in that its version and flags, where it
+        // starts, how long it is.
+        let sequence = self.word(area.wrapping_add(8))?;
+        if sequence == 0 {
+            return Ok(false);
+        }
+        let (start, length) = (self.word(sequence.wrapping_add(8))?, self.word(sequence.wrapping_add(16))?);
+        Ok(instruction.wrapping_sub(start) < length)
+    }
+
+    fn word(&self, address: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.memory.read_exact_at(&mut bytes, address)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Refuses what a seccomp filter would not simply allow: it might kill the process.
+    fn ask_filters(&self, tracee: &Tracee, frame: &Frame) -> Result<(), Failed> {
+        if !self.process.filtered {
+            return Ok(());
+        }
+        let pid = self.process.pid;
+        let refused = |why| Failed::All(MarkError::Seccomp { pid, why });
+        let filters = tracee.filters().map_err(|_| refused(Filtered::Unreadable))?;
+        // Both instructions are `syscall`, of two bytes; before rt_sigreturn's there are the seven of `mov`.
+        let registers = &frame.registers;
+        let calls = [
+            (
+                self.call.name,
+                Question::new(self.call.number, self.code.syscall + 2, [registers.rdi, registers.rsi]),
+            ),
+            (
+                "rt_sigreturn",
+                Question::new(SIGRETURN, self.code.sigreturn + 9, [registers.rdi, registers.rsi]),
+            ),
+        ];
+        for (name, question) in calls {
+            if !filters.iter().all(|filter| seccomp::allows(filter, &question)) {
+                return Err(refused(Filtered::Call(name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets it make the system call.
+    fn make(&self, tracee: &mut Tracee, frame: &Frame, hook: Hook<'_>) -> Result<Made, Failed> {
+        let lost = || MarkError::Lost { pid: self.process.pid, call: self.call.name };
+        let failed = |error| self.failed("waiting for a system call", error);
+        let deadline = Instant::now() + CALL_WITHIN;
+        tracee.resume(true).map_err(failed)?;
+        hook(Step::Running);
+        loop {
+            match tracee.wait(deadline).map_err(failed)? {
+                None => return Err(lost().into()),
+                Some(Stop::Ended) => return Err(MarkError::Gone(self.process.pid).into()),
+                // It may stay so for as long as its user likes.
+                Some(Stop::Group) => tracee.listen().map_err(failed)?,
+                Some(Stop::Interrupted) => tracee.resume(true).map_err(failed)?,
+                Some(Stop::Signal) => {
+                    self.end_wait(frame).map_err(failed)?;
+                    tracee.resume(true).map_err(failed)?;
+                }
+                Some(Stop::SystemCall) => {
+                    let exit = tracee.exit().map_err(failed)?;
+                    // A signal's handler makes system calls too, with the stack further down.
+                    if let Some(exit) = exit.filter(|exit| {
+                        exit.stack == frame.registers.rsp && exit.instruction == self.code.syscall + 2
+                    }) {
+                        let mut memory = vec![0; self.call.memory.len()];
+                        self.memory.read_exact_at(&mut memory, frame.memory()).map_err(failed)?;
+                        hook(Step::Made);
+                        return Ok(Made { result: exit.result, memory });
+                    }
+                    hook(Step::Entered);
+                    tracee.resume(true).map_err(failed)?;
+                }
+            }
+        }
+    }
+
+    /// A signal's handler is going to run now, and before the system call that it was to end begins again.
+    fn end_wait(&self, frame: &Frame) -> io::Result<()> {
+        if frame.interrupted == Interrupted::AgainWithoutHandler {
+            for (address, value) in frame.end_with_eintr() {
+                self.memory.write_all_at(&value.to_le_bytes(), address)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+//! On the running kernel, with children that see for themselves whether they were changed.
+
+use std::{
+    env,
+    io::{Read, Write},
+    os::unix::process::ExitStatusExt,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use super::*;
+use target::{Does, Target};
+
+mod target;
+
+const ALL: [Does; 8] = [
+    Does::Sleeps,
+    Does::WaitsForFutex,
+    Does::Polls,
+    Does::Reads,
+    Does::Spins,
+    Does::SpinsWithSignals,
+    Does::ReadsWithSignals,
+    Does::Suspends,
+];
+
+const STEPS: [Step; 9] = [
+    Step::Seized,
+    Step::Stopped,
+    Step::Read,
+    Step::Written,
+    Step::Set,
+    Step::Running,
+    Step::Entered,
+    Step::Made,
+    Step::Left,
+];
+
+/// Names the process that is to be borrowed, and the step at which to end, to a process that is to end there.
+const ENDS_AT: &str = "XWEAVE_MARK_ENDS_AT";
+
+/// Says so if it cannot be tried here.
+fn may_try() -> bool {
+    let target = Target::start(Does::Reads);
+    let refused = match Marker::open(target.pid) {
+        Err(
+            MarkError::IoUringDisabled { .. } | MarkError::NotPermitted { .. } | MarkError::ShadowStack(_),
+        ) => true,
+        Err(MarkError::NoThread { last: Unfit::NotTraceable, .. }) => true,
+        Err(MarkError::Refused { ref source, .. }) => {
+            matches!(source.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
+        }
+        _ => return std::is_x86_feature_detected!("avx") || skipped("no AVX"),
+    };
+    !refused || skipped("tracing or io_uring is not permitted here")
+}
+
+fn skipped(why: &str) -> bool {
+    println!("SKIPPED: {why}");
+    false
+}
+
+/// Which pages are to be marked: of these ranges.
+fn pages(ranges: &[(u64, u64)]) -> Vec<bool> {
+    (0..256).map(|page| ranges.iter().any(|(first, pages)| (*first..first + pages).contains(&page))).collect()
+}
+
+#[test]
+fn memory_of_a_process_is_marked_and_unmarked_whatever_it_does_and_it_goes_on() {
+    if !may_try() {
+        return;
+    }
+    for does in ALL {
+        let target = Target::start(does);
+        let mut marker = Marker::open(target.pid).unwrap_or_else(|error| panic!("{does:?}: {error}"));
+        assert_eq!(target.rings(), 1);
+        let (first, second) = (target.range(16, 40), target.range(100, 1));
+        let outcome = marker.mark(&[first, second]).unwrap();
+        assert!(outcome.failed.is_empty(), "{outcome:?}");
+        assert_eq!(outcome.bytes, 41 * 4096);
+        assert_eq!(target.marked(), pages(&[(16, 40), (100, 1)]), "{does:?}");
+        let outcome = marker.unmark(&[target.range(20, 10), second]).unwrap();
+        assert_eq!(outcome.bytes, 11 * 4096);
+        assert_eq!(target.marked(), pages(&[(16, 4), (30, 26)]), "{does:?}");
+        target.goes_on();
+        marker.close().unwrap();
+        target.is_left_alone();
+        target.goes_on();
+    }
+}
+
+#[test]
+fn a_process_can_be_borrowed_hundreds_of_times() {
+    if !may_try() {
+        return;
+    }
+    for does in [Does::SpinsWithSignals, Does::ReadsWithSignals] {
+        let target = Target::start(does);
+        for _ in 0..100 {
+            Marker::open(target.pid).unwrap().close().unwrap();
+        }
+        target.is_left_alone();
+        target.goes_on();
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_told_and_the_rest_is_marked() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    let mut marker = Marker::open(target.pid).unwrap();
+    let nothing = Range { start: 4096, length: 4096 };
+    // More than the ring holds at once.
+    let mut ranges: Vec<Range> = (0..100).map(|page| target.range(2 * page, 1)).collect();
+    ranges.insert(50, nothing);
+    let outcome = marker.mark(&ranges).unwrap();
+    assert_eq!((outcome.bytes, outcome.failed.len()), (100 * 4096, 1));
+    assert_eq!((outcome.failed[0].0, outcome.failed[0].1.raw_os_error()), (nothing, Some(libc::ENOMEM)));
+    let even: Vec<(u64, u64)> = (0..100).map(|page| (2 * page, 1)).collect();
+    assert_eq!(target.marked(), pages(&even));
+    // It is closed when it is dropped, too.
+    drop(marker);
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+#[ignore = "a process of another test's"]
+fn the_one_that_ends_in_the_middle() {
+    let Ok(text) = env::var(ENDS_AT) else { return };
+    let words: Vec<usize> = text.split(' ').map(|word| word.parse().unwrap()).collect();
+    let [pid, at, at_close] = words[..] else { panic!("{text}") };
+    let mut end = |step| {
+        if step == STEPS[at] {
+            // SAFETY: ends this process.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+    };
+    let pid = u32::try_from(pid).unwrap();
+    if at_close == 1 {
+        Marker::open(pid).unwrap().close_hooked(&mut end).unwrap();
+    } else {
+        Marker::open_hooked(pid, &mut end).unwrap();
+    }
+}
+
+#[test]
+fn a_process_goes_on_when_we_are_killed_at_any_step() {
+    if !may_try() {
+        return;
+    }
+    for does in ALL {
+        for at in 0..STEPS.len() {
+            for at_close in [0, 1] {
+                let target = Target::start(does);
+                let before = target.rounds();
+                let status = Command::new(env::current_exe().unwrap())
+                    .args(["--ignored", "--exact", "mark::tests::the_one_that_ends_in_the_middle"])
+                    .env(ENDS_AT, format!("{} {at} {at_close}", target.pid))
+                    .output()
+                    .unwrap();
+                assert_eq!(
+                    status.status.signal(),
+                    Some(libc::SIGKILL),
+                    "{does:?} {:?}: {status:?}",
+                    STEPS[at]
+                );
+                target.is_not_traced();
+                if matches!(does, Does::Sleeps | Does::Spins | Does::SpinsWithSignals) {
+                    target.went_on_since(before);
+                }
+                target.goes_on();
+                // One that is killed when it closes leaves nothing, once it is too late to stop it.
+                if at_close == 1 && at >= 4 {
+                    target.is_left_alone();
+                }
+                // It can be borrowed again.
+                drop(
+                    Marker::open(target.pid)
+                        .unwrap_or_else(|error| panic!("{does:?} {at} {at_close}: {error}")),
+                );
+                target.goes_on();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_signal_that_ends_a_wait_ends_it_though_it_comes_meanwhile() {
+    if !may_try() {
+        return;
+    }
+    for at in [Step::Seized, Step::Stopped, Step::Written, Step::Set, Step::Entered, Step::Made, Step::Left] {
+        let target = Target::start(Does::Suspends);
+        let before = target.rounds();
+        let marker = Marker::open_hooked(target.pid, &mut |step| {
+            if step == at {
+                target.signal(libc::SIGUSR1);
+            }
+        });
+        target.went_on_since(before);
+        marker.unwrap().close().unwrap();
+        target.is_left_alone();
+        target.goes_on();
+    }
+}
+
+#[test]
+fn a_process_that_is_stopped_stays_so() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    target.signal(libc::SIGSTOP);
+    while !target.status("State").starts_with('T') {
+        std::thread::yield_now();
+    }
+    assert!(matches!(Marker::open(target.pid), Err(MarkError::Stopped(_))));
+    assert!(target.status("State").starts_with('T'));
+    target.signal(libc::SIGCONT);
+    target.goes_on();
+
+    // It is stopped in the middle, and goes on when it may.
+    std::thread::scope(|scope| {
+        let mut marker = Marker::open_hooked(target.pid, &mut |step| {
+            if step == Step::Stopped {
+                target.signal(libc::SIGSTOP);
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(100));
+                    assert_eq!(target.rings(), 0);
+                    target.signal(libc::SIGCONT);
+                });
+            }
+        })
+        .unwrap();
+        assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    });
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+fn a_seccomp_filter_is_asked_first() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::ReadsFiltered);
+    let mut marker = Marker::open(target.pid).unwrap();
+    assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    marker.close().unwrap();
+    target.goes_on();
+    let target = Target::start(Does::ReadsForbidden);
+    let error = Marker::open(target.pid).err().expect("refused");
+    assert!(matches!(error, MarkError::Seccomp { why: Filtered::Call("io_uring_setup"), .. }), "{error}");
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+fn a_program_of_others_is_borrowed_and_goes_on() {
+    if !may_try() {
+        return;
+    }
+    let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut output) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
+    let mut echo = |text: &[u8]| {
+        input.write_all(text).unwrap();
+        let mut back = vec![0; text.len()];
+        output.read_exact(&mut back).unwrap();
+        assert_eq!(back, text);
+    };
+    echo(b"before");
+    let mut marker = Marker::open(cat.id()).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", cat.id())).unwrap();
+    let heap = maps.lines().find(|line| line.ends_with("[heap]")).unwrap();
+    let (from, to) = heap.split(' ').next().unwrap().split_once('-').unwrap();
+    let [from, to] = [from, to].map(|text| u64::from_str_radix(text, 16).unwrap());
+    assert_eq!(marker.mark(&[Range { start: from, length: to - from }]).unwrap().bytes, to - from);
+    echo(b"meanwhile");
+    marker.close().unwrap();
+    echo(b"after");
+    // One that ends while it is borrowed: there is nothing to be closed.
+    let mut marker = Marker::open(cat.id()).unwrap();
+    cat.kill().unwrap();
+    cat.wait().unwrap();
+    assert!(matches!(marker.mark(&[Range { start: from, length: 4096 }]), Err(MarkError::Gone(_))));
+    marker.close().unwrap();
+}
+
+#[test]
+fn ranges_are_of_whole_pages_and_split_where_the_kernel_takes_no_more() {
+    let of = |start, length| pieces(&[Range { start, length }]);
+    assert_eq!(of(4096, 8192).unwrap(), [(4096, 8192)]);
+    let (gib, page) = (1u32 << 30, 4096);
+    let split = [(page, gib), (page + u64::from(gib), gib), (page + 2 * u64::from(gib), 4096)];
+    assert_eq!(of(page, (2 << 30) + page).unwrap(), split);
+    for (start, length) in [(1, 4096), (4096, 1), (4096, 0), (u64::MAX - 4095, 4096), (0, 1 << 47)] {
+        assert!(matches!(of(start, length), Err(MarkError::NotPages { .. })), "{start} {length}");
+    }
+}
