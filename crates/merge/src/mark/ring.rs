@@ -154,7 +154,7 @@ impl Ring {
     }
 
     fn word(&self, place: usize) -> &AtomicU32 {
-        debug_assert!(place % 4 == 0 && place + 4 <= PAGE);
+        debug_assert!(place.is_multiple_of(4) && place + 4 <= PAGE);
         // SAFETY: `Places` are aligned and within the page, which is mapped as long as this lives. The kernel and the
         // other process change it as atomic words are changed.
         unsafe { AtomicU32::from_ptr(self.rings.as_mut_ptr().add(place).cast()) }
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(Places::of(&params[..60]), None);
         let of = |descriptor, params: &[u8]| Ring::new(descriptor, params).err().expect("refused");
         assert!(matches!(of(descriptor, &[0; PARAMS]), Broken::Changed(_)));
-        let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+        let file = OwnedFd::from(fs::File::open("/proc/self/exe").unwrap());
         assert!(matches!(of(file, &params), Broken::Changed(_)));
     }
 }

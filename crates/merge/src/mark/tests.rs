@@ -153,7 +153,7 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
         return;
     }
     for does in ALL {
-        for at in 0..STEPS.len() {
+        for (at, step) in STEPS.iter().enumerate() {
             // Both system calls are made alike.
             let closes_too = matches!(does, Does::Reads | Does::SpinsWithSignals);
             for at_close in 0..=i32::from(closes_too) {
@@ -182,7 +182,7 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
                 // It can be borrowed again.
                 drop(
                     Marker::open(target.pid)
-                        .unwrap_or_else(|error| panic!("{does:?} {at} {at_close}: {error}")),
+                        .unwrap_or_else(|error| panic!("{does:?} {step:?} {at_close}: {error}")),
                 );
                 target.goes_on();
             }
