@@ -83,9 +83,6 @@ pub(super) enum Interrupted {
     Nothing,
     /// It begins again.
     Again,
-    /// It begins again, unless a signal handler runs first: such a call unblocks signals for its time, and ends with the
-    /// first (ppoll, sigsuspend).
-    AgainWithoutHandler,
     /// It ends early, with EINTR: only the kernel knows what is left of its time.
     Ends,
 }
@@ -98,7 +95,6 @@ pub(super) struct Frame {
     /// Where in it the system call's memory is.
     memory: usize,
     pub(super) registers: user_regs_struct,
-    pub(super) interrupted: Interrupted,
 }
 
 impl State {
@@ -109,8 +105,7 @@ impl State {
             return Interrupted::Nothing;
         }
         match self.registers.rax.cast_signed() {
-            RESTARTSYS | RESTARTNOINTR => Interrupted::Again,
-            RESTARTNOHAND => Interrupted::AgainWithoutHandler,
+            RESTARTSYS | RESTARTNOINTR | RESTARTNOHAND => Interrupted::Again,
             RESTART_RESTARTBLOCK => Interrupted::Ends,
             _ => Interrupted::Nothing,
         }
@@ -130,9 +125,8 @@ impl State {
         // As at the beginning of a function, which the kernel's frames imitate.
         let address = ((fpstate - FRAME as u64) & !15) - 8;
 
-        let interrupted = self.interrupted();
         let mut bytes = vec![0; usize::try_from(top - address).ok()?];
-        bytes[..FRAME].copy_from_slice(&self.sigframe(interrupted, code.sigreturn, fpstate));
+        bytes[..FRAME].copy_from_slice(&self.sigframe(code.sigreturn, fpstate));
         let place = |at: u64| usize::try_from(at - address).ok();
         bytes[place(fpstate)?..][..image.len()].copy_from_slice(&image);
         bytes[place(memory)?..][..call.memory.len()].copy_from_slice(&call.memory);
@@ -150,14 +144,14 @@ impl State {
         registers.rdi = argument(call.arguments[0]);
         registers.rsi = argument(call.arguments[1]);
         registers.eflags &= !DIRECTION;
-        Some(Frame { address, memory: place(memory)?, bytes, registers, interrupted })
+        Some(Frame { address, memory: place(memory)?, bytes, registers })
     }
 
-    fn sigframe(&self, interrupted: Interrupted, sigreturn: u64, fpstate: u64) -> [u8; FRAME] {
+    fn sigframe(&self, sigreturn: u64, fpstate: u64) -> [u8; FRAME] {
         let mut of = self.registers;
-        match interrupted {
+        match self.interrupted() {
             Interrupted::Nothing => {}
-            Interrupted::Again | Interrupted::AgainWithoutHandler => {
+            Interrupted::Again => {
                 of.rax = of.orig_rax;
                 // Back to the instruction, `syscall`, of two bytes.
                 of.rip = of.rip.wrapping_sub(2);
@@ -189,16 +183,6 @@ impl Frame {
     /// Where the system call's memory is.
     pub(super) fn memory(&self) -> u64 {
         self.address + self.memory as u64
-    }
-
-    /// What is to be written, and where, so that the interrupted system call ends with EINTR after all.
-    pub(super) fn end_with_eintr(&self) -> [(u64, u64); 2] {
-        let place = |index: u64| self.address + REGISTERS as u64 + 8 * index;
-        let saved = |index: usize| {
-            let at = REGISTERS + 8 * index;
-            self.bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
-        };
-        [(place(13), EINTR), (place(16), saved(16).wrapping_add(2))]
     }
 }
 
@@ -308,18 +292,15 @@ mod tests {
             let state = state(rax, orig);
             let frame = state.frame(&call(), CODE).unwrap();
             let registers = (saved(&frame, REGISTERS + 13 * 8), saved(&frame, REGISTERS + 16 * 8));
-            (frame.interrupted, registers)
+            (state.interrupted(), registers)
         };
         assert_eq!(of(-512, 0), (Interrupted::Again, (0, 0xffe)));
         assert_eq!(of(-513, 202), (Interrupted::Again, (202, 0xffe)));
-        assert_eq!(of(-514, 271), (Interrupted::AgainWithoutHandler, (271, 0xffe)));
+        assert_eq!(of(-514, 271), (Interrupted::Again, (271, 0xffe)));
         assert_eq!(of(-516, 230), (Interrupted::Ends, (EINTR, 0x1000)));
         assert_eq!(of(7, 230), (Interrupted::Nothing, (7, 0x1000)));
         // Not in a system call: the program's own value.
         assert_eq!(of(-512, -1), (Interrupted::Nothing, ((-512_i64).cast_unsigned(), 0x1000)));
-        let frame = state(-514, 271).frame(&call(), CODE).unwrap();
-        let at = frame.address + REGISTERS as u64;
-        assert_eq!(frame.end_with_eintr(), [(at + 13 * 8, EINTR), (at + 16 * 8, 0x1000)]);
     }
 
     #[test]

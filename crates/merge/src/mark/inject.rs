@@ -28,6 +28,11 @@ const CALL_WITHIN: Duration = Duration::from_secs(5);
 /// Threads that are tried.
 const TRIED: usize = 8;
 
+/// How often they are, and for how long: one that is in a signal's handler now is not, soon.
+const ROUNDS: u32 = 20;
+const TRY_WITHIN: Duration = Duration::from_secs(5);
+const TRY_EVERY: Duration = Duration::from_millis(1);
+
 /// Below what is written there is to be room for a signal's handler.
 const MARGIN: u64 = 16 << 10;
 
@@ -50,6 +55,8 @@ pub(super) enum Step {
     Written,
     /// Its registers have been set.
     Set,
+    /// It blocks signals.
+    Masked,
     /// It runs, to make the system call.
     Running,
     /// It enters the system call.
@@ -67,12 +74,6 @@ pub(super) type Hook<'h> = &'h mut (dyn FnMut(Step) + Send);
 pub(super) struct Made {
     pub(super) result: i64,
     pub(super) memory: Vec<u8>,
-}
-
-/// What became of an attempt with one thread.
-enum Attempt {
-    Made(Made),
-    Unfit(Unfit),
 }
 
 /// A thread was no use, or nothing is.
@@ -97,22 +98,27 @@ pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Mad
     let threads = process.threads()?;
     let tried = threads.len().min(TRIED);
     let mut last = Unfit::Ended;
-    // Waits for a time end early by this. So it is one that does not wait for a time, if there is one.
-    for ends_waits in [false, true] {
+    let deadline = Instant::now() + TRY_WITHIN;
+    for round in 0..ROUNDS {
         for thread in &threads[..tried] {
-            let mut borrowed = Borrowed { process, call, memory: &memory, code, ends_waits };
-            // A thread of its own: what it still traces at its end goes on, even if it never stopped.
-            let attempt = thread::scope(|scope| scope.spawn(|| borrowed.attempt(*thread, hook)).join());
+            // Waits for a time end early by this. So it is a thread that does not wait for a time, if there is one.
+            let borrowed = Borrowed { process, call, memory: &memory, code, ends_waits: round > 0 };
+            // A thread of our own for it: what that still traces at its end goes on, even if it never stopped.
+            let attempt = thread::scope(|scope| scope.spawn(|| borrowed.borrow(*thread, hook)).join());
             match attempt {
-                Ok(Ok(Attempt::Made(made))) => return Ok(made),
-                Ok(Ok(Attempt::Unfit(unfit))) => last = unfit,
-                Ok(Err(error)) => return Err(error),
+                Ok(Ok(made)) => return Ok(made),
+                Ok(Err(Failed::Unfit(unfit))) => last = unfit,
+                Ok(Err(Failed::All(error))) => return Err(error),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
             if process.has_ended() {
                 return Err(MarkError::Gone(process.pid));
             }
         }
+        if Instant::now() > deadline {
+            break;
+        }
+        thread::sleep(TRY_EVERY);
     }
     Err(MarkError::NoThread { pid: process.pid, tried, last })
 }
@@ -127,14 +133,6 @@ struct Borrowed<'b> {
 }
 
 impl Borrowed<'_> {
-    fn attempt(&mut self, thread: Thread, hook: Hook<'_>) -> Result<Attempt, MarkError> {
-        match self.borrow(thread, hook) {
-            Ok(made) => Ok(Attempt::Made(made)),
-            Err(Failed::Unfit(unfit)) => Ok(Attempt::Unfit(unfit)),
-            Err(Failed::All(error)) => Err(error),
-        }
-    }
-
     fn borrow(&self, thread: Thread, hook: Hook<'_>) -> Result<Made, Failed> {
         let is_child = self.process.is_child && u32::try_from(thread.tid) == Ok(self.process.pid);
         let mut tracee = Tracee::seize(thread.tid, is_child).map_err(|error| match error.raw_os_error() {
@@ -158,6 +156,11 @@ impl Borrowed<'_> {
             .set_registers(&frame.registers)
             .map_err(|error| self.failed("setting the registers", error))?;
         hook(Step::Set);
+        // Signals wait until it is back where it was, and find it there: handlers would run before the system call, again
+        // and again where many arrive, and a wait that they are to end (sigsuspend) would begin again after them. The mask
+        // is put back with the registers.
+        tracee.block_signals().map_err(|error| self.failed("blocking signals", error))?;
+        hook(Step::Masked);
         let made = self.make(&mut tracee, &frame, hook)?;
         drop(tracee);
         hook(Step::Left);
@@ -231,7 +234,7 @@ impl Borrowed<'_> {
 
     /// Refuses what a seccomp filter would not simply allow: it might kill the process.
     fn ask_filters(&self, tracee: &Tracee, frame: &Frame) -> Result<(), Failed> {
-        if !self.process.filtered {
+        if !self.process.is_filtered(tracee.tid())? {
             return Ok(());
         }
         let pid = self.process.pid;
@@ -270,14 +273,11 @@ impl Borrowed<'_> {
                 Some(Stop::Ended) => return Err(MarkError::Gone(self.process.pid).into()),
                 // It may stay so for as long as its user likes.
                 Some(Stop::Group) => tracee.listen().map_err(failed)?,
-                Some(Stop::Interrupted) => tracee.resume(true).map_err(failed)?,
-                Some(Stop::Signal) => {
-                    self.end_wait(frame).map_err(failed)?;
-                    tracee.resume(true).map_err(failed)?;
-                }
+                // Of signals, only those that cannot be blocked.
+                Some(Stop::Interrupted | Stop::Signal) => tracee.resume(true).map_err(failed)?,
                 Some(Stop::SystemCall) => {
                     let exit = tracee.exit().map_err(failed)?;
-                    // A signal's handler makes system calls too, with the stack further down.
+                    // Its beginning; or another's, of a signal's handler, with the stack further down.
                     if let Some(exit) = exit.filter(|exit| {
                         exit.stack == frame.registers.rsp && exit.instruction == self.code.syscall + 2
                     }) {
@@ -291,15 +291,5 @@ impl Borrowed<'_> {
                 }
             }
         }
-    }
-
-    /// A signal's handler is going to run now, and before the system call that it was to end begins again.
-    fn end_wait(&self, frame: &Frame) -> io::Result<()> {
-        if frame.interrupted == Interrupted::AgainWithoutHandler {
-            for (address, value) in frame.end_with_eintr() {
-                self.memory.write_all_at(&value.to_le_bytes(), address)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -41,8 +41,6 @@ pub(super) struct Process {
     descriptor: OwnedFd,
     /// Whether this process has to learn from the kernel that it ended, as its parent.
     pub(super) is_child: bool,
-    /// Whether seccomp filters decide on its system calls.
-    pub(super) filtered: bool,
 }
 
 /// A thread, by its number.
@@ -76,6 +74,21 @@ impl Status {
     fn number(&self, key: &str) -> u32 {
         self.get(key).parse().unwrap_or(0)
     }
+
+    /// Whether seccomp filters decide on a thread's system calls.
+    ///
+    /// # Errors
+    /// It is one that cannot be borrowed, filters or not.
+    fn is_filtered(&self, pid: u32) -> Result<bool, MarkError> {
+        if self.get("x86_Thread_features").split_whitespace().any(|feature| feature == "shstk") {
+            return Err(MarkError::ShadowStack(pid));
+        }
+        match self.number("Seccomp") {
+            0 => Ok(false),
+            1 => Err(MarkError::Seccomp { pid, why: Filtered::Strict }),
+            _ => Ok(true),
+        }
+    }
 }
 
 impl Process {
@@ -93,7 +106,7 @@ impl Process {
             rustix::io::Errno::INVAL | rustix::io::Errno::NOENT => MarkError::Gone(pid),
             error => MarkError::of(pid, "opening (pidfd_open)", error.into()),
         })?;
-        let mut process = Self { pid, descriptor, is_child: false, filtered: false };
+        let mut process = Self { pid, descriptor, is_child: false };
         process.check()?;
         // Only now it is known that all of this was said of the process of that descriptor.
         if process.has_ended() { Err(MarkError::Gone(pid)) } else { Ok(process) }
@@ -122,14 +135,7 @@ impl Process {
         if header[..5] != *b"\x7fELF\x02" || header[18..] != [62, 0] {
             return Err(MarkError::Architecture(pid));
         }
-        if status.get("x86_Thread_features").split_whitespace().any(|feature| feature == "shstk") {
-            return Err(MarkError::ShadowStack(pid));
-        }
-        match status.number("Seccomp") {
-            0 => {}
-            1 => return Err(MarkError::Seccomp { pid, why: Filtered::Strict }),
-            _ => self.filtered = true,
-        }
+        status.is_filtered(pid)?;
         let setting = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         let level = setting("io_uring_disabled").trim().parse().unwrap_or(0);
         if !may_use(level, setting("io_uring_group").trim(), &status) {
@@ -174,6 +180,16 @@ impl Process {
         let first = i32::try_from(self.pid).unwrap_or(0);
         threads.sort_by_key(|thread| (!thread.sleeps, thread.tid != first, thread.tid));
         Ok(threads)
+    }
+
+    /// Whether seccomp filters decide on a thread's system calls: each may have its own.
+    ///
+    /// # Errors
+    /// It is one that cannot be borrowed, filters or not.
+    pub(super) fn is_filtered(&self, tid: i32) -> Result<bool, MarkError> {
+        let text = fs::read_to_string(format!("/proc/{}/task/{tid}/status", self.pid))
+            .map_err(|error| MarkError::of(self.pid, "reading the status", error))?;
+        Status(text).is_filtered(self.pid)
     }
 
     fn mappings(&self) -> Result<impl Iterator<Item = Mapping>, MarkError> {
@@ -310,6 +326,16 @@ mod tests {
         assert!(may_use(0, "-1", &user) && may_use(1, "-1", &root) && !may_use(1, "-1", &user));
         assert!(may_use(1, "8", &user) && may_use(1, "5", &user) && !may_use(1, "1", &user));
         assert!(!may_use(2, "8", &root) && !may_use(3, "8", &user));
+    }
+
+    #[test]
+    fn threads_with_a_shadow_stack_or_in_strict_mode_are_refused() {
+        let of = |text: &str| Status(text.to_owned()).is_filtered(7);
+        assert!(!of("Seccomp:\t0\nx86_Thread_features:\t\n").unwrap() && of("Seccomp:\t2\n").unwrap());
+        let strict = of("Seccomp:\t1\nSeccomp_filters:\t0\n");
+        assert!(matches!(strict, Err(MarkError::Seccomp { why: Filtered::Strict, .. })));
+        let shadowed = of("Seccomp:\t0\nx86_Thread_features:\tshstk wrss \n");
+        assert!(matches!(shadowed, Err(MarkError::ShadowStack(7))));
     }
 
     #[test]

@@ -96,6 +96,11 @@ impl Tracee {
         Ok(tracee)
     }
 
+    /// Its number.
+    pub(super) fn tid(&self) -> i32 {
+        self.tid
+    }
+
     fn request(&self, request: u32, address: u64, data: *mut c_void) -> io::Result<i64> {
         let address: *mut c_void = ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0));
         // SAFETY: requests here read and write no memory of ours but what `data` points to, which the callers have
@@ -209,6 +214,12 @@ impl Tracee {
         let mut mask = 0u64;
         self.request(libc::PTRACE_GETSIGMASK, size_of::<u64>() as u64, (&raw mut mask).cast())?;
         Ok(mask)
+    }
+
+    /// Has it block all signals that can be blocked, and forget which it was going to block after a system call.
+    pub(super) fn block_signals(&self) -> io::Result<()> {
+        let mut mask = u64::MAX;
+        self.request(libc::PTRACE_SETSIGMASK, size_of::<u64>() as u64, (&raw mut mask).cast()).map(drop)
     }
 
     /// Where it tells the kernel of its restartable sequences (rseq(2)); 0 if nowhere.

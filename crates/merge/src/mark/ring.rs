@@ -154,7 +154,7 @@ impl Ring {
     }
 
     fn word(&self, place: usize) -> &AtomicU32 {
-        debug_assert!(place % 4 == 0 && place + 4 <= PAGE);
+        debug_assert!(place.is_multiple_of(4) && place + 4 <= PAGE);
         // SAFETY: `Places` are aligned and within the page, which is mapped as long as this lives. The kernel and the
         // other process change it as atomic words are changed.
         unsafe { AtomicU32::from_ptr(self.rings.as_mut_ptr().add(place).cast()) }
@@ -287,4 +287,103 @@ impl Ring {
 /// Whether a descriptor, by its link in /proc, is a ring's.
 pub(super) fn is_ring(link: &str) -> bool {
     fs::read_link(link).is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::FromRawFd;
+
+    use super::*;
+
+    /// A ring of this process, and what the kernel said of it. None if that is not permitted, which is said.
+    fn setup() -> Option<(OwnedFd, Vec<u8>)> {
+        let mut params = params();
+        // SAFETY: the kernel writes as many bytes as there are.
+        let number = unsafe { libc::syscall(libc::SYS_io_uring_setup, ENTRIES, params.as_mut_ptr()) };
+        if number < 0 {
+            println!("SKIPPED: no ring of io_uring: {}", io::Error::last_os_error());
+            return None;
+        }
+        // SAFETY: it is new, and nobody else's.
+        Some((unsafe { OwnedFd::from_raw_fd(i32::try_from(number).unwrap()) }, params))
+    }
+
+    fn ring() -> Option<Ring> {
+        let (descriptor, params) = setup()?;
+        Some(Ring::new(descriptor, &params).unwrap())
+    }
+
+    const NOTHING: Request = Request { address: 4096, length: 4096, advice: 12 };
+
+    #[test]
+    fn each_request_has_its_own_answer() {
+        let Some(mut ring) = ring() else { return };
+        let memory = MmapOptions::new().len(100 * PAGE).map_anon().unwrap();
+        let page =
+            |page: usize| Request { address: memory.as_ptr() as u64 + (page * PAGE) as u64, ..NOTHING };
+        let mut all: Vec<Request> = (0..100).map(page).collect();
+        all[70] = NOTHING;
+        all[71].advice = 12345;
+        for _ in 0..50 {
+            let results = ring.run(&all).unwrap();
+            assert_eq!(results.len(), 100);
+            assert_eq!((results[70], results[71]), (Err(libc::ENOMEM), Err(libc::EINVAL)));
+            assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 98);
+        }
+        assert!(ring.run(&[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_ring_that_was_changed_is_an_error_and_no_more() {
+        let is_changed = |change: fn(&mut Ring)| {
+            let mut ring = ring()?;
+            change(&mut ring);
+            Some(matches!(ring.run(&[NOTHING; 40]), Err(Broken::Changed(_))))
+        };
+        let changes: [fn(&mut Ring); 4] = [
+            // More answers than there can be; one that says nothing, before there is any.
+            |ring| ring.word(ring.places.cq_tail).store(ring.taken.wrapping_sub(1), Ordering::Relaxed),
+            |ring| {
+                ring.serial = 7;
+                let cqe = ring.places.cqes;
+                ring.word(cqe).store(1 << 20, Ordering::Relaxed);
+                ring.word(ring.places.cq_tail).store(1, Ordering::Relaxed);
+            },
+            // The same answer twice: of what was asked, once.
+            |ring| ring.taken = ring.taken.wrapping_sub(3),
+            |ring| ring.word(ring.places.sq_head).store(ring.made.wrapping_add(1), Ordering::Relaxed),
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            let Some(is_changed) = is_changed(change) else { return };
+            assert!(is_changed, "{index}");
+        }
+    }
+
+    #[test]
+    fn answers_that_come_late_are_no_others() {
+        let Some(mut ring) = ring() else { return };
+        ring.serial = 1000;
+        // As if an earlier one's had come: the kernel counts on from there.
+        ring.submit(&[NOTHING; 5]).unwrap();
+        assert_eq!(ring.run(&[NOTHING; 20]).unwrap(), [Err(libc::ENOMEM); 20]);
+    }
+
+    #[test]
+    fn only_a_ring_that_is_laid_out_in_a_page_is_taken() {
+        let Some((descriptor, params)) = setup() else { return };
+        assert!(Places::of(&params).is_some());
+        // Each word that is used, changed to what the kernel would not say.
+        for at in [SQ_ENTRIES, CQ_ENTRIES, FEATURES, SQ, SQ + 4, SQ + 24, CQ, CQ + 4, CQ + 20] {
+            for wrong in [2u32, 4096, u32::MAX - 3, 1 << 31] {
+                let mut changed = params.clone();
+                changed[at..at + 4].copy_from_slice(&wrong.to_le_bytes());
+                assert_eq!(Places::of(&changed), None, "{wrong} at {at}");
+            }
+        }
+        assert_eq!(Places::of(&params[..60]), None);
+        let of = |descriptor, params: &[u8]| Ring::new(descriptor, params).err().expect("refused");
+        assert!(matches!(of(descriptor, &[0; PARAMS]), Broken::Changed(_)));
+        let file = OwnedFd::from(fs::File::open("/proc/self/exe").unwrap());
+        assert!(matches!(of(file, &params), Broken::Changed(_)));
+    }
 }

@@ -24,12 +24,13 @@ const ALL: [Does; 8] = [
     Does::Suspends,
 ];
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step::Seized,
     Step::Stopped,
     Step::Read,
     Step::Written,
     Step::Set,
+    Step::Masked,
     Step::Running,
     Step::Entered,
     Step::Made,
@@ -90,13 +91,13 @@ fn memory_of_a_process_is_marked_and_unmarked_whatever_it_does_and_it_goes_on() 
 }
 
 #[test]
-fn a_process_can_be_borrowed_hundreds_of_times() {
+fn a_process_can_be_borrowed_again_and_again() {
     if !may_try() {
         return;
     }
     for does in [Does::SpinsWithSignals, Does::ReadsWithSignals] {
         let target = Target::start(does);
-        for _ in 0..100 {
+        for _ in 0..20 {
             Marker::open(target.pid).unwrap().close().unwrap();
         }
         target.is_left_alone();
@@ -152,8 +153,10 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
         return;
     }
     for does in ALL {
-        for at in 0..STEPS.len() {
-            for at_close in [0, 1] {
+        for (at, step) in STEPS.iter().enumerate() {
+            // Both system calls are made alike.
+            let closes_too = matches!(does, Does::Reads | Does::SpinsWithSignals);
+            for at_close in 0..=i32::from(closes_too) {
                 let target = Target::start(does);
                 let before = target.rounds();
                 let status = Command::new(env::current_exe().unwrap())
@@ -179,7 +182,7 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
                 // It can be borrowed again.
                 drop(
                     Marker::open(target.pid)
-                        .unwrap_or_else(|error| panic!("{does:?} {at} {at_close}: {error}")),
+                        .unwrap_or_else(|error| panic!("{does:?} {step:?} {at_close}: {error}")),
                 );
                 target.goes_on();
             }
@@ -192,7 +195,16 @@ fn a_signal_that_ends_a_wait_ends_it_though_it_comes_meanwhile() {
     if !may_try() {
         return;
     }
-    for at in [Step::Seized, Step::Stopped, Step::Written, Step::Set, Step::Entered, Step::Made, Step::Left] {
+    for at in [
+        Step::Seized,
+        Step::Stopped,
+        Step::Written,
+        Step::Set,
+        Step::Masked,
+        Step::Entered,
+        Step::Made,
+        Step::Left,
+    ] {
         let target = Target::start(Does::Suspends);
         let before = target.rounds();
         let marker = Marker::open_hooked(target.pid, &mut |step| {

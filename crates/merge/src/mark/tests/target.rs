@@ -153,7 +153,7 @@ impl Target {
 
     /// Sees that it does what it did, some times, and that nothing was wrong.
     pub(super) fn goes_on(&self) {
-        for _ in 0..3 {
+        for _ in 0..2 {
             let before = self.shared.rounds.load(SeqCst);
             match self.does {
                 Does::Sleeps | Does::Spins | Does::SpinsWithSignals => {}
@@ -319,7 +319,7 @@ impl Child {
     fn act(&self, registers: &mut Registers) {
         match self.does {
             Does::Sleeps => {
-                let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+                let time = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
                 // SAFETY: the time is read, and none is written.
                 let done = unsafe {
                     libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, ptr::null_mut())
@@ -427,7 +427,7 @@ impl Registers {
             vectors_after: [[0; 4]; VECTORS],
             red_zone_after: [0; 16],
             flags_after: 0,
-            count: 20_000_000,
+            count: 5_000_000,
         }
     }
 
