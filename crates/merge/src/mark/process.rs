@@ -219,7 +219,10 @@ impl Process {
     pub(super) fn code(&self, memory: &File) -> Result<Code, MarkError> {
         let mut found = Code::default();
         let mut left = CODE;
-        for mapping in self.mappings()?.filter(|mapping| mapping.is_code) {
+        let mut mappings: Vec<Mapping> = self.mappings()?.filter(|mapping| mapping.is_code).collect();
+        // It is there, if there is such a library, and that is small.
+        mappings.sort_by_key(|mapping| !mapping.is_libc);
+        for mapping in mappings {
             let end = mapping.end.min(mapping.start.saturating_add(left));
             left -= end.saturating_sub(mapping.start);
             search(memory, mapping.start, end, &mut found);
@@ -274,6 +277,8 @@ struct Mapping {
     is_writable: bool,
     /// Whether it is code of a file.
     is_code: bool,
+    /// Whether it is of a C library: glibc's or musl's.
+    is_libc: bool,
     /// Whether it is the stack of the process's first thread.
     is_stack: bool,
 }
@@ -292,6 +297,7 @@ impl Mapping {
             is_readable: rights.starts_with('r'),
             is_writable: rights.as_bytes().get(1) == Some(&b'w'),
             is_code: rights.starts_with("r-x") && name.starts_with('/'),
+            is_libc: name.contains("/libc.") || name.contains("/libc-") || name.contains("/ld-musl-"),
             is_stack: name == "[stack]",
         })
     }

@@ -73,7 +73,7 @@ fn memory_of_a_process_is_marked_and_unmarked_whatever_it_does_and_it_goes_on() 
     }
     for does in ALL {
         let target = Target::start(does);
-        let mut marker = Marker::open(target.pid).unwrap_or_else(|error| panic!("{does:?}: {error}"));
+        let mut marker = target.opened();
         assert_eq!(target.rings(), 1);
         let (first, second) = (target.range(16, 40), target.range(100, 1));
         let outcome = marker.mark(&[first, second]).unwrap();
@@ -98,7 +98,7 @@ fn a_process_can_be_borrowed_again_and_again() {
     for does in [Does::SpinsWithSignals, Does::ReadsWithSignals] {
         let target = Target::start(does);
         for _ in 0..20 {
-            Marker::open(target.pid).unwrap().close().unwrap();
+            target.opened().close().unwrap();
         }
         target.is_left_alone();
         target.goes_on();
@@ -111,7 +111,7 @@ fn memory_that_is_not_there_is_told_and_the_rest_is_marked() {
         return;
     }
     let target = Target::start(Does::Reads);
-    let mut marker = Marker::open(target.pid).unwrap();
+    let mut marker = target.opened();
     let nothing = Range { start: 4096, length: 4096 };
     // More than the ring holds at once.
     let mut ranges: Vec<Range> = (0..100).map(|page| target.range(2 * page, 1)).collect();
@@ -180,10 +180,7 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
                     target.is_left_alone();
                 }
                 // It can be borrowed again.
-                drop(
-                    Marker::open(target.pid)
-                        .unwrap_or_else(|error| panic!("{does:?} {step:?} {at_close}: {error}")),
-                );
+                drop(target.opened());
                 target.goes_on();
             }
         }
@@ -235,8 +232,8 @@ fn a_process_that_is_stopped_stays_so() {
     target.goes_on();
 
     // It is stopped in the middle, and goes on when it may.
-    std::thread::scope(|scope| {
-        let mut marker = Marker::open_hooked(target.pid, &mut |step| {
+    let mut marker = std::thread::scope(|scope| {
+        let marker = Marker::open_hooked(target.pid, &mut |step| {
             if step == Step::Stopped {
                 target.signal(libc::SIGSTOP);
                 scope.spawn(|| {
@@ -245,10 +242,11 @@ fn a_process_that_is_stopped_stays_so() {
                     target.signal(libc::SIGCONT);
                 });
             }
-        })
-        .unwrap();
-        assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+        });
+        marker.unwrap()
     });
+    assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    marker.close().unwrap();
     target.is_left_alone();
     target.goes_on();
 }
@@ -259,7 +257,7 @@ fn a_seccomp_filter_is_asked_first() {
         return;
     }
     let target = Target::start(Does::ReadsFiltered);
-    let mut marker = Marker::open(target.pid).unwrap();
+    let mut marker = target.opened();
     assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
     marker.close().unwrap();
     target.goes_on();

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::mark::Range;
+use crate::mark::{Marker, Range};
 
 /// Conditions are waited for that long, and then the test fails.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -93,6 +93,11 @@ impl Target {
             target.until("it waits", || target.status("State").starts_with('S'));
         }
         target
+    }
+
+    /// Opened, or the test fails and shows how it is.
+    pub(super) fn opened(&self) -> Marker {
+        Marker::open(self.pid).unwrap_or_else(|error| panic!("{:?}: {error}; {}", self.does, self.state()))
     }
 
     pub(super) fn range(&self, page: u64, pages: u64) -> Range {
