@@ -20,7 +20,7 @@ use super::{
 };
 
 /// How long a thread may take to stop: more than a turn on a busy CPU.
-const STOP_WITHIN: Duration = Duration::from_millis(500);
+const STOP_WITHIN: Duration = Duration::from_millis(300);
 
 /// How long a system call may take, signals of the process's own included.
 const CALL_WITHIN: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const TRIED: usize = 8;
 
 /// How often they are, and for how long: one that is in a signal's handler now is not, soon.
 const ROUNDS: u32 = 20;
-const TRY_WITHIN: Duration = Duration::from_secs(5);
+const TRY_WITHIN: Duration = Duration::from_secs(1);
 const TRY_EVERY: Duration = Duration::from_millis(1);
 
 /// Below what is written there is to be room for a signal's handler.

@@ -162,21 +162,17 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
                 let status = Command::new(env::current_exe().unwrap())
                     .args(["--ignored", "--exact", "mark::tests::the_one_that_ends_in_the_middle"])
                     .env(ENDS_AT, format!("{} {at} {at_close}", target.pid))
-                    .output()
+                    .stdout(Stdio::null())
+                    .status()
                     .unwrap();
-                assert_eq!(
-                    status.status.signal(),
-                    Some(libc::SIGKILL),
-                    "{does:?} {:?}: {status:?}",
-                    STEPS[at]
-                );
+                assert_eq!(status.signal(), Some(libc::SIGKILL), "{does:?} {step:?}: {status:?}");
                 target.is_not_traced();
                 if matches!(does, Does::Sleeps | Does::Spins | Does::SpinsWithSignals) {
                     target.went_on_since(before);
                 }
                 target.goes_on();
                 // One that is killed when it closes leaves nothing, once it is too late to stop it.
-                if at_close == 1 && at >= 4 {
+                if at_close == 1 && STEPS[..at].contains(&Step::Written) {
                     target.is_left_alone();
                 }
                 // It can be borrowed again.
@@ -247,6 +243,18 @@ fn a_process_that_is_stopped_stays_so() {
     });
     assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
     marker.close().unwrap();
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+fn a_process_that_cannot_be_stopped_is_left_as_it_is() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::WaitsForChild);
+    let error = Marker::open(target.pid).err().expect("refused");
+    assert!(matches!(error, MarkError::NoThread { last: Unfit::DoesNotStop, tried: 1, .. }), "{error}");
     target.is_left_alone();
     target.goes_on();
 }

@@ -36,6 +36,8 @@ pub(super) enum Does {
     /// Reads, under a seccomp filter that allows all, and one that does not allow io_uring_setup.
     ReadsFiltered,
     ReadsForbidden,
+    /// Waits as for a child of vfork, which can be ended, but not stopped.
+    WaitsForChild,
 }
 
 /// What both see.
@@ -84,13 +86,13 @@ impl Target {
         assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
         // SAFETY: the child makes system calls only.
         let pid = match unsafe { libc::fork() } {
-            0 => Child { does, shared, stack: stack.addr(), pipe: pipe[0] }.run(),
+            0 => Child { does, shared, stack: stack.expose_provenance(), pipe: pipe[0] }.alone().run(),
             pid => u32::try_from(pid).expect("a child"),
         };
         let target = Self { pid, does, shared, memory: memory.addr() as u64, pipe };
         target.until("it begins", || target.shared.begun.load(SeqCst) == 1);
         if !matches!(does, Does::Spins | Does::SpinsWithSignals) {
-            target.until("it waits", || target.status("State").starts_with('S'));
+            target.until("it waits", || target.status("State").starts_with(['S', 'D']));
         }
         target
     }
@@ -195,10 +197,12 @@ impl Target {
         }
     }
 
-    /// Nobody traces it, and it has no ring.
+    /// Nobody traces it, and it has no ring, nor threads of the kernel's that work for one.
     pub(super) fn is_left_alone(&self) {
-        self.until("it is not traced", || self.status("TracerPid") == "0");
+        self.is_not_traced();
         assert_eq!(self.rings(), 0, "{:?}", self.does);
+        let threads = || fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap().count();
+        self.until("it has one thread", || threads() == 1);
     }
 
     pub(super) fn is_not_traced(&self) {
@@ -225,7 +229,22 @@ struct Child {
     pipe: i32,
 }
 
+/// The only descriptor that a child keeps, besides the standard ones: other tests' rings are none of its own.
+const ONLY: i32 = 3;
+
 impl Child {
+    fn alone(self) -> Self {
+        // SAFETY: takes numbers; nothing here uses other descriptors.
+        let done = unsafe {
+            (self.pipe == ONLY || libc::dup2(self.pipe, ONLY) == ONLY)
+                && libc::syscall(libc::SYS_close_range, ONLY + 1, u32::MAX, 0) == 0
+        };
+        if !done {
+            self.fail(102);
+        }
+        Self { pipe: ONLY, ..self }
+    }
+
     fn run(&self) -> ! {
         let mask = self.prepare();
         let mut registers = Registers::new();
@@ -369,7 +388,30 @@ impl Child {
                     self.fail(4);
                 }
             }
+            Does::WaitsForChild => self.wait_for_child(),
             Does::Reads | Does::ReadsWithSignals | Does::ReadsFiltered | Does::ReadsForbidden => self.read(),
+        }
+    }
+
+    fn wait_for_child(&self) {
+        extern "C" fn child(of: *mut libc::c_void) -> i32 {
+            // SAFETY: takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // SAFETY: it lives in its parent's memory, which waits for it.
+            unsafe { &*of.cast::<Child>() }.read();
+            0
+        }
+        // The alternate stack is unused as long as no signal comes.
+        let top = ptr::with_exposed_provenance_mut(self.stack + ALTERNATE_STACK);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let mut status = 0;
+        // SAFETY: the stack is large enough, and nobody else's; a child of this process is waited for.
+        let done = unsafe {
+            let pid = libc::clone(child, top, flags, ptr::from_ref(self).cast_mut().cast());
+            pid > 0 && libc::waitpid(pid, &raw mut status, 0) == pid
+        };
+        if !done || status != 0 {
+            self.fail(8);
         }
     }
 
