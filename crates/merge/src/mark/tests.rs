@@ -260,6 +260,41 @@ fn a_process_that_cannot_be_stopped_is_left_as_it_is() {
 }
 
 #[test]
+fn a_restartable_sequence_is_not_left_in_the_middle() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    let mut has_rseq = true;
+    let marker = Marker::open_hooked(target.pid, &mut |step| {
+        if step == Step::Stopped {
+            has_rseq &= target.is_in_rseq_where_it_stopped();
+        }
+    });
+    if !has_rseq {
+        skipped("the C library makes no use of restartable sequences");
+        return;
+    }
+    let error = marker.err().expect("refused");
+    assert!(matches!(error, MarkError::NoThread { last: Unfit::Rseq, .. }), "{error}");
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+fn a_process_that_is_traced_is_left_to_its_tracer() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    let tracee = ptrace::Tracee::seize(target.pid.cast_signed(), true).unwrap();
+    let error = Marker::open(target.pid).err().expect("refused");
+    assert!(matches!(error, MarkError::Traced { .. }), "{error}");
+    drop(tracee);
+    target.goes_on();
+}
+
+#[test]
 fn a_seccomp_filter_is_asked_first() {
     if !may_try() {
         return;

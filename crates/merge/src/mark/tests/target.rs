@@ -4,8 +4,10 @@
 
 use std::{
     arch::global_asm,
-    fs, io,
+    fs::{self, File},
+    io,
     mem::{offset_of, size_of},
+    os::unix::fs::FileExt,
     ptr,
     sync::atomic::{AtomicU32, Ordering::SeqCst},
     time::{Duration, Instant},
@@ -156,6 +158,28 @@ impl Target {
     pub(super) fn signal(&self, signal: i32) {
         // SAFETY: takes numbers.
         assert_eq!(unsafe { libc::kill(self.pid.cast_signed(), signal) }, 0);
+    }
+
+    /// Where it stopped is a restartable sequence of one byte from now on; false if it has none at all. To be called by its
+    /// tracer. As its system call begins again, it is before that instruction, and the kernel forgets of the sequence.
+    pub(super) fn is_in_rseq_where_it_stopped(&self) -> bool {
+        let mut configuration = [0u64; 3];
+        // SAFETY: the kernel writes as many bytes as there are.
+        let done =
+            unsafe { libc::ptrace(0x420f, self.pid.cast_signed(), 24usize, configuration.as_mut_ptr()) };
+        if done < 0 || configuration[0] == 0 {
+            return false;
+        }
+        let stands = fs::read_to_string(format!("/proc/{}/syscall", self.pid)).unwrap();
+        let instruction = stands.trim().rsplit(" 0x").next().unwrap();
+        let instruction = u64::from_str_radix(instruction, 16).unwrap();
+        // `struct rseq_cs`: version and flags, start, length, where to go instead; the signature is to be before that.
+        let signature = configuration[1] & 0xffff_ffff_0000_0000;
+        let sequence = [0, instruction, 1, self.memory + 40, signature].map(u64::to_le_bytes).concat();
+        let memory = File::options().write(true).open(format!("/proc/{}/mem", self.pid)).unwrap();
+        memory.write_all_at(&sequence, self.memory).unwrap();
+        memory.write_all_at(&self.memory.to_le_bytes(), configuration[0] + 8).unwrap();
+        true
     }
 
     /// Sees that it does what it did, some times, and that nothing was wrong.
