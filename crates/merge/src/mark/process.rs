@@ -59,6 +59,16 @@ pub(super) struct Code {
     pub(super) sigreturn: u64,
 }
 
+impl Code {
+    /// Whether it is there.
+    pub(super) fn is_in(self, memory: &File) -> bool {
+        [(self.syscall, SYSCALL_RET), (self.sigreturn, SIGRETURN)].iter().all(|&(place, pattern)| {
+            let mut bytes = vec![0; pattern.len()];
+            memory.read_exact_at(&mut bytes, place).is_ok() && bytes == pattern
+        })
+    }
+}
+
 /// What `/proc/PID/status` says.
 struct Status(String);
 
@@ -354,6 +364,8 @@ mod tests {
         let mut found = Code::default();
         search(&file, 0, bytes.len() as u64, &mut found);
         assert_eq!(found, Code { syscall: CHUNK as u64 + 90, sigreturn: CHUNK as u64 - 4 });
+        assert!(found.is_in(&file) && !Code { syscall: 0, ..found }.is_in(&file));
+        assert!(!Code { sigreturn: u64::MAX, ..found }.is_in(&file));
         // It ends earlier than it should.
         let mut found = Code::default();
         search(&file, 5, u64::MAX, &mut found);

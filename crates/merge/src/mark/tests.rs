@@ -343,6 +343,36 @@ fn a_program_of_others_is_borrowed_and_goes_on() {
 }
 
 #[test]
+fn a_process_that_begins_another_program_meanwhile_is_left_alone() {
+    if !may_try() {
+        return;
+    }
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read line; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let (mut input, mut output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+    let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    let (pid, mut begins) = (shell.id(), true);
+    let marker = Marker::open_hooked(pid, &mut |step| {
+        if step == Step::Seized && std::mem::take(&mut begins) {
+            input.write_all(b"\n").unwrap();
+            while name(pid) != "cat\n" {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let error = marker.err().expect("refused");
+    assert!(matches!(error, MarkError::NoThread { last: Unfit::Code, .. }), "{error}");
+    Marker::open(pid).unwrap().close().unwrap();
+    input.write_all(b"after").unwrap();
+    drop(input);
+    let mut back = String::new();
+    output.read_to_string(&mut back).unwrap();
+    assert_eq!(back, "after");
+    assert!(shell.wait().unwrap().success());
+}
+
+#[test]
 fn ranges_are_of_whole_pages_and_split_where_the_kernel_takes_no_more() {
     let of = |start, length| pieces(&[Range { start, length }]);
     assert_eq!(of(4096, 8192).unwrap(), [(4096, 8192)]);
