@@ -381,6 +381,30 @@ mod tests {
     }
 
     #[test]
+    fn a_stack_has_room_down_to_its_guard_and_other_memory_is_none() {
+        let pid = std::process::id();
+        let number = Pid::from_raw(pid.cast_signed()).unwrap();
+        let process =
+            Process { pid, descriptor: pidfd_open(number, PidfdFlags::empty()).unwrap(), is_child: false };
+        let memory = memmap2::MmapMut::map_anon(4 * 4096).unwrap();
+        let start = memory.as_ptr() as u64;
+        let protect = |rights| {
+            // SAFETY: the first page, which nothing is in.
+            let done = unsafe { libc::mprotect(memory.as_ptr().cast_mut().cast(), 4096, rights) };
+            assert_eq!(done, 0);
+        };
+        let has_room = |at, bytes| process.has_room(start + at, bytes).unwrap();
+        protect(libc::PROT_NONE);
+        assert!(
+            has_room(3 * 4096, 2 * 4096) && has_room(2 * 4096 + 8, 4096) && !has_room(3 * 4096, 2 * 4096 + 1)
+        );
+        assert!(!has_room(0, 0) && !has_room(4095, 0));
+        protect(libc::PROT_READ);
+        assert!(!has_room(3 * 4096, 4096));
+        assert!(!process.has_room(0, 0).unwrap() && !process.has_room(u64::MAX, 0).unwrap());
+    }
+
+    #[test]
     fn what_is_no_process_of_others_is_refused() {
         let refused = |pid| Process::open(pid).err().expect("refused");
         assert!(matches!(refused(std::process::id()), MarkError::Itself(_)));
