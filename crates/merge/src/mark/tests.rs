@@ -106,6 +106,31 @@ fn a_process_can_be_borrowed_again_and_again() {
 }
 
 #[test]
+fn a_ring_that_is_not_ours_is_not_closed() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    let (mut one, mut other) = (target.opened(), target.opened());
+    let right = one.descriptor;
+    // As if the process had closed ours, and made one of its own.
+    one.descriptor = other.descriptor;
+    one.close_hooked(&mut |_| {}).unwrap();
+    assert_eq!(target.rings(), 2);
+    // Nor is what is none at all.
+    one.descriptor = 0;
+    one.close_hooked(&mut |_| {}).unwrap();
+    assert_eq!(target.rings(), 2);
+    one.descriptor = right;
+    drop(one);
+    assert_eq!(target.rings(), 1);
+    assert_eq!(other.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    drop(other);
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
 fn memory_that_is_not_there_is_told_and_the_rest_is_marked() {
     if !may_try() {
         return;
