@@ -3,8 +3,8 @@
 //! There is no system call for it: process_madvise(2) takes this advice for the caller's own memory only, and
 //! prctl(2)'s `PR_SET_MEMORY_MERGE` is for all of a process, which is to call it itself. But io_uring can do it
 //! (`IORING_OP_MADVISE`), in the memory of the process whose ring it is. So one of the process's threads is borrowed to make
-//! a ring, and to close it in the end ([`Marker::open`], [`Marker::close`]): for two system calls, it is stopped for a
-//! fraction of a millisecond each. What is in between happens beside it.
+//! a ring, and to close it in the end ([`Marker::open`], [`Marker::close`]): for two system calls, it is stopped for
+//! about a millisecond each. What is in between happens beside it.
 //!
 //! The process is not harmed if this one is killed at any time: the thread comes back by itself to what it did. At worst, a
 //! ring that nobody uses remains, a descriptor and a sleeping thread of the kernel's.
@@ -66,7 +66,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Has a process make a ring. A thread of it is stopped for that, for a fraction of a millisecond.
+    /// Has a process make a ring. A thread of it is stopped for that, for about a millisecond.
     ///
     /// # Errors
     /// The process is not one that this is possible with: [`MarkError`] has the reasons. It goes on as before.

@@ -12,7 +12,9 @@ pub enum MarkError {
     #[error("there is no process {0} (any more)")]
     Gone(u32),
     /// What has to be done with it is not permitted.
-    #[error("{what} of process {pid} is not permitted: {source}; run this as root")]
+    #[error(
+        "{what} of process {pid} is not permitted: {source}; run this as root, with the sysctl kernel.yama.ptrace_scope below 3"
+    )]
     NotPermitted {
         /// The process.
         pid: u32,
@@ -184,6 +186,8 @@ pub enum Unfit {
     Stack,
     /// Its wait would end early.
     Waits,
+    /// It runs another program than before.
+    Code,
 }
 
 impl fmt::Display for Unfit {
@@ -195,6 +199,7 @@ impl fmt::Display for Unfit {
             Self::Code32 => "runs 32-bit code",
             Self::Rseq => "is in a restartable sequence",
             Self::Stack => "has no stack that is known to have room",
+            Self::Code => "runs another program now",
             Self::Waits => "waits for a time, which would end early",
         })
     }

@@ -313,6 +313,19 @@ mod tests {
         for broken in [&xstate[..500], &xstate[..575], &[0; 832], &[]] {
             assert!(image(broken).is_none());
         }
+        // Tile data: the machine has them, but threads only if they use them, which is seen where these hold something.
+        let tiles = |present: u64| {
+            let mut xstate = vec![0; 11_008];
+            xstate[SOFTWARE..SOFTWARE + 8].copy_from_slice(&(7 | TILE_DATA).to_le_bytes());
+            xstate[HEADER..HEADER + 8].copy_from_slice(&present.to_le_bytes());
+            let made = image(&xstate).unwrap();
+            let word = |at: usize| u32::from_le_bytes(made[at..at + 4].try_into().unwrap());
+            (word(472), word(480), word(832), word(11_008))
+        };
+        if std::is_x86_feature_detected!("avx") {
+            assert_eq!(tiles(7), (7, 832, MAGIC2, MAGIC2));
+            assert_eq!(tiles(7 | TILE_DATA), (0x4_0007, 11_008, 0, MAGIC2));
+        }
         // More registers than the machine has.
         let mut more = xstate.clone();
         more[HEADER] = 0xff;

@@ -20,7 +20,7 @@ use super::{
 };
 
 /// How long a thread may take to stop: more than a turn on a busy CPU.
-const STOP_WITHIN: Duration = Duration::from_millis(500);
+const STOP_WITHIN: Duration = Duration::from_millis(300);
 
 /// How long a system call may take, signals of the process's own included.
 const CALL_WITHIN: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const TRIED: usize = 8;
 
 /// How often they are, and for how long: one that is in a signal's handler now is not, soon.
 const ROUNDS: u32 = 20;
-const TRY_WITHIN: Duration = Duration::from_secs(5);
+const TRY_WITHIN: Duration = Duration::from_secs(1);
 const TRY_EVERY: Duration = Duration::from_millis(1);
 
 /// Below what is written there is to be room for a signal's handler.
@@ -93,8 +93,7 @@ impl From<MarkError> for Failed {
 /// # Errors
 /// It cannot be made, or what became of it is not known. That it gives an error is none.
 pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Made, MarkError> {
-    let memory = process.memory()?;
-    let code = process.code(&memory)?;
+    let code = process.code(&process.memory()?)?;
     let threads = process.threads()?;
     let tried = threads.len().min(TRIED);
     let mut last = Unfit::Ended;
@@ -102,7 +101,7 @@ pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Mad
     for round in 0..ROUNDS {
         for thread in &threads[..tried] {
             // Waits for a time end early by this. So it is a thread that does not wait for a time, if there is one.
-            let borrowed = Borrowed { process, call, memory: &memory, code, ends_waits: round > 0 };
+            let borrowed = Borrowed { process, call, code, ends_waits: round > 0 };
             // A thread of our own for it: what that still traces at its end goes on, even if it never stopped.
             let attempt = thread::scope(|scope| scope.spawn(|| borrowed.borrow(*thread, hook)).join());
             match attempt {
@@ -126,7 +125,6 @@ pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Mad
 struct Borrowed<'b> {
     process: &'b Process,
     call: &'b Call,
-    memory: &'b File,
     code: Code,
     /// Whether a wait may end early.
     ends_waits: bool,
@@ -146,9 +144,14 @@ impl Borrowed<'_> {
             return Err(MarkError::Gone(self.process.pid).into());
         }
         hook(Step::Stopped);
-        let frame = self.prepare(&tracee)?;
+        // It may run another program by now, in other memory.
+        let memory = self.process.memory()?;
+        if !self.code.is_in(&memory) {
+            return Err(Failed::Unfit(Unfit::Code));
+        }
+        let frame = self.prepare(&tracee, &memory)?;
         hook(Step::Read);
-        self.memory
+        memory
             .write_all_at(&frame.bytes, frame.address)
             .map_err(|error| self.failed("writing the stack", error))?;
         hook(Step::Written);
@@ -161,7 +164,7 @@ impl Borrowed<'_> {
         // is put back with the registers.
         tracee.block_signals().map_err(|error| self.failed("blocking signals", error))?;
         hook(Step::Masked);
-        let made = self.make(&mut tracee, &frame, hook)?;
+        let made = self.make(&mut tracee, &memory, &frame, hook)?;
         drop(tracee);
         hook(Step::Left);
         Ok(made)
@@ -187,7 +190,7 @@ impl Borrowed<'_> {
     }
 
     /// What is to be written, if the thread can be borrowed where it stands.
-    fn prepare(&self, tracee: &Tracee) -> Result<Frame, Failed> {
+    fn prepare(&self, tracee: &Tracee, memory: &File) -> Result<Frame, Failed> {
         let failed = |error| self.failed("reading the registers", error);
         let registers = tracee.registers().map_err(failed)?;
         if registers.cs != CODE64 {
@@ -198,7 +201,7 @@ impl Borrowed<'_> {
         if state.interrupted() == Interrupted::Ends && !self.ends_waits {
             return Err(Failed::Unfit(Unfit::Waits));
         }
-        if self.is_in_rseq(tracee, registers.rip).map_err(failed)? {
+        if is_in_rseq(tracee, memory, registers.rip).map_err(failed)? {
             return Err(Failed::Unfit(Unfit::Rseq));
         }
         if !self.process.has_room(registers.rsp, state.needs(self.call) + MARGIN)? {
@@ -207,29 +210,6 @@ impl Borrowed<'_> {
         let frame = state.frame(self.call, self.code).ok_or(Failed::Unfit(Unfit::Stack))?;
         self.ask_filters(tracee, &frame)?;
         Ok(frame)
-    }
-
-    /// Whether it is in a restartable sequence. The kernel aborts these where it calls a signal handler
-    /// (arch/x86/kernel/signal.c, `rseq_signal_deliver`), but it does not know of ours.
-    fn is_in_rseq(&self, tracee: &Tracee, instruction: u64) -> io::Result<bool> {
-        let area = tracee.rseq()?;
-        if area == 0 {
-            return Ok(false);
-        }
-        // include/uapi/linux/rseq.h: the sequence's description in `struct rseq`; in that its version and flags, where it
-        // starts, how long it is.
-        let sequence = self.word(area.wrapping_add(8))?;
-        if sequence == 0 {
-            return Ok(false);
-        }
-        let (start, length) = (self.word(sequence.wrapping_add(8))?, self.word(sequence.wrapping_add(16))?);
-        Ok(instruction.wrapping_sub(start) < length)
-    }
-
-    fn word(&self, address: u64) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.memory.read_exact_at(&mut bytes, address)?;
-        Ok(u64::from_le_bytes(bytes))
     }
 
     /// Refuses what a seccomp filter would not simply allow: it might kill the process.
@@ -261,7 +241,13 @@ impl Borrowed<'_> {
     }
 
     /// Lets it make the system call.
-    fn make(&self, tracee: &mut Tracee, frame: &Frame, hook: Hook<'_>) -> Result<Made, Failed> {
+    fn make(
+        &self,
+        tracee: &mut Tracee,
+        memory: &File,
+        frame: &Frame,
+        hook: Hook<'_>,
+    ) -> Result<Made, Failed> {
         let lost = || MarkError::Lost { pid: self.process.pid, call: self.call.name };
         let failed = |error| self.failed("waiting for a system call", error);
         let deadline = Instant::now() + CALL_WITHIN;
@@ -281,10 +267,10 @@ impl Borrowed<'_> {
                     if let Some(exit) = exit.filter(|exit| {
                         exit.stack == frame.registers.rsp && exit.instruction == self.code.syscall + 2
                     }) {
-                        let mut memory = vec![0; self.call.memory.len()];
-                        self.memory.read_exact_at(&mut memory, frame.memory()).map_err(failed)?;
+                        let mut filled = vec![0; self.call.memory.len()];
+                        memory.read_exact_at(&mut filled, frame.memory()).map_err(failed)?;
                         hook(Step::Made);
-                        return Ok(Made { result: exit.result, memory });
+                        return Ok(Made { result: exit.result, memory: filled });
                     }
                     hook(Step::Entered);
                     tracee.resume(true).map_err(failed)?;
@@ -292,4 +278,27 @@ impl Borrowed<'_> {
             }
         }
     }
+}
+
+/// Whether a thread is in a restartable sequence. The kernel aborts these where it calls a signal handler
+/// (arch/x86/kernel/signal.c, `rseq_signal_deliver`), but it does not know of ours.
+fn is_in_rseq(tracee: &Tracee, memory: &File, instruction: u64) -> io::Result<bool> {
+    let area = tracee.rseq()?;
+    if area == 0 {
+        return Ok(false);
+    }
+    // include/uapi/linux/rseq.h: the sequence's description in `struct rseq`; in that its version and flags, where it
+    // starts, how long it is.
+    let sequence = word(memory, area.wrapping_add(8))?;
+    if sequence == 0 {
+        return Ok(false);
+    }
+    let (start, length) = (word(memory, sequence.wrapping_add(8))?, word(memory, sequence.wrapping_add(16))?);
+    Ok(instruction.wrapping_sub(start) < length)
+}
+
+fn word(memory: &File, address: u64) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    memory.read_exact_at(&mut bytes, address)?;
+    Ok(u64::from_le_bytes(bytes))
 }

@@ -59,6 +59,16 @@ pub(super) struct Code {
     pub(super) sigreturn: u64,
 }
 
+impl Code {
+    /// Whether it is there.
+    pub(super) fn is_in(self, memory: &File) -> bool {
+        [(self.syscall, SYSCALL_RET), (self.sigreturn, SIGRETURN)].iter().all(|&(place, pattern)| {
+            let mut bytes = vec![0; pattern.len()];
+            memory.read_exact_at(&mut bytes, place).is_ok() && bytes == pattern
+        })
+    }
+}
+
 /// What `/proc/PID/status` says.
 struct Status(String);
 
@@ -219,7 +229,10 @@ impl Process {
     pub(super) fn code(&self, memory: &File) -> Result<Code, MarkError> {
         let mut found = Code::default();
         let mut left = CODE;
-        for mapping in self.mappings()?.filter(|mapping| mapping.is_code) {
+        let mut mappings: Vec<Mapping> = self.mappings()?.filter(|mapping| mapping.is_code).collect();
+        // It is there, if there is such a library, and that is small.
+        mappings.sort_by_key(|mapping| !mapping.is_libc);
+        for mapping in mappings {
             let end = mapping.end.min(mapping.start.saturating_add(left));
             left -= end.saturating_sub(mapping.start);
             search(memory, mapping.start, end, &mut found);
@@ -274,6 +287,8 @@ struct Mapping {
     is_writable: bool,
     /// Whether it is code of a file.
     is_code: bool,
+    /// Whether it is of a C library: glibc's or musl's.
+    is_libc: bool,
     /// Whether it is the stack of the process's first thread.
     is_stack: bool,
 }
@@ -292,6 +307,7 @@ impl Mapping {
             is_readable: rights.starts_with('r'),
             is_writable: rights.as_bytes().get(1) == Some(&b'w'),
             is_code: rights.starts_with("r-x") && name.starts_with('/'),
+            is_libc: name.contains("/libc.") || name.contains("/libc-") || name.contains("/ld-musl-"),
             is_stack: name == "[stack]",
         })
     }
@@ -348,6 +364,8 @@ mod tests {
         let mut found = Code::default();
         search(&file, 0, bytes.len() as u64, &mut found);
         assert_eq!(found, Code { syscall: CHUNK as u64 + 90, sigreturn: CHUNK as u64 - 4 });
+        assert!(found.is_in(&file) && !Code { syscall: 0, ..found }.is_in(&file));
+        assert!(!Code { sigreturn: u64::MAX, ..found }.is_in(&file));
         // It ends earlier than it should.
         let mut found = Code::default();
         search(&file, 5, u64::MAX, &mut found);
@@ -360,6 +378,30 @@ mod tests {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         fs::remove_file(path).unwrap();
         file
+    }
+
+    #[test]
+    fn a_stack_has_room_down_to_its_guard_and_other_memory_is_none() {
+        let pid = std::process::id();
+        let number = Pid::from_raw(pid.cast_signed()).unwrap();
+        let process =
+            Process { pid, descriptor: pidfd_open(number, PidfdFlags::empty()).unwrap(), is_child: false };
+        let memory = memmap2::MmapMut::map_anon(4 * 4096).unwrap();
+        let start = memory.as_ptr() as u64;
+        let protect = |rights| {
+            // SAFETY: the first page, which nothing is in.
+            let done = unsafe { libc::mprotect(memory.as_ptr().cast_mut().cast(), 4096, rights) };
+            assert_eq!(done, 0);
+        };
+        let has_room = |at, bytes| process.has_room(start + at, bytes).unwrap();
+        protect(libc::PROT_NONE);
+        assert!(
+            has_room(3 * 4096, 2 * 4096) && has_room(2 * 4096 + 8, 4096) && !has_room(3 * 4096, 2 * 4096 + 1)
+        );
+        assert!(!has_room(0, 0) && !has_room(4095, 0));
+        protect(libc::PROT_READ);
+        assert!(!has_room(3 * 4096, 4096));
+        assert!(!process.has_room(0, 0).unwrap() && !process.has_room(u64::MAX, 0).unwrap());
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn memory_of_a_process_is_marked_and_unmarked_whatever_it_does_and_it_goes_on() 
     }
     for does in ALL {
         let target = Target::start(does);
-        let mut marker = Marker::open(target.pid).unwrap_or_else(|error| panic!("{does:?}: {error}"));
+        let mut marker = target.opened();
         assert_eq!(target.rings(), 1);
         let (first, second) = (target.range(16, 40), target.range(100, 1));
         let outcome = marker.mark(&[first, second]).unwrap();
@@ -98,11 +98,36 @@ fn a_process_can_be_borrowed_again_and_again() {
     for does in [Does::SpinsWithSignals, Does::ReadsWithSignals] {
         let target = Target::start(does);
         for _ in 0..20 {
-            Marker::open(target.pid).unwrap().close().unwrap();
+            target.opened().close().unwrap();
         }
         target.is_left_alone();
         target.goes_on();
     }
+}
+
+#[test]
+fn a_ring_that_is_not_ours_is_not_closed() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    let (mut one, mut other) = (target.opened(), target.opened());
+    let right = one.descriptor;
+    // As if the process had closed ours, and made one of its own.
+    one.descriptor = other.descriptor;
+    one.close_hooked(&mut |_| {}).unwrap();
+    assert_eq!(target.rings(), 2);
+    // Nor is what is none at all.
+    one.descriptor = 0;
+    one.close_hooked(&mut |_| {}).unwrap();
+    assert_eq!(target.rings(), 2);
+    one.descriptor = right;
+    drop(one);
+    assert_eq!(target.rings(), 1);
+    assert_eq!(other.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    drop(other);
+    target.is_left_alone();
+    target.goes_on();
 }
 
 #[test]
@@ -111,7 +136,7 @@ fn memory_that_is_not_there_is_told_and_the_rest_is_marked() {
         return;
     }
     let target = Target::start(Does::Reads);
-    let mut marker = Marker::open(target.pid).unwrap();
+    let mut marker = target.opened();
     let nothing = Range { start: 4096, length: 4096 };
     // More than the ring holds at once.
     let mut ranges: Vec<Range> = (0..100).map(|page| target.range(2 * page, 1)).collect();
@@ -162,28 +187,21 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
                 let status = Command::new(env::current_exe().unwrap())
                     .args(["--ignored", "--exact", "mark::tests::the_one_that_ends_in_the_middle"])
                     .env(ENDS_AT, format!("{} {at} {at_close}", target.pid))
-                    .output()
+                    .stdout(Stdio::null())
+                    .status()
                     .unwrap();
-                assert_eq!(
-                    status.status.signal(),
-                    Some(libc::SIGKILL),
-                    "{does:?} {:?}: {status:?}",
-                    STEPS[at]
-                );
+                assert_eq!(status.signal(), Some(libc::SIGKILL), "{does:?} {step:?}: {status:?}");
                 target.is_not_traced();
                 if matches!(does, Does::Sleeps | Does::Spins | Does::SpinsWithSignals) {
                     target.went_on_since(before);
                 }
                 target.goes_on();
                 // One that is killed when it closes leaves nothing, once it is too late to stop it.
-                if at_close == 1 && at >= 4 {
+                if at_close == 1 && STEPS[..at].contains(&Step::Written) {
                     target.is_left_alone();
                 }
                 // It can be borrowed again.
-                drop(
-                    Marker::open(target.pid)
-                        .unwrap_or_else(|error| panic!("{does:?} {step:?} {at_close}: {error}")),
-                );
+                drop(target.opened());
                 target.goes_on();
             }
         }
@@ -235,8 +253,8 @@ fn a_process_that_is_stopped_stays_so() {
     target.goes_on();
 
     // It is stopped in the middle, and goes on when it may.
-    std::thread::scope(|scope| {
-        let mut marker = Marker::open_hooked(target.pid, &mut |step| {
+    let mut marker = std::thread::scope(|scope| {
+        let marker = Marker::open_hooked(target.pid, &mut |step| {
             if step == Step::Stopped {
                 target.signal(libc::SIGSTOP);
                 scope.spawn(|| {
@@ -245,11 +263,59 @@ fn a_process_that_is_stopped_stays_so() {
                     target.signal(libc::SIGCONT);
                 });
             }
-        })
-        .unwrap();
-        assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+        });
+        marker.unwrap()
     });
+    assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
+    marker.close().unwrap();
     target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+fn a_process_that_cannot_be_stopped_is_left_as_it_is() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::WaitsForChild);
+    let error = Marker::open(target.pid).err().expect("refused");
+    assert!(matches!(error, MarkError::NoThread { last: Unfit::DoesNotStop, tried: 1, .. }), "{error}");
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+fn a_restartable_sequence_is_not_left_in_the_middle() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    let mut has_rseq = true;
+    let marker = Marker::open_hooked(target.pid, &mut |step| {
+        if step == Step::Stopped {
+            has_rseq &= target.is_in_rseq_where_it_stopped();
+        }
+    });
+    if !has_rseq {
+        skipped("the C library makes no use of restartable sequences");
+        return;
+    }
+    let error = marker.err().expect("refused");
+    assert!(matches!(error, MarkError::NoThread { last: Unfit::Rseq, .. }), "{error}");
+    target.is_left_alone();
+    target.goes_on();
+}
+
+#[test]
+fn a_process_that_is_traced_is_left_to_its_tracer() {
+    if !may_try() {
+        return;
+    }
+    let target = Target::start(Does::Reads);
+    let tracee = ptrace::Tracee::seize(target.pid.cast_signed(), true).unwrap();
+    let error = Marker::open(target.pid).err().expect("refused");
+    assert!(matches!(error, MarkError::Traced { .. }), "{error}");
+    drop(tracee);
     target.goes_on();
 }
 
@@ -259,7 +325,7 @@ fn a_seccomp_filter_is_asked_first() {
         return;
     }
     let target = Target::start(Does::ReadsFiltered);
-    let mut marker = Marker::open(target.pid).unwrap();
+    let mut marker = target.opened();
     assert_eq!(marker.mark(&[target.range(0, 1)]).unwrap().bytes, 4096);
     marker.close().unwrap();
     target.goes_on();
@@ -299,6 +365,36 @@ fn a_program_of_others_is_borrowed_and_goes_on() {
     cat.wait().unwrap();
     assert!(matches!(marker.mark(&[Range { start: from, length: 4096 }]), Err(MarkError::Gone(_))));
     marker.close().unwrap();
+}
+
+#[test]
+fn a_process_that_begins_another_program_meanwhile_is_left_alone() {
+    if !may_try() {
+        return;
+    }
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "read line; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let (mut input, mut output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+    let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    let (pid, mut begins) = (shell.id(), true);
+    let marker = Marker::open_hooked(pid, &mut |step| {
+        if step == Step::Seized && std::mem::take(&mut begins) {
+            input.write_all(b"\n").unwrap();
+            while name(pid) != "cat\n" {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let error = marker.err().expect("refused");
+    assert!(matches!(error, MarkError::NoThread { last: Unfit::Code, .. }), "{error}");
+    Marker::open(pid).unwrap().close().unwrap();
+    input.write_all(b"after").unwrap();
+    drop(input);
+    let mut back = String::new();
+    output.read_to_string(&mut back).unwrap();
+    assert_eq!(back, "after");
+    assert!(shell.wait().unwrap().success());
 }
 
 #[test]

@@ -4,14 +4,16 @@
 
 use std::{
     arch::global_asm,
-    fs, io,
+    fs::{self, File},
+    io,
     mem::{offset_of, size_of},
+    os::unix::fs::FileExt,
     ptr,
     sync::atomic::{AtomicU32, Ordering::SeqCst},
     time::{Duration, Instant},
 };
 
-use crate::mark::Range;
+use crate::mark::{Marker, Range};
 
 /// Conditions are waited for that long, and then the test fails.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -36,6 +38,8 @@ pub(super) enum Does {
     /// Reads, under a seccomp filter that allows all, and one that does not allow io_uring_setup.
     ReadsFiltered,
     ReadsForbidden,
+    /// Waits as for a child of vfork, which can be ended, but not stopped.
+    WaitsForChild,
 }
 
 /// What both see.
@@ -84,15 +88,20 @@ impl Target {
         assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
         // SAFETY: the child makes system calls only.
         let pid = match unsafe { libc::fork() } {
-            0 => Child { does, shared, stack: stack.addr(), pipe: pipe[0] }.run(),
+            0 => Child { does, shared, stack: stack.expose_provenance(), pipe: pipe[0] }.alone().run(),
             pid => u32::try_from(pid).expect("a child"),
         };
         let target = Self { pid, does, shared, memory: memory.addr() as u64, pipe };
         target.until("it begins", || target.shared.begun.load(SeqCst) == 1);
         if !matches!(does, Does::Spins | Does::SpinsWithSignals) {
-            target.until("it waits", || target.status("State").starts_with('S'));
+            target.until("it waits", || target.status("State").starts_with(['S', 'D']));
         }
         target
+    }
+
+    /// Opened, or the test fails and shows how it is.
+    pub(super) fn opened(&self) -> Marker {
+        Marker::open(self.pid).unwrap_or_else(|error| panic!("{:?}: {error}; {}", self.does, self.state()))
     }
 
     pub(super) fn range(&self, page: u64, pages: u64) -> Range {
@@ -151,6 +160,28 @@ impl Target {
         assert_eq!(unsafe { libc::kill(self.pid.cast_signed(), signal) }, 0);
     }
 
+    /// Where it stopped is a restartable sequence of one byte from now on; false if it has none at all. To be called by its
+    /// tracer. As its system call begins again, it is before that instruction, and the kernel forgets of the sequence.
+    pub(super) fn is_in_rseq_where_it_stopped(&self) -> bool {
+        let mut configuration = [0u64; 3];
+        // SAFETY: the kernel writes as many bytes as there are.
+        let done =
+            unsafe { libc::ptrace(0x420f, self.pid.cast_signed(), 24usize, configuration.as_mut_ptr()) };
+        if done < 0 || configuration[0] == 0 {
+            return false;
+        }
+        let stands = fs::read_to_string(format!("/proc/{}/syscall", self.pid)).unwrap();
+        let instruction = stands.trim().rsplit(" 0x").next().unwrap();
+        let instruction = u64::from_str_radix(instruction, 16).unwrap();
+        // `struct rseq_cs`: version and flags, start, length, where to go instead; the signature is to be before that.
+        let signature = configuration[1] & 0xffff_ffff_0000_0000;
+        let sequence = [0, instruction, 1, self.memory + 40, signature].map(u64::to_le_bytes).concat();
+        let memory = File::options().write(true).open(format!("/proc/{}/mem", self.pid)).unwrap();
+        memory.write_all_at(&sequence, self.memory).unwrap();
+        memory.write_all_at(&self.memory.to_le_bytes(), configuration[0] + 8).unwrap();
+        true
+    }
+
     /// Sees that it does what it did, some times, and that nothing was wrong.
     pub(super) fn goes_on(&self) {
         for _ in 0..2 {
@@ -190,10 +221,12 @@ impl Target {
         }
     }
 
-    /// Nobody traces it, and it has no ring.
+    /// Nobody traces it, and it has no ring, nor threads of the kernel's that work for one.
     pub(super) fn is_left_alone(&self) {
-        self.until("it is not traced", || self.status("TracerPid") == "0");
+        self.is_not_traced();
         assert_eq!(self.rings(), 0, "{:?}", self.does);
+        let threads = || fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap().count();
+        self.until("it has one thread", || threads() == 1);
     }
 
     pub(super) fn is_not_traced(&self) {
@@ -220,7 +253,22 @@ struct Child {
     pipe: i32,
 }
 
+/// The only descriptor that a child keeps, besides the standard ones: other tests' rings are none of its own.
+const ONLY: i32 = 3;
+
 impl Child {
+    fn alone(self) -> Self {
+        // SAFETY: takes numbers; nothing here uses other descriptors.
+        let done = unsafe {
+            (self.pipe == ONLY || libc::dup2(self.pipe, ONLY) == ONLY)
+                && libc::syscall(libc::SYS_close_range, ONLY + 1, u32::MAX, 0) == 0
+        };
+        if !done {
+            self.fail(102);
+        }
+        Self { pipe: ONLY, ..self }
+    }
+
     fn run(&self) -> ! {
         let mask = self.prepare();
         let mut registers = Registers::new();
@@ -364,7 +412,30 @@ impl Child {
                     self.fail(4);
                 }
             }
+            Does::WaitsForChild => self.wait_for_child(),
             Does::Reads | Does::ReadsWithSignals | Does::ReadsFiltered | Does::ReadsForbidden => self.read(),
+        }
+    }
+
+    fn wait_for_child(&self) {
+        extern "C" fn child(of: *mut libc::c_void) -> i32 {
+            // SAFETY: takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // SAFETY: it lives in its parent's memory, which waits for it.
+            unsafe { &*of.cast::<Child>() }.read();
+            0
+        }
+        // The alternate stack is unused as long as no signal comes.
+        let top = ptr::with_exposed_provenance_mut(self.stack + ALTERNATE_STACK);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let mut status = 0;
+        // SAFETY: the stack is large enough, and nobody else's; a child of this process is waited for.
+        let done = unsafe {
+            let pid = libc::clone(child, top, flags, ptr::from_ref(self).cast_mut().cast());
+            pid > 0 && libc::waitpid(pid, &raw mut status, 0) == pid
+        };
+        if !done || status != 0 {
+            self.fail(8);
         }
     }
 
