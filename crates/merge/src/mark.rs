@@ -1,7 +1,7 @@
 //! Marks memory of another process for KSM (`MADV_MERGEABLE`), from outside: QEMU's, which was not told to.
 //!
-//! There is no system call for it: process_madvise(2) takes this advice for the caller's own memory only, and
-//! prctl(2)'s `PR_SET_MEMORY_MERGE` is for all of a process, which is to call it itself. But io_uring can do it
+//! There is no system call for it: process_madvise(2) refuses this advice for other processes, and prctl(2)'s
+//! `PR_SET_MEMORY_MERGE` is for all of a process, which is to call it itself. But io_uring can do it
 //! (`IORING_OP_MADVISE`), in the memory of the process whose ring it is. So one of the process's threads is borrowed to make
 //! a ring, and to close it in the end ([`Marker::open`], [`Marker::close`]): for two system calls, it is stopped for
 //! about a millisecond each. What is in between happens beside it.

@@ -161,7 +161,7 @@ impl Borrowed<'_> {
         hook(Step::Set);
         // Signals wait until it is back where it was, and find it there: handlers would run before the system call, again
         // and again where many arrive, and a wait that they are to end (sigsuspend) would begin again after them. The mask
-        // is put back with the registers.
+        // is put back with the registers: so they come first. If this process dies in between, handlers do run before.
         tracee.block_signals().map_err(|error| self.failed("blocking signals", error))?;
         hook(Step::Masked);
         let made = self.make(&mut tracee, &memory, &frame, hook)?;
@@ -221,16 +221,11 @@ impl Borrowed<'_> {
         let refused = |why| Failed::All(MarkError::Seccomp { pid, why });
         let filters = tracee.filters().map_err(|_| refused(Filtered::Unreadable))?;
         // Both instructions are `syscall`, of two bytes; before rt_sigreturn's there are the seven of `mov`.
-        let registers = &frame.registers;
+        let of = &frame.registers;
+        let arguments = [of.rdi, of.rsi, of.rdx, of.r10, of.r8, of.r9];
         let calls = [
-            (
-                self.call.name,
-                Question::new(self.call.number, self.code.syscall + 2, [registers.rdi, registers.rsi]),
-            ),
-            (
-                "rt_sigreturn",
-                Question::new(SIGRETURN, self.code.sigreturn + 9, [registers.rdi, registers.rsi]),
-            ),
+            (self.call.name, Question::new(self.call.number, self.code.syscall + 2, arguments)),
+            ("rt_sigreturn", Question::new(SIGRETURN, self.code.sigreturn + 9, arguments)),
         ];
         for (name, question) in calls {
             if !filters.iter().all(|filter| seccomp::allows(filter, &question)) {

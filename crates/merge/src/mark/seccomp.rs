@@ -16,13 +16,14 @@ pub(super) struct Question([u32; 16]);
 
 impl Question {
     /// A system call, after the instruction there.
-    pub(super) fn new(number: u64, instruction: u64, arguments: [u64; 2]) -> Self {
+    pub(super) fn new(number: u64, instruction: u64, arguments: [u64; 6]) -> Self {
         let mut words = [0; 16];
         words[0] = halves(number)[0];
         words[1] = X86_64;
         words[2..4].copy_from_slice(&halves(instruction));
-        words[4..6].copy_from_slice(&halves(arguments[0]));
-        words[6..8].copy_from_slice(&halves(arguments[1]));
+        for (place, argument) in words[4..].chunks_exact_mut(2).zip(arguments) {
+            place.copy_from_slice(&halves(argument));
+        }
         Self(words)
     }
 }
@@ -120,17 +121,17 @@ mod tests {
             (0x06, 0, 0, ALLOW),
             (0x06, 0, 0, DENY),
         ]);
-        let ask = |number| allows(&blacklist, &Question::new(number, 0x1000, [1, 2]));
+        let ask = |number| allows(&blacklist, &Question::new(number, 0x1000, [1, 2, 3, 4, 5, 6]));
         assert!(ask(3) && ask(15) && !ask(425) && !ask(0x4000_0003));
     }
 
     #[test]
     fn arguments_are_seen_in_halves_and_numbers_are_calculated_with() {
-        let question = Question::new(425, 0x7f00_0000_1234, [32 | 5 << 32, 7]);
+        let question = Question::new(425, 0x7f00_0000_1234, [32 | 5 << 32, 7, 0, 0, 0, 9 << 32]);
         let loads = |offset| run(&filter(&[(0x20, 0, 0, offset), (0x16, 0, 0, 0)]), &question);
         assert_eq!((loads(0), loads(8), loads(12)), (Some(425), Some(0x1234), Some(0x7f00)));
         assert_eq!((loads(16), loads(20), loads(24)), (Some(32), Some(5), Some(7)));
-        assert_eq!((loads(64), loads(2)), (None, None));
+        assert_eq!((loads(60), loads(64), loads(2)), (Some(9), None, None));
         // 6 in memory; 7 less of it; masked, and more.
         let calculation = filter(&[
             (0x00, 0, 0, 6),
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_is_no_filter_allows_nothing() {
-        let question = Question::new(425, 0, [0, 0]);
+        let question = Question::new(425, 0, [0; 6]);
         let broken: [&[(u16, u8, u8, u32)]; 7] = [
             &[],
             &[(0x05, 0, 0, u32::MAX)],
