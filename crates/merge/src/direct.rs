@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_millis(10);
 const WHOLE: u64 = 2;
 
 /// Passes at most, if none seems whole: of what is marked, not all may be there.
-const PASSES: u64 = 4;
+const PASSES: usize = 4;
 
 /// What KSM is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ pub struct Work {
 }
 
 /// What it took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Passes over all marked memory of this host.
-    pub passes: u64,
+    /// Passes over all marked memory of this host: how many of the pages wanted were merged after each.
+    pub passes: Vec<u64>,
     /// Pages that KSM visited: as it has counted, or, before Linux 6.6, as many as are marked in each pass.
     pub visited: u64,
     /// CPU time of ksmd.
@@ -42,7 +42,7 @@ pub struct Taken {
     pub cut: bool,
 }
 
-/// Has KSM make passes until two have been whole, or all that is wanted is merged: `merged` tells how much is, after each.
+/// Has KSM make passes until two have been whole, or nearly all that is wanted is merged: `merged` tells how much is, after each.
 ///
 /// # Errors
 /// KSM is not to be had, or `merged` fails.
@@ -54,10 +54,11 @@ pub fn until_merged(
     let counted = || Counted::now().map_err(|error| format!("KSM's counters cannot be read: {error}"));
     let begun = Instant::now();
     let cpu = ksmd();
-    let mut directed = Directed::begin(work.at_a_time)?;
+    // It begins at once.
     let (first, mut whole) = (counted()?, 0);
+    let mut directed = Directed::begin(work.at_a_time)?;
     let (mut taken, mut last) = (Taken::default(), first);
-    while whole < WHOLE && taken.passes < PASSES && !taken.cut {
+    while whole < WHOLE && taken.passes.len() < PASSES && !taken.cut {
         let pass = last;
         while last.full_scans == pass.full_scans && !taken.cut {
             directed.wake()?;
@@ -65,19 +66,24 @@ pub fn until_merged(
             last = counted()?;
             taken.cut = ended() || begun.elapsed() >= work.limit;
         }
-        taken.passes += u64::from(!taken.cut);
+        let now = merged().map_err(|error| format!("what is merged cannot be read: {error}"))?;
         // The first may begin in the middle.
         whole += match last.pages_scanned.zip(pass.pages_scanned) {
             Some((now, before)) => u64::from(now.saturating_sub(before) >= work.marked / 10 * 9),
-            None => u64::from(taken.passes > 1),
+            None => u64::from(!taken.passes.is_empty()),
         };
-        if merged().map_err(|error| format!("what is merged cannot be read: {error}"))? >= work.wanted {
+        if !taken.cut {
+            taken.passes.push(now);
+        }
+        // A few more are not worth another.
+        if now >= work.wanted - work.wanted / 100 {
             break;
         }
     }
     directed.end()?;
     let scanned = counted()?.pages_scanned.zip(first.pages_scanned);
-    taken.visited = scanned.map_or(taken.passes * work.marked, |(last, first)| last.saturating_sub(first));
+    taken.visited =
+        scanned.map_or(taken.passes.len() as u64 * work.marked, |(last, first)| last.saturating_sub(first));
     taken.ksmd = ksmd().zip(cpu).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
     Ok(taken)
 }

@@ -1,7 +1,9 @@
 //! What KSM has merged: which of a process's pages it has put together, and with which others.
 //!
-//! KSM's own counters go stale when it stops. `pagemap` tells which page of memory an address has, and `kpageflags` whether that
-//! is one of KSM's (Documentation/admin-guide/mm/pagemap.rst; `KPF_KSM`, bit 21).
+//! KSM's own counters go stale when it stops. `pagemap` tells which page of memory an address has, `kpageflags` whether that is
+//! one of KSM's (`KPF_KSM`, bit 21), and `kpagecount` in how many places it is (Documentation/admin-guide/mm/pagemap.rst). The
+//! last is needed, too: Linux 6.12 sets `KPF_KSM` of all anonymous pages (fs/proc/page.c, `stable_page_flags`, looks for any of
+//! the two bits that only both tell of KSM).
 
 use std::{collections::HashSet, fs::File, io, os::unix::fs::FileExt};
 
@@ -38,7 +40,8 @@ impl Merged {
     /// # Errors
     /// A process has ended; only root may look.
     pub fn look(plan: &Plan) -> io::Result<Self> {
-        let kernel = Pages { flags: File::open("/proc/kpageflags")? };
+        let kernel =
+            Pages { flags: File::open("/proc/kpageflags")?, counts: File::open("/proc/kpagecount")? };
         let mut all = Self { by_file: vec![0; plan.files.len()], ..Self::default() };
         let mut stays: HashSet<u64> = HashSet::new();
         let mut of_files: HashSet<(u32, u64)> = HashSet::new();
@@ -66,6 +69,7 @@ impl Merged {
 /// What the kernel says of pages.
 struct Pages {
     flags: File,
+    counts: File,
 }
 
 impl Pages {
@@ -86,8 +90,11 @@ impl Pages {
     }
 
     fn is_merged(&self, frame: u64) -> io::Result<bool> {
-        let mut flags = [0; ENTRY];
-        self.flags.read_exact_at(&mut flags, frame * ENTRY as u64)?;
-        Ok(u64::from_ne_bytes(flags) & KPF_KSM != 0)
+        let of = |file: &File| -> io::Result<u64> {
+            let mut entry = [0; ENTRY];
+            file.read_exact_at(&mut entry, frame * ENTRY as u64)?;
+            Ok(u64::from_ne_bytes(entry))
+        };
+        Ok(of(&self.flags)? & KPF_KSM != 0 && of(&self.counts)? > 1)
     }
 }

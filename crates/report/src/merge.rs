@@ -119,7 +119,7 @@ fn said_of_outcome(of: &Outcome) -> Vec<String> {
         "KSM visited {} in {}, with {:.2} s of CPU time: {} pages given back for each visit, {} for each that did not only \
          take a checksum.",
         number::counted(of.taken.visited, "page", "pages"),
-        number::counted(of.taken.passes, "pass", "passes"),
+        number::counted(of.taken.passes.len() as u64, "pass", "passes"),
         of.taken.ksmd.as_secs_f64(),
         ratio(of.saved_per_visit()),
         ratio(of.saved_per_productive_visit()),

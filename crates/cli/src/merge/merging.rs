@@ -53,6 +53,7 @@ pub fn run(asked: &asking::Args, allow: &[Allow], json: bool) -> Result<ExitCode
         let merged = || Merged::look(&plan).map(|of| of.merged);
         taken = direct::until_merged(&work, xweave_interrupt::pending, merged).map_err(Failure::Failed)?;
     }
+    let cut = taken.cut;
     let outcome = Outcome::of(&plan, &marked, &before, &look(&plan)?, taken);
     let told_all = shown::only(|out| match json {
         true => document::merge::write_outcome(out, &outcome, &told.looked_at, asked.same_by()),
@@ -61,7 +62,7 @@ pub fn run(asked: &asking::Args, allow: &[Allow], json: bool) -> Result<ExitCode
             write!(out, "{}", report::outcome(&outcome, &told.looked_at, asked.limit, view))
         }
     });
-    match taken.cut && xweave_interrupt::pending() {
+    match cut && xweave_interrupt::pending() {
         true => told_all.map(|_| ExitCode::from(130)),
         false => told_all,
     }
