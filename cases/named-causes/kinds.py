@@ -26,12 +26,11 @@ class Kind:
 SERVE = '--work 30000'
 ASK = '--requests 50 --rate 6 --size 200 --per-call 1'
 
-BUSY = "while :; do {first} timeout 0.5 sh -c 'while :; do :; done'; sleep 0.7; done"
 # Takes most of the CPU from the vCPUs.
-NEIGHBOUR = BUSY.replace('{first}', 'nice -n -10')
-# vhost gets a CPU only where nobody else wants it.
+NEIGHBOUR = "while :; do nice -n -10 timeout 0.5 sh -c 'while :; do :; done'; sleep 0.7; done"
+# vhost gets a CPU only where nobody else wants it: two others take turns on it for a quarter of a second.
 HOG = ("idle() { for of in $(cat /tmp/vhost); do chrt $1 -p 0 $of; done; }; trap 'idle -o; exit' TERM; idle -i; "
-       + BUSY.replace('{first}', ''))
+       "busy() { timeout 0.25 sh -c 'while :; do :; done'; }; while :; do busy & busy; wait; sleep 0.75; done")
 # Waits as `sleep` does, but without a process, which would want the CPU as well.
 WAITS = 'test -p /tmp/never || mkfifo /tmp/never; exec 9<>/tmp/never; waits() { read -t $1 never <&9; }; '
 CONSOLE = WAITS + '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
@@ -86,7 +85,7 @@ KINDS = (
          named=(named('batch_arrival'), named('retransmit'))),
     Kind('stopped-and-futex', serve='--lock 150000 --free 250000', ask='--requests 75', domain='vm1', script=STOPS,
          named=(named('stopped'), named('futex'))),
-    Kind('vhost-hog-and-retransmit', serve=SHORT + ' --ignore-every 16', ask='--requests 100 --retry 80', domain='host', script=HOG,
+    Kind('vhost-hog-and-retransmit', serve=SHORT + ' --ignore-every 16', ask='--requests 100 --retry 20', domain='host', script=HOG,
          named=(named('backend_late', by='sh'), named('retransmit'))),
     Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', ask='--requests 100', domain='vm1', script=CONSOLE_LINE,
          named=(named('interrupt_late', 'vcpu_exits'), named('futex'))),
