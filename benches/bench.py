@@ -61,9 +61,9 @@ def alternate(rounds, measurements):
     return results
 
 
-def built(name):
-    """The program of a benchmark of crates/agent/benches."""
-    ran = subprocess.run(['cargo', 'bench', '--quiet', '--package', 'xweave-agent', '--bench', name, '--no-run',
+def built(name, package='xweave-agent'):
+    """The program of a benchmark of crates/*/benches."""
+    ran = subprocess.run(['cargo', 'bench', '--quiet', '--package', package, '--bench', name, '--no-run',
                           '--message-format=json'], stdout=subprocess.PIPE, check=True)
     for line in ran.stdout.splitlines():
         message = json.loads(line)

@@ -1,0 +1,196 @@
+//! Marking memory of another process for KSM, beside the process that marks its own; and what a thread of it notices that takes
+//! page faults meanwhile, as a vCPU does. `benches/marking/run` makes a table of what this prints: JSON.
+//!
+//! No page is merged: KSM does not run.
+
+use std::{
+    env,
+    error::Error,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use memmap2::{Advice, MmapMut};
+use xweave_merge::mark::{Marker, Range};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const PAGE: usize = 4096;
+
+/// Ranges that are marked: as many as a guest has at most. Each is a page, and between two is another that is not marked.
+const RANGES: usize = 20_000;
+
+/// Pages that are faulted in, again and again.
+const FAULTED: usize = 16_384;
+
+/// How long faults are looked at where nothing is marked.
+const QUIET: Duration = Duration::from_millis(300);
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).filter(|word| word != "--bench").collect();
+    let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["target"] => target(),
+        [rounds] => measure(rounds),
+        _ => Err("marking ROUNDS".into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("marking: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The process whose memory is marked: it answers each line with one.
+fn target() -> Result<()> {
+    let mut memory = MmapMut::map_anon(2 * RANGES * PAGE)?;
+    // Each page is there, as a guest's page cache is.
+    memory.chunks_mut(PAGE).for_each(|page| page[0] = 1);
+    println!("{}", memory.as_ptr().addr());
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let looks = Arc::new(AtomicBool::new(false));
+    let faults = std::thread::spawn({
+        let (times, looks) = (Arc::clone(&times), Arc::clone(&looks));
+        move || fault(&times, &looks)
+    });
+    for line in std::io::stdin().lines() {
+        match &*line? {
+            "look" => {
+                looks.store(true, Ordering::Release);
+                println!();
+            }
+            "tell" => {
+                looks.store(false, Ordering::Release);
+                let mut times = std::mem::take(&mut *times.lock().map_err(|_| "the faults' thread has ended")?);
+                if faults.is_finished() || times.is_empty() {
+                    return Err("no page was faulted in".into());
+                }
+                times.sort_unstable();
+                println!("{} {}", times[times.len() / 2], times[times.len() * 99 / 100]);
+            }
+            "mark" => {
+                let begun = Instant::now();
+                for range in 0..RANGES {
+                    memory.advise_range(Advice::Mergeable, 2 * range * PAGE, PAGE)?;
+                }
+                println!("{}", begun.elapsed().as_nanos());
+            }
+            _ => {
+                memory.advise(Advice::Unmergeable)?;
+                println!();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Touches pages that are not there, and takes the time of each, in nanoseconds.
+fn fault(times: &Mutex<Vec<u64>>, looks: &AtomicBool) -> std::io::Result<()> {
+    let mut memory = MmapMut::map_anon(FAULTED * PAGE)?;
+    memory.advise(Advice::NoHugePage)?;
+    loop {
+        let mut taken = Vec::with_capacity(FAULTED);
+        for page in memory.chunks_mut(PAGE) {
+            let begun = Instant::now();
+            page[0] = 1;
+            let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            if looks.load(Ordering::Acquire) {
+                taken.push(ns);
+            }
+        }
+        if let Ok(mut times) = times.lock() {
+            times.extend(taken);
+        }
+        // SAFETY: what the pages hold matters to nobody.
+        unsafe { memory.unchecked_advise(memmap2::UncheckedAdvice::DontNeed)? };
+    }
+}
+
+struct Target {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Target {
+    /// With where its memory is.
+    fn start() -> Result<(Self, u64)> {
+        let mut process = Command::new(env::current_exe()?)
+            .arg("target")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let to = process.stdin.take().ok_or("no pipe")?;
+        let from = BufReader::new(process.stdout.take().ok_or("no pipe")?);
+        let mut target = Self { process, to, from };
+        let address = target.line()?.parse()?;
+        Ok((target, address))
+    }
+
+    fn ask(&mut self, what: &str) -> Result<String> {
+        writeln!(self.to, "{what}")?;
+        self.line()
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.from.read_line(&mut line)? == 0 {
+            return Err("the process whose memory is marked has ended".into());
+        }
+        Ok(line.trim().to_owned())
+    }
+
+    /// The median and the 99th percentile of the faults while something is done.
+    fn faults<T>(&mut self, during: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, [u64; 2])> {
+        self.ask("look")?;
+        let done = during(self)?;
+        let told = self.ask("tell")?;
+        let (p50, p99) = told.split_once(' ').ok_or("no times")?;
+        Ok((done, [p50.parse()?, p99.parse()?]))
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        // It has ended, or ends now.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn measure(rounds: &str) -> Result<()> {
+    let rounds: u32 = rounds.parse()?;
+    let (mut target, address) = Target::start()?;
+    let range = |nth: usize| Range { start: address + (2 * nth * PAGE) as u64, length: PAGE as u64 };
+    let ranges: Vec<Range> = (0..RANGES).map(range).collect();
+    let mut marker = Marker::open(target.process.id())?;
+    for _ in 0..rounds {
+        let ((), quiet) = target.faults(|_| {
+            std::thread::sleep(QUIET);
+            Ok(())
+        })?;
+        let (ours, marking) = target.faults(|_| {
+            let begun = Instant::now();
+            let made = marker.mark(&ranges)?;
+            let took = begun.elapsed();
+            match made.failed.first() {
+                None => Ok(took.as_nanos()),
+                Some((range, error)) => Err(format!("{range:?}: {error}").into()),
+            }
+        })?;
+        target.ask("unmark")?;
+        let (own, marking_own) = target.faults(|target| target.ask("mark"))?;
+        target.ask("unmark")?;
+        println!(
+            "{{\"ranges\":{RANGES},\"ours_ns\":{ours},\"own_ns\":{own},\"faults\":{{\"quiet\":{quiet:?},\
+             \"ours\":{marking:?},\"own\":{marking_own:?}}}}}"
+        );
+    }
+    Ok(marker.close()?)
+}
