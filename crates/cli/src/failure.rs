@@ -66,16 +66,25 @@ impl Failure {
         }
     }
 
+    /// What it says, fit to be shown.
+    pub fn message(&self) -> String {
+        let (Self::Failed(message)
+        | Self::Usage(message)
+        | Self::NotRun(message)
+        | Self::Interrupted(message)) = self;
+        // The last line of defence: what came from elsewhere was made fit to be shown where it was received.
+        text::lines(message).into_owned()
+    }
+
     /// Says it, and gives the status.
     pub fn report(self, asked: Asked) -> ExitCode {
-        let (message, status) = match self {
-            Self::Failed(message) => (message, 1),
-            Self::Usage(message) => (message, 2),
-            Self::NotRun(message) => (message, 125),
-            Self::Interrupted(message) => (message, 130),
+        let status = match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NotRun(_) => 125,
+            Self::Interrupted(_) => 130,
         };
-        // The last line of defence: what came from elsewhere was made fit to be shown where it was received.
-        let message = text::lines(&message);
+        let message = self.message();
         // A mistake in an aspect says so itself.
         let by = if message.starts_with("error: ") { "" } else { "xweave: " };
         eprintln!("{}", told::fitted(&format!("{by}{message}")));

@@ -6,11 +6,11 @@ mod estimating;
 mod merging;
 mod releasing;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use xweave_merge::Host;
 
-use crate::failure::Failure;
+use crate::{arguments::duration, failure::Failure};
 
 /// Columns where standard output is no terminal.
 const WIDE: u16 = 160;
@@ -31,6 +31,7 @@ Examples:
   xweave merge --dry-run --by inode --domain …   guests whose disks are clones of one image
   sudo xweave merge --domain vm1=vsock:3 --domain vm2=vsock:4   merge what QEMU has marked (mem-merge=on)
   sudo xweave merge --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   mark it, and merge it
+  sudo xweave merge --every 1m --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   and what they read later
   sudo xweave merge release --allow inject vm1 vm2   what was merged is theirs again")]
 pub struct Args {
     #[command(subcommand)]
@@ -44,6 +45,9 @@ pub struct Args {
     /// A way of marking memory that nobody has marked for KSM
     #[arg(long, value_name = "WAY", value_enum, conflicts_with = "dry_run")]
     allow: Vec<Allow>,
+    /// Do it again each time that so much has passed, until Ctrl-C: 30s, 10m
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "dry_run")]
+    every: Option<Duration>,
     #[command(flatten)]
     asked: asking::Args,
     /// Print a JSON document
@@ -79,6 +83,6 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Some(What::Doctor(args)) => doctor::run(&args),
         Some(What::Release(args)) => releasing::run(&args),
         None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
-        None => merging::run(&args.asked, &args.allow, args.json),
+        None => merging::run(&args.asked, &args.allow, args.every, args.json),
     }
 }

@@ -143,6 +143,8 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["merge", "--dry-run", "--domain", "vm1=vsock:3"], 2, "xweave: it takes two guests to hold something twice: name another with --domain"),
     (&["merge", "--dry-run", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4", "--include", "usr"], 2, "xweave: `usr` is no absolute path: name it from / on, as the guests do"),
     (&["merge", "--domain", "vm1=vsock:3"], 2, "xweave: it takes two guests to hold something twice: name another with --domain"),
+    (&["merge", "--every", "often", "--domain", "vm1=vsock:3"], 2, "error: invalid value 'often' for '--every <DURATION>': `often` is not a duration: write 500ms, 10s or 2m\n{help}"),
+    (&["merge", "release", "vm1"], 2, "error: the following required arguments were not provided:\n  --allow <WAY>\n\nUsage: xweave merge release --allow <WAY> <VM>...\n{help}"),
     (&["merge", "--contents", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4"], 2, "error: the following required arguments were not provided:\n  --dry-run\n\nUsage: xweave merge --dry-run --contents --domain <NAME=TRANSPORT>\n{help}"),
     // Files.
     (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, interrupt, page-cache, sched, tcp, udp, virtio-blk, virtio-net"),

@@ -67,7 +67,8 @@ fn target() -> Result<()> {
             }
             "tell" => {
                 looks.store(false, Ordering::Release);
-                let mut times = std::mem::take(&mut *times.lock().map_err(|_| "the faults' thread has ended")?);
+                let mut times =
+                    std::mem::take(&mut *times.lock().map_err(|_| "the faults' thread has ended")?);
                 if faults.is_finished() || times.is_empty() {
                     return Err("no page was faulted in".into());
                 }

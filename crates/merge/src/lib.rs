@@ -8,13 +8,14 @@
 //! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
 //! memory KSM may merge at all. To merge, [`slots`] say where in a process a guest's pages are, [`plan`] which of these to look
 //! at, [`mark`] has the process allow it, [`direct`] has KSM look, [`merged`] says what it has put together, and
-//! [`outcome`] what came of it all.
+//! [`outcome`] what came of it all; [`merging`] does these in turn.
 
 pub mod direct;
 pub mod estimate;
 pub mod host;
 pub mod mark;
 pub mod merged;
+pub mod merging;
 pub mod outcome;
 pub mod plan;
 pub mod slots;

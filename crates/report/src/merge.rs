@@ -95,6 +95,17 @@ pub fn outcome(of: &Outcome, looked_at: &[LookedAt], files: usize, view: View) -
     text + &more(of.files.len(), files)
 }
 
+/// What was given back, in a line: where it is done again and again.
+pub fn line(of: &Outcome) -> String {
+    format!(
+        "{} given back, {} of it now; {} of the {} that several hold is merged",
+        pages(of.saved),
+        pages(of.saved.saturating_sub(of.saved_before)),
+        pages(of.merged),
+        pages(of.shared)
+    )
+}
+
 fn said_of_outcome(of: &Outcome) -> Vec<String> {
     if of.shared == 0 {
         return vec![

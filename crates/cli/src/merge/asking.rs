@@ -57,8 +57,8 @@ impl Args {
         }
     }
 
-    /// Asks them: also what pages hold, or where they lie.
-    pub fn ask(&self, contents: bool, frames: bool) -> Result<Told, Failure> {
+    /// Asks them: also what pages hold, or where they lie. How far that is may be told.
+    pub fn ask(&self, contents: bool, frames: bool, is_told: bool) -> Result<Told, Failure> {
         let (mut include, exclude) = (self.include.clone(), self.exclude.clone());
         if include.is_empty() {
             include = USUAL.map(str::to_owned).to_vec();
@@ -76,9 +76,15 @@ impl Args {
             ));
         }
         let files = Files { include, exclude, contents, frames };
-        let mut progress = Progress::new(None);
-        let caches = xweave_record::cached(&domains, &files, &mut |phase| progress.show(&phase));
-        progress.end();
+        let mut progress = is_told.then(|| Progress::new(None));
+        let caches = xweave_record::cached(&domains, &files, &mut |phase| {
+            if let Some(progress) = &mut progress {
+                progress.show(&phase);
+            }
+        });
+        if let Some(progress) = progress {
+            progress.end();
+        }
         let mut told = Told { guests: Vec::new(), pids: Vec::new(), looked_at: Vec::new() };
         for DomainCache { domain, pid, files, looked_at } in caches? {
             told.guests.push(Guest { name: domain, files });

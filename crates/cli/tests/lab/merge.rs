@@ -202,3 +202,53 @@ fn pages_of_the_same_files_are_given_back_and_both_guests_go_on_with_what_they_h
         assert_clean(&world, domain);
     }
 }
+
+#[test]
+fn whoever_merges_may_be_killed_at_any_time() {
+    let Some(world) = World::find("merge") else { return };
+    let (settings, files) = (world.run("host", KSM), ["vm1", "vm2"].map(|guest| hashes(&world, guest)));
+    let merge = format!("xweave merge {GUESTS} --include / --allow inject");
+    // It takes a few seconds: from before it has reached the guests, to after the end.
+    for tenths in (2..=40).step_by(2) {
+        let (s, tenth) = (tenths / 10, tenths % 10);
+        world.try_run("host", &format!("timeout -s KILL {s}.{tenth} {merge} >/dev/null 2>&1"));
+    }
+    // What it had changed of KSM is put back by whoever looks next.
+    world.try_run("host", "xweave doctor");
+    assert_eq!(world.run("host", KSM), settings);
+    assert_eq!(["vm1", "vm2"].map(|guest| hashes(&world, guest)), files);
+    // And the guests' processes are as good as before.
+    let of: Value = serde_json::from_str(&world.run("host", &format!("{merge} --json"))).unwrap();
+    let [shared, merged] = ["shared", "merged"].map(|key| of["pages"][key].as_u64().unwrap());
+    assert!(shared > 0 && merged >= shared * 95 / 100, "{of}");
+    world.run("host", "xweave merge release --allow inject $(cat /run/lab/vm1/pid) $(cat /run/lab/vm2/pid)");
+    assert_eq!(["vm1", "vm2"].map(|guest| hashes(&world, guest)), files);
+    for domain in ["host", "vm1", "vm2"] {
+        assert_clean(&world, domain);
+    }
+}
+
+#[test]
+fn what_guests_read_later_is_given_back_the_next_time() {
+    let Some(world) = World::find("merge") else { return };
+    let mut merging = world.start(
+        "host",
+        &format!("exec xweave merge --every 2s {GUESTS} --include /later --allow inject --json"),
+    );
+    merging.wait_for("0 B given back");
+    for guest in ["vm1", "vm2"] {
+        world.run(guest, &format!("mkdir -p /later; {}", written("/later/file", 40, "e")));
+    }
+    merging.wait_for("160 KiB given back, 160 KiB of it now");
+    // And stays so.
+    merging.wait_for("160 KiB given back, 0 B of it now");
+    world.signal("host", "xweave merge --every", "INT");
+    let log = merging.finish_well();
+    let of: Value = serde_json::from_str(log.trim().lines().last().unwrap()).unwrap();
+    assert_eq!((&of["pages"]["saved"], &of["pages"]["shared"]), (&40.into(), &80.into()), "{log}");
+    world.run("host", "xweave merge release --allow inject $(cat /run/lab/vm1/pid) $(cat /run/lab/vm2/pid)");
+    for domain in ["host", "vm1", "vm2"] {
+        world.run(domain, "rm -rf /later");
+        assert_clean(&world, domain);
+    }
+}

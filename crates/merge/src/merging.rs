@@ -1,0 +1,157 @@
+//! Merging what guests hold twice, once: from what they say to what came of it.
+
+use std::{io, path::Path, time::Duration};
+
+use xweave_agent::ksm::MOST_AT_A_TIME;
+use xweave_wire::pages::PAGE;
+
+use crate::{
+    direct::{self, Taken, Work},
+    host::{Host, VmMemory, Why},
+    mark::{MarkError, Marker, Range},
+    merged::Merged,
+    outcome::{Marked, Outcome, Way},
+    plan::{self, OfGuest, Plan},
+    slots::{Slots, SlotsError},
+    tree::{Guest, SameBy},
+};
+
+/// For how long KSM is directed at most.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// What guests say, and what may be done for it.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// What they hold, and where.
+    pub guests: Vec<Guest>,
+    /// The process that runs each, where that is known.
+    pub pids: Vec<Option<u32>>,
+    /// What makes their files the same.
+    pub same_by: SameBy,
+    /// Whether a system call may be injected into these processes, to mark their memory.
+    pub may_inject: bool,
+}
+
+/// Why nothing was merged.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// KVM shows no process that runs a guest.
+    #[error(
+        "which process of this host runs {0} is not known: xweave merge doctor lists those that KVM shows"
+    )]
+    NoProcess(String),
+    /// A guest's memory would have to be marked, and no way of that is allowed.
+    #[error(
+        "KSM may not merge memory of {name}: nobody has marked it. With --allow inject, xweave has the process that runs it \
+         (PID {pid}) make one system call (io_uring_setup), by whose ring pages are marked; without, {}", Why::Unmarked.fix()
+    )]
+    NotAllowed {
+        /// The guest.
+        name: String,
+        /// Its process.
+        pid: u32,
+    },
+    /// Something else keeps KSM from a guest's memory.
+    #[error("KSM may not merge memory of {name}: {}: {}", .why.reason(), .why.fix())]
+    Barred {
+        /// The guest.
+        name: String,
+        /// What.
+        why: Why,
+    },
+    /// A guest's memory is not marked.
+    #[error("memory of {0} is not marked: {1}")]
+    Mark(String, #[source] MarkError),
+    /// The kernel refuses to mark any of it.
+    #[error("memory of {0} is not marked: at {1:#x}: {2}")]
+    Refused(String, u64, io::Error),
+    /// It is not known where guests' memory is.
+    #[error(transparent)]
+    Slots(#[from] SlotsError),
+    /// It cannot be looked what is merged.
+    #[error("what KSM has merged cannot be read: {0}")]
+    Look(#[from] io::Error),
+    /// KSM cannot be directed: why, in words.
+    #[error("{0}")]
+    Ksm(String),
+}
+
+/// Marks what several guests hold, where it is not marked yet, and has KSM merge it. Compiled objects are kept in `cache`; it
+/// ends early when `ended` says so.
+///
+/// # Errors
+/// [`MergeError`]. What was marked or merged until then stays so.
+pub fn merge(
+    asked: Asked,
+    host: &Host,
+    cache: &Path,
+    ended: impl Fn() -> bool,
+) -> Result<Outcome, MergeError> {
+    let Asked { guests, pids, same_by, may_inject } = asked;
+    let known =
+        |(guest, pid): (&Guest, &Option<u32>)| pid.ok_or_else(|| MergeError::NoProcess(guest.name.clone()));
+    let pids = guests.iter().zip(&pids).map(known).collect::<Result<Vec<u32>, MergeError>>()?;
+    let slots = Slots::read(cache)?;
+    let plan = Plan::of(&guests, &pids, &slots, same_by);
+    drop(guests);
+    let wanted = plan.guests.iter().map(|guest| Wanted::of(guest, host, &slots, may_inject));
+    let wanted = wanted.collect::<Result<Vec<Wanted>, MergeError>>()?;
+    let before = Merged::look(&plan)?;
+    let marked = plan.guests.iter().zip(wanted).map(|(guest, wanted)| wanted.mark(guest));
+    let marked = marked.collect::<Result<Vec<Marked>, MergeError>>()?;
+    let work = Work {
+        at_a_time: MOST_AT_A_TIME,
+        marked: marked.iter().map(|of| of.pages).sum(),
+        wanted: plan.guests.iter().map(|of| of.spots.len() as u64).sum(),
+        limit: LIMIT,
+    };
+    let mut taken = Taken::default();
+    if work.wanted > 0 {
+        let merged = || Merged::look(&plan).map(|of| of.merged);
+        taken = direct::until_merged(&work, ended, merged).map_err(MergeError::Ksm)?;
+    }
+    Ok(Outcome::of(&plan, &marked, &before, &Merged::look(&plan)?, taken))
+}
+
+/// What is to be marked of a guest.
+struct Wanted {
+    way: Way,
+    ranges: Vec<Range>,
+    /// Pages that are marked already.
+    before: u64,
+}
+
+impl Wanted {
+    /// Or why it may not be.
+    fn of(guest: &OfGuest, host: &Host, slots: &Slots, may_inject: bool) -> Result<Self, MergeError> {
+        let vm = host.vm(guest.pid);
+        if let Some(why) = vm.and_then(VmMemory::barred_by).filter(|why| *why != Why::Unmarked) {
+            return Err(MergeError::Barred { name: guest.name.clone(), why });
+        }
+        let ranges = guest.ranges(slots, plan::RANGES);
+        let ranges = plan::unmarked(&ranges, vm.map_or(&[], |vm| &vm.marked));
+        if !ranges.is_empty() && !may_inject {
+            return Err(MergeError::NotAllowed { name: guest.name.clone(), pid: guest.pid });
+        }
+        let way = if ranges.is_empty() { Way::Before } else { Way::Inject };
+        Ok(Self { way, ranges, before: vm.map_or(0, |vm| vm.mergeable / PAGE) })
+    }
+
+    /// Marks it, by a ring of its process that is gone afterwards.
+    fn mark(self, guest: &OfGuest) -> Result<Marked, MergeError> {
+        let mut pages = self.before;
+        if !self.ranges.is_empty() {
+            let failed = |error: MarkError| MergeError::Mark(guest.name.clone(), error);
+            let mut marker = Marker::open(guest.pid).map_err(failed)?;
+            let made = marker.mark(&self.ranges).map_err(failed)?;
+            marker.close().map_err(failed)?;
+            match made.failed.into_iter().next() {
+                Some((range, error)) if made.bytes == 0 => {
+                    return Err(MergeError::Refused(guest.name.clone(), range.start, error));
+                }
+                _ => pages += made.bytes / PAGE,
+            }
+        }
+        Ok(Marked { way: self.way, ranges: self.ranges.len() as u64, pages })
+    }
+}
