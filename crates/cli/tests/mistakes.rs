@@ -145,7 +145,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["merge", "--domain", "vm1=vsock:3"], 2, "xweave: it takes two guests to hold something twice: name another with --domain"),
     (&["merge", "--every", "often", "--domain", "vm1=vsock:3"], 2, "error: invalid value 'often' for '--every <DURATION>': `often` is not a duration: write 500ms, 10s or 2m\n{help}"),
     (&["merge", "release", "vm1"], 2, "error: the following required arguments were not provided:\n  --allow <WAY>\n\nUsage: xweave merge release --allow <WAY> <VM>...\n{help}"),
-    (&["merge", "--contents", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4"], 2, "error: the following required arguments were not provided:\n  --dry-run\n\nUsage: xweave merge --dry-run --contents --domain <NAME=TRANSPORT>\n{help}"),
+    (&["merge", "--contents", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4"], 2, "error: the following required arguments were not provided:\n  --dry-run\n\nUsage: xweave merge --domain <NAME=TRANSPORT> --dry-run --contents\n{help}"),
     // Files.
     (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, interrupt, page-cache, sched, tcp, udp, virtio-blk, virtio-net"),
     (&["fmt", "nowhere.aspect"], 2, "xweave: nowhere.aspect cannot be read: No such file or directory (os error 2)"),
@@ -297,7 +297,7 @@ fn arguments_that_are_no_text_are_no_panic() {
     let strange = OsStr::from_bytes(b"\xff");
     for command in [
         "doctor", "check", "fmt", "record", "flows", "records", "explain", "compare", "vary", "report",
-        "export", "import", "sites", "cost", "lab", "agent",
+        "export", "import", "sites", "cost", "merge", "lab", "agent",
     ] {
         for rest in [&[][..], &["-o", "new"], &["--json"]] {
             let arguments: Vec<&OsStr> =

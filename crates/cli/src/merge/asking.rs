@@ -11,6 +11,7 @@ use crate::{failure::Failure, progress::Progress};
 const USUAL: [&str; 3] = ["/usr", "/lib", "/boot"];
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// A guest, as for xweave record: NAME=vsock:CID, or NAME=COMMAND
     #[arg(long, value_name = "NAME=TRANSPORT", required = true)]

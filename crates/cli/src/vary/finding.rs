@@ -24,6 +24,7 @@ Examples:
 ";
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// What passes these places in turn: A,B,C[,by=KEY]
     #[arg(long, value_name = "POINTS", conflicts_with_all = ["transaction", "try", "knobs"], value_parser = Between::of_points)]

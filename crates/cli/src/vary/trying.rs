@@ -59,6 +59,7 @@ Ctrl-C ends the load and the recording of the block that is under way, which is 
 back, and what was measured until then is shown.";
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     /// A setting, and the values to try; the first is what the others are compared with
     #[arg(long = "try", id = "try", value_name = "KNOB[@DOMAIN]=A,B", conflicts_with = "dir", requires_all = ["output", "command"])]
