@@ -18,6 +18,12 @@ const KSM: &str = "/sys/kernel/mm/ksm";
 /// A mapping of fewer bytes is no memory of a guest, but of its process.
 const LEAST: u64 = 16 << 20;
 
+/// Mappings that a process may have, unless somebody has changed it (DEFAULT_MAX_MAP_COUNT).
+const MAPPINGS: usize = 65_530;
+
+/// Mappings that are left to a process for itself.
+const RESERVE: usize = 8192;
+
 /// KSM, and the virtual machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
@@ -25,6 +31,8 @@ pub struct Host {
     pub ksm: Option<Ksm>,
     /// The machines, by their processes.
     pub vms: Vec<VmMemory>,
+    /// Mappings that a process may have (`vm.max_map_count`).
+    pub most_mappings: usize,
 }
 
 /// How KSM stands (Documentation/admin-guide/mm/ksm.rst).
@@ -49,6 +57,8 @@ pub struct VmMemory {
     pub mergeable: u64,
     /// What is marked for that: where in the process, in order.
     pub marked: Vec<Range>,
+    /// Mappings of the process, whatever they are of.
+    pub mappings: usize,
     /// That it may not, and why.
     pub kept: Vec<Kept>,
 }
@@ -132,12 +142,19 @@ impl Host {
             let memory = VmMemory { pid: vm.pid, name: name.clone(), ..VmMemory::default() };
             all.push(memory.with(BufReader::new(file), pinned)?);
         }
-        Ok(Self { ksm, vms: all })
+        let most = fs::read_to_string("/proc/sys/vm/max_map_count").ok();
+        let most_mappings = most.and_then(|most| most.trim().parse().ok()).unwrap_or(MAPPINGS);
+        Ok(Self { ksm, vms: all, most_mappings })
     }
 
     /// Whether KSM may merge most of what a process's virtual machine holds; none if it is not known.
     pub fn may_merge(&self, pid: u32) -> Option<bool> {
         self.vm(pid).map(VmMemory::may_be_merged)
+    }
+
+    /// In how many more ranges its memory may be marked: each may make two mappings of one.
+    pub fn room(&self, vm: &VmMemory) -> usize {
+        self.most_mappings.saturating_sub(vm.mappings).saturating_sub(RESERVE) / 2
     }
 
     /// The machine that a process runs.
@@ -176,6 +193,7 @@ impl VmMemory {
         for line in smaps.lines() {
             let line = line?;
             if let Some(begun) = Mapping::begun(&line) {
+                self.mappings += 1;
                 if adjoining.last().is_some_and(|last| !last.adjoins(&begun)) {
                     self.add(&adjoining, pinned);
                     adjoining.clear();
@@ -299,6 +317,13 @@ mod tests {
     }
 
     #[test]
+    fn a_process_keeps_mappings_for_itself() {
+        let host = Host { most_mappings: 65_530, ..Host::default() };
+        let room = |mappings| host.room(&VmMemory { mappings, ..VmMemory::default() });
+        assert_eq!((room(338), room(57_336), room(57_340), room(70_000)), (28_500, 1, 0, 0));
+    }
+
+    #[test]
     fn memory_of_which_parts_are_marked_is_still_a_guest_s() {
         let text = smaps(&[
             (100, 108, "", 8_000, "ac"),
@@ -333,6 +358,8 @@ mod tests {
         let vm = Vm { pid: std::process::id(), ..Vm::default() };
         let host = Host::look(&[vm]).unwrap();
         assert!(host.ksm.is_some() && host.vms[0].mergeable >= 40 << 20, "{host:?}");
+        let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        assert!(host.vms[0].mappings.abs_diff(mappings) < 20 && host.most_mappings > 1000, "{host:?}");
     }
 
     #[test]

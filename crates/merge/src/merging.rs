@@ -51,6 +51,17 @@ pub enum MergeError {
         /// Its process.
         pid: u32,
     },
+    /// A process has as many mappings as it may have, nearly.
+    #[error(
+        "memory of {name} is not marked: each range would be a mapping of its own, and process {pid} has nearly as many as it \
+         may have: raise vm.max_map_count"
+    )]
+    Mappings {
+        /// The guest.
+        name: String,
+        /// Its process.
+        pid: u32,
+    },
     /// Something else keeps KSM from a guest's memory.
     #[error("KSM may not merge memory of {name}: {}: {}", .why.reason(), .why.fix())]
     Barred {
@@ -128,10 +139,14 @@ impl Wanted {
         if let Some(why) = vm.and_then(VmMemory::barred_by).filter(|why| *why != Why::Unmarked) {
             return Err(MergeError::Barred { name: guest.name.clone(), why });
         }
-        let ranges = guest.ranges(slots, plan::RANGES);
+        let room = vm.map_or(0, |vm| host.room(vm)).min(plan::RANGES);
+        let ranges = guest.ranges(slots, room);
         let ranges = plan::unmarked(&ranges, vm.map_or(&[], |vm| &vm.marked));
         if !ranges.is_empty() && !may_inject {
             return Err(MergeError::NotAllowed { name: guest.name.clone(), pid: guest.pid });
+        }
+        if room == 0 && !ranges.is_empty() {
+            return Err(MergeError::Mappings { name: guest.name.clone(), pid: guest.pid });
         }
         let way = if ranges.is_empty() { Way::Before } else { Way::Inject };
         Ok(Self { way, ranges, before: vm.map_or(0, |vm| vm.mergeable / PAGE) })

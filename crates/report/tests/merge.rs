@@ -94,6 +94,7 @@ fn host() -> Host {
         name: name.into(),
         mergeable: mib << 20,
         marked: Vec::new(),
+        mappings: 300,
         kept: kept.to_vec(),
     };
     Host {
@@ -103,6 +104,7 @@ fn host() -> Host {
             vm("web2", 0, &[kept(Why::Shared, 2048), kept(Why::Unmarked, 64)]),
             vm("db", 0, &[kept(Why::Pinned, 4096)]),
         ],
+        most_mappings: 65_530,
     }
 }
 
