@@ -5,10 +5,11 @@ mod doctor;
 mod estimating;
 mod merging;
 mod releasing;
+mod status;
 
 use std::{process::ExitCode, time::Duration};
 
-use xweave_merge::Host;
+use xweave_merge::{Host, Status};
 
 use crate::{arguments::duration, failure::Failure};
 
@@ -32,6 +33,7 @@ Examples:
   sudo xweave merge --domain vm1=vsock:3 --domain vm2=vsock:4   merge what QEMU has marked (mem-merge=on)
   sudo xweave merge --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   mark it, and merge it
   sudo xweave merge --every 1m --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   and what they read later
+  sudo xweave merge status               what is merged now
   sudo xweave merge release --allow inject vm1 vm2   what was merged is theirs again")]
 pub struct Args {
     #[command(subcommand)]
@@ -66,6 +68,7 @@ enum Allow {
 enum What {
     Doctor(doctor::Args),
     Release(releasing::Args),
+    Status(status::Args),
 }
 
 /// This host's virtual machines, and what of their memory KSM may merge.
@@ -77,11 +80,19 @@ fn host() -> Result<Host, Failure> {
     })
 }
 
+/// What of that is merged now.
+fn merged(host: &Host) -> Result<Status, Failure> {
+    Status::look(host).map_err(|error| {
+        Failure::Failed(format!("what is merged cannot be read: /proc/kpageflags: {error}: run it as root"))
+    })
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         Some(What::Doctor(args)) => doctor::run(&args),
         Some(What::Release(args)) => releasing::run(&args),
+        Some(What::Status(args)) => status::run(&args),
         None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
         None => merging::run(&args.asked, &args.allow, args.every, args.json),
     }

@@ -8,7 +8,8 @@
 //! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
 //! memory KSM may merge at all. To merge, [`slots`] say where in a process a guest's pages are, [`plan`] which of these to look
 //! at, [`mark`] has the process allow it, [`direct`] has KSM look, [`merged`] says what it has put together, and
-//! [`outcome`] what came of it all; [`merging`] does these in turn.
+//! [`outcome`] what came of it all; [`merging`] does these in turn, and
+//! [`status`] says what is merged at any time.
 
 pub mod direct;
 pub mod estimate;
@@ -19,6 +20,7 @@ pub mod merging;
 pub mod outcome;
 pub mod plan;
 pub mod slots;
+pub mod status;
 pub mod tree;
 
 pub use estimate::Estimate;
@@ -27,4 +29,5 @@ pub use merged::Merged;
 pub use outcome::Outcome;
 pub use plan::Plan;
 pub use slots::Slots;
+pub use status::Status;
 pub use tree::{SameBy, Tree};

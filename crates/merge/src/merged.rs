@@ -1,9 +1,9 @@
 //! What KSM has merged: which of a process's pages it has put together, and with which others.
 //!
-//! KSM's own counters go stale when it stops. `pagemap` tells which page of memory an address has, `kpageflags` whether that is
-//! one of KSM's (`KPF_KSM`, bit 21), and `kpagecount` in how many places it is (Documentation/admin-guide/mm/pagemap.rst). The
-//! last is needed, too: Linux 6.12 sets `KPF_KSM` of all anonymous pages (fs/proc/page.c, `stable_page_flags`, looks for any of
-//! the two bits that only both tell of KSM).
+//! KSM's own counters go stale when it stops. `pagemap` tells which page of memory an address has, and whether it is only there;
+//! `kpageflags` tells whether it is one of KSM's (Documentation/admin-guide/mm/pagemap.rst). Both are needed: Linux 6.12 calls
+//! all anonymous pages KSM's (fs/proc/page.c, `stable_page_flags`, looks for any of the two bits that only both tell of KSM),
+//! and what is mapped twice may be of a process that has forked.
 
 use std::{collections::HashSet, fs::File, io, os::unix::fs::FileExt};
 
@@ -13,6 +13,8 @@ use crate::plan::Plan;
 
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
+/// Mapped nowhere else.
+const EXCLUSIVE: u64 = 1 << 56;
 const KPF_KSM: u64 = 1 << 21;
 
 /// Bytes of an entry of either file.
@@ -40,15 +42,13 @@ impl Merged {
     /// # Errors
     /// A process has ended; only root may look.
     pub fn look(plan: &Plan) -> io::Result<Self> {
-        let kernel =
-            Pages { flags: File::open("/proc/kpageflags")?, counts: File::open("/proc/kpagecount")? };
+        let kernel = Pages::open()?;
         let mut all = Self { by_file: vec![0; plan.files.len()], ..Self::default() };
         let mut stays: HashSet<u64> = HashSet::new();
         let mut of_files: HashSet<(u32, u64)> = HashSet::new();
         for guest in &plan.guests {
             let addresses: Vec<u64> = guest.spots.iter().map(|spot| spot.address).collect();
-            let pagemap = File::open(format!("/proc/{}/pagemap", guest.pid))?;
-            let frames = kernel.merged(&pagemap, &addresses)?;
+            let frames = kernel.merged(guest.pid, &addresses)?;
             let mut of_guest = 0;
             for (spot, frame) in guest.spots.iter().zip(frames).filter(|(_, frame)| *frame > 0) {
                 of_guest += 1;
@@ -67,14 +67,19 @@ impl Merged {
 }
 
 /// What the kernel says of pages.
-struct Pages {
+pub(crate) struct Pages {
     flags: File,
-    counts: File,
 }
 
 impl Pages {
-    /// Of each of these addresses, in order and each a page's: the frame, if KSM has merged it; 0 otherwise.
-    fn merged(&self, pagemap: &File, addresses: &[u64]) -> io::Result<Vec<u64>> {
+    /// Only root may.
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Self { flags: File::open("/proc/kpageflags")? })
+    }
+
+    /// Of each of these addresses of a process, in order and each a page's: the frame, if KSM has merged it; 0 otherwise.
+    pub(crate) fn merged(&self, pid: u32, addresses: &[u64]) -> io::Result<Vec<u64>> {
+        let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let mut frames = Vec::with_capacity(addresses.len());
         for run in addresses.chunk_by(|one, next| *next == one + PAGE).flat_map(|run| run.chunks(AT_ONCE)) {
             let mut entries = vec![0; run.len() * ENTRY];
@@ -82,19 +87,36 @@ impl Pages {
             let (entries, _) = entries.as_chunks::<ENTRY>();
             for entry in entries {
                 let entry = u64::from_ne_bytes(*entry);
-                let frame = if entry & PRESENT == 0 { 0 } else { entry & FRAME };
-                frames.push(if frame > 0 && self.is_merged(frame)? { frame } else { 0 });
+                let is_shared = entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
+                let frame = if is_shared { entry & FRAME } else { 0 };
+                frames.push(if frame > 0 && self.is_ksms(frame)? { frame } else { 0 });
             }
         }
         Ok(frames)
     }
 
-    fn is_merged(&self, frame: u64) -> io::Result<bool> {
-        let of = |file: &File| -> io::Result<u64> {
-            let mut entry = [0; ENTRY];
-            file.read_exact_at(&mut entry, frame * ENTRY as u64)?;
-            Ok(u64::from_ne_bytes(entry))
+    fn is_ksms(&self, frame: u64) -> io::Result<bool> {
+        let mut flags = [0; ENTRY];
+        self.flags.read_exact_at(&mut flags, frame * ENTRY as u64)?;
+        Ok(u64::from_ne_bytes(flags) & KPF_KSM != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_this_process_has_is_not_merged() {
+        let mut memory = memmap2::MmapMut::map_anon(3 * 4096).unwrap();
+        memory.fill(7);
+        let at = memory.as_ptr().addr() as u64;
+        let addresses = [at, at + PAGE, at + 2 * PAGE];
+        let Ok(pages) = Pages::open() else {
+            println!("SKIPPED: only root may read /proc/kpageflags");
+            return;
         };
-        Ok(of(&self.flags)? & KPF_KSM != 0 && of(&self.counts)? > 1)
+        assert_eq!(pages.merged(std::process::id(), &addresses).unwrap(), [0, 0, 0]);
+        assert!(pages.merged(u32::MAX, &addresses).is_err());
     }
 }

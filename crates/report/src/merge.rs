@@ -1,10 +1,11 @@
 //! What it would give back to hold once what guests hold twice, what merging it has given back, and which memory KSM may merge.
 
 use xweave_merge::{
-    Estimate, Host, Outcome,
+    Estimate, Host, Outcome, Status,
     estimate::{OfFile, OfGuest},
     host::{Ksm, VmMemory},
     outcome::{self, Way},
+    status::OfVm,
 };
 use xweave_text::size;
 use xweave_wire::pages::{LookedAt, PAGE};
@@ -14,6 +15,8 @@ use crate::{
     folded::{self, Column},
     number,
 };
+
+const NO_VMS: &str = "This host runs no virtual machine that KVM's debugfs shows (/sys/kernel/debug/kvm).";
 
 /// The most bytes of a path: guests may call files anything.
 const PATH: usize = 160;
@@ -227,7 +230,7 @@ pub fn host(of: &Host, view: View) -> String {
     let (held, mergeable) = of.held();
     let bytes = |bytes: u64| size(bytes as f64);
     let mut said = vec![match of.vms.len() {
-        0 => "This host runs no virtual machine that KVM's debugfs shows (/sys/kernel/debug/kvm).".to_owned(),
+        0 => NO_VMS.to_owned(),
         vms => format!(
             "KSM may merge {} of the {} of memory that {}.",
             bytes(mergeable),
@@ -235,13 +238,7 @@ pub fn host(of: &Host, view: View) -> String {
             number::counted(vms as u64, "virtual machine holds", "virtual machines hold")
         ),
     }];
-    said.push(match of.ksm {
-        None => "This kernel has no KSM: it was built without CONFIG_KSM.".to_owned(),
-        Some(Ksm { run: 1, pages_sharing, .. }) => {
-            format!("It is running, and has given back {}.", pages(pages_sharing))
-        }
-        Some(_) => "It is not running: echo 1 >/sys/kernel/mm/ksm/run starts it.".to_owned(),
-    });
+    said.push(runs(of.ksm));
     if of.ksm.is_some_and(|ksm| !ksm.merge_across_nodes) {
         said.push("It merges pages of one NUMA node only (merge_across_nodes is 0).".to_owned());
     }
@@ -250,6 +247,17 @@ pub fn host(of: &Host, view: View) -> String {
         text += &format!("\n{}", vms(&of.vms, view));
     }
     text
+}
+
+/// Whether KSM runs.
+fn runs(ksm: Option<Ksm>) -> String {
+    match ksm {
+        None => "This kernel has no KSM: it was built without CONFIG_KSM.".to_owned(),
+        Some(Ksm { run: 1, pages_sharing, .. }) => {
+            format!("KSM is running, and has given back {}.", pages(pages_sharing))
+        }
+        Some(_) => "KSM is not running: echo 1 >/sys/kernel/mm/ksm/run starts it.".to_owned(),
+    }
 }
 
 fn vms(all: &[VmMemory], view: View) -> String {
@@ -279,6 +287,24 @@ fn vms(all: &[VmMemory], view: View) -> String {
         Column::prose("Fix", column(4)),
     ];
     folded::text(&about, &columns, view)
+}
+
+/// First how much is given back, and whether KSM runs; then what is merged of each virtual machine.
+pub fn status(of: &Status, view: View) -> String {
+    let said = [format!("{} of memory is given back.", pages(of.saved)), runs(of.ksm)];
+    let mut text: String = said.iter().map(|line| crate::table::paragraph(line, view)).collect();
+    if of.vms.is_empty() {
+        return text + &crate::table::paragraph(NO_VMS, view);
+    }
+    let column = |of_vm: &dyn Fn(&OfVm) -> String| of.vms.iter().map(of_vm).collect();
+    let about = [Column::names("VM", column(&|vm| format!("{} ({})", vm.name, vm.pid)))];
+    let columns = [
+        Column::numbers("Holds", column(&|vm| size(vm.held as f64))),
+        Column::numbers("Marked", column(&|vm| size(vm.marked as f64))),
+        Column::numbers("Merged", column(&|vm| pages(vm.merged))),
+    ];
+    text += &format!("\n{}", folded::text(&about, &columns, view));
+    text
 }
 
 /// Which machines have memory of their own again, and how many pages of it had been merged.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use snapshot::{assert_looks, views};
 use xweave_merge::{
-    Estimate, Host, Outcome, SameBy,
+    Estimate, Host, Outcome, SameBy, Status,
     direct::Taken,
     host::{Kept, Ksm, VmMemory, Why},
     outcome::{Marked, OfFile, OfGuest, Way},
+    status::OfVm,
     tree::Guest,
 };
 use xweave_report::{View, document, merge};
@@ -115,7 +116,7 @@ fn what_keeps_ksm_from_memory_is_said_with_how_to_fix_it() {
     }
     let running = Ksm { run: 1, pages_sharing: 512, merge_across_nodes: true };
     let text = merge::host(&Host { ksm: Some(running), ..host() }, views()[1]);
-    assert!(text.contains("It is running, and has given back 2.0 MiB.") && !text.contains("NUMA"), "{text}");
+    assert!(text.contains("KSM is running, and has given back 2.0 MiB.") && !text.contains("NUMA"), "{text}");
     let text = merge::host(&Host::default(), views()[1]);
     assert!(text.contains("This host runs no virtual machine") && text.contains("CONFIG_KSM"), "{text}");
 }
@@ -187,6 +188,29 @@ fn the_document_of_merging_has_the_same_numbers() {
     assert_eq!((&of["ksmd_cpu_s"], &of["merged_after_pass"][1]), (&0.84.into(), &12_900.into()));
     assert_eq!((&of["vms"][0]["pages"]["lost"], &of["vms"][0]["way"]), (&3.into(), &"inject".into()));
     assert_eq!(of["files"][1]["saved"], 450);
+}
+
+#[test]
+fn what_is_merged_now_is_told_by_machine() {
+    let vm = |name: &str, mib: u64, merged| OfVm {
+        pid: 4100,
+        name: name.into(),
+        held: 2048 << 20,
+        marked: mib << 20,
+        merged,
+    };
+    let ksm = Some(Ksm { run: 1, pages_sharing: 70_000, merge_across_nodes: true });
+    let status = Status { ksm, saved: 65_000, vms: vec![vm("web1", 600, 70_000), vm("web2", 0, 0)] };
+    for view in views() {
+        assert_looks(&merge::status(&status, view), "merge-status", view);
+    }
+    let text = merge::status(&Status::default(), views()[1]);
+    assert!(text.contains("0 B of memory is given back.") && text.contains("no virtual machine"), "{text}");
+    let mut written = Vec::new();
+    document::merge::write_status(&mut written, &status).unwrap();
+    let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!((&of["saved_pages"], &of["ksm"]["run"]), (&65_000.into(), &1.into()));
+    assert_eq!((&of["vms"][0]["merged_pages"], &of["vms"][1]["marked_bytes"]), (&70_000.into(), &0.into()));
 }
 
 #[test]

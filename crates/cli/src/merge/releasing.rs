@@ -31,11 +31,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let host = super::host()?;
     let vms = args.vms.iter().map(|name| find(&host, name)).collect::<Result<Vec<_>, Failure>>()?;
+    let status = super::merged(&host)?;
     let mut released = Vec::new();
     for vm in vms {
         let name = &vm.name;
-        // KSM forgets what it merged when it runs next: of what is not marked any more, nothing is merged.
-        let merged = if vm.marked.is_empty() { 0 } else { merged(vm.pid) };
+        let merged = status.vms.iter().find(|of| of.pid == vm.pid).map_or(0, |of| of.merged);
         let needed = merged.saturating_mul(PAGE);
         if available() < needed.saturating_add(needed / 4) {
             return Err(Failure::Failed(format!(
@@ -68,12 +68,6 @@ fn find<'h>(host: &'h Host, name: &str) -> Result<&'h VmMemory, Failure> {
             printable(name)
         ))
     })
-}
-
-/// Pages of a process that KSM has merged (`/proc/PID/ksm_merging_pages`, since Linux 5.19).
-fn merged(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/ksm_merging_pages")).unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
 }
 
 /// Memory that can be had without swapping, in bytes.

@@ -184,6 +184,10 @@ fn pages_of_the_same_files_are_given_back_and_both_guests_go_on_with_what_they_h
         };
         pids.iter().map(of).sum()
     };
+    let status =
+        || -> Value { serde_json::from_str(&world.run("host", "xweave merge status --json")).unwrap() };
+    let merged = status();
+    assert!(merged["saved_pages"].as_u64() >= Some(equal * 95 / 100), "{merged}");
     let before = shared();
     let released =
         world.run("host", &format!("xweave merge release --allow inject --json {}", pids.join(" ")));
@@ -194,6 +198,8 @@ fn pages_of_the_same_files_are_given_back_and_both_guests_go_on_with_what_they_h
     for pid in &pids {
         assert_eq!(world.run("host", &format!("grep -c ' mg' /proc/{pid}/smaps; true")), "0\n", "{pid}");
     }
+    let own = status();
+    assert_eq!((&own["saved_pages"], &own["vms"][0]["merged_pages"]), (&0.into(), &0.into()), "{own}");
     let after = shared();
     assert!(before - after >= equal * 4 * 9 / 10, "{before} KiB, then {after}");
     assert_eq!(["vm1", "vm2"].map(|guest| hashes(&world, guest)), [changed, kept]);

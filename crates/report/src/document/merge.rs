@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use xweave_merge::{Estimate, Host, Outcome, SameBy, host, outcome::OfGuest};
+use xweave_merge::{Estimate, Host, Outcome, SameBy, Status, host, outcome::OfGuest};
 use xweave_wire::pages::LookedAt;
 
 /// Writes the document of what merging would give back.
@@ -236,12 +236,46 @@ pub fn write_host(out: &mut impl Write, host: &Host) -> io::Result<()> {
             })
             .collect(),
     });
-    let ksm = host.ksm.map(|ksm| Ksm {
-        run: ksm.run,
-        pages_sharing: ksm.pages_sharing,
-        merge_across_nodes: ksm.merge_across_nodes,
+    super::write(out, &HostDocument { ksm: host.ksm.map(Ksm::of), vms: vms.collect() })
+}
+
+/// Writes the document of what is merged.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_status(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    let vms = status.vms.iter().map(|vm| VmStatus {
+        name: &vm.name,
+        pid: vm.pid,
+        held_bytes: vm.held,
+        marked_bytes: vm.marked,
+        merged_pages: vm.merged,
     });
-    super::write(out, &HostDocument { ksm, vms: vms.collect() })
+    let (ksm, saved_pages) = (status.ksm.map(Ksm::of), status.saved);
+    super::write(out, &StatusDocument { ksm, saved_pages, vms: vms.collect() })
+}
+
+#[derive(Serialize)]
+struct StatusDocument<'a> {
+    ksm: Option<Ksm>,
+    saved_pages: u64,
+    vms: Vec<VmStatus<'a>>,
+}
+
+#[derive(Serialize)]
+struct VmStatus<'a> {
+    name: &'a str,
+    pid: u32,
+    held_bytes: u64,
+    marked_bytes: u64,
+    merged_pages: u64,
+}
+
+impl Ksm {
+    fn of(ksm: host::Ksm) -> Self {
+        let host::Ksm { run, pages_sharing, merge_across_nodes } = ksm;
+        Self { run, pages_sharing, merge_across_nodes }
+    }
 }
 
 #[derive(Serialize)]
