@@ -20,7 +20,7 @@ const WIDE: u16 = 160;
 ///
 /// Each guest is asked which pages of its programs, libraries and kernels its page cache holds, and where these lie. Pages at
 /// the same place of files with the same path, size and time of change are likely equal: the host's KSM is made to look at
-/// these, and at no others. With --dry-run, nothing is changed, in guests and host.
+/// these, and where QEMU has marked all memory, at all. With --dry-run, nothing is changed, in guests and host.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
