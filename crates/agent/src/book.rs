@@ -85,6 +85,14 @@ pub(crate) enum Target {
 const AFFINITY: &str = "affinity:";
 
 impl Target {
+    /// The file, if it is one, and what that takes.
+    pub(crate) fn file(self) -> Option<(&'static str, Takes)> {
+        match self {
+            Self::File(path, takes) => Some((path, takes)),
+            Self::Affinity { .. } => None,
+        }
+    }
+
     /// As the page has it: without blanks.
     pub(crate) fn name(&self) -> String {
         match self {

@@ -46,11 +46,7 @@ const HALTPOLL: &str = "haltpoll";
 /// The page of what experiments change.
 pub(crate) fn book() -> Book {
     let files = [HALT_POLL, BUSY_POLL, BUSY_READ, GOVERNOR, GUEST_HALT_POLL];
-    let file = |target| match target {
-        Target::File(path, takes) => Some((path, takes)),
-        Target::Affinity { .. } => None,
-    };
-    Book::of_this_machine(PAGE, files.into_iter().filter_map(file).collect(), true)
+    Book::of_this_machine(PAGE, files.into_iter().filter_map(Target::file).collect(), true)
 }
 
 /// How all of them stand.

@@ -29,11 +29,7 @@ const LONG: u64 = 999_999_990;
 pub const MOST_AT_A_TIME: u64 = 50_000;
 
 pub(crate) fn book() -> Book {
-    let file = |target| match target {
-        Target::File(path, takes) => Some((path, takes)),
-        Target::Affinity { .. } => None,
-    };
-    Book::of_this_machine(PAGE, ALL.into_iter().filter_map(file).collect(), false)
+    Book::of_this_machine(PAGE, ALL.into_iter().filter_map(Target::file).collect(), false)
 }
 
 /// KSM, as this process alone directs it until this is dropped: then all its settings are as they were. They are, too, soon

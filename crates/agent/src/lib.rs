@@ -14,7 +14,7 @@
 //!
 //! Modules: [`serve`] speaks the protocol on any stream, through an `output` that nobody can hold up, for as long as the
 //! controller's `lease` runs; [`listen()`] takes connections from the host by vsock; `weaving` has `load` and `attach` do
-//! their work, with `settings` of the kernel that make it fast; `pages` are what its page cache holds; `knobs` are those that an experiment changes, `affinity` among them, and
+//! their work, with `settings` of the kernel that make it fast; `pages` are what its page cache holds, and [`pagemap`] where pages are; `knobs` are those that an experiment changes, `affinity` among them, and
 //! [`ksm`] those of KSM, which one process `alone` changes; the `book` has what all were before; recording may go on in the `background`; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
 //! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
@@ -45,6 +45,7 @@ mod listeners;
 mod load;
 mod modules;
 mod output;
+pub mod pagemap;
 mod pages;
 mod probe;
 mod program;

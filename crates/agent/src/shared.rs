@@ -1,17 +1,15 @@
 //! The table in which a guest tells its host what its buffers carry: `bpf/carriers/shared.h` says why and how.
 
 use std::{
-    fs::{self, File},
-    io,
-    os::{
-        fd::{AsFd, AsRawFd},
-        unix::fs::FileExt,
-    },
+    fs, io,
+    os::fd::{AsFd, AsRawFd},
     ptr,
 };
 
 use libbpf_rs::{Map, MapCore, MapFlags};
 use xweave_wire::message::{SHARED_PAGES, SHARING_GUESTS, SharingGuest};
+
+use crate::pagemap::{Entry, Pagemap};
 
 /// The prelude's table of a guest.
 pub(crate) const TABLE: &str = "xw_shared_flows";
@@ -42,20 +40,12 @@ pub(crate) fn prepare(table: &Map<'_>, secret: [u64; 2]) -> Result<Vec<u64>, Err
     let words: Vec<u8> = secret.into_iter().flat_map(u64::to_le_bytes).collect();
     table.update(&0u32.to_le_bytes(), &words, MapFlags::ANY)?;
     let mapped = Mapped::of(table).map_err(Error::Map)?;
-    let pagemap = File::open("/proc/self/pagemap").map_err(Error::Pages)?;
-    let first = mapped.0 as usize / PAGE;
-    (first..first + SHARED_PAGES).map(|page| physical(&pagemap, page)).collect()
-}
-
-/// Where a page of this process begins in physical memory (Documentation/admin-guide/mm/pagemap.rst).
-fn physical(pagemap: &File, page: usize) -> Result<u64, Error> {
-    const FRAME: u64 = (1 << 55) - 1;
-    let mut entry = [0; 8];
-    pagemap.read_exact_at(&mut entry, page as u64 * 8).map_err(Error::Pages)?;
-    match u64::from_le_bytes(entry) & FRAME {
+    let entries = Pagemap::own().and_then(|own| own.entries(mapped.0 as u64, SHARED_PAGES));
+    let physical = |entry: Entry| match entry.frame() {
         0 => Err(Error::Hidden),
         frame => Ok(frame * PAGE as u64),
-    }
+    };
+    entries.map_err(Error::Pages)?.into_iter().map(physical).collect()
 }
 
 /// Whether this machine has a network device of virtio.

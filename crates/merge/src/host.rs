@@ -11,7 +11,7 @@ use std::{
 
 use xweave_wire::message::{BackEnd, Vm};
 
-use crate::mark::Range;
+use crate::{maps::Line, mark::Range};
 
 const KSM: &str = "/sys/kernel/mm/ksm";
 
@@ -254,14 +254,9 @@ struct Mapping {
 impl Mapping {
     /// Of its first line: `7f..-7f.. rw-p 00000000 00:00 0   [heap]`.
     fn begun(line: &str) -> Option<Self> {
-        let mut words = line.split_ascii_whitespace();
-        let (from, to) = words.next()?.split_once('-')?;
-        let address = |text| u64::from_str_radix(text, 16).ok();
-        let start = address(from)?;
-        let range = Range { start, length: address(to)?.checked_sub(start)? };
-        // Its rights, offset, device and inode; then, if it has one, its name.
-        let name = words.nth(4).unwrap_or("").to_owned();
-        Some(Self { range, name, held: 0, flags: String::new() })
+        let Line { start, end, name, .. } = Line::parse(line)?;
+        let range = Range { start, length: end.checked_sub(start)? };
+        Some(Self { range, name: name.to_owned(), held: 0, flags: String::new() })
     }
 
     /// Whether the next one is where this ends, and of the same.

@@ -14,6 +14,7 @@
 pub mod direct;
 pub mod estimate;
 pub mod host;
+mod maps;
 pub mod mark;
 pub mod merged;
 pub mod merging;

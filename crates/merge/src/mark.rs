@@ -27,9 +27,7 @@ use frame::{Argument, Call};
 use inject::{Hook, Step};
 use process::Process;
 use ring::{Broken, Request, Ring};
-
-/// Linux's pages.
-const PAGE: u64 = 4096;
+use xweave_wire::pages::PAGE;
 
 /// Bytes that the kernel is asked to mark at once: its lengths here are of 32 bits, and others wait meanwhile.
 const PIECE: u64 = 1 << 30;

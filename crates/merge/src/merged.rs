@@ -7,17 +7,14 @@
 
 use std::{collections::HashSet, fs::File, io, os::unix::fs::FileExt};
 
+use xweave_agent::pagemap::Pagemap;
 use xweave_wire::pages::PAGE;
 
 use crate::plan::Plan;
 
-const PRESENT: u64 = 1 << 63;
-const FRAME: u64 = (1 << 55) - 1;
-/// Mapped nowhere else.
-const EXCLUSIVE: u64 = 1 << 56;
 const KPF_KSM: u64 = 1 << 21;
 
-/// Bytes of an entry of either file.
+/// Bytes of an entry of `kpageflags`.
 const ENTRY: usize = 8;
 
 /// Pages of which is asked at once, where they follow each other.
@@ -79,16 +76,11 @@ impl Pages {
 
     /// Of each of these addresses of a process, in order and each a page's: the frame, if KSM has merged it; 0 otherwise.
     pub(crate) fn merged(&self, pid: u32, addresses: &[u64]) -> io::Result<Vec<u64>> {
-        let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+        let pagemap = Pagemap::of(pid)?;
         let mut frames = Vec::with_capacity(addresses.len());
         for run in addresses.chunk_by(|one, next| *next == one + PAGE).flat_map(|run| run.chunks(AT_ONCE)) {
-            let mut entries = vec![0; run.len() * ENTRY];
-            pagemap.read_exact_at(&mut entries, run[0] / PAGE * ENTRY as u64)?;
-            let (entries, _) = entries.as_chunks::<ENTRY>();
-            for entry in entries {
-                let entry = u64::from_ne_bytes(*entry);
-                let is_shared = entry & PRESENT != 0 && entry & EXCLUSIVE == 0;
-                let frame = if is_shared { entry & FRAME } else { 0 };
+            for entry in pagemap.entries(run[0], run.len())? {
+                let frame = if entry.is_exclusive() { 0 } else { entry.frame() };
                 frames.push(if frame > 0 && self.is_ksms(frame)? { frame } else { 0 });
             }
         }

@@ -116,12 +116,16 @@ pub fn merge(
         wanted: plan.guests.iter().map(|of| of.spots.len() as u64).sum(),
         limit: LIMIT,
     };
-    let mut taken = Taken::default();
+    // It is looked again after each pass.
+    let (mut taken, mut now) = (Taken::default(), before.clone());
     if work.wanted > 0 {
-        let merged = || Merged::look(&plan).map(|of| of.merged);
+        let merged = || {
+            now = Merged::look(&plan)?;
+            Ok(now.merged)
+        };
         taken = direct::until_merged(&work, ended, merged).map_err(MergeError::Ksm)?;
     }
-    Ok(Outcome::of(&plan, &marked, &before, &Merged::look(&plan)?, taken))
+    Ok(Outcome::of(&plan, &marked, &before, &now, taken))
 }
 
 /// What is to be marked of a guest.

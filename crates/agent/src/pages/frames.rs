@@ -1,34 +1,18 @@
 //! Where in the memory of this domain pages of a file lie: what another domain, its host, sees of them.
 
-use std::{
-    fs::File,
-    io,
-    os::{fd::AsRawFd, unix::fs::FileExt},
-    ptr,
-};
+use std::{fs::File, io, os::fd::AsRawFd, ptr};
 
 use xweave_wire::pages::{PAGE, Run};
 
 use super::resident::offset;
-
-/// Bytes of a page, as [`PAGE`].
-const BYTES: usize = 4096;
-
-/// Bytes of what is told of a page (Documentation/admin-guide/mm/pagemap.rst).
-const ENTRY: usize = 8;
-
-/// The page is there.
-const PRESENT: u64 = 1 << 63;
-
-/// Its frame.
-const FRAME: u64 = (1 << 55) - 1;
+use crate::pagemap::{Entry, Pagemap};
 
 /// What tells where this process's pages lie.
-pub(super) struct Frames(File);
+pub(super) struct Frames(Pagemap);
 
 impl Frames {
     pub(super) fn new() -> io::Result<Self> {
-        File::open("/proc/self/pagemap").map(Self)
+        Pagemap::own().map(Self)
     }
 
     pub(super) fn of<'f>(&'f self, file: &'f File) -> OfFile<'f> {
@@ -38,7 +22,7 @@ impl Frames {
 
 /// Where pages of a file lie.
 pub(super) struct OfFile<'f> {
-    pagemap: &'f File,
+    pagemap: &'f Pagemap,
     file: &'f File,
 }
 
@@ -71,14 +55,10 @@ impl OfFile<'_> {
             libc::madvise(mapped, length, libc::MADV_RANDOM);
             libc::madvise(mapped, length, libc::MADV_POPULATE_READ);
         }
-        let mut entries = vec![0; length / BYTES * ENTRY];
-        let told = self.pagemap.read_exact_at(&mut entries, (mapped.addr() / BYTES * ENTRY) as u64);
+        let told = self.pagemap.entries(mapped.addr() as u64, bytes(run.pages.into())?);
         // SAFETY: the mapping, which nothing refers to.
         unsafe { libc::munmap(mapped, length) };
-        told?;
-        let (entries, _) = entries.as_chunks::<ENTRY>();
-        let frame = |entry: u64| if entry & PRESENT == 0 { 0 } else { entry & FRAME };
-        Ok(entries.iter().map(|entry| frame(u64::from_ne_bytes(*entry))).collect())
+        Ok(told?.into_iter().map(Entry::frame).collect())
     }
 }
 
@@ -91,7 +71,7 @@ mod tests {
     #[test]
     fn pages_lie_where_their_own_mapping_says() {
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&vec![7; 5 * BYTES]).unwrap();
+        file.write_all(&vec![7; 5 * 4096]).unwrap();
         let frames = Frames::new().unwrap();
         let of = |runs: &[Run]| frames.of(&file).all(runs);
         let all = of(&[Run { first: 0, pages: 5 }]);

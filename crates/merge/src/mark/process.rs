@@ -15,6 +15,7 @@ use rustix::{
 };
 
 use super::error::{Filtered, MarkError};
+use crate::maps::Line;
 
 /// Threads that are looked at, of a process with more of them.
 const THREADS: usize = 4096;
@@ -296,14 +297,10 @@ struct Mapping {
 impl Mapping {
     /// Of its line: `7f..-7f.. r-xp 00000000 fe:00 17   /usr/lib/libc.so.6`.
     fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let rights = words.next()?;
-        let address = |text| u64::from_str_radix(text, 16).ok();
-        let name = words.nth(3).unwrap_or("");
+        let Line { start, end, rights, name } = Line::parse(line)?;
         Some(Self {
-            start: address(start)?,
-            end: address(end)?,
+            start,
+            end,
             is_readable: rights.starts_with('r'),
             is_writable: rights.as_bytes().get(1) == Some(&b'w'),
             is_code: rights.starts_with("r-x") && name.starts_with('/'),
