@@ -26,18 +26,33 @@ impl Drop for Background {
     }
 }
 
+/// How often threads are listed.
+const LISTED: u32 = 100;
+
 fn schedule(policy: i32) -> io::Result<()> {
-    for thread in fs::read_dir("/proc/self/task")? {
-        let name = thread?.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.parse::<libc::pid_t>().ok()) else { continue };
-        let parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the kernel reads the parameters, which live as long as the call.
-        if unsafe { libc::sched_setscheduler(id, policy, &raw const parameters) } != 0 {
-            let error = io::Error::last_os_error();
-            // It ended since its name was read.
-            if error.raw_os_error() != Some(libc::ESRCH) {
-                return Err(error);
+    // A list ends early where a thread ends that is just being listed (fs/proc/base.c, `next_tid`).
+    for _ in 0..LISTED {
+        let mut all = true;
+        for thread in fs::read_dir("/proc/self/task")? {
+            let name = thread?.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.parse::<libc::pid_t>().ok()) else { continue };
+            // SAFETY: only tells how a thread is scheduled.
+            if unsafe { libc::sched_getscheduler(id) } == policy {
+                continue;
             }
+            all = false;
+            let parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the kernel reads the parameters, which live as long as the call.
+            if unsafe { libc::sched_setscheduler(id, policy, &raw const parameters) } != 0 {
+                let error = io::Error::last_os_error();
+                // It ended since its name was read.
+                if error.raw_os_error() != Some(libc::ESRCH) {
+                    return Err(error);
+                }
+            }
+        }
+        if all {
+            break;
         }
     }
     Ok(())
@@ -45,9 +60,11 @@ fn schedule(policy: i32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, thread};
+    use std::{sync::mpsc, thread, time::Duration};
 
     use super::*;
+
+    const ROUNDS: u64 = 300;
 
     /// `SCHED_IDLE` is 5 there, and what is not said otherwise 0 (proc(5), field 41).
     fn policy(stat: &str) -> i32 {
@@ -56,22 +73,27 @@ mod tests {
     }
 
     #[test]
-    fn all_threads_go_there_and_come_back() {
-        let (tell, told) = mpsc::channel();
-        let (end, ended) = mpsc::channel::<()>();
-        let other = thread::spawn(move || {
-            // SAFETY: only tells who asks.
-            tell.send(unsafe { libc::gettid() }).unwrap();
-            let _ = ended.recv();
-        });
-        let both =
-            ["/proc/thread-self/stat".to_owned(), format!("/proc/self/task/{}/stat", told.recv().unwrap())];
-        let before: Vec<_> = both.iter().map(|stat| policy(stat)).collect();
-        let background = Background::enter().unwrap();
-        both.iter().for_each(|stat| assert_eq!(policy(stat), libc::SCHED_IDLE));
-        drop(background);
-        assert_eq!(before, both.iter().map(|stat| policy(stat)).collect::<Vec<_>>());
-        drop(end);
-        other.join().unwrap();
+    fn all_threads_go_there_and_come_back_and_those_that_end_meanwhile_hide_none() {
+        for round in 0..ROUNDS {
+            thread::scope(|scope| {
+                for number in 0..16 {
+                    scope.spawn(move || thread::sleep(Duration::from_micros(20 * ((number + round) % 16))));
+                }
+                let (tell, told) = mpsc::channel();
+                let (end, ended) = mpsc::channel::<()>();
+                scope.spawn(move || {
+                    // SAFETY: only tells who asks.
+                    tell.send(unsafe { libc::gettid() }).unwrap();
+                    let _ = ended.recv();
+                });
+                let last = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+                let policies = || ["/proc/thread-self/stat", &last].map(policy);
+                let background = Background::enter().unwrap();
+                assert_eq!(policies(), [libc::SCHED_IDLE; 2]);
+                drop(background);
+                assert_eq!(policies(), [libc::SCHED_OTHER; 2]);
+                drop(end);
+            });
+        }
     }
 }

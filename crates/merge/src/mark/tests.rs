@@ -373,9 +373,12 @@ fn a_process_that_begins_another_program_meanwhile_is_left_alone() {
         return;
     }
     let mut shell = Command::new("sh");
-    shell.args(["-c", "read line; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    shell.args(["-c", "echo; read line; exec cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut shell = shell.spawn().unwrap();
     let (mut input, mut output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+    // Each program has the C library's code only a little after it began: so each is heard of before it is looked at.
+    let mut answers = || output.read_exact(&mut [0]).unwrap();
+    answers();
     let name = |pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
     let (pid, mut begins) = (shell.id(), true);
     let marker = Marker::open_hooked(pid, &mut |step| {
@@ -388,6 +391,8 @@ fn a_process_that_begins_another_program_meanwhile_is_left_alone() {
     });
     let error = marker.err().expect("refused");
     assert!(matches!(error, MarkError::NoThread { last: Unfit::Code, .. }), "{error}");
+    input.write_all(b"\n").unwrap();
+    answers();
     Marker::open(pid).unwrap().close().unwrap();
     input.write_all(b"after").unwrap();
     drop(input);
