@@ -32,8 +32,10 @@ pub struct Work {
 /// What it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Passes over all marked memory of this host: how many of the pages wanted were merged after each.
+    /// Passes over all marked memory of this host: how many of the pages wanted were merged after each, the last time.
     pub passes: Vec<u64>,
+    /// How many passes there were in all.
+    pub made: u64,
     /// Pages that KSM visited: as it has counted, or, before Linux 6.6, as many as are marked in each pass.
     pub visited: u64,
     /// CPU time of ksmd.
@@ -74,6 +76,7 @@ pub fn until_merged(
         };
         if !taken.cut {
             taken.passes.push(now);
+            taken.made += 1;
         }
         // A few more are not worth another.
         if now >= work.wanted - work.wanted / 100 {
@@ -89,7 +92,7 @@ pub fn until_merged(
 }
 
 /// CPU time that ksmd has had (`/proc/PID/schedstat`, in nanoseconds). Only the kernel's own threads have no program.
-fn ksmd() -> Option<Duration> {
+pub fn ksmd() -> Option<Duration> {
     let is_ksmd = |entry: &fs::DirEntry| {
         let path = entry.path();
         fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == "ksmd")

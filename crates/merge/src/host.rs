@@ -243,6 +243,14 @@ impl VmMemory {
     }
 }
 
+/// Memory that can be had without swapping, in bytes.
+pub fn available() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: Option<u64> = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+    kib.unwrap_or(0).saturating_mul(1024)
+}
+
 /// A mapping of a process.
 struct Mapping {
     range: Range,

@@ -10,7 +10,7 @@ use crate::{
     host::{Host, VmMemory, Why},
     mark::{MarkError, Marker, Range},
     merged::Merged,
-    outcome::{Marked, Outcome, Way},
+    outcome::{Marked, Outcome, Way, is_enough},
     plan::{self, OfGuest, Plan},
     slots::{Slots, SlotsError},
     tree::{Guest, SameBy},
@@ -87,8 +87,35 @@ pub enum MergeError {
     Ksm(String),
 }
 
-/// Marks what several guests hold, where it is not marked yet, and has KSM merge it. Compiled objects are kept in `cache`; it
-/// ends early when `ended` says so.
+/// When KSM is worth its passes, where guests are asked again and again. It visits all that is marked in each, also what is
+/// merged already: so new pages are waited for until they are as many as that, or until hardly any more come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// Pages that it has looked at and not merged.
+    vain: u64,
+    /// Pages that it had not looked at the last time.
+    new: u64,
+}
+
+impl Pace {
+    /// Whether it is time, with that many pages merged, and that many left.
+    pub fn is_time(&mut self, merged: u64, left: u64) -> bool {
+        // Some of what is not equal may be gone.
+        self.vain = self.vain.min(left);
+        let before = std::mem::replace(&mut self.new, left - self.vain);
+        // A few more come all the time; and for a few alone, all others are not visited.
+        let no_more = self.new <= before + before / 8 && self.new > merged / 16;
+        !is_enough(merged, self.new) && (self.new >= merged || no_more)
+    }
+
+    /// After its passes, with that many left.
+    pub fn looked(&mut self, left: u64) {
+        *self = Self { vain: left, new: 0 };
+    }
+}
+
+/// Marks what several guests hold, where it is not marked yet, and has KSM merge it; at its pace, if there is one. Compiled
+/// objects are kept in `cache`; it ends early when `ended` says so.
 ///
 /// # Errors
 /// [`MergeError`]. What was marked or merged until then stays so.
@@ -96,6 +123,7 @@ pub fn merge(
     asked: Asked,
     host: &Host,
     cache: &Path,
+    mut pace: Option<&mut Pace>,
     ended: impl Fn() -> bool,
 ) -> Result<Outcome, MergeError> {
     let Asked { guests, pids, same_by, may_inject } = asked;
@@ -108,22 +136,33 @@ pub fn merge(
     let wanted = plan.guests.iter().map(|guest| Wanted::of(guest, host, &slots, may_inject));
     let wanted = wanted.collect::<Result<Vec<Wanted>, MergeError>>()?;
     let before = Merged::look(&plan)?;
+    let all = plan.guests.iter().map(|of| of.spots.len() as u64).sum();
+    let left = |now: &Merged| all - now.merged;
+    let is_time = match &mut pace {
+        Some(pace) => pace.is_time(before.merged, left(&before)),
+        None => !is_enough(before.merged, left(&before)),
+    };
+    if !is_time {
+        let marked: Vec<Marked> = wanted.iter().map(Wanted::not_now).collect();
+        return Ok(Outcome::of(&plan, &marked, &before, &before, Taken::default()));
+    }
     let marked = plan.guests.iter().zip(wanted).map(|(guest, wanted)| wanted.mark(guest));
     let marked = marked.collect::<Result<Vec<Marked>, MergeError>>()?;
     let work = Work {
         at_a_time: MOST_AT_A_TIME,
         marked: marked.iter().map(|of| of.pages).sum(),
-        wanted: plan.guests.iter().map(|of| of.spots.len() as u64).sum(),
+        wanted: all,
         limit: LIMIT,
     };
     // It is looked again after each pass.
-    let (mut taken, mut now) = (Taken::default(), before.clone());
-    if work.wanted > 0 {
-        let merged = || {
-            now = Merged::look(&plan)?;
-            Ok(now.merged)
-        };
-        taken = direct::until_merged(&work, ended, merged).map_err(MergeError::Ksm)?;
+    let mut now = before.clone();
+    let merged = || {
+        now = Merged::look(&plan)?;
+        Ok(now.merged)
+    };
+    let taken = direct::until_merged(&work, ended, merged).map_err(MergeError::Ksm)?;
+    if let Some(pace) = pace.filter(|_| !taken.cut) {
+        pace.looked(left(&now));
     }
     Ok(Outcome::of(&plan, &marked, &before, &now, taken))
 }
@@ -156,6 +195,11 @@ impl Wanted {
         Ok(Self { way, ranges, before: vm.map_or(0, |vm| vm.mergeable / PAGE) })
     }
 
+    /// It is left for later.
+    fn not_now(&self) -> Marked {
+        Marked { way: self.way, ranges: 0, pages: self.before }
+    }
+
     /// Marks it, by a ring of its process that is gone afterwards.
     fn mark(self, guest: &OfGuest) -> Result<Marked, MergeError> {
         let mut pages = self.before;
@@ -172,5 +216,33 @@ impl Wanted {
             }
         }
         Ok(Marked { way: self.way, ranges: self.ranges.len() as u64, pages })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_guests_read_is_waited_for_until_it_is_worth_it_or_hardly_any_more_comes() {
+        let mut pace = Pace::default();
+        assert!(!pace.is_time(0, 0));
+        assert!(pace.is_time(0, 100));
+        // 4 are not equal.
+        pace.looked(4);
+        assert!(!pace.is_time(96, 4));
+        // More, and more again: half of it all is worth it.
+        assert!(!pace.is_time(96, 44) && !pace.is_time(96, 84) && pace.is_time(96, 104));
+        pace.looked(4);
+        // Some, and then hardly any more.
+        assert!(!pace.is_time(196, 24) && !pace.is_time(196, 27) && pace.is_time(196, 28));
+        pace.looked(4);
+        // A few are not worth it, however long there are no more.
+        assert!(!pace.is_time(320, 23) && !pace.is_time(320, 24) && !pace.is_time(320, 24));
+        assert!(pace.is_time(320, 25));
+        pace.looked(25);
+        // What was not equal went, and as much came: that is not known. Only what is more than that is.
+        assert!(!pace.is_time(320, 25) && !pace.is_time(320, 3));
+        assert!(!pace.is_time(320, 30) && pace.is_time(320, 30));
     }
 }

@@ -38,6 +38,11 @@ pub struct Marked {
     pub pages: u64,
 }
 
+/// Whether so many pages merged are nearly all: a few more are not worth a pass of KSM's.
+pub(crate) fn is_enough(merged: u64, left: u64) -> bool {
+    left <= (merged + left) / 100
+}
+
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -125,6 +130,29 @@ impl Outcome {
         }
     }
 
+    /// Whether nearly all that several guests hold is merged.
+    pub fn is_enough(&self) -> bool {
+        is_enough(self.merged, self.shared.saturating_sub(self.merged))
+    }
+
+    /// With what came of the times before: what that has given back, and what it took.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        self.saved_before = before.saved_before;
+        if self.taken.passes.is_empty() {
+            self.taken.passes.clone_from(&before.taken.passes);
+        }
+        self.taken.made += before.taken.made;
+        self.taken.visited += before.taken.visited;
+        self.taken.ksmd += before.taken.ksmd;
+        for guest in &mut self.guests {
+            if let Some(before) = before.guests.iter().find(|of| of.name == guest.name) {
+                guest.marked.ranges += before.marked.ranges;
+            }
+        }
+        self
+    }
+
     /// Pages that were given back for each visit of KSM; none if it visited none.
     pub fn saved_per_visit(&self) -> Option<f64> {
         Self::share(self.saved.saturating_sub(self.saved_before), self.taken.visited)
@@ -138,5 +166,49 @@ impl Outcome {
 
     fn share(of: u64, all: u64) -> Option<f64> {
         (all > 0).then(|| of as f64 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn nearly_all_is_enough() {
+        assert!(is_enough(0, 0) && is_enough(99, 1) && is_enough(1000, 9));
+        assert!(!is_enough(0, 1) && !is_enough(98, 2));
+    }
+
+    #[test]
+    fn what_earlier_times_have_given_back_and_taken_is_counted() {
+        let once = |saved_before, saved, passes: &[u64], ranges| Outcome {
+            saved_before,
+            saved,
+            marked: 10,
+            taken: Taken {
+                passes: passes.to_vec(),
+                made: passes.len() as u64,
+                visited: 50,
+                ksmd: Duration::from_secs(1),
+                cut: false,
+            },
+            guests: vec![OfGuest {
+                name: "vm1".to_owned(),
+                marked: Marked { way: Way::Inject, ranges, pages: 10 },
+                hinted: 0,
+                shared: 0,
+                lost: 0,
+                merged: 0,
+            }],
+            ..Outcome::default()
+        };
+        let all = once(25, 40, &[], 3).after(&once(20, 25, &[0, 5], 2)).after(&once(10, 20, &[0, 7, 8], 1));
+        assert_eq!((all.saved_before, all.saved, all.taken.made, all.taken.visited), (10, 40, 5, 150));
+        assert_eq!((&*all.taken.passes, all.taken.ksmd), (&[0, 5][..], Duration::from_secs(3)));
+        assert_eq!(all.guests[0].marked.ranges, 6);
+        assert_eq!(all.saved_per_visit(), Some(0.2));
+        assert_eq!(all.saved_per_productive_visit(), Some(30.0 / 140.0));
     }
 }

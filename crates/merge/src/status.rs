@@ -5,7 +5,7 @@ use std::{collections::HashSet, io};
 use xweave_wire::pages::PAGE;
 
 use crate::{
-    host::{Host, Ksm},
+    host::{self, Host, Ksm},
     merged::Pages,
 };
 
@@ -19,6 +19,8 @@ pub struct Status {
     pub ksm: Option<Ksm>,
     /// Pages that are given back: merged ones, less those that stay for them.
     pub saved: u64,
+    /// Memory of this host that can be had without swapping, in bytes: what guests write to of what is merged is taken from it.
+    pub available: u64,
     /// The machines, by their processes.
     pub vms: Vec<OfVm>,
 }
@@ -45,7 +47,8 @@ impl Status {
     /// Only root may look. A machine that has ended is left out.
     pub fn look(host: &Host) -> io::Result<Self> {
         let pages = Pages::open()?;
-        let (mut status, mut stays) = (Self { ksm: host.ksm, ..Self::default() }, HashSet::new());
+        let (available, mut stays) = (host::available(), HashSet::new());
+        let mut status = Self { ksm: host.ksm, available, ..Self::default() };
         for vm in &host.vms {
             let mut merged = 0;
             let starts = vm

@@ -100,8 +100,12 @@ pub fn outcome(of: &Outcome, looked_at: &[LookedAt], files: usize, view: View) -
 
 /// What was given back, in a line: where it is done again and again.
 pub fn line(of: &Outcome) -> String {
+    let waits = match of.taken.made {
+        0 if !of.is_enough() => ": no pass of KSM is worth it yet",
+        _ => "",
+    };
     format!(
-        "{} given back, {} of it now; {} of the {} that several hold is merged",
+        "{} given back, {} of it now; {} of the {} that several hold is merged{waits}",
         pages(of.saved),
         pages(of.saved.saturating_sub(of.saved_before)),
         pages(of.merged),
@@ -129,15 +133,19 @@ fn said_of_outcome(of: &Outcome) -> Vec<String> {
         said.push("It was ended before KSM was through with them.".to_owned());
     }
     let ratio = |of: Option<f64>| of.map_or_else(|| "none".to_owned(), |of| format!("{of:.2}"));
-    said.push(format!(
-        "KSM visited {} in {}, with {:.2} s of CPU time: {} pages given back for each visit, {} for each that did not only \
-         take a checksum.",
-        number::counted(of.taken.visited, "page", "pages"),
-        number::counted(of.taken.passes.len() as u64, "pass", "passes"),
-        of.taken.ksmd.as_secs_f64(),
-        ratio(of.saved_per_visit()),
-        ratio(of.saved_per_productive_visit()),
-    ));
+    said.push(match of.taken.made {
+        0 if of.is_enough() => "KSM was not made to look: nearly all of it is merged already.".to_owned(),
+        0 => "KSM was not made to look: what is new was not worth a pass yet.".to_owned(),
+        made => format!(
+            "KSM visited {} in {}, with {:.2} s of CPU time: {} pages given back for each visit, {} for each that did not \
+             only take a checksum.",
+            number::counted(of.taken.visited, "page", "pages"),
+            number::counted(made, "pass", "passes"),
+            of.taken.ksmd.as_secs_f64(),
+            ratio(of.saved_per_visit()),
+            ratio(of.saved_per_productive_visit()),
+        ),
+    });
     let lost: u64 = of.guests.iter().map(|of| of.lost).sum();
     if lost > 0 {
         said.push(format!(
@@ -291,7 +299,16 @@ fn vms(all: &[VmMemory], view: View) -> String {
 
 /// First how much is given back, and whether KSM runs; then what is merged of each virtual machine.
 pub fn status(of: &Status, view: View) -> String {
-    let said = [format!("{} of memory is given back.", pages(of.saved)), runs(of.ksm)];
+    let mut said = vec![format!("{} of memory is given back.", pages(of.saved)), runs(of.ksm)];
+    if of.saved > 0 {
+        let enough = of.available / xweave_wire::pages::PAGE > of.saved;
+        said.push(format!(
+            "If guests wrote to all of it at once, it would be needed again: {}{} of this host is available{}.",
+            if enough { "" } else { "only " },
+            size(of.available as f64),
+            if enough { "" } else { ", it would swap or run out of memory" }
+        ));
+    }
     let mut text: String = said.iter().map(|line| crate::table::paragraph(line, view)).collect();
     if of.vms.is_empty() {
         return text + &crate::table::paragraph(NO_VMS, view);

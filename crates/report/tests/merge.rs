@@ -150,7 +150,7 @@ fn outcome() -> Outcome {
         merged: 12_900,
         saved: 6_450,
         saved_before: 100,
-        taken: Taken { passes: vec![0, 12_900], visited: 26_000, ksmd, cut: false },
+        taken: Taken { passes: vec![0, 12_900], made: 2, visited: 26_000, ksmd, cut: false },
         marked: 13_000,
         guests: vec![guest("vm1", 3, 6_450), guest("vm2", 0, 6_450)],
         files: vec![file("/usr/bin/perl", 12_000, 6_000), file("/usr/bin/dash", 960, 450)],
@@ -200,16 +200,21 @@ fn what_is_merged_now_is_told_by_machine() {
         merged,
     };
     let ksm = Some(Ksm { run: 1, pages_sharing: 70_000, merge_across_nodes: true });
-    let status = Status { ksm, saved: 65_000, vms: vec![vm("web1", 600, 70_000), vm("web2", 0, 0)] };
+    let vms = vec![vm("web1", 600, 70_000), vm("web2", 0, 0)];
+    let status = Status { ksm, saved: 65_000, available: 3 << 30, vms };
     for view in views() {
         assert_looks(&merge::status(&status, view), "merge-status", view);
     }
+    let little = Status { available: 200 << 20, ..status.clone() };
+    let text = merge::status(&little, views()[1]);
+    assert!(text.contains("only 200 MiB of this host is available, it would swap"), "{text}");
     let text = merge::status(&Status::default(), views()[1]);
     assert!(text.contains("0 B of memory is given back.") && text.contains("no virtual machine"), "{text}");
     let mut written = Vec::new();
     document::merge::write_status(&mut written, &status).unwrap();
     let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
     assert_eq!((&of["saved_pages"], &of["ksm"]["run"]), (&65_000.into(), &1.into()));
+    assert_eq!(of["available_bytes"], 3_u64 << 30);
     assert_eq!((&of["vms"][0]["merged_pages"], &of["vms"][1]["marked_bytes"]), (&70_000.into(), &0.into()));
 }
 

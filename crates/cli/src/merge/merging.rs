@@ -10,7 +10,7 @@ use std::{
 
 use xweave_merge::{
     Outcome,
-    merging::{self, Asked, MergeError},
+    merging::{self, Asked, MergeError, Pace},
 };
 use xweave_report::{View, document, merge as report};
 use xweave_wire::pages::LookedAt;
@@ -31,10 +31,13 @@ pub fn run(
 ) -> Result<ExitCode, Failure> {
     let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
     let begun = Instant::now();
-    let (mut outcome, mut looked_at) = once(asked, allow, &cache, true)?;
+    let mut pace = every.map(|_| Pace::default());
+    let (mut outcome, mut looked_at) = once(asked, allow, &cache, pace.as_mut(), true)?;
     let mut next = Duration::ZERO;
-    while let Some(every) = every.filter(|_| !xweave_interrupt::pending()) {
+    if every.is_some() {
         told::tell(&report::line(&outcome));
+    }
+    while let Some(every) = every.filter(|_| !xweave_interrupt::pending()) {
         next += every;
         while begun.elapsed() < next && !xweave_interrupt::pending() {
             thread::sleep(NOTICED.min(next.saturating_sub(begun.elapsed())));
@@ -42,8 +45,11 @@ pub fn run(
         if xweave_interrupt::pending() {
             break;
         }
-        match once(asked, allow, &cache, false) {
-            Ok(now) => (outcome, looked_at) = now,
+        match once(asked, allow, &cache, pace.as_mut(), false) {
+            Ok((now, looked)) => {
+                told::tell(&report::line(&now));
+                (outcome, looked_at) = (now.after(&outcome), looked);
+            }
             Err(_) if xweave_interrupt::pending() => break,
             // A guest that starts anew is there the next time.
             Err(failure) => told::tell(&failure.message()),
@@ -67,12 +73,13 @@ fn once(
     asked: &asking::Args,
     allow: &[Allow],
     cache: &Path,
+    pace: Option<&mut Pace>,
     is_first: bool,
 ) -> Result<(Outcome, Vec<LookedAt>), Failure> {
     let asking::Told { guests, pids, looked_at } = asked.ask(false, true, is_first)?;
     let may_inject = allow.contains(&Allow::Inject);
     let asked = Asked { guests, pids, same_by: asked.same_by(), may_inject };
-    let outcome = merging::merge(asked, &super::host()?, cache, xweave_interrupt::pending);
+    let outcome = merging::merge(asked, &super::host()?, cache, pace, xweave_interrupt::pending);
     let outcome = outcome.map_err(|error| match error {
         MergeError::NotAllowed { .. } => Failure::usage(error),
         _ => Failure::Failed(error.to_string()),

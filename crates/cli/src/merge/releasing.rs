@@ -1,8 +1,12 @@
 //! `xweave merge release`: what was merged is each guest's own again.
 
-use std::{fs, io::Write, process::ExitCode};
+use std::{io::Write, process::ExitCode};
 
-use xweave_merge::{Host, host::VmMemory, mark::Marker};
+use xweave_merge::{
+    Host,
+    host::{VmMemory, available},
+    mark::Marker,
+};
 use xweave_report::{View, document, merge as report};
 use xweave_text::{printable, size};
 use xweave_wire::pages::PAGE;
@@ -68,12 +72,4 @@ fn find<'h>(host: &'h Host, name: &str) -> Result<&'h VmMemory, Failure> {
             printable(name)
         ))
     })
-}
-
-/// Memory that can be had without swapping, in bytes.
-fn available() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib: Option<u64> = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
-    kib.unwrap_or(0).saturating_mul(1024)
 }

@@ -252,13 +252,15 @@ pub fn write_status(out: &mut impl Write, status: &Status) -> io::Result<()> {
         merged_pages: vm.merged,
     });
     let (ksm, saved_pages) = (status.ksm.map(Ksm::of), status.saved);
-    super::write(out, &StatusDocument { ksm, saved_pages, vms: vms.collect() })
+    let available_bytes = status.available;
+    super::write(out, &StatusDocument { ksm, saved_pages, available_bytes, vms: vms.collect() })
 }
 
 #[derive(Serialize)]
 struct StatusDocument<'a> {
     ksm: Option<Ksm>,
     saved_pages: u64,
+    available_bytes: u64,
     vms: Vec<VmStatus<'a>>,
 }
 
