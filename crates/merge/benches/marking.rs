@@ -22,11 +22,16 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const PAGE: usize = 4096;
 
-/// Ranges that are marked: as many as a guest has at most. Each is a page, and between two is another that is not marked.
+/// Ranges that are marked: as many as a guest has at most. Each is a page, and they lie that far apart.
 const RANGES: usize = 20_000;
+const APART: usize = 13;
 
-/// Pages that are faulted in, again and again.
+/// Pages that are faulted in, again and again: in the same mapping, as QEMU has one for all of a guest's memory. They are
+/// small ones: beside what it takes to clear a huge page, nothing would be seen.
 const FAULTED: usize = 16_384;
+
+/// Other mappings that a QEMU has: of its program, its libraries, its threads' stacks (`/proc/PID/maps` of QEMU 7.2).
+const OTHERS: usize = 340;
 
 /// How long faults are looked at where nothing is marked.
 const QUIET: Duration = Duration::from_millis(300);
@@ -49,15 +54,26 @@ fn main() -> ExitCode {
 
 /// The process whose memory is marked: it answers each line with one.
 fn target() -> Result<()> {
-    let mut memory = MmapMut::map_anon(2 * RANGES * PAGE)?;
+    let mut memory = MmapMut::map_anon((APART * RANGES + FAULTED) * PAGE)?;
+    memory.advise(Advice::NoHugePage)?;
+    memory.advise(Advice::DontFork)?;
+    memory.advise(Advice::DontDump)?;
+    let (marked, faulted) = memory.split_at_mut(APART * RANGES * PAGE);
     // Each page is there, as a guest's page cache is.
-    memory.chunks_mut(PAGE).for_each(|page| page[0] = 1);
-    println!("{}", memory.as_ptr().addr());
+    marked.chunks_mut(PAGE).for_each(|page| page[0] = 1);
+    // Every second one is of another kind, so that the kernel does not make one of them all.
+    let others = (0..OTHERS).map(|nth| match nth % 2 {
+        0 => MmapMut::map_anon(PAGE),
+        _ => MmapMut::map_anon(PAGE).and_then(|page| page.advise(Advice::DontDump).map(|()| page)),
+    });
+    let _others = others.collect::<std::io::Result<Vec<MmapMut>>>()?;
+    println!("{}", marked.as_ptr().addr());
+    let of = (faulted.as_mut_ptr().expose_provenance(), faulted.len());
     let times = Arc::new(Mutex::new(Vec::new()));
     let looks = Arc::new(AtomicBool::new(false));
     let faults = std::thread::spawn({
         let (times, looks) = (Arc::clone(&times), Arc::clone(&looks));
-        move || fault(&times, &looks)
+        move || fault(of, &times, &looks)
     });
     for line in std::io::stdin().lines() {
         match &*line? {
@@ -78,7 +94,7 @@ fn target() -> Result<()> {
             "mark" => {
                 let begun = Instant::now();
                 for range in 0..RANGES {
-                    memory.advise_range(Advice::Mergeable, 2 * range * PAGE, PAGE)?;
+                    memory.advise_range(Advice::Mergeable, APART * range * PAGE, PAGE)?;
                 }
                 println!("{}", begun.elapsed().as_nanos());
             }
@@ -91,15 +107,19 @@ fn target() -> Result<()> {
     Ok(())
 }
 
-/// Touches pages that are not there, and takes the time of each, in nanoseconds.
-fn fault(times: &Mutex<Vec<u64>>, looks: &AtomicBool) -> std::io::Result<()> {
-    let mut memory = MmapMut::map_anon(FAULTED * PAGE)?;
-    memory.advise(Advice::NoHugePage)?;
+/// Touches pages that are not there, of so many bytes from an address on, and takes the time of each, in nanoseconds.
+fn fault(
+    (address, bytes): (usize, usize),
+    times: &Mutex<Vec<u64>>,
+    looks: &AtomicBool,
+) -> std::io::Result<()> {
+    let memory = std::ptr::with_exposed_provenance_mut::<u8>(address);
     loop {
         let mut taken = Vec::with_capacity(FAULTED);
-        for page in memory.chunks_mut(PAGE) {
+        for at in (0..bytes).step_by(PAGE) {
             let begun = Instant::now();
-            page[0] = 1;
+            // SAFETY: it is mapped until the process ends, and nobody else looks at it.
+            unsafe { memory.add(at).write_volatile(1) };
             let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
             if looks.load(Ordering::Acquire) {
                 taken.push(ns);
@@ -109,7 +129,9 @@ fn fault(times: &Mutex<Vec<u64>>, looks: &AtomicBool) -> std::io::Result<()> {
             times.extend(taken);
         }
         // SAFETY: what the pages hold matters to nobody.
-        unsafe { memory.unchecked_advise(memmap2::UncheckedAdvice::DontNeed)? };
+        if unsafe { libc::madvise(memory.cast(), bytes, libc::MADV_DONTNEED) } != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
     }
 }
 
@@ -168,7 +190,7 @@ impl Drop for Target {
 fn measure(rounds: &str) -> Result<()> {
     let rounds: u32 = rounds.parse()?;
     let (mut target, address) = Target::start()?;
-    let range = |nth: usize| Range { start: address + (2 * nth * PAGE) as u64, length: PAGE as u64 };
+    let range = |nth: usize| Range { start: address + (APART * nth * PAGE) as u64, length: PAGE as u64 };
     let ranges: Vec<Range> = (0..RANGES).map(range).collect();
     let mut marker = Marker::open(target.process.id())?;
     for _ in 0..rounds {
