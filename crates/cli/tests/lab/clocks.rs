@@ -45,7 +45,7 @@ fn recorded(world: &World, name: &str, befalls: impl FnOnce()) -> (Value, String
 }
 
 /// Gives QEMU's monitor of vm1 a command.
-fn monitor(world: &World, command: &str) {
+pub fn monitor(world: &World, command: &str) {
     let script = format!(
         r#"$| = 1; my $monitor = IO::Socket::UNIX->new(Peer => "/run/lab/vm1/qmp.sock") or die "no monitor: $!"; <$monitor>;
         for my $command ("qmp_capabilities", "{command}") {{

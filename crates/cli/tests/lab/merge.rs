@@ -7,7 +7,7 @@ use crate::{clean::assert_clean, world::World};
 const GUESTS: &str = "--domain vm1=vsock:3 --domain vm2=vsock:4";
 
 /// Writes FILE of so many pages that hold what SEED says, with a time of change that both guests give it.
-fn written(file: &str, pages: u32, seed: &str) -> String {
+pub fn written(file: &str, pages: u32, seed: &str) -> String {
     format!(
         "awk 'BEGIN {{ for (page = 0; page < {pages}; page++) printf \"%-4096s\", \"{seed}\" page }}' >{file}; \
          touch -d '2026-01-02 03:04:05' {file}"
@@ -110,10 +110,10 @@ fn memory_that_qemu_has_not_marked_is_told_with_the_fix() {
 }
 
 /// Every setting of KSM.
-const KSM: &str = "grep -H . /sys/kernel/mm/ksm/{run,pages_to_scan,sleep_millisecs,smart_scan,advisor_mode} 2>/dev/null; true";
+pub const KSM: &str = "grep -H . /sys/kernel/mm/ksm/{run,pages_to_scan,sleep_millisecs,smart_scan,advisor_mode} 2>/dev/null; true";
 
 /// What all files of a guest hold.
-fn hashes(world: &World, guest: &str) -> String {
+pub fn hashes(world: &World, guest: &str) -> String {
     world.run(
         guest,
         "find / -xdev -type f -size +0 | grep -v '^/tmp/\\|^/var/\\|^/run/' | sort | xargs sha256sum",

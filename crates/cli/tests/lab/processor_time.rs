@@ -98,8 +98,9 @@ fn what_a_quota_of_a_virtual_machine_takes_is_told_of_its_vcpu() {
 /// told.
 #[test]
 fn how_long_processes_were_ready_is_what_the_kernel_counts() {
-    /// It says who it is, how long it had a processor, and how long it waited for one.
-    const SPIN: &str = "i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done; \
+    /// It says who it is, how long it had a processor, and how long it waited for one. Then it ends, which takes a processor
+    /// for tens of milliseconds where that is emulated on a busy machine: a twentieth of the whole at most.
+    const SPIN: &str = "i=0; while [ $i -lt 24000 ]; do i=$((i+1)); done; \
                         read ran ready slices </proc/$$/schedstat; echo $$ $ran $ready";
     let Some(world) = World::find("run delay") else { return };
     let recording = world.record("--events sched -o /tmp/events-delay");
