@@ -5,9 +5,9 @@ i=$1
 dir=/run/lab/vm$i
 mkdir -p "$dir"
 [ -f "$dir/uuid" ] || cat /proc/sys/kernel/random/uuid >"$dir/uuid"
-# The guest's disk, empty.
+# The guest's disk, empty: what is not written takes no room.
 disk=/var/tmp/vm$i.disk
-[ -f "$disk" ] || truncate -s 64M "$disk"
+[ -f "$disk" ] || truncate -s 512M "$disk"
 
 exec qemu-system-x86_64 -name "vm$i" -uuid "$(cat "$dir/uuid")" -daemonize -pidfile "$dir/pid" -D "$dir/qemu.log" \
     -accel kvm -cpu host -machine pc,mem-merge=off -smp 2 -m 256 \

@@ -64,18 +64,22 @@ impl Merged {
 }
 
 /// What the kernel says of pages.
-pub(crate) struct Pages {
+pub struct Pages {
     flags: File,
 }
 
 impl Pages {
+    /// # Errors
     /// Only root may.
-    pub(crate) fn open() -> io::Result<Self> {
+    pub fn open() -> io::Result<Self> {
         Ok(Self { flags: File::open("/proc/kpageflags")? })
     }
 
     /// Of each of these addresses of a process, in order and each a page's: the frame, if KSM has merged it; 0 otherwise.
-    pub(crate) fn merged(&self, pid: u32, addresses: &[u64]) -> io::Result<Vec<u64>> {
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn merged(&self, pid: u32, addresses: &[u64]) -> io::Result<Vec<u64>> {
         let pagemap = Pagemap::of(pid)?;
         let mut frames = Vec::with_capacity(addresses.len());
         for run in addresses.chunk_by(|one, next| *next == one + PAGE).flat_map(|run| run.chunks(AT_ONCE)) {

@@ -15,6 +15,7 @@ pub const SPEC: Spec = Spec {
         "virtio_blk",
         "virtio_scsi",
         "sd_mod",
+        "ext4",
         "vmw_vsock_virtio_transport",
     ],
     guest_inittab: include_str!("../../init/kvm-guest-inittab"),
