@@ -62,7 +62,7 @@ mod symbols;
 mod threads;
 mod weaving;
 
-pub use background::Background;
+pub use background::{Background, in_own_session};
 pub use book::StaleSettings;
 pub use clock::{tsc, tsc_hz};
 pub use facts::facts;

@@ -7,6 +7,7 @@
 use std::{
     collections::VecDeque,
     convert::Infallible,
+    fs::File,
     io::{self, Read},
     net::Shutdown,
     os::fd::OwnedFd,
@@ -19,7 +20,7 @@ use std::{
 use vsock::{VMADDR_CID_ANY, VMADDR_CID_HOST, VsockAddr, VsockListener, VsockStream};
 use xweave_wire::{LAST_RESERVED_PORT, frame};
 
-use crate::{output::tell, settings};
+use crate::{background::in_own_session, output::tell, settings};
 
 /// How long a peer may take to say which protocol it speaks.
 const GREETING_DEADLINE: Duration = Duration::from_secs(10);
@@ -59,11 +60,13 @@ pub fn listen(port: u32, lease: Duration) -> io::Result<Infallible> {
 fn agent(stream: VsockStream, lease: Duration) -> io::Result<Child> {
     let input = OwnedFd::from(stream);
     let output = input.try_clone()?;
-    Command::new("/proc/self/exe")
-        .args(["agent", "--stdio", "--greeted", "--lease", &format!("{}ms", lease.as_millis())])
-        .stdin(Stdio::from(input))
-        .stdout(Stdio::from(output))
-        .spawn()
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["agent", "--stdio", "--greeted", "--lease", &format!("{}ms", lease.as_millis())]);
+    // At a terminal, Ctrl-C is for the sessions, too.
+    if File::open("/dev/tty").is_err() {
+        in_own_session(&mut command);
+    }
+    command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).spawn()
 }
 
 type Start = Box<dyn Fn(VsockStream) -> io::Result<Child> + Send + Sync>;

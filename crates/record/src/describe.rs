@@ -29,6 +29,7 @@ pub(crate) fn manifest(options: &Options, aspects: &Aspects, sessions: &[Session
             })
             .collect(),
         key: options.events.key.as_ref().map(ToString::to_string),
+        background: options.background,
         ..Manifest::default()
     }
 }
@@ -63,5 +64,21 @@ fn role(session: &Session) -> xweave_trace::Role {
     match session.role() {
         Role::Host => xweave_trace::Role::Host,
         Role::Guest => xweave_trace::Role::Guest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Budget, Until, scripted};
+
+    #[test]
+    fn what_was_recorded_in_the_background_says_so() {
+        let mut options =
+            scripted::options("unused".as_ref(), &["host"], Until::Interrupted, Budget::default());
+        for background in [false, true] {
+            options.background = background;
+            assert_eq!(manifest(&options, &Aspects::default(), &[]).background, background);
+        }
     }
 }

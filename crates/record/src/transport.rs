@@ -13,6 +13,7 @@ use std::{
     thread,
 };
 
+use xweave_agent::in_own_session;
 use xweave_wire::{LAST_RESERVED_PORT, VSOCK_PORT};
 
 use crate::pace::SOON;
@@ -61,12 +62,13 @@ impl Transport {
             Self::Local => {
                 let mut command = Command::new("/proc/self/exe");
                 command.args(["agent", "--stdio"]);
-                Stream::of_child(command)
+                Stream::of_child(in_own_session(&mut command))
             }
             Self::Command(text) => {
                 let mut command = Command::new("/bin/sh");
                 command.arg("-c").arg(text);
-                Stream::of_child(command)
+                // No session: it may ask at the terminal.
+                Stream::of_child(command.process_group(0))
             }
             Self::Vsock { cid, port } => {
                 let socket = connect(*cid, *port).map_err(|error| with_remedy(error, *cid, *port))?;
@@ -208,11 +210,10 @@ pub(crate) enum End {
 }
 
 impl Stream {
-    /// In a process group of its own: Ctrl-C is for the controller, which then says good-bye to its
+    /// That is to be in a process group of its own: Ctrl-C is for the controller, which then says good-bye to its
     /// agents, and must not cut the connection first.
-    fn of_child(mut command: Command) -> io::Result<Self> {
-        let command =
-            command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    fn of_child(command: &mut Command) -> io::Result<Self> {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let missing = || io::Error::other("a pipe to the child is missing");
         let output = child.stdin.take().ok_or_else(missing)?;

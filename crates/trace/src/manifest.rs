@@ -49,6 +49,9 @@ pub struct Manifest {
     /// Where the key of a message is that its events tell, as `record --key` was given it; none if they tell no keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Whether what recorded it had CPUs only where no other thread wanted them, as `record --background` has it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
     /// What else there is to know, for people: losses that cannot be known, places that could not be woven.
     #[serde(deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub warnings: Vec<String>,
@@ -77,6 +80,7 @@ impl Default for Manifest {
             clocks: Vec::new(),
             aspects: Vec::new(),
             key: None,
+            background: false,
             warnings: Vec::new(),
             loss: Loss::default(),
             records: 0,

@@ -172,12 +172,22 @@ impl Cause {
         }
     }
 
-    /// What can be done on kernels of today; nothing, where that is for the program's authors.
-    pub fn remedy(&self, by: Option<&str>) -> Option<String> {
+    /// What can be done on kernels of today; nothing, where that is for the program's authors. Whether it was recorded in
+    /// the `background` says what is left to do about xweave itself.
+    pub fn remedy(&self, by: Option<&str>, background: bool) -> Option<String> {
         let by_vcpus = by.is_some_and(|by| by.starts_with(VCPUS));
         let takes_cpus = matches!(self.kind, Kind::VcpuPreempted | Kind::BackendLate | Kind::RunQueue);
         if takes_cpus && by == Some(RECORDER) {
-            return Some("record with --background, so that xweave takes only what is left of these CPUs, or less (fewer groups of events, --where)".into());
+            return Some(if background {
+                "it was recorded with --background, which ranks xweave within its own autogroup and cgroup: turn autogroups off where \
+                 that was (sysctl kernel.sched_autogroup_enabled=0), give xweave another CPU (taskset, cpuset), or record less (fewer \
+                 groups of events, --where)"
+                    .into()
+            } else {
+                "record with --background, so that xweave takes only what is left of these CPUs, or less (fewer groups of events, \
+                 --where)"
+                    .into()
+            });
         }
         Some(match self.kind {
             Kind::VcpuHalted => "let KVM poll before it halts a vCPU: /sys/module/kvm/parameters/halt_poll_ns of the host, or \
@@ -229,5 +239,31 @@ impl Cause {
             },
             Kind::Network | Kind::Interrupts | Kind::Running | Kind::Waiting | Kind::Unknown => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_done_about_xweave_itself_is_not_what_was_done_already() {
+        let cause = |kind| Cause { kind, whom: "vCPUs of vm1".into() };
+        for kind in [Kind::VcpuPreempted, Kind::BackendLate, Kind::RunQueue] {
+            let [before, after] =
+                [false, true].map(|background| cause(kind).remedy(Some(RECORDER), background).unwrap());
+            assert!(before.contains("record with --background"), "{before}");
+            assert!(!before.contains("autogroup"), "{before}");
+            assert!(after.contains("was recorded with --background"), "{after}");
+            assert!(
+                after.contains("kernel.sched_autogroup_enabled=0") && after.contains("another CPU"),
+                "{after}"
+            );
+            // Of others nothing changes.
+            let [before, after] =
+                [false, true].map(|background| cause(kind).remedy(Some("sh"), background).unwrap());
+            assert_eq!(before, after);
+            assert!(!before.contains("background"), "{before}");
+        }
     }
 }

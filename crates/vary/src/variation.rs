@@ -4,7 +4,7 @@ mod looked;
 
 use serde::Serialize;
 use xweave_model::{Outcome, Spec, explain};
-use xweave_trace::{Domain, Trace};
+use xweave_trace::{Manifest, Trace};
 
 use self::looked::Looked;
 use crate::{
@@ -242,18 +242,18 @@ impl Variation {
     pub fn of(trace: &Trace, spec: &Spec) -> Result<(Self, Requests), TooFew> {
         let mut requests = Requests::default();
         let outcome = explain(trace, spec, &mut |transaction, objects| requests.add(&transaction, objects));
-        let found = Self::of_requests(&mut requests, outcome, &trace.manifest().domains)?;
+        let found = Self::of_requests(&mut requests, outcome, trace.manifest())?;
         Ok((found, requests))
     }
 
-    /// Of requests that were collected in these domains, which it puts into the order in which they began.
+    /// Of requests that were collected in a recording, which it puts into the order in which they began.
     ///
     /// # Errors
     /// There are too few.
     pub fn of_requests(
         requests: &mut Requests,
         outcome: Outcome,
-        domains: &[Domain],
+        recording: &Manifest,
     ) -> Result<Self, TooFew> {
         let found = requests.all().len();
         if found < LEAST {
@@ -268,7 +268,7 @@ impl Variation {
             ns: all[start].start_ns.abs_diff(all[0].start_ns),
             p50_ns: whole(Spread::of(&times[..start]).p50),
         });
-        let looked = Looked::new(requests, &all[start..], &times[start..]);
+        let looked = Looked::new(requests, &all[start..], &times[start..], recording.background);
         let whole_ns = all[start..].iter().fold(0_u64, |sum, request| sum.saturating_add(request.total_ns));
         let spread = looked.spread;
         let steady = vary_little(looked.times, spread.p50);
@@ -287,7 +287,11 @@ impl Variation {
             spikes,
             segments: looked.segments(),
             causes: looked.causes(&runs, steady),
-            settings: settings(&costs(requests, &all[start..], &outcome.objects), whole_ns, domains),
+            settings: settings(
+                &costs(requests, &all[start..], &outcome.objects),
+                whole_ns,
+                &recording.domains,
+            ),
             outcome,
         })
     }

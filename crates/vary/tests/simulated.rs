@@ -100,7 +100,7 @@ fn hold(config: &Config) -> (Variation, BTreeMap<Kind, f64>) {
         let sum: u64 = requests.parts(request).iter().map(|(_, ns)| ns).sum();
         assert_eq!(sum, request.total_ns);
     }
-    let found = Variation::of_requests(&mut requests, outcome, &trace.manifest().domains).unwrap();
+    let found = Variation::of_requests(&mut requests, outcome, trace.manifest()).unwrap();
     let each = each(&requests, (0..requests.all().len()).step_by(3));
     assert_eq!(each.len(), requests.all().len().div_ceil(3));
     for (each, request) in each.iter().zip(requests.all().iter().step_by(3)) {
@@ -181,7 +181,7 @@ fn what_would_be_without_quotas_is_what_is() {
                 requests.add(&told, objects);
             }
         });
-        Variation::of_requests(&mut requests, outcome, &trace.manifest().domains).unwrap()
+        Variation::of_requests(&mut requests, outcome, trace.manifest()).unwrap()
     };
     let config = ten_thousand();
     let (with, without) = (run(&config), run(&Config { quotas: false, ..config }));

@@ -141,6 +141,11 @@ fn policies(command: &str) -> String {
     format!("{} | sort -u", for_each(command, of_threads))
 }
 
+/// How the autogroups of processes that begin so are ranked (sched(7)), each rank once.
+fn nice_of_autogroups(command: &str) -> String {
+    format!("{} | sort -u", for_each(command, "read -r group <$process/autogroup && echo ${group##* }"))
+}
+
 #[test]
 fn in_the_background_are_all_threads_of_xweave_and_none_of_the_command() {
     const IDLE: i32 = 5;
@@ -150,6 +155,10 @@ fn in_the_background_are_all_threads_of_xweave_and_none_of_the_command() {
         world.until(domain, &format!("test \"$({})\" = {IDLE}", policies(command)));
     }
     assert_eq!(world.run("host", &policies("cat ")).trim(), "0", "the command");
+    // Those of the agents, which have sessions of their own; the recorder's is the command's as well.
+    for (domain, command, nice) in [("host", AGENT, 19), ("vm1", AGENT, 19), ("host", "xweave record", 0)] {
+        world.until(domain, &format!("test \"$({})\" = {nice}", nice_of_autogroups(command)));
+    }
     recording.finish_well();
     world.run("host", "rm -r /tmp/background");
 }

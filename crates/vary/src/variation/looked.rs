@@ -35,6 +35,8 @@ pub(super) struct Looked<'r> {
     /// The same of what it took longer at a low frequency, and which share of it that is.
     slowed: Vec<Option<(usize, f64)>>,
     waits: Option<Waits>,
+    /// Whether what recorded them was in the background.
+    background: bool,
 }
 
 /// The socket in whose queue requests wait for each other.
@@ -71,7 +73,12 @@ struct Told<'r> {
 }
 
 impl<'r> Looked<'r> {
-    pub(super) fn new(requests: &'r Requests, all: &'r [Request], times: &'r [f64]) -> Self {
+    pub(super) fn new(
+        requests: &'r Requests,
+        all: &'r [Request],
+        times: &'r [f64],
+        background: bool,
+    ) -> Self {
         let segments = requests.segments();
         let place = |name: &Arc<str>| segments.iter().position(|segment| segment == name).unwrap_or(0);
         let segment_of: Vec<_> = requests.dimensions().iter().map(|of| place(&of.segment)).collect();
@@ -101,6 +108,7 @@ impl<'r> Looked<'r> {
             cause_of,
             slowed,
             waits: None,
+            background,
         };
         looked.waits = looked.find_waits();
         if let Some(waits) = &mut looked.waits
@@ -256,7 +264,7 @@ impl<'r> Looked<'r> {
         Found {
             kind: cause.kind,
             cause: cause.words(),
-            remedy: cause.remedy(first.as_deref()),
+            remedy: cause.remedy(first.as_deref(), self.background),
             by: first,
             requests: column.iter().filter(|ns| **ns > 0.0).count() as u64,
             ns,
