@@ -6,12 +6,13 @@ PORT = 5100
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """SERVE and ASK are options of the lab's server in the guest and of its client in the host; meanwhile SCRIPT runs in DOMAIN,
-    and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is what has to be named
-    first, of a pair both in either order: which kinds of causes it may be called, and a part of the offender's name."""
+    """SERVE and ASK are options of the lab's server in the guest and of its client in the host, which BY starts; meanwhile SCRIPT
+    runs in DOMAIN, and undoes at SIGTERM what it did. Before it serves, the server's shell has run BEFORE. NAMED is what has to
+    be named first, of a pair both in either order: which kinds of causes it may be called, and a part of the offender's name."""
     name: str
     serve: str = ''
     ask: str = ''
+    by: str = ''
     before: str = ''
     domain: str = ''
     script: str = ''
@@ -26,22 +27,30 @@ class Kind:
 SERVE = '--work 30000'
 ASK = '--requests 50 --rate 6 --size 200 --per-call 1'
 
-# Takes most of the CPU from the vCPUs.
-NEIGHBOUR = "while :; do nice -n -10 timeout 0.5 sh -c 'while :; do :; done'; sleep 0.7; done"
-# vhost gets a CPU only where nobody else wants it: two others take turns on it for a quarter of a second.
-HOG = ("idle() { for of in $(cat /tmp/vhost); do chrt $1 -p 0 $of; done; }; trap 'idle -o; exit' TERM; idle -i; "
-       "busy() { timeout 0.25 sh -c 'while :; do :; done'; }; while :; do busy & busy; wait; sleep 0.75; done")
+# Gives the threads of a list a policy and a priority.
+ALL = 'all() { for of in $(cat /tmp/$1); do chrt $2 -p $3 $of; done; }; '
+# Takes most of the CPU from the vCPUs, and from these alone: vhost comes first.
+NEIGHBOUR = (ALL + "trap 'all vhost -o 0; exit' TERM; all vhost -f 1; "
+             "while :; do nice -n -10 timeout 0.5 sh -c 'while :; do :; done'; sleep 0.7; done")
+# Has the CPU before vhost, and keeps this alone from it: the vCPUs come first, and the client by FIRST. So does what ends it, which
+# could not otherwise.
+HOG = (ALL + "trap 'all vcpus -o 0; exit' TERM; all vcpus -f 2; "
+       "while :; do chrt -f 2 timeout 0.15 chrt -f 1 sh -c 'while :; do :; done'; sleep 0.4; done")
+FIRST = 'chrt -f 2'
 # Waits as `sleep` does, but without a process, which would want the CPU as well.
 WAITS = 'test -p /tmp/never || mkfifo /tmp/never; exec 9<>/tmp/never; waits() { read -t $1 never <&9; }; '
 CONSOLE = WAITS + '''dmesg -n 8; line=$(head -c 600 /dev/zero | tr '\\0' x)
 while :; do for i in 1 2; do echo "<1>$line" >/dev/kmsg; done; waits 0.7; done'''
-# As many characters of one line as take a quarter of a second: how long one takes depends on the machine, and what is made to
-# happen with it is to keep requests for about as long.
-CONSOLE_LINE = WAITS + '''dmesg -n 8; line=$(head -c 900 /dev/zero | tr '\\0' x)
-read before rest </proc/uptime; echo "<1>$line" >/dev/kmsg; read after rest </proc/uptime
-of=$(awk "BEGIN { print int(900 * 0.25 / ($after - $before + 0.01)) }"); test $of -lt 900 || of=900
+# As many characters of one line as take a tenth of a second, by the fastest of three: how long one takes depends on the machine,
+# and what is made to happen with it is to keep requests for about as long as the lock does.
+CONSOLE_LINE = WAITS + '''dmesg -n 8; line=$(head -c 900 /dev/zero | tr '\\0' x); least=900
+for i in 1 2 3; do
+    read before rest </proc/uptime; echo "<1>$line" >/dev/kmsg; read after rest </proc/uptime
+    took=$((${after%.*}${after#*.} - ${before%.*}${before#*.})); test $took -ge $least || least=$took
+done
+of=$((900 * 10 / (least + 1))); test $of -lt 900 || of=900
 line=$(echo $line | head -c $of)
-while :; do echo "<1>$line" >/dev/kmsg; waits 0.7; done'''
+while :; do echo "<1>$line" >/dev/kmsg; waits 0.35; done'''
 STOPS = WAITS + '''read server </tmp/{name}.pid; trap 'kill -CONT $server; exit' TERM
 while :; do kill -STOP $server; waits 0.2; kill -CONT $server; waits 0.8; done'''
 GROUP = '''mount | grep -q cgroup2 || mount -t cgroup2 none /sys/fs/cgroup;
@@ -67,7 +76,7 @@ KINDS = (
     # Its p99 is its slowest request: a longer answer, so that nothing that an emulator does is half of it.
     Kind('quiet', serve='--work 50000', ask='--rate 4'),
     Kind('neighbour', domain='host', script=NEIGHBOUR, named=(named('vcpu_preempted', by='sh'),)),
-    Kind('vhost-hog', serve=SHORT, domain='host', script=HOG, named=(named('backend_late', by='sh'),)),
+    Kind('vhost-hog', serve=SHORT, by=FIRST, domain='host', script=HOG, named=(named('backend_late', by='sh'),)),
     # QEMU takes each character of a serial console from the vCPU, which takes no interrupts meanwhile.
     Kind('interrupts', domain='vm1', script=CONSOLE, named=(named('interrupt_late', 'vcpu_exits'),)),
     Kind('bursts', ask='--burst 4', named=(named('batch_arrival'),)),
@@ -85,8 +94,8 @@ KINDS = (
          named=(named('batch_arrival'), named('retransmit'))),
     Kind('stopped-and-futex', serve='--lock 150000 --free 250000', ask='--requests 75', domain='vm1', script=STOPS,
          named=(named('stopped'), named('futex'))),
-    Kind('vhost-hog-and-retransmit', serve=SHORT + ' --ignore-every 16', ask='--requests 100 --retry 20', domain='host', script=HOG,
-         named=(named('backend_late', by='sh'), named('retransmit'))),
-    Kind('interrupts-and-futex', serve='--lock 200000 --free 200000', ask='--requests 100', domain='vm1', script=CONSOLE_LINE,
+    Kind('vhost-hog-and-retransmit', serve=SHORT + ' --ignore-every 16', ask='--requests 100 --retry 150', by=FIRST, domain='host',
+         script=HOG, named=(named('backend_late', by='sh'), named('retransmit'))),
+    Kind('interrupts-and-futex', serve='--lock 100000 --free 300000', ask='--requests 100', domain='vm1', script=CONSOLE_LINE,
          named=(named('interrupt_late', 'vcpu_exits'), named('futex'))),
 )

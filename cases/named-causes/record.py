@@ -45,9 +45,9 @@ def options(given, usual):
     return ' '.join(f'{name} {value}'.strip() for name, value in pairs.items())
 
 
-def ask(port, of):
+def ask(port, of, by=''):
     """What came of requests; not all may be answered in time."""
-    return run('host', f'xweave lab load udp-ask --to 10.77.0.1:{port} {of} || test $? = 1')
+    return run('host', f'{by} xweave lab load udp-ask --to 10.77.0.1:{port} {of} || test $? = 1')
 
 
 @contextlib.contextmanager
@@ -111,7 +111,8 @@ def main():
         run(domain, 'echo 0 >/proc/sys/kernel/sched_autogroup_enabled')
     run('vm1', 'echo 0 >/sys/devices/system/cpu/cpu1/online')
     run('host', """for of in /proc/$(cat /run/lab/vm1/pid)/task/* /proc/[0-9]*; do case "$(cat $of/comm)" in
-        vhost-*) echo ${of##*/} ;; esac; done 2>/dev/null >/tmp/vhost""")
+        vhost-*) echo ${of##*/} ;; esac; done 2>/dev/null >/tmp/vhost
+        cat /sys/kernel/debug/kvm/$(cat /run/lab/vm1/pid)-*/vcpu*/pid | grep -vx 0 >/tmp/vcpus""")
     for kind in (START, *CHOSEN):
         serve = f'xweave lab load udp-serve --port {kind.port} {options(kind.serve, SERVE)}'
         run('vm1', f'if test -e /tmp/{kind.name}.pid; then kill -9 $(cat /tmp/{kind.name}.pid); fi; '
@@ -129,7 +130,7 @@ def main():
                 ask(START.port, options(START.ask, ASK))
                 for kind in order:
                     with meanwhile(kind):
-                        asked = ask(kind.port, options(kind.ask, ASK))
+                        asked = ask(kind.port, options(kind.ask, ASK), kind.by)
                     (folder / f'{kind.name}.asked').write_text(asked)
             judged.append(judges.submit(vary, folder, number == 0))
         for one in judged:
