@@ -144,11 +144,18 @@ fn schedule(policy: i32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, process::Stdio, sync::mpsc};
+    use std::{
+        env,
+        process::Stdio,
+        sync::{Mutex, mpsc},
+    };
 
     use super::*;
 
     const ROUNDS: u64 = 300;
+
+    /// What a test does to all threads of this process is not another's at once.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     /// `SCHED_IDLE` is 5 there, and what is not said otherwise 0 (proc(5), field 41).
     fn policy(stat: &str) -> i32 {
@@ -158,6 +165,7 @@ mod tests {
 
     #[test]
     fn all_threads_go_there_and_come_back_and_those_that_end_meanwhile_hide_none() {
+        let _alone = ONE_AT_A_TIME.lock().unwrap();
         for round in 0..ROUNDS {
             thread::scope(|scope| {
                 for number in 0..16 {
@@ -201,6 +209,7 @@ mod tests {
         let Some(before) = Autogroup::of("self") else {
             return println!("SKIPPED: this process is in no autogroup (CONFIG_SCHED_AUTOGROUP)");
         };
+        let _alone = ONE_AT_A_TIME.lock().unwrap();
         let nice = || Autogroup::of("self").unwrap().nice;
         if env::var_os(ALONE).is_none() {
             // Whoever runs this test is in its session.
