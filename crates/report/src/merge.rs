@@ -301,7 +301,7 @@ fn vms(all: &[VmMemory], view: View) -> String {
 pub fn status(of: &Status, view: View) -> String {
     let mut said = vec![format!("{} of memory is given back.", pages(of.saved)), runs(of.ksm)];
     if of.saved > 0 {
-        let enough = of.available / xweave_wire::pages::PAGE > of.saved;
+        let enough = of.available / PAGE > of.saved;
         said.push(format!(
             "If guests wrote to all of it at once, it would be needed again: {}{} of this host is available{}.",
             if enough { "" } else { "only " },
