@@ -83,10 +83,10 @@ def main():
         # If it never is, too late.
         until = min(after, default=10.0 ** 9)
         claims.at_most(f'{cache}: from the end of the work until it is', until, 30, 's')
-        # Beside the others when nine tenths are given back: what they had given back by then.
-        for key, name in [('visits', 'visits'), ('cpu_s', "ksmd's CPU time")]:
+        # When nine tenths are given back: what the others had given back by then.
+        for key, name, times in [('visits', 'visits', 2), ('first', 'first and second visits', 3), ('cpu_s', "ksmd's CPU time", 2)]:
             most = files.until(key, 0.9 * oracle)
-            for policy, least in [('recent', 0.9), ('address', 3)]:
+            for policy, least in [('recent', 0.9), ('address', times)]:
                 # It may be none at all.
                 ratio = 0.0 if most is None else files.at(key, most) / max(of[policy].at(key, most), 1)
                 claims.at_least(f'{cache}: given back at equal {name}, ÷ {policy}', ratio, least, '×')

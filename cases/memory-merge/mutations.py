@@ -56,7 +56,7 @@ MUTATIONS = [
     *(Mutation(f'{cache}: it takes 100 s longer', f'{cache}-files.lines', steps(late), [f'{cache}: from the end'])
       for cache in ('roomy', 'tight')),
     *(Mutation(f'{cache}: it takes six times the visits and CPU time', f'{cache}-files.lines', steps(hungry),
-               [f'{cache}: given back at equal visits', f"{cache}: given back at equal ksmd's"])
+               [f'{cache}: given back at equal visits', f'{cache}: given back at equal first', f"{cache}: given back at equal ksmd's"])
       for cache in ('roomy', 'tight')),
     Mutation('clones: half as much is given back', 'clones-inode.json', in_json(fewer),
              ['clones: given back, of', 'clones: given back for each']),
