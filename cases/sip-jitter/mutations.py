@@ -91,7 +91,7 @@ MUTATIONS = [
                [f'{name}: variance of named causes']) for name in (*CALLS, 'threads')),
     *(Mutation(f'{name}: one message in fifty is not followed', f'work/{name}.flows', in_json(stray),
                [f'{name}: messages followed']) for name in CALLS),
-    *(Mutation(f'{name}: each call is found to take 100 ms more', f'work/{name}.flows', in_json(slower),
+    *(Mutation(f'{name}: each call is found to take 100 ms more', f'work/{name}.calls', in_json(slower),
                [f'{name}: a call\'s time beside sipp\'s']) for name in CALLS),
     *(Mutation(f'share-{share}: messages are sent again', f'work/share-{share}.screen', again, [f'share-{share}: sent again'])
       for share in (20, 50)),
