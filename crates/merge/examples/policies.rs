@@ -4,7 +4,6 @@
 //! goes from then on. After each step a line of JSON says what came of it. `cases/memory-merge` runs it, and draws it.
 //!
 //! - `address`: KSM as it is: all memory of the guests is marked, and visited in the order of its addresses.
-//! - `own`: the same with KSM's own settings, whatever they are: smart scan and the advisor, where they are on.
 //! - `recent`: whatever guests have cached, as by the I/O that brought it there (Miller, Franz, Rittinghaus, Hillenbrand and
 //!   Bellosa, *XLH: More Effective Memory Deduplication Scanners Through Cross-Layer Hints*, USENIX ATC 2013). Their stack of
 //!   hints is bounded, and what overflows is lost; here nothing is, and what is not merged stays on show.
@@ -30,7 +29,6 @@ use xweave_merge::{
     Host, SameBy, Slots, Status,
     direct::{self, Work},
     mark::{Marker, Range},
-    merged::Pages,
     merging::{self, Asked, Pace},
     tree::Guest,
 };
@@ -45,12 +43,11 @@ const STEP: u64 = 4000;
 /// Pages at a time, as in the paper.
 const BATCH: u64 = 100;
 
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Policy {
     Address,
-    Own,
     Recent,
     Files,
 }
@@ -99,7 +96,7 @@ fn main() -> Result<()> {
     };
     let all: Vec<(u32, Range)> = host.vms.iter().flat_map(|vm| memory(&slots, vm.pid)).collect();
     match run.args.policy {
-        Policy::Address | Policy::Own => run.everything(&all)?,
+        Policy::Address => run.everything(&all)?,
         Policy::Recent => run.recent(&slots)?,
         Policy::Files => run.files()?,
     }
@@ -177,29 +174,20 @@ impl Run {
         for (pid, range) in all {
             self.marker(*pid)?.mark(&[*range])?;
         }
-        let mut directed = match self.args.policy {
-            Policy::Own => None,
-            _ => Some(Directed::begin(BATCH)?),
-        };
+        let mut directed = Directed::begin(BATCH)?;
         let mut next = 0;
         while self.visits()? < self.args.budget {
-            if self.visits()? < self.allowed()
-                && let Some(directed) = &mut directed
-            {
+            if self.visits()? < self.allowed() {
                 directed.wake()?;
             }
-            thread::sleep(POLL / if directed.is_some() { 10 } else { 1 });
+            thread::sleep(POLL);
             self.first = self.visits()?;
             if self.first >= next {
                 next = self.first + STEP;
-                let status = Status::look(&Host::look(&xweave_agent::vms())?)?;
-                self.tell(status.saved)?;
+                self.tell(status()?.saved)?;
             }
         }
-        if let Some(directed) = directed {
-            directed.end()?;
-        }
-        Ok(())
+        Ok(directed.end()?)
     }
 
     /// What guests say that they have cached.
@@ -214,7 +202,6 @@ impl Run {
 
     /// Of whatever files.
     fn recent(&mut self, slots: &Slots) -> Result<()> {
-        let pages = Pages::open()?;
         let (mut marked, mut pace, mut quiet) = (HashSet::new(), Pace::default(), 0);
         while quiet < 2 && self.visits()? < self.args.budget {
             let is_working = self.is_working();
@@ -225,7 +212,7 @@ impl Run {
                 new.extend(found.filter(|page| !marked.contains(page)));
             }
             let left = |merged: u64, marked: &HashSet<Page>| marked.len() as u64 - merged;
-            let (before, _) = merged(&pages, &marked)?;
+            let before = status()?.merged();
             if !pace.is_time(before, left(before, &marked) + new.len() as u64) {
                 quiet = if is_working { 0 } else { quiet + 1 };
                 continue;
@@ -238,11 +225,11 @@ impl Run {
             let all = marked.len() as u64;
             let work =
                 Work { at_a_time: MOST_AT_A_TIME, marked: all, wanted: all, limit: Duration::from_secs(300) };
-            direct::until_merged(&work, || false, || Ok(merged(&pages, &marked)?.0))?;
-            let (now, saved) = merged(&pages, &marked)?;
-            pace.looked(left(now, &marked));
+            direct::until_merged(&work, || false, || Ok(status()?.merged()))?;
+            let now = status()?;
+            pace.looked(left(now.merged(), &marked));
             quiet = 0;
-            self.tell(saved)?;
+            self.tell(now.saved)?;
         }
         Ok(())
     }
@@ -268,21 +255,9 @@ impl Run {
     }
 }
 
-/// How many of these are merged, and how many pages that gives back.
-fn merged(pages: &Pages, marked: &HashSet<Page>) -> io::Result<(u64, u64)> {
-    let (mut all, mut stays) = (0, HashSet::new());
-    let mut by_process: HashMap<u32, Vec<u64>> = HashMap::new();
-    for (pid, address) in marked {
-        by_process.entry(*pid).or_default().push(*address);
-    }
-    for (pid, mut addresses) in by_process {
-        addresses.sort_unstable();
-        for frame in pages.merged(pid, &addresses)?.into_iter().filter(|frame| *frame > 0) {
-            all += 1;
-            stays.insert(frame);
-        }
-    }
-    Ok((all, all - stays.len() as u64))
+/// What is merged now, of all that is marked.
+fn status() -> io::Result<Status> {
+    Status::look(&Host::look(&xweave_agent::vms())?)
 }
 
 /// Of each process, in ranges.

@@ -78,8 +78,7 @@ pub fn until_merged(
             taken.passes.push(now);
             taken.made += 1;
         }
-        // A few more are not worth another.
-        if now >= work.wanted - work.wanted / 100 {
+        if is_enough(now, work.wanted.saturating_sub(now)) {
             break;
         }
     }
@@ -89,6 +88,11 @@ pub fn until_merged(
         scanned.map_or(taken.passes.len() as u64 * work.marked, |(last, first)| last.saturating_sub(first));
     taken.ksmd = ksmd().zip(cpu).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
     Ok(taken)
+}
+
+/// Whether so many pages merged are nearly all: a few more are not worth a pass of KSM's.
+pub(crate) fn is_enough(merged: u64, left: u64) -> bool {
+    left <= (merged + left) / 100
 }
 
 /// CPU time that ksmd has had (`/proc/PID/schedstat`, in nanoseconds). Only the kernel's own threads have no program.
@@ -101,4 +105,15 @@ pub fn ksmd() -> Option<Duration> {
     let found = fs::read_dir("/proc").ok()?.flatten().find(is_ksmd)?;
     let ran = fs::read_to_string(found.path().join("schedstat")).ok()?;
     Some(Duration::from_nanos(ran.split_ascii_whitespace().next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearly_all_is_enough() {
+        assert!(is_enough(0, 0) && is_enough(99, 1) && is_enough(1000, 9));
+        assert!(!is_enough(0, 1) && !is_enough(98, 2));
+    }
 }

@@ -64,22 +64,18 @@ impl Merged {
 }
 
 /// What the kernel says of pages.
-pub struct Pages {
+pub(crate) struct Pages {
     flags: File,
 }
 
 impl Pages {
-    /// # Errors
     /// Only root may.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         Ok(Self { flags: File::open("/proc/kpageflags")? })
     }
 
     /// Of each of these addresses of a process, in order and each a page's: the frame, if KSM has merged it; 0 otherwise.
-    ///
-    /// # Errors
-    /// The process has ended.
-    pub fn merged(&self, pid: u32, addresses: &[u64]) -> io::Result<Vec<u64>> {
+    pub(crate) fn merged(&self, pid: u32, addresses: &[u64]) -> io::Result<Vec<u64>> {
         let pagemap = Pagemap::of(pid)?;
         let mut frames = Vec::with_capacity(addresses.len());
         for run in addresses.chunk_by(|one, next| *next == one + PAGE).flat_map(|run| run.chunks(AT_ONCE)) {

@@ -6,11 +6,11 @@ use xweave_agent::ksm::MOST_AT_A_TIME;
 use xweave_wire::pages::PAGE;
 
 use crate::{
-    direct::{self, Taken, Work},
+    direct::{self, Taken, Work, is_enough},
     host::{Host, VmMemory, Why},
     mark::{MarkError, Marker, Range},
     merged::Merged,
-    outcome::{Marked, Outcome, Way, is_enough},
+    outcome::{Marked, Outcome, Way},
     plan::{self, OfGuest, Plan},
     slots::{Slots, SlotsError},
     tree::{Guest, SameBy},

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::{
-    direct::Taken,
+    direct::{Taken, is_enough},
     merged::Merged,
     plan::{self, Plan},
 };
@@ -36,11 +36,6 @@ pub struct Marked {
     pub ranges: u64,
     /// Pages that are marked, those of before too.
     pub pages: u64,
-}
-
-/// Whether so many pages merged are nearly all: a few more are not worth a pass of KSM's.
-pub(crate) fn is_enough(merged: u64, left: u64) -> bool {
-    left <= (merged + left) / 100
 }
 
 /// What came of it.
@@ -174,12 +169,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    #[test]
-    fn nearly_all_is_enough() {
-        assert!(is_enough(0, 0) && is_enough(99, 1) && is_enough(1000, 9));
-        assert!(!is_enough(0, 1) && !is_enough(98, 2));
-    }
 
     #[test]
     fn what_earlier_times_have_given_back_and_taken_is_counted() {

@@ -69,4 +69,9 @@ impl Status {
         }
         Ok(status)
     }
+
+    /// Pages of all machines that are merged with others.
+    pub fn merged(&self) -> u64 {
+        self.vms.iter().map(|vm| vm.merged).sum()
+    }
 }
