@@ -11,7 +11,7 @@ use crate::{
     clean::assert_clean,
     clocks::monitor,
     merge::KSM,
-    world::{AGENT, DOMAINS, World},
+    world::{AGENT, DOMAINS, World, signalled},
 };
 
 const SCRIPT: &str = include_str!("under-fire.sh");
@@ -47,7 +47,7 @@ fn every_file_holds_what_was_written_to_it_whatever_befalls_who_merges() {
         world.start(guest, "sh /tmp/under-fire.sh /fire")
     });
 
-    let (mut chance, mut kills, mut saved) = (Chance(1), 0, Vec::new());
+    let (mut chance, mut kills, mut agents, mut saved) = (Chance(1), 0, 0, Vec::new());
     while Instant::now() < deadline {
         let merge = format!("xweave merge --every 1s {DOMAINS} --include /fire --allow inject");
         // Guests that work take ten seconds and more to say what they have.
@@ -60,17 +60,15 @@ fn every_file_holds_what_was_written_to_it_whatever_befalls_who_merges() {
         let status: Value = serde_json::from_str(&world.run("host", "xweave merge status --json")).unwrap();
         saved.push(status["saved_pages"].as_u64().unwrap());
         match chance.below(3) {
-            // One that asks a guest just then, perhaps.
+            // That of a guest which is being asked.
             0 => {
-                let mut merging =
-                    world.start("host", &format!("exec timeout 60 {merge} >>/tmp/merge.log 2>&1"));
+                let merging = world.start("host", &format!("exec {merge} >>/tmp/merge.log 2>&1"));
                 let guest = if chance.below(2) == 0 { "vm1" } else { "vm2" };
-                let killed = format!("for agent in $(pgrep -f '{AGENT}'); do kill -KILL $agent; done; true");
-                for _ in 0..20 {
-                    world.run(guest, &killed);
-                }
-                world.try_run("host", "pkill -KILL -f '[x]weave merge --every'; true");
-                let _ = &mut merging;
+                world.until(guest, &signalled(AGENT, "KILL"));
+                agents += 1;
+                // It may have ended by itself.
+                world.try_run("host", &signalled("xweave merge --every", "KILL"));
+                merging.finish();
             }
             1 => {
                 monitor(&world, "stop");
@@ -90,7 +88,7 @@ fn every_file_holds_what_was_written_to_it_whatever_befalls_who_merges() {
         assert!(rounds > 10 * minutes, "{log}");
         println!("{rounds} rounds");
     }
-    println!("killed {kills} times; given back {saved:?} pages");
+    println!("killed {kills} times, and {agents} agents; given back {saved:?} pages");
     // What is the same in both guests is so for a short time: on a busy machine it is gone, as a rule, when that is asked.
     assert!(saved.iter().any(|saved| *saved > 0), "{saved:?}: {}", world.run("host", "cat /tmp/merge.log"));
     // The processes are those of before, and KSM's settings are put back by whoever looks next.

@@ -227,13 +227,7 @@ impl World {
 
     /// Sends the processes of a domain whose command begins like this a signal; there must be one.
     pub fn signal(&self, domain: &str, command: &str, signal: &str) {
-        self.run(
-            domain,
-            &format!(
-                "sent=1\n{}\nexit $sent",
-                for_each(command, &format!(r#"kill -{signal} "${{process#/proc/}}" && sent=0"#))
-            ),
-        );
+        self.run(domain, &signalled(command, signal));
     }
 
     /// Waits until a script succeeds in a domain.
@@ -253,10 +247,21 @@ impl World {
     }
 }
 
+/// A script that sends the processes whose command begins like this a signal, and succeeds if there is one.
+pub fn signalled(command: &str, signal: &str) -> String {
+    format!(
+        "sent=1\n{}\nexit $sent",
+        for_each(command, &format!(r#"kill -{signal} "${{process#/proc/}}" && sent=0"#))
+    )
+}
+
 /// A script that does something for each process whose command line begins so: `$process` is its folder in /proc.
 pub fn for_each(command: &str, what: &str) -> String {
+    // Of few processes the command line is looked at closer: that takes another, on one CPU that is emulated.
+    let word = command.split(' ').next().unwrap();
     format!(
-        r#"for process in /proc/[0-9]*; do
+        r#"for process in $(grep -lF -e "{word}" /proc/[0-9]*/cmdline); do
+            process=${{process%/cmdline}}
             case "$(tr '\0' ' ' <$process/cmdline)" in
             "{command}"*) {what} ;;
             esac
