@@ -14,6 +14,7 @@
 //!          ├ in host ┼ host → vm1 ┼ in vm1 ┼ server ┼ in vm1 ┼ vm1 → host ┼ in host ┤      the parts; they sum to the whole
 //! ```
 
+mod nested;
 mod talk;
 
 use std::{
@@ -24,7 +25,10 @@ use std::{
 use serde::Serialize;
 use xweave_trace::Row;
 
-use self::talk::{Sent, Talk, Turn, Way};
+use self::{
+    nested::nest,
+    talk::{Sent, Talk, Turn, Way},
+};
 use crate::{
     durations::rank,
     flows::Flows,
@@ -57,9 +61,14 @@ pub struct Exchange {
     pub start_ns: i64,
     /// When the last of the answer's ended.
     pub end_ns: i64,
-    /// The exchange, by its place in the order of their beginnings, during which its client asked: the only one under
-    /// way that the client's domain served, and that ended after it. None if there is none, or are several.
+    /// The exchange, by its place in the order of their beginnings, during which its client asked, and that ended after it:
+    /// the one for which that was, if that is known; else the only one under way that the client's domain served. None if
+    /// there is none, or are several.
     pub inside: Option<usize>,
+    /// The exchanges that were made for this one, in the order of their beginnings: with its key, or by the thread that had
+    /// received it, or answers it.
+    #[serde(skip)]
+    pub made: Vec<usize>,
     /// The key of the request, where events tell it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<Key>,
@@ -79,6 +88,17 @@ pub struct Exchange {
     /// The same of what carried the answer's first byte.
     #[serde(skip)]
     pub answered_by: usize,
+    #[serde(skip)]
+    threads: Threads,
+}
+
+/// Who had to do with an exchange, each with the number of its domain.
+#[derive(Clone, Copy, Debug, Default)]
+struct Threads {
+    asks: Option<(u8, u32)>,
+    /// Who received the request, and when.
+    receives: Option<((u8, u32), i64)>,
+    answers: Option<(u8, u32)>,
 }
 
 /// The frames of a request, or of an answer.
@@ -235,11 +255,10 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
         let origins = origins(at, flows.flows(), &by_id);
         let began = origins.iter().map(|&at| flows.flows()[at].start_ns).min().unwrap_or(flow.start_ns);
         let Some(sent) = Sent::of(at, began, frame) else { continue };
-        let thread = |row: Option<&Row>| row.map(|row| (row.domain, row.tid));
         let first = flows.flows()[origins[0]].path().next();
         let sent = Sent {
-            sender: thread(first),
-            reader: thread(flow.path().next_back()),
+            sender: first.map(thread),
+            reader: flow.path().next_back().map(thread),
             ended: flow.end_ns,
             key: flow.key,
             head: flow.head,
@@ -262,6 +281,11 @@ pub fn of(flows: &Flows) -> Vec<Exchange> {
     all
 }
 
+/// Whose record it is, with the number of its domain.
+fn thread(row: &Row) -> (u8, u32) {
+    (row.domain, row.tid)
+}
+
 /// By protocol, addresses and the domain that sends, the one domain that what was sent so has come to; none of several. Whom
 /// those talk to that were dropped on the way: empty, if none was.
 fn reached(flows: &[Flow]) -> HashMap<(&'static str, [SocketAddr; 2], u8), Option<u8>> {
@@ -277,42 +301,6 @@ fn reached(flows: &[Flow]) -> HashMap<(&'static str, [SocketAddr; 2], u8), Optio
         }
     }
     reached
-}
-
-/// How many exchanges under way are looked through for the one that another is inside of.
-const UNDER_WAY: usize = 256;
-
-fn nest(all: &mut [Exchange]) {
-    /// What a domain serves at a time.
-    struct Served {
-        under_way: Vec<usize>,
-        /// Until then others are under way that are not looked through.
-        others_ns: i64,
-    }
-    let mut by_domain: HashMap<String, Served> = HashMap::new();
-    for at in 0..all.len() {
-        let (start, end) = (all[at].start_ns, all[at].end_ns);
-        if let Some(Served { under_way, others_ns }) = by_domain.get_mut(&all[at].client_domain) {
-            under_way.retain(|&other| all[other].end_ns >= start);
-            let mut around = under_way.iter().rev().copied().filter(|&other| all[other].end_ns >= end);
-            let only = around.next();
-            all[at].inside = only.filter(|_| *others_ns < start && around.next().is_none());
-        }
-        // What a domain asks itself says nothing of who had it do so.
-        if all[at].client_domain != all[at].server_domain {
-            let new = || Served { under_way: Vec::new(), others_ns: i64::MIN };
-            let Served { under_way, others_ns } =
-                by_domain.entry(all[at].server_domain.clone()).or_insert_with(new);
-            if under_way.len() >= UNDER_WAY {
-                under_way.retain(|&other| all[other].end_ns >= start);
-            }
-            if under_way.len() < UNDER_WAY {
-                under_way.push(at);
-            } else {
-                *others_ns = end.max(*others_ns);
-            }
-        }
-    }
 }
 
 impl Turn {
@@ -352,6 +340,11 @@ impl Turn {
         parts.until(all[first].start_ns, &format!("server in {server}"));
         parts.path(flows, &all[first], "answer");
         parts.until(end_ns, "answer, frames after its first");
+        let threads = Threads {
+            asks: way.first().and_then(|&at| all[at].path().next()).map(thread),
+            receives: all[last].path().next_back().map(|row| (thread(row), all[last].end_ns)),
+            answers: all[origins(first, all, by_id)[0]].path().next().map(thread),
+        };
         Some(Exchange {
             connection: Connection { protocol, client: self.client, server: self.server },
             client_domain: client.to_owned(),
@@ -359,6 +352,7 @@ impl Turn {
             start_ns,
             end_ns,
             inside: None,
+            made: Vec::new(),
             key: self.key,
             repeats: self.repeats,
             complete: needed.iter().chain(&self.answer.flows).all(|&at| all[at].complete()),
@@ -367,6 +361,7 @@ impl Turn {
             parts: parts.all,
             way,
             answered_by: first,
+            threads,
         })
     }
 }
@@ -435,44 +430,5 @@ impl Parts {
             }
             before = Some(domain);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn exchange(client: &str, server: &str, start_ns: i64, end_ns: i64) -> Exchange {
-        let address = SocketAddr::from(([10, 0, 0, 1], 80));
-        Exchange {
-            connection: Connection { protocol: "TCP", client: address, server: address },
-            client_domain: client.into(),
-            server_domain: server.into(),
-            start_ns,
-            end_ns,
-            inside: None,
-            key: None,
-            repeats: 0,
-            complete: true,
-            request: Side::default(),
-            answer: Side::default(),
-            parts: Vec::new(),
-            way: Vec::new(),
-            answered_by: 0,
-        }
-    }
-
-    #[test]
-    fn an_exchange_is_inside_another_only_if_no_other_is_under_way_however_many_there_were() {
-        let many = i64::try_from(UNDER_WAY).unwrap();
-        // The last of those that come at once is under way for longer than can be looked through.
-        let mut all: Vec<Exchange> = (0..many).map(|nth| exchange("host", "vm1", nth, 1_000)).collect();
-        all.push(exchange("host", "vm1", many, 9_000));
-        all.push(exchange("host", "vm1", 2_000, 8_000));
-        let ask = |start| exchange("vm1", "vm2", start, start + 10);
-        all.extend([ask(2_500), exchange("host", "vm1", 9_500, 9_900), ask(9_600)]);
-        nest(&mut all);
-        let inside: Vec<_> = all[all.len() - 3..].iter().map(|one| one.inside).collect();
-        assert_eq!(inside, [None, None, Some(all.len() - 2)]);
     }
 }

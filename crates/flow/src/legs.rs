@@ -1,4 +1,6 @@
 //! The way of a flow, or of a request and its answer, leg by leg: where it was, until when, and who then took it on.
+//!
+//! While a server waits for what it asks others, a request is where that is.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,7 +17,8 @@ use crate::{
 /// From one step of a way to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// Where it was: `ring host→vm1`, `socket of vm1`; of an exchange, on which way, `answer, ring vm1→host`.
+    /// Where it was: `ring host→vm1`, `socket of vm1`; of an exchange, on which way, `answer, ring vm1→host`; of one that its
+    /// server made for it, whose, `vm1 asks vm2: answer, ring vm2→host`.
     pub place: Arc<str>,
     /// Until when, in nanoseconds. The next one begins there.
     pub until_ns: i64,
@@ -39,12 +42,17 @@ pub struct Way {
 /// The most legs of a way: who makes up one of thousands makes it up for thousands of exchanges.
 const LEGS: usize = 1024;
 
-/// Finds the ways of flows, and names their places.
+/// How deep ways of exchanges are told that were made for others.
+const DEPTH: usize = 8;
+
+/// Finds the ways of flows and exchanges, and names their places.
 pub struct Ways<'f> {
     flows: &'f Flows,
+    /// All of them, in the order of their beginnings.
+    exchanges: &'f [Exchange],
     functions: Functions,
     /// By what stands before them, places that have been named.
-    names: HashMap<(&'static str, Spot), Arc<str>>,
+    names: HashMap<String, HashMap<Spot, Arc<str>>>,
 }
 
 /// Where a call is between an answer and what is asked next.
@@ -54,15 +62,30 @@ const BETWEEN: &str = "client, until it asked again";
 const REQUEST: &str = "request, ";
 const ANSWER: &str = "answer, ";
 
-/// A [leg's](Leg::place) place as flows name it, without on which way of an exchange it is.
+/// A [leg's](Leg::place) place as flows name it, without on which way of which exchange it is.
 pub fn bare(place: &str) -> &str {
+    let place = own(place);
     place.strip_prefix(REQUEST).or_else(|| place.strip_prefix(ANSWER)).unwrap_or(place)
 }
 
+/// Whether a [leg's](Leg::place) place is the queue of a socket from which a server reads.
+pub fn is_servers_socket(place: &str) -> bool {
+    let place = own(place);
+    place.strip_prefix(REQUEST).unwrap_or(place).starts_with("socket")
+}
+
+/// A place without whose exchange it is on.
+fn own(place: &str) -> &str {
+    place.rsplit_once(MADE).map_or(place, |(_, own)| own)
+}
+
+/// What stands between whose exchange it is that was made for another, and a place.
+const MADE: &str = ": ";
+
 impl<'f> Ways<'f> {
-    /// Of these flows.
-    pub fn of(flows: &'f Flows) -> Self {
-        Self { flows, functions: Functions::default(), names: HashMap::new() }
+    /// Of these flows, and of [all their exchanges](exchange::of).
+    pub fn of(flows: &'f Flows, exchanges: &'f [Exchange]) -> Self {
+        Self { flows, exchanges, functions: Functions::default(), names: HashMap::new() }
     }
 
     /// The way of one of the flows.
@@ -73,10 +96,11 @@ impl<'f> Ways<'f> {
     }
 
     /// The way of a request and its answer: of what carried the request's last byte, the server, and what carried the
-    /// answer's first byte. The rest of the answer is the last leg.
+    /// answer's first byte. The rest of the answer is the last leg. Where one waits for the server, and for the rest of the
+    /// answer, those that the server made for it are gone through.
     pub fn exchange(&mut self, exchange: &Exchange) -> Way {
         let mut way = Going::from(exchange.start_ns, exchange.end_ns);
-        self.go_and_return(&mut way, exchange);
+        self.go_and_return(&mut way, exchange, "", DEPTH);
         way.way
     }
 
@@ -87,18 +111,24 @@ impl<'f> Ways<'f> {
         let end_ns = exchanges.iter().map(|exchange| exchange.end_ns).max().unwrap_or_default();
         let mut way = Going::from(start_ns, end_ns);
         for exchange in exchanges {
-            let first = exchange.request.flows.first().and_then(|id| self.flows.flow(*id));
-            if let Some(first) = first.and_then(|flow| flow.path().next()) {
+            if let Some(first) = self.first(exchange) {
                 way.until(exchange.start_ns, || BETWEEN.into(), first);
             }
-            self.go_and_return(&mut way, exchange);
+            self.go_and_return(&mut way, exchange, "", DEPTH);
         }
         way.way
     }
 
-    fn go_and_return(&mut self, way: &mut Going, exchange: &Exchange) {
+    /// The first of what is told of an exchange.
+    fn first(&self, exchange: &Exchange) -> Option<&'f Row> {
+        self.flows.flow(*exchange.request.flows.first()?)?.path().next()
+    }
+
+    /// `whose` stands before all places.
+    fn go_and_return(&mut self, way: &mut Going, exchange: &Exchange, whose: &str, depth: usize) {
         let all = self.flows.flows();
         let flow = |at: usize| all.get(at);
+        let (asked, answered) = (format!("{whose}{REQUEST}"), format!("{whose}{ANSWER}"));
         for (nth, &at) in exchange.way.iter().enumerate() {
             let Some(now) = flow(at) else { continue };
             // What is cut off goes on while what it was cut from waits to be sent again.
@@ -107,25 +137,40 @@ impl<'f> Ways<'f> {
             if let Some(first) = now.path().next() {
                 let before = exchange::before_its_last(exchange.repeats);
                 let place = if nth == 0 { before } else { "request, being put together" };
-                way.until(first.time_ns, || place.into(), first);
+                way.until(first.time_ns, || format!("{whose}{place}").into(), first);
             }
-            self.go(way, now, REQUEST, until);
+            self.go(way, now, &asked, until);
         }
         let Some(answer) = flow(exchange.answered_by) else { return };
         if let Some(first) = answer.path().next() {
-            let server = format!("server in {}", exchange.server_domain);
-            way.until(first.time_ns, || server.into(), first);
+            let server = format!("{whose}server in {}", exchange.server_domain);
+            self.wait(way, exchange, first, &server, depth);
         }
-        self.go(way, answer, ANSWER, i64::MAX);
+        self.go(way, answer, &answered, i64::MAX);
         let last =
             exchange.answer.flows.iter().filter_map(|id| self.flows.flow(*id)).max_by_key(|flow| flow.end_ns);
         if let Some(last) = last.and_then(|flow| flow.path().next_back()) {
-            way.until(last.time_ns, || "answer, frames after its first".into(), last);
+            self.wait(way, exchange, last, &format!("{answered}frames after its first"), depth);
         }
     }
 
+    /// Until then it waits for who answers; or for whom that asks, one after the other.
+    fn wait(&mut self, way: &mut Going, exchange: &Exchange, until: &Row, place: &str, depth: usize) {
+        let (exchanges, end_ns) = (self.exchanges, way.end_ns);
+        let made = exchange.made.iter().filter(|_| depth > 0).filter_map(|&at| exchanges.get(at));
+        for made in made.take_while(|made| made.start_ns < until.time_ns) {
+            let Some(first) = self.first(made) else { continue };
+            way.until(made.start_ns, || place.into(), first);
+            way.end_ns = end_ns.min(until.time_ns);
+            let whose = format!("{} asks {}{MADE}", made.client_domain, made.server_domain);
+            self.go_and_return(way, made, &whose, depth - 1);
+            way.end_ns = end_ns;
+        }
+        way.until(until.time_ns, || place.into(), until);
+    }
+
     /// Goes on along a flow's path, not beyond that time.
-    fn go(&mut self, way: &mut Going, flow: &Flow, before: &'static str, until: i64) {
+    fn go(&mut self, way: &mut Going, flow: &Flow, before: &str, until: i64) {
         let path: Vec<&Row> = flow.path().take(LEGS).collect();
         let numbers: Vec<_> =
             path.iter().map(|row| self.functions.of(row, |row| self.flows.function_of(row))).collect();
@@ -135,15 +180,17 @@ impl<'f> Ways<'f> {
             }
             let (flows, names) = (self.flows, &mut self.names);
             let name = || {
-                let key = (before, spot);
-                if let Some(known) = names.get(&key) {
+                let known = names.get(before).and_then(|names| names.get(&spot));
+                if let Some(known) = known {
                     return known.clone();
                 }
-                let (domain, place) = key.1.named(|number| flows.domain(number), None);
-                let crosses = matches!(key.1, Spot::Crossing { .. });
-                let name =
-                    if crosses { format!("{before}{place}") } else { format!("{before}{place} of {domain}") };
-                names.entry(key).or_insert(name.into()).clone()
+                let (domain, place) = spot.named(|number| flows.domain(number), None);
+                let crosses = matches!(spot, Spot::Crossing { .. });
+                let name: Arc<str> =
+                    if crosses { format!("{before}{place}") } else { format!("{before}{place} of {domain}") }
+                        .into();
+                names.entry(before.to_owned()).or_default().insert(spot, name.clone());
+                name
             };
             way.until(row.time_ns, name, row);
         }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic, its helpers too")]
 
 use proptest::{collection::vec, prelude::*};
-use xweave_flow::{Exchange, Flows, Way, Ways, exchange};
+use xweave_flow::{Exchange, Flows, Way, Ways, exchange, legs};
 use xweave_trace::{Domain, DomainVm, Manifest, Role, Site, Trace, Writer};
 use xweave_wire::record::{Kind, Record};
 
@@ -99,8 +99,9 @@ fn ways(frames: &[Sent]) -> Vec<(Exchange, Way)> {
     }
     writer.finish().unwrap();
     let flows = Flows::of(&Trace::open(dir.path()).unwrap());
-    let mut ways = Ways::of(&flows);
-    exchange::of(&flows).into_iter().map(|of| (of.clone(), ways.exchange(&of))).collect()
+    let all = exchange::of(&flows);
+    let mut ways = Ways::of(&flows, &all);
+    all.iter().map(|of| (of.clone(), ways.exchange(of))).collect()
 }
 
 fn parts(exchange: &Exchange) -> Vec<(&str, i64)> {
@@ -281,6 +282,61 @@ fn what_a_server_asks_meanwhile_is_inside_what_it_was_asked() {
 }
 
 #[test]
+fn while_a_server_waits_for_what_it_asks_others_a_request_is_where_that_is() {
+    let all = ways(&[
+        tcp(true, 1_000, ACK, 100, 20),
+        other(false, 1_500, 1, 8, 1),
+        other(true, 1_700, 1, 0, 1),
+        tcp(false, 3_000, ACK, 500, 40),
+        // Of an answer's later frames, too; and what another thread asks, is nobody's.
+        other(false, 3_200, 1, 8, 2),
+        other(true, 3_400, 1, 0, 2),
+        Sent { thread: 2, ..other(false, 3_520, 1, 8, 3) },
+        other(true, 3_560, 1, 0, 3),
+        tcp(false, 3_600, ACK, 540, 40),
+    ]);
+    let (outer, way) = &all[0];
+    assert_eq!(outer.made, [1, 2]);
+    let mut told: Vec<(&str, i64)> = Vec::new();
+    for leg in &way.legs {
+        match told.last_mut() {
+            Some((place, until)) if *place == &*leg.place => *until = leg.until_ns,
+            _ => told.push((&leg.place, leg.until_ns)),
+        }
+    }
+    assert_eq!(
+        told,
+        [
+            ("request, stack and driver of host", 1_010),
+            ("request, ring host→vm1", 1_040),
+            ("request, stack and driver of vm1", 1_090),
+            ("server in vm1", 1_500),
+            ("vm1 asks host: request, stack and driver of vm1", 1_510),
+            ("vm1 asks host: request, ring vm1→host", 1_540),
+            ("vm1 asks host: request, stack and driver of host", 1_590),
+            ("vm1 asks host: server in host", 1_700),
+            ("vm1 asks host: answer, stack and driver of host", 1_710),
+            ("vm1 asks host: answer, ring host→vm1", 1_740),
+            ("vm1 asks host: answer, stack and driver of vm1", 1_790),
+            ("server in vm1", 3_000),
+            ("answer, stack and driver of vm1", 3_010),
+            ("answer, ring vm1→host", 3_040),
+            ("answer, stack and driver of host", 3_090),
+            ("answer, frames after its first", 3_200),
+            ("vm1 asks host: request, stack and driver of vm1", 3_210),
+            ("vm1 asks host: request, ring vm1→host", 3_240),
+            ("vm1 asks host: request, stack and driver of host", 3_290),
+            ("vm1 asks host: server in host", 3_400),
+            ("vm1 asks host: answer, stack and driver of host", 3_410),
+            ("vm1 asks host: answer, ring host→vm1", 3_440),
+            ("vm1 asks host: answer, stack and driver of vm1", 3_490),
+            ("answer, frames after its first", 3_690),
+        ]
+    );
+    assert_eq!(told.iter().map(|(place, _)| legs::bare(place)).nth(6), Some("stack and driver of host"));
+}
+
+#[test]
 fn tenants_with_the_same_addresses_have_requests_of_their_own() {
     let other = |mut sent: Sent| {
         sent.guest = VM2;
@@ -335,6 +391,7 @@ proptest! {
                 prop_assert!(around < at && all[around].end_ns >= one.end_ns);
                 prop_assert_eq!(&all[around].server_domain, &one.client_domain);
             }
+            prop_assert!(one.made.iter().all(|&made| all[made].inside == Some(at)));
         }
         let services = exchange::services(&all);
         prop_assert_eq!(services.iter().map(|of| of.exchanges).sum::<u64>(), all.len() as u64);

@@ -77,7 +77,7 @@ impl Path {
         let (mut pieces, mut at) = (Vec::new(), self.way.start_ns);
         for leg in &self.way.legs {
             let cpu = CpuId { domain: leg.domain, cpu: leg.cpu };
-            if &*leg.place == SENT_AGAIN {
+            if leg.place.ends_with(SENT_AGAIN) {
                 // Whatever its client did meanwhile.
                 let to = self.way.legs.iter().map(|leg| leg.domain).find(|to| *to != leg.domain);
                 let object =
@@ -133,7 +133,7 @@ fn flows(trace: &Trace, name: Option<&str>) -> (Vec<Path>, bool) {
         (!flows.flows().is_empty()).then_some(flows)
     });
     let Some(flows) = found else { return (Vec::new(), false) };
-    let mut ways = Ways::of(&flows);
+    let mut ways = Ways::of(&flows, &[]);
     let path = |flow: &Flow| {
         let bytes = flow.frame.map(|frame| Bytes { sent: frame.bytes.into(), received: 0 });
         Path::new(flow.id, flow.name.clone(), bytes, ways.flow(flow))
@@ -144,13 +144,16 @@ fn flows(trace: &Trace, name: Option<&str>) -> (Vec<Path>, bool) {
 /// The exchanges that are transactions, or the calls that they make up; and whether they are incomplete.
 fn exchanges(trace: &Trace, port: Option<u16>, calls: bool) -> (Vec<Path>, bool) {
     let flows = Flows::of(trace);
-    let meant = |exchange: &Exchange| port.is_none_or(|port| exchange.connection.server.port() == port);
-    let found: Vec<Exchange> = exchange::of(&flows).into_iter().filter(meant).collect();
-    let mut groups = if calls { by_call(&found) } else { found.iter().map(|one| vec![one]).collect() };
+    let all = exchange::of(&flows);
+    let meant = |exchange: &&Exchange| port.is_none_or(|port| exchange.connection.server.port() == port);
+    // What a server asks for one that is meant is a part of that.
+    let parts: HashSet<usize> = all.iter().filter(meant).flat_map(|of| of.made.iter().copied()).collect();
+    let found = all.iter().enumerate().filter(|(at, _)| !parts.contains(at)).map(|(_, of)| of).filter(meant);
+    let mut groups = if calls { by_call(found) } else { found.map(|one| vec![one]).collect() };
     let complete = |of: &Vec<&Exchange>| of.iter().all(|exchange| exchange.complete);
     let incomplete = !groups.iter().any(complete);
     groups.retain(|of| incomplete || complete(of));
-    let mut ways = Ways::of(&flows);
+    let mut ways = Ways::of(&flows, &all);
     let depths = Depths::of(&flows, &mut ways);
     // An ID says which one is meant: of those that began with one flow, the first has it.
     let mut begun = HashSet::new();
@@ -172,7 +175,7 @@ fn exchanges(trace: &Trace, port: Option<u16>, calls: bool) -> (Vec<Path>, bool)
 
 /// Exchanges of one key between one client and one server, each group in the order of its beginnings; those without a key are
 /// of no call.
-fn by_call(found: &[Exchange]) -> Vec<Vec<&Exchange>> {
+fn by_call<'e>(found: impl Iterator<Item = &'e Exchange>) -> Vec<Vec<&'e Exchange>> {
     let mut calls: BTreeMap<(Key, IpAddr, SocketAddr), Vec<&Exchange>> = BTreeMap::new();
     for exchange in found {
         if let Some(key) = exchange.key {

@@ -1,9 +1,10 @@
 //! What kept a request, as people who run virtual machines know it, and what can be done about it.
 
 use serde::Serialize;
+use xweave_flow::legs::is_servers_socket;
 use xweave_model::{Power, TimeState, objects::RECORDER};
 
-use crate::requests::{Dimension, in_socket};
+use crate::requests::Dimension;
 
 /// What kept requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -90,7 +91,9 @@ impl Cause {
             _ if why("swap-in") => Kind::SwapIn,
             _ if why("page fault") => Kind::PageFault,
             TimeState::Running if such.kind == "interrupts" => Kind::Interrupts,
-            TimeState::Running if in_socket(segment) || dimension.before_its_turn() => Kind::SocketQueue,
+            TimeState::Running if is_servers_socket(segment) || dimension.before_its_turn() => {
+                Kind::SocketQueue
+            }
             TimeState::Running => Kind::Running,
             TimeState::Preempted => Kind::VcpuPreempted,
             TimeState::Ready if vcpu => Kind::VcpuPreempted,

@@ -5,6 +5,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use xweave_flow::legs::is_servers_socket;
 use xweave_model::{Explained, Objects, Step, parts::Such};
 
 /// Entries of vectors that are kept: some 128 MB.
@@ -100,7 +101,7 @@ impl Requests {
         let segments = Segments::of(transaction);
         for (place, (segment, steps)) in segments.enumerate() {
             // What was when in a queue says what of it was while others were served.
-            let in_turn = segment.as_deref().is_some_and(in_socket);
+            let in_turn = segment.as_deref().is_some_and(is_servers_socket);
             let order = place as u64 * 1000 / segments_of(transaction);
             if let Some(segment) = &segment {
                 self.comes(segment, order);
@@ -265,11 +266,6 @@ impl Requests {
         }
         all
     }
-}
-
-/// Whether a segment is a socket's queue, as `xweave_flow` names such.
-pub(crate) fn in_socket(segment: &str) -> bool {
-    segment.strip_prefix("request, ").unwrap_or(segment).starts_with("socket")
 }
 
 /// Where a request was, if nothing divides its way: in whose time.

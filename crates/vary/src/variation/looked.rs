@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, ops::Range, sync::Arc};
 
+use xweave_flow::legs::is_servers_socket;
 use xweave_model::{Power, format::span};
 
 use super::{By, Found, Gain, Others, Segment, Shares, whole};
@@ -10,7 +11,7 @@ use crate::{
     cause::{Cause, Kind},
     counterfactual::without,
     queue::{Part, Queue},
-    requests::{Request, Requests, in_socket},
+    requests::{Request, Requests},
     shares::{Ranks, Spread, shares},
 };
 
@@ -123,7 +124,7 @@ impl<'r> Looked<'r> {
     /// The socket in which they were longest, if there is one and a server behind it.
     fn find_waits(&self) -> Option<Waits> {
         let server = self.segments.iter().position(|name| name.starts_with("server in"))?;
-        let socket = self.segments[..server].iter().rposition(|name| in_socket(name))?;
+        let socket = self.segments[..server].iter().rposition(|name| is_servers_socket(name))?;
         let columns = self.requests.columns(self.all, 3, |number| {
             let segment = self.segment_of[number as usize];
             match segment {
