@@ -8,7 +8,9 @@ HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 from falsify import Mutation, falsify, in_json, in_lines  # noqa: E402
 
-CALLS = ('quiet', 'neighbour', 'yielding', 'polling')
+CALLS = ('quiet', 'neighbour', 'yielding', 'polling', 'guest', 'guest-yields', 'chain')
+# Beside whom, and where that yields.
+NEIGHBOURS = [('neighbour', 'yielding', 'sh'), ('guest', 'guest-yields', 'vCPUs of vm2')]
 
 
 def cut(document):
@@ -41,10 +43,12 @@ def another(document):
     document['causes'][0]['by'] = 'kworker'
 
 
-def everywhere(document):
-    """A busy process is told of where there is none."""
-    cause = next(cause for cause in document['causes'] if cause['named'])
-    cause['offenders'].append({'who': 'sh', 'ns': cause['ns']})
+def everywhere(who):
+    """A busy neighbour is told of where there is none."""
+    def change(document):
+        cause = next(cause for cause in document['causes'] if cause['named'])
+        cause['offenders'].append({'who': who, 'ns': cause['ns']})
+    return change
 
 
 def own(document):
@@ -57,9 +61,21 @@ def not_own(document):
             cause['kind'] = 'run_queue'
 
 
-def still(document):
+def still(who):
     """The neighbour keeps the vCPUs all the same."""
-    document['causes'][0].update(kind='vcpu_preempted', by='sh', offenders=[{'who': 'sh', 'ns': 10 ** 12}])
+    def change(document):
+        document['causes'][0].update(kind='vcpu_preempted', by=who, offenders=[{'who': who, 'ns': 10 ** 12}])
+    return change
+
+
+def not_behind(document):
+    """One request in fifty is not followed through the proxy."""
+    for segment in document['segments']:
+        if segment['name'] == 'vm2 asks vm1: server in vm1':
+            at = document['segments'].index(segment)
+            for one in document['each'][::50]:
+                one['segments_ns'][0] += one['segments_ns'][at]
+                one['segments_ns'][at] = 0
 
 
 def quick(lines):
@@ -99,12 +115,15 @@ MUTATIONS = [
       for share in (20, 50)),
     Mutation('share-250: calls take a millisecond', 'work/share-250.rtt', in_lines(quick), ['share-250: longest RTT']),
     Mutation('share-250: nothing is sent again', 'work/share-250.screen', never, ['share-250: sent again']),
-    Mutation('neighbour: somebody else is named', 'work/neighbour.vary', in_json(another), ['neighbour: it is the first cause']),
-    Mutation('quiet: a busy process is named', 'work/quiet.vary', in_json(everywhere), ['quiet: causes by it']),
+    *(Mutation(f'{name}: somebody else is named', f'work/{name}.vary', in_json(another), [f'{name}: it is the first cause'])
+      for name, _, _ in NEIGHBOURS),
+    *(Mutation(f'quiet: {who} is named', 'work/quiet.vary', in_json(everywhere(who)), ['quiet: causes by'])
+      for _, _, who in NEIGHBOURS),
+    *(Mutation(f'{yields}: it keeps the vCPUs all the same', f'work/{yields}.vary', in_json(still(who)),
+               [f'{yields}: it keeps', f'{yields}: it is still']) for _, yields, who in NEIGHBOURS),
+    Mutation('chain: one request in fifty is not followed', 'work/chain.vary', in_json(not_behind), ['chain: requests told']),
     Mutation('quiet: its own threads keep requests', 'work/quiet.vary', in_json(own), ['quiet: kept by its own threads']),
     Mutation('threads: its own threads keep none', 'work/threads.vary', in_json(not_own), ['threads: kept by its own threads']),
-    Mutation('yielding: the neighbour keeps the vCPUs all the same', 'work/yielding.vary', in_json(still),
-             ['remedy: it keeps', 'remedy: it is still the first cause']),
 ]
 
 if __name__ == '__main__':

@@ -250,9 +250,10 @@ pub fn spikes(of: &Variation, view: View) -> String {
     let text = match spikes.spikes {
         0 => "No request stands out from those around it: the variation is steady.".to_owned(),
         _ => format!(
-            "{} ({}) make {} of the variance; the rest is steady.",
+            "{} ({}) {} {} of the variance; the rest is steady.",
             number::counted(spikes.spikes, "spike", "spikes"),
             number::counted(spikes.requests, "request", "requests"),
+            if spikes.spikes == 1 { "makes" } else { "make" },
             number::percent(spikes.share_of_variance)
         ),
     };

@@ -50,8 +50,10 @@ struct Order {
     number: u32,
     /// The sum of its places in requests, in thousandths of these.
     places: u64,
-    /// How often it was passed.
+    /// How many requests passed it.
     passed: u64,
+    /// The last that did, as they were seen.
+    last: u64,
 }
 
 /// All of them, or as many as there is room for.
@@ -152,11 +154,15 @@ impl Requests {
         }
     }
 
-    /// A request comes to a segment there: of a thousand places that it has.
+    /// A request comes to a segment there: of a thousand places that it has. Where it comes again is not where that is.
     fn comes(&mut self, segment: &Arc<str>, place: u64) {
         let number = u32::try_from(self.order.len()).unwrap_or(u32::MAX);
-        let order = self.order.entry(segment.clone()).or_insert(Order { number, places: 0, passed: 0 });
-        (order.places, order.passed) = (order.places + place, order.passed + 1);
+        let new = Order { number, places: 0, passed: 0, last: 0 };
+        let order = self.order.entry(segment.clone()).or_insert(new);
+        if order.last != self.seen {
+            order.last = self.seen;
+            (order.places, order.passed) = (order.places + place, order.passed + 1);
+        }
     }
 
     /// Lets each second one go.
