@@ -46,6 +46,7 @@ What a transaction is (SPEC):
   flow[:NAME]          from the start of a flow to its end; of network frames, those with data, if there are any
   exchange[:PORT]      from a request's first frame to the end of its answer's last one, as flows of frames tell
   call[:PORT]          from a call's first request to the end of its last answer: exchanges of one key (record --key)
+  …,rate=R             of one of these: from when it was due, as one of R a second
   between:FROM..TO     from one event, function or advice to another: disk_queue..disk_issue, vm_exit..vm_enter,
                        send..receive, vfs_read..vfs_read (its call to its return), submit..done,by=v1; of more than
                        two (A..B..C), as --points takes them, each must be passed in turn
@@ -193,7 +194,7 @@ pub fn too_few(
 
 /// What a trace has, if not the transactions that it was asked for.
 fn instead(trace: &Trace, spec: &Spec, outcome: &Outcome) -> String {
-    if matches!(spec, Spec::Call(_)) && trace.manifest().key.is_none() {
+    if matches!(spec, Spec::Call(..)) && trace.manifest().key.is_none() {
         return "; calls are known by a key in their messages: record with --key, for example line:Call-ID"
             .to_owned();
     }

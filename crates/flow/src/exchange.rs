@@ -88,17 +88,20 @@ pub struct Exchange {
     /// The same of what carried the answer's first byte.
     #[serde(skip)]
     pub answered_by: usize,
+    /// Who had to do with it.
     #[serde(skip)]
-    threads: Threads,
+    pub threads: Threads,
 }
 
-/// Who had to do with an exchange, each with the number of its domain.
+/// Threads that had to do with an exchange, each with the number of its domain.
 #[derive(Clone, Copy, Debug, Default)]
-struct Threads {
-    asks: Option<(u8, u32)>,
-    /// Who received the request, and when.
-    receives: Option<((u8, u32), i64)>,
-    answers: Option<(u8, u32)>,
+pub struct Threads {
+    /// Who sent the request.
+    pub asks: Option<(u8, u32)>,
+    /// Who received it, and when, in nanoseconds.
+    pub receives: Option<((u8, u32), i64)>,
+    /// Who sent the answer.
+    pub answers: Option<(u8, u32)>,
 }
 
 /// The frames of a request, or of an answer.

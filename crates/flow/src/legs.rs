@@ -55,6 +55,9 @@ pub struct Ways<'f> {
     names: HashMap<String, HashMap<Spot, Arc<str>>>,
 }
 
+/// Where a request is that was to be sent.
+const LATE: &str = "client, until it asked";
+
 /// Where a call is between an answer and what is asked next.
 const BETWEEN: &str = "client, until it asked again";
 
@@ -97,19 +100,22 @@ impl<'f> Ways<'f> {
 
     /// The way of a request and its answer: of what carried the request's last byte, the server, and what carried the
     /// answer's first byte. The rest of the answer is the last leg. Where one waits for the server, and for the rest of the
-    /// answer, those that the server made for it are gone through.
-    pub fn exchange(&mut self, exchange: &Exchange) -> Way {
-        let mut way = Going::from(exchange.start_ns, exchange.end_ns);
+    /// answer, those that the server made for it are gone through. It begins when it was due, in nanoseconds, if that is
+    /// before the request's first frame began.
+    pub fn exchange(&mut self, exchange: &Exchange, due_ns: i64) -> Way {
+        let mut way = self.asked(exchange, due_ns, exchange.end_ns);
         self.go_and_return(&mut way, exchange, "", DEPTH);
         way.way
     }
 
     /// The way of a call: of its exchanges in turn, and between them whoever asks. What begins before the one before it ended
-    /// is told from there on.
-    pub fn call(&mut self, exchanges: &[&Exchange]) -> Way {
-        let start_ns = exchanges.iter().map(|exchange| exchange.start_ns).min().unwrap_or_default();
+    /// is told from there on. It begins when it was due, as [`Self::exchange`] does.
+    pub fn call(&mut self, exchanges: &[&Exchange], due_ns: i64) -> Way {
         let end_ns = exchanges.iter().map(|exchange| exchange.end_ns).max().unwrap_or_default();
-        let mut way = Going::from(start_ns, end_ns);
+        let Some((begins, _)) = exchanges.split_first() else {
+            return Way { start_ns: end_ns, legs: Vec::new() };
+        };
+        let mut way = self.asked(begins, due_ns, end_ns);
         for exchange in exchanges {
             if let Some(first) = self.first(exchange) {
                 way.until(exchange.start_ns, || BETWEEN.into(), first);
@@ -117,6 +123,15 @@ impl<'f> Ways<'f> {
             self.go_and_return(&mut way, exchange, "", DEPTH);
         }
         way.way
+    }
+
+    /// Until it asked, a client was late.
+    fn asked(&self, exchange: &Exchange, due_ns: i64, end_ns: i64) -> Going {
+        let mut way = Going::from(due_ns.min(exchange.start_ns), end_ns);
+        if let Some(first) = self.first(exchange) {
+            way.until(exchange.start_ns, || LATE.into(), first);
+        }
+        way
     }
 
     /// The first of what is told of an exchange.

@@ -59,6 +59,11 @@ fn exchanges(frames: &[Sent]) -> Vec<Exchange> {
 
 /// The same, with their ways.
 fn ways(frames: &[Sent]) -> Vec<(Exchange, Way)> {
+    ways_since(frames, |exchange| exchange.start_ns)
+}
+
+/// The same, of exchanges that were due then.
+fn ways_since(frames: &[Sent], due_ns: impl Fn(&Exchange) -> i64) -> Vec<(Exchange, Way)> {
     let dir = tempfile::tempdir().unwrap();
     let guest = |name: &str, number: u8| {
         let vm = Some(DomainVm { host: "host".into(), pid: 4000 + u32::from(number), cid: None });
@@ -101,7 +106,7 @@ fn ways(frames: &[Sent]) -> Vec<(Exchange, Way)> {
     let flows = Flows::of(&Trace::open(dir.path()).unwrap());
     let all = exchange::of(&flows);
     let mut ways = Ways::of(&flows, &all);
-    all.iter().map(|of| (of.clone(), ways.exchange(of))).collect()
+    all.iter().map(|of| (of.clone(), ways.exchange(of, due_ns(of)))).collect()
 }
 
 fn parts(exchange: &Exchange) -> Vec<(&str, i64)> {
@@ -263,6 +268,18 @@ fn the_way_of_a_request_and_its_answer_is_told_leg_by_leg() {
             ("answer, stack and driver of host", 390, 1),
         ]
     );
+}
+
+#[test]
+fn the_way_of_what_was_sent_late_begins_when_it_was_due() {
+    let frames = || [other(true, 100, 17, 0, 0), other(false, 300, 17, 0, 0)];
+    let begins = |due_ns| {
+        let all = ways_since(&frames(), |_| due_ns);
+        let (_, way) = &all[0];
+        (way.start_ns, way.legs[0].place.to_string(), way.legs[0].until_ns, way.legs[0].domain)
+    };
+    assert_eq!(begins(40), (40, "client, until it asked".into(), 100, 1));
+    assert_eq!(begins(140), (100, "request, stack and driver of host".into(), 105, 1));
 }
 
 #[test]

@@ -139,8 +139,9 @@ impl Story {
         }
         writer.finish().unwrap();
         let flows = Flows::of(&Trace::open(dir.path()).unwrap());
-        let mut ways = Ways::of(&flows);
-        exchange::of(&flows).into_iter().map(|of| (of.clone(), ways.exchange(&of))).collect()
+        let all = exchange::of(&flows);
+        let mut ways = Ways::of(&flows, &all);
+        all.iter().map(|of| (of.clone(), ways.exchange(of, of.start_ns))).collect()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     bytes::Bytes,
     machine::Machine,
     passed::Passed,
-    spec::Spec,
+    spec::{Rate, Spec},
     thread::ThreadId,
     transaction::Transaction,
     vcpu::CpuId,
@@ -103,8 +103,8 @@ impl Paths {
     pub fn of(trace: &Trace, spec: &Spec) -> Self {
         let (mut all, incomplete) = match spec {
             Spec::Flow(name) => flows(trace, name.as_deref()),
-            Spec::Exchange(port) => exchanges(trace, *port, false),
-            Spec::Call(port) => exchanges(trace, *port, true),
+            Spec::Exchange(port, rate) => exchanges(trace, *port, *rate, false),
+            Spec::Call(port, rate) => exchanges(trace, *port, *rate, true),
             _ => return Self::default(),
         };
         all.sort_by_key(|path| path.end_ns);
@@ -142,7 +142,7 @@ fn flows(trace: &Trace, name: Option<&str>) -> (Vec<Path>, bool) {
 }
 
 /// The exchanges that are transactions, or the calls that they make up; and whether they are incomplete.
-fn exchanges(trace: &Trace, port: Option<u16>, calls: bool) -> (Vec<Path>, bool) {
+fn exchanges(trace: &Trace, port: Option<u16>, rate: Option<Rate>, calls: bool) -> (Vec<Path>, bool) {
     let flows = Flows::of(trace);
     let all = exchange::of(&flows);
     let meant = |exchange: &&Exchange| port.is_none_or(|port| exchange.connection.server.port() == port);
@@ -150,14 +150,17 @@ fn exchanges(trace: &Trace, port: Option<u16>, calls: bool) -> (Vec<Path>, bool)
     let parts: HashSet<usize> = all.iter().filter(meant).flat_map(|of| of.made.iter().copied()).collect();
     let found = all.iter().enumerate().filter(|(at, _)| !parts.contains(at)).map(|(_, of)| of).filter(meant);
     let mut groups = if calls { by_call(found) } else { found.map(|one| vec![one]).collect() };
+    groups.sort_by_key(|of| of[0].start_ns);
+    let began: Vec<i64> = groups.iter().map(|of| of[0].start_ns).collect();
+    let due = rate.map_or(began.clone(), |rate| rate.due(&began));
     let complete = |of: &Vec<&Exchange>| of.iter().all(|exchange| exchange.complete);
     let incomplete = !groups.iter().any(complete);
-    groups.retain(|of| incomplete || complete(of));
+    let groups = groups.into_iter().zip(due).filter(|(of, _)| incomplete || complete(of));
     let mut ways = Ways::of(&flows, &all);
     let depths = Depths::of(&flows, &mut ways);
     // An ID says which one is meant: of those that began with one flow, the first has it.
     let mut begun = HashSet::new();
-    let path = |(nth, of): (usize, Vec<&Exchange>)| {
+    let path = |(nth, (of, due)): (usize, (Vec<&Exchange>, i64))| {
         let first = of[0].request.flows.first().copied().unwrap_or_default();
         let id = if begun.insert(first) { first } else { nth as u64 };
         let connection = &of[0].connection;
@@ -167,10 +170,10 @@ fn exchanges(trace: &Trace, port: Option<u16>, calls: bool) -> (Vec<Path>, bool)
         };
         let sum = |side: fn(&Exchange) -> u64| of.iter().map(|of| side(of)).fold(0, u64::saturating_add);
         let bytes = Bytes { sent: sum(|of| of.request.bytes), received: sum(|of| of.answer.bytes) };
-        let way = if calls { ways.call(&of) } else { ways.exchange(of[0]) };
+        let way = if calls { ways.call(&of, due) } else { ways.exchange(of[0], due) };
         Path::new(id, name, Some(bytes), way).to(connection.server.port()).among(&depths)
     };
-    (groups.into_iter().enumerate().map(path).collect(), incomplete)
+    (groups.enumerate().map(path).collect(), incomplete)
 }
 
 /// Exchanges of one key between one client and one server, each group in the order of its beginnings; those without a key are

@@ -1,6 +1,6 @@
 //! Which transactions are meant, as `--transaction` writes it.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, num::NonZeroU32, str::FromStr};
 
 use crate::between::{Between, BetweenError};
 
@@ -23,11 +23,51 @@ pub enum Spec {
     /// From a flow's beginning to its end. With a name: flows of this definition.
     Flow(Option<String>),
     /// From the beginning of a request's first frame to the end of its answer's last, as flows of network frames tell. With
-    /// a port: the server's.
-    Exchange(Option<u16>),
+    /// a port: the server's. With a rate: from when the request was to be sent.
+    Exchange(Option<u16>, Option<Rate>),
     /// From the beginning of a call's first request to the end of its last answer: exchanges of one key
-    /// ([`xweave_flow::Key`]). With a port: the server's.
-    Call(Option<u16>),
+    /// ([`xweave_flow::Key`]). With a port: the server's. With a rate: from when the call was to begin.
+    Call(Option<u16>, Option<Rate>),
+}
+
+/// At how many a second, evenly, a client was to send requests, or to begin calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    thousandths: NonZeroU32,
+}
+
+impl Rate {
+    /// Of this many times, in order and in nanoseconds, when each was to be: as early as no one was before its time.
+    pub(crate) fn due(self, times: &[i64]) -> Vec<i64> {
+        let at = |nth: usize| nth as i128 * 1_000_000_000_000 / i128::from(self.thousandths.get());
+        let first = times.iter().enumerate().map(|(nth, time)| i128::from(*time) - at(nth)).min();
+        let due = |nth| i64::try_from(first.unwrap_or_default() + at(nth)).unwrap_or(i64::MIN);
+        (0..times.len()).map(due).collect()
+    }
+}
+
+impl FromStr for Rate {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || part.len() > 3 || !digits(whole) || !digits(part) {
+            return Err(());
+        }
+        let thousandths: u32 = format!("{whole}{part:0<3}").parse().map_err(drop)?;
+        Ok(Self { thousandths: NonZeroU32::new(thousandths).ok_or(())? })
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.thousandths.get() / 1000, self.thousandths.get() % 1000);
+        match part {
+            0 => write!(f, "{whole}"),
+            _ => write!(f, "{whole}.{}", format!("{part:03}").trim_end_matches('0')),
+        }
+    }
 }
 
 /// Why a text names no transactions, with what to write.
@@ -42,12 +82,17 @@ pub enum SpecError {
         /// What stands behind it.
         text: String,
     },
+    /// What stands behind `rate=` is none, or transactions of that kind are not sent at one.
+    #[error(
+        "`{0}` tells no rate: write exchange:80,rate=20 or call:5060,rate=2.5, for so many requests or calls a second"
+    )]
+    Rate(String),
     /// It names no two places.
     #[error(transparent)]
     Between(#[from] BetweenError),
     /// There is no such kind.
     #[error(
-        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME], exchange[:PORT], call[:PORT] or between:FROM..TO"
+        "`{0}` is no kind of transaction: connect[:PORT], request[:PORT], process[:NAME], thread[:NAME], flow[:NAME], exchange[:PORT][,rate=R], call[:PORT][,rate=R] or between:FROM..TO"
     )]
     Kind(String),
 }
@@ -55,7 +100,12 @@ pub enum SpecError {
 impl FromStr for Spec {
     type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, SpecError> {
+    fn from_str(whole: &str) -> Result<Self, SpecError> {
+        let no_rate = || SpecError::Rate(whole.to_owned());
+        let (text, rate) = match whole.split_once(",rate=") {
+            Some((text, rate)) => (text, Some(rate.parse().map_err(|()| no_rate())?)),
+            None => (whole, None),
+        };
         let (word, rest) = match text.split_once(':') {
             Some((word, rest)) => (word, Some(rest)),
             None => (text, None),
@@ -64,14 +114,17 @@ impl FromStr for Spec {
             let wrong = |text: &str| SpecError::Port { kind: word.to_owned(), text: text.to_owned() };
             rest.map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
+        if rate.is_some() && !matches!(word, "exchange" | "call") {
+            return Err(no_rate());
+        }
         Ok(match word {
             "connect" => Self::Connect(port()?),
             "request" => Self::Request(port()?),
             // Older than the field's word for it.
             "process" | "life" => Self::Process(rest.map(str::to_owned)),
             "thread" => Self::Thread(rest.map(str::to_owned)),
-            "exchange" => Self::Exchange(port()?),
-            "call" => Self::Call(port()?),
+            "exchange" => Self::Exchange(port()?, rate),
+            "call" => Self::Call(port()?, rate),
             "flow" => Self::Flow(rest.map(str::to_owned)),
             "between" => Self::Between(rest.unwrap_or_default().parse()?),
             _ => return Err(SpecError::Kind(word.to_owned())),
@@ -87,13 +140,17 @@ impl fmt::Display for Spec {
             Self::Process(name) => ("process", name.clone()),
             Self::Thread(name) => ("thread", name.clone()),
             Self::Flow(name) => ("flow", name.clone()),
-            Self::Exchange(port) => ("exchange", port.map(|port| port.to_string())),
-            Self::Call(port) => ("call", port.map(|port| port.to_string())),
+            Self::Exchange(port, _) => ("exchange", port.map(|port| port.to_string())),
+            Self::Call(port, _) => ("call", port.map(|port| port.to_string())),
             Self::Between(between) => ("between", Some(between.to_string())),
         };
         match rest {
-            Some(rest) => write!(f, "{word}:{rest}"),
-            None => f.write_str(word),
+            Some(rest) => write!(f, "{word}:{rest}")?,
+            None => f.write_str(word)?,
+        }
+        match self {
+            Self::Exchange(_, Some(rate)) | Self::Call(_, Some(rate)) => write!(f, ",rate={rate}"),
+            _ => Ok(()),
         }
     }
 }
@@ -114,6 +171,9 @@ mod tests {
             "flow:virtio_tx",
             "exchange:80",
             "call:5060",
+            "call:5060,rate=2.5",
+            "exchange,rate=20",
+            "exchange:80,rate=0.001",
             "between:a..b:c",
             "between:vm_inject@host..irq_enter@vm1",
             "between:f:entry..f:return,by=v7",
@@ -127,6 +187,13 @@ mod tests {
             "conect",
             "connect:x",
             "connect:70000",
+            "connect:80,rate=5",
+            "call:5060,rate=",
+            "call:5060,rate=0",
+            "call:5060,rate=-1",
+            "call:5060,rate=1.2345",
+            "call:5060,rate=99999999",
+            "call,rate=1:5060",
             "between",
             "between:a",
             "between:..b",
@@ -136,5 +203,14 @@ mod tests {
         ] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn at_a_rate_each_is_due_after_the_one_before_and_none_is_before_its_time() {
+        let rate: Rate = "2.5".parse().unwrap();
+        let ms = |times: &[i64]| times.iter().map(|time| time * 1_000_000).collect::<Vec<_>>();
+        // The second is the one in time: the first was late, too.
+        assert_eq!(rate.due(&ms(&[1_030, 1_400, 1_950, 2_200])), ms(&[1_000, 1_400, 1_800, 2_200]));
+        assert_eq!(rate.due(&[]), []);
     }
 }

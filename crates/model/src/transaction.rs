@@ -83,7 +83,7 @@ impl Finder {
             Spec::Process(name) => Self::Lifetime(Lifetimes::of(name.clone(), false)),
             Spec::Thread(name) => Self::Lifetime(Lifetimes::of(name.clone(), true)),
             Spec::Between(between) => Self::Between(Betweens::new(between, number)),
-            Spec::Flow(_) | Spec::Exchange(_) | Spec::Call(_) => return None,
+            Spec::Flow(_) | Spec::Exchange(..) | Spec::Call(..) => return None,
         })
     }
 

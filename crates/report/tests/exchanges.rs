@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use snapshot::{assert_looks, views};
 use xweave_flow::{
     Exchange,
-    exchange::{Connection, Part, Side, services},
+    exchange::{Connection, Part, Side, Threads, services},
 };
 use xweave_report::{View, exchanges};
 
@@ -25,6 +25,7 @@ fn exchange(client: (&str, &str), server: (&str, &str), parts: &[(&str, i64)]) -
         start_ns: 1_000_000,
         end_ns: 1_000_000 + ns(parts),
         inside: None,
+        made: Vec::new(),
         key: None,
         repeats: 0,
         complete: true,
@@ -33,6 +34,7 @@ fn exchange(client: (&str, &str), server: (&str, &str), parts: &[(&str, i64)]) -
         parts: parts.iter().map(|(name, ns)| Part { name: (*name).into(), ns: *ns }).collect(),
         way: Vec::new(),
         answered_by: 0,
+        threads: Threads::default(),
     }
 }
 

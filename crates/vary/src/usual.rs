@@ -13,7 +13,7 @@ pub fn usual(trace: &Trace, services: impl FnOnce() -> Vec<Service>) -> Option<S
         Spec::Flow(name) => {
             let services = services();
             let port = services.first().filter(|of| of.exchanges >= LEAST as u64).map(|of| of.server.port());
-            Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port))))
+            Some(port.map_or(Spec::Flow(name), |port| Spec::Exchange(Some(port), None)))
         }
         other => Some(other),
     }
