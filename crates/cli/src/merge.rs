@@ -33,6 +33,7 @@ Examples:
   sudo xweave merge --domain vm1=vsock:3 --domain vm2=vsock:4   merge what QEMU has marked (mem-merge=on)
   sudo xweave merge --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   mark it, and merge it
   sudo xweave merge --every 1m --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   and what they read later
+  sudo xweave merge --every 10s --below 4G --allow inject --domain …   only while memory is short
   sudo xweave merge status               what is merged now
   sudo xweave merge release --allow inject vm1 vm2   what was merged is theirs again")]
 pub struct Args {
@@ -50,6 +51,9 @@ pub struct Args {
     /// Do it again each time that so much has passed, until Ctrl-C: 30s, 10m
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "dry_run")]
     every: Option<Duration>,
+    /// Only while less memory of this host is available: 4G, 500M
+    #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size, requires = "every")]
+    below: Option<u64>,
     #[command(flatten)]
     asked: asking::Args,
     /// Print a JSON document
@@ -94,6 +98,9 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Some(What::Release(args)) => releasing::run(&args),
         Some(What::Status(args)) => status::run(&args),
         None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
-        None => merging::run(&args.asked, &args.allow, args.every, args.json),
+        None => {
+            let times = merging::Times { every: args.every, below: args.below };
+            merging::run(&args.asked, &args.allow, times, args.json)
+        }
     }
 }

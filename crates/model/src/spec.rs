@@ -211,6 +211,6 @@ mod tests {
         let ms = |times: &[i64]| times.iter().map(|time| time * 1_000_000).collect::<Vec<_>>();
         // The second is the one in time: the first was late, too.
         assert_eq!(rate.due(&ms(&[1_030, 1_400, 1_950, 2_200])), ms(&[1_000, 1_400, 1_800, 2_200]));
-        assert_eq!(rate.due(&[]), []);
+        assert!(rate.due(&[]).is_empty());
     }
 }

@@ -98,6 +98,12 @@ pub fn outcome(of: &Outcome, looked_at: &[LookedAt], files: usize, view: View) -
     text + &more(of.files.len(), files)
 }
 
+/// That so many bytes are available, and no less than are enough: nothing is to be given back.
+pub fn plenty(available: u64, enough: u64) -> String {
+    let [available, enough] = [available, enough].map(|bytes| size(bytes as f64));
+    format!("{available} of memory are available: nothing is merged until it is less than {enough}")
+}
+
 /// What was given back, in a line: where it is done again and again.
 pub fn line(of: &Outcome) -> String {
     let waits = match of.taken.made {

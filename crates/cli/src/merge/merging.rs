@@ -21,23 +21,51 @@ use crate::{failure::Failure, shown, told};
 /// How soon Ctrl-C is noticed between two times.
 const NOTICED: Duration = Duration::from_millis(100);
 
-/// Asks the guests where their pages lie, marks those that several hold, has KSM look at them, and tells: once, or each time
-/// that `every` has passed, until Ctrl-C.
-pub fn run(
-    asked: &asking::Args,
-    allow: &[Allow],
-    every: Option<Duration>,
-    json: bool,
-) -> Result<ExitCode, Failure> {
+/// When it is done.
+#[derive(Clone, Copy)]
+pub struct Times {
+    /// Each time that so much has passed; once, if that is not said.
+    pub every: Option<Duration>,
+    /// Only while less memory of this host is available, in bytes.
+    pub below: Option<u64>,
+}
+
+/// Asks the guests where their pages lie, marks those that several hold, has KSM look at them, and tells: once, or at these
+/// times, until Ctrl-C.
+pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> Result<ExitCode, Failure> {
     let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
     let begun = Instant::now();
+    let Times { every, below } = times;
     let mut pace = every.map(|_| Pace::default());
-    let (mut outcome, mut looked_at) = once(asked, allow, &cache, pace.as_mut(), true)?;
-    let mut next = Duration::ZERO;
-    if every.is_some() {
-        told::tell(&report::line(&outcome));
-    }
-    while let Some(every) = every.filter(|_| !xweave_interrupt::pending()) {
+    let mut done: Option<(Outcome, Vec<LookedAt>)> = None;
+    let (mut next, mut plenty) = (Duration::ZERO, false);
+    loop {
+        let available = xweave_merge::host::available();
+        let is_plenty = below.is_some_and(|below| available >= below);
+        if is_plenty {
+            // Told as it begins, not each time.
+            if !plenty {
+                told::tell(&report::plenty(available, below.unwrap_or_default()));
+            }
+        } else {
+            match once(asked, allow, &cache, pace.as_mut(), done.is_none()) {
+                Ok((now, looked)) => {
+                    if every.is_some() {
+                        told::tell(&report::line(&now));
+                    }
+                    done = Some(match done {
+                        Some((before, _)) => (now.after(&before), looked),
+                        None => (now, looked),
+                    });
+                }
+                Err(_) if done.is_some() && xweave_interrupt::pending() => break,
+                // A guest that starts anew is there the next time.
+                Err(failure) if done.is_some() => told::tell(&failure.message()),
+                Err(failure) => return Err(failure),
+            }
+        }
+        plenty = is_plenty;
+        let Some(every) = every else { break };
         next += every;
         while begun.elapsed() < next && !xweave_interrupt::pending() {
             thread::sleep(NOTICED.min(next.saturating_sub(begun.elapsed())));
@@ -45,16 +73,8 @@ pub fn run(
         if xweave_interrupt::pending() {
             break;
         }
-        match once(asked, allow, &cache, pace.as_mut(), false) {
-            Ok((now, looked)) => {
-                told::tell(&report::line(&now));
-                (outcome, looked_at) = (now.after(&outcome), looked);
-            }
-            Err(_) if xweave_interrupt::pending() => break,
-            // A guest that starts anew is there the next time.
-            Err(failure) => told::tell(&failure.message()),
-        }
     }
+    let (outcome, looked_at) = done.unwrap_or_default();
     let is_told = shown::only(|out| match json {
         true => document::merge::write_outcome(out, &outcome, &looked_at, asked.same_by()),
         false => {

@@ -263,3 +263,26 @@ fn what_guests_read_later_is_given_back_the_next_time() {
         assert_clean(&world, domain);
     }
 }
+
+#[test]
+fn nothing_is_merged_while_memory_is_plenty() {
+    let Some(world) = World::find("merge") else { return };
+    let available = world.run("host", "sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo");
+    let below = available.trim().parse::<u64>().unwrap() - (60 << 10);
+    let mut merging = world.start(
+        "host",
+        &format!(
+            "exec xweave merge --every 1s --below {below}K {GUESTS} --include /lib --allow inject --json"
+        ),
+    );
+    merging.wait_for("are available: nothing is merged until it is less than");
+    world.run("host", "mkdir /tmp/short; mount -t tmpfs -o size=200M none /tmp/short; head -c 120M /dev/zero >/tmp/short/taken");
+    merging.wait_for("given back, ");
+    world.run("host", "umount /tmp/short; rmdir /tmp/short");
+    merging.wait_for_another("are available: nothing is merged until it is less than");
+    world.signal("host", "xweave merge --every", "INT");
+    let log = merging.finish_well();
+    assert!(log.lines().any(|line| line.starts_with('{')), "{log}");
+    world.run("host", "xweave merge release --allow inject $(cat /run/lab/vm1/pid) $(cat /run/lab/vm2/pid)");
+    assert_clean(&world, "host");
+}

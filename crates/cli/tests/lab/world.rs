@@ -288,8 +288,17 @@ impl Running {
     }
 
     pub fn wait_for(&mut self, text: &str) {
+        self.wait_until_said(text, 1);
+    }
+
+    /// The same of a text that it may have said before: until it says it once more.
+    pub fn wait_for_another(&mut self, text: &str) {
+        self.wait_until_said(text, self.log().matches(text).count() + 1);
+    }
+
+    fn wait_until_said(&mut self, text: &str, times: usize) {
         let deadline = Instant::now() + PATIENCE;
-        while !self.log().contains(text) {
+        while self.log().matches(text).count() < times {
             let over = self.child.try_wait().unwrap();
             assert!(
                 over.is_none(),
