@@ -32,27 +32,35 @@ pub fn run(
     let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
     let begun = Instant::now();
     let mut pace = every.map(|_| Pace::default());
-    let (mut outcome, mut looked_at) = once(asked, allow, &cache, pace.as_mut(), true)?;
-    let mut next = Duration::ZERO;
+    let told = asked.ask(false, true, true)?;
+    let (mut outcome, mut looked_at) = once(asked, told, allow, &cache, pace.as_mut())?;
+    let (mut next, mut failed) = (Duration::ZERO, Failed::default());
     if every.is_some() {
         told::tell(&report::line(&outcome));
     }
     while let Some(every) = every.filter(|_| !xweave_interrupt::pending()) {
-        next += every;
+        // Times that have passed meanwhile are not made up for.
+        next = (next + every).max(begun.elapsed());
         while begun.elapsed() < next && !xweave_interrupt::pending() {
             thread::sleep(NOTICED.min(next.saturating_sub(begun.elapsed())));
         }
         if xweave_interrupt::pending() {
             break;
         }
-        match once(asked, allow, &cache, pace.as_mut(), false) {
-            Ok((now, looked)) => {
-                told::tell(&report::line(&now));
-                (outcome, looked_at) = (now.after(&outcome), looked);
-            }
-            Err(_) if xweave_interrupt::pending() => break,
-            // A guest that starts anew is there the next time.
-            Err(failure) => told::tell(&failure.message()),
+        // A guest that starts anew is there the next time.
+        let mut why = Vec::new();
+        let done = asked.ask_who_answers().and_then(|mut told| {
+            why.append(&mut told.missing);
+            once(asked, told, allow, &cache, pace.as_mut())
+        });
+        if done.is_err() && xweave_interrupt::pending() {
+            break;
+        }
+        why.extend(done.as_ref().err().map(Failure::message));
+        failed.tell(why);
+        if let Ok((now, looked)) = done {
+            told::tell(&report::line(&now));
+            (outcome, looked_at) = (now.after(&outcome), looked);
         }
     }
     let is_told = shown::only(|out| match json {
@@ -68,15 +76,28 @@ pub fn run(
     }
 }
 
-/// The first time, it is told how far that is.
+/// What keeps it from being done, or from some of the guests: told once for as long as it stays the same.
+#[derive(Default)]
+struct Failed(Vec<String>);
+
+impl Failed {
+    fn tell(&mut self, now: Vec<String>) {
+        for message in now.iter().filter(|message| !self.0.contains(message)) {
+            told::tell(message);
+        }
+        self.0 = now;
+    }
+}
+
+/// Does it with what guests have said.
 fn once(
     asked: &asking::Args,
+    told: asking::Told,
     allow: &[Allow],
     cache: &Path,
     pace: Option<&mut Pace>,
-    is_first: bool,
 ) -> Result<(Outcome, Vec<LookedAt>), Failure> {
-    let asking::Told { guests, pids, looked_at } = asked.ask(false, true, is_first)?;
+    let asking::Told { guests, pids, looked_at, .. } = told;
     let may_inject = allow.contains(&Allow::Inject);
     let asked = Asked { guests, pids, same_by: asked.same_by(), may_inject };
     let outcome = merging::merge(asked, &super::host()?, cache, pace, xweave_interrupt::pending);
