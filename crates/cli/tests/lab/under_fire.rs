@@ -49,6 +49,12 @@ fn pid(world: &World, guest: &str) -> String {
     world.run("host", &format!("cat /run/lab/{guest}/pid")).trim().to_owned()
 }
 
+/// Pages that are given back now.
+fn given_back(world: &World) -> u64 {
+    let status: Value = serde_json::from_str(&world.run("host", "xweave merge status --json")).unwrap();
+    status["saved_pages"].as_u64().unwrap()
+}
+
 /// Has both guests do to their files what they like, on disks of their own.
 fn lay(world: &World) {
     for guest in GUESTS {
@@ -131,8 +137,7 @@ fn every_file_holds_what_was_written_to_it_whatever_befalls_who_merges() {
             &format!("timeout -s KILL {}.{} {merge} >>/tmp/merge.log 2>&1", tenths / 10, tenths % 10),
         );
         kills += 1;
-        let status: Value = serde_json::from_str(&world.run("host", "xweave merge status --json")).unwrap();
-        saved.push(status["saved_pages"].as_u64().unwrap());
+        saved.push(given_back(&world));
         let merging = || world.start("host", &format!("exec {merge} >>/tmp/merge.log 2>&1"));
         // It may have ended by itself.
         let killed = |merging: Running| {
@@ -164,6 +169,7 @@ fn every_file_holds_what_was_written_to_it_whatever_befalls_who_merges() {
     }
     println!("{}", goes_on(&world, &merge, "vm1", &mut pids));
     moves += 1;
+    saved.push(given_back(&world));
     let rounds = put_out(&world);
     println!(
         "{rounds:?} rounds; killed {kills} times, and {agents} agents; migrated {moves} times; given back {saved:?} pages"
