@@ -78,10 +78,10 @@ fn number<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
     fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
 }
 
-/// The `guest-cid=` of a QEMU command line, as `/proc/PID/cmdline` holds it.
+/// The `guest-cid=` of a QEMU command line, as `/proc/PID/cmdline` holds it; libvirt gives devices as JSON: `"guest-cid":3`.
 fn cid(command_line: &[u8]) -> Option<u32> {
     let text = String::from_utf8_lossy(command_line);
-    let (_, rest) = text.split_once("guest-cid=")?;
+    let rest = ["guest-cid=", "\"guest-cid\":"].iter().find_map(|key| Some(text.split_once(key)?.1))?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().ok()
 }
@@ -134,6 +134,9 @@ mod tests {
     fn the_context_id_is_found_in_the_command_line() {
         let line = b"qemu\0-device\0vhost-vsock-pci,guest-cid=42,id=v\0-smp\0two\0";
         assert_eq!(cid(line), Some(42));
+        let line =
+            br#"qemu\0-device\0{"driver":"vhost-vsock-pci","id":"v","guest-cid":42,"vhostfd":"29"}\0-smp"#;
+        assert_eq!(cid(&line[..]), Some(42));
         assert_eq!(cid(b"qemu\0-smp\0two\0"), None);
     }
 }

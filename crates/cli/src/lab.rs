@@ -47,6 +47,9 @@ enum Action {
         /// The kernel series.
         #[arg(long, default_value = "6.12")]
         kernel: String,
+        /// Which QEMU runs the guests of a KVM host.
+        #[arg(long, value_enum, default_value_t = Qemu::Release)]
+        qemu: Qemu,
     },
     /// List the worlds.
     #[command(after_help = "Example:\n  xweave lab list --json")]
@@ -165,6 +168,9 @@ struct UpArgs {
     /// The kernel series of all domains.
     #[arg(long, default_value = "6.12")]
     kernel: String,
+    /// Which QEMU runs the guests of a KVM host.
+    #[arg(long, value_enum, default_value_t = Qemu::Release)]
+    qemu: Qemu,
     /// The xweave that runs in the domains; by default this one.
     #[arg(long)]
     xweave: Option<PathBuf>,
@@ -192,6 +198,23 @@ impl From<Kind> for xweave_lab::Kind {
         match kind {
             Kind::Kvm => Self::Kvm,
             Kind::Xen => Self::Xen,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Qemu {
+    /// That of Debian's release: 7.2 in Debian 12.
+    Release,
+    /// That of the release's backports: 10.0 for Debian 12.
+    Backports,
+}
+
+impl From<Qemu> for xweave_lab::Qemu {
+    fn from(qemu: Qemu) -> Self {
+        match qemu {
+            Qemu::Release => Self::Release,
+            Qemu::Backports => Self::Backports,
         }
     }
 }
@@ -408,9 +431,9 @@ fn act(action: Action) -> Result<ExitCode, Failure> {
             world.down()?;
             return Ok(status?);
         }
-        Action::Build { kind, kernel } => {
+        Action::Build { kind, kernel, qemu } => {
             interrupt::install(interrupt::Again::Waits, interrupt::Blocked::Returns);
-            let images = Images::ensure(&Cache::open()?, kind.into(), &kernel, &show)?;
+            let images = Images::ensure(&Cache::open()?, kind.into(), qemu.into(), &kernel, &show)?;
             eprintln!("images for {} are in the cache", images.kernel.release());
         }
         Action::List { json } => list(json)?,
@@ -463,6 +486,7 @@ fn up(args: UpArgs) -> Result<World, Error> {
         name: args.name.unwrap_or(defaults.name),
         guests: args.guests.unwrap_or(defaults.guests),
         kernel: args.kernel,
+        qemu: args.qemu.into(),
         xweave: args.xweave.unwrap_or(defaults.xweave),
         timeout: Duration::from_secs(args.timeout),
         append: args.append,

@@ -3,7 +3,7 @@
 use crate::cache::{Cache, Recipe};
 use crate::error::{At, Error, Result};
 use crate::initrd;
-use crate::kind::{Kind, Spec};
+use crate::kind::{Kind, Qemu, Spec};
 use crate::modules::Tree;
 use crate::packages::{self, Kernel, Sources};
 use crate::process::{add_sbin, run, start_error, tail};
@@ -43,9 +43,19 @@ pub struct Images {
 }
 
 impl Images {
-    /// Builds what a kind of world misses with the newest kernel of a series (`6.12`), and returns all paths.
-    pub fn ensure(cache: &Cache, kind: Kind, series: &str, progress: Progress<'_>) -> Result<Self> {
+    /// Builds what a kind of world misses with the newest kernel of a series (`6.12`) and that QEMU, and returns all paths.
+    pub fn ensure(
+        cache: &Cache,
+        kind: Kind,
+        qemu: Qemu,
+        series: &str,
+        progress: Progress<'_>,
+    ) -> Result<Self> {
         let spec = kind.spec();
+        if (kind, qemu) == (Kind::Xen, Qemu::Backports) {
+            let rule = "that is for KVM hosts, as Xen runs its guests without QEMU";
+            return Err(Error::Name { what: "QEMU", name: "backports".into(), rule });
+        }
         let kernel = match Kernel::resolve(series, spec.flavour) {
             Ok(kernel) => kernel,
             // Without apt's lists, or offline: the newest kernel fetched before does as well.
@@ -79,12 +89,14 @@ impl Images {
         let recipe = Recipe::default()
             .with("layout", "1")
             .with("suite", &suite)
-            .with("packages", spec.packages)
+            .with("packages", spec.packages(qemu, &suite))
             .with("left out", ROOT_LEFT_OUT.join(" "))
             .with("size", ROOT_SIZE);
         let root = cache.entry("root", &recipe.key(), waiting, |work| {
             step(progress, "root file system of the host (mmdebstrap)", || {
-                build_root(&sources?, spec.packages, work, progress)
+                let sources = sources?;
+                let list = sources.write(work, qemu == Qemu::Backports)?;
+                build_root(&sources, &list, &spec.packages(qemu, &suite), work, progress)
             })
         })?;
 
@@ -173,8 +185,13 @@ fn build_kernel(kernel: &Kernel, work: &Path) -> Result<()> {
     std::fs::write(&path, text).at("write", path)
 }
 
-fn build_root(sources: &Sources, packages: &str, work: &Path, progress: Progress<'_>) -> Result<()> {
-    let list = sources.write(work)?;
+fn build_root(
+    sources: &Sources,
+    list: &Path,
+    packages: &str,
+    work: &Path,
+    progress: Progress<'_>,
+) -> Result<()> {
     let tar = work.join("root.tar");
     // SAFETY: geteuid takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
@@ -201,7 +218,7 @@ fn build_root(sources: &Sources, packages: &str, work: &Path, progress: Progress
     command.arg("--aptopt=APT::Install-Recommends \"false\";");
     command.args(sources.options.iter().map(|option| format!("--aptopt={option}")));
     command.args(ROOT_LEFT_OUT.iter().map(|path| format!("--dpkgopt=path-exclude={path}")));
-    command.arg(&sources.suite).arg(&tar).arg(&list).env("TMPDIR", work).env("LC_ALL", "C");
+    command.arg(&sources.suite).arg(&tar).arg(list).env("TMPDIR", work).env("LC_ALL", "C");
     run_noting(&mut command, "building the host's root file system", progress)?;
 
     progress(Phase::Note("writing the image"));

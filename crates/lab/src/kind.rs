@@ -18,6 +18,19 @@ pub enum Kind {
     Xen,
 }
 
+/// Which QEMU runs the guests of a KVM host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qemu {
+    /// That of the Debian release: 7.2 in Debian 12.
+    Release,
+    /// That of the release's backports: 10.0 for Debian 12.
+    Backports,
+}
+
+/// The package with it, and those that it takes of its own version, or newer than the release has them.
+const QEMU: &str = "qemu-system-x86";
+const OF_QEMU: [&str; 3] = ["qemu-system-common", "qemu-system-data", "seabios"];
+
 /// What the images of a kind are made of.
 pub(crate) struct Spec {
     /// The flavour of all domains' kernel.
@@ -34,6 +47,23 @@ pub(crate) struct Spec {
     pub host_script: &'static str,
     /// Run by the host with a guest's number: starts it.
     pub guest_script: &'static str,
+}
+
+impl Spec {
+    /// What the root image of a Debian release has installed besides its smallest base, with that QEMU.
+    pub fn packages(&self, qemu: Qemu, suite: &str) -> String {
+        match qemu {
+            Qemu::Release => self.packages.to_owned(),
+            // apt prefers the release's version of all that is not said to be of the backports.
+            Qemu::Backports => {
+                let others = self.packages.split(',').filter(|name| *name != QEMU).map(str::to_owned);
+                let of_it = [QEMU].into_iter().chain(OF_QEMU);
+                let all: Vec<String> =
+                    others.chain(of_it.map(|name| format!("{name}/{suite}-backports"))).collect();
+                all.join(",")
+            }
+        }
+    }
 }
 
 /// What the emulated machine is to be. It boots [`HYPERVISOR`], [`KERNEL`] and [`INITRD`].
@@ -110,5 +140,17 @@ mod tests {
         assert_eq!(Kind::Kvm.domains(0), ["host"]);
         assert_eq!(Kind::Kvm.domains(2), ["host", "vm1", "vm2"]);
         assert_eq!(Kind::Xen.domains(1), ["dom0", "vm1"]);
+    }
+
+    #[test]
+    fn only_qemu_is_of_the_backports() {
+        let spec = Kind::Kvm.spec();
+        assert_eq!(spec.packages(Qemu::Release, "bookworm"), spec.packages);
+        let packages = spec.packages(Qemu::Backports, "bookworm");
+        let (of_backports, others): (Vec<&str>, Vec<&str>) =
+            packages.split(',').partition(|name| name.ends_with("/bookworm-backports"));
+        assert_eq!(of_backports.len(), 1 + OF_QEMU.len());
+        let kept = spec.packages.split(',').filter(|name| *name != QEMU);
+        assert_eq!(others, kept.collect::<Vec<_>>());
     }
 }

@@ -43,7 +43,7 @@ pub use exec::guest::enter;
 pub use exec::protocol::{Command, PORT, Status};
 pub use exec::server::{Listen, serve};
 pub use images::Images;
-pub use kind::Kind;
+pub use kind::{Kind, Qemu};
 pub use packages::Kernel;
 pub use progress::{Phase, Progress};
 pub use runtime::{Description, State};

@@ -138,6 +138,8 @@ pub struct Sources {
     pub suite: String,
     /// Lines in the form of `sources.list`.
     pub lines: String,
+    /// The same with the release's backports, which are from where the release is if apt is not told of them.
+    pub with_backports: String,
     /// Options for apt that the machine sets for its network (proxies, certificates, retries).
     pub options: Vec<String>,
 }
@@ -154,7 +156,8 @@ impl Sources {
             Command::new("apt-get").args(["indextargets", "--format", format, "Created-By: Packages"]),
             "reading apt's sources",
         )?;
-        let lines = source_lines(&String::from_utf8_lossy(&listed), &suite);
+        let listed = String::from_utf8_lossy(&listed);
+        let (lines, with_backports) = (source_lines(&listed, &suite), with_backports(&listed, &suite));
         if lines.is_empty() {
             return Err(Error::NotDebian {
                 detail: format!("apt has no packages of Debian `{suite}`; run `apt-get update`"),
@@ -170,13 +173,14 @@ impl Sources {
             .filter(|l| !l.ends_with("\"\";"))
             .map(str::to_owned)
             .collect();
-        Ok(Self { suite, lines, options })
+        Ok(Self { suite, lines, with_backports, options })
     }
 
-    /// Writes the lines to a file of `folder`.
-    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
+    /// Writes the lines to a file of `folder`, with those of the backports if they are wanted.
+    pub fn write(&self, folder: &Path, backports: bool) -> Result<PathBuf> {
         let path = folder.join("sources.list");
-        std::fs::write(&path, &self.lines).at("write", &path)?;
+        let lines = if backports { &self.with_backports } else { &self.lines };
+        std::fs::write(&path, lines).at("write", &path)?;
         Ok(path)
     }
 }
@@ -187,15 +191,26 @@ fn field(text: &str, key: &str) -> Option<String> {
 
 /// Of all of apt's sources, those of Debian's `suite` itself, its updates and its security fixes.
 fn source_lines(listed: &str, suite: &str) -> String {
+    let wanted = [suite.to_owned(), format!("{suite}-updates"), format!("{suite}-security")];
+    debian_lines(listed, |release| wanted.iter().any(|w| w == release).then(|| release.to_owned()))
+}
+
+/// These, and those of its backports: each mirror of the suite has them too.
+fn with_backports(listed: &str, suite: &str) -> String {
+    let backports = format!("{suite}-backports");
+    let known = debian_lines(listed, |release| (release == backports).then(|| release.to_owned()));
+    let derived = || debian_lines(listed, |release| (release == suite).then(|| backports.clone()));
+    source_lines(listed, suite) + &if known.is_empty() { derived() } else { known }
+}
+
+/// Of all of apt's sources, those of Debian whose release `named` gives a name for, by that name.
+fn debian_lines(listed: &str, named: impl Fn(&str) -> Option<String>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in listed.lines() {
         let [uri, release, component, signed_by, origin] = line.split('|').collect::<Vec<_>>()[..] else {
             continue;
         };
-        let wanted = [suite.to_owned(), format!("{suite}-updates"), format!("{suite}-security")];
-        if origin != "Debian" || !wanted.iter().any(|w| w == release) {
-            continue;
-        }
+        let Some(release) = named(release).filter(|_| origin == "Debian") else { continue };
         // apt prints the name of an option that is not set.
         let key =
             if signed_by.starts_with('/') { format!("[signed-by={signed_by}] ") } else { String::new() };
@@ -245,10 +260,19 @@ mod tests {
     fn sources_are_debians_own() {
         let listed = "http://m/debian/|bookworm|main|$(SIGNED_BY)|Debian\nhttp://m/debian/|bookworm|main|$(SIGNED_BY)|Debian\n\
              http://s/|bookworm-security|main|/k.gpg|Debian\nhttp://o/|bookworm|main|/o.gpg|Other\n\
-             http://m/debian/|bookworm-backports|main|$(SIGNED_BY)|Debian\n";
+             http://b/debian/|bookworm-backports|main|$(SIGNED_BY)|Debian\n";
+        let own =
+            "deb http://m/debian/ bookworm main\ndeb [signed-by=/k.gpg] http://s/ bookworm-security main\n";
+        assert_eq!(source_lines(listed, "bookworm"), own);
         assert_eq!(
-            source_lines(listed, "bookworm"),
-            "deb http://m/debian/ bookworm main\ndeb [signed-by=/k.gpg] http://s/ bookworm-security main\n"
+            with_backports(listed, "bookworm"),
+            format!("{own}deb http://b/debian/ bookworm-backports main\n")
+        );
+        // Where apt is not told of any, they are where the release is.
+        let without = listed.replace("bookworm-backports", "other");
+        assert_eq!(
+            with_backports(&without, "bookworm"),
+            format!("{own}deb http://m/debian/ bookworm-backports main\n")
         );
     }
 }

@@ -7,7 +7,7 @@ use crate::exec::client::{Address, ExecChild};
 use crate::exec::protocol::{Alive, Command, PORT};
 use crate::images::Images;
 use crate::initrd;
-use crate::kind::{Boot, HYPERVISOR, KERNEL, Kind};
+use crate::kind::{Boot, HYPERVISOR, KERNEL, Kind, Qemu};
 use crate::process::{Identity, last_lines, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
 use crate::runtime::{self, Description, Folder, MONITOR, State};
@@ -44,6 +44,8 @@ pub struct Options {
     pub guests: u32,
     /// The kernel series of all domains: `6.12`, `6.1`.
     pub kernel: String,
+    /// Which QEMU runs the guests of a KVM host.
+    pub qemu: Qemu,
     /// The static program that runs in the domains: it serves `lab exec` and is the agent.
     pub xweave: PathBuf,
     /// How long all domains together may take to come up.
@@ -63,6 +65,7 @@ impl Options {
             name: kind.name().into(),
             guests: kind.guests(),
             kernel: "6.12".into(),
+            qemu: Qemu::Release,
             xweave,
             timeout: Duration::from_secs(300),
             append: String::new(),
@@ -175,7 +178,7 @@ impl World {
     fn start(options: &Options, folder: &Folder, progress: Progress<'_>) -> Result<Self> {
         let program = initrd::program(&options.xweave)?;
         let cache = Cache::open()?;
-        let images = Images::ensure(&cache, options.kind, &options.kernel, progress)?;
+        let images = Images::ensure(&cache, options.kind, options.qemu, &options.kernel, progress)?;
         let accelerator = Accelerator::detect(&cache, &images, progress)?;
 
         let token = random_hex(16)?;

@@ -1,11 +1,13 @@
 //! Having KSM visit what is marked, until it has merged what it can.
 
 use std::{
-    fs, io, thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
 use xweave_agent::ksm::{Counted, Directed};
+
+use crate::merged::LookError;
 
 /// How often KSM is woken where it may be asleep, and its counters are looked at.
 const EVERY: Duration = Duration::from_millis(10);
@@ -51,7 +53,7 @@ pub struct Taken {
 pub fn until_merged(
     work: &Work,
     ended: impl Fn() -> bool,
-    mut merged: impl FnMut() -> io::Result<u64>,
+    mut merged: impl FnMut() -> Result<u64, LookError>,
 ) -> Result<Taken, String> {
     let counted = || Counted::now().map_err(|error| format!("KSM's counters cannot be read: {error}"));
     let begun = Instant::now();
@@ -68,7 +70,7 @@ pub fn until_merged(
             last = counted()?;
             taken.cut = ended() || begun.elapsed() >= work.limit;
         }
-        let now = merged().map_err(|error| format!("what is merged cannot be read: {error}"))?;
+        let now = merged().map_err(|error| error.to_string())?;
         // The first may begin in the middle.
         whole += match last.pages_scanned.zip(pass.pages_scanned) {
             Some((now, before)) => u64::from(now.saturating_sub(before) >= work.marked / 10 * 9),

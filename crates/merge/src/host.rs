@@ -133,14 +133,14 @@ impl Host {
         });
         let mut all = Vec::new();
         for vm in vms {
-            let file = match File::open(format!("/proc/{}/smaps", vm.pid)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                file => file?,
-            };
             let pinned = vm.back_ends.iter().any(|of| matches!(of, BackEnd::Vfio | BackEnd::Vdpa));
             let name = if vm.name.is_empty() { &vm.comm } else { &vm.name };
             let memory = VmMemory { pid: vm.pid, name: name.clone(), ..VmMemory::default() };
-            all.push(memory.with(BufReader::new(file), pinned)?);
+            let file = File::open(format!("/proc/{}/smaps", vm.pid));
+            match file.and_then(|file| memory.with(BufReader::new(file), pinned)) {
+                Err(error) if has_ended(&error) => {}
+                memory => all.push(memory?),
+            }
         }
         let most = fs::read_to_string("/proc/sys/vm/max_map_count").ok();
         let most_mappings = most.and_then(|most| most.trim().parse().ok()).unwrap_or(MAPPINGS);
@@ -241,6 +241,12 @@ impl VmMemory {
             }
         }
     }
+}
+
+/// Whether that is what the kernel says of a process that has ended, or is about to: also in the middle of a file of it.
+pub(crate) fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+        || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Memory that can be had without swapping, in bytes.

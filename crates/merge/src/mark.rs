@@ -3,11 +3,11 @@
 //! There is no system call for it: process_madvise(2) refuses this advice for other processes, and prctl(2)'s
 //! `PR_SET_MEMORY_MERGE` is for all of a process, which is to call it itself. But io_uring can do it
 //! (`IORING_OP_MADVISE`), in the memory of the process whose ring it is. So one of the process's threads is borrowed to make
-//! a ring, and to close it in the end ([`Marker::open`], [`Marker::close`]): for two system calls, it is stopped for
-//! about a millisecond each. What is in between happens beside it.
+//! a ring, and to close it again as soon as we have it too ([`Marker::open`]): for two system calls, it is stopped for
+//! about a millisecond each. What is marked is marked beside it, by a ring that ends with us.
 //!
-//! The process is not harmed if this one is killed at any time: the thread comes back by itself to what it did. At worst, a
-//! ring that nobody uses remains, a descriptor and a sleeping thread of the kernel's.
+//! The process is not harmed if this one is killed at any time: the thread comes back by itself to what it did. If that is
+//! between the two, a ring that nobody uses remains, a descriptor and a sleeping thread of the kernel's.
 //!
 //! What threads notice: a system call that waits for a time may end early with EINTR if all threads are in such, and one
 //! that does not begin again after any signal does so here (`epoll_wait`: signal(7)).
@@ -59,17 +59,20 @@ pub struct Outcome {
 pub struct Marker {
     process: Process,
     ring: Option<Ring>,
-    /// The ring's descriptor in the process.
+    /// The ring's descriptor in the process; -1 once it is closed.
     descriptor: i32,
 }
 
 impl Marker {
-    /// Has a process make a ring. A thread of it is stopped for that, for about a millisecond.
+    /// Has a process make a ring, which is ours alone then. A thread of it is stopped for that, for about a millisecond, twice.
     ///
     /// # Errors
     /// The process is not one that this is possible with: [`MarkError`] has the reasons. It goes on as before.
     pub fn open(pid: u32) -> Result<Self, MarkError> {
-        Self::open_hooked(pid, &mut |_| {})
+        let mut marker = Self::open_hooked(pid, &mut |_| {})?;
+        // Where that fails, it is tried again in the end.
+        let _ = marker.close_hooked(&mut |_| {});
+        Ok(marker)
     }
 
     fn open_hooked(pid: u32, hook: Hook<'_>) -> Result<Self, MarkError> {
@@ -141,8 +144,7 @@ impl Marker {
         }
     }
 
-    /// Leaves nothing in the process: it closes the ring. What is marked stays so. A process that has ended is none to care
-    /// for.
+    /// Leaves nothing in the process, and ends the ring. What is marked stays so. A process that has ended is none to care for.
     ///
     /// # Errors
     /// The process cannot be had close it: the ring remains.
@@ -155,7 +157,6 @@ impl Marker {
         if self.process.has_ended() || !self.has(descriptor) {
             return Ok(());
         }
-        self.ring = None;
         let call = Call {
             name: "close",
             number: number(libc::SYS_close),
@@ -164,7 +165,12 @@ impl Marker {
         };
         match inject::call(&self.process, &call, hook) {
             Err(MarkError::Gone(_)) => Ok(()),
-            made => result(self.process.pid, call.name, made?.result).map(drop),
+            Err(error) => {
+                // One that was begun may still be made: that is seen when it is tried again.
+                self.descriptor = descriptor;
+                Err(error)
+            }
+            Ok(made) => result(self.process.pid, call.name, made.result).map(drop),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{collections::HashSet, fs::File, io, os::unix::fs::FileExt};
 use xweave_agent::pagemap::Pagemap;
 use xweave_wire::pages::PAGE;
 
-use crate::plan::Plan;
+use crate::{host::has_ended, plan::Plan};
 
 const KPF_KSM: u64 = 1 << 21;
 
@@ -33,19 +33,41 @@ pub struct Merged {
     pub by_file: Vec<u64>,
 }
 
+/// Why it cannot be looked what is merged.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// A guest's process is not there any more.
+    #[error(
+        "the process that ran {name} (PID {pid}) has ended: with it, all is gone that was merged of {name}, also if that was \
+         migrated and goes on in another"
+    )]
+    Ended {
+        /// The guest.
+        name: String,
+        /// Its process.
+        pid: u32,
+    },
+    /// Only root may look.
+    #[error("what KSM has merged cannot be read: {0}")]
+    Look(#[from] io::Error),
+}
+
 impl Merged {
     /// As it is now.
     ///
     /// # Errors
-    /// A process has ended; only root may look.
-    pub fn look(plan: &Plan) -> io::Result<Self> {
+    /// [`LookError`].
+    pub fn look(plan: &Plan) -> Result<Self, LookError> {
         let kernel = Pages::open()?;
         let mut all = Self { by_file: vec![0; plan.files.len()], ..Self::default() };
         let mut stays: HashSet<u64> = HashSet::new();
         let mut of_files: HashSet<(u32, u64)> = HashSet::new();
         for guest in &plan.guests {
             let addresses: Vec<u64> = guest.spots.iter().map(|spot| spot.address).collect();
-            let frames = kernel.merged(guest.pid, &addresses)?;
+            let frames = kernel.merged(guest.pid, &addresses).map_err(|error| match has_ended(&error) {
+                true => LookError::Ended { name: guest.name.clone(), pid: guest.pid },
+                false => LookError::Look(error),
+            })?;
             let mut of_guest = 0;
             for (spot, frame) in guest.spots.iter().zip(frames).filter(|(_, frame)| *frame > 0) {
                 of_guest += 1;

@@ -9,7 +9,7 @@ use crate::{
     direct::{self, Taken, Work, is_enough},
     host::{Host, VmMemory, Why},
     mark::{MarkError, Marker, Range},
-    merged::Merged,
+    merged::{LookError, Merged},
     outcome::{Marked, Outcome, Way},
     plan::{self, OfGuest, Plan},
     slots::{Slots, SlotsError},
@@ -80,8 +80,8 @@ pub enum MergeError {
     #[error(transparent)]
     Slots(#[from] SlotsError),
     /// It cannot be looked what is merged.
-    #[error("what KSM has merged cannot be read: {0}")]
-    Look(#[from] io::Error),
+    #[error(transparent)]
+    Look(#[from] LookError),
     /// KSM cannot be directed: why, in words.
     #[error("{0}")]
     Ksm(String),

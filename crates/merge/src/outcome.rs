@@ -143,6 +143,10 @@ impl Outcome {
         for guest in &mut self.guests {
             if let Some(before) = before.guests.iter().find(|of| of.name == guest.name) {
                 guest.marked.ranges += before.marked.ranges;
+                // What an earlier time has marked was marked before, this time.
+                if before.marked.way == Way::Inject {
+                    guest.marked.way = Way::Inject;
+                }
             }
         }
         self
@@ -197,6 +201,9 @@ mod tests {
         assert_eq!((all.saved_before, all.saved, all.taken.made, all.taken.visited), (10, 40, 5, 150));
         assert_eq!((&*all.taken.passes, all.taken.ksmd), (&[0, 5][..], Duration::from_secs(3)));
         assert_eq!(all.guests[0].marked.ranges, 6);
+        let mut last = once(25, 40, &[], 0);
+        last.guests[0].marked.way = Way::Before;
+        assert_eq!(last.after(&once(20, 25, &[0, 5], 2)).guests[0].marked.way, Way::Inject);
         assert_eq!(all.saved_per_visit(), Some(0.2));
         assert_eq!(all.saved_per_productive_visit(), Some(30.0 / 140.0));
     }

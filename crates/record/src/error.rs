@@ -211,3 +211,16 @@ pub enum Error {
         error: io::Error,
     },
 }
+
+impl Error {
+    /// The domain that is not there, or not as it should be, where there is nothing wrong with the others.
+    pub fn of_domain(&self) -> Option<&str> {
+        match self {
+            Self::Unreachable { domain, .. }
+            | Self::Lost { domain, .. }
+            | Self::Agent { domain, .. }
+            | Self::Sent { domain, .. } => Some(domain),
+            _ => None,
+        }
+    }
+}

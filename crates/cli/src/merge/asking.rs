@@ -47,6 +47,8 @@ pub struct Told {
     pub pids: Vec<Option<u32>>,
     /// Of each: what was looked at.
     pub looked_at: Vec<LookedAt>,
+    /// Why others have said nothing.
+    pub missing: Vec<String>,
 }
 
 impl Args {
@@ -58,8 +60,23 @@ impl Args {
         }
     }
 
-    /// Asks them: also what pages hold, or where they lie. How far that is may be told.
+    /// Asks them all: also what pages hold, or where they lie. How far that is may be told.
     pub fn ask(&self, contents: bool, frames: bool, is_told: bool) -> Result<Told, Failure> {
+        self.ask_those(contents, frames, is_told, false)
+    }
+
+    /// Asks those that answer, where there are two at least, where their pages lie.
+    pub fn ask_who_answers(&self) -> Result<Told, Failure> {
+        self.ask_those(false, true, false, true)
+    }
+
+    fn ask_those(
+        &self,
+        contents: bool,
+        frames: bool,
+        is_told: bool,
+        some_may_miss: bool,
+    ) -> Result<Told, Failure> {
         let (mut include, exclude) = (self.include.clone(), self.exclude.clone());
         if include.is_empty() {
             include = USUAL.map(str::to_owned).to_vec();
@@ -70,23 +87,38 @@ impl Args {
             )));
         }
         let domains: Result<Vec<_>, _> = self.domain.iter().map(|text| DomainSpec::parse(text)).collect();
-        let domains = domains.map_err(Failure::usage)?;
-        if domains.iter().filter(|domain| domain.role() == Role::Guest).count() < 2 {
+        let mut domains = domains.map_err(Failure::usage)?;
+        let guests =
+            |domains: &[DomainSpec]| domains.iter().filter(|domain| domain.role() == Role::Guest).count();
+        if guests(&domains) < 2 {
             return Err(Failure::Usage(
                 "it takes two guests to hold something twice: name another with --domain".to_owned(),
             ));
         }
         let files = Files { include, exclude, contents, frames };
         let mut progress = is_told.then(|| Progress::new(None));
-        let caches = xweave_record::cached(&domains, &files, &mut |phase| {
-            if let Some(progress) = &mut progress {
-                progress.show(&phase);
+        let mut missing = Vec::new();
+        let caches = loop {
+            let caches = xweave_record::cached(&domains, &files, &mut |phase| {
+                if let Some(progress) = &mut progress {
+                    progress.show(&phase);
+                }
+            });
+            let Err(error) = caches else { break caches };
+            let of = error.of_domain().and_then(|name| domains.iter().position(|of| of.name == name));
+            match of.filter(|of| some_may_miss && domains[*of].role() == Role::Guest && guests(&domains) > 2)
+            {
+                Some(of) => {
+                    domains.remove(of);
+                    missing.push(error.to_string());
+                }
+                None => break Err(error),
             }
-        });
+        };
         if let Some(progress) = progress {
             progress.end();
         }
-        let mut told = Told { guests: Vec::new(), pids: Vec::new(), looked_at: Vec::new() };
+        let mut told = Told { guests: Vec::new(), pids: Vec::new(), looked_at: Vec::new(), missing };
         for DomainCache { domain, pid, files, looked_at } in caches? {
             told.guests.push(Guest { name: domain, files });
             told.pids.push(pid);

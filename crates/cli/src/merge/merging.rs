@@ -38,18 +38,31 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
     let Times { every, below } = times;
     let mut pace = every.map(|_| Pace::default());
     let mut done: Option<(Outcome, Vec<LookedAt>)> = None;
-    let (mut next, mut plenty) = (Duration::ZERO, false);
+    let (mut next, mut failed, mut plenty) = (Duration::ZERO, Failed::default(), false);
     loop {
         let available = xweave_merge::host::available();
-        let is_plenty = below.is_some_and(|below| available >= below);
-        if is_plenty {
-            // Told as it begins, not each time.
-            if !plenty {
-                told::tell(&report::plenty(available, below.unwrap_or_default()));
-            }
-        } else {
-            match once(asked, allow, &cache, pace.as_mut(), done.is_none()) {
+        let was_plenty = plenty;
+        plenty = below.is_some_and(|below| available >= below);
+        if plenty && !was_plenty {
+            told::tell(&report::plenty(available, below.unwrap_or_default()));
+        }
+        if !plenty {
+            let told = if done.is_none() { asked.ask(false, true, true) } else { asked.ask_who_answers() };
+            let mut why = Vec::new();
+            let now = told.and_then(|mut told| {
+                why.append(&mut told.missing);
+                once(asked, told, allow, &cache, pace.as_mut())
+            });
+            match now {
+                Err(failure) if done.is_none() => return Err(failure),
+                Err(_) if xweave_interrupt::pending() => break,
+                // A guest that starts anew is there the next time.
+                Err(failure) => {
+                    why.push(failure.message());
+                    failed.tell(why);
+                }
                 Ok((now, looked)) => {
+                    failed.tell(why);
                     if every.is_some() {
                         told::tell(&report::line(&now));
                     }
@@ -58,15 +71,11 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
                         None => (now, looked),
                     });
                 }
-                Err(_) if done.is_some() && xweave_interrupt::pending() => break,
-                // A guest that starts anew is there the next time.
-                Err(failure) if done.is_some() => told::tell(&failure.message()),
-                Err(failure) => return Err(failure),
             }
         }
-        plenty = is_plenty;
-        let Some(every) = every else { break };
-        next += every;
+        let Some(every) = every.filter(|_| !xweave_interrupt::pending()) else { break };
+        // Times that have passed meanwhile are not made up for.
+        next = (next + every).max(begun.elapsed());
         while begun.elapsed() < next && !xweave_interrupt::pending() {
             thread::sleep(NOTICED.min(next.saturating_sub(begun.elapsed())));
         }
@@ -88,15 +97,28 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
     }
 }
 
-/// The first time, it is told how far that is.
+/// What keeps it from being done, or from some of the guests: told once for as long as it stays the same.
+#[derive(Default)]
+struct Failed(Vec<String>);
+
+impl Failed {
+    fn tell(&mut self, now: Vec<String>) {
+        for message in now.iter().filter(|message| !self.0.contains(message)) {
+            told::tell(message);
+        }
+        self.0 = now;
+    }
+}
+
+/// Does it with what guests have said.
 fn once(
     asked: &asking::Args,
+    told: asking::Told,
     allow: &[Allow],
     cache: &Path,
     pace: Option<&mut Pace>,
-    is_first: bool,
 ) -> Result<(Outcome, Vec<LookedAt>), Failure> {
-    let asking::Told { guests, pids, looked_at } = asked.ask(false, true, is_first)?;
+    let asking::Told { guests, pids, looked_at, .. } = told;
     let may_inject = allow.contains(&Allow::Inject);
     let asked = Asked { guests, pids, same_by: asked.same_by(), may_inject };
     let outcome = merging::merge(asked, &super::host()?, cache, pace, xweave_interrupt::pending);

@@ -7,6 +7,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::fs::FileExt,
     },
+    sync::OnceLock,
 };
 
 use rustix::{
@@ -42,6 +43,8 @@ pub(super) struct Process {
     descriptor: OwnedFd,
     /// Whether this process has to learn from the kernel that it ended, as its parent.
     pub(super) is_child: bool,
+    /// Code that was found in it.
+    code: OnceLock<Code>,
 }
 
 /// A thread, by its number.
@@ -117,7 +120,7 @@ impl Process {
             rustix::io::Errno::INVAL | rustix::io::Errno::NOENT => MarkError::Gone(pid),
             error => MarkError::of(pid, "opening (pidfd_open)", error.into()),
         })?;
-        let mut process = Self { pid, descriptor, is_child: false };
+        let mut process = Self { pid, descriptor, is_child: false, code: OnceLock::new() };
         process.check()?;
         // Only now it is known that all of this was said of the process of that descriptor.
         if process.has_ended() { Err(MarkError::Gone(pid)) } else { Ok(process) }
@@ -226,8 +229,11 @@ impl Process {
         Ok(false)
     }
 
-    /// Code that makes a system call and returns, and code that returns from a signal handler.
+    /// Code that makes a system call and returns, and code that returns from a signal handler: looked for once.
     pub(super) fn code(&self, memory: &File) -> Result<Code, MarkError> {
+        if let Some(code) = self.code.get() {
+            return Ok(*code);
+        }
         let mut found = Code::default();
         let mut left = CODE;
         let mut mappings: Vec<Mapping> = self.mappings()?.filter(|mapping| mapping.is_code).collect();
@@ -238,7 +244,7 @@ impl Process {
             left -= end.saturating_sub(mapping.start);
             search(memory, mapping.start, end, &mut found);
             if found.syscall != 0 && found.sigreturn != 0 {
-                return Ok(found);
+                return Ok(*self.code.get_or_init(|| found));
             }
         }
         let missing = if found.syscall == 0 { "a system call" } else { "the return of signal handlers" };
@@ -381,8 +387,8 @@ mod tests {
     fn a_stack_has_room_down_to_its_guard_and_other_memory_is_none() {
         let pid = std::process::id();
         let number = Pid::from_raw(pid.cast_signed()).unwrap();
-        let process =
-            Process { pid, descriptor: pidfd_open(number, PidfdFlags::empty()).unwrap(), is_child: false };
+        let descriptor = pidfd_open(number, PidfdFlags::empty()).unwrap();
+        let process = Process { pid, descriptor, is_child: false, code: OnceLock::new() };
         let memory = memmap2::MmapMut::map_anon(4 * 4096).unwrap();
         let start = memory.as_ptr() as u64;
         let protect = |rights| {

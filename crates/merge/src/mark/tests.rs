@@ -74,7 +74,8 @@ fn memory_of_a_process_is_marked_and_unmarked_whatever_it_does_and_it_goes_on() 
     for does in ALL {
         let target = Target::start(does);
         let mut marker = target.opened();
-        assert_eq!(target.rings(), 1);
+        // It is ours alone.
+        assert_eq!(target.rings(), 0);
         let (first, second) = (target.range(16, 40), target.range(100, 1));
         let outcome = marker.mark(&[first, second]).unwrap();
         assert!(outcome.failed.is_empty(), "{outcome:?}");
@@ -111,7 +112,8 @@ fn a_ring_that_is_not_ours_is_not_closed() {
         return;
     }
     let target = Target::start(Does::Reads);
-    let (mut one, mut other) = (target.opened(), target.opened());
+    let still_open = || Marker::open_hooked(target.pid, &mut |_| {}).unwrap();
+    let (mut one, mut other) = (still_open(), still_open());
     let right = one.descriptor;
     // As if the process had closed ours, and made one of its own.
     one.descriptor = other.descriptor;
@@ -166,7 +168,7 @@ fn the_one_that_ends_in_the_middle() {
     };
     let pid = u32::try_from(pid).unwrap();
     if at_close == 1 {
-        Marker::open(pid).unwrap().close_hooked(&mut end).unwrap();
+        Marker::open_hooked(pid, &mut |_| {}).unwrap().close_hooked(&mut end).unwrap();
     } else {
         Marker::open_hooked(pid, &mut end).unwrap();
     }
