@@ -46,8 +46,7 @@ def another(document):
 def everywhere(who):
     """A busy neighbour is told of where there is none."""
     def change(document):
-        cause = next(cause for cause in document['causes'] if cause['named'])
-        cause['offenders'].append({'who': who, 'ns': cause['ns']})
+        next(cause for cause in document['causes'] if cause['named'])['by'] = who
     return change
 
 
@@ -117,10 +116,12 @@ MUTATIONS = [
     Mutation('share-250: nothing is sent again', 'work/share-250.screen', never, ['share-250: sent again']),
     *(Mutation(f'{name}: somebody else is named', f'work/{name}.vary', in_json(another), [f'{name}: it is the first cause'])
       for name, _, _ in NEIGHBOURS),
-    *(Mutation(f'quiet: {who} is named', 'work/quiet.vary', in_json(everywhere(who)), ['quiet: causes by'])
+    *(Mutation(f'quiet: {who} is named', 'work/quiet.vary', in_json(everywhere(who)), ['quiet: causes because'])
       for _, _, who in NEIGHBOURS),
     *(Mutation(f'{yields}: it keeps the vCPUs all the same', f'work/{yields}.vary', in_json(still(who)),
-               [f'{yields}: it keeps', f'{yields}: it is still']) for _, yields, who in NEIGHBOURS),
+               [f'{yields}: it keeps']) for _, yields, who in NEIGHBOURS),
+    Mutation('yielding: it is the first cause all the same', 'work/yielding.vary', in_json(still('sh')),
+             ['yielding: it is still']),
     Mutation('chain: one request in fifty is not followed', 'work/chain.vary', in_json(not_behind), ['chain: requests told']),
     Mutation('quiet: its own threads keep requests', 'work/quiet.vary', in_json(own), ['quiet: kept by its own threads']),
     Mutation('threads: its own threads keep none', 'work/threads.vary', in_json(not_own), ['threads: kept by its own threads']),

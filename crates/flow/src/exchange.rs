@@ -61,8 +61,8 @@ pub struct Exchange {
     pub start_ns: i64,
     /// When the last of the answer's ended.
     pub end_ns: i64,
-    /// The exchange, by its place in the order of their beginnings, during which its client asked, and that ended after it:
-    /// the one for which that was, if that is known; else the only one under way that the client's domain served. None if
+    /// The exchange, by its place in the order of their beginnings, during which its client asked: the one for which that
+    /// was, if that is known; else the only one under way that the client's domain served, and that ended after it. None if
     /// there is none, or are several.
     pub inside: Option<usize>,
     /// The exchanges that were made for this one, in the order of their beginnings: with its key, or by the thread that had
@@ -98,7 +98,7 @@ pub struct Exchange {
 pub struct Threads {
     /// Who sent the request.
     pub asks: Option<(u8, u32)>,
-    /// Who received it, and when, in nanoseconds.
+    /// Who received it, and when, in nanoseconds; of what was sent again the first.
     pub receives: Option<((u8, u32), i64)>,
     /// Who sent the answer.
     pub answers: Option<(u8, u32)>,
@@ -343,9 +343,14 @@ impl Turn {
         parts.until(all[first].start_ns, &format!("server in {server}"));
         parts.path(flows, &all[first], "answer");
         parts.until(end_ns, "answer, frames after its first");
+        // What is asked for the first that came may be answered when others come.
+        let taken = match self.repeats {
+            0 => last,
+            _ => asked().min_by_key(|&at| all[at].end_ns).unwrap_or(last),
+        };
         let threads = Threads {
             asks: way.first().and_then(|&at| all[at].path().next()).map(thread),
-            receives: all[last].path().next_back().map(|row| (thread(row), all[last].end_ns)),
+            receives: all[taken].path().next_back().map(|row| (thread(row), all[taken].end_ns)),
             answers: all[origins(first, all, by_id)[0]].path().next().map(thread),
         };
         Some(Exchange {

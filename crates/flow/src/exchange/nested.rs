@@ -25,10 +25,9 @@ pub(super) fn nest(all: &mut [Exchange]) {
         let (start, end) = (all[at].start_ns, all[at].end_ns);
         if let Some(Served { under_way, others_ns }) = by_domain.get_mut(&all[at].client_domain) {
             under_way.retain(|&other| all[other].end_ns >= start);
-            let around = || under_way.iter().rev().copied().filter(|&other| all[other].end_ns >= end);
-            let made_for = made_for(&all[at], all, around());
+            let made_for = made_for(&all[at], all, under_way.iter().copied());
             let only = || {
-                let mut around = around();
+                let mut around = under_way.iter().copied().filter(|&other| all[other].end_ns >= end);
                 let only = around.next();
                 only.filter(|_| others_ns.is_none_or(|until| until < start) && around.next().is_none())
             };
@@ -52,16 +51,17 @@ pub(super) fn nest(all: &mut [Exchange]) {
     }
 }
 
-/// The one of these for which an exchange was made: of those that had been received, the last with its key; else the last
-/// that the thread had received which asks, or that this thread answers.
-fn made_for(made: &Exchange, all: &[Exchange], around: impl Iterator<Item = usize>) -> Option<usize> {
+/// The one of these for which an exchange was made: of those that had been received, the last with its key, also if that was
+/// answered without it; else the last that the thread had received which asks, or that this thread answers.
+fn made_for(made: &Exchange, all: &[Exchange], under_way: impl Iterator<Item = usize>) -> Option<usize> {
     let Threads { asks: Some(asks), .. } = made.threads else { return None };
-    around
+    under_way
         .filter_map(|outer| {
             let (of, Threads { receives, answers, .. }) = (&all[outer], all[outer].threads);
             let (receiver, received) = receives.filter(|(_, received)| *received <= made.start_ns)?;
             let same_key = made.key.is_some() && made.key == of.key;
-            (same_key || receiver == asks || answers == Some(asks)).then_some((same_key, received, outer))
+            let by_thread = (receiver == asks || answers == Some(asks)) && of.end_ns >= made.end_ns;
+            (same_key || by_thread).then_some((same_key, received, outer))
         })
         .max()
         .map(|(.., outer)| outer)
@@ -139,9 +139,11 @@ mod tests {
         ];
         all.push(served(130, 930, 11, None));
         all.push(asked(132, 11, None));
+        // Answered after the one was for which it is; that is told by the key alone.
+        all.extend([key(2), None].map(|key| Exchange { end_ns: 2_000, ..asked(905, 12, key) }));
         nest(&mut all);
         let inside: Vec<_> = all[3..].iter().map(|one| one.inside).collect();
-        assert_eq!(inside, [Some(0), Some(2), Some(2), None, None, Some(0)]);
-        assert_eq!([&all[0].made[..], &all[1].made[..], &all[2].made[..]], [&[3, 8][..], &[], &[4, 5]]);
+        assert_eq!(inside, [Some(0), Some(2), Some(2), None, None, Some(0), Some(1), None]);
+        assert_eq!([&all[0].made[..], &all[1].made[..], &all[2].made[..]], [&[3, 8][..], &[9], &[4, 5]]);
     }
 }
