@@ -18,6 +18,9 @@ pub enum Kind {
     Xen,
 }
 
+/// How many guests a world has unless it is said.
+pub(crate) const GUESTS: u32 = 2;
+
 /// What the images of a kind are made of.
 pub(crate) struct Spec {
     /// The flavour of all domains' kernel.
@@ -69,14 +72,6 @@ impl Kind {
         match self {
             Self::Kvm => "host",
             Self::Xen => "dom0",
-        }
-    }
-
-    /// How many guests a world has unless it is said.
-    pub fn guests(self) -> u32 {
-        match self {
-            Self::Kvm => 2,
-            Self::Xen => 1,
         }
     }
 
