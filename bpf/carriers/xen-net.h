@@ -4,10 +4,10 @@
  * include/xen/interface/io/netif.h, Linux 6.1 to 6.12; and what the keys of both ends (xen-netfront.h, xen-netback.h)
  * have in common.
  *
- * A frame may take several slots of a ring. What follows is its first request's: a place on the ring, where it goes to
- * the back end that of the slot before its second request (its first, or what is said of that besides: that it is to be
- * cut), where it comes from there that of its first; and as a check what only this request of the guest has while it is
- * under way, its grant reference.
+ * A frame may take several slots of a ring. Its key is that of its first request: the slot on the ring, and as a check
+ * what no other request of the guest has while this one is under way, its grant reference. To the back end, where more is
+ * said of a request (that the frame is to be cut), it is the slot behind, which says that: so far the back end has read
+ * when it makes a socket buffer.
  */
 #ifndef XW_CARRIER_XEN_NET_H
 #define XW_CARRIER_XEN_NET_H

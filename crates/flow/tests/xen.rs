@@ -99,7 +99,7 @@ proptest! {
 fn which_guest_is_which_domain_is_concluded_from_keys_where_it_is_not_told() {
     // One after the other, so that times tell.
     let frame = |at: u64| Frame {
-        guest: usize::from(at % 3 == 0),
+        guest: usize::from(at.is_multiple_of(3)),
         to_guest: at.is_multiple_of(2),
         at: at * 1_000,
         takes: 10,
