@@ -1,15 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Requests of paravirtual network devices on Xen: struct xen_netif_tx_request of
- * include/xen/interface/io/netif.h, Linux 6.1 to 6.12.
+ * include/xen/interface/io/netif.h, Linux 6.1 to 6.12; and what the keys of both ends (xen-netfront.h, xen-netback.h)
+ * have in common.
  *
- * The key is what a request says to both sides: its number, which is the front end's, and its grant reference,
- * which no other request of the guest has while this one is under way.
+ * A frame may take several slots of a ring. Its key is that of its first request: the slot on the ring, and as a check
+ * what no other request of the guest has while this one is under way, its grant reference. To the back end, where more is
+ * said of a request (that the frame is to be cut), it is the slot behind, which says that: so far the back end has read
+ * when it makes a socket buffer.
  */
 #ifndef XW_CARRIER_XEN_NET_H
 #define XW_CARRIER_XEN_NET_H
 
-/* A request does not say whose it is: the join finds out which guest's keys agree. */
+/* In place of the address of a ring, which each side maps elsewhere: which queue of which device of the guest. */
+#define XW_XEN_QUEUE(device, queue) (1ULL << 40 | (u64)(u16)(device) << 16 | (u16)(queue))
+
+/* Which guest it is, in place of the process that runs one. XEN_DOMAIN of crates/wire/src/record.rs */
+#define XW_XEN_DOMAIN(domid) (1ULL << 32 | (u16)(domid))
+
+/* Of a request that a guest gives to the back end. */
+#define XW_XEN_CHECK(number, grant) ((u64)(u16)(number) << 32 | (u32)(grant))
+
+/* A request alone does not say whose it is: the join finds out which guest's keys agree. */
 #define XEN_NET_SOME_GUEST 0xffff
 
 /* In the front end, once the request has been filled. */

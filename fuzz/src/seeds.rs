@@ -408,7 +408,9 @@ pub fn wire() -> Vec<Vec<u8>> {
         Request::Code(parts),
         Request::Weave(Box::new(plan)),
         Request::Share { secret: [1, 2], emulated: true },
-        Request::Guests { guests: vec![guest], all: true, emulators: vec![2114] },
+        Request::XenMark(Some([1, 2])),
+        Request::XenGuests(vec![[1, 2]]),
+        Request::Guests { guests: vec![guest], all: true, emulators: vec![2114], domids: vec![1] },
     ];
     let mut stream = vec![4];
     xweave_wire::frame::write_preamble(&mut stream).expect("memory can be written to");

@@ -61,6 +61,7 @@ mod standing;
 mod symbols;
 mod threads;
 mod weaving;
+mod xenstore;
 
 pub use background::{Background, in_own_session};
 pub use book::StaleSettings;

@@ -40,6 +40,7 @@ use crate::{
     symbols::symbols,
     threads::threads,
     weaving::{State, Woven},
+    xenstore,
 };
 
 /// Requests that are read while an earlier one is answered. Controllers ask one at a time.
@@ -212,8 +213,17 @@ impl Session {
             Request::Share { secret, emulated } => {
                 self.woven().map(|woven| Reply::Shared(woven.share(secret, emulated)))
             }
-            Request::Guests { guests, all, emulators } => {
-                self.woven()?.listen_to(&guests, all, &emulators)?;
+            Request::XenMark(mark) => {
+                Ok(Reply::XenMarked { reason: xenstore::mark(mark).err().map(|error| error.to_string()) })
+            }
+            Request::XenGuests(marks) => Ok(match xenstore::marked(&marks) {
+                Ok(domids) => Reply::XenGuests { domids, reason: None },
+                Err(error) => {
+                    Reply::XenGuests { domids: vec![None; marks.len()], reason: Some(error.to_string()) }
+                }
+            }),
+            Request::Guests { guests, all, emulators, domids } => {
+                self.woven()?.listen_to(&guests, all, &emulators, &domids)?;
                 Ok(Reply::Done)
             }
             Request::Start { background } => self.start(background),

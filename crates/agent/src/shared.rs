@@ -20,6 +20,9 @@ pub(crate) const GUESTS: &str = "xw_guests";
 /// The prelude's table of the processes that emulate network devices.
 pub(crate) const EMULATORS: &str = "xw_emulators";
 
+/// The prelude's table of the guests of Xen that are recorded.
+pub(crate) const XEN_GUESTS: &str = "xw_xen_guests";
+
 const PAGE: usize = 4096;
 
 /// Why the host cannot be told.
@@ -55,10 +58,10 @@ pub(crate) fn has_virtio_net() -> bool {
     devices.into_iter().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"virtio"))
 }
 
-/// Writes the processes that emulate network devices of guests that are recorded.
-pub(crate) fn follow(table: &Map<'_>, emulators: &[u32]) -> Result<(), libbpf_rs::Error> {
-    for (at, process) in (0u32..).zip(emulators.iter().take(SHARING_GUESTS)) {
-        table.update(&at.to_le_bytes(), &process.to_le_bytes(), MapFlags::ANY)?;
+/// Writes the numbers of those that are recorded: of processes that emulate guests' network devices, or of Xen's domains.
+pub(crate) fn follow(table: &Map<'_>, numbers: &[u32]) -> Result<(), libbpf_rs::Error> {
+    for (at, number) in (0u32..).zip(numbers.iter().take(SHARING_GUESTS)) {
+        table.update(&at.to_le_bytes(), &number.to_le_bytes(), MapFlags::ANY)?;
     }
     Ok(())
 }

@@ -160,12 +160,13 @@ impl Woven {
     }
 
     /// Believes guests what they say of their buffers, from the recording's beginning on. `all`: no others are recorded.
-    /// `emulators`: the processes that emulate network devices of such.
+    /// `emulators`: the processes that emulate network devices of such. `domids`: their numbers, where they are Xen's.
     pub(crate) fn listen_to(
         &mut self,
         guests: &[SharingGuest],
         all: bool,
         emulators: &[u32],
+        domids: &[u16],
     ) -> Result<(), Error> {
         self.hears_all = all;
         for table in self.object.maps() {
@@ -173,6 +174,9 @@ impl Woven {
                 shared::listen_to(&table, guests)?;
             } else if table.name() == shared::EMULATORS {
                 shared::follow(&table, emulators)?;
+            } else if table.name() == shared::XEN_GUESTS {
+                let domids: Vec<u32> = domids.iter().copied().map(u32::from).collect();
+                shared::follow(&table, &domids)?;
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::syntax::{Act, Advice, Aspects, ClauseKind, Ident, When, Xflow};
 use pointcut::Where;
 
 /// What `bpf/where.h` has for C that asks whether a frame is followed.
-const ASKS_WHERE: [&str; 3] = ["frame_wanted", "socket_wanted", "virtio_net_wanted"];
+const ASKS_WHERE: [&str; 4] = ["frame_wanted", "socket_wanted", "virtio_net_wanted", "xen_net_wanted"];
 
 /// Appends all mistakes to `errors`.
 pub(crate) fn check(aspects: &Aspects, errors: &mut Vec<Diagnostic>) {
@@ -87,7 +87,7 @@ impl<'a> Checker<'a> {
             clauses.flat_map(|clause| clause.pointcut.codes().into_iter().chain(clause.act.codes()));
         if !codes.any(|code| code.names().any(|name| ASKS_WHERE.contains(&name))) {
             let message = "no flow of these aspects begins with a frame: `where` selects nothing";
-            let help = "virtio-net, tcp and udp of the library ask for it; a flow of your own does by `start … AND \
+            let help = "virtio-net, xen-net, tcp and udp of the library ask for it; a flow of your own does by `start … AND \
                         if(frame_wanted(skb, frame_header(skb)))`";
             self.error(selection.span, message, help);
         }

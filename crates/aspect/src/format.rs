@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Source};
 use crate::frontend::read_all;
-use crate::parse_state::ParseState;
+use crate::parse_state::{Included, ParseState};
 use crate::print::print;
 use crate::syntax::Aspects;
 
@@ -22,7 +22,7 @@ pub struct Formatted {
 ///
 /// All mistakes in the file; or a comment that has no place in the new text.
 pub fn format(source: Source) -> Result<Formatted, Vec<Diagnostic>> {
-    let ParseState { aspects, mut errors, trivia, .. } = read_all(vec![source]);
+    let ParseState { aspects, mut errors, trivia, .. } = read_all(vec![source], Included::Left);
     if errors.is_empty()
         && let Some(comment) = trivia.lost
     {

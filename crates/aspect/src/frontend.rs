@@ -1,15 +1,16 @@
 //! The front ends: each source is read in its form.
 
 use crate::diagnostic::Source;
-use crate::parse_state::ParseState;
-use crate::syntax::Aspects;
+use crate::parse_state::{Included, ParseState};
 use crate::{parse, xml};
 
-/// Reads sources.
-pub(crate) fn read_all(sources: Vec<Source>) -> ParseState {
-    let aspects = Aspects { sources, ..Aspects::default() };
-    let mut reading = ParseState { aspects, ..ParseState::default() };
+/// Reads sources, and what they include, if that is to be read.
+pub(crate) fn read_all(sources: Vec<Source>, included: Included) -> ParseState {
+    let mut reading = ParseState::of(sources, included);
     for file in 0..reading.aspects.sources.len() {
+        if !reading.begin(file) {
+            continue;
+        }
         let source = reading.aspects.sources[file].clone();
         if source.is_xml() {
             xml::file(&source, file, &mut reading);

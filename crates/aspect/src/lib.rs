@@ -50,7 +50,7 @@ pub use read::{Unreadable, read};
 pub use syntax::Aspects;
 
 use frontend::read_all;
-use parse_state::ParseState;
+use parse_state::{Included, ParseState};
 
 /// Reads files of aspects, which may use each other's flows, and checks what can be checked without a kernel.
 /// A file whose first character is `<` is in the XML form.
@@ -59,7 +59,7 @@ use parse_state::ParseState;
 ///
 /// All mistakes that were found, in the order of the files.
 pub fn parse(sources: Vec<Source>) -> Result<Aspects, Vec<Diagnostic>> {
-    let ParseState { aspects, mut errors, .. } = read_all(sources);
+    let ParseState { aspects, mut errors, .. } = read_all(sources, Included::Read);
     if errors.is_empty() {
         check::check(&aspects, &mut errors);
     }

@@ -11,12 +11,27 @@ const LIBRARY: &[(&str, &str)] = &[
     ("udp", include_str!("../../../aspects/udp.aspect")),
     ("virtio-blk", include_str!("../../../aspects/virtio-blk.aspect")),
     ("virtio-net", include_str!("../../../aspects/virtio-net.aspect")),
+    ("xen-net", include_str!("../../../aspects/xen-net.aspect")),
 ];
+
+/// What aspects of the library have in common, and include.
+const PARTS: &[(&str, &str)] = &[("frames", include_str!("../../../aspects/include/frames.aspect"))];
 
 /// An aspect of the library by its name.
 pub fn library(name: &str) -> Option<Source> {
     let (name, text) = LIBRARY.iter().find(|(known, _)| *known == name)?;
     Some(Source { name: format!("{name}.aspect"), text: (*text).to_owned() })
+}
+
+/// What an aspect can include by its name.
+pub(crate) fn part(name: &str) -> Option<Source> {
+    let (name, text) = PARTS.iter().find(|(known, _)| *known == name)?;
+    Some(Source { name: format!("include/{name}.aspect"), text: (*text).to_owned() })
+}
+
+/// All that can be included.
+pub(crate) fn part_names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|(name, _)| *name)
 }
 
 /// Functions that the library names, by patterns, the module that they are in, and what to load for it.
@@ -32,6 +47,8 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("virtqueue_%", "virtio_ring", "virtio_pci"),
     ("receive_buf", "virtio_net", "virtio_net"),
     ("start_xmit", "virtio_net", "virtio_net"),
+    ("xenvif_%", "xen_netback", "xen_netback"),
+    ("xennet_%", "xen_netfront", "xen_netfront"),
 ];
 
 /// A module of the kernel that a function may be in.
@@ -66,7 +83,7 @@ mod tests {
         assert_eq!(load("kvm_get_apic_interrupt"), Some("kvm_intel or kvm_amd"));
         assert_eq!(load("vfs_read"), None);
         // What no aspect of the library names needs no place here.
-        let texts = LIBRARY.iter().map(|(_, text)| *text).collect::<String>();
+        let texts = LIBRARY.iter().chain(PARTS).map(|(_, text)| *text).collect::<String>();
         for (pattern, ..) in MODULES.iter().filter(|(pattern, ..)| !pattern.starts_with("handle_")) {
             assert!(texts.contains(pattern.trim_end_matches('%')), "{pattern}");
         }
@@ -77,13 +94,24 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../aspects");
         for entry in std::fs::read_dir(folder).unwrap() {
             let file = entry.unwrap().file_name().into_string().unwrap();
+            if file == "include" {
+                continue;
+            }
             let source = library(file.trim_end_matches(".aspect")).expect("every aspect is in LIBRARY");
             assert_eq!(source.name, file);
             assert!(parse(vec![source]).is_ok_and(|aspects| !aspects.xflows.is_empty()));
         }
+        for entry in std::fs::read_dir(format!("{folder}/include")).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            let source = part(file.trim_end_matches(".aspect")).expect("every part is in PARTS");
+            assert_eq!(source.name, format!("include/{file}"));
+        }
         assert_eq!(library("nothing"), None);
-        // Any of them can be woven with any other.
+        // Any of them can be woven with any other: what several include is one flow.
         let all = library_names().filter_map(library).collect();
-        assert!(parse(all).is_ok_and(|aspects| aspects.xflows.len() >= LIBRARY.len()));
+        let aspects = parse(all).unwrap();
+        let names: std::collections::HashSet<&str> =
+            aspects.xflows.iter().map(|xflow| xflow.name.text.as_str()).collect();
+        assert!(names.len() == aspects.xflows.len() && names.contains("packet"), "{names:?}");
     }
 }

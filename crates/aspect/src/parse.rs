@@ -23,9 +23,11 @@ pub(crate) fn file(source: &Source, file: usize, reading: &mut ParseState) {
         let item = if parser.at_xflow() {
             parser.xflow(reading).map(|xflow| {
                 let place = xflow.name.span;
-                reading.aspects.xflows.push(xflow);
+                reading.define(xflow);
                 place
             })
+        } else if parser.at_include() {
+            parser.include(reading)
         } else if parser.lexer.peek().text == "where" {
             parser.where_().and_then(|selection| {
                 let place = selection.span;
@@ -56,6 +58,24 @@ impl Parser<'_> {
     fn at_xflow(&self) -> bool {
         let [first, second] = self.lexer.peek_at();
         first.text == "xflow" && second.text != "("
+    }
+
+    /// `include name;`
+    fn at_include(&self) -> bool {
+        let [first, second] = self.lexer.peek_at();
+        first.text == "include" && second.word
+    }
+
+    fn include(&mut self, reading: &mut ParseState) -> Parsed<Span> {
+        self.lexer.next();
+        let name = self.ident("what is included")?;
+        let place = name.span;
+        self.expect(";", "`;`")?;
+        if let Some(included) = reading.include(name)? {
+            let source = reading.aspects.sources[included].clone();
+            file(&source, included, reading);
+        }
+        Ok(place)
     }
 
     /// Keeps what stands around the item that ends here.

@@ -1,15 +1,32 @@
 //! What front ends fill, and the words that they suggest.
 
-use crate::diagnostic::Diagnostic;
+use std::collections::HashSet;
+
+use crate::diagnostic::{Diagnostic, Source};
 use crate::filter::Where;
 use crate::lexer::SyntaxError;
-use crate::syntax::{Aspects, Clause};
+use crate::library::{part, part_names};
+use crate::syntax::{Aspects, Clause, Ident, Xflow};
 use crate::trivia::Trivia;
+
+/// What is done about what a file includes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Included {
+    /// It is read as well.
+    #[default]
+    Read,
+    /// Only that it is included is kept.
+    Left,
+}
 
 /// What has been read of a set of files.
 #[derive(Default)]
 pub(crate) struct ParseState {
     pub aspects: Aspects,
+    pub included: Included,
+    /// The files that have been begun, and which of them include which.
+    begun: HashSet<usize>,
+    pairs: HashSet<(usize, usize)>,
     pub errors: Vec<Diagnostic>,
     pub trivia: Trivia,
     /// Clauses outside of flows, which the XML form has.
@@ -29,6 +46,51 @@ impl ParseState {
 
     fn diagnostic(&self, bad: SyntaxError) -> Diagnostic {
         bad.diagnostic(|span, message| self.aspects.error(span, message))
+    }
+
+    pub(crate) fn of(sources: Vec<Source>, included: Included) -> Self {
+        let aspects = Aspects { sources, ..Aspects::default() };
+        Self { aspects, included, ..Self::default() }
+    }
+
+    /// Begins to read a file; false if it has been read.
+    pub(crate) fn begin(&mut self, file: usize) -> bool {
+        self.begun.insert(file)
+    }
+
+    /// A file includes something: gives the file that is to be read now, unless it has been. Aspects are read again, in
+    /// other processes, from all of these files: an included one is found there.
+    pub(crate) fn include(&mut self, name: Ident) -> Result<Option<usize>, SyntaxError> {
+        let Some(source) = part(&name.text) else {
+            let known: Vec<_> = part_names().collect();
+            let help = suggest(&name.text, &known, |name| format!("`{name}`"));
+            let message = format!("the library has nothing to include that is called `{}`", name.text);
+            return Err(SyntaxError::new(name.span, message).with_help(help));
+        };
+        let by = name.span.file;
+        self.aspects.includes.push(name);
+        if self.included == Included::Left {
+            return Ok(None);
+        }
+        let sources = &mut self.aspects.sources;
+        let file = sources.iter().position(|known| *known == source).unwrap_or_else(|| {
+            sources.push(source);
+            sources.len() - 1
+        });
+        self.pairs.insert((by, file));
+        Ok(self.begin(file).then_some(file))
+    }
+
+    /// Keeps a flow. That of a file which another includes goes on there.
+    pub(crate) fn define(&mut self, xflow: Xflow) {
+        let file = xflow.name.span.file;
+        let goes_on = |known: &&mut Xflow| {
+            known.name.text == xflow.name.text && self.pairs.contains(&(file, known.name.span.file))
+        };
+        match self.aspects.xflows.iter_mut().find(goes_on) {
+            Some(known) => xflow.clauses.into_iter().for_each(|clause| known.push(clause)),
+            None => self.aspects.xflows.push(xflow),
+        }
     }
 
     /// Keeps which frames are followed, which can be said once.

@@ -29,6 +29,9 @@ pub(crate) fn print(aspects: &Aspects, margins: &Trivia) -> String {
         let text = print_advice(advice);
         items.push((advice.name.span, text.contains('\n'), text));
     }
+    for name in &aspects.includes {
+        items.push((name.span, false, format!("include {};", name.text)));
+    }
     if let Some(selection) = &aspects.selection {
         items.push((selection.span, false, selection.to_string()));
     }

@@ -83,7 +83,7 @@ mod tests {
     fn what_cannot_be_read_is_named_with_what_there_is() {
         let error = read(&["nothing.aspect".into()], &[], None).unwrap_err().to_string();
         assert!(error.starts_with("the aspect nothing.aspect cannot be read: "), "{error}");
-        assert!(error.contains("one of the library: block, ") && error.ends_with("virtio-net"), "{error}");
+        assert!(error.contains("one of the library: block, ") && error.ends_with("xen-net"), "{error}");
         let folder = read(&[env!("CARGO_MANIFEST_DIR").into()], &[], None).unwrap_err().to_string();
         assert!(!folder.contains("library"), "{folder}");
     }

@@ -7,8 +7,10 @@ use crate::filter::Where;
 /// Everything that a set of files says.
 #[derive(Clone, Debug, Default)]
 pub struct Aspects {
-    /// The files.
+    /// The files; those that they include come after them.
     pub sources: Vec<Source>,
+    /// What is included of the library, in the order of the files.
+    pub includes: Vec<Ident>,
     /// The flows, in the order of the files.
     pub xflows: Vec<Xflow>,
     /// The advice, in the order of the files.

@@ -20,6 +20,15 @@ fn the_library_is_in_canonical_form() {
 }
 
 #[test]
+fn what_the_library_includes_is_in_canonical_form() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../aspects/include");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        assert_eq!(formatted(&text), text);
+    }
+}
+
+#[test]
 fn lines_are_broken_where_people_would() {
     let text = r#"
 # A file's head.

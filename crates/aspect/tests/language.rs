@@ -7,6 +7,7 @@ mod common;
 use common::{meaning, mistakes, read};
 use proptest::prelude::*;
 use xweave_aspect::syntax::{Act, ClauseKind, Pointcut, When};
+use xweave_aspect::{Source, parse};
 
 const EXAMPLE: &str = r#"# Packets.
 xflow packet {
@@ -24,6 +25,52 @@ advice stack execution(ip_output, __dev_queue_xmit, tcp_%) AND xflow(packet, skb
 execution(foo) { STORE_DATA1($pc$); }
 xflow(packet, skb) && (returning(a, b@vm-1.example)@host || !execution(c?@host)) after { STORE_DATA2(f(1, 2), "a,b"); }
 "#;
+
+#[test]
+fn what_is_included_comes_first_and_its_flow_goes_on_where_it_is() {
+    let text =
+        "include frames;\nxflow packet { start execution(f) select x; }\nadvice mine execution(f) { x(); }";
+    let part = read("include frames;").unwrap();
+    let whole = read(text).unwrap();
+    assert_eq!((part.xflows.len(), whole.xflows.len()), (1, 1));
+    let (of_part, all) = (&part.xflows[0].clauses, &whole.xflows[0].clauses);
+    assert_eq!(all.len(), of_part.len() + 1);
+    let last = all.last().unwrap();
+    assert_eq!((last.span.file, last.span.line), (0, 2));
+    let starts = all.iter().filter(|clause| clause.kind == ClauseKind::Start).count();
+    assert_eq!(last.name, format!("packet.start{starts}"), "numbered on");
+    assert_eq!(all[0].span.file, 1);
+    assert_eq!(whole.sources[1].name, "include/frames.aspect");
+    assert_eq!(whole.advice.last().unwrap().name.text, "mine");
+
+    // Once, however many include it; and as others read it who are given all of the files.
+    let of = |sources: Vec<Source>| parse(sources).unwrap();
+    let named = |name: &str, text: &str| Source { name: name.into(), text: text.into() };
+    let both = of(vec![
+        named("a", text),
+        named("b", "include frames; xflow packet { quit execution(g) select x; }"),
+    ]);
+    assert_eq!((both.xflows.len(), both.sources.len()), (1, 3));
+    assert_eq!(both.xflows[0].clauses.len(), of_part.len() + 2);
+    let again = of(both.sources.clone());
+    assert_eq!((meaning(&again), again.sources), (meaning(&both), both.sources));
+}
+
+#[test]
+fn what_is_not_there_cannot_be_included_and_flows_go_on_only_where_theirs_is() {
+    assert_eq!(
+        mistakes("include frame;\nexecution(f) { x(); }"),
+        ["1:9: the library has nothing to include that is called `frame`"]
+    );
+    assert_eq!(mistakes("include ;\nexecution(f) { x(); }").len(), 1);
+    let named = |name: &str, text: &str| Source { name: name.into(), text: text.into() };
+    let twice = parse(vec![
+        named("a", "include frames;"),
+        named("b", "xflow packet { start execution(f) select x; }"),
+    ]);
+    let message = &twice.unwrap_err()[0].message;
+    assert!(message.contains("the name `packet` is used twice for flow"), "{message}");
+}
 
 #[test]
 fn the_example_means_what_it_says() {

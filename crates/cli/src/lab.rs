@@ -162,7 +162,7 @@ struct UpArgs {
     /// Its name; by default that of its kind.
     #[arg(long)]
     name: Option<String>,
-    /// Guests; by default 2, and 1 with Xen.
+    /// Guests; by default 2.
     #[arg(long)]
     guests: Option<u32>,
     /// The kernel series of all domains.

@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use xweave_trace::{Row, Trace};
-use xweave_wire::record::{Kind, maker};
+use xweave_wire::record::{Kind, XEN_DOMAIN, maker};
 
 use crate::{instances, local::Locals};
 use errors::Errors;
@@ -190,7 +190,7 @@ pub(crate) struct Carriers<'t> {
     errors: Errors,
     peers: Peers,
     rings: Rings,
-    /// Guests by host and process, as clocks told.
+    /// Guests by host and process, or domain of Xen, as clocks or Xen told.
     process: HashMap<(u8, u64), u8>,
     /// Place in `counts` by name, and by site.
     named: HashMap<&'t str, usize>,
@@ -206,9 +206,12 @@ impl<'t> Carriers<'t> {
     pub(crate) fn of(trace: &'t Trace) -> Self {
         let mut process = HashMap::new();
         for domain in &trace.manifest().domains {
-            let Some(vm) = &domain.vm else { continue };
-            if let Some(host) = trace.manifest().domains.iter().find(|d| d.name == vm.host) {
-                process.insert((host.number, u64::from(vm.pid)), domain.number);
+            let vm = domain.vm.iter().map(|vm| (&vm.host, u64::from(vm.pid)));
+            let xen = domain.xen.iter().map(|xen| (&xen.host, XEN_DOMAIN | u64::from(xen.domid)));
+            for (host, peer) in vm.chain(xen) {
+                if let Some(host) = trace.manifest().domains.iter().find(|d| d.name == *host) {
+                    process.insert((host.number, peer), domain.number);
+                }
             }
         }
         Self {

@@ -7,8 +7,8 @@ pub(crate) enum Landmark {
     Stack,
     /// What is called so.
     Named(&'static str),
-    /// The queue of the tap device that leads to a guest.
-    TapQueue,
+    /// The queue of the device that leads to a guest, which is called so.
+    Queue(&'static str),
     /// The queue of a socket, and the copy to the process that reads it.
     Socket,
 }
@@ -23,7 +23,9 @@ const LANDMARKS: &[(&str, Landmark)] = &[
     // vhost-net, and the tap device that it writes to.
     ("vhost_get_vq_desc", Landmark::Named("vhost and tap")),
     ("tun_get_user", Landmark::Named("vhost and tap")),
-    ("tun_net_xmit", Landmark::TapQueue),
+    ("tun_net_xmit", Landmark::Queue("tap")),
+    // Xen's back end.
+    ("xenvif_start_xmit", Landmark::Queue("vif")),
     ("netif_receive_skb", Landmark::Stack),
     ("__netif_receive_skb_core", Landmark::Stack),
     ("br_handle_frame", Landmark::Named("bridge")),

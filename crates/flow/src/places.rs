@@ -101,7 +101,7 @@ fn lead_on(spots: &mut [Spot]) {
     for spot in spots.iter_mut().rev() {
         match spot {
             Spot::Crossing { to, .. } => next = Some(*to),
-            Spot::In { landmark: Landmark::TapQueue, to, .. } => *to = next,
+            Spot::In { landmark: Landmark::Queue(_), to, .. } => *to = next,
             Spot::In { .. } => {}
         }
     }
@@ -127,8 +127,8 @@ impl Spot {
     /// The same device, wherever the flow goes from there.
     pub(crate) fn wherever(&self) -> Self {
         match self {
-            Self::In { domain, landmark: Landmark::TapQueue, .. } => {
-                Self::In { domain: *domain, landmark: Landmark::TapQueue, to: None }
+            Self::In { domain, landmark: landmark @ Landmark::Queue(_), .. } => {
+                Self::In { domain: *domain, landmark: *landmark, to: None }
             }
             _ => self.clone(),
         }
@@ -146,8 +146,8 @@ impl Spot {
                     (Landmark::Stack, None) => "stack".to_owned(),
                     (Landmark::Stack, Some(_)) => "stack and driver".to_owned(),
                     (Landmark::Named(name), _) => (*name).to_owned(),
-                    (Landmark::TapQueue, None) => "a tap's queue".to_owned(),
-                    (Landmark::TapQueue, Some(to)) => format!("queue of {}'s tap", domain(*to)),
+                    (Landmark::Queue(device), None) => format!("a {device}'s queue"),
+                    (Landmark::Queue(device), Some(to)) => format!("queue of {}'s {device}", domain(*to)),
                     (Landmark::Socket, _) => {
                         reader.map_or_else(|| "socket".to_owned(), |comm| format!("socket of {comm}"))
                     }

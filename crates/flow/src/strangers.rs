@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 use xweave_trace::Manifest;
-use xweave_wire::record::Kind;
+use xweave_wire::record::{Kind, XEN_DOMAIN};
 
 use crate::graph::{Flow, Incomplete};
 
@@ -71,8 +71,11 @@ impl Strangers {
 
     /// Their frames: those that no recorded guest put on a ring, from addresses from which nothing that was recorded came.
     pub(crate) fn told(self, manifest: &Manifest) -> Counts {
-        let guests = manifest.domains.iter().filter_map(|domain| domain.vm.as_ref());
-        let recorded: HashSet<u64> = guests.map(|vm| u64::from(vm.pid)).collect();
+        let peers = manifest.domains.iter().flat_map(|domain| {
+            let vm = domain.vm.iter().map(|vm| u64::from(vm.pid));
+            vm.chain(domain.xen.iter().map(|xen| XEN_DOMAIN | u64::from(xen.domid)))
+        });
+        let recorded: HashSet<u64> = peers.collect();
         let (mut kinds, mut by_site) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
         for (Unknown { source, peer, kind, site }, flows) in self.without_start {
             if !self.known.contains(&source) && !recorded.contains(&peer) {

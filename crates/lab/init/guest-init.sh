@@ -32,7 +32,8 @@ printf '127.0.0.1 localhost\n10.77.0.254 host dom0\n' >/etc/hosts
 echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6
 echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6
 for module in $(cat /lab/modules); do
-    insmod "/lab/modules.d/$module.ko"
+    # With what the kernel's command line says of it, as modprobe does.
+    insmod "/lab/modules.d/$module.ko" $(grep -o "\b$module\.[^ ]*" /proc/cmdline | sed "s/^$module\.//")
 done
 rm -r /lab/modules.d
 ip link set lo up

@@ -14,7 +14,7 @@ name = "vm$i"
 type = "pv"
 kernel = "/run/lab/vmlinuz"
 ramdisk = "/run/lab/guest.img"
-extra = "console=hvc0 $GUEST_APPEND xweave.domain=vm$i xweave.address=10.77.0.$i/24 xweave.control=10.78.0.$i/24"
+extra = "console=hvc0 $GUEST_APPEND xen_netfront.max_queues=2 xweave.domain=vm$i xweave.address=10.77.0.$i/24 xweave.control=10.78.0.$i/24"
 memory = 256
 vcpus = 1
 vif = ["mac=00:16:3e:77:00:$mac,bridge=br0,$script", "mac=00:16:3e:78:00:$mac,bridge=lab0,$script"]

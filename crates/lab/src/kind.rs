@@ -18,6 +18,9 @@ pub enum Kind {
     Xen,
 }
 
+/// How many guests a world has unless it is said.
+pub(crate) const GUESTS: u32 = 2;
+
 /// Which QEMU runs the guests of a KVM host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Qemu {
@@ -99,14 +102,6 @@ impl Kind {
         match self {
             Self::Kvm => "host",
             Self::Xen => "dom0",
-        }
-    }
-
-    /// How many guests a world has unless it is said.
-    pub fn guests(self) -> u32 {
-        match self {
-            Self::Kvm => 2,
-            Self::Xen => 1,
         }
     }
 

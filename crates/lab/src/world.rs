@@ -7,7 +7,7 @@ use crate::exec::client::{Address, ExecChild};
 use crate::exec::protocol::{Alive, Command, PORT};
 use crate::images::Images;
 use crate::initrd;
-use crate::kind::{Boot, HYPERVISOR, KERNEL, Kind, Qemu};
+use crate::kind::{Boot, GUESTS, HYPERVISOR, KERNEL, Kind, Qemu};
 use crate::process::{Identity, last_lines, random_hex, start_daemon};
 use crate::progress::{Phase, Progress, step};
 use crate::runtime::{self, Description, Folder, MONITOR, State};
@@ -63,7 +63,7 @@ impl Options {
         Ok(Self {
             kind,
             name: kind.name().into(),
-            guests: kind.guests(),
+            guests: GUESTS,
             kernel: "6.12".into(),
             qemu: Qemu::Release,
             xweave,

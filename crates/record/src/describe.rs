@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use xweave_aspect::Aspects;
 use xweave_flow::clock::Timeline;
-use xweave_trace::{Aspect, Domain, DomainVm, Late, Manifest};
+use xweave_trace::{Aspect, Domain, DomainVm, DomainXen, Late, Manifest};
 use xweave_weave::Role;
 
 use crate::{Options, session::Session};
@@ -41,6 +41,7 @@ pub(crate) fn domains(manifest: &mut Manifest, sessions: &[Session], timeline: &
         let mut domain = Domain::new(session.name(), session.number, role(session), &session.facts);
         domain.vm =
             timeline.vm(session.number).map(|vm| DomainVm { host: host.clone(), pid: vm.pid, cid: vm.cid });
+        domain.xen = session.domid.map(|domid| DomainXen { host: host.clone(), domid });
         domain.events = session.kinds.groups();
         domain.drop_reasons = session.drops.reasons.clone();
         domain.symbols = session.drops.symbols.clone();

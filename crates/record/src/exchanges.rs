@@ -149,7 +149,7 @@ impl Script for Any {
 impl Any {
     fn message(&mut self, voice: &Voice) -> FromAgent {
         let chance = &mut self.chance;
-        match chance.below(20) {
+        match chance.below(22) {
             0 => FromAgent::Event(Event::Weaving { done: chance.small(), total: chance.small() }),
             1 => FromAgent::Event(Event::Records(records(chance, voice))),
             2 => match chance.below(2) {
@@ -174,7 +174,12 @@ impl Any {
                 files: chance.number(),
                 cut: Some(chance.text()),
             })),
-            18 => FromAgent::Event(Event::Cached(chance.list(cached_file))),
+            18 => FromAgent::Reply(Reply::XenMarked { reason: Some(chance.text()) }),
+            19 => FromAgent::Reply(Reply::XenGuests {
+                domids: chance.list(|chance| u16::try_from(chance.small()).ok()),
+                reason: Some(chance.text()),
+            }),
+            20 => FromAgent::Event(Event::Cached(chance.list(cached_file))),
             _ => FromAgent::Reply(Reply::Failed(Failure {
                 kind: FailureKind::Unsupported,
                 message: chance.text(),

@@ -14,6 +14,8 @@ const FIRST_GUEST: u32 = 3;
 pub(crate) struct Answered<'a> {
     pub(crate) spec: &'a DomainSpec,
     pub(crate) facts: &'a DomainInfo,
+    /// Which of Xen's domains it is, where that is known.
+    pub(crate) domid: Option<u16>,
 }
 
 /// Refuses two names for one kernel. The host comes first.
@@ -43,7 +45,7 @@ pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
     }
     let guests = || domains.iter().filter(|domain| domain.spec.role() == Role::Guest);
     match domains.first() {
-        Some(Answered { spec, facts })
+        Some(Answered { spec, facts, .. })
             if spec.role() == Role::Host && !facts.xen_pv && guests().next().is_some() =>
         {
             if vms.is_empty() {
@@ -123,6 +125,7 @@ impl<'a> Answered<'a> {
         if !facts.hostname.is_empty() {
             parts.push(format!("hostname {}", facts.hostname));
         }
+        parts.extend(self.domid.map(|domid| format!("domain {domid} of Xen")));
         parts.extend(self.vm(vms).map(|vm| format!("{} pid {}", program(&vm.comm), vm.pid)));
         parts.push(format!("Linux {}", facts.kernel));
         parts.push(counted(u64::from(facts.cpus), "CPU"));
@@ -197,7 +200,7 @@ mod tests {
 
     impl Domains {
         fn answered(&self) -> Vec<Answered<'_>> {
-            self.0.iter().map(|(spec, facts)| Answered { spec, facts }).collect()
+            self.0.iter().map(|(spec, facts)| Answered { spec, facts, domid: None }).collect()
         }
 
         fn warnings(&self) -> Vec<String> {

@@ -38,6 +38,7 @@ mod question;
 mod recording;
 #[cfg(test)]
 mod scripted;
+mod secret;
 mod session;
 mod settings;
 mod sharing;
@@ -45,6 +46,7 @@ mod transport;
 mod violation;
 mod waiting;
 mod weaving;
+mod xen;
 
 pub use budget::{Budget, free_space};
 pub use cached::{DomainCache, cached};

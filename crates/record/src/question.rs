@@ -15,6 +15,8 @@ pub(crate) enum Question {
     Vms,
     Symbols,
     Weave,
+    XenMark,
+    XenGuests,
     Share,
     Guests,
     Start,
@@ -38,6 +40,8 @@ impl Question {
             Request::Vms => Self::Vms,
             Request::Symbols(_) => Self::Symbols,
             Request::Weave(_) => Self::Weave,
+            Request::XenMark(_) => Self::XenMark,
+            Request::XenGuests(_) => Self::XenGuests,
             Request::Share { .. } => Self::Share,
             Request::Guests { .. } => Self::Guests,
             Request::Start { .. } => Self::Start,
@@ -62,6 +66,8 @@ impl Question {
             Reply::Vms(_) => self == Self::Vms,
             Reply::Symbols(_) => self == Self::Symbols,
             Reply::Woven(_) => self == Self::Weave,
+            Reply::XenMarked { .. } => self == Self::XenMark,
+            Reply::XenGuests { .. } => self == Self::XenGuests,
             Reply::Shared(_) => self == Self::Share,
             Reply::Done => {
                 matches!(self, Self::Guests | Self::Start | Self::Drain | Self::Off | Self::Unset)

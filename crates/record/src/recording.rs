@@ -32,6 +32,7 @@ use crate::{
     settings, sharing,
     transport::Stream,
     weaving::{self, sites},
+    xen,
 };
 
 /// Exchanges of clock readings with each domain before weaving. The tightest counts.
@@ -77,7 +78,9 @@ pub(crate) fn record_by(
 
     let mut capture = connect(specs, &options.budget, means, progress)?;
     read_facts(&mut capture)?;
+    let unidentified = xen::identify(&mut capture)?;
     introduce(&mut capture)?;
+    unidentified.iter().for_each(|line| note(&mut capture, line));
     let Deployment { woven, left_out, warnings: of_weaving } =
         (means.deploy)(&mut capture, &aspects, options)?;
     let diagnostics: Vec<_> = aspects.warnings.iter().cloned().chain(of_weaving).collect();
@@ -204,7 +207,11 @@ pub(crate) fn introduce(capture: &mut Capture<'_>) -> Result<(), Error> {
 
 /// The domains as they were given, and what their agents say they are.
 pub(crate) fn answered<'a>(capture: &'a Capture<'_>) -> impl Iterator<Item = Answered<'a>> {
-    capture.sessions.iter().map(|session| Answered { spec: &session.spec, facts: &session.facts })
+    capture.sessions.iter().map(|session| Answered {
+        spec: &session.spec,
+        facts: &session.facts,
+        domid: session.domid,
+    })
 }
 
 fn note(capture: &mut Capture<'_>, line: &str) {

@@ -90,6 +90,8 @@ pub(crate) struct Session {
     pub(crate) believes: HashSet<u8>,
     /// Whether a process of the host emulates its network devices, and what they carry is known by what it is.
     pub(crate) emulated: bool,
+    /// Which of Xen's domains it is, where that is known.
+    pub(crate) domid: Option<u16>,
     pub(crate) budget: Budget,
     pace: Pace,
     link: Link,
@@ -122,6 +124,7 @@ impl Session {
             answers: VecDeque::new(),
             believes: HashSet::new(),
             emulated: false,
+            domid: None,
             link,
             budget,
             pace,

@@ -3,12 +3,10 @@
 //! Each guest's table begins with a secret that it alone was given, by which a host finds out whose a ring is. What a
 //! guest says there is believed of its own buffers alone, and only flows that it may make.
 
-use std::{fs::File, io, io::Read};
-
 use xweave_weave::{Action, Role, Woven};
 use xweave_wire::message::{BackEnd, Reply, Request, SHARING_GUESTS, SharingGuest};
 
-use crate::{Error, capture::Capture};
+use crate::{Error, capture::Capture, secret::secret};
 
 /// Asks the guests where they tell it, and has the hosts listen. Gives what should be known of those that do not.
 ///
@@ -26,6 +24,8 @@ pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<St
         return Ok(Vec::new());
     }
     let recorded = guests.iter().filter(|&&at| does(at, Action::Xin)).count();
+    let domids: Option<Vec<u16>> = guests.iter().map(|&at| capture.sessions[at].domid).collect();
+    let domids = domids.filter(|all| all.len() <= SHARING_GUESTS).unwrap_or_default();
     let mut asked = Vec::new();
     for index in guests {
         let secret = secret().map_err(Error::Random)?;
@@ -64,17 +64,9 @@ pub(crate) fn share(capture: &mut Capture<'_>, woven: &[Woven]) -> Result<Vec<St
         let session = &mut capture.sessions[index];
         session.believes = sharing.iter().map(|guest| guest.domain).collect();
         let all = sharing.len() == recorded;
-        session.ask(Request::Guests { guests: sharing.clone(), all, emulators: emulators.clone() });
+        let (emulators, domids) = (emulators.clone(), domids.clone());
+        session.ask(Request::Guests { guests: sharing.clone(), all, emulators, domids });
     }
     capture.until(|session| !session.owes())?;
     Ok(warnings)
-}
-
-/// What no guest can guess.
-fn secret() -> io::Result<[u64; 2]> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let (low, high) = bytes.split_at(8);
-    let word = |half: &[u8]| u64::from_le_bytes(half.try_into().unwrap_or_default());
-    Ok([word(low), word(high)])
 }

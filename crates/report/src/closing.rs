@@ -1,6 +1,7 @@
 //! What was followed, and what is missing: never left unsaid.
 
 use xweave_flow::{Summary, summary::DropCount};
+use xweave_wire::record::XEN_DOMAIN;
 
 use crate::{View, message, number, table};
 
@@ -117,10 +118,13 @@ pub fn remarks(summary: &Summary) -> Vec<String> {
         ));
     }
     for found in &summary.found {
+        let peer = match found.pid.checked_sub(XEN_DOMAIN) {
+            Some(domid) => format!("domain {domid} of Xen"),
+            None => format!("process {}", found.pid),
+        };
         remarks.push(format!(
-            "{} is taken for process {}: {} of its rings agree ({} of the next best)",
+            "{} is taken for {peer}: {} of its rings agree ({} of the next best)",
             found.domain,
-            found.pid,
             number::counted(found.keys, "key", "keys"),
             number::count(found.next_best),
         ));

@@ -83,12 +83,15 @@ fn meaning(segment: &str) -> Option<&'static str> {
     let is = |word: &str| bare(segment).starts_with(word);
     Some(match segment {
         _ if is("socket of") => "it has arrived, and nobody has read it yet",
+        _ if is("queue of") && segment.ends_with("vif") => {
+            "Xen's back end has not taken it from the guest's device yet"
+        }
         _ if is("queue of") => "vhost has not taken it from the guest's tap device yet",
         _ if is("vhost and tap") => "vhost carries it from the guest to the host",
-        _ if is("ring host→") => {
+        _ if is("ring host→") || is("ring dom0→") => {
             "the host has put it on the guest's ring, and the guest has not taken it yet"
         }
-        _ if is("ring ") => "the guest has put it on its ring, and vhost has not taken it yet",
+        _ if is("ring ") => "the guest has put it on its ring, and the host has not taken it yet",
         _ if is("server in") => "it has been read, and the answer is not sent yet",
         _ if is("stack") => "the kernel and its driver are at it",
         _ => return None,

@@ -65,8 +65,8 @@ pub use damage::{Damage, Damaged};
 pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
-    Aspect, Clock, ClockBreak, Domain, DomainVm, EventLoss, Exit, FlowLoss, Late, Loss, Manifest, Method,
-    Role, SiteLoss, Uncounted, Unloaded, VmName,
+    Aspect, Clock, ClockBreak, Domain, DomainVm, DomainXen, EventLoss, Exit, FlowLoss, Late, Loss, Manifest,
+    Method, Role, SiteLoss, Uncounted, Unloaded, VmName,
 };
 pub use merge::Events;
 pub use parts::{Part, Parts};

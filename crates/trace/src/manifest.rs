@@ -130,6 +130,9 @@ pub struct Domain {
     /// Which virtual machine it is, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm: Option<DomainVm>,
+    /// Which of Xen's domains it is, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xen: Option<DomainXen>,
     /// Of a host, the virtual machines that it ran when the recording began, recorded or not.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list::<{ bounds::ITEMS }, _, _>")]
     pub vms: Vec<VmName>,
@@ -172,6 +175,7 @@ impl Domain {
             vendor: facts.vendor.clone(),
             tsc_hz: facts.tsc_hz,
             vm: None,
+            xen: None,
             vms: facts.vms.iter().map(|vm| VmName { pid: vm.pid, name: vm.name.clone() }).collect(),
             disks: facts.disks.clone(),
             settings: Settings::from(&facts.settings),
@@ -206,6 +210,16 @@ pub struct DomainVm {
     /// The context ID of its vsock device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cid: Option<u32>,
+}
+
+/// Which domain of Xen a guest is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DomainXen {
+    /// Name of the domain that serves its devices.
+    pub host: String,
+    /// Its number: what crossings on the host's side call `peer`, plus 2³².
+    pub domid: u16,
 }
 
 /// A virtual machine of a host.

@@ -58,6 +58,9 @@ pub const NICS: usize = 256;
 /// Sites of a plan, and losses that are told by site.
 pub const SITES: usize = 1 << 20;
 
+/// Domains of a recording: their numbers are a byte, and not 0.
+pub const DOMAINS: usize = 255;
+
 /// Addresses whose functions are asked for: where a kernel drops packets there are some hundreds of.
 pub const SYMBOLS: usize = 1024;
 
@@ -95,6 +98,15 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
         Reply::Symbols(symbols) => check_symbols(symbols),
         Reply::Woven(woven) => check_woven(woven),
         Reply::Shared(shared) => check_shared(shared),
+        Reply::XenMarked { reason } => {
+            reason.iter_mut().for_each(|reason| bound(reason, REASON));
+            Ok(())
+        }
+        Reply::XenGuests { domids, reason } => {
+            reason.iter_mut().for_each(|reason| bound(reason, REASON));
+            at_most("guests of Xen", domids.len(), DOMAINS)?;
+            once("domain of Xen", domids.iter().flatten().copied().map(u32::from))
+        }
         Reply::Loss(loss) | Reply::Stopped(loss) => check_loss(loss),
         Reply::Knobs(knobs) => check_knobs(knobs),
         Reply::LookedAt(LookedAt { cut, .. }) => {

@@ -28,6 +28,10 @@ pub enum Request {
     /// [`Request::Stop`] that arrives while it goes on, or the end of the connection, breaks it off. →
     /// [`Reply::Woven`]
     Weave(Box<Plan>),
+    /// To a guest of Xen: write this mark into your own part of XenStore, or take it away. → [`Reply::XenMarked`]
+    XenMark(Option<[u64; 2]>),
+    /// To Xen's dom0: which domains have these marks in theirs? → [`Reply::XenGuests`]
+    XenGuests(Vec<[u64; 2]>),
     /// To a guest: tell your host, in memory that it can read, which flows your buffers carry (`bpf/carriers/shared.h`).
     /// → [`Reply::Shared`]
     Share {
@@ -45,6 +49,8 @@ pub enum Request {
         all: bool,
         /// The processes that emulate the network devices of guests that are recorded: [`SHARING_GUESTS`] at most.
         emulators: Vec<u32>,
+        /// The numbers that Xen has for the guests that are recorded, if it has one for each: [`SHARING_GUESTS`] at most.
+        domids: Vec<u16>,
     },
     /// Record from now on. → [`Reply::Done`]
     Start {
@@ -91,6 +97,18 @@ pub enum Reply {
     Symbols(Vec<Symbol>),
     /// To [`Request::Weave`].
     Woven(Woven),
+    /// To [`Request::XenMark`].
+    XenMarked {
+        /// Why it cannot be done, for people.
+        reason: Option<String>,
+    },
+    /// To [`Request::XenGuests`].
+    XenGuests {
+        /// For each mark the number of the domain that has it, if exactly one has.
+        domids: Vec<Option<u16>>,
+        /// Why it cannot be found out, for people.
+        reason: Option<String>,
+    },
     /// To [`Request::Share`].
     Shared(Shared),
     /// To [`Request::Guests`], [`Request::Start`], [`Request::Drain`], [`Request::Off`] and [`Request::Unset`].

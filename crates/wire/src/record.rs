@@ -100,9 +100,14 @@ pub struct CarrierKey {
     pub index: u64,
     /// Something else that both sides see (virtio: the descriptor head): a wrong pair is found out by it.
     pub check: u64,
-    /// On the host side, the process that runs the guest (its thread group); 0 in a guest.
+    /// On the host side, the process that runs the guest (its thread group), or which of Xen's domains it is
+    /// ([`XEN_DOMAIN`]); 0 in a guest.
     pub peer: u64,
 }
+
+/// What [`CarrierKey::peer`] is for a guest of Xen, besides its domain's number: no process has such a number.
+/// `XW_XEN_DOMAIN` of the prelude.
+pub const XEN_DOMAIN: u64 = 1 << 32;
 
 /// One decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,35 +5,47 @@ use crate::world::{Running, World};
 /// Captures that run on devices of the host.
 pub struct Captures<'w> {
     world: &'w World,
+    host: &'static str,
     name: String,
-    running: Vec<(&'static str, Running)>,
+    running: Vec<(String, Running)>,
 }
 
 impl<'w> Captures<'w> {
     /// Of what a filter selects at these devices; each with what its command begins with, to run it in a namespace. No
     /// others of that name may run.
-    pub fn start(world: &'w World, name: &str, devices: &[(&'static str, &str)], filter: &str) -> Self {
-        let start = |&(device, run): &(&'static str, &str)| {
+    pub fn start(world: &'w World, name: &str, devices: &[(&str, &str)], filter: &str) -> Self {
+        Self::start_in(world, "host", name, devices, filter)
+    }
+
+    /// The same of a host of that name.
+    pub fn start_in(
+        world: &'w World,
+        host: &'static str,
+        name: &str,
+        devices: &[(&str, &str)],
+        filter: &str,
+    ) -> Self {
+        let start = |&(device, run): &(&str, &str)| {
             let dump = format!("exec {run}tcpdump --immediate-mode -i {device} -s 128 -U");
-            let mut capture = world.start("host", &format!("{dump} -w /tmp/{name}-{device}.pcap '{filter}'"));
+            let mut capture = world.start(host, &format!("{dump} -w /tmp/{name}-{device}.pcap '{filter}'"));
             capture.wait_for("listening on");
-            (device, capture)
+            (device.to_owned(), capture)
         };
-        Self { world, name: name.to_owned(), running: devices.iter().map(start).collect() }
+        Self { world, host, name: name.to_owned(), running: devices.iter().map(start).collect() }
     }
 
     /// Ends them, and gives the frames that were seen at each device.
-    pub fn finish(self) -> Vec<(&'static str, Vec<Words>)> {
-        let Self { world, name, running } = self;
+    pub fn finish(self) -> Vec<(String, Vec<Words>)> {
+        let Self { world, host, name, running } = self;
         // What was sent last has been captured, and come to its end then.
         // (The brackets keep the shell itself from being meant.)
         let these = format!("-f '[t]cpdump.*/tmp/{name}-'");
-        world.run("host", &format!("sleep 2; pkill -INT {these}; while pgrep {these}; do sleep 0.1; done"));
+        world.run(host, &format!("sleep 2; pkill -INT {these}; while pgrep {these}; do sleep 0.1; done"));
         let dir = tempfile::tempdir().unwrap();
-        let seen = |(device, capture): (&'static str, Running)| {
+        let seen = |(device, capture): (String, Running)| {
             drop(capture);
-            let file = dir.path().join(device);
-            world.pull("host", &format!("/tmp/{name}-{device}.pcap"), &file);
+            let file = dir.path().join(&device);
+            world.pull(host, &format!("/tmp/{name}-{device}.pcap"), &file);
             (device, frames(&std::fs::read(&file).unwrap()))
         };
         running.into_iter().map(seen).collect()

@@ -50,6 +50,7 @@ impl Wanted {
         while let Some(word) = words.next() {
             match word {
                 "--domain" => match words.next()?.split_once('=')? {
+                    ("dom0", "local") => {}
                     (name @ ("vm1" | "vm2"), _) => wanted.guests.push(name.to_owned()),
                     _ => return None,
                 },

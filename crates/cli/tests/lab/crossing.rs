@@ -29,7 +29,7 @@ advice witness
 const MAGIC: u64 = 0x3130_3051_4553_5758;
 
 /// The numbers that a flow's hops witnessed, with the domains that did.
-fn witnessed(flow: &Value) -> (HashSet<u64>, HashSet<String>) {
+pub fn witnessed(flow: &Value) -> (HashSet<u64>, HashSet<String>) {
     let mut numbers = HashSet::new();
     let mut domains = HashSet::new();
     for hop in flow["hops"].as_array().unwrap() {

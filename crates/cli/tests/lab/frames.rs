@@ -100,6 +100,7 @@ fn every_frame_that_a_capture_sees_is_a_flow_with_a_beginning_and_an_end() {
     }
     let mut cut = Vec::new();
     for (device, seen) in captured {
+        let device = device.as_str();
         let of = |words: &Words| flows.get(words).map_or(&[][..], Vec::as_slice);
         let whole = seen.iter().filter(|words| of(words).iter().any(|flow| is_whole(flow))).count();
         let kinds: HashSet<&str> =

@@ -12,7 +12,7 @@ use super::{Event, Guest, errors::Errors};
 pub struct FoundPeer {
     /// The guest's domain.
     pub domain: String,
-    /// The process that runs it.
+    /// The process that runs it; of a domain of Xen, its number plus 2³².
     pub pid: u64,
     /// How many crossings' keys say so.
     pub keys: u64,
@@ -84,7 +84,8 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn of(trace: &Trace) -> Self {
-        let unknown = trace.manifest().domains.iter().filter(|domain| domain.vm.is_none());
+        let unknown =
+            trace.manifest().domains.iter().filter(|domain| domain.vm.is_none() && domain.xen.is_none());
         let unknown = unknown.map(|domain| domain.number).collect();
         let (chosen, found, seen) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
         Self { unknown, chosen, found, seen, strangers: false }

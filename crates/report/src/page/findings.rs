@@ -149,7 +149,8 @@ fn of_place(place: &Place) -> Option<&'static str> {
             "In a ring, data waits for whoever takes it off: see whether that side's thread or vCPU had a CPU."
         }
         () if of("queue of") => {
-            "A tap's queue waits for the vhost thread, or for the guest to give it buffers: see whether both had a CPU."
+            "The queue of a guest's device waits for the thread that serves it, or for the guest to give it buffers: see \
+             whether both had a CPU."
         }
         () if of("send queue") => {
             "TCP held the data back: for the receiver's window, for acknowledgements that came late, or for more data."

@@ -74,6 +74,7 @@ impl Manifest {
             ];
             texts.into_iter().for_each(name);
             domain.vm.iter_mut().for_each(|vm| name(&mut vm.host));
+            domain.xen.iter_mut().for_each(|xen| name(&mut xen.host));
             domain.vms.iter_mut().for_each(|vm| name(&mut vm.name));
             domain.disks.iter_mut().for_each(|disk| name(&mut disk.name));
             domain.settings.names().for_each(name);

@@ -15,7 +15,7 @@ fn host(flow: u64, told: &Told) -> impl Script + Send + 'static {
     let told = told.clone();
     answering(move |request, voice| {
         match request {
-            Request::Guests { guests, all, emulators } => {
+            Request::Guests { guests, all, emulators, .. } => {
                 *told.lock().unwrap() = Some((guests.clone(), *all, emulators.clone()));
             }
             Request::Stop => record(voice, flow),
