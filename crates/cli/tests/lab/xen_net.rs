@@ -59,6 +59,12 @@ fn domids(world: &World) -> BTreeMap<&'static str, u16> {
 
 const COUNT: u64 = 60;
 
+/// A command that ends only when its standard input does: that its end and that of the input meet on their ways, a guest's
+/// connection does not survive.
+fn ending(command: &str) -> String {
+    format!("{command} && cat")
+}
+
 #[test]
 fn datagrams_of_three_domains_at_once_cross_under_their_own_identity() {
     let Some(world) = World::as_it_is("xen: datagrams of three domains") else { return };
@@ -68,8 +74,8 @@ fn datagrams_of_three_domains_at_once_cross_under_their_own_identity() {
     let receivers: Vec<_> = routes
         .iter()
         .map(|(_, to, port)| {
-            let receive = "exec xweave lab load udp-recv --idle-timeout 300";
-            let receiver = world.start(to, &format!("{receive} --port {port} --count {COUNT}"));
+            let receive = "xweave lab load udp-recv --idle-timeout 300";
+            let receiver = world.start(to, &ending(&format!("{receive} --port {port} --count {COUNT}")));
             world.until(to, &format!("grep -qi :{port:04x} /proc/net/udp"));
             receiver
         })
@@ -77,8 +83,8 @@ fn datagrams_of_three_domains_at_once_cross_under_their_own_identity() {
     let senders: Vec<_> = routes
         .iter()
         .map(|(from, to, port)| {
-            let send = "exec xweave lab load udp-send --rate 10 --size 64";
-            world.start(from, &format!("{send} --count {COUNT} --to {}:{port}", address(to)))
+            let send = "xweave lab load udp-send --rate 10 --size 64";
+            world.start(from, &ending(&format!("{send} --count {COUNT} --to {}:{port}", address(to))))
         })
         .collect();
     for running in senders.into_iter().chain(receivers) {
@@ -315,7 +321,7 @@ fn what_a_filter_selects_is_followed_and_nothing_else() {
         for port in [port, port + 10] {
             let send = format!("xweave lab load udp-send --rate 200 --to {}:{port} --count 50", address(to));
             let receive =
-                format!("exec xweave lab load udp-recv --idle-timeout 300 --port {port} --count 50");
+                ending(&format!("xweave lab load udp-recv --idle-timeout 300 --port {port} --count 50"));
             let receiver = world.start(to, &receive);
             world.until(to, &format!("grep -qi :{port:04x} /proc/net/udp"));
             world.run(from, &send);
