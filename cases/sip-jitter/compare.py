@@ -222,7 +222,8 @@ def main():
         for number, one in enumerate(found['each']):
             one['number'] = number
         # INVITE and BYE of each call; of the server that makes threads, as many as were sent.
-        sent = 2 * chosen['calls'] if name in CALLS else load('threads.asked')['sent']
+        calls = chosen['chain_calls' if name == 'chain' else 'calls']
+        sent = 2 * calls if name in CALLS else load('threads.asked')['sent']
         judge_recorded(claims, name, found, sent, sent // 2)
         if name in CALLS:
             judge_messages(claims, name)
