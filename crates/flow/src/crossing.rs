@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use xweave_trace::{Row, Trace};
-use xweave_wire::record::{Kind, XEN_DOMAIN, maker};
+use xweave_wire::record::{Kind, maker};
 
 use crate::{instances, local::Locals};
 use errors::Errors;
@@ -206,10 +206,8 @@ impl<'t> Carriers<'t> {
     pub(crate) fn of(trace: &'t Trace) -> Self {
         let mut process = HashMap::new();
         for domain in &trace.manifest().domains {
-            let vm = domain.vm.iter().map(|vm| (&vm.host, u64::from(vm.pid)));
-            let xen = domain.xen.iter().map(|xen| (&xen.host, XEN_DOMAIN | u64::from(xen.domid)));
-            for (host, peer) in vm.chain(xen) {
-                if let Some(host) = trace.manifest().domains.iter().find(|d| d.name == *host) {
+            for (host, peer) in domain.peers() {
+                if let Some(host) = trace.manifest().domains.iter().find(|d| d.name == host) {
                     process.insert((host.number, peer), domain.number);
                 }
             }

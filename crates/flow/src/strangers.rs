@@ -7,8 +7,8 @@ use std::{
 };
 
 use serde::Serialize;
-use xweave_trace::Manifest;
-use xweave_wire::record::{Kind, XEN_DOMAIN};
+use xweave_trace::{Domain, Manifest};
+use xweave_wire::record::Kind;
 
 use crate::graph::{Flow, Incomplete};
 
@@ -71,11 +71,8 @@ impl Strangers {
 
     /// Their frames: those that no recorded guest put on a ring, from addresses from which nothing that was recorded came.
     pub(crate) fn told(self, manifest: &Manifest) -> Counts {
-        let peers = manifest.domains.iter().flat_map(|domain| {
-            let vm = domain.vm.iter().map(|vm| u64::from(vm.pid));
-            vm.chain(domain.xen.iter().map(|xen| XEN_DOMAIN | u64::from(xen.domid)))
-        });
-        let recorded: HashSet<u64> = peers.collect();
+        let peers = manifest.domains.iter().flat_map(Domain::peers);
+        let recorded: HashSet<u64> = peers.map(|(_, peer)| peer).collect();
         let (mut kinds, mut by_site) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
         for (Unknown { source, peer, kind, site }, flows) in self.without_start {
             if !self.known.contains(&source) && !recorded.contains(&peer) {

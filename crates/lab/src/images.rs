@@ -86,17 +86,18 @@ impl Images {
 
         let sources = Sources::of_this_machine();
         let suite = sources.as_ref().map_or("bookworm", |s| &s.suite).to_owned();
+        let packages = spec.packages(qemu, &suite);
         let recipe = Recipe::default()
             .with("layout", "1")
             .with("suite", &suite)
-            .with("packages", spec.packages(qemu, &suite))
+            .with("packages", &packages)
             .with("left out", ROOT_LEFT_OUT.join(" "))
             .with("size", ROOT_SIZE);
         let root = cache.entry("root", &recipe.key(), waiting, |work| {
             step(progress, "root file system of the host (mmdebstrap)", || {
                 let sources = sources?;
                 let list = sources.write(work, qemu == Qemu::Backports)?;
-                build_root(&sources, &list, &spec.packages(qemu, &suite), work, progress)
+                build_root(&sources, &list, &packages, work, progress)
             })
         })?;
 

@@ -9,7 +9,7 @@ mod settings;
 use std::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
-use xweave_wire::message;
+use xweave_wire::{message, record::XEN_DOMAIN};
 
 use crate::SCHEMA;
 pub(crate) use bounds::NAME;
@@ -160,6 +160,14 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// What crossings on its host's side call it ([`CarrierKey::peer`](xweave_wire::record::CarrierKey::peer)), each with the
+    /// host's name: as far as is known.
+    pub fn peers(&self) -> impl Iterator<Item = (&str, u64)> {
+        let vm = self.vm.iter().map(|vm| (vm.host.as_str(), u64::from(vm.pid)));
+        let xen = self.xen.iter().map(|xen| (xen.host.as_str(), XEN_DOMAIN | u64::from(xen.domid)));
+        vm.chain(xen)
+    }
+
     /// A domain as its agent describes it.
     pub fn new(name: &str, number: u8, role: Role, facts: &message::DomainInfo) -> Self {
         Self {

@@ -9,22 +9,25 @@ use crate::{
     world::{DOMAINS, World},
 };
 
-/// Stores the sequence number that the sender wrote into the payload, wherever the packet passes:
-/// what a flow carries then speaks for itself. Values: number, whether the magic was there.
-const WITNESS: &str = r#"
-advice witness
-    execution(__dev_queue_xmit@guest, br_handle_frame_finish@host, tun_net_xmit@host,
-              __udp_enqueue_schedule_skb@guest)
-    AND xflow(packet, skb)
-{
+/// Wherever a packet passes.
+const PASSED: &str = "execution(__dev_queue_xmit@guest, br_handle_frame_finish@host, tun_net_xmit@host, \
+                      __udp_enqueue_schedule_skb@guest) AND xflow(packet, skb)";
+
+/// Stores the sequence number that the sender wrote into the payload of a packet, where it passes there: what a flow
+/// carries then speaks for itself. Values: number, whether the magic was there.
+pub fn witness(pointcut: &str) -> String {
+    format!(
+        r#"advice witness {pointcut} {{
     unsigned char *payload = skb->head + skb->network_header + 28;
     u64 magic = 0, number = 0;
     bpf_probe_read_kernel(&magic, sizeof(magic), payload);
     bpf_probe_read_kernel(&number, sizeof(number), payload + 8);
-    if (magic == 0x3130305145535758ULL) /* "XWSEQ001" */
+    if (magic == {MAGIC:#x}ULL) /* "XWSEQ001" */
         STORE_DATA2(number, magic);
+}}
+"#
+    )
 }
-"#;
 
 const MAGIC: u64 = 0x3130_3051_4553_5758;
 
@@ -45,7 +48,7 @@ pub fn witnessed(flow: &Value) -> (HashSet<u64>, HashSet<String>) {
 #[test]
 fn ten_thousand_datagrams_of_two_queues_cross_under_their_own_identity() {
     let Some(world) = World::with_two_cpus("crossing") else { return };
-    world.write("host", "witness.aspect", WITNESS);
+    world.write("host", "witness.aspect", &witness(PASSED));
     let capture = {
         let mut capture =
             world.start("host", "exec tcpdump -i tap1 -Q in -s 128 -U -w /tmp/tap1.pcap udp port 9000");

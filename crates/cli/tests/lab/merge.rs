@@ -109,6 +109,9 @@ fn memory_that_qemu_has_not_marked_is_told_with_the_fix() {
     assert!(told.contains("KSM may not merge most memory of vm1, vm2 as it runs now"), "{told}");
 }
 
+/// Has all be the guests' own again.
+const RELEASE: &str = "xweave merge release --allow inject $(cat /run/lab/vm1/pid) $(cat /run/lab/vm2/pid)";
+
 /// Every setting of KSM.
 pub const KSM: &str = "grep -H . /sys/kernel/mm/ksm/{run,pages_to_scan,sleep_millisecs,smart_scan,advisor_mode} 2>/dev/null; true";
 
@@ -227,7 +230,7 @@ fn whoever_merges_may_be_killed_at_any_time() {
     let of: Value = serde_json::from_str(&world.run("host", &format!("{merge} --json"))).unwrap();
     let [shared, merged] = ["shared", "merged"].map(|key| of["pages"][key].as_u64().unwrap());
     assert!(shared > 0 && merged >= shared * 95 / 100, "{of}");
-    world.run("host", "xweave merge release --allow inject $(cat /run/lab/vm1/pid) $(cat /run/lab/vm2/pid)");
+    world.run("host", RELEASE);
     assert_eq!(["vm1", "vm2"].map(|guest| hashes(&world, guest)), files);
     for domain in ["host", "vm1", "vm2"] {
         assert_clean(&world, domain);
@@ -257,7 +260,7 @@ fn what_guests_read_later_is_given_back_the_next_time() {
     let document = log.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{log}"));
     let of: Value = serde_json::from_str(document).unwrap();
     assert_eq!((&of["pages"]["saved"], &of["pages"]["shared"]), (&40.into(), &80.into()), "{log}");
-    world.run("host", "xweave merge release --allow inject $(cat /run/lab/vm1/pid) $(cat /run/lab/vm2/pid)");
+    world.run("host", RELEASE);
     for domain in ["host", "vm1", "vm2"] {
         world.run(domain, "rm -rf /later");
         assert_clean(&world, domain);
@@ -283,6 +286,6 @@ fn nothing_is_merged_while_memory_is_plenty() {
     world.signal("host", "xweave merge --every", "INT");
     let log = merging.finish_well();
     assert!(log.lines().any(|line| line.starts_with('{')), "{log}");
-    world.run("host", "xweave merge release --allow inject $(cat /run/lab/vm1/pid) $(cat /run/lab/vm2/pid)");
+    world.run("host", RELEASE);
     assert_clean(&world, "host");
 }

@@ -16,7 +16,7 @@ use crate::{
     clean::assert_clean,
     clocks::monitor,
     merge::KSM,
-    world::{AGENT, DOMAINS, PATIENCE, Running, World, signalled},
+    world::{AGENT, DOMAINS, Running, World, signalled},
 };
 
 const SCRIPT: &str = include_str!("under-fire.sh");
@@ -95,20 +95,13 @@ fn migrate(world: &World, guest: &str, pids: &mut [String; 2]) {
 
 /// A guest is migrated while it is merged, and whoever merges goes on. What was said meanwhile.
 fn goes_on(world: &World, merge: &str, guest: &str, pids: &mut [String; 2]) -> String {
-    let merging = world.start("host", &format!("exec {merge} 2>&1"));
-    let times = |merging: &Running| merging.log().matches(WENT_WELL).count();
-    let went_well = |more_than: usize| {
-        let deadline = Instant::now() + PATIENCE;
-        while times(&merging) <= more_than {
-            assert!(Instant::now() < deadline, "{}", merging.log());
-            thread::sleep(Duration::from_millis(200));
-        }
-    };
+    let mut merging = world.start("host", &format!("exec {merge} 2>&1"));
     // It gives up where the first time fails.
-    went_well(0);
+    merging.wait_for(WENT_WELL);
     migrate(world, guest, pids);
     // The one after the one that it may be at.
-    went_well(times(&merging) + 1);
+    merging.wait_for_another(WENT_WELL);
+    merging.wait_for_another(WENT_WELL);
     world.run("host", &signalled("xweave merge --every", "KILL"));
     let said = merging.finish().1;
     // That a process has ended is told as such.

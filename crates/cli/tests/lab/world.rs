@@ -247,6 +247,12 @@ impl World {
     }
 }
 
+/// Of what [`World::flows`] gives: nothing was lost, and no flow came before it went.
+pub fn assert_sound(report: &Value) {
+    let summary = &report["summary"];
+    assert_eq!((&summary["lost"], &summary["negative_gaps"]), (&0.into(), &0.into()), "{summary}");
+}
+
 /// A script that sends the processes whose command begins like this a signal, and succeeds if there is one.
 pub fn signalled(command: &str, signal: &str) -> String {
     format!(

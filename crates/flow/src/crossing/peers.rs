@@ -84,8 +84,7 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn of(trace: &Trace) -> Self {
-        let unknown =
-            trace.manifest().domains.iter().filter(|domain| domain.vm.is_none() && domain.xen.is_none());
+        let unknown = trace.manifest().domains.iter().filter(|domain| domain.peers().next().is_none());
         let unknown = unknown.map(|domain| domain.number).collect();
         let (chosen, found, seen) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
         Self { unknown, chosen, found, seen, strangers: false }
