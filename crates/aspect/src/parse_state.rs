@@ -6,7 +6,7 @@ use crate::diagnostic::{Diagnostic, Source};
 use crate::filter::Where;
 use crate::lexer::SyntaxError;
 use crate::library::{part, part_names};
-use crate::syntax::{Aspects, Clause, Ident, Xflow};
+use crate::syntax::{Aspects, Clause, Ident, Include, Xflow};
 use crate::trivia::Trivia;
 
 /// What is done about what a file includes.
@@ -67,9 +67,8 @@ impl ParseState {
             let message = format!("the library has nothing to include that is called `{}`", name.text);
             return Err(SyntaxError::new(name.span, message).with_help(help));
         };
-        let by = name.span.file;
-        self.aspects.includes.push(name);
         if self.included == Included::Left {
+            self.aspects.includes.push(Include { name, source: None });
             return Ok(None);
         }
         let sources = &mut self.aspects.sources;
@@ -77,8 +76,12 @@ impl ParseState {
             sources.push(source);
             sources.len() - 1
         });
-        self.pairs.insert((by, file));
-        Ok(self.begin(file).then_some(file))
+        self.pairs.insert((name.span.file, file));
+        if !self.begin(file) {
+            return Ok(None);
+        }
+        self.aspects.includes.push(Include { name, source: Some(file) });
+        Ok(Some(file))
     }
 
     /// Keeps a flow. That of a file which another includes goes on there.

@@ -29,13 +29,14 @@ pub(crate) fn print(aspects: &Aspects, margins: &Trivia) -> String {
         let text = print_advice(advice);
         items.push((advice.name.span, text.contains('\n'), text));
     }
-    for name in &aspects.includes {
-        items.push((name.span, false, format!("include {};", name.text)));
+    // What was read in its place is printed there.
+    for include in aspects.includes.iter().filter(|include| include.source.is_none()) {
+        items.push((include.name.span, false, format!("include {};", include.name.text)));
     }
     if let Some(selection) = &aspects.selection {
         items.push((selection.span, false, selection.to_string()));
     }
-    items.sort_by_key(|(place, ..)| (place.file, place.line, place.column));
+    items.sort_by_cached_key(|(place, ..)| read_at(aspects, *place));
     let mut page = Page::default();
     let mut spacious = false;
     for (place, large, text) in items {
@@ -44,6 +45,14 @@ pub(crate) fn print(aspects: &Aspects, margins: &Trivia) -> String {
     }
     page.lines(&margins.end, 0);
     page.text
+}
+
+/// Where something was read: its place, behind those of the `include` that its file was read for, outermost first.
+fn read_at(aspects: &Aspects, place: Span) -> Vec<(usize, u32, u32)> {
+    let by = aspects.includes.iter().find(|include| include.source == Some(place.file));
+    let mut at = by.map_or_else(Vec::new, |include| read_at(aspects, include.name.span));
+    at.push((place.file, place.line, place.column));
+    at
 }
 
 /// Items one below the other.

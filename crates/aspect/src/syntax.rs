@@ -9,8 +9,8 @@ use crate::filter::Where;
 pub struct Aspects {
     /// The files; those that they include come after them.
     pub sources: Vec<Source>,
-    /// What is included of the library, in the order of the files.
-    pub includes: Vec<Ident>,
+    /// What is included of the library, in the order of reading: not what was there already.
+    pub includes: Vec<Include>,
     /// The flows, in the order of the files.
     pub xflows: Vec<Xflow>,
     /// The advice, in the order of the files.
@@ -29,6 +29,15 @@ impl Aspects {
             None => Diagnostic::general(message),
         }
     }
+}
+
+/// `include name;`
+#[derive(Clone, Debug)]
+pub struct Include {
+    /// The name.
+    pub name: Ident,
+    /// The source that was read in this place; none if what is included was not to be read.
+    pub source: Option<usize>,
 }
 
 /// A name that the aspect gives to something.

@@ -7,7 +7,7 @@ mod common;
 use common::{meaning, mistakes, read};
 use proptest::prelude::*;
 use xweave_aspect::syntax::{Act, ClauseKind, Pointcut, When};
-use xweave_aspect::{Source, parse};
+use xweave_aspect::{Aspects, Source, parse};
 
 const EXAMPLE: &str = r#"# Packets.
 xflow packet {
@@ -54,6 +54,24 @@ fn what_is_included_comes_first_and_its_flow_goes_on_where_it_is() {
     assert_eq!(both.xflows[0].clauses.len(), of_part.len() + 2);
     let again = of(both.sources.clone());
     assert_eq!((meaning(&again), again.sources), (meaning(&both), both.sources));
+}
+
+#[test]
+fn what_is_printed_of_aspects_has_what_they_include_in_its_place() {
+    let whole = read(
+        "advice before_it execution(f) { x(); }\ninclude frames;\nadvice behind_it execution(f) { x(); }",
+    )
+    .unwrap();
+    let text = whole.to_string();
+    assert!(!text.contains("include frames"), "{text}");
+    let again = read(&text).unwrap();
+    assert_eq!(again.xflows[0].clauses.len(), whole.xflows[0].clauses.len());
+    let names =
+        |aspects: &Aspects| aspects.advice.iter().map(|advice| advice.name.text.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&again), names(&whole));
+    assert_eq!(names(&whole).first().map(String::as_str), Some("before_it"));
+    assert_eq!(names(&whole).last().map(String::as_str), Some("behind_it"));
+    assert_eq!(again.to_string(), text);
 }
 
 #[test]
