@@ -2,33 +2,24 @@
 //!
 //! Files are found by their names (`walk`), and their pages by `mincore` of a mapping that nobody touches (`resident`), so
 //! that asking changes nothing but which names the kernel keeps in mind. Where they lie (`frames`) only their mapping tells.
+//! Who asks again is told what has changed (`watching`): the kernel says of which files (`changes`).
 
+mod changes;
 mod frames;
+mod places;
 mod resident;
+mod telling;
 mod walk;
+mod watching;
 
-use std::time::{Duration, Instant};
+use xweave_wire::pages::{Amount, CachedFile, Files, LookedAt};
 
-use xweave_wire::{
-    limits::FRAME,
-    pages::{self, Amount, CachedFile, Files, LookedAt, Run},
-};
-
+pub(crate) use self::watching::Watching;
 use self::{
-    frames::Frames,
-    resident::{Contents, resident},
+    telling::{Reader, Telling},
     walk::Walk,
 };
 use crate::cancel::Cancel;
-
-/// For how long files are looked at: a controller waits for two minutes.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Bytes that are told at a time, about: batches of records are as long.
-const BATCH: usize = FRAME as usize / 4;
-
-/// Pages of one file that are told at a time.
-const PIECE: u64 = 8192;
 
 /// Tells of these files, in batches, until all are looked at.
 pub(crate) fn cached(
@@ -36,76 +27,25 @@ pub(crate) fn cached(
     cancel: &Cancel,
     tell: &mut dyn FnMut(Vec<CachedFile>),
 ) -> Result<LookedAt, String> {
-    let over = Instant::now() + LIMIT;
-    let (mut told, mut batch, mut of_batch) = (Amount::default(), Vec::new(), Amount::default());
-    let mut looked_at = LookedAt::default();
-    let cut = || {
-        let gone = cancel.asked() || Instant::now() >= over;
-        gone.then(|| format!("it took longer than {} s", LIMIT.as_secs()))
-    };
-    let frames = files.frames.then(Frames::new).transpose().map_err(|error| {
-        format!("where pages lie is not told: /proc/self/pagemap: {error} (it takes root)")
-    })?;
-    'files: for found in Walk::new(files)? {
-        looked_at.cut = cut();
-        if looked_at.cut.is_some() {
+    let reader = Reader::new(files)?;
+    let mut telling = Telling::new(Amount::default(), cancel, tell);
+    let mut looked_at = LookedAt { whole: true, ..LookedAt::default() };
+    for found in Walk::new(files)? {
+        if telling.is_over() {
             break;
         }
         looked_at.files += 1;
-        let mut contents = files.contents.then(|| Contents::of(&found.file));
-        let frames = frames.as_ref().map(|of| of.of(&found.file));
-        let Ok(runs) = resident(&found.file, found.size) else { continue };
-        for runs in pieces(runs) {
-            let contents = contents.as_mut().map(|of| of.hashes(&runs)).unwrap_or_default();
-            let (path, size) = (found.path.clone(), found.size);
-            let (modified_ns, inode) = (found.modified_ns, found.inode);
-            let frames = frames.as_ref().map(|of| of.all(&runs)).unwrap_or_default();
-            let piece = CachedFile { path, size, modified_ns, inode, runs, contents, frames };
-            looked_at.cut = cut();
-            if !told.and(&piece).is_within(pages::MOST) {
-                looked_at.cut = Some("there are more of them than can be told".to_owned());
-            }
-            if looked_at.cut.is_some() {
-                break 'files;
-            }
-            (told, of_batch) = (told.and(&piece), of_batch.and(&piece));
-            batch.push(piece);
-            if of_batch.bytes() >= BATCH {
-                tell(std::mem::take(&mut batch));
-                of_batch = Amount::default();
-            }
-        }
+        telling.file(&found, &reader);
     }
-    if !batch.is_empty() {
-        tell(batch);
-    }
+    looked_at.cut = telling.end();
     Ok(looked_at)
-}
-
-/// Runs in pieces of no more pages than are told at a time.
-fn pieces(runs: Vec<Run>) -> Vec<Vec<Run>> {
-    let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), PIECE);
-    for Run { mut first, pages } in runs {
-        let mut left = u64::from(pages);
-        while left > 0 {
-            let taken = left.min(room);
-            piece.push(Run { first, pages: u32::try_from(taken).unwrap_or(u32::MAX) });
-            (first, left, room) = (first + taken, left - taken, room - taken);
-            if room == 0 {
-                pieces.push(std::mem::take(&mut piece));
-                room = PIECE;
-            }
-        }
-    }
-    if !piece.is_empty() {
-        pieces.push(piece);
-    }
-    pieces
 }
 
 #[cfg(test)]
 mod tests {
     use std::{fs, io::Write, path::Path};
+
+    use xweave_wire::pages::Run;
 
     use super::*;
 
@@ -140,7 +80,7 @@ mod tests {
         let said: Vec<_> =
             files.iter().map(|file| (&file.path[dir.as_os_str().len()..], file.size)).collect();
         assert_eq!(said, [("/a", 4096), ("/b/one", 10_000)]);
-        assert_eq!(looked_at, LookedAt { files: 2, cut: None });
+        assert_eq!(looked_at, LookedAt { files: 2, whole: true, cut: None });
         assert_eq!(files[1].runs, [Run { first: 0, pages: 3 }]);
         assert!(files.iter().all(|file| file.contents.is_empty() && file.modified_ns > 0 && file.inode > 0));
     }
@@ -174,21 +114,6 @@ mod tests {
         let [one, two, again] = a.contents[..] else { panic!("{a:?}") };
         assert!(one == again && one != two && two == b.contents[0] && two == b.contents[1]);
         assert!(b.contents[2] != one && b.contents[2] != two && !a.contents.contains(&0));
-    }
-
-    #[test]
-    fn a_large_file_comes_in_pieces_that_make_up_the_whole() {
-        let runs = vec![
-            Run { first: 3, pages: 5 },
-            Run { first: 100, pages: 20_000 },
-            Run { first: 30_000, pages: 1 },
-        ];
-        let pieces = pieces(runs);
-        assert_eq!(pieces.len(), 3);
-        assert_eq!(pieces[0], [Run { first: 3, pages: 5 }, Run { first: 100, pages: 8187 }]);
-        assert_eq!(pieces[1], [Run { first: 8287, pages: 8192 }]);
-        let sum = |piece: &Vec<Run>| piece.iter().map(|run| u64::from(run.pages)).sum::<u64>();
-        assert_eq!(pieces.iter().map(sum).sum::<u64>(), 20_006);
     }
 
     #[test]

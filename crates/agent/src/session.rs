@@ -15,6 +15,7 @@ use xweave_wire::{
     event::Kind,
     frame::{self, Error},
     message::{self, CodeParts, Event, Failure, FailureKind, FromAgent, Reply, Request},
+    pages::CachedFile,
     plan::Plan,
 };
 
@@ -34,7 +35,7 @@ use crate::{
     listeners::listeners,
     modules::ModuleWatch,
     output::{Output, tell},
-    pages,
+    pages::{self, Watching},
     quiesce::wait_for_running_programs,
     settings,
     symbols::symbols,
@@ -91,7 +92,8 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
     };
     thread::Builder::new().name("lease".into()).spawn(watchdog)?;
     let greeting = if options.greeted { Ok(()) } else { output.preamble() };
-    let mut session = Session { output: Arc::clone(&output), changed: None, recording: None, cancel };
+    let mut session =
+        Session { output: Arc::clone(&output), changed: None, recording: None, watching: None, cancel };
     let words = greeting.err().map(Err).into_iter().chain(requests);
     let served = words.into_iter().find_map(|request| {
         if lease.is_over() {
@@ -192,6 +194,8 @@ struct Session {
     /// Settings that are changed for an experiment: put back before what is woven is taken away, which may take long.
     changed: Option<Changed>,
     recording: Option<Recording>,
+    /// What tells of changes of the page cache.
+    watching: Option<Watching>,
     cancel: Arc<Cancel>,
 }
 
@@ -249,11 +253,19 @@ impl Session {
                 Ok(Reply::Done)
             }
             Request::Cached(files) => {
-                // Whether anybody listens is seen when the answer is sent.
-                let mut tell = |batch| drop(self.output.send(&FromAgent::Event(Event::Cached(batch))));
-                pages::cached(&files, &self.cancel, &mut tell)
-                    .map(Reply::LookedAt)
-                    .map_err(|error| misuse(&error))
+                let told = pages::cached(&files, &self.cancel, &mut cached_to(&self.output));
+                told.map(Reply::LookedAt).map_err(|error| misuse(&error))
+            }
+            Request::Watch { files, object } => {
+                let watching = Watching::begin(files, &object);
+                let reason = watching.as_ref().err().cloned();
+                self.watching = watching.ok();
+                Ok(Reply::Watching { reason })
+            }
+            Request::Changed => {
+                let watching = self.watching.as_mut().ok_or_else(|| misuse("nothing is watched"))?;
+                let told = watching.changed(&self.cancel, &mut cached_to(&self.output));
+                told.map(Reply::LookedAt).map_err(|error| misuse(&error))
             }
             Request::Stop => {
                 self.cancel.done();
@@ -403,6 +415,11 @@ fn unloaded(module: &str) -> Failure {
 
 fn unsupported(message: String) -> Failure {
     Failure { kind: FailureKind::Unsupported, message }
+}
+
+/// Whether anybody listens is seen when the answer is sent.
+fn cached_to(output: &Output) -> impl FnMut(Vec<CachedFile>) {
+    |batch| drop(output.send(&FromAgent::Event(Event::Cached(batch))))
 }
 
 fn misuse(message: &str) -> Failure {

@@ -15,7 +15,7 @@ impl CachedFiles {
     /// Takes more of it: pieces of a large file come one after the other.
     pub(crate) fn take(&mut self, files: Vec<CachedFile>) -> Result<(), Violation> {
         for file in files {
-            self.amount = self.amount.and(&file);
+            self.amount = self.amount.plus(Amount::of(&file));
             if !self.amount.is_within(MOST) {
                 return Err(Violation::Cached);
             }

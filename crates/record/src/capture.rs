@@ -50,7 +50,7 @@ pub(crate) struct Capture<'p> {
     incoming: Receiver<(usize, Incoming)>,
     /// When writing is to end, where nobody wants to wait.
     write_by: Option<Instant>,
-    progress: &'p mut dyn FnMut(Phase<'_>),
+    progress: Box<dyn FnMut(Phase<'_>) + 'p>,
 }
 
 impl<'p> Capture<'p> {
@@ -58,7 +58,7 @@ impl<'p> Capture<'p> {
         sessions: Vec<Session>,
         incoming: Receiver<(usize, Incoming)>,
         pace: Pace,
-        progress: &'p mut dyn FnMut(Phase<'_>),
+        progress: Box<dyn FnMut(Phase<'_>) + 'p>,
     ) -> Self {
         Self {
             sessions,

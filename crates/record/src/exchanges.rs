@@ -172,8 +172,12 @@ impl Any {
             16 => FromAgent::Reply(Reply::Shared(shared(chance))),
             17 => FromAgent::Reply(Reply::LookedAt(LookedAt {
                 files: chance.number(),
+                whole: chance.number().is_multiple_of(2),
                 cut: Some(chance.text()),
             })),
+            18 if chance.number().is_multiple_of(2) => {
+                FromAgent::Reply(Reply::Watching { reason: Some(chance.text()) })
+            }
             18 => FromAgent::Reply(Reply::XenMarked { reason: Some(chance.text()) }),
             19 => FromAgent::Reply(Reply::XenGuests {
                 domids: chance.list(|chance| u16::try_from(chance.small()).ok()),

@@ -30,7 +30,7 @@ pub struct DomainKnobs {
 pub fn knobs(domains: &[DomainSpec], progress: &mut dyn FnMut(Phase<'_>)) -> Result<Vec<DomainKnobs>, Error> {
     let specs = domain::complete(domains)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
-    let mut capture = connect(specs, &Budget::default(), &Means::usual(), progress)?;
+    let mut capture = connect(specs, &Budget::default(), &Means::usual(), Box::new(progress))?;
     read_facts(&mut capture)?;
     identity::check(&answered(&capture).collect::<Vec<_>>())?;
     capture.sessions.iter_mut().for_each(|session| session.ask(Request::Knobs));

@@ -49,7 +49,7 @@ mod weaving;
 mod xen;
 
 pub use budget::{Budget, free_space};
-pub use cached::{DomainCache, cached};
+pub use cached::{Caches, DomainCache, cached};
 pub use deploy::work as confined;
 pub use doctor::{Check, doctor};
 pub use domain::{DomainSpec, symbols};

@@ -26,6 +26,7 @@ pub(crate) enum Question {
     Knobs,
     Set,
     Cached,
+    Watch,
     Unset,
     Stop,
 }
@@ -50,7 +51,8 @@ impl Question {
             Request::Off => Self::Off,
             Request::Knobs => Self::Knobs,
             Request::Set(_) => Self::Set,
-            Request::Cached(_) => Self::Cached,
+            Request::Cached(_) | Request::Changed => Self::Cached,
+            Request::Watch { .. } => Self::Watch,
             Request::Unset => Self::Unset,
             Request::Stop => Self::Stop,
             Request::Alive => return None,
@@ -73,6 +75,7 @@ impl Question {
                 matches!(self, Self::Guests | Self::Start | Self::Drain | Self::Off | Self::Unset)
             }
             Reply::Knobs(_) => matches!(self, Self::Knobs | Self::Set),
+            Reply::Watching { .. } => self == Self::Watch,
             Reply::LookedAt(_) => self == Self::Cached,
             Reply::Loss(_) => self == Self::Loss,
             Reply::Stopped(_) => self == Self::Stop,

@@ -76,7 +76,7 @@ pub(crate) fn record_by(
     domain::check_symbols(&options.symbols, &specs)?;
     xweave_interrupt::install(xweave_interrupt::Again::Waits, xweave_interrupt::Blocked::GoesOn);
 
-    let mut capture = connect(specs, &options.budget, means, progress)?;
+    let mut capture = connect(specs, &options.budget, means, Box::new(progress))?;
     read_facts(&mut capture)?;
     let unidentified = xen::identify(&mut capture)?;
     introduce(&mut capture)?;
@@ -151,7 +151,7 @@ pub(crate) fn connect<'p>(
     specs: Vec<DomainSpec>,
     budget: &Budget,
     means: &Means<'_>,
-    progress: &'p mut dyn FnMut(Phase<'_>),
+    mut progress: Box<dyn FnMut(Phase<'_>) + 'p>,
 ) -> Result<Capture<'p>, Error> {
     specs.iter().for_each(|spec| progress(Phase::Connecting { domain: &spec.name }));
     let opened: Vec<_> = thread::scope(|scope| {

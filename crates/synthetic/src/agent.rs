@@ -224,7 +224,8 @@ impl Voice {
             Request::Guests { .. } | Request::Drain | Request::Off | Request::Unset => Reply::Done,
             Request::Knobs => Reply::Knobs(Vec::new()),
             Request::Set(settings) => Reply::Knobs(settings.iter().map(as_set).collect()),
-            Request::Cached(_) => Reply::LookedAt(LookedAt::default()),
+            Request::Cached(_) | Request::Changed => Reply::LookedAt(LookedAt::default()),
+            Request::Watch { .. } => Reply::Watching { reason: None },
             Request::Loss => Reply::Loss(Loss::default()),
             Request::Stop => {
                 while self.sent < self.records && !self.sites().is_empty() {

@@ -98,7 +98,7 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
         Reply::Symbols(symbols) => check_symbols(symbols),
         Reply::Woven(woven) => check_woven(woven),
         Reply::Shared(shared) => check_shared(shared),
-        Reply::XenMarked { reason } => {
+        Reply::XenMarked { reason } | Reply::Watching { reason } => {
             reason.iter_mut().for_each(|reason| bound(reason, REASON));
             Ok(())
         }
@@ -230,7 +230,7 @@ fn check_knobs(knobs: &mut [knob::State]) -> Result<(), Violation> {
 
 /// How much of them comes in all is judged where they are kept.
 fn check_cached(files: &mut [CachedFile]) -> Result<(), Violation> {
-    let of_all = files.iter().fold(Amount::default(), |sum, file| sum.and(file));
+    let of_all = files.iter().fold(Amount::default(), |sum, file| sum.plus(Amount::of(file)));
     if !of_all.is_within(pages::MOST) {
         return Err(Violation("names more cached files and pages than may be".to_owned()));
     }

@@ -73,6 +73,16 @@ pub enum Request {
     /// Which pages of these files does your page cache hold? [`Event::Cached`] comes before the answer. →
     /// [`Reply::LookedAt`]
     Cached(Files),
+    /// Watch the page cache from now on, until the end of the connection. → [`Reply::Watching`]
+    Watch {
+        /// The files that will be asked for.
+        files: Files,
+        /// The programs that tell which have changed, compiled of `bpf/page-cache.c`.
+        object: Vec<u8>,
+    },
+    /// What has changed in the page cache since this was asked the last time? The first time, and whenever that is not known,
+    /// all that there is: [`LookedAt::whole`]. [`Event::Cached`] comes before the answer. → [`Reply::LookedAt`]
+    Changed,
     /// Detach everything and send what is left. All [`Event`]s come before the answer. → [`Reply::Stopped`]
     Stop,
     /// The controller is still there: an agent that has not heard a word from it for [`crate::LEASE`] takes its probes
@@ -115,7 +125,12 @@ pub enum Reply {
     Done,
     /// To [`Request::Knobs`] and [`Request::Set`].
     Knobs(Vec<knob::State>),
-    /// To [`Request::Cached`].
+    /// To [`Request::Watch`].
+    Watching {
+        /// Why it cannot be watched, for people.
+        reason: Option<String>,
+    },
+    /// To [`Request::Cached`] and [`Request::Changed`].
     LookedAt(LookedAt),
     /// To [`Request::Loss`]: totals, not differences.
     Loss(Loss),

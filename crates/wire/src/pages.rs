@@ -26,15 +26,36 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// With a file more.
-    #[must_use]
-    pub fn and(self, file: &CachedFile) -> Self {
+    /// What is told of a file.
+    pub fn of(file: &CachedFile) -> Self {
         Self {
-            files: self.files.saturating_add(1),
-            paths: self.paths.saturating_add(file.path.len()),
-            runs: self.runs.saturating_add(file.runs.len()),
-            contents: self.contents.saturating_add(file.contents.len()),
-            frames: self.frames.saturating_add(file.frames.len()),
+            files: 1,
+            paths: file.path.len(),
+            runs: file.runs.len(),
+            contents: file.contents.len(),
+            frames: file.frames.len(),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, usize::saturating_add)
+    }
+
+    /// Without what was a part of it.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.with(other, usize::saturating_sub)
+    }
+
+    fn with(self, other: Self, each: impl Fn(usize, usize) -> usize) -> Self {
+        Self {
+            files: each(self.files, other.files),
+            paths: each(self.paths, other.paths),
+            runs: each(self.runs, other.runs),
+            contents: each(self.contents, other.contents),
+            frames: each(self.frames, other.frames),
         }
     }
 
@@ -81,11 +102,14 @@ pub struct Files {
 pub struct LookedAt {
     /// Files that were looked at, whether any page of them is cached or not.
     pub files: u64,
+    /// Whether that is all there is. Otherwise only files were told of which something has changed since the time before; a
+    /// file of which no page is there any more has no runs.
+    pub whole: bool,
     /// Why some were not, if so: there are too many, or it took too long.
     pub cut: Option<String>,
 }
 
-/// A file of which pages are cached. Each comes once, whichever of its names is found first.
+/// A file of which pages are cached. Each comes once, whichever of its names is found first; a large one in pieces, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedFile {
     /// Its path in the domain.

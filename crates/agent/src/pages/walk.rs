@@ -13,13 +13,22 @@ use xweave_wire::pages::{FOLDERS, Files};
 /// Folders in folders.
 const DEEP: usize = 128;
 
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Inode {
+    pub(super) device: u64,
+    pub(super) number: u64,
+}
+
 /// A file that was found.
 pub(super) struct Found {
+    pub(super) at: PathBuf,
+    /// Its path as it is told.
     pub(super) path: String,
     pub(super) file: File,
     pub(super) size: u64,
     pub(super) modified_ns: i64,
-    pub(super) inode: u64,
+    pub(super) inode: Inode,
 }
 
 /// Goes through folders, each in the order of its names: so does another domain with the same files.
@@ -96,15 +105,16 @@ impl Iterator for Walk {
 }
 
 /// What was a file a moment ago; what it is now is asked of what was opened.
-fn open(path: &Path) -> Option<Found> {
+pub(super) fn open(path: &Path) -> Option<Found> {
     let how = libc::O_NOATIME | libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(how).open(path).ok()?;
     let is = file.metadata().ok().filter(fs::Metadata::is_file)?;
     Some(Found {
+        at: path.to_owned(),
         path: xweave_text::printable(&OsStr::to_string_lossy(path.as_os_str())).into_owned(),
         size: is.size(),
         modified_ns: is.mtime().saturating_mul(1_000_000_000).saturating_add(is.mtime_nsec()),
-        inode: is.ino(),
+        inode: Inode { device: is.dev(), number: is.ino() },
         file,
     })
 }

@@ -1,11 +1,21 @@
 //! What guests are asked, whatever is done with it: which of them, and of which files.
 
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    thread,
+    time::{Duration, Instant},
+};
+
 use xweave_merge::{SameBy, tree::Guest};
-use xweave_record::{DomainCache, DomainSpec};
+use xweave_record::{Caches, DomainCache, DomainSpec, Phase};
 use xweave_weave::Role;
 use xweave_wire::pages::{Files, LookedAt};
 
 use crate::{failure::Failure, progress::Progress};
+
+/// How soon Ctrl-C is noticed between two times.
+const NOTICED: Duration = Duration::from_millis(100);
 
 /// Where files lie that guests are likely to have in common.
 const USUAL: [&str; 3] = ["/usr", "/lib", "/boot"];
@@ -47,7 +57,7 @@ pub struct Told {
     pub pids: Vec<Option<u32>>,
     /// Of each: what was looked at.
     pub looked_at: Vec<LookedAt>,
-    /// Why others have said nothing.
+    /// Why others have said nothing, or some look at more than they would have to.
     pub missing: Vec<String>,
 }
 
@@ -60,24 +70,28 @@ impl Args {
         }
     }
 
-    /// Asks them all: also what pages hold, or where they lie. How far that is may be told.
-    pub fn ask(&self, contents: bool, frames: bool, is_told: bool) -> Result<Told, Failure> {
-        self.ask_those(contents, frames, is_told, false)
+    /// Asks them all, once: also what pages hold, or where they lie.
+    pub fn ask(&self, contents: bool, frames: bool) -> Result<Told, Failure> {
+        let mut guests = Guests::of(self, contents, frames)?;
+        let told = guests.ask_all(false)?;
+        Ok(told)
     }
+}
 
-    /// Asks those that answer, where there are two at least, where their pages lie.
-    pub fn ask_who_answers(&self) -> Result<Told, Failure> {
-        self.ask_those(false, true, false, true)
-    }
+/// Guests that are asked again and again.
+pub struct Guests {
+    domains: Vec<DomainSpec>,
+    files: Files,
+    /// As long as all of them are there.
+    caches: Option<Caches<'static>>,
+    /// Why some look at all files each time.
+    unwatched: Vec<String>,
+}
 
-    fn ask_those(
-        &self,
-        contents: bool,
-        frames: bool,
-        is_told: bool,
-        some_may_miss: bool,
-    ) -> Result<Told, Failure> {
-        let (mut include, exclude) = (self.include.clone(), self.exclude.clone());
+impl Guests {
+    /// Asks none of them yet.
+    pub fn of(args: &Args, contents: bool, frames: bool) -> Result<Self, Failure> {
+        let (mut include, exclude) = (args.include.clone(), args.exclude.clone());
         if include.is_empty() {
             include = USUAL.map(str::to_owned).to_vec();
         }
@@ -86,44 +100,103 @@ impl Args {
                 "`{path}` is no absolute path: name it from / on, as the guests do"
             )));
         }
-        let domains: Result<Vec<_>, _> = self.domain.iter().map(|text| DomainSpec::parse(text)).collect();
-        let mut domains = domains.map_err(Failure::usage)?;
-        let guests =
-            |domains: &[DomainSpec]| domains.iter().filter(|domain| domain.role() == Role::Guest).count();
-        if guests(&domains) < 2 {
+        let domains: Result<Vec<_>, _> = args.domain.iter().map(|text| DomainSpec::parse(text)).collect();
+        let domains = domains.map_err(Failure::usage)?;
+        if count(&domains) < 2 {
             return Err(Failure::Usage(
                 "it takes two guests to hold something twice: name another with --domain".to_owned(),
             ));
         }
         let files = Files { include, exclude, contents, frames };
-        let mut progress = is_told.then(|| Progress::new(None));
-        let mut missing = Vec::new();
+        Ok(Self { domains, files, caches: None, unwatched: Vec::new() })
+    }
+
+    /// Asks all of them, and tells how far that is. They may watch what changes from now on.
+    pub fn ask_all(&mut self, watch: bool) -> Result<Told, Failure> {
+        let progress = Rc::new(RefCell::new(Some(Progress::new(None))));
+        let told = Rc::clone(&progress);
+        let show = move |phase: Phase<'_>| {
+            if let Some(progress) = &mut *told.borrow_mut() {
+                progress.show(&phase);
+            }
+        };
+        let caches = self.reach(&self.domains.clone(), watch, Box::new(show));
+        if let Some(progress) = progress.take() {
+            progress.end();
+        }
+        Ok(self.told(caches?, Vec::new()))
+    }
+
+    /// Asks those that answer, where there are two at least.
+    pub fn ask_again(&mut self) -> Result<Told, Failure> {
+        if let Some(caches) = &mut self.caches {
+            match caches.ask() {
+                Ok(caches) => return Ok(self.told(caches, Vec::new())),
+                Err(error) if xweave_interrupt::pending() => return Err(error.into()),
+                // Who has gone may be back.
+                Err(_) => self.caches = None,
+            }
+        }
+        let (mut domains, mut missing) = (self.domains.clone(), Vec::new());
         let caches = loop {
-            let caches = xweave_record::cached(&domains, &files, &mut |phase| {
-                if let Some(progress) = &mut progress {
-                    progress.show(&phase);
-                }
-            });
-            let Err(error) = caches else { break caches };
+            let error = match self.reach(&domains, true, Box::new(|_| {})) {
+                Ok(caches) => break caches,
+                Err(error) => error,
+            };
             let of = error.of_domain().and_then(|name| domains.iter().position(|of| of.name == name));
-            match of.filter(|of| some_may_miss && domains[*of].role() == Role::Guest && guests(&domains) > 2)
-            {
+            match of.filter(|of| domains[*of].role() == Role::Guest && count(&domains) > 2) {
                 Some(of) => {
                     domains.remove(of);
                     missing.push(error.to_string());
                 }
-                None => break Err(error),
+                None => return Err(error.into()),
             }
         };
-        if let Some(progress) = progress {
-            progress.end();
+        // The others are tried the next time.
+        if !missing.is_empty() {
+            self.caches = None;
         }
+        Ok(self.told(caches, missing))
+    }
+
+    /// Waits for so long; until Ctrl-C.
+    pub fn rest(&mut self, how_long: Duration) {
+        let until = Instant::now() + how_long;
+        if self.caches.as_mut().is_some_and(|caches| caches.rest(how_long).is_err()) {
+            self.caches = None;
+        }
+        while Instant::now() < until && !xweave_interrupt::pending() {
+            thread::sleep(NOTICED.min(until.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// Connects to them, and asks for the first time.
+    fn reach(
+        &mut self,
+        domains: &[DomainSpec],
+        watch: bool,
+        progress: Box<dyn FnMut(Phase<'_>)>,
+    ) -> Result<Vec<DomainCache>, xweave_record::Error> {
+        let mut caches = Caches::of(domains, &self.files, progress)?;
+        self.unwatched = if watch { caches.watch()? } else { Vec::new() };
+        let told = caches.ask()?;
+        self.caches = watch.then_some(caches);
+        Ok(told)
+    }
+
+    fn told(&self, caches: Vec<DomainCache>, mut missing: Vec<String>) -> Told {
+        missing.extend(self.unwatched.iter().cloned());
         let mut told = Told { guests: Vec::new(), pids: Vec::new(), looked_at: Vec::new(), missing };
-        for DomainCache { domain, pid, files, looked_at } in caches? {
+        for DomainCache { domain, pid, files, looked_at } in caches {
             told.guests.push(Guest { name: domain, files });
             told.pids.push(pid);
             told.looked_at.push(looked_at);
         }
-        Ok(told)
+        told
     }
+}
+
+/// How many of them are guests.
+fn count(domains: &[DomainSpec]) -> usize {
+    domains.iter().filter(|domain| domain.role() == Role::Guest).count()
 }

@@ -10,7 +10,7 @@ use crate::{failure::Failure, shown};
 
 /// Asks the guests, and tells. Whether what pages hold is compared, too.
 pub fn run(asked: &asking::Args, contents: bool, json: bool) -> Result<ExitCode, Failure> {
-    let told = asked.ask(contents, false, true)?;
+    let told = asked.ask(contents, false)?;
     // Of what it may not look at, nothing is told.
     let host = Host::look(&xweave_agent::vms()).unwrap_or_default();
     let may_merge: Vec<_> = told.pids.iter().map(|pid| host.may_merge((*pid)?)).collect();

@@ -4,7 +4,6 @@ use std::{
     io::Write,
     path::Path,
     process::ExitCode,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -17,9 +16,6 @@ use xweave_wire::pages::LookedAt;
 
 use super::{Allow, WIDE, asking};
 use crate::{failure::Failure, shown, told};
-
-/// How soon Ctrl-C is noticed between two times.
-const NOTICED: Duration = Duration::from_millis(100);
 
 /// When it is done.
 #[derive(Clone, Copy)]
@@ -36,6 +32,7 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
     let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
     let begun = Instant::now();
     let Times { every, below } = times;
+    let mut guests = asking::Guests::of(asked, false, true)?;
     let mut pace = every.map(|_| Pace::default());
     let mut done: Option<(Outcome, Vec<LookedAt>)> = None;
     let (mut next, mut failed, mut plenty) = (Duration::ZERO, Failed::default(), false);
@@ -47,7 +44,7 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
             told::tell(&report::plenty(available, below.unwrap_or_default()));
         }
         if !plenty {
-            let told = if done.is_none() { asked.ask(false, true, true) } else { asked.ask_who_answers() };
+            let told = if done.is_none() { guests.ask_all(every.is_some()) } else { guests.ask_again() };
             let mut why = Vec::new();
             let now = told.and_then(|mut told| {
                 why.append(&mut told.missing);
@@ -76,9 +73,7 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
         let Some(every) = every.filter(|_| !xweave_interrupt::pending()) else { break };
         // Times that have passed meanwhile are not made up for.
         next = (next + every).max(begun.elapsed());
-        while begun.elapsed() < next && !xweave_interrupt::pending() {
-            thread::sleep(NOTICED.min(next.saturating_sub(begun.elapsed())));
-        }
+        guests.rest(next.saturating_sub(begun.elapsed()));
         if xweave_interrupt::pending() {
             break;
         }

@@ -50,14 +50,19 @@ fn messages_of_a_call_are_known_by_their_key_whoever_answers() {
     let json = |command: &str| -> Value { serde_json::from_str(&world.run("host", command)).unwrap() };
     let told = json("xweave flows /tmp/keys --by connection --all --json");
     let exchanges = told["exchanges"].as_array().unwrap();
-    assert_eq!(exchanges.len() as u64, REQUESTS);
-    for (request, exchange) in (0..).zip(exchanges) {
-        assert_eq!(exchange["key"], shown(&format!("{}@xweave", call_of(request))), "{request}: {exchange}");
+    let mut requests = 0..REQUESTS;
+    for exchange in exchanges {
+        let is_its = |request| exchange["key"] == shown(&format!("{}@xweave", call_of(request)));
+        assert!(
+            requests.any(is_its),
+            "this is none of those that were sent after the one before: {exchange}"
+        );
         assert_eq!(exchange["repeats"], 0, "{exchange}");
     }
-    // Kernels before 6.8 may skip a probe and tell nobody: then the flow has no end, but a key.
+    // Kernels before 6.8 may skip a probe and tell nobody: then the flow has no end, but a key; or none, if that was the probe
+    // that takes it. A few in a hundred, on a machine that is busy.
     let complete = exchanges.iter().filter(|exchange| exchange["complete"] == true).count() as u64;
-    assert!(complete + 3 >= REQUESTS, "{complete} of {REQUESTS}");
+    assert!(complete + 5 >= REQUESTS, "{complete} of {REQUESTS}, {} with a key", exchanges.len());
     // And each answer is to the request of its own number: it has that one's bytes.
     let flows = json("xweave flows /tmp/keys --json");
     let keys: HashMap<u64, &Value> = {

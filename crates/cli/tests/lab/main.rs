@@ -28,6 +28,7 @@ mod library;
 mod loss;
 mod merge;
 mod misuse;
+mod page_cache;
 mod places;
 mod processor_time;
 mod programs;

@@ -78,6 +78,11 @@ impl World {
         Command::new(&self.program)
     }
 
+    /// The command that starts an agent in a domain: a transport, for a controller outside of the lab.
+    pub fn agent(&self, domain: &str) -> String {
+        format!("{} lab exec {} {domain} -- xweave agent --stdio", self.program.display(), self.name)
+    }
+
     fn in_domain(&self, domain: &str, script: &str) -> Command {
         let mut command = self.xweave();
         command.args(["lab", "exec", &self.name, domain, "--", "sh", "-c", script]);

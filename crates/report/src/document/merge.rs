@@ -130,6 +130,7 @@ pub fn write_outcome(
     let vm = |(guest, looked_at): (&OfGuest, &LookedAt)| MergedVm {
         name: guest.name.clone(),
         files_looked_at: looked_at.files,
+        only_changed: !looked_at.whole,
         cut: looked_at.cut.clone(),
         pages: OfMergedVm {
             hinted: guest.hinted,
@@ -193,6 +194,7 @@ struct MergedPages {
 struct MergedVm {
     name: String,
     files_looked_at: u64,
+    only_changed: bool,
     cut: Option<String>,
     pages: OfMergedVm,
     way: &'static str,
