@@ -29,6 +29,8 @@ pub(super) struct Found {
     pub(super) size: u64,
     pub(super) modified_ns: i64,
     pub(super) inode: Inode,
+    /// How many names it has.
+    pub(super) names: u64,
 }
 
 /// Goes through folders, each in the order of its names: so does another domain with the same files.
@@ -114,6 +116,7 @@ pub(super) fn open(path: &Path) -> Option<Found> {
         path: xweave_text::printable(&OsStr::to_string_lossy(path.as_os_str())).into_owned(),
         size: is.size(),
         modified_ns: is.mtime().saturating_mul(1_000_000_000).saturating_add(is.mtime_nsec()),
+        names: is.nlink(),
         inode: Inode { device: is.dev(), number: is.ino() },
         file,
     })

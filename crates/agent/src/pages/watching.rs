@@ -40,7 +40,8 @@ pub(crate) struct Watching {
     known: HashMap<Inode, Known>,
     /// When all files were gone through for the last time, and how long that took; none if what was told since is not whole.
     walked: Option<(Instant, Duration)>,
-    /// Whether changes of a file could not be told: it is called otherwise now, or where it is was not known.
+    /// Whether changes of a file could not be told, or not by the name that the file is found by: it is called otherwise now, or
+    /// where it is was not known.
     astray: bool,
 }
 
@@ -153,8 +154,8 @@ impl Watching {
             Some(path) if !self.is_excluded(&path) => open(&path).filter(is_it),
             _ => return known.is_some().then_some(None),
         };
-        // It was deleted, or it is called otherwise since.
-        self.astray |= found.is_none() && !change.gone;
+        // It was deleted, or it is called otherwise since; or this is one of its names, and not the one that is found first.
+        self.astray |= found.as_ref().map_or(!change.gone, |found| found.names > 1);
         (found.is_some() || known.is_some()).then_some(found)
     }
 

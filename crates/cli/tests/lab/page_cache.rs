@@ -15,7 +15,7 @@ use crate::{
 const DISK: &str = "mkdir -p /disk && mount -t ext4 /dev/vda /disk && mkdir -p /disk/in/no /disk/out";
 
 /// What is done to files, one after the other; files that are looked at again then, at most.
-const CHANGES: [(&str, u64); 17] = [
+const CHANGES: [(&str, u64); 16] = [
     ("true", 0),
     ("dd if=/dev/urandom of=/disk/in/new bs=4k count=9 2>/dev/null", 1),
     ("dd if=/dev/urandom of=/disk/out/other bs=4k count=9 2>/dev/null; echo a >/disk/in/no/excluded", 0),
@@ -29,7 +29,6 @@ const CHANGES: [(&str, u64); 17] = [
     ("truncate -s 100 /disk/in/f8", 1),
     // The numbers of those that went are given to these.
     ("rm /disk/in/f9 /disk/in/f10; sync; for nth in 9 10 11; do echo $nth >/disk/in/g$nth; done", 5),
-    ("ln /disk/in/f12 /disk/in/linked; cat /disk/in/linked >/dev/null", 0),
     ("sync; echo 1 >/proc/sys/vm/drop_caches", 60),
     ("cat /disk/in/f20 /disk/in/f21 >/dev/null", 2),
     ("cat /disk/in/f* >/dev/null; echo 1 >/proc/sys/vm/compact_memory", 60),
@@ -47,6 +46,15 @@ fn of_one(mut caches: Vec<DomainCache>) -> DomainCache {
     of
 }
 
+/// Only what differs is shown.
+fn assert_same(one: &[CachedFile], other: &[CachedFile], after: &str) {
+    let only = |of: &[CachedFile], not: &[CachedFile]| {
+        of.iter().filter(|file| !not.contains(file)).cloned().collect()
+    };
+    let differ: [Vec<CachedFile>; 2] = [only(one, other), only(other, one)];
+    assert_eq!(differ, [vec![], vec![]], "{after}");
+}
+
 /// From here, through the lab.
 fn domains(world: &World) -> Vec<DomainSpec> {
     let agent = |domain| {
@@ -59,6 +67,8 @@ fn domains(world: &World) -> Vec<DomainSpec> {
 #[test]
 fn what_has_changed_is_told_as_by_one_who_looks_at_everything() {
     let Some(world) = World::find("page_cache") else { return };
+    // What a run that failed has left.
+    world.run("vm1", "umount /disk 2>/dev/null; true");
     world.run("host", "mkfs.ext4 -q -F -b 4096 /var/tmp/vm1.disk");
     world.run("vm1", &format!("echo 3 >/proc/sys/vm/drop_caches; {DISK}"));
     world.run(
@@ -79,25 +89,29 @@ fn what_has_changed_is_told_as_by_one_who_looks_at_everything() {
         world.run("vm1", change);
         let again = of_one(caches.ask().unwrap());
         let all = told(&world, &files);
-        assert_eq!(again.files, all, "{change}");
+        assert_same(&again.files, &all, change);
         let looked_at = &again.looked_at;
         assert!(!looked_at.whole && looked_at.files <= most, "{change}: {looked_at:?}");
         assert!(most == 0 || looked_at.files > 0, "{change}: {looked_at:?}");
     }
 
-    // Where a folder is called otherwise, all are looked at, sooner or later.
-    world.run("vm1", "mv /disk/in/deep /disk/in/deeper");
-    let deadline = Instant::now() + PATIENCE;
-    let again = loop {
-        let again = of_one(caches.ask().unwrap());
-        if again.looked_at.whole {
-            break again;
-        }
-        assert!(Instant::now() < deadline, "all are never looked at");
-    };
-    assert_eq!(again.files, told(&world, &files));
-    assert!(again.files.iter().any(|file| file.path.starts_with("/disk/in/deeper/")));
-    assert!(!of_one(caches.ask().unwrap()).looked_at.whole);
+    // Where a folder is called otherwise, or a file has several names, all are looked at, sooner or later.
+    for change in [
+        "mv /disk/in/deep /disk/in/deeper",
+        "ln /disk/in/f12 /disk/in/linked; sync; echo 1 >/proc/sys/vm/drop_caches; cat /disk/in/linked >/dev/null",
+    ] {
+        world.run("vm1", change);
+        let deadline = Instant::now() + PATIENCE;
+        let again = loop {
+            let again = of_one(caches.ask().unwrap());
+            if again.looked_at.whole {
+                break again;
+            }
+            assert!(Instant::now() < deadline, "{change}: all are never looked at");
+        };
+        assert_same(&again.files, &told(&world, &files), change);
+        assert!(!of_one(caches.ask().unwrap()).looked_at.whole);
+    }
 
     drop(caches);
     world.run("vm1", "umount /disk");
