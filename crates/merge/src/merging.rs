@@ -28,7 +28,7 @@ pub struct Asked {
     pub pids: Vec<Option<u32>>,
     /// What makes their files the same.
     pub same_by: SameBy,
-    /// Whether a system call may be injected into these processes, to mark their memory.
+    /// Whether system calls may be injected into these processes, to mark their memory.
     pub may_inject: bool,
 }
 
@@ -43,7 +43,8 @@ pub enum MergeError {
     /// A guest's memory would have to be marked, and no way of that is allowed.
     #[error(
         "KSM may not merge memory of {name}: nobody has marked it. With --allow inject, xweave has the process that runs it \
-         (PID {pid}) make one system call (io_uring_setup), by whose ring pages are marked; without, {}", Why::Unmarked.fix()
+         (PID {pid}) make one system call (io_uring_setup), by whose ring pages are marked, or else those that mark them \
+         (madvise); without, {}", Why::Unmarked.fix()
     )]
     NotAllowed {
         /// The guest.
@@ -169,7 +170,6 @@ pub fn merge(
 
 /// What is to be marked of a guest.
 struct Wanted {
-    way: Way,
     ranges: Vec<Range>,
     /// Pages that are marked already.
     before: u64,
@@ -191,21 +191,21 @@ impl Wanted {
         if room == 0 && !ranges.is_empty() {
             return Err(MergeError::Mappings { name: guest.name.clone(), pid: guest.pid });
         }
-        let way = if ranges.is_empty() { Way::Before } else { Way::Inject };
-        Ok(Self { way, ranges, before: vm.map_or(0, |vm| vm.mergeable / PAGE) })
+        Ok(Self { ranges, before: vm.map_or(0, |vm| vm.mergeable / PAGE) })
     }
 
     /// It is left for later.
     fn not_now(&self) -> Marked {
-        Marked { way: self.way, ranges: 0, pages: self.before }
+        Marked { way: Way::Before, ranges: 0, pages: self.before }
     }
 
-    /// Marks it, by a ring of its process that is gone afterwards.
+    /// Marks it, by what is gone from its process afterwards.
     fn mark(self, guest: &OfGuest) -> Result<Marked, MergeError> {
-        let mut pages = self.before;
+        let (mut way, mut pages) = (Way::Before, self.before);
         if !self.ranges.is_empty() {
             let failed = |error: MarkError| MergeError::Mark(guest.name.clone(), error);
             let mut marker = Marker::open(guest.pid).map_err(failed)?;
+            way = if marker.has_ring() { Way::Ring } else { Way::Calls };
             let made = marker.mark(&self.ranges).map_err(failed)?;
             marker.close().map_err(failed)?;
             match made.failed.into_iter().next() {
@@ -215,7 +215,7 @@ impl Wanted {
                 _ => pages += made.bytes / PAGE,
             }
         }
-        Ok(Marked { way: self.way, ranges: self.ranges.len() as u64, pages })
+        Ok(Marked { way, ranges: self.ranges.len() as u64, pages })
     }
 }
 

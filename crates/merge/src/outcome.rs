@@ -14,7 +14,9 @@ pub enum Way {
     /// All that is wanted was marked before: by whoever runs the guest, or an earlier time.
     Before,
     /// By a ring of the process's own, which one system call made that was injected into it.
-    Inject,
+    Ring,
+    /// By system calls that were injected into the process.
+    Calls,
 }
 
 impl Way {
@@ -22,7 +24,17 @@ impl Way {
     pub fn word(self) -> &'static str {
         match self {
             Self::Before => "before",
-            Self::Inject => "inject",
+            Self::Ring => "ring",
+            Self::Calls => "calls",
+        }
+    }
+
+    /// In words: how memory was marked.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::Ring => "by a ring that its process was made to make",
+            Self::Calls => "by calls that its process was made to make",
         }
     }
 }
@@ -144,8 +156,8 @@ impl Outcome {
             if let Some(before) = before.guests.iter().find(|of| of.name == guest.name) {
                 guest.marked.ranges += before.marked.ranges;
                 // What an earlier time has marked was marked before, this time.
-                if before.marked.way == Way::Inject {
-                    guest.marked.way = Way::Inject;
+                if guest.marked.way == Way::Before {
+                    guest.marked.way = before.marked.way;
                 }
             }
         }
@@ -189,7 +201,7 @@ mod tests {
             },
             guests: vec![OfGuest {
                 name: "vm1".to_owned(),
-                marked: Marked { way: Way::Inject, ranges, pages: 10 },
+                marked: Marked { way: Way::Ring, ranges, pages: 10 },
                 hinted: 0,
                 shared: 0,
                 lost: 0,
@@ -203,7 +215,7 @@ mod tests {
         assert_eq!(all.guests[0].marked.ranges, 6);
         let mut last = once(25, 40, &[], 0);
         last.guests[0].marked.way = Way::Before;
-        assert_eq!(last.after(&once(20, 25, &[0, 5], 2)).guests[0].marked.way, Way::Inject);
+        assert_eq!(last.after(&once(20, 25, &[0, 5], 2)).guests[0].marked.way, Way::Ring);
         assert_eq!(all.saved_per_visit(), Some(0.2));
         assert_eq!(all.saved_per_productive_visit(), Some(30.0 / 140.0));
     }
