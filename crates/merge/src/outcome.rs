@@ -6,49 +6,8 @@ use crate::{
     direct::{Taken, is_enough},
     merged::Merged,
     plan::{self, Plan},
+    ways::{Marked, Way},
 };
-
-/// How KSM came to look at a guest's pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// All that is wanted was marked before: by whoever runs the guest, or an earlier time.
-    Before,
-    /// By a ring of the process's own, which one system call made that was injected into it.
-    Ring,
-    /// By system calls that were injected into the process.
-    Calls,
-}
-
-impl Way {
-    /// In a word, for programs.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::Ring => "ring",
-            Self::Calls => "calls",
-        }
-    }
-
-    /// In words: how memory was marked.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::Ring => "by a ring that its process was made to make",
-            Self::Calls => "by calls that its process was made to make",
-        }
-    }
-}
-
-/// What a guest's memory was marked by, and how much of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marked {
-    /// How.
-    pub way: Way,
-    /// Ranges that were marked.
-    pub ranges: u64,
-    /// Pages that are marked, those of before too.
-    pub pages: u64,
-}
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

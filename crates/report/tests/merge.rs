@@ -9,9 +9,10 @@ use xweave_merge::{
     Estimate, Host, Outcome, SameBy, Status,
     direct::Taken,
     host::{Kept, Ksm, VmMemory, Why},
-    outcome::{Marked, OfFile, OfGuest, Way},
+    outcome::{OfFile, OfGuest},
     status::OfVm,
     tree::Guest,
+    ways::{Marked, Way},
 };
 use xweave_report::{View, document, merge};
 use xweave_wire::pages::{CachedFile, LookedAt, Run};

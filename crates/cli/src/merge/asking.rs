@@ -60,6 +60,11 @@ impl Args {
         }
     }
 
+    /// What they are called.
+    pub fn names(&self) -> Vec<&str> {
+        self.domain.iter().map(|text| text.split_once('=').map_or(&**text, |(name, _)| name)).collect()
+    }
+
     /// Asks them all: also what pages hold, or where they lie. How far that is may be told.
     pub fn ask(&self, contents: bool, frames: bool, is_told: bool) -> Result<Told, Failure> {
         self.ask_those(contents, frames, is_told, false)
