@@ -269,7 +269,7 @@ fn where_no_ring_may_be_made_pages_are_marked_by_calls() {
 #[test]
 fn qemu_is_asked_by_qmp_where_that_is_what_is_allowed() {
     let Some(world) = World::find("merge by QMP") else { return };
-    // Two passes over all memory find less than two over what is hinted.
+    // The first two passes over all memory may miss half of it.
     merged_by(&world, "qmp", "qmp", ["true", "true"], 25);
     // Another speaks with it, and with one at a time.
     let held = "perl -MIO::Socket::UNIX -e 'my $held = IO::Socket::UNIX->new(Peer => \"/run/lab/vm1/qmp.sock\"); <$held>; \
