@@ -8,6 +8,8 @@ use std::{fs, path::Path};
 
 use xweave_wire::message::BackEnd;
 
+use crate::command_line::CommandLine;
+
 /// Those of a process, of each kind one, in the kinds' order. `dir` is its `/proc/PID`.
 pub(crate) fn of(dir: &Path) -> Vec<BackEnd> {
     let files: Vec<String> = fs::read_dir(dir.join("fd"))
@@ -15,8 +17,7 @@ pub(crate) fn of(dir: &Path) -> Vec<BackEnd> {
         .flatten()
         .filter_map(|entry| Some(fs::read_link(entry.ok()?.path()).ok()?.to_str()?.to_owned()))
         .collect();
-    let command_line = fs::read(dir.join("cmdline")).unwrap_or_default();
-    told(&files, &String::from_utf8_lossy(&command_line))
+    told(&files, &CommandLine::read(dir).text())
 }
 
 fn told(files: &[String], command_line: &str) -> Vec<BackEnd> {

@@ -11,7 +11,7 @@ use std::{
 
 use xweave_wire::message::Vm;
 
-use crate::back_ends;
+use crate::{back_ends, command_line::CommandLine};
 
 const KVM_DIR: &str = "/sys/kernel/debug/kvm";
 
@@ -44,15 +44,15 @@ fn vm(dir: &Path) -> Option<Vm> {
     let scaling = number::<u64>(first, "tsc-scaling-ratio")
         .zip(number::<u32>(first, "tsc-scaling-ratio-frac-bits"))
         .unwrap_or((1, 0));
-    let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command_line = CommandLine::of(pid);
     Some(Vm {
         pid,
-        name: name(&command_line),
+        name: command_line.name(),
         comm: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned(),
         tsc_offsets: vcpus.iter().filter_map(|(_, dir)| number(dir, "tsc-offset")).collect(),
         tsc_scaling: scaling,
         back_ends: back_ends::of(&Path::new("/proc").join(pid.to_string())),
-        cid: cid(&command_line),
+        cid: command_line.cid(),
     })
 }
 
@@ -78,24 +78,6 @@ fn number<T: FromStr>(dir: &Path, name: &str) -> Option<T> {
     fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok()
 }
 
-/// The `guest-cid=` of a QEMU command line, as `/proc/PID/cmdline` holds it; libvirt gives devices as JSON: `"guest-cid":3`.
-fn cid(command_line: &[u8]) -> Option<u32> {
-    let text = String::from_utf8_lossy(command_line);
-    let rest = ["guest-cid=", "\"guest-cid\":"].iter().find_map(|key| Some(text.split_once(key)?.1))?;
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    rest[..digits].parse().ok()
-}
-
-/// What QEMU's user calls the machine: `-name web1`, `-name guest=web1,debug-threads=on`.
-fn name(command_line: &[u8]) -> String {
-    let mut words = command_line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
-    let Some(name) = words.by_ref().find(|word| word == "-name").and_then(|_| words.next()) else {
-        return String::new();
-    };
-    let mut options = name.split(',').map(|option| option.split_once('=').unwrap_or(("guest", option)));
-    options.find(|(key, _)| *key == "guest").map_or_else(String::new, |(_, name)| name.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,25 +100,5 @@ mod tests {
         let of_exits = [after("1\n"), after("0\n")];
         fs::remove_dir_all(&root).unwrap();
         assert_eq!(of_exits, [Some(4_000_000), None], "one that has never run is no guest's");
-    }
-
-    #[test]
-    fn the_name_is_found_in_the_command_line() {
-        assert_eq!(name(b"qemu\0-name\0guest=web1,debug-threads=on\0-smp\0two\0"), "web1");
-        assert_eq!(name(b"qemu\0-smp\0two\0-name\0web1,process=q\0"), "web1");
-        assert_eq!(
-            (name(b"qemu\0-name\0debug-threads=on\0"), name(b"qemu\0-name")),
-            (String::new(), String::new())
-        );
-    }
-
-    #[test]
-    fn the_context_id_is_found_in_the_command_line() {
-        let line = b"qemu\0-device\0vhost-vsock-pci,guest-cid=42,id=v\0-smp\0two\0";
-        assert_eq!(cid(line), Some(42));
-        let line =
-            br#"qemu\0-device\0{"driver":"vhost-vsock-pci","id":"v","guest-cid":42,"vhostfd":"29"}\0-smp"#;
-        assert_eq!(cid(&line[..]), Some(42));
-        assert_eq!(cid(b"qemu\0-smp\0two\0"), None);
     }
 }

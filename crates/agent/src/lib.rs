@@ -18,7 +18,7 @@
 //! [`ksm`] those of KSM, which one process `alone` changes; the `book` has what all were before; recording may go on in the `background`; `guard` is what keeps
 //! programs from running inside each other; `modules` may go while something is woven into them; `events` are the
 //! built-in probes, and `threads` what they cannot tell of; both fill `rings`, which `drain` empties, at last when all
-//! programs are `quiesce`d; `shared` is the memory in which guests tell their host what their buffers carry; `clock`, `facts` and `kvm` look at the machine.
+//! programs are `quiesce`d; `shared` is the memory in which guests tell their host what their buffers carry; `clock`, `facts` and `kvm` look at the machine, and [`command_line`] at what those of its virtual machines say.
 
 mod addresses;
 mod affinity;
@@ -29,6 +29,7 @@ mod background;
 mod book;
 mod cancel;
 mod clock;
+pub mod command_line;
 mod drain;
 mod error;
 mod events;

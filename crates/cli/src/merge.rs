@@ -6,6 +6,7 @@ mod estimating;
 mod merging;
 mod releasing;
 mod status;
+mod ways;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -32,6 +33,7 @@ Examples:
   xweave merge --dry-run --by inode --domain …   guests whose disks are clones of one image
   sudo xweave merge --domain vm1=vsock:3 --domain vm2=vsock:4   merge what QEMU has marked (mem-merge=on)
   sudo xweave merge --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   mark it, and merge it
+  sudo xweave merge --allow qmp --qmp vm1=/run/vm1.qmp --domain vm1=vsock:3 --domain vm2=vsock:4   have QEMU mark all of it
   sudo xweave merge --every 1m --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   and what they read later
   sudo xweave merge --every 10s --below 4G --allow inject --domain …   only while memory is short
   sudo xweave merge status               what is merged now
@@ -40,14 +42,13 @@ pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
     /// Only tell what would be given back
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["allow", "qmp"])]
     dry_run: bool,
     /// Compare what pages hold, too: guests read what they have cached
     #[arg(long, requires = "dry_run")]
     contents: bool,
-    /// A way of marking memory that nobody has marked for KSM
-    #[arg(long, value_name = "WAY", value_enum, conflicts_with = "dry_run")]
-    allow: Vec<Allow>,
+    #[command(flatten)]
+    ways: ways::Args,
     /// Do it again each time that so much has passed, until Ctrl-C: 30s, 10m
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "dry_run")]
     every: Option<Duration>,
@@ -59,13 +60,6 @@ pub struct Args {
     /// Print a JSON document
     #[arg(long)]
     json: bool,
-}
-
-/// How memory may be marked for KSM by somebody else than its process.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Allow {
-    /// Have the process that runs the guest make one system call, whose ring marks its memory
-    Inject,
 }
 
 #[derive(clap::Subcommand)]
@@ -100,7 +94,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
         None => {
             let times = merging::Times { every: args.every, below: args.below };
-            merging::run(&args.asked, &args.allow, times, args.json)
+            merging::run(&args.asked, &args.ways, times, args.json)
         }
     }
 }

@@ -144,7 +144,11 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["merge", "--dry-run", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4", "--include", "usr"], 2, "xweave: `usr` is no absolute path: name it from / on, as the guests do"),
     (&["merge", "--domain", "vm1=vsock:3"], 2, "xweave: it takes two guests to hold something twice: name another with --domain"),
     (&["merge", "--every", "often", "--domain", "vm1=vsock:3"], 2, "error: invalid value 'often' for '--every <DURATION>': `often` is not a duration: write 500ms, 10s or 2m\n{help}"),
-    (&["merge", "release", "vm1"], 2, "error: the following required arguments were not provided:\n  --allow <WAY>\n\nUsage: xweave merge release --allow <WAY> <VM>...\n{help}"),
+    (&["merge", "release", "vm1"], 2, "xweave: a virtual machine's process has to be touched for that, or QEMU asked: name a way with --allow inject or --allow qmp"),
+    (&["merge", "release", "vm1", "--allow", "inject,no"], 2, "error: invalid value 'no' for '--allow <WAY>'\n  [possible values: inject, qmp]\n{help}"),
+    (&["merge", "release", "vm1", "--allow", "inject", "--qmp", "vm1=/run/q"], 2, "xweave: --qmp: `vm1` is not to be asked: add --allow qmp"),
+    (&["merge", "release", "vm1", "--allow", "inject,qmp", "--qmp", "vm2=/run/q"], 2, "xweave: --qmp: `vm2` is none of the guests named here"),
+    (&["merge", "release", "vm1", "--allow", "qmp", "--qmp", "vm1"], 2, "error: invalid value 'vm1' for '--qmp <NAME=PATH>': name a guest and the path of its socket: NAME=PATH\n{help}"),
     (&["merge", "--contents", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4"], 2, "error: the following required arguments were not provided:\n  --dry-run\n\nUsage: xweave merge --domain <NAME=TRANSPORT> --dry-run --contents\n{help}"),
     // Files.
     (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, interrupt, page-cache, sched, tcp, udp, virtio-blk, virtio-net, xen-net"),

@@ -26,7 +26,7 @@ use std::{
 use clap::{Parser, ValueEnum};
 use xweave_agent::ksm::{Counted, Directed, MOST_AT_A_TIME};
 use xweave_merge::{
-    Host, SameBy, Slots, Status,
+    Allowed, Host, SameBy, Slots, Status,
     direct::{self, Work},
     mark::{Marker, Range},
     merging::{self, Asked, Pace},
@@ -241,7 +241,12 @@ impl Run {
         while quiet < 2 && self.visits()? < self.args.budget {
             let is_working = self.is_working();
             let (pids, guests) = self.ask()?.into_iter().map(|(pid, guest)| (Some(pid), guest)).unzip();
-            let asked = Asked { guests, pids, same_by: SameBy::Path, may_inject: true };
+            let asked = Asked {
+                guests,
+                pids,
+                same_by: SameBy::Path,
+                allowed: Allowed { inject: true, ..Allowed::default() },
+            };
             let host = Host::look(&xweave_agent::vms())?;
             let made = merging::merge(asked, &host, &self.args.cache, Some(&mut pace), || false)?;
             if made.taken.made > 0 {

@@ -170,6 +170,15 @@ impl Host {
 }
 
 impl VmMemory {
+    /// The same machine as it is now, if nothing pins its memory.
+    ///
+    /// # Errors
+    /// Its process's mappings may not be read, or it has ended.
+    pub fn now(&self) -> io::Result<Self> {
+        let of = Self { pid: self.pid, name: self.name.clone(), ..Self::default() };
+        of.with(BufReader::new(File::open(format!("/proc/{}/smaps", self.pid))?), false)
+    }
+
     /// Whether KSM may merge most of it.
     pub fn may_be_merged(&self) -> bool {
         self.mergeable > self.held() / 2

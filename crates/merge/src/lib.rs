@@ -7,8 +7,8 @@
 //! Modules: [`tree`] has the files of all guests, each where the others' same ones are; [`estimate`] says what it would give
 //! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
 //! memory KSM may merge at all. To merge, [`slots`] say where in a process a guest's pages are, [`plan`] which of these to look
-//! at, [`mark`] has the process allow it, [`direct`] has KSM look, [`merged`] says what it has put together, and
-//! [`outcome`] what came of it all; [`merging`] does these in turn, and
+//! at, and [`ways`] are those by which they are marked: [`mark`] has the process do it, [`qmp`] asks QEMU. [`direct`] has KSM
+//! look, [`merged`] says what it has put together, and [`outcome`] what came of it all; [`merging`] does these in turn, and
 //! [`status`] says what is merged at any time.
 
 pub mod direct;
@@ -20,9 +20,11 @@ pub mod merged;
 pub mod merging;
 pub mod outcome;
 pub mod plan;
+pub mod qmp;
 pub mod slots;
 pub mod status;
 pub mod tree;
+pub mod ways;
 
 pub use estimate::Estimate;
 pub use host::Host;
@@ -32,3 +34,4 @@ pub use plan::Plan;
 pub use slots::Slots;
 pub use status::Status;
 pub use tree::{SameBy, Tree};
+pub use ways::Allowed;

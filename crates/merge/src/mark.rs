@@ -6,12 +6,16 @@
 //! a ring, and to close it again as soon as we have it too ([`Marker::open`]): for two system calls, it is stopped for
 //! about a millisecond each. What is marked is marked beside it, by a ring that ends with us.
 //!
+//! Where it may have no ring, borrowed threads call madvise(2) themselves ([`calls`]): again and again, for about a
+//! millisecond each time.
+//!
 //! The process is not harmed if this one is killed at any time: the thread comes back by itself to what it did. If that is
 //! between the two, a ring that nobody uses remains, a descriptor and a sleeping thread of the kernel's.
 //!
 //! What threads notice: a system call that waits for a time may end early with EINTR if all threads are in such, and one
 //! that does not begin again after any signal does so here (`epoll_wait`: signal(7)).
 
+mod calls;
 mod error;
 mod frame;
 mod inject;
@@ -29,8 +33,11 @@ use process::Process;
 use ring::{Broken, Request, Ring};
 use xweave_wire::pages::PAGE;
 
-/// Bytes that the kernel is asked to mark at once: its lengths here are of 32 bits, and others wait meanwhile.
+/// Bytes that the kernel is asked to mark at once: a ring's lengths are of 32 bits, and others wait meanwhile.
 const PIECE: u64 = 1 << 30;
+
+/// The same for marks that a thread of the process's own takes away: it copies each merged page, for a microsecond or two.
+const PIECE_TO_COPY: u64 = 1 << 20;
 
 /// The longest range: as much memory as Linux knows on x86-64. It bounds what is asked at once.
 const LONGEST: u64 = 1 << 46;
@@ -58,29 +65,49 @@ pub struct Outcome {
 /// Marks memory of one process.
 pub struct Marker {
     process: Process,
+    /// None if the process makes the calls itself.
     ring: Option<Ring>,
     /// The ring's descriptor in the process; -1 once it is closed.
     descriptor: i32,
 }
 
 impl Marker {
-    /// Has a process make a ring, which is ours alone then. A thread of it is stopped for that, for about a millisecond, twice.
+    /// Finds a way to mark a process's memory. It makes a ring, which is ours alone then: a thread of it is stopped for that,
+    /// for about a millisecond, twice. Where that is not possible, it is to make the calls itself, as often as is needed.
     ///
     /// # Errors
     /// The process is not one that this is possible with: [`MarkError`] has the reasons. It goes on as before.
     pub fn open(pid: u32) -> Result<Self, MarkError> {
-        let mut marker = Self::open_hooked(pid, &mut |_| {})?;
-        // Where that fails, it is tried again in the end.
-        let _ = marker.close_hooked(&mut |_| {});
-        Ok(marker)
+        match Self::open_hooked(pid, &mut |_| {}) {
+            Ok(mut marker) => {
+                // Where that fails, it is tried again in the end.
+                let _ = marker.close_hooked(&mut |_| {});
+                Ok(marker)
+            }
+            Err(ring) if ring.is_of_ring() => Self::open_for_calls(pid, &mut |_| {})
+                .map_err(|calls| MarkError::Neither { ring: Box::new(ring), calls: Box::new(calls) }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether it is by a ring that memory is marked, and not by calls of the process's own.
+    pub fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    fn open_for_calls(pid: u32, hook: Hook<'_>) -> Result<Self, MarkError> {
+        let process = Process::open(pid)?;
+        calls::try_one(&process, hook)?;
+        Ok(Self { process, ring: None, descriptor: -1 })
     }
 
     fn open_hooked(pid: u32, hook: Hook<'_>) -> Result<Self, MarkError> {
         let process = Process::open(pid)?;
+        process.may_use_io_uring()?;
         let call = Call {
-            name: "io_uring_setup",
+            name: ring::SETUP,
             number: number(libc::SYS_io_uring_setup),
-            arguments: [Argument::Number(ring::ENTRIES.into()), Argument::Memory],
+            arguments: [Argument::Number(ring::ENTRIES.into()), Argument::Memory, Argument::Number(0)],
             memory: ring::params(),
         };
         let made = inject::call(&process, &call, hook)?;
@@ -96,10 +123,11 @@ impl Marker {
     /// Marks ranges: KSM may merge their pages from now on.
     ///
     /// # Errors
-    /// A range is not one of whole pages (then none is marked); the process has ended; its ring cannot be used any more.
+    /// A range is not one of whole pages (then none is marked); the process has ended; its ring cannot be used any more, or
+    /// none of its threads borrowed.
     /// What the kernel refuses of a range is no error, but told.
     pub fn mark(&mut self, ranges: &[Range]) -> Result<Outcome, MarkError> {
-        self.advise(ranges, libc::MADV_MERGEABLE)
+        self.advise(ranges, libc::MADV_MERGEABLE, &mut |_| {})
     }
 
     /// Takes the marks away again. Pages that are merged are copied, which takes memory and time.
@@ -107,19 +135,24 @@ impl Marker {
     /// # Errors
     /// As for [`Self::mark`].
     pub fn unmark(&mut self, ranges: &[Range]) -> Result<Outcome, MarkError> {
-        self.advise(ranges, libc::MADV_UNMERGEABLE)
+        self.advise(ranges, libc::MADV_UNMERGEABLE, &mut |_| {})
     }
 
-    fn advise(&mut self, ranges: &[Range], advice: i32) -> Result<Outcome, MarkError> {
-        let advice = advice.unsigned_abs();
-        let requests = pieces(ranges)?;
-        let requests: Vec<Request> =
-            requests.into_iter().map(|(address, length)| Request { address, length, advice }).collect();
-        let pid = self.process.pid;
+    fn advise(&mut self, ranges: &[Range], advice: i32, hook: Hook<'_>) -> Result<Outcome, MarkError> {
+        let copies = self.ring.is_none() && advice == libc::MADV_UNMERGEABLE;
+        let pieces = pieces(ranges, if copies { PIECE_TO_COPY } else { PIECE })?;
         if self.process.has_ended() {
-            return Err(MarkError::Gone(pid));
+            return Err(MarkError::Gone(self.process.pid));
         }
-        let ring = self.ring.as_mut().ok_or(MarkError::Ring { pid, why: "it was never taken" })?;
+        let Some(ring) = &mut self.ring else { return calls::advise(&self.process, &pieces, advice, hook) };
+        let advice = advice.unsigned_abs();
+        // A piece is no longer than 32 bits can say.
+        let request = |Range { start, length }: Range| Request {
+            address: start,
+            length: u32::try_from(length).unwrap_or(0),
+            advice,
+        };
+        let requests: Vec<Request> = pieces.into_iter().map(request).collect();
         let results = ring.run(&requests).map_err(|broken| self.broken(broken))?;
         let mut outcome = Outcome::default();
         for (request, result) in requests.iter().zip(results) {
@@ -160,7 +193,7 @@ impl Marker {
         let call = Call {
             name: "close",
             number: number(libc::SYS_close),
-            arguments: [Argument::Number(u64::from(descriptor.unsigned_abs())), Argument::Number(0)],
+            arguments: [descriptor.unsigned_abs().into(), 0, 0].map(Argument::Number),
             memory: Vec::new(),
         };
         match inject::call(&self.process, &call, hook) {
@@ -210,8 +243,8 @@ fn result(pid: u32, call: &'static str, result: i64) -> Result<i32, MarkError> {
     })
 }
 
-/// Ranges in pieces that the kernel takes.
-fn pieces(ranges: &[Range]) -> Result<Vec<(u64, u32)>, MarkError> {
+/// Ranges in pieces of at most so many bytes.
+fn pieces(ranges: &[Range], most: u64) -> Result<Vec<Range>, MarkError> {
     let mut pieces = Vec::new();
     for &Range { start, length } in ranges {
         let is_whole = (1..=LONGEST).contains(&length) && start % PAGE == 0 && length % PAGE == 0;
@@ -219,9 +252,9 @@ fn pieces(ranges: &[Range]) -> Result<Vec<(u64, u32)>, MarkError> {
         let end = end.ok_or(MarkError::NotPages { start, length })?;
         let mut at = start;
         while at < end {
-            let piece = (end - at).min(PIECE);
-            pieces.push((at, u32::try_from(piece).unwrap_or(0)));
-            at += piece;
+            let length = (end - at).min(most);
+            pieces.push(Range { start: at, length });
+            at += length;
         }
     }
     Ok(pieces)

@@ -1,6 +1,6 @@
 //! Merging what guests hold twice, once: from what they say to what came of it.
 
-use std::{io, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use xweave_agent::ksm::MOST_AT_A_TIME;
 use xweave_wire::pages::PAGE;
@@ -8,12 +8,13 @@ use xweave_wire::pages::PAGE;
 use crate::{
     direct::{self, Taken, Work, is_enough},
     host::{Host, VmMemory, Why},
-    mark::{MarkError, Marker, Range},
+    mark::Range,
     merged::{LookError, Merged},
-    outcome::{Marked, Outcome, Way},
+    outcome::Outcome,
     plan::{self, OfGuest, Plan},
     slots::{Slots, SlotsError},
     tree::{Guest, SameBy},
+    ways::{Allowed, Marked, Way, WayError},
 };
 
 /// For how long KSM is directed at most.
@@ -28,8 +29,8 @@ pub struct Asked {
     pub pids: Vec<Option<u32>>,
     /// What makes their files the same.
     pub same_by: SameBy,
-    /// Whether a system call may be injected into these processes, to mark their memory.
-    pub may_inject: bool,
+    /// By which ways their memory may be marked.
+    pub allowed: Allowed,
 }
 
 /// Why nothing was merged.
@@ -43,7 +44,8 @@ pub enum MergeError {
     /// A guest's memory would have to be marked, and no way of that is allowed.
     #[error(
         "KSM may not merge memory of {name}: nobody has marked it. With --allow inject, xweave has the process that runs it \
-         (PID {pid}) make one system call (io_uring_setup), by whose ring pages are marked; without, {}", Why::Unmarked.fix()
+         (PID {pid}) make a system call or more, by which pages are marked; with --allow qmp, it asks QEMU to mark all of its \
+         memory; without, {}", Why::Unmarked.fix()
     )]
     NotAllowed {
         /// The guest.
@@ -72,10 +74,7 @@ pub enum MergeError {
     },
     /// A guest's memory is not marked.
     #[error("memory of {0} is not marked: {1}")]
-    Mark(String, #[source] MarkError),
-    /// The kernel refuses to mark any of it.
-    #[error("memory of {0} is not marked: at {1:#x}: {2}")]
-    Refused(String, u64, io::Error),
+    Mark(String, #[source] WayError),
     /// It is not known where guests' memory is.
     #[error(transparent)]
     Slots(#[from] SlotsError),
@@ -126,14 +125,14 @@ pub fn merge(
     mut pace: Option<&mut Pace>,
     ended: impl Fn() -> bool,
 ) -> Result<Outcome, MergeError> {
-    let Asked { guests, pids, same_by, may_inject } = asked;
+    let Asked { guests, pids, same_by, allowed } = asked;
     let known =
         |(guest, pid): (&Guest, &Option<u32>)| pid.ok_or_else(|| MergeError::NoProcess(guest.name.clone()));
     let pids = guests.iter().zip(&pids).map(known).collect::<Result<Vec<u32>, MergeError>>()?;
     let slots = Slots::read(cache)?;
     let plan = Plan::of(&guests, &pids, &slots, same_by);
     drop(guests);
-    let wanted = plan.guests.iter().map(|guest| Wanted::of(guest, host, &slots, may_inject));
+    let wanted = plan.guests.iter().map(|guest| Wanted::of(guest, host, &slots, &allowed));
     let wanted = wanted.collect::<Result<Vec<Wanted>, MergeError>>()?;
     let before = Merged::look(&plan)?;
     let all = plan.guests.iter().map(|of| of.spots.len() as u64).sum();
@@ -146,7 +145,7 @@ pub fn merge(
         let marked: Vec<Marked> = wanted.iter().map(Wanted::not_now).collect();
         return Ok(Outcome::of(&plan, &marked, &before, &before, Taken::default()));
     }
-    let marked = plan.guests.iter().zip(wanted).map(|(guest, wanted)| wanted.mark(guest));
+    let marked = plan.guests.iter().zip(wanted).map(|(guest, wanted)| wanted.mark(guest, &allowed, &ended));
     let marked = marked.collect::<Result<Vec<Marked>, MergeError>>()?;
     let work = Work {
         at_a_time: MOST_AT_A_TIME,
@@ -169,53 +168,49 @@ pub fn merge(
 
 /// What is to be marked of a guest.
 struct Wanted {
-    way: Way,
+    /// As it is.
+    vm: VmMemory,
     ranges: Vec<Range>,
-    /// Pages that are marked already.
-    before: u64,
 }
 
 impl Wanted {
     /// Or why it may not be.
-    fn of(guest: &OfGuest, host: &Host, slots: &Slots, may_inject: bool) -> Result<Self, MergeError> {
+    fn of(guest: &OfGuest, host: &Host, slots: &Slots, allowed: &Allowed) -> Result<Self, MergeError> {
         let vm = host.vm(guest.pid);
         if let Some(why) = vm.and_then(VmMemory::barred_by).filter(|why| *why != Why::Unmarked) {
             return Err(MergeError::Barred { name: guest.name.clone(), why });
         }
         let room = vm.map_or(0, |vm| host.room(vm)).min(plan::RANGES);
         let ranges = guest.ranges(slots, room);
-        let ranges = plan::unmarked(&ranges, vm.map_or(&[], |vm| &vm.marked));
-        if !ranges.is_empty() && !may_inject {
+        let vm = vm.cloned().unwrap_or_else(|| VmMemory { pid: guest.pid, ..VmMemory::default() });
+        let ranges = plan::unmarked(&ranges, &vm.marked);
+        if !ranges.is_empty() && !allowed.any() {
             return Err(MergeError::NotAllowed { name: guest.name.clone(), pid: guest.pid });
         }
-        if room == 0 && !ranges.is_empty() {
+        // QEMU marks all of it, and that is one.
+        if room == 0 && !ranges.is_empty() && !allowed.qmp {
             return Err(MergeError::Mappings { name: guest.name.clone(), pid: guest.pid });
         }
-        let way = if ranges.is_empty() { Way::Before } else { Way::Inject };
-        Ok(Self { way, ranges, before: vm.map_or(0, |vm| vm.mergeable / PAGE) })
+        Ok(Self { vm, ranges })
     }
 
-    /// It is left for later.
+    /// Nothing of it is marked, now.
     fn not_now(&self) -> Marked {
-        Marked { way: self.way, ranges: 0, pages: self.before }
+        Marked { way: Way::Before, ranges: 0, pages: self.vm.mergeable / PAGE }
     }
 
-    /// Marks it, by a ring of its process that is gone afterwards.
-    fn mark(self, guest: &OfGuest) -> Result<Marked, MergeError> {
-        let mut pages = self.before;
-        if !self.ranges.is_empty() {
-            let failed = |error: MarkError| MergeError::Mark(guest.name.clone(), error);
-            let mut marker = Marker::open(guest.pid).map_err(failed)?;
-            let made = marker.mark(&self.ranges).map_err(failed)?;
-            marker.close().map_err(failed)?;
-            match made.failed.into_iter().next() {
-                Some((range, error)) if made.bytes == 0 => {
-                    return Err(MergeError::Refused(guest.name.clone(), range.start, error));
-                }
-                _ => pages += made.bytes / PAGE,
-            }
+    /// Marks it, by what is gone from its process afterwards.
+    fn mark(
+        self,
+        guest: &OfGuest,
+        allowed: &Allowed,
+        ended: &dyn Fn() -> bool,
+    ) -> Result<Marked, MergeError> {
+        if self.ranges.is_empty() {
+            return Ok(self.not_now());
         }
-        Ok(Marked { way: self.way, ranges: self.ranges.len() as u64, pages })
+        let marked = allowed.mark(&guest.name, &self.vm, &self.ranges, ended);
+        marked.map_err(|error| MergeError::Mark(guest.name.clone(), error))
     }
 }
 

@@ -6,37 +6,8 @@ use crate::{
     direct::{Taken, is_enough},
     merged::Merged,
     plan::{self, Plan},
+    ways::{Marked, Way},
 };
-
-/// How KSM came to look at a guest's pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// All that is wanted was marked before: by whoever runs the guest, or an earlier time.
-    Before,
-    /// By a ring of the process's own, which one system call made that was injected into it.
-    Inject,
-}
-
-impl Way {
-    /// In a word, for programs.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Before => "before",
-            Self::Inject => "inject",
-        }
-    }
-}
-
-/// What a guest's memory was marked by, and how much of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Marked {
-    /// How.
-    pub way: Way,
-    /// Ranges that were marked.
-    pub ranges: u64,
-    /// Pages that are marked, those of before too.
-    pub pages: u64,
-}
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,8 +115,8 @@ impl Outcome {
             if let Some(before) = before.guests.iter().find(|of| of.name == guest.name) {
                 guest.marked.ranges += before.marked.ranges;
                 // What an earlier time has marked was marked before, this time.
-                if before.marked.way == Way::Inject {
-                    guest.marked.way = Way::Inject;
+                if guest.marked.way == Way::Before {
+                    guest.marked.way = before.marked.way;
                 }
             }
         }
@@ -189,7 +160,7 @@ mod tests {
             },
             guests: vec![OfGuest {
                 name: "vm1".to_owned(),
-                marked: Marked { way: Way::Inject, ranges, pages: 10 },
+                marked: Marked { way: Way::Ring, ranges, pages: 10 },
                 hinted: 0,
                 shared: 0,
                 lost: 0,
@@ -203,7 +174,7 @@ mod tests {
         assert_eq!(all.guests[0].marked.ranges, 6);
         let mut last = once(25, 40, &[], 0);
         last.guests[0].marked.way = Way::Before;
-        assert_eq!(last.after(&once(20, 25, &[0, 5], 2)).guests[0].marked.way, Way::Inject);
+        assert_eq!(last.after(&once(20, 25, &[0, 5], 2)).guests[0].marked.way, Way::Ring);
         assert_eq!(all.saved_per_visit(), Some(0.2));
         assert_eq!(all.saved_per_productive_visit(), Some(30.0 / 140.0));
     }

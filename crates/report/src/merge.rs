@@ -4,8 +4,9 @@ use xweave_merge::{
     Estimate, Host, Outcome, Status,
     estimate::{OfFile, OfGuest},
     host::{Ksm, VmMemory},
-    outcome::{self, Way},
+    outcome,
     status::OfVm,
+    ways::Way,
 };
 use xweave_text::size;
 use xweave_wire::pages::{LookedAt, PAGE};
@@ -159,13 +160,16 @@ fn said_of_outcome(of: &Outcome) -> Vec<String> {
             number::counted(lost, "page was", "pages were")
         ));
     }
-    let marked: Vec<&str> =
-        of.guests.iter().filter(|of| of.marked.way == Way::Inject).map(|of| &*of.name).collect();
+    let by = |way: Way| {
+        let of: Vec<&str> = of.guests.iter().filter(|of| of.marked.way == way).map(|of| &*of.name).collect();
+        (!of.is_empty()).then(|| format!("of {} {}", of.join(", "), way.words()))
+    };
+    let marked: Vec<String> = Way::ALL.into_iter().filter_map(by).collect();
     if !marked.is_empty() {
         said.push(format!(
-            "Memory of {} stays marked for KSM, whose settings are as they were before: what is merged stays so until it is \
-             written to.",
-            marked.join(", ")
+            "Memory was marked for KSM: {}. It stays so, and KSM's settings are as they were before: what is merged stays so \
+             until it is written to.",
+            marked.join("; ")
         ));
     }
     said

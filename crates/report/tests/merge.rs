@@ -9,9 +9,10 @@ use xweave_merge::{
     Estimate, Host, Outcome, SameBy, Status,
     direct::Taken,
     host::{Kept, Ksm, VmMemory, Why},
-    outcome::{Marked, OfFile, OfGuest, Way},
+    outcome::{OfFile, OfGuest},
     status::OfVm,
     tree::Guest,
+    ways::{Marked, Way},
 };
 use xweave_report::{View, document, merge};
 use xweave_wire::pages::{CachedFile, LookedAt, Run};
@@ -139,7 +140,7 @@ fn outcome() -> Outcome {
         hinted: 6_580,
         shared: 6_480,
         lost,
-        marked: Marked { way: Way::Inject, ranges: 12, pages: 6_500 },
+        marked: Marked { way: if lost > 0 { Way::Ring } else { Way::Calls }, ranges: 12, pages: 6_500 },
         merged,
     };
     let file = |path: &str, shared, saved| OfFile { path: path.into(), shared, saved };
@@ -186,7 +187,7 @@ fn the_document_of_merging_has_the_same_numbers() {
             && near("merged_per_productive_visit", 6_350.0 / 13_000.0)
     );
     assert_eq!((&of["ksmd_cpu_s"], &of["merged_after_pass"][1]), (&0.84.into(), &12_900.into()));
-    assert_eq!((&of["vms"][0]["pages"]["lost"], &of["vms"][0]["way"]), (&3.into(), &"inject".into()));
+    assert_eq!((&of["vms"][0]["pages"]["lost"], &of["vms"][0]["way"]), (&3.into(), &"ring".into()));
     assert_eq!(of["files"][1]["saved"], 450);
 }
 

@@ -70,11 +70,14 @@ impl Args {
         }
     }
 
+    /// What they are called.
+    pub fn names(&self) -> Vec<&str> {
+        self.domain.iter().map(|text| text.split_once('=').map_or(&**text, |(name, _)| name)).collect()
+    }
+
     /// Asks them all, once: also what pages hold, or where they lie.
     pub fn ask(&self, contents: bool, frames: bool) -> Result<Told, Failure> {
-        let mut guests = Guests::of(self, contents, frames)?;
-        let told = guests.ask_all(false)?;
-        Ok(told)
+        Guests::of(self, contents, frames)?.ask_all(false)
     }
 }
 

@@ -8,13 +8,13 @@ use std::{
 };
 
 use xweave_merge::{
-    Outcome,
+    Allowed, Outcome,
     merging::{self, Asked, MergeError, Pace},
 };
 use xweave_report::{View, document, merge as report};
 use xweave_wire::pages::LookedAt;
 
-use super::{Allow, WIDE, asking};
+use super::{WIDE, asking, ways};
 use crate::{failure::Failure, shown, told};
 
 /// When it is done.
@@ -28,7 +28,8 @@ pub struct Times {
 
 /// Asks the guests where their pages lie, marks those that several hold, has KSM look at them, and tells: once, or at these
 /// times, until Ctrl-C.
-pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> Result<ExitCode, Failure> {
+pub fn run(asked: &asking::Args, ways: &ways::Args, times: Times, json: bool) -> Result<ExitCode, Failure> {
+    let allowed = ways.allowed(&asked.names())?;
     let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
     let begun = Instant::now();
     let Times { every, below } = times;
@@ -48,7 +49,7 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
             let mut why = Vec::new();
             let now = told.and_then(|mut told| {
                 why.append(&mut told.missing);
-                once(asked, told, allow, &cache, pace.as_mut())
+                once(asked, told, &allowed, &cache, pace.as_mut())
             });
             match now {
                 Err(failure) if done.is_none() => return Err(failure),
@@ -109,13 +110,12 @@ impl Failed {
 fn once(
     asked: &asking::Args,
     told: asking::Told,
-    allow: &[Allow],
+    allowed: &Allowed,
     cache: &Path,
     pace: Option<&mut Pace>,
 ) -> Result<(Outcome, Vec<LookedAt>), Failure> {
     let asking::Told { guests, pids, looked_at, .. } = told;
-    let may_inject = allow.contains(&Allow::Inject);
-    let asked = Asked { guests, pids, same_by: asked.same_by(), may_inject };
+    let asked = Asked { guests, pids, same_by: asked.same_by(), allowed: allowed.clone() };
     let outcome = merging::merge(asked, &super::host()?, cache, pace, xweave_interrupt::pending);
     let outcome = outcome.map_err(|error| match error {
         MergeError::NotAllowed { .. } => Failure::usage(error),

@@ -5,13 +5,12 @@ use std::{io::Write, process::ExitCode};
 use xweave_merge::{
     Host,
     host::{VmMemory, available},
-    mark::Marker,
 };
 use xweave_report::{View, document, merge as report};
 use xweave_text::{printable, size};
 use xweave_wire::pages::PAGE;
 
-use super::{Allow, WIDE};
+use super::{WIDE, ways};
 use crate::{failure::Failure, shown};
 
 /// Give virtual machines memory of their own again: nothing of it is merged, nor marked for KSM
@@ -23,9 +22,8 @@ pub struct Args {
     /// Their names, as xweave merge doctor has them, or their processes' IDs
     #[arg(value_name = "VM", required = true)]
     vms: Vec<String>,
-    /// A way of telling the kernel of a process's memory
-    #[arg(long, value_name = "WAY", value_enum, required = true)]
-    allow: Vec<Allow>,
+    #[command(flatten)]
+    ways: ways::Args,
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -33,11 +31,19 @@ pub struct Args {
 
 /// Releases them, one after the other.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let names: Vec<&str> = args.vms.iter().map(String::as_str).collect();
+    let allowed = args.ways.allowed(&names)?;
+    if !allowed.any() {
+        return Err(Failure::Usage(
+            "a virtual machine's process has to be touched for that, or QEMU asked: name a way with --allow inject or --allow qmp"
+                .to_owned(),
+        ));
+    }
     let host = super::host()?;
     let vms = args.vms.iter().map(|name| find(&host, name)).collect::<Result<Vec<_>, Failure>>()?;
     let status = super::merged(&host)?;
     let mut released = Vec::new();
-    for vm in vms {
+    for (vm, called) in vms.into_iter().zip(names) {
         let name = &vm.name;
         let merged = status.vms.iter().find(|of| of.pid == vm.pid).map_or(0, |of| of.merged);
         let needed = merged.saturating_mul(PAGE);
@@ -49,12 +55,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             )));
         }
         if !vm.marked.is_empty() {
-            let failed = |error: &dyn std::fmt::Display| {
-                Failure::Failed(format!("memory of {name} is not released: {error}"))
-            };
-            let mut marker = Marker::open(vm.pid).map_err(|error| failed(&error))?;
-            marker.unmark(&vm.marked).map_err(|error| failed(&error))?;
-            marker.close().map_err(|error| failed(&error))?;
+            allowed
+                .unmark(called, vm, &xweave_interrupt::pending)
+                .map_err(|error| Failure::Failed(format!("memory of {name} is not released: {error}")))?;
         }
         released.push((vm, merged));
     }

@@ -212,6 +212,74 @@ fn pages_of_the_same_files_are_given_back_and_both_guests_go_on_with_what_they_h
     }
 }
 
+/// Has pages of the same files merged and given back by ways that are allowed by `allow`, which is to come to be `way`. `around`
+/// is run in the host before, and its other half afterwards; so many percent of what several hold are to be merged.
+fn merged_by(world: &World, allow: &str, way: &str, around: [&str; 2], percent: u64) {
+    for guest in ["vm1", "vm2"] {
+        world.run(guest, &written("/by-another-way", 40, "f"));
+    }
+    let files = ["vm1", "vm2"].map(|guest| hashes(world, guest));
+    let pids =
+        ["vm1", "vm2"].map(|guest| world.run("host", &format!("cat /run/lab/{guest}/pid")).trim().to_owned());
+    world.run("host", around[0]);
+    let merged = world.try_run("host", &format!("xweave merge {GUESTS} --include / --allow {allow} --json"));
+    let release = format!("xweave merge release --allow {allow} {}", pids.join(" "));
+    let released = merged.status.success().then(|| world.try_run("host", &release));
+    world.run("host", around[1]);
+    let said = String::from_utf8_lossy(&merged.stderr);
+    let of: Value = serde_json::from_slice(&merged.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let pages = |key: &str| of["pages"][key].as_u64().unwrap();
+    let marked =
+        of["vms"].as_array().unwrap().iter().map(|vm| (&vm["way"], &vm["ranges"], &vm["pages"]["marked"]));
+    println!(
+        "{} of {} pages merged, {} visited: {:?}",
+        pages("merged"),
+        pages("shared"),
+        pages("visited"),
+        marked.clone().collect::<Vec<_>>()
+    );
+    assert!(marked.clone().all(|(by, ..)| *by == way), "{of}");
+    assert!(pages("shared") >= 80 && pages("merged") >= pages("shared") * percent / 100, "{of}");
+    let released = released.unwrap();
+    assert!(released.status.success(), "{}", String::from_utf8_lossy(&released.stderr));
+    for pid in &pids {
+        assert_eq!(world.run("host", &format!("grep -c ' mg' /proc/{pid}/smaps; true")), "0\n", "{pid}");
+        assert_eq!(world.run("host", &format!("grep TracerPid /proc/{pid}/status")), "TracerPid:\t0\n");
+    }
+    assert_eq!(["vm1", "vm2"].map(|guest| hashes(world, guest)), files);
+    for domain in ["host", "vm1", "vm2"] {
+        world.run(domain, "rm -f /by-another-way");
+        assert_clean(world, domain);
+    }
+}
+
+#[test]
+fn where_no_ring_may_be_made_pages_are_marked_by_calls() {
+    let Some(world) = World::find("merge by calls") else { return };
+    let setting = "/proc/sys/kernel/io_uring_disabled";
+    let before = world.run("host", &format!("cat {setting} 2>/dev/null; true")).trim().to_owned();
+    if before.is_empty() {
+        println!("SKIPPED: this kernel cannot keep processes from io_uring: that takes Linux 6.6");
+        return;
+    }
+    let set = |value: &str| format!("echo {value} >{setting}");
+    merged_by(&world, "inject", "calls", [&set("2"), &set(&before)], 95);
+}
+
+#[test]
+fn qemu_is_asked_by_qmp_where_that_is_what_is_allowed() {
+    let Some(world) = World::find("merge by QMP") else { return };
+    // The first two passes over all memory may miss half of it.
+    merged_by(&world, "qmp", "qmp", ["true", "true"], 25);
+    // Another speaks with it, and with one at a time.
+    let held = "perl -MIO::Socket::UNIX -e 'my $held = IO::Socket::UNIX->new(Peer => \"/run/lab/vm1/qmp.sock\"); <$held>; \
+                system(@ARGV) == 0 or exit 7' xweave merge --allow qmp --include /";
+    let refused = world.try_run("host", &format!("{held} {GUESTS}"));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("QEMU speaks with one program at a time"), "{said}");
+    assert_clean(&world, "host");
+}
+
 #[test]
 fn whoever_merges_may_be_killed_at_any_time() {
     let Some(world) = World::find("merge") else { return };

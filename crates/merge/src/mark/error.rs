@@ -2,6 +2,8 @@
 
 use std::{fmt, io};
 
+use super::ring;
+
 /// Why memory of a process cannot be marked from outside.
 #[derive(Debug, thiserror::Error)]
 pub enum MarkError {
@@ -56,6 +58,14 @@ pub enum MarkError {
         /// What of it.
         why: Filtered,
     },
+    /// It may not have a ring, nor make the system calls that would do without.
+    #[error("neither by a ring nor by calls of its own. The ring: {ring}. Its calls: {calls}")]
+    Neither {
+        /// Why it may not have a ring.
+        ring: Box<Self>,
+        /// Why it cannot make calls.
+        calls: Box<Self>,
+    },
     /// It is stopped, by a signal or its user.
     #[error("process {0} is stopped: let it go on (kill -CONT {0}), and try again")]
     Stopped(u32),
@@ -88,7 +98,7 @@ pub enum MarkError {
     },
     /// What became of the system call is not known. The process goes on, and makes it later if it has not yet.
     #[error(
-        "{call} in process {pid} did not end in time: a descriptor of a ring may remain there until it ends"
+        "{call} in process {pid} did not end in time: it is still made there, and what it opens or marks remains"
     )]
     Lost {
         /// The process.
@@ -135,6 +145,16 @@ pub enum MarkError {
 }
 
 impl MarkError {
+    /// Whether it is the ring alone that is in the way.
+    pub(super) fn is_of_ring(&self) -> bool {
+        let call = match self {
+            Self::IoUringDisabled { .. } => return true,
+            Self::Seccomp { why: Filtered::Call(call), .. } | Self::Refused { call, .. } => call,
+            _ => return false,
+        };
+        *call == ring::SETUP
+    }
+
     /// What the kernel said of a process when this was tried.
     pub(super) fn of(pid: u32, what: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {

@@ -1,4 +1,4 @@
-//! What is written on a thread's stack, so that it makes one system call and comes back to where it was by itself.
+//! What is written on a thread's stack, so that it makes a system call and comes back to where it was by itself.
 //!
 //! It is what the kernel leaves there when it calls a signal handler (arch/x86/kernel/signal_64.c, `x64_setup_rt_frame`),
 //! with the system call in place of the handler: that "returns" into rt_sigreturn, which puts back all registers and the
@@ -57,7 +57,7 @@ const DIRECTION: u64 = 1 << 10;
 pub(super) struct Call {
     pub(super) name: &'static str,
     pub(super) number: u64,
-    pub(super) arguments: [Argument; 2],
+    pub(super) arguments: [Argument; 3],
     pub(super) memory: Vec<u8>,
 }
 
@@ -131,20 +131,15 @@ impl State {
         bytes[place(fpstate)?..][..image.len()].copy_from_slice(&image);
         bytes[place(memory)?..][..call.memory.len()].copy_from_slice(&call.memory);
 
-        let argument = |argument| match argument {
-            Argument::Number(number) => number,
-            Argument::Memory => memory,
-        };
         let mut registers = self.registers;
         registers.rip = code.syscall;
         registers.rsp = address;
-        registers.rax = call.number;
         // No system call: or the kernel would begin again the one that was interrupted.
         registers.orig_rax = u64::MAX;
-        registers.rdi = argument(call.arguments[0]);
-        registers.rsi = argument(call.arguments[1]);
         registers.eflags &= !DIRECTION;
-        Some(Frame { address, memory: place(memory)?, bytes, registers })
+        let mut frame = Frame { address, memory: place(memory)?, bytes, registers };
+        frame.registers = frame.registers_for(call);
+        Some(frame)
     }
 
     fn sigframe(&self, sigreturn: u64, fpstate: u64) -> [u8; FRAME] {
@@ -180,6 +175,18 @@ impl State {
 }
 
 impl Frame {
+    /// The registers with which a thread makes a system call on it: this one, or another once one was made. For it stands
+    /// at the same place of its stack then, before it returns; the frame is the same for all of them.
+    pub(super) fn registers_for(&self, call: &Call) -> user_regs_struct {
+        let mut registers = self.registers;
+        registers.rax = call.number;
+        [registers.rdi, registers.rsi, registers.rdx] = call.arguments.map(|argument| match argument {
+            Argument::Number(number) => number,
+            Argument::Memory => self.memory(),
+        });
+        registers
+    }
+
     /// Where the system call's memory is.
     pub(super) fn memory(&self) -> u64 {
         self.address + self.memory as u64
@@ -255,7 +262,7 @@ mod tests {
     }
 
     fn call() -> Call {
-        let arguments = [Argument::Number(32), Argument::Memory];
+        let arguments = [Argument::Number(32), Argument::Memory, Argument::Number(0)];
         Call { name: "io_uring_setup", number: 425, arguments, memory: vec![9; 120] }
     }
 
@@ -280,6 +287,11 @@ mod tests {
         assert_eq!(frame.bytes[memory..memory + 120], [9; 120]);
         assert_eq!((saved(&frame, 0), saved(&frame, MASK)), (0x3000, 0x55));
         assert_eq!(saved(&frame, SEGMENTS), 0x2b << 48 | 0x33);
+        // Another one is made at the same place.
+        let arguments = [5, 6, 7].map(Argument::Number);
+        let of = frame.registers_for(&Call { name: "madvise", number: 28, arguments, memory: Vec::new() });
+        assert_eq!((of.rax, of.rdi, of.rsi, of.rdx), (28, 5, 6, 7));
+        assert_eq!((of.rip, of.rsp, of.orig_rax), (0x2000, frame.address, u64::MAX));
         // A stack at the bottom of all memory.
         let mut low = state;
         low.registers.rsp = 1000;

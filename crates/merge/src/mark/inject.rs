@@ -1,7 +1,7 @@
-//! A system call made by another process, for which one of its threads is borrowed.
+//! System calls made by another process, for which one of its threads is borrowed.
 //!
-//! Its registers are set once. From then on it comes back to what it did by itself ([`super::frame`]), whether this process
-//! is still there or not.
+//! Its registers are set for each. From the first time on it comes back to what it did by itself ([`super::frame`]), whether
+//! this process is still there or not: after the system call that it was to make, or has made.
 
 use std::{
     fs::File,
@@ -11,11 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use libc::user_regs_struct;
+
 use super::{
     error::{Filtered, MarkError, Unfit},
     frame::{Call, Frame, Interrupted, State},
     process::{Code, Process, Thread},
-    ptrace::{Stop, Tracee},
+    ptrace::{Instruction, Stop, Tracee},
     seccomp::{self, Question},
 };
 
@@ -24,6 +26,11 @@ const STOP_WITHIN: Duration = Duration::from_millis(300);
 
 /// How long a system call may take, signals of the process's own included.
 const CALL_WITHIN: Duration = Duration::from_secs(5);
+
+/// For how long a thread is held, about: no further system call is begun later. It is less than a thread waits where another
+/// one has its turn on the CPU (2.8 ms with eight CPUs or more: kernel/sched/fair.c, `sysctl_sched_base_slice`), and enough
+/// for dozens of short ones.
+pub(super) const HELD_FOR: Duration = Duration::from_millis(1);
 
 /// Threads that are tried.
 const TRIED: usize = 8;
@@ -93,6 +100,17 @@ impl From<MarkError> for Failed {
 /// # Errors
 /// It cannot be made, or what became of it is not known. That it gives an error is none.
 pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Made, MarkError> {
+    let made = calls(process, std::slice::from_ref(call), hook)?.into_iter().next();
+    made.ok_or(MarkError::Lost { pid: process.pid, call: call.name })
+}
+
+/// Has a process make some of these system calls: the first, and those after it for which there is time while a thread of it
+/// is held. All but the first have no memory.
+///
+/// # Errors
+/// The first cannot be made, or what became of one is not known. That they give an error is none.
+pub(super) fn calls(process: &Process, calls: &[Call], hook: Hook<'_>) -> Result<Vec<Made>, MarkError> {
+    let Some((call, more)) = calls.split_first() else { return Ok(Vec::new()) };
     let code = process.code(&process.memory()?)?;
     let threads = process.threads()?;
     let tried = threads.len().min(TRIED);
@@ -101,7 +119,7 @@ pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Mad
     for round in 0..ROUNDS {
         for thread in &threads[..tried] {
             // Waits for a time end early by this. So it is a thread that does not wait for a time, if there is one.
-            let borrowed = Borrowed { process, call, code, ends_waits: round > 0 };
+            let borrowed = Borrowed { process, call, more, code, ends_waits: round > 0 };
             // A thread of our own for it: what that still traces at its end goes on, even if it never stopped.
             let attempt = thread::scope(|scope| scope.spawn(|| borrowed.borrow(*thread, hook)).join());
             match attempt {
@@ -125,13 +143,15 @@ pub(super) fn call(process: &Process, call: &Call, hook: Hook<'_>) -> Result<Mad
 struct Borrowed<'b> {
     process: &'b Process,
     call: &'b Call,
+    /// Those to be made after it, if there is time.
+    more: &'b [Call],
     code: Code,
     /// Whether a wait may end early.
     ends_waits: bool,
 }
 
 impl Borrowed<'_> {
-    fn borrow(&self, thread: Thread, hook: Hook<'_>) -> Result<Made, Failed> {
+    fn borrow(&self, thread: Thread, hook: Hook<'_>) -> Result<Vec<Made>, Failed> {
         let is_child = self.process.is_child && u32::try_from(thread.tid) == Ok(self.process.pid);
         let mut tracee = Tracee::seize(thread.tid, is_child).map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Failed::Unfit(Unfit::Ended),
@@ -139,6 +159,7 @@ impl Borrowed<'_> {
         })?;
         hook(Step::Seized);
         self.stop(&mut tracee)?;
+        let until = Instant::now() + HELD_FOR;
         // It cannot end now but by SIGKILL: its number is that of the right process's thread if that lives.
         if self.process.has_ended() {
             return Err(MarkError::Gone(self.process.pid).into());
@@ -149,7 +170,8 @@ impl Borrowed<'_> {
         if !self.code.is_in(&memory) {
             return Err(Failed::Unfit(Unfit::Code));
         }
-        let frame = self.prepare(&tracee, &memory)?;
+        let filters = self.filters(&tracee)?;
+        let frame = self.prepare(&tracee, &memory, &filters)?;
         hook(Step::Read);
         memory
             .write_all_at(&frame.bytes, frame.address)
@@ -164,7 +186,18 @@ impl Borrowed<'_> {
         // is put back with the registers: so they come first. If this process dies in between, handlers do run before.
         tracee.block_signals().map_err(|error| self.failed("blocking signals", error))?;
         hook(Step::Masked);
-        let made = self.make(&mut tracee, &memory, &frame, hook)?;
+        let mut made = vec![self.make(self.call, &mut tracee, &memory, &frame, hook)?];
+        for call in self.more {
+            let registers = frame.registers_for(call);
+            // What a filter does not allow is the first of the next time, and told then.
+            if Instant::now() >= until || self.refused(call, &registers, &filters).is_some() {
+                break;
+            }
+            // It stands behind a system call, and makes the next if it goes on, or returns.
+            tracee.set_registers(&registers).map_err(|error| self.failed("setting the registers", error))?;
+            hook(Step::Set);
+            made.push(self.make(call, &mut tracee, &memory, &frame, hook)?);
+        }
         drop(tracee);
         hook(Step::Left);
         Ok(made)
@@ -190,7 +223,7 @@ impl Borrowed<'_> {
     }
 
     /// What is to be written, if the thread can be borrowed where it stands.
-    fn prepare(&self, tracee: &Tracee, memory: &File) -> Result<Frame, Failed> {
+    fn prepare(&self, tracee: &Tracee, memory: &File, filters: &[Vec<Instruction>]) -> Result<Frame, Failed> {
         let failed = |error| self.failed("reading the registers", error);
         let registers = tracee.registers().map_err(failed)?;
         if registers.cs != CODE64 {
@@ -204,46 +237,56 @@ impl Borrowed<'_> {
         if is_in_rseq(tracee, memory, registers.rip).map_err(failed)? {
             return Err(Failed::Unfit(Unfit::Rseq));
         }
-        if !self.process.has_room(registers.rsp, state.needs(self.call) + MARGIN)? {
+        if !self.process.has_room(tracee.tid(), registers.rsp, state.needs(self.call) + MARGIN)? {
             return Err(Failed::Unfit(Unfit::Stack));
         }
         let frame = state.frame(self.call, self.code).ok_or(Failed::Unfit(Unfit::Stack))?;
-        self.ask_filters(tracee, &frame)?;
-        Ok(frame)
+        match self.refused(self.call, &frame.registers, filters) {
+            Some(name) => Err(self.filtered(Filtered::Call(name))),
+            None => Ok(frame),
+        }
     }
 
-    /// Refuses what a seccomp filter would not simply allow: it might kill the process.
-    fn ask_filters(&self, tracee: &Tracee, frame: &Frame) -> Result<(), Failed> {
-        if !self.process.is_filtered(tracee.tid())? {
-            return Ok(());
+    /// The seccomp filters that decide on its system calls.
+    fn filters(&self, tracee: &Tracee) -> Result<Vec<Vec<Instruction>>, Failed> {
+        match self.process.is_filtered(tracee.tid())? {
+            true => tracee.filters().map_err(|_| self.filtered(Filtered::Unreadable)),
+            false => Ok(Vec::new()),
         }
-        let pid = self.process.pid;
-        let refused = |why| Failed::All(MarkError::Seccomp { pid, why });
-        let filters = tracee.filters().map_err(|_| refused(Filtered::Unreadable))?;
+    }
+
+    fn filtered(&self, why: Filtered) -> Failed {
+        MarkError::Seccomp { pid: self.process.pid, why }.into()
+    }
+
+    /// Which system call a seccomp filter would not simply allow: it might kill the process.
+    fn refused(
+        &self,
+        call: &Call,
+        of: &user_regs_struct,
+        filters: &[Vec<Instruction>],
+    ) -> Option<&'static str> {
         // Both instructions are `syscall`, of two bytes; before rt_sigreturn's there are the seven of `mov`.
-        let of = &frame.registers;
         let arguments = [of.rdi, of.rsi, of.rdx, of.r10, of.r8, of.r9];
         let calls = [
-            (self.call.name, Question::new(self.call.number, self.code.syscall + 2, arguments)),
+            (call.name, Question::new(call.number, self.code.syscall + 2, arguments)),
             ("rt_sigreturn", Question::new(SIGRETURN, self.code.sigreturn + 9, arguments)),
         ];
-        for (name, question) in calls {
-            if !filters.iter().all(|filter| seccomp::allows(filter, &question)) {
-                return Err(refused(Filtered::Call(name)));
-            }
-        }
-        Ok(())
+        let is_refused =
+            |question: &Question| !filters.iter().all(|filter| seccomp::allows(filter, question));
+        calls.into_iter().find(|(_, question)| is_refused(question)).map(|(name, _)| name)
     }
 
-    /// Lets it make the system call.
+    /// Lets it make the system call that its registers are set for.
     fn make(
         &self,
+        call: &Call,
         tracee: &mut Tracee,
         memory: &File,
         frame: &Frame,
         hook: Hook<'_>,
     ) -> Result<Made, Failed> {
-        let lost = || MarkError::Lost { pid: self.process.pid, call: self.call.name };
+        let lost = || MarkError::Lost { pid: self.process.pid, call: call.name };
         let failed = |error| self.failed("waiting for a system call", error);
         let deadline = Instant::now() + CALL_WITHIN;
         tracee.resume(true).map_err(failed)?;
@@ -262,7 +305,7 @@ impl Borrowed<'_> {
                     if let Some(exit) = exit.filter(|exit| {
                         exit.stack == frame.registers.rsp && exit.instruction == self.code.syscall + 2
                     }) {
-                        let mut filled = vec![0; self.call.memory.len()];
+                        let mut filled = vec![0; call.memory.len()];
                         memory.read_exact_at(&mut filled, frame.memory()).map_err(failed)?;
                         hook(Step::Made);
                         return Ok(Made { result: exit.result, memory: filled });

@@ -3,11 +3,12 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader},
+    ops::Range,
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::FileExt,
     },
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use rustix::{
@@ -45,6 +46,8 @@ pub(super) struct Process {
     pub(super) is_child: bool,
     /// Code that was found in it.
     code: OnceLock<Code>,
+    /// The stack that was found last, and whose.
+    stack: Mutex<Option<(i32, Range<u64>)>>,
 }
 
 /// A thread, by its number.
@@ -120,7 +123,8 @@ impl Process {
             rustix::io::Errno::INVAL | rustix::io::Errno::NOENT => MarkError::Gone(pid),
             error => MarkError::of(pid, "opening (pidfd_open)", error.into()),
         })?;
-        let mut process = Self { pid, descriptor, is_child: false, code: OnceLock::new() };
+        let (code, stack) = (OnceLock::new(), Mutex::default());
+        let mut process = Self { pid, descriptor, is_child: false, code, stack };
         process.check()?;
         // Only now it is known that all of this was said of the process of that descriptor.
         if process.has_ended() { Err(MarkError::Gone(pid)) } else { Ok(process) }
@@ -128,9 +132,7 @@ impl Process {
 
     fn check(&mut self) -> Result<(), MarkError> {
         let pid = self.pid;
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))
-            .map(Status)
-            .map_err(|error| MarkError::of(pid, "reading the status", error))?;
+        let status = self.status("")?;
         if status.number("Tgid") != pid || status.get("State").starts_with(['Z', 'X']) {
             return Err(MarkError::Gone(pid));
         }
@@ -150,13 +152,27 @@ impl Process {
             return Err(MarkError::Architecture(pid));
         }
         status.is_filtered(pid)?;
-        let setting = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
-        let level = setting("io_uring_disabled").trim().parse().unwrap_or(0);
-        if !may_use(level, setting("io_uring_group").trim(), &status) {
-            return Err(MarkError::IoUringDisabled { pid, level });
-        }
         self.is_child = status.number("PPid") == std::process::id();
         Ok(())
+    }
+
+    /// Whether it may have a ring, as far as the system's administrator is concerned.
+    ///
+    /// # Errors
+    /// [`MarkError::IoUringDisabled`], or its status cannot be read.
+    pub(super) fn may_use_io_uring(&self) -> Result<(), MarkError> {
+        let setting = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        let level = setting("io_uring_disabled").trim().parse().unwrap_or(0);
+        match may_use(level, setting("io_uring_group").trim(), &self.status("")?) {
+            true => Ok(()),
+            false => Err(MarkError::IoUringDisabled { pid: self.pid, level }),
+        }
+    }
+
+    /// What is said of it, or of a thread of it: `/task/TID`.
+    fn status(&self, of: &str) -> Result<Status, MarkError> {
+        let text = fs::read_to_string(format!("/proc/{}{of}/status", self.pid));
+        text.map(Status).map_err(|error| MarkError::of(self.pid, "reading the status", error))
     }
 
     /// Whether it has ended: then its number may be another's soon.
@@ -201,9 +217,7 @@ impl Process {
     /// # Errors
     /// It is one that cannot be borrowed, filters or not.
     pub(super) fn is_filtered(&self, tid: i32) -> Result<bool, MarkError> {
-        let text = fs::read_to_string(format!("/proc/{}/task/{tid}/status", self.pid))
-            .map_err(|error| MarkError::of(self.pid, "reading the status", error))?;
-        Status(text).is_filtered(self.pid)
+        self.status(&format!("/task/{tid}"))?.is_filtered(self.pid)
     }
 
     fn mappings(&self) -> Result<impl Iterator<Item = Mapping>, MarkError> {
@@ -213,20 +227,33 @@ impl Process {
         Ok(lines.filter_map(|line| Mapping::parse(&line)))
     }
 
-    /// Whether a stack has room for that many bytes below its pointer.
+    /// Whether a thread's stack has room for that many bytes below its pointer.
     ///
     /// It is known only of the process's first stack, and of those with a guard below them: what grows down in one piece
     /// of memory with others (a stack of Go's) would be written over.
-    pub(super) fn has_room(&self, pointer: u64, bytes: u64) -> Result<bool, MarkError> {
+    ///
+    /// A stack is looked for once, as long as the same thread is on it: each time that memory is marked, there are more
+    /// mappings to look through, and the thread stands meanwhile.
+    pub(super) fn has_room(&self, tid: i32, pointer: u64, bytes: u64) -> Result<bool, MarkError> {
+        let mut known = self.stack.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = |stack: &Range<u64>| stack.contains(&pointer) && pointer - stack.start >= bytes;
+        if !known.as_ref().is_some_and(|(of, stack)| *of == tid && has_room(stack)) {
+            *known = self.stack(pointer)?.map(|stack| (tid, stack));
+        }
+        Ok(known.as_ref().is_some_and(|(_, stack)| has_room(stack)))
+    }
+
+    /// The stack that this is in.
+    fn stack(&self, pointer: u64) -> Result<Option<Range<u64>>, MarkError> {
         let mut below = None;
         for mapping in self.mappings()? {
             if (mapping.start..mapping.end).contains(&pointer) {
                 let is_guarded = mapping.is_stack || below == Some(mapping.start);
-                return Ok(mapping.is_writable && is_guarded && pointer - mapping.start >= bytes);
+                return Ok((mapping.is_writable && is_guarded).then_some(mapping.start..mapping.end));
             }
             below = (!mapping.is_readable && !mapping.is_writable).then_some(mapping.end);
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Code that makes a system call and returns, and code that returns from a signal handler: looked for once.
@@ -388,7 +415,8 @@ mod tests {
         let pid = std::process::id();
         let number = Pid::from_raw(pid.cast_signed()).unwrap();
         let descriptor = pidfd_open(number, PidfdFlags::empty()).unwrap();
-        let process = Process { pid, descriptor, is_child: false, code: OnceLock::new() };
+        let (code, stack) = (OnceLock::new(), Mutex::default());
+        let process = Process { pid, descriptor, is_child: false, code, stack };
         let memory = memmap2::MmapMut::map_anon(4 * 4096).unwrap();
         let start = memory.as_ptr() as u64;
         let protect = |rights| {
@@ -396,15 +424,15 @@ mod tests {
             let done = unsafe { libc::mprotect(memory.as_ptr().cast_mut().cast(), 4096, rights) };
             assert_eq!(done, 0);
         };
-        let has_room = |at, bytes| process.has_room(start + at, bytes).unwrap();
+        let has_room = |at, bytes| process.has_room(1, start + at, bytes).unwrap();
         protect(libc::PROT_NONE);
         assert!(
             has_room(3 * 4096, 2 * 4096) && has_room(2 * 4096 + 8, 4096) && !has_room(3 * 4096, 2 * 4096 + 1)
         );
         assert!(!has_room(0, 0) && !has_room(4095, 0));
         protect(libc::PROT_READ);
-        assert!(!has_room(3 * 4096, 4096));
-        assert!(!process.has_room(0, 0).unwrap() && !process.has_room(u64::MAX, 0).unwrap());
+        assert!(!process.has_room(2, start + 3 * 4096, 4096).unwrap());
+        assert!(!process.has_room(1, 0, 0).unwrap() && !process.has_room(1, u64::MAX, 0).unwrap());
     }
 
     #[test]

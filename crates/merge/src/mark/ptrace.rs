@@ -22,8 +22,10 @@ const NT_X86_XSTATE: u64 = 0x202;
 /// XSAVE images are of a few kilobytes, of eleven with AMX.
 const LARGEST_XSTATE: usize = 64 << 10;
 
-/// How often it is looked whether a thread has stopped.
+/// How often it is looked whether a thread has stopped: all the time at first, as most system calls that are waited for take
+/// a few microseconds, and a thread stands for as long as it takes to notice.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
+const LOOK_CLOSELY_FOR: Duration = Duration::from_micros(50);
 
 /// An instruction of a seccomp filter (include/uapi/linux/filter.h).
 #[repr(C)]
@@ -130,8 +132,10 @@ impl Tracee {
 
     /// Waits until it stands; none if it does not in time.
     pub(super) fn wait(&mut self, deadline: Instant) -> io::Result<Option<Stop>> {
+        let closely = Instant::now() + LOOK_CLOSELY_FOR;
         loop {
             match self.look()? {
+                None if Instant::now() < closely => std::thread::yield_now(),
                 None if Instant::now() < deadline => std::thread::sleep(LOOK_EVERY),
                 stop => return Ok(stop),
             }

@@ -14,6 +14,9 @@ use std::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+/// The system call that makes one.
+pub(super) const SETUP: &str = "io_uring_setup";
+
 /// Requests that it holds. So many that both its parts are of one page: there is none of less.
 pub(super) const ENTRIES: u32 = 32;
 const PAGE: usize = 4096;

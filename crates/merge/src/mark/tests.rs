@@ -11,6 +11,7 @@ use std::{
 use super::*;
 use target::{Does, Target};
 
+mod calls;
 mod target;
 
 const ALL: [Does; 8] = [
@@ -37,8 +38,26 @@ const STEPS: [Step; 10] = [
     Step::Left,
 ];
 
-/// Names the process that is to be borrowed, and the step at which to end, to a process that is to end there.
+/// Tells a process that is to end in the middle which one it is to borrow, and when to end: in numbers, as
+/// [`ends_in_the_middle`] is given them.
 const ENDS_AT: &str = "XWEAVE_MARK_ENDS_AT";
+
+/// Of what it is the middle: of opening a ring, of closing it, of marking every second page by calls.
+const OPENS: usize = 0;
+const CLOSES: usize = 1;
+const CALLS: usize = 2;
+
+/// Borrows a target, and is killed when it gets to a step of that for the nth time.
+fn ends_in_the_middle(target: &Target, of: usize, step: usize, nth: usize) {
+    let status = Command::new(env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "mark::tests::the_one_that_ends_in_the_middle"])
+        .env(ENDS_AT, format!("{} {} {of} {step} {nth}", target.pid, target.range(0, 1).start))
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL), "{:?}: {status:?}", STEPS[step]);
+    target.is_let_go();
+}
 
 /// Says so if it cannot be tried here.
 fn may_try() -> bool {
@@ -158,19 +177,25 @@ fn memory_that_is_not_there_is_told_and_the_rest_is_marked() {
 #[ignore = "a process of another test's"]
 fn the_one_that_ends_in_the_middle() {
     let Ok(text) = env::var(ENDS_AT) else { return };
-    let words: Vec<usize> = text.split(' ').map(|word| word.parse().unwrap()).collect();
-    let [pid, at, at_close] = words[..] else { panic!("{text}") };
+    let words: Vec<u64> = text.split(' ').map(|word| word.parse().unwrap()).collect();
+    let [pid, memory, of, at, mut times] = words[..] else { panic!("{text}") };
     let mut end = |step| {
-        if step == STEPS[at] {
+        times -= u64::from(step == STEPS[usize::try_from(at).unwrap()]);
+        if times == 0 {
             // SAFETY: ends this process.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
     };
     let pid = u32::try_from(pid).unwrap();
-    if at_close == 1 {
-        Marker::open_hooked(pid, &mut |_| {}).unwrap().close_hooked(&mut end).unwrap();
-    } else {
-        Marker::open_hooked(pid, &mut end).unwrap();
+    match usize::try_from(of).unwrap() {
+        OPENS => drop(Marker::open_hooked(pid, &mut end).unwrap()),
+        CLOSES => Marker::open_hooked(pid, &mut |_| {}).unwrap().close_hooked(&mut end).unwrap(),
+        _ => {
+            let mut marker = Marker::open_for_calls(pid, &mut |_| {}).unwrap();
+            let ranges: Vec<Range> =
+                (0..128).map(|page| Range { start: memory + 8192 * page, length: 4096 }).collect();
+            marker.advise(&ranges, libc::MADV_MERGEABLE, &mut end).unwrap();
+        }
     }
 }
 
@@ -180,26 +205,19 @@ fn a_process_goes_on_when_we_are_killed_at_any_step() {
         return;
     }
     for does in ALL {
-        for (at, step) in STEPS.iter().enumerate() {
+        for step in 0..STEPS.len() {
             // Both system calls are made alike.
             let closes_too = matches!(does, Does::Reads | Does::SpinsWithSignals);
-            for at_close in 0..=i32::from(closes_too) {
+            for of in [OPENS, CLOSES].into_iter().take(1 + usize::from(closes_too)) {
                 let target = Target::start(does);
                 let before = target.rounds();
-                let status = Command::new(env::current_exe().unwrap())
-                    .args(["--ignored", "--exact", "mark::tests::the_one_that_ends_in_the_middle"])
-                    .env(ENDS_AT, format!("{} {at} {at_close}", target.pid))
-                    .stdout(Stdio::null())
-                    .status()
-                    .unwrap();
-                assert_eq!(status.signal(), Some(libc::SIGKILL), "{does:?} {step:?}: {status:?}");
-                target.is_not_traced();
+                ends_in_the_middle(&target, of, step, 1);
                 if matches!(does, Does::Sleeps | Does::Spins | Does::SpinsWithSignals) {
                     target.went_on_since(before);
                 }
                 target.goes_on();
                 // One that is killed when it closes leaves nothing, once it is too late to stop it.
-                if at_close == 1 && STEPS[..at].contains(&Step::Written) {
+                if of == CLOSES && STEPS[..step].contains(&Step::Written) {
                     target.is_left_alone();
                 }
                 // It can be borrowed again.
@@ -332,7 +350,7 @@ fn a_seccomp_filter_is_asked_first() {
     marker.close().unwrap();
     target.goes_on();
     let target = Target::start(Does::ReadsForbidden);
-    let error = Marker::open(target.pid).err().expect("refused");
+    let error = Marker::open_hooked(target.pid, &mut |_| {}).err().expect("refused");
     assert!(matches!(error, MarkError::Seccomp { why: Filtered::Call("io_uring_setup"), .. }), "{error}");
     target.is_left_alone();
     target.goes_on();
@@ -406,10 +424,11 @@ fn a_process_that_begins_another_program_meanwhile_is_left_alone() {
 
 #[test]
 fn ranges_are_of_whole_pages_and_split_where_the_kernel_takes_no_more() {
-    let of = |start, length| pieces(&[Range { start, length }]);
-    assert_eq!(of(4096, 8192).unwrap(), [(4096, 8192)]);
-    let (gib, page) = (1u32 << 30, 4096);
-    let split = [(page, gib), (page + u64::from(gib), gib), (page + 2 * u64::from(gib), 4096)];
+    let of = |start, length| pieces(&[Range { start, length }], PIECE);
+    let range = |start, length| Range { start, length };
+    assert_eq!(of(4096, 8192).unwrap(), [range(4096, 8192)]);
+    let (gib, page) = (1 << 30, 4096);
+    let split = [range(page, gib), range(page + gib, gib), range(page + 2 * gib, 4096)];
     assert_eq!(of(page, (2 << 30) + page).unwrap(), split);
     for (start, length) in [(1, 4096), (4096, 1), (4096, 0), (u64::MAX - 4095, 4096), (0, 1 << 47)] {
         assert!(matches!(of(start, length), Err(MarkError::NotPages { .. })), "{start} {length}");

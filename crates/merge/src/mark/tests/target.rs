@@ -35,9 +35,11 @@ pub(super) enum Does {
     ReadsWithSignals,
     /// Waits for a signal that it blocks otherwise.
     Suspends,
-    /// Reads, under a seccomp filter that allows all, and one that does not allow io_uring_setup.
+    /// Reads, under a seccomp filter that allows all, one that does not allow io_uring_setup, and one that allows neither
+    /// that nor madvise to mark memory.
     ReadsFiltered,
     ReadsForbidden,
+    ReadsForbiddenBoth,
     /// Waits as for a child of vfork, which can be ended, but not stopped.
     WaitsForChild,
 }
@@ -93,10 +95,15 @@ impl Target {
         };
         let target = Self { pid, does, shared, memory: memory.addr() as u64, pipe };
         target.until("it begins", || target.shared.begun.load(SeqCst) == 1);
-        if !matches!(does, Does::Spins | Does::SpinsWithSignals) {
-            target.until("it waits", || target.status("State").starts_with(['S', 'D']));
-        }
+        target.waits();
         target
+    }
+
+    /// Waits until it waits, if that is what it does.
+    fn waits(&self) {
+        if !matches!(self.does, Does::Spins | Does::SpinsWithSignals) {
+            self.until("it waits", || self.status("State").starts_with(['S', 'D']));
+        }
     }
 
     /// Opened, or the test fails and shows how it is.
@@ -232,6 +239,13 @@ impl Target {
     pub(super) fn is_not_traced(&self) {
         self.until("it is not traced", || self.status("TracerPid") == "0");
     }
+
+    /// Nobody traces it any more, and it is back. Until then a signal's handler may run before the system call that it is
+    /// still to make, and the wait that it was to end begin again.
+    pub(super) fn is_let_go(&self) {
+        self.is_not_traced();
+        self.waits();
+    }
 }
 
 impl Drop for Target {
@@ -335,18 +349,30 @@ impl Child {
                     (0x06, 0, 0, 0x7fff_0000),
                 ]);
             }
+            // The same of madvise, if its advice is MADV_MERGEABLE.
+            Does::ReadsForbiddenBoth => {
+                self.filter(&[
+                    (0x20, 0, 0, 0),
+                    (0x15, 3, 0, 425),
+                    (0x15, 0, 3, 28),
+                    (0x20, 0, 0, 32),
+                    (0x15, 0, 1, 12),
+                    (0x06, 0, 0, 0x0005_0001),
+                    (0x06, 0, 0, 0x7fff_0000),
+                ]);
+            }
             _ => {}
         }
         mask
     }
 
     fn filter(&self, instructions: &[(u16, u8, u8, u32)]) {
-        let mut filter = [libc::sock_filter { code: 0, jt: 0, jf: 0, k: 0 }; 4];
+        let mut filter = [libc::sock_filter { code: 0, jt: 0, jf: 0, k: 0 }; 8];
         for (to, &(code, jt, jf, k)) in filter.iter_mut().zip(instructions) {
             *to = libc::sock_filter { code, jt, jf, k };
         }
-        let length = if instructions.len() == 1 { 1 } else { 4 };
-        let program = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
+        let Ok(len) = u16::try_from(instructions.len()) else { self.fail(103) };
+        let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
         // SAFETY: the kernel copies the program, which is as long as it says.
         let done = unsafe {
             [
@@ -413,7 +439,11 @@ impl Child {
                 }
             }
             Does::WaitsForChild => self.wait_for_child(),
-            Does::Reads | Does::ReadsWithSignals | Does::ReadsFiltered | Does::ReadsForbidden => self.read(),
+            Does::Reads
+            | Does::ReadsWithSignals
+            | Does::ReadsFiltered
+            | Does::ReadsForbidden
+            | Does::ReadsForbiddenBoth => self.read(),
         }
     }
 
