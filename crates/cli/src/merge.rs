@@ -9,7 +9,7 @@ mod status;
 
 use std::{process::ExitCode, time::Duration};
 
-use xweave_merge::{Host, Status};
+use xweave_merge::{Host, Status, reserve::HowMuch};
 
 use crate::{arguments::duration, failure::Failure};
 
@@ -34,6 +34,7 @@ Examples:
   sudo xweave merge --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   mark it, and merge it
   sudo xweave merge --every 1m --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   and what they read later
   sudo xweave merge --every 10s --below 4G --allow inject --domain …   only while memory is short
+  sudo xweave merge --every 1m --reserve 25% --allow inject --domain …   and have memory when guests write to it
   sudo xweave merge status               what is merged now
   sudo xweave merge release --allow inject vm1 vm2   what was merged is theirs again")]
 pub struct Args {
@@ -54,6 +55,9 @@ pub struct Args {
     /// Only while less memory of this host is available: 4G, 500M
     #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size, requires = "every")]
     below: Option<u64>,
+    /// Hold so much of what is given back, until memory gets short, for what guests write to of it: 25%, 2G
+    #[arg(long, value_name = "SIZE", value_parser = how_much, requires = "every")]
+    reserve: Option<HowMuch>,
     #[command(flatten)]
     asked: asking::Args,
     /// Print a JSON document
@@ -73,6 +77,18 @@ enum What {
     Doctor(doctor::Args),
     Release(releasing::Args),
     Status(status::Args),
+}
+
+/// Reads how much of what is given back is held: a part of it, or bytes.
+fn how_much(text: &str) -> Result<HowMuch, String> {
+    let wrong = || format!("`{text}` is no part of what is given back, nor a size: write 25%, or 2G");
+    match text.strip_suffix('%') {
+        Some(percent) => match percent.parse() {
+            Ok(of @ 1..=100) => Ok(HowMuch::Percent(of)),
+            _ => Err(wrong()),
+        },
+        None => xweave_text::parse_size(text).map(HowMuch::Bytes).map_err(|_| wrong()),
+    }
 }
 
 /// This host's virtual machines, and what of their memory KSM may merge.
@@ -99,8 +115,22 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Some(What::Status(args)) => status::run(&args),
         None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
         None => {
-            let times = merging::Times { every: args.every, below: args.below };
+            let times = merging::Times { every: args.every, below: args.below, reserve: args.reserve };
             merging::run(&args.asked, &args.allow, times, args.json)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_is_a_part_or_a_size() {
+        assert_eq!(["25%", "100%"].map(how_much), [Ok(HowMuch::Percent(25)), Ok(HowMuch::Percent(100))]);
+        assert_eq!(how_much("2G"), Ok(HowMuch::Bytes(2 << 30)));
+        for wrong in ["", "%", "0%", "101%", "-1%", "2.5%", "G", "1T"] {
+            assert!(how_much(wrong).is_err_and(|said| said.contains(&format!("`{wrong}`"))));
         }
     }
 }

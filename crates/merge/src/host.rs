@@ -251,8 +251,17 @@ pub(crate) fn has_ended(error: &io::Error) -> bool {
 
 /// Memory that can be had without swapping, in bytes.
 pub fn available() -> u64 {
+    of_meminfo("MemAvailable:")
+}
+
+/// This host's memory, in bytes.
+pub(crate) fn memory() -> u64 {
+    of_meminfo("MemTotal:")
+}
+
+fn of_meminfo(key: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
     let kib: Option<u64> = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
     kib.unwrap_or(0).saturating_mul(1024)
 }

@@ -9,7 +9,7 @@
 //! memory KSM may merge at all. To merge, [`slots`] say where in a process a guest's pages are, [`plan`] which of these to look
 //! at, [`mark`] has the process allow it, [`direct`] has KSM look, [`merged`] says what it has put together, and
 //! [`outcome`] what came of it all; [`merging`] does these in turn, and
-//! [`status`] says what is merged at any time.
+//! [`status`] says what is merged at any time, and [`reserve`] holds memory for what guests write to of it.
 
 pub mod direct;
 pub mod estimate;
@@ -20,6 +20,7 @@ pub mod merged;
 pub mod merging;
 pub mod outcome;
 pub mod plan;
+pub mod reserve;
 pub mod slots;
 pub mod status;
 pub mod tree;
@@ -29,6 +30,7 @@ pub use host::Host;
 pub use merged::Merged;
 pub use outcome::Outcome;
 pub use plan::Plan;
+pub use reserve::Reserve;
 pub use slots::Slots;
 pub use status::Status;
 pub use tree::{SameBy, Tree};

@@ -6,6 +6,7 @@ use crate::{
     direct::{Taken, is_enough},
     merged::Merged,
     plan::{self, Plan},
+    reserve,
 };
 
 /// How KSM came to look at a guest's pages.
@@ -59,6 +60,8 @@ pub struct Outcome {
     pub guests: Vec<OfGuest>,
     /// The files of which several guests hold pages, those first that gave back most.
     pub files: Vec<OfFile>,
+    /// What is held for what guests write to of it, if any is to be.
+    pub reserve: Option<reserve::State>,
 }
 
 /// A guest's part.
@@ -122,6 +125,7 @@ impl Outcome {
             marked: marked.iter().map(|of| of.pages).sum(),
             guests,
             files,
+            reserve: None,
         }
     }
 

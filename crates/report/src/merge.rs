@@ -5,6 +5,7 @@ use xweave_merge::{
     estimate::{OfFile, OfGuest},
     host::{Ksm, VmMemory},
     outcome::{self, Way},
+    reserve::{Event, State},
     status::OfVm,
 };
 use xweave_text::size;
@@ -110,13 +111,42 @@ pub fn line(of: &Outcome) -> String {
         0 if !of.is_enough() => ": no pass of KSM is worth it yet",
         _ => "",
     };
+    let reserve = of.reserve.map_or_else(String::new, |State { wanted, held, .. }| {
+        format!("; {} of {} held in reserve", size(held as f64), size(wanted as f64))
+    });
     format!(
-        "{} given back, {} of it now; {} of the {} that several hold is merged{waits}",
+        "{} given back, {} of it now; {} of the {} that several hold is merged{waits}{reserve}",
         pages(of.saved),
         pages(of.saved.saturating_sub(of.saved_before)),
         pages(of.merged),
         pages(of.shared)
     )
+}
+
+/// What happens to the reserve, in a line.
+pub fn event(of: &Event) -> String {
+    match of {
+        Event::LetGo(bytes) => {
+            format!("memory is short: the {} held in reserve are let go", size(*bytes as f64))
+        }
+        Event::Untold(why) => format!(
+            "the kernel does not tell when memory gets short ({why}; psi=1 has it do so): it is looked each second what is \
+             available"
+        ),
+    }
+}
+
+/// What was held for what guests write to, at the end.
+fn said_of_reserve(State { wanted, held, let_go, times }: State) -> String {
+    let [wanted, held, let_go] = [wanted, held, let_go].map(|bytes| size(bytes as f64));
+    let mut said = format!(
+        "{held} of the {wanted} wanted were held in reserve for what guests write to, and are let go now."
+    );
+    if times > 0 {
+        let times = number::counted(times, "time", "times");
+        said += &format!(" Memory got short {times}, for which {let_go} were let go.");
+    }
+    said
 }
 
 fn said_of_outcome(of: &Outcome) -> Vec<String> {
@@ -168,6 +198,7 @@ fn said_of_outcome(of: &Outcome) -> Vec<String> {
             marked.join(", ")
         ));
     }
+    said.extend(of.reserve.map(said_of_reserve));
     said
 }
 

@@ -10,6 +10,7 @@ use xweave_merge::{
     direct::Taken,
     host::{Kept, Ksm, VmMemory, Why},
     outcome::{Marked, OfFile, OfGuest, Way},
+    reserve::{Event, State},
     status::OfVm,
     tree::Guest,
 };
@@ -154,6 +155,7 @@ fn outcome() -> Outcome {
         marked: 13_000,
         guests: vec![guest("vm1", 3, 6_450), guest("vm2", 0, 6_450)],
         files: vec![file("/usr/bin/perl", 12_000, 6_000), file("/usr/bin/dash", 960, 450)],
+        reserve: None,
     }
 }
 
@@ -188,6 +190,27 @@ fn the_document_of_merging_has_the_same_numbers() {
     assert_eq!((&of["ksmd_cpu_s"], &of["merged_after_pass"][1]), (&0.84.into(), &12_900.into()));
     assert_eq!((&of["vms"][0]["pages"]["lost"], &of["vms"][0]["way"]), (&3.into(), &"inject".into()));
     assert_eq!(of["files"][1]["saved"], 450);
+}
+
+#[test]
+fn what_is_held_in_reserve_is_told_in_each_line_and_in_the_end() {
+    let state = State { wanted: 12 << 20, held: 0, let_go: 25 << 20, times: 2 };
+    let of = Outcome { reserve: Some(state), ..outcome() };
+    assert!(merge::line(&of).ends_with("is merged; 0 B of 12 MiB held in reserve"), "{}", merge::line(&of));
+    let looked_at = [LookedAt::default(), LookedAt::default()];
+    let text = merge::outcome(&of, &looked_at, 1, views()[1]).replace('\n', " ");
+    assert!(text.contains("0 B of the 12 MiB wanted were held in reserve"), "{text}");
+    assert!(text.contains("Memory got short 2 times, for which 25 MiB were let go."), "{text}");
+    let mut written = Vec::new();
+    document::merge::write_outcome(&mut written, &of, &looked_at, SameBy::Path).unwrap();
+    let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    let bytes = ["wanted_bytes", "held_bytes", "let_go_bytes", "times_short"].map(|key| &of["reserve"][key]);
+    assert_eq!(bytes, [12 << 20, 0, 25 << 20, 2]);
+    assert_eq!(
+        merge::event(&Event::LetGo(25 << 20)),
+        "memory is short: the 25 MiB held in reserve are let go"
+    );
+    assert!(merge::event(&Event::Untold("none".into())).contains("(none; psi=1"));
 }
 
 #[test]

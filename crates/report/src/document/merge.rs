@@ -159,6 +159,12 @@ pub fn write_outcome(
         ksmd_cpu_s: of.taken.ksmd.as_secs_f64(),
         merged_after_pass: &of.taken.passes,
         ended_early: of.taken.cut,
+        reserve: of.reserve.map(|of| Reserve {
+            wanted_bytes: of.wanted,
+            held_bytes: of.held,
+            let_go_bytes: of.let_go,
+            times_short: of.times,
+        }),
         vms: of.guests.iter().zip(looked_at).map(vm).collect(),
         files: files.collect(),
     };
@@ -175,8 +181,17 @@ struct Merging<'a> {
     ksmd_cpu_s: f64,
     merged_after_pass: &'a [u64],
     ended_early: bool,
+    reserve: Option<Reserve>,
     vms: Vec<MergedVm>,
     files: Vec<MergedFile<'a>>,
+}
+
+#[derive(Serialize)]
+struct Reserve {
+    wanted_bytes: u64,
+    held_bytes: u64,
+    let_go_bytes: u64,
+    times_short: u64,
 }
 
 #[derive(Serialize)]
