@@ -35,6 +35,7 @@ Examples:
   sudo xweave merge --every 1m --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   and what they read later
   sudo xweave merge --every 10s --below 4G --allow inject --domain …   only while memory is short
   sudo xweave merge --every 1m --reserve 25% --allow inject --domain …   and have memory when guests write to it
+  sudo xweave merge --numa-local --allow inject --domain …   only within NUMA nodes
   sudo xweave merge status               what is merged now
   sudo xweave merge release --allow inject vm1 vm2   what was merged is theirs again")]
 pub struct Args {
@@ -58,6 +59,9 @@ pub struct Args {
     /// Hold so much of what is given back, until memory gets short, for what guests write to of it: 25%, 2G
     #[arg(long, value_name = "SIZE", value_parser = how_much, requires = "every")]
     reserve: Option<HowMuch>,
+    /// Have KSM merge pages of each NUMA node among themselves only: no guest reads another node's memory for it
+    #[arg(long, conflicts_with = "dry_run")]
+    numa_local: bool,
     #[command(flatten)]
     asked: asking::Args,
     /// Print a JSON document
@@ -116,7 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
         None => {
             let times = merging::Times { every: args.every, below: args.below, reserve: args.reserve };
-            merging::run(&args.asked, &args.allow, times, args.json)
+            merging::run(&args.asked, &args.allow, times, args.numa_local, args.json)
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use xweave_wire::message::{BackEnd, Vm};
 
-use crate::{maps::Line, mark::Range};
+use crate::{maps::Line, mark::Range, nodes};
 
 const KSM: &str = "/sys/kernel/mm/ksm";
 
@@ -44,6 +44,15 @@ pub struct Ksm {
     pub pages_sharing: u64,
     /// Whether pages of two NUMA nodes are merged.
     pub merge_across_nodes: bool,
+    /// How many NUMA nodes have memory.
+    pub nodes: u64,
+}
+
+impl Ksm {
+    /// Whether equal pages of this host may be on two nodes, of which KSM makes none one.
+    pub fn is_within_nodes(self) -> bool {
+        !self.merge_across_nodes && self.nodes > 1
+    }
 }
 
 /// A virtual machine's memory: what it holds now, in bytes, without what its process has for itself.
@@ -130,6 +139,7 @@ impl Host {
             run,
             pages_sharing: number("pages_sharing").unwrap_or(0),
             merge_across_nodes: number("merge_across_nodes").is_none_or(|of: u64| of != 0),
+            nodes: nodes::count(),
         });
         let mut all = Vec::new();
         for vm in vms {

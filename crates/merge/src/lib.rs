@@ -7,7 +7,7 @@
 //! Modules: [`tree`] has the files of all guests, each where the others' same ones are; [`estimate`] says what it would give
 //! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
 //! memory KSM may merge at all. To merge, [`slots`] say where in a process a guest's pages are, [`plan`] which of these to look
-//! at, [`mark`] has the process allow it, [`direct`] has KSM look, [`merged`] says what it has put together, and
+//! at, where KSM merges within NUMA nodes only by the [`nodes`] on which they are, [`mark`] has the process allow it, [`direct`] has KSM look, [`merged`] says what it has put together, and
 //! [`outcome`] what came of it all; [`merging`] does these in turn, and
 //! [`status`] says what is merged at any time, and [`reserve`] holds memory for what guests write to of it.
 
@@ -18,6 +18,7 @@ mod maps;
 pub mod mark;
 pub mod merged;
 pub mod merging;
+pub mod nodes;
 pub mod outcome;
 pub mod plan;
 pub mod reserve;

@@ -75,6 +75,8 @@ pub struct OfGuest {
     pub shared: u64,
     /// Pages that another holds too, and it is not known where.
     pub lost: u64,
+    /// Pages that another holds too, none of them on the same NUMA node, where KSM merges within nodes only.
+    pub apart: u64,
     /// How its memory was marked.
     pub marked: Marked,
     /// Pages that are merged.
@@ -111,6 +113,7 @@ impl Outcome {
             hinted: of.hinted,
             shared: of.spots.len() as u64,
             lost: of.lost,
+            apart: of.apart,
             marked: *marked,
             merged: *merged,
         };
@@ -197,6 +200,7 @@ mod tests {
                 hinted: 0,
                 shared: 0,
                 lost: 0,
+                apart: 0,
                 merged: 0,
             }],
             ..Outcome::default()

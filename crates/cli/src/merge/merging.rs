@@ -9,7 +9,7 @@ use std::{
 };
 
 use xweave_merge::{
-    Outcome, Reserve,
+    Outcome, Reserve, direct,
     merging::{self, Asked, MergeError, Pace},
     reserve::{self, HowMuch},
 };
@@ -34,9 +34,17 @@ pub struct Times {
 }
 
 /// Asks the guests where their pages lie, marks those that several hold, has KSM look at them, and tells: once, or at these
-/// times, until Ctrl-C.
-pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> Result<ExitCode, Failure> {
+/// times, until Ctrl-C. KSM may be made to merge within NUMA nodes only.
+pub fn run(
+    asked: &asking::Args,
+    allow: &[Allow],
+    times: Times,
+    numa_local: bool,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
+    let within = numa_local.then(|| direct::within_nodes(xweave_interrupt::pending)).transpose();
+    let within = within.map_err(Failure::Failed)?;
     let begun = Instant::now();
     let Times { every, below, reserve } = times;
     let reserve =
@@ -103,6 +111,12 @@ pub fn run(asked: &asking::Args, allow: &[Allow], times: Times, json: bool) -> R
             write!(out, "{}", report::outcome(&outcome, &looked_at, asked.limit, view))
         }
     });
+    if within.is_some() {
+        drop(within);
+        if super::host()?.ksm.is_some_and(|ksm| !ksm.merge_across_nodes) {
+            told::tell(report::STAYS_WITHIN);
+        }
+    }
     match outcome.taken.cut && every.is_none() && xweave_interrupt::pending() {
         true => is_told.map(|_| ExitCode::from(130)),
         false => is_told,

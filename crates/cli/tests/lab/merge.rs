@@ -331,17 +331,100 @@ fn what_is_held_in_reserve_is_let_go_for_what_guests_write_to_and_when_memory_ge
     assert_eq!(world.run("host", "cat /run/lab/vm1/pid /run/lab/vm2/pid; pgrep -c qemu"), qemus);
     assert_eq!(hashes(&world, "vm2"), files);
 
+    // And there is plenty, but somebody waits for memory: at the limit of a group.
+    let group = "/sys/fs/cgroup/waits";
+    let waits = format!(
+        "echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir {group}; echo 16M >{group}/memory.high; mkdir /tmp/short; \
+         mount -t tmpfs -o size=64M none /tmp/short; \
+         (echo 0 >{group}/cgroup.procs; exec timeout 20 head -c 40M /dev/zero >/tmp/short/taken); \
+         umount /tmp/short; rmdir /tmp/short {group}"
+    );
+    world.run("host", &waits);
+    merging.wait_for_another("; 0 B of 2.7 MiB held in reserve");
+    world.run("host", &holds(0));
+
     world.signal("host", MERGING, "INT");
     let log = merging.finish_well();
     let document = log.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{log}"));
     let of: Value = serde_json::from_str(document).unwrap();
     let bytes =
         ["wanted_bytes", "held_bytes", "let_go_bytes"].map(|key| of["reserve"][key].as_u64().unwrap());
-    assert_eq!(bytes, [700 * 4096, 700 * 4096, 700 * 4096], "{log}");
-    assert_eq!(of["reserve"]["times_short"], 1, "{log}");
+    // It may have been short twice while what is available was taken: it is an emulated machine.
+    let times = of["reserve"]["times_short"].as_u64().unwrap();
+    assert!(times >= 2, "{log}");
+    assert_eq!(bytes, [700 * 4096, 0, times * 700 * 4096], "{log}");
     world.run("host", RELEASE);
     for domain in ["host", "vm1", "vm2"] {
         world.run(domain, "rm -rf /held /run/merging");
+        assert_clean(&world, domain);
+    }
+}
+
+#[test]
+fn where_ksm_merges_within_numa_nodes_only_what_another_guest_holds_on_the_same_node_is_merged() {
+    let Some(world) = World::find("merge") else { return };
+    for guest in ["vm1", "vm2"] {
+        world.run(guest, &format!("rm -rf /near; mkdir /near; {}", written("/near/file", 40, "n")));
+    }
+    let doctor: Value = serde_json::from_str(&world.run("host", "xweave merge doctor --json")).unwrap();
+    let nodes = doctor["ksm"]["nodes"].as_u64().unwrap();
+    // A world has one, unless its QEMU was told otherwise (-numa): all of it is tested there, and else that nothing changes.
+    let put = |guest: &str, node: u32| {
+        if nodes > 1 {
+            // migrate_pages(2): what cannot be moved is none of the file.
+            let moved = format!(
+                "perl -e 'my ($pid, $from, $to) = ($ARGV[0] + 0, pack(\"Q\", 3), pack(\"Q\", 1 << {node})); \
+                 exit(syscall(256, $pid, 64, $from, $to) < 0)' $(cat /run/lab/{guest}/pid)"
+            );
+            world.run("host", &moved);
+        }
+    };
+    let across = || world.run("host", "cat /sys/kernel/mm/ksm/merge_across_nodes").trim().to_owned();
+    let merge = |more: &str| {
+        let command = format!("xweave merge {GUESTS} --include /near --allow inject --json {more}");
+        let output = world.try_run("host", &command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default(), said)
+    };
+    let pages = |of: &Value, key: &str| of["pages"][key].as_u64().unwrap();
+    let apart = |of: &Value| of["vms"].as_array().unwrap().iter().map(|vm| pages(vm, "apart")).sum::<u64>();
+    put("vm1", 0);
+    put("vm2", 0);
+
+    // What is merged across nodes has to be released before.
+    assert_eq!(across(), "1");
+    let (status, of, said) = merge("");
+    assert_eq!((status, pages(&of, "saved"), apart(&of)), (Some(0), 40, 0), "{said}");
+    let (status, _, said) = merge("--numa-local");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("while anything is merged") && said.contains("xweave merge release"), "{said}");
+    world.run("host", RELEASE);
+    assert_eq!(across(), "1");
+
+    // On the same node, the same is merged. It stays so, and with it that it is within nodes; until all is released.
+    let (status, of, said) = merge("--numa-local");
+    assert_eq!((status, pages(&of, "saved"), apart(&of)), (Some(0), 40, 0), "{said}");
+    assert!(said.contains("KSM goes on merging within NUMA nodes only"), "{said}");
+    let told = world.run("host", "xweave doctor --json; true");
+    assert!(!told.contains("cannot be set to"), "{told}");
+    assert_eq!(across(), "0");
+    let (status, of, said) = merge("--numa-local");
+    assert_eq!((status, pages(&of, "saved_before")), (Some(0), 40), "{said}");
+    world.run("host", RELEASE);
+    assert_eq!(across(), "1");
+
+    if nodes > 1 {
+        put("vm2", 1);
+        let (status, of, said) = merge("--numa-local");
+        assert_eq!((status, pages(&of, "shared"), apart(&of)), (Some(0), 0, 80), "{said}\n{of}");
+        // Nothing is merged: it is as it was.
+        assert!(!said.contains("goes on") && across() == "1", "{said}");
+        let (_, of, said) = merge("");
+        assert_eq!((pages(&of, "saved"), apart(&of)), (40, 0), "{said}");
+        world.run("host", RELEASE);
+    }
+    for domain in ["host", "vm1", "vm2"] {
+        world.run(domain, "rm -rf /near");
         assert_clean(&world, domain);
     }
 }

@@ -135,6 +135,7 @@ pub fn write_outcome(
             hinted: guest.hinted,
             shared: guest.shared,
             lost: guest.lost,
+            apart: guest.apart,
             marked: guest.marked.pages,
             merged: guest.merged,
         },
@@ -219,6 +220,7 @@ struct OfMergedVm {
     hinted: u64,
     shared: u64,
     lost: u64,
+    apart: u64,
     marked: u64,
     merged: u64,
 }
@@ -290,8 +292,8 @@ struct VmStatus<'a> {
 
 impl Ksm {
     fn of(ksm: host::Ksm) -> Self {
-        let host::Ksm { run, pages_sharing, merge_across_nodes } = ksm;
-        Self { run, pages_sharing, merge_across_nodes }
+        let host::Ksm { run, pages_sharing, merge_across_nodes, nodes } = ksm;
+        Self { run, pages_sharing, merge_across_nodes, nodes }
     }
 }
 
@@ -306,6 +308,7 @@ struct Ksm {
     run: u64,
     pages_sharing: u64,
     merge_across_nodes: bool,
+    nodes: u64,
 }
 
 #[derive(Serialize)]
