@@ -47,6 +47,8 @@ pub struct StaleSettings {
 pub(crate) enum Takes {
     /// A small number.
     Number,
+    /// The same, where the kernel may say that it is in use (`EBUSY`): then it is put back later, and nothing has failed.
+    NumberIfFree,
     /// A name, as governors have.
     Word,
     /// One of several such names: all are shown, and the one that holds is in brackets.
@@ -56,7 +58,9 @@ pub(crate) enum Takes {
 impl Takes {
     fn takes(self, value: &str) -> bool {
         match self {
-            Self::Number => (1..=9).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit()),
+            Self::Number | Self::NumberIfFree => {
+                (1..=9).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
+            }
             Self::Word | Self::Choice => xweave_wire::knob::is_word(value),
         }
     }
@@ -65,7 +69,7 @@ impl Takes {
     fn of(self, shown: &str) -> &str {
         let shown = shown.trim();
         match self {
-            Self::Number | Self::Word => shown,
+            Self::Number | Self::NumberIfFree | Self::Word => shown,
             Self::Choice => {
                 shown.split_whitespace().find_map(|of| of.strip_prefix('[')?.strip_suffix(']')).unwrap_or("")
             }
@@ -129,6 +133,11 @@ impl Target {
         }
         step();
         Ok(())
+    }
+
+    /// Whether an error says that it can be put back later only.
+    fn is_in_use(&self, error: &io::Error) -> bool {
+        matches!(self, Self::File(_, Takes::NumberIfFree)) && error.kind() == io::ErrorKind::ResourceBusy
     }
 
     /// Whether there is nothing to put back any more: the thread has ended.
@@ -236,16 +245,18 @@ impl Book {
         known.map(|(path, takes)| Target::File(path, *takes))
     }
 
-    fn restore_one(&self, path: String, value: String) -> StaleSettings {
+    /// None if it can be put back later only.
+    fn restore_one(&self, path: String, value: String) -> Option<StaleSettings> {
         let failed = match self.target(&path) {
             None => Some("xweave does not change this setting".to_owned()),
             Some(target) if !target.takes(&value) => Some("the setting does not take this value".to_owned()),
             Some(target) => match target.write(self, &value) {
+                Err(error) if target.is_in_use(&error) => return None,
                 Err(error) if !target.is_gone() => Some(error.to_string()),
                 _ => None,
             },
         };
-        StaleSettings { path, value, failed }
+        Some(StaleSettings { path, value, failed })
     }
 }
 
@@ -292,11 +303,12 @@ impl Open<'_> {
 
     /// Puts back what was before. What cannot be stays written down, to be tried again.
     pub(crate) fn restore(&self, page: Page) -> Vec<StaleSettings> {
+        let all = page.before.len();
         let one = |(path, value)| self.book.restore_one(path, value);
-        let stale: Vec<_> = page.before.into_iter().map(one).collect();
+        let stale: Vec<_> = page.before.into_iter().filter_map(one).collect();
         // What cannot be restored because it never was a setting of ours is told once.
         let ours = |stale: &StaleSettings| self.book.target(&stale.path).is_some();
-        if !stale.iter().any(|stale| stale.failed.is_some() && ours(stale)) {
+        if stale.len() == all && !stale.iter().any(|stale| stale.failed.is_some() && ours(stale)) {
             // The values are as they were: a page that stays for want of rights says nothing wrong.
             let _ = self.dir.remove(self.book.page);
             step();

@@ -36,8 +36,8 @@ fn own_book() -> Book {
 }
 
 /// All that is written down: these settings, those of experiments, and KSM's.
-fn books() -> [Book; 3] {
-    [own_book(), knobs::book(), ksm::book()]
+fn books() -> [Book; 4] {
+    [own_book(), knobs::book(), ksm::book(), ksm::nodes_book()]
 }
 
 /// Restores what agents that are no more have left changed. Only root can, and only root's have.

@@ -10,7 +10,7 @@ mod ways;
 
 use std::{process::ExitCode, time::Duration};
 
-use xweave_merge::{Host, Status};
+use xweave_merge::{Host, Status, reserve::HowMuch};
 
 use crate::{arguments::duration, failure::Failure};
 
@@ -36,6 +36,8 @@ Examples:
   sudo xweave merge --allow qmp --qmp vm1=/run/vm1.qmp --domain vm1=vsock:3 --domain vm2=vsock:4   have QEMU mark all of it
   sudo xweave merge --every 1m --allow inject --domain vm1=vsock:3 --domain vm2=vsock:4   and what they read later
   sudo xweave merge --every 10s --below 4G --allow inject --domain …   only while memory is short
+  sudo xweave merge --every 1m --reserve 25% --allow inject --domain …   and have memory when guests write to it
+  sudo xweave merge --numa-local --allow inject --domain …   only within NUMA nodes
   sudo xweave merge status               what is merged now
   sudo xweave merge release --allow inject vm1 vm2   what was merged is theirs again")]
 pub struct Args {
@@ -55,6 +57,12 @@ pub struct Args {
     /// Only while less memory of this host is available: 4G, 500M
     #[arg(long, value_name = "SIZE", value_parser = xweave_text::parse_size, requires = "every")]
     below: Option<u64>,
+    /// Hold so much of what is given back, until memory gets short, for what guests write to of it: 25%, 2G
+    #[arg(long, value_name = "SIZE", value_parser = how_much, requires = "every")]
+    reserve: Option<HowMuch>,
+    /// Have KSM merge pages of each NUMA node among themselves only: no guest reads another node's memory for it
+    #[arg(long, conflicts_with = "dry_run")]
+    numa_local: bool,
     #[command(flatten)]
     asked: asking::Args,
     /// Print a JSON document
@@ -67,6 +75,18 @@ enum What {
     Doctor(doctor::Args),
     Release(releasing::Args),
     Status(status::Args),
+}
+
+/// Reads how much of what is given back is held: a part of it, or bytes.
+fn how_much(text: &str) -> Result<HowMuch, String> {
+    let wrong = || format!("`{text}` is no part of what is given back, nor a size: write 25%, or 2G");
+    match text.strip_suffix('%') {
+        Some(percent) => match percent.parse() {
+            Ok(of @ 1..=100) => Ok(HowMuch::Percent(of)),
+            _ => Err(wrong()),
+        },
+        None => xweave_text::parse_size(text).map(HowMuch::Bytes).map_err(|_| wrong()),
+    }
 }
 
 /// This host's virtual machines, and what of their memory KSM may merge.
@@ -93,8 +113,22 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         Some(What::Status(args)) => status::run(&args),
         None if args.dry_run => estimating::run(&args.asked, args.contents, args.json),
         None => {
-            let times = merging::Times { every: args.every, below: args.below };
-            merging::run(&args.asked, &args.ways, times, args.json)
+            let times = merging::Times { every: args.every, below: args.below, reserve: args.reserve };
+            merging::run(&args.asked, &args.ways, times, args.numa_local, args.json)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_is_a_part_or_a_size() {
+        assert_eq!(["25%", "100%"].map(how_much), [Ok(HowMuch::Percent(25)), Ok(HowMuch::Percent(100))]);
+        assert_eq!(how_much("2G"), Ok(HowMuch::Bytes(2 << 30)));
+        for wrong in ["", "%", "0%", "101%", "-1%", "2.5%", "G", "1T"] {
+            assert!(how_much(wrong).is_err_and(|said| said.contains(&format!("`{wrong}`"))));
         }
     }
 }

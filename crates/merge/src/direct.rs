@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xweave_agent::ksm::{Counted, Directed};
+use xweave_agent::ksm::{Counted, Directed, MOST_AT_A_TIME, NodesError, WithinNodes};
 
 use crate::merged::LookError;
 
@@ -90,6 +90,59 @@ pub fn until_merged(
         scanned.map_or(taken.passes.len() as u64 * work.marked, |(last, first)| last.saturating_sub(first));
     taken.ksmd = ksmd().zip(cpu).map_or(Duration::ZERO, |(now, before)| now.saturating_sub(before));
     Ok(taken)
+}
+
+/// How long KSM may take to notice that nothing is merged any more.
+const NOTICES: Duration = Duration::from_secs(10);
+
+/// Has KSM merge within NUMA nodes only; why not, in words.
+///
+/// # Errors
+/// Anything is merged, or KSM is not to be had.
+pub fn within_nodes(ended: impl Fn() -> bool) -> Result<WithinNodes, String> {
+    let within = match WithinNodes::begin() {
+        Err(NodesError::Merged) => {
+            notice(ended)?;
+            WithinNodes::begin()
+        }
+        within => within,
+    };
+    within.map_err(|error| match error {
+        NodesError::Merged => format!(
+            "{error}: have all be its owners' again first, by xweave merge release --allow inject VM…, or, what \
+             others have merged too, by echo 2 >/sys/kernel/mm/ksm/run"
+        ),
+        NodesError::Other(_) => error.to_string(),
+    })
+}
+
+/// Has KSM merge across NUMA nodes again, where it was made to merge within them only and nothing is merged any more.
+///
+/// # Errors
+/// KSM is not to be had.
+pub fn across_nodes(ended: impl Fn() -> bool) -> Result<(), String> {
+    if WithinNodes::is_left() {
+        notice(ended)?;
+        xweave_agent::restore_settings();
+    }
+    Ok(())
+}
+
+/// Has KSM visit all that is marked, so that it knows what is not merged any more.
+fn notice(ended: impl Fn() -> bool) -> Result<(), String> {
+    let counted = || Counted::now().map_err(|error| format!("KSM's counters cannot be read: {error}"));
+    let (begun, first) = (Instant::now(), counted()?);
+    let mut directed = Directed::begin(MOST_AT_A_TIME)?;
+    loop {
+        let now = counted()?;
+        // The first pass may begin in the middle. Where nothing is marked there is none.
+        let is_through = now.pages_shared == 0 || now.full_scans >= first.full_scans + WHOLE;
+        if is_through || begun.elapsed() >= NOTICES || ended() {
+            return directed.end();
+        }
+        directed.wake()?;
+        thread::sleep(EVERY);
+    }
 }
 
 /// Whether so many pages merged are nearly all: a few more are not worth a pass of KSM's.

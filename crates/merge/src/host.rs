@@ -11,7 +11,7 @@ use std::{
 
 use xweave_wire::message::{BackEnd, Vm};
 
-use crate::{maps::Line, mark::Range};
+use crate::{maps::Line, mark::Range, nodes};
 
 const KSM: &str = "/sys/kernel/mm/ksm";
 
@@ -44,6 +44,15 @@ pub struct Ksm {
     pub pages_sharing: u64,
     /// Whether pages of two NUMA nodes are merged.
     pub merge_across_nodes: bool,
+    /// How many NUMA nodes have memory.
+    pub nodes: u64,
+}
+
+impl Ksm {
+    /// Whether equal pages of this host may be on two nodes, of which KSM makes none one.
+    pub fn is_within_nodes(self) -> bool {
+        !self.merge_across_nodes && self.nodes > 1
+    }
 }
 
 /// A virtual machine's memory: what it holds now, in bytes, without what its process has for itself.
@@ -130,6 +139,7 @@ impl Host {
             run,
             pages_sharing: number("pages_sharing").unwrap_or(0),
             merge_across_nodes: number("merge_across_nodes").is_none_or(|of: u64| of != 0),
+            nodes: nodes::count(),
         });
         let mut all = Vec::new();
         for vm in vms {
@@ -260,8 +270,17 @@ pub(crate) fn has_ended(error: &io::Error) -> bool {
 
 /// Memory that can be had without swapping, in bytes.
 pub fn available() -> u64 {
+    of_meminfo("MemAvailable:")
+}
+
+/// This host's memory, in bytes.
+pub(crate) fn memory() -> u64 {
+    of_meminfo("MemTotal:")
+}
+
+fn of_meminfo(key: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
     let kib: Option<u64> = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
     kib.unwrap_or(0).saturating_mul(1024)
 }

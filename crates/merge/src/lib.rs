@@ -7,9 +7,10 @@
 //! Modules: [`tree`] has the files of all guests, each where the others' same ones are; [`estimate`] says what it would give
 //! back to hold each of their pages once, and, where guests say what pages hold, whether they are equal; [`host`] says which
 //! memory KSM may merge at all. To merge, [`slots`] say where in a process a guest's pages are, [`plan`] which of these to look
-//! at, and [`ways`] are those by which they are marked: [`mark`] has the process do it, [`qmp`] asks QEMU. [`direct`] has KSM
-//! look, [`merged`] says what it has put together, and [`outcome`] what came of it all; [`merging`] does these in turn, and
-//! [`status`] says what is merged at any time.
+//! at, where KSM merges within NUMA nodes only by the [`nodes`] on which they are, and [`ways`] are those by which they are
+//! marked: [`mark`] has the process do it, [`qmp`] asks QEMU. [`direct`] has KSM look, [`merged`] says what it has put together,
+//! and [`outcome`] what came of it all; [`merging`] does these in turn, [`status`] says what is merged at any time, and
+//! [`reserve`] holds memory for what guests write to of it.
 
 pub mod direct;
 pub mod estimate;
@@ -18,9 +19,11 @@ mod maps;
 pub mod mark;
 pub mod merged;
 pub mod merging;
+pub mod nodes;
 pub mod outcome;
 pub mod plan;
 pub mod qmp;
+pub mod reserve;
 pub mod slots;
 pub mod status;
 pub mod tree;
@@ -31,6 +34,7 @@ pub use host::Host;
 pub use merged::Merged;
 pub use outcome::Outcome;
 pub use plan::Plan;
+pub use reserve::Reserve;
 pub use slots::Slots;
 pub use status::Status;
 pub use tree::{SameBy, Tree};

@@ -7,9 +7,10 @@ use xweave_wire::pages::PAGE;
 
 use crate::{
     direct::{self, Taken, Work, is_enough},
-    host::{Host, VmMemory, Why},
+    host::{self, Host, Ksm, VmMemory, Why},
     mark::Range,
     merged::{LookError, Merged},
+    nodes,
     outcome::Outcome,
     plan::{self, OfGuest, Plan},
     slots::{Slots, SlotsError},
@@ -81,6 +82,9 @@ pub enum MergeError {
     /// It cannot be looked what is merged.
     #[error(transparent)]
     Look(#[from] LookError),
+    /// It is not known on which NUMA nodes a guest's memory is.
+    #[error("on which NUMA nodes memory of {0} is cannot be read (move_pages): {1}: run it as root")]
+    Nodes(String, #[source] std::io::Error),
     /// KSM cannot be directed: why, in words.
     #[error("{0}")]
     Ksm(String),
@@ -130,8 +134,12 @@ pub fn merge(
         |(guest, pid): (&Guest, &Option<u32>)| pid.ok_or_else(|| MergeError::NoProcess(guest.name.clone()));
     let pids = guests.iter().zip(&pids).map(known).collect::<Result<Vec<u32>, MergeError>>()?;
     let slots = Slots::read(cache)?;
-    let plan = Plan::of(&guests, &pids, &slots, same_by);
+    let mut plan = Plan::of(&guests, &pids, &slots, same_by);
     drop(guests);
+    if host.ksm.is_some_and(Ksm::is_within_nodes) {
+        let nodes = plan.guests.iter().map(nodes_of).collect::<Result<Vec<_>, MergeError>>()?;
+        plan.keep_within(&nodes);
+    }
     let wanted = plan.guests.iter().map(|guest| Wanted::of(guest, host, &slots, &allowed));
     let wanted = wanted.collect::<Result<Vec<Wanted>, MergeError>>()?;
     let before = Merged::look(&plan)?;
@@ -164,6 +172,15 @@ pub fn merge(
         pace.looked(left(&now));
     }
     Ok(Outcome::of(&plan, &marked, &before, &now, taken))
+}
+
+/// On which nodes what is to be looked at is.
+fn nodes_of(guest: &OfGuest) -> Result<Vec<Option<u32>>, MergeError> {
+    let addresses: Vec<u64> = guest.spots.iter().map(|spot| spot.address).collect();
+    nodes::of(guest.pid, &addresses).map_err(|error| match host::has_ended(&error) {
+        true => LookError::Ended { name: guest.name.clone(), pid: guest.pid }.into(),
+        false => MergeError::Nodes(guest.name.clone(), error),
+    })
 }
 
 /// What is to be marked of a guest.

@@ -6,6 +6,7 @@ use crate::{
     direct::{Taken, is_enough},
     merged::Merged,
     plan::{self, Plan},
+    reserve,
     ways::{Marked, Way},
 };
 
@@ -30,6 +31,8 @@ pub struct Outcome {
     pub guests: Vec<OfGuest>,
     /// The files of which several guests hold pages, those first that gave back most.
     pub files: Vec<OfFile>,
+    /// What is held for what guests write to of it, if any is to be.
+    pub reserve: Option<reserve::State>,
 }
 
 /// A guest's part.
@@ -43,6 +46,8 @@ pub struct OfGuest {
     pub shared: u64,
     /// Pages that another holds too, and it is not known where.
     pub lost: u64,
+    /// Pages that another holds too, none of them on the same NUMA node, where KSM merges within nodes only.
+    pub apart: u64,
     /// How its memory was marked.
     pub marked: Marked,
     /// Pages that are merged.
@@ -79,6 +84,7 @@ impl Outcome {
             hinted: of.hinted,
             shared: of.spots.len() as u64,
             lost: of.lost,
+            apart: of.apart,
             marked: *marked,
             merged: *merged,
         };
@@ -93,6 +99,7 @@ impl Outcome {
             marked: marked.iter().map(|of| of.pages).sum(),
             guests,
             files,
+            reserve: None,
         }
     }
 
@@ -164,6 +171,7 @@ mod tests {
                 hinted: 0,
                 shared: 0,
                 lost: 0,
+                apart: 0,
                 merged: 0,
             }],
             ..Outcome::default()

@@ -2,7 +2,7 @@
 //!
 //! What guests say is input: wrong, it makes KSM visit pages that are equal to nothing. Those of other processes it cannot name.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::HashMap};
 
 use xweave_wire::pages::PAGE;
 
@@ -21,6 +21,8 @@ pub const RANGES: usize = 20_000;
 pub struct Plan {
     /// The files of which several guests hold the same pages, those with most first.
     pub files: Vec<String>,
+    /// How many pages of these several guests hold.
+    pub pages: u32,
     /// The guests, in the order given.
     pub guests: Vec<OfGuest>,
 }
@@ -39,6 +41,8 @@ pub struct OfGuest {
     /// Of its pages that another holds too, those of which it is not known where they are: it did not say, or says what is not
     /// its memory, or says it of two pages.
     pub lost: u64,
+    /// Of its pages that another holds too, those that no other holds on the same NUMA node, where KSM merges within nodes only.
+    pub apart: u64,
 }
 
 /// A page that several guests hold.
@@ -48,6 +52,8 @@ pub struct Spot {
     pub address: u64,
     /// Of which file it is: its place in [`Plan::files`].
     pub file: u32,
+    /// Which page: of [`Plan::pages`], the same number in each guest.
+    pub page: u32,
 }
 
 impl Plan {
@@ -92,17 +98,48 @@ impl Plan {
         let mut any = false;
         for of_page in found.chunk_by(|one, other| one.0 == other.0).filter(|of| of.len() > 1) {
             let known = of_page.iter().filter(|(.., address)| address.is_some()).count();
+            let page = self.pages;
             for (_, guest, address) in of_page {
                 let guest = &mut self.guests[*guest];
                 match address.filter(|_| known > 1) {
-                    Some(address) => guest.spots.push(Spot { address, file }),
+                    Some(address) => guest.spots.push(Spot { address, file, page }),
                     None => guest.lost += 1,
                 }
             }
             any |= known > 1;
+            // 16 TiB of them are more than any host has.
+            self.pages = self.pages.saturating_add(u32::from(known > 1));
         }
         if any {
             self.files.push(path.to_owned());
+        }
+    }
+}
+
+impl Plan {
+    /// Leaves only what KSM can put together where it merges within NUMA nodes only: pages that another guest holds on the same
+    /// node. Of each guest's spots, in order, the nodes; none of a page that is not there now.
+    pub fn keep_within(&mut self, nodes: &[Vec<Option<u32>>]) {
+        let mut holders: HashMap<(u32, u32), u32> = HashMap::new();
+        for (guest, nodes) in self.guests.iter().zip(nodes) {
+            for (spot, node) in guest.spots.iter().zip(nodes) {
+                if let Some(node) = node {
+                    *holders.entry((spot.page, *node)).or_default() += 1;
+                }
+            }
+        }
+        for (guest, nodes) in self.guests.iter_mut().zip(nodes) {
+            let OfGuest { spots, lost, apart, .. } = guest;
+            let mut nodes = nodes.iter().copied();
+            spots.retain(|spot| {
+                let Some(node) = nodes.next().flatten() else {
+                    *lost += 1;
+                    return false;
+                };
+                let has_partner = holders.get(&(spot.page, node)).is_some_and(|holders| *holders > 1);
+                *apart += u64::from(!has_partner);
+                has_partner
+            });
         }
     }
 }
@@ -237,7 +274,7 @@ mod tests {
     }
 
     fn of_pages(pages: &[u64]) -> OfGuest {
-        let spot = |page: &u64| Spot { address: BASE + page * PAGE, file: 0 };
+        let spot = |page: &u64| Spot { address: BASE + page * PAGE, file: 0, page: 0 };
         OfGuest { pid: 1, spots: pages.iter().map(spot).collect(), ..OfGuest::default() }
     }
 
@@ -254,7 +291,58 @@ mod tests {
         assert_eq!(ranges(1), [(1, 11), (0x1_0000, 1)]);
     }
 
+    #[test]
+    fn within_nodes_only_what_another_holds_on_the_same_node_is_looked_at() {
+        let mut of = plan(&[
+            &[file("/a", &[1, 2, 3, 4]), file("/b", &[5])],
+            &[file("/a", &[11, 12, 13, 14]), file("/b", &[15])],
+            &[file("/a", &[21, 22, 23])],
+        ]);
+        assert_eq!((of.pages, addresses(&of.guests[2])), (5, vec![21, 22, 23]));
+        // Page 0 is on node 0 twice and on node 1 once; page 1 on three; of page 2 one is not there; page 3 of /a is together.
+        let on = |nodes: &[i32]| nodes.iter().map(|node| u32::try_from(*node).ok()).collect::<Vec<_>>();
+        of.keep_within(&[on(&[0, 0, 1, 1, 0]), on(&[0, 1, 1, 1, 1]), on(&[1, 2, -1])]);
+        assert_eq!(
+            of.guests.iter().map(addresses).collect::<Vec<_>>(),
+            [vec![1, 3, 4], vec![11, 13, 14], vec![]]
+        );
+        let counts = |of: &OfGuest| (of.apart, of.lost);
+        assert_eq!(of.guests.iter().map(counts).collect::<Vec<_>>(), [(2, 0), (2, 0), (2, 1)]);
+    }
+
     proptest! {
+        #[test]
+        fn within_nodes_every_spot_has_a_partner_on_its_node_and_none_that_has_one_is_left_out(
+            held in prop::collection::vec(prop::collection::btree_map(0..40_u64, prop::option::of(0..3_u32), 0..40), 2..4)
+        ) {
+            // Of each guest, which pages of a file it holds, and where.
+            let of_file = |pages: &std::collections::BTreeMap<u64, Option<u32>>| CachedFile {
+                path: "/a".into(),
+                runs: pages.keys().map(|page| Run { first: *page, pages: 1 }).collect(),
+                frames: pages.keys().map(|page| page + 1).collect(),
+                ..CachedFile::default()
+            };
+            let guests: Vec<Vec<CachedFile>> = held.iter().map(|pages| vec![of_file(pages)]).collect();
+            let mut of = plan(&guests.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            let before = of.clone();
+            let nodes = |guest: &OfGuest, held: &std::collections::BTreeMap<u64, Option<u32>>| {
+                addresses(guest).iter().map(|frame| held[&(frame - 1)]).collect::<Vec<_>>()
+            };
+            let nodes: Vec<_> = of.guests.iter().zip(&held).map(|(guest, held)| nodes(guest, held)).collect();
+            of.keep_within(&nodes);
+            for (guest, (before, pages)) in of.guests.iter().zip(before.guests.iter().zip(&held)) {
+                let there = addresses(guest);
+                for frame in addresses(before) {
+                    let page = frame - 1;
+                    let on_node = |node| held.iter().filter(|of| of.get(&page) == Some(&Some(node))).count();
+                    let has_partner = pages[&page].is_some_and(|node| on_node(node) > 1);
+                    prop_assert_eq!(there.contains(&frame), has_partner);
+                }
+                let all = guest.spots.len() as u64 + guest.apart + guest.lost;
+                prop_assert_eq!(all, before.spots.len() as u64 + before.lost);
+            }
+        }
+
         #[test]
         fn what_is_marked_already_is_not_marked_again(
             wanted in prop::collection::btree_set(0..80_u64, 0..50), marked in prop::collection::btree_set(0..80_u64, 0..50)

@@ -5,6 +5,7 @@ use xweave_merge::{
     estimate::{OfFile, OfGuest},
     host::{Ksm, VmMemory},
     outcome,
+    reserve::{Event, State},
     status::OfVm,
     ways::Way,
 };
@@ -18,6 +19,10 @@ use crate::{
 };
 
 const NO_VMS: &str = "This host runs no virtual machine that KVM's debugfs shows (/sys/kernel/debug/kvm).";
+
+/// What stays of `--numa-local`, told when it ends.
+pub const STAYS_WITHIN: &str = "KSM goes on merging within NUMA nodes only (merge_across_nodes is 0), as the kernel changes \
+    that only while nothing is merged: xweave merge release puts it back when nothing is any more, or xweave doctor";
 
 /// The most bytes of a path: guests may call files anything.
 const PATH: usize = 160;
@@ -111,8 +116,11 @@ pub fn line(of: &Outcome) -> String {
         0 if !of.is_enough() => ": no pass of KSM is worth it yet",
         _ => "",
     };
+    let reserve = of.reserve.map_or_else(String::new, |State { wanted, held, .. }| {
+        format!("; {} of {} held in reserve", size(held as f64), size(wanted as f64))
+    });
     format!(
-        "{} given back, {} of it now; {} of the {} that several hold is merged{waits}",
+        "{} given back, {} of it now; {} of the {} that several hold is merged{waits}{reserve}",
         pages(of.saved),
         pages(of.saved.saturating_sub(of.saved_before)),
         pages(of.merged),
@@ -120,12 +128,47 @@ pub fn line(of: &Outcome) -> String {
     )
 }
 
+/// What happens to the reserve, in a line.
+pub fn event(of: &Event) -> String {
+    match of {
+        Event::LetGo(bytes) => {
+            format!("memory is short: the {} held in reserve are let go", size(*bytes as f64))
+        }
+        Event::Untold(why) => format!(
+            "the kernel does not tell when memory gets short ({why}; psi=1 has it do so): it is looked each second what is \
+             available"
+        ),
+    }
+}
+
+/// What was held for what guests write to, at the end.
+fn said_of_reserve(State { wanted, held, let_go, times }: State) -> String {
+    let [wanted, held, let_go] = [wanted, held, let_go].map(|bytes| size(bytes as f64));
+    let mut said = format!(
+        "{held} of the {wanted} wanted were held in reserve for what guests write to, and are let go now."
+    );
+    if times > 0 {
+        let times = number::counted(times, "time", "times");
+        said += &format!(" Memory got short {times}, for which {let_go} were let go.");
+    }
+    said
+}
+
 fn said_of_outcome(of: &Outcome) -> Vec<String> {
+    let apart: u64 = of.guests.iter().map(|of| of.apart).sum();
+    let apart = (apart > 0).then(|| {
+        format!(
+            "{} that several hold is left, as it is on other NUMA nodes: KSM merges within nodes only (merge_across_nodes is 0).",
+            pages(apart)
+        )
+    });
     if of.shared == 0 {
-        return vec![
-            "No two of these guests hold the same page of a file, as far as it is known where: there is nothing to merge."
-                .to_owned(),
-        ];
+        let on = if apart.is_some() { " on the same NUMA node" } else { "" };
+        let mut said = vec![format!(
+            "No two of these guests hold the same page of a file{on}, as far as it is known where: there is nothing to merge."
+        )];
+        said.extend(apart);
+        return said;
     }
     let mut said = vec![format!(
         "{} of memory given back: {} of the {} that several of these guests hold of the same files is merged.",
@@ -153,6 +196,7 @@ fn said_of_outcome(of: &Outcome) -> Vec<String> {
             ratio(of.saved_per_productive_visit()),
         ),
     });
+    said.extend(apart);
     let lost: u64 = of.guests.iter().map(|of| of.lost).sum();
     if lost > 0 {
         said.push(format!(
@@ -172,6 +216,7 @@ fn said_of_outcome(of: &Outcome) -> Vec<String> {
             marked.join("; ")
         ));
     }
+    said.extend(of.reserve.map(said_of_reserve));
     said
 }
 
@@ -257,14 +302,24 @@ pub fn host(of: &Host, view: View) -> String {
         ),
     }];
     said.push(runs(of.ksm));
-    if of.ksm.is_some_and(|ksm| !ksm.merge_across_nodes) {
-        said.push("It merges pages of one NUMA node only (merge_across_nodes is 0).".to_owned());
-    }
+    said.extend(of.ksm.map(across));
     let mut text: String = said.iter().map(|line| crate::table::paragraph(line, view)).collect();
     if !of.vms.is_empty() {
         text += &format!("\n{}", vms(&of.vms, view));
     }
     text
+}
+
+/// Whether KSM merges pages of several NUMA nodes.
+fn across(Ksm { merge_across_nodes, nodes, .. }: Ksm) -> String {
+    match (nodes, merge_across_nodes) {
+        (..=1, true) => "This host has one NUMA node.".to_owned(),
+        (..=1, false) => "This host has one NUMA node; on more, KSM would merge within each only (merge_across_nodes is 0).".to_owned(),
+        (nodes, true) => format!("This host has {nodes} NUMA nodes, and KSM merges across them (merge_across_nodes is 1)."),
+        (nodes, false) => {
+            format!("This host has {nodes} NUMA nodes, and KSM merges within each only (merge_across_nodes is 0).")
+        }
+    }
 }
 
 /// Whether KSM runs.

@@ -10,6 +10,7 @@ use xweave_merge::{
     direct::Taken,
     host::{Kept, Ksm, VmMemory, Why},
     outcome::{OfFile, OfGuest},
+    reserve::{Event, State},
     status::OfVm,
     tree::Guest,
     ways::{Marked, Way},
@@ -100,7 +101,7 @@ fn host() -> Host {
         kept: kept.to_vec(),
     };
     Host {
-        ksm: Some(Ksm { run: 0, pages_sharing: 0, merge_across_nodes: false }),
+        ksm: Some(Ksm { run: 0, pages_sharing: 0, merge_across_nodes: false, nodes: 2 }),
         vms: vec![
             vm("web1", 1800, &[]),
             vm("web2", 0, &[kept(Why::Shared, 2048), kept(Why::Unmarked, 64)]),
@@ -115,9 +116,12 @@ fn what_keeps_ksm_from_memory_is_said_with_how_to_fix_it() {
     for view in views() {
         assert_looks(&merge::host(&host(), view), "merge-doctor", view);
     }
-    let running = Ksm { run: 1, pages_sharing: 512, merge_across_nodes: true };
+    let running = Ksm { run: 1, pages_sharing: 512, merge_across_nodes: true, nodes: 1 };
     let text = merge::host(&Host { ksm: Some(running), ..host() }, views()[1]);
-    assert!(text.contains("KSM is running, and has given back 2.0 MiB.") && !text.contains("NUMA"), "{text}");
+    assert!(
+        text.contains("KSM is running, and has given back 2.0 MiB.") && text.contains("one NUMA node."),
+        "{text}"
+    );
     let text = merge::host(&Host::default(), views()[1]);
     assert!(text.contains("This host runs no virtual machine") && text.contains("CONFIG_KSM"), "{text}");
 }
@@ -140,6 +144,7 @@ fn outcome() -> Outcome {
         hinted: 6_580,
         shared: 6_480,
         lost,
+        apart: 0,
         marked: Marked { way: if lost > 0 { Way::Ring } else { Way::Calls }, ranges: 12, pages: 6_500 },
         merged,
     };
@@ -155,6 +160,7 @@ fn outcome() -> Outcome {
         marked: 13_000,
         guests: vec![guest("vm1", 3, 6_450), guest("vm2", 0, 6_450)],
         files: vec![file("/usr/bin/perl", 12_000, 6_000), file("/usr/bin/dash", 960, 450)],
+        reserve: None,
     }
 }
 
@@ -192,6 +198,44 @@ fn the_document_of_merging_has_the_same_numbers() {
 }
 
 #[test]
+fn what_is_left_because_it_is_on_several_numa_nodes_is_told() {
+    let mut of = outcome();
+    of.guests[0].apart = 512;
+    of.guests[1].apart = 256;
+    let looked_at = [LookedAt::default(), LookedAt::default()];
+    let text = merge::outcome(&of, &looked_at, 1, views()[1]).replace('\n', " ");
+    assert!(text.contains("3.0 MiB that several hold is left, as it is on other NUMA nodes"), "{text}");
+    let mut written = Vec::new();
+    document::merge::write_outcome(&mut written, &of, &looked_at, SameBy::Path).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(document["vms"][1]["pages"]["apart"], 256);
+    of.shared = 0;
+    let text = merge::outcome(&of, &looked_at, 1, views()[1]).replace('\n', " ");
+    assert!(text.contains("of a file on the same NUMA node,") && text.contains("3.0 MiB"), "{text}");
+}
+
+#[test]
+fn what_is_held_in_reserve_is_told_in_each_line_and_in_the_end() {
+    let state = State { wanted: 12 << 20, held: 0, let_go: 25 << 20, times: 2 };
+    let of = Outcome { reserve: Some(state), ..outcome() };
+    assert!(merge::line(&of).ends_with("is merged; 0 B of 12 MiB held in reserve"), "{}", merge::line(&of));
+    let looked_at = [LookedAt::default(), LookedAt::default()];
+    let text = merge::outcome(&of, &looked_at, 1, views()[1]).replace('\n', " ");
+    assert!(text.contains("0 B of the 12 MiB wanted were held in reserve"), "{text}");
+    assert!(text.contains("Memory got short 2 times, for which 25 MiB were let go."), "{text}");
+    let mut written = Vec::new();
+    document::merge::write_outcome(&mut written, &of, &looked_at, SameBy::Path).unwrap();
+    let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    let bytes = ["wanted_bytes", "held_bytes", "let_go_bytes", "times_short"].map(|key| &of["reserve"][key]);
+    assert_eq!(bytes, [12 << 20, 0, 25 << 20, 2]);
+    assert_eq!(
+        merge::event(&Event::LetGo(25 << 20)),
+        "memory is short: the 25 MiB held in reserve are let go"
+    );
+    assert!(merge::event(&Event::Untold("none".into())).contains("(none; psi=1"));
+}
+
+#[test]
 fn what_is_merged_now_is_told_by_machine() {
     let vm = |name: &str, mib: u64, merged| OfVm {
         pid: 4100,
@@ -200,7 +244,7 @@ fn what_is_merged_now_is_told_by_machine() {
         marked: mib << 20,
         merged,
     };
-    let ksm = Some(Ksm { run: 1, pages_sharing: 70_000, merge_across_nodes: true });
+    let ksm = Some(Ksm { run: 1, pages_sharing: 70_000, merge_across_nodes: true, nodes: 2 });
     let vms = vec![vm("web1", 600, 70_000), vm("web2", 0, 0)];
     let status = Status { ksm, saved: 65_000, available: 3 << 30, vms };
     for view in views() {

@@ -8,11 +8,12 @@ use std::{
 };
 
 use xweave_merge::{
-    Allowed, Outcome,
+    Allowed, Outcome, Reserve, direct,
     merging::{self, Asked, MergeError, Pace},
+    reserve::{self, HowMuch},
 };
 use xweave_report::{View, document, merge as report};
-use xweave_wire::pages::LookedAt;
+use xweave_wire::pages::{LookedAt, PAGE};
 
 use super::{WIDE, asking, ways};
 use crate::{failure::Failure, shown, told};
@@ -24,43 +25,60 @@ pub struct Times {
     pub every: Option<Duration>,
     /// Only while less memory of this host is available, in bytes.
     pub below: Option<u64>,
+    /// How much of what is given back is held for what guests write to.
+    pub reserve: Option<HowMuch>,
 }
 
 /// Asks the guests where their pages lie, marks those that several hold, has KSM look at them, and tells: once, or at these
-/// times, until Ctrl-C.
-pub fn run(asked: &asking::Args, ways: &ways::Args, times: Times, json: bool) -> Result<ExitCode, Failure> {
+/// times, until Ctrl-C. KSM may be made to merge within NUMA nodes only.
+pub fn run(
+    asked: &asking::Args,
+    ways: &ways::Args,
+    times: Times,
+    numa_local: bool,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let allowed = ways.allowed(&asked.names())?;
     let cache = xweave_weave::cache_directory().map_err(Failure::usage)?;
+    let within = numa_local.then(|| direct::within_nodes(xweave_interrupt::pending)).transpose();
+    let within = within.map_err(Failure::Failed)?;
     let begun = Instant::now();
-    let Times { every, below } = times;
     let mut guests = asking::Guests::of(asked, false, true)?;
+    let Times { every, below, reserve } = times;
+    let reserve =
+        reserve.map(|how_much| Reserve::begin(how_much, |event| told::tell(&report::event(&event))));
     let mut pace = every.map(|_| Pace::default());
     let mut done: Option<(Outcome, Vec<LookedAt>)> = None;
     let (mut next, mut failed, mut plenty) = (Duration::ZERO, Failed::default(), false);
     loop {
-        let available = xweave_merge::host::available();
+        // What is held would be available.
+        let held = reserve.as_ref().map_or(0, |reserve| reserve.state().held);
+        let available = xweave_merge::host::available().saturating_add(held);
         let was_plenty = plenty;
         plenty = below.is_some_and(|below| available >= below);
         if plenty && !was_plenty {
             told::tell(&report::plenty(available, below.unwrap_or_default()));
         }
-        if !plenty {
+        let mut why = Vec::new();
+        if plenty {
+            why.extend(follow(reserve.as_ref()).err());
+        } else {
             let told = if done.is_none() { guests.ask_all(every.is_some()) } else { guests.ask_again() };
-            let mut why = Vec::new();
             let now = told.and_then(|mut told| {
                 why.append(&mut told.missing);
                 once(asked, told, &allowed, &cache, pace.as_mut())
             });
+            let followed = follow(reserve.as_ref());
             match now {
                 Err(failure) if done.is_none() => return Err(failure),
                 Err(_) if xweave_interrupt::pending() => break,
                 // A guest that starts anew is there the next time.
-                Err(failure) => {
-                    why.push(failure.message());
-                    failed.tell(why);
-                }
-                Ok((now, looked)) => {
-                    failed.tell(why);
+                Err(failure) => why.extend([Some(failure.message()), followed.err()].into_iter().flatten()),
+                Ok((mut now, looked)) => {
+                    match followed {
+                        Ok(held) => now.reserve = held,
+                        Err(failure) => why.push(failure),
+                    }
                     if every.is_some() {
                         told::tell(&report::line(&now));
                     }
@@ -71,6 +89,7 @@ pub fn run(asked: &asking::Args, ways: &ways::Args, times: Times, json: bool) ->
                 }
             }
         }
+        failed.tell(why);
         let Some(every) = every.filter(|_| !xweave_interrupt::pending()) else { break };
         // Times that have passed meanwhile are not made up for.
         next = (next + every).max(begun.elapsed());
@@ -79,7 +98,8 @@ pub fn run(asked: &asking::Args, ways: &ways::Args, times: Times, json: bool) ->
             break;
         }
     }
-    let (outcome, looked_at) = done.unwrap_or_default();
+    let (mut outcome, looked_at) = done.unwrap_or_default();
+    outcome.reserve = reserve.map(|reserve| reserve.state());
     let is_told = shown::only(|out| match json {
         true => document::merge::write_outcome(out, &outcome, &looked_at, asked.same_by()),
         false => {
@@ -87,6 +107,12 @@ pub fn run(asked: &asking::Args, ways: &ways::Args, times: Times, json: bool) ->
             write!(out, "{}", report::outcome(&outcome, &looked_at, asked.limit, view))
         }
     });
+    if within.is_some() {
+        drop(within);
+        if super::host()?.ksm.is_some_and(|ksm| !ksm.merge_across_nodes) {
+            told::tell(report::STAYS_WITHIN);
+        }
+    }
     match outcome.taken.cut && every.is_none() && xweave_interrupt::pending() {
         true => is_told.map(|_| ExitCode::from(130)),
         false => is_told,
@@ -104,6 +130,16 @@ impl Failed {
         }
         self.0 = now;
     }
+}
+
+/// Has the reserve follow what is given back now, of all that is merged on this host: whoever writes to that needs it. How it
+/// stands then; or why it does not, in words.
+fn follow(reserve: Option<&Reserve>) -> Result<Option<reserve::State>, String> {
+    let Some(reserve) = reserve else { return Ok(None) };
+    let merged = super::host().and_then(|host| super::merged(&host)).map_err(|failure| failure.message())?;
+    let given_back = merged.saved.saturating_mul(PAGE);
+    let state = reserve.follow(given_back, xweave_interrupt::pending);
+    state.map(Some).map_err(|error| error.to_string())
 }
 
 /// Does it with what guests have said.

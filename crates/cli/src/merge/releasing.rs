@@ -3,7 +3,7 @@
 use std::{io::Write, process::ExitCode};
 
 use xweave_merge::{
-    Host,
+    Host, direct,
     host::{VmMemory, available},
 };
 use xweave_report::{View, document, merge as report};
@@ -11,7 +11,7 @@ use xweave_text::{printable, size};
 use xweave_wire::pages::PAGE;
 
 use super::{WIDE, ways};
-use crate::{failure::Failure, shown};
+use crate::{failure::Failure, shown, told};
 
 /// Give virtual machines memory of their own again: nothing of it is merged, nor marked for KSM
 ///
@@ -60,6 +60,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::Failed(format!("memory of {name} is not released: {error}")))?;
         }
         released.push((vm, merged));
+    }
+    if let Err(why) = direct::across_nodes(xweave_interrupt::pending) {
+        told::tell(&why);
     }
     shown::only(|out| match args.json {
         true => document::merge::write_released(out, &released),

@@ -357,3 +357,142 @@ fn nothing_is_merged_while_memory_is_plenty() {
     world.run("host", RELEASE);
     assert_clean(&world, "host");
 }
+
+#[test]
+fn what_is_held_in_reserve_is_let_go_for_what_guests_write_to_and_when_memory_gets_short() {
+    const MERGING: &str = "xweave merge --every 2s --reserve";
+    let Some(world) = World::find("merge") else { return };
+    for guest in ["vm1", "vm2"] {
+        world.run(guest, &format!("rm -rf /held; mkdir /held; {}", written("/held/file", 2000, "h")));
+    }
+    let files = hashes(&world, "vm2");
+    let qemus = world.run("host", "cat /run/lab/vm1/pid /run/lab/vm2/pid; pgrep -c qemu");
+    let mut merging = world.start(
+        "host",
+        &format!("echo $$ >/run/merging; exec {MERGING} 50% {GUESTS} --include /held --allow inject --json"),
+    );
+    // KiB: half of the 2,000 pages that are given back.
+    let holds = |kib: u64| format!("grep -q '^VmLck:[[:space:]]*{kib} kB' /proc/$(cat /run/merging)/status");
+    merging.wait_for("; 3.9 MiB of 3.9 MiB held in reserve");
+    world.run("host", &holds(4000));
+    assert_eq!(world.run("host", "cat /proc/$(cat /run/merging)/oom_score_adj"), "1000\n");
+
+    // 600 pages are the guest's own again: so much is let go. Half of what is left is wanted when it is through.
+    world.run("vm1", "dd if=/dev/zero of=/held/file bs=4096 count=600 conv=notrunc");
+    world.until("host", &holds(1600));
+    world.until("host", &holds(2800));
+
+    // Somebody takes what is available, until there is little.
+    let begun = "mkdir /tmp/short; mount -t tmpfs -o size=3G none /tmp/short";
+    let available = "sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo";
+    let takes =
+        format!("while [ $({available}) -gt 81920 ]; do head -c 16M /dev/zero >>/tmp/short/taken; done");
+    world.run("host", &format!("{begun}; {takes}"));
+    merging.wait_for("memory is short: the 2.7 MiB held in reserve are let go");
+    world.run("host", &holds(0));
+    assert_ne!(world.run("host", "cat /proc/$(cat /run/merging)/oom_score_adj"), "1000\n");
+    merging.wait_for_another("; 0 B of 2.7 MiB held in reserve");
+    // As long as that lasts, and for a while after that, none is held.
+    world.run("host", "umount /tmp/short; rmdir /tmp/short");
+    merging.wait_for_another("; 0 B of 2.7 MiB held in reserve");
+    world.until("host", &holds(2800));
+    assert_eq!(world.run("host", "cat /run/lab/vm1/pid /run/lab/vm2/pid; pgrep -c qemu"), qemus);
+    assert_eq!(hashes(&world, "vm2"), files);
+
+    // And there is plenty, but somebody waits for memory: at the limit of a group.
+    let group = "/sys/fs/cgroup/waits";
+    let waits = format!(
+        "echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir {group}; echo 16M >{group}/memory.high; mkdir /tmp/short; \
+         mount -t tmpfs -o size=64M none /tmp/short; \
+         (echo 0 >{group}/cgroup.procs; exec timeout 20 head -c 40M /dev/zero >/tmp/short/taken); \
+         umount /tmp/short; rmdir /tmp/short {group}"
+    );
+    world.run("host", &waits);
+    merging.wait_for_another("; 0 B of 2.7 MiB held in reserve");
+    world.run("host", &holds(0));
+
+    world.signal("host", MERGING, "INT");
+    let log = merging.finish_well();
+    let document = log.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{log}"));
+    let of: Value = serde_json::from_str(document).unwrap();
+    let bytes =
+        ["wanted_bytes", "held_bytes", "let_go_bytes"].map(|key| of["reserve"][key].as_u64().unwrap());
+    // It may have been short twice while what is available was taken: it is an emulated machine.
+    let times = of["reserve"]["times_short"].as_u64().unwrap();
+    assert!(times >= 2, "{log}");
+    assert_eq!(bytes, [700 * 4096, 0, times * 700 * 4096], "{log}");
+    world.run("host", RELEASE);
+    for domain in ["host", "vm1", "vm2"] {
+        world.run(domain, "rm -rf /held /run/merging");
+        assert_clean(&world, domain);
+    }
+}
+
+#[test]
+fn where_ksm_merges_within_numa_nodes_only_what_another_guest_holds_on_the_same_node_is_merged() {
+    let Some(world) = World::find("merge") else { return };
+    for guest in ["vm1", "vm2"] {
+        world.run(guest, &format!("rm -rf /near; mkdir /near; {}", written("/near/file", 40, "n")));
+    }
+    let doctor: Value = serde_json::from_str(&world.run("host", "xweave merge doctor --json")).unwrap();
+    let nodes = doctor["ksm"]["nodes"].as_u64().unwrap();
+    // A world has one, unless its QEMU was told otherwise (-numa): all of it is tested there, and else that nothing changes.
+    let put = |guest: &str, node: u32| {
+        if nodes > 1 {
+            // migrate_pages(2): what cannot be moved is none of the file.
+            let moved = format!(
+                "perl -e 'my ($pid, $from, $to) = ($ARGV[0] + 0, pack(\"Q\", 3), pack(\"Q\", 1 << {node})); \
+                 exit(syscall(256, $pid, 64, $from, $to) < 0)' $(cat /run/lab/{guest}/pid)"
+            );
+            world.run("host", &moved);
+        }
+    };
+    let across = || world.run("host", "cat /sys/kernel/mm/ksm/merge_across_nodes").trim().to_owned();
+    let merge = |more: &str| {
+        let command = format!("xweave merge {GUESTS} --include /near --allow inject --json {more}");
+        let output = world.try_run("host", &command);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default(), said)
+    };
+    let pages = |of: &Value, key: &str| of["pages"][key].as_u64().unwrap();
+    let apart = |of: &Value| of["vms"].as_array().unwrap().iter().map(|vm| pages(vm, "apart")).sum::<u64>();
+    put("vm1", 0);
+    put("vm2", 0);
+
+    // What is merged across nodes has to be released before.
+    assert_eq!(across(), "1");
+    let (status, of, said) = merge("");
+    assert_eq!((status, pages(&of, "saved"), apart(&of)), (Some(0), 40, 0), "{said}");
+    let (status, _, said) = merge("--numa-local");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("while anything is merged") && said.contains("xweave merge release"), "{said}");
+    world.run("host", RELEASE);
+    assert_eq!(across(), "1");
+
+    // On the same node, the same is merged. It stays so, and with it that it is within nodes; until all is released.
+    let (status, of, said) = merge("--numa-local");
+    assert_eq!((status, pages(&of, "saved"), apart(&of)), (Some(0), 40, 0), "{said}");
+    assert!(said.contains("KSM goes on merging within NUMA nodes only"), "{said}");
+    let told = world.run("host", "xweave doctor --json; true");
+    assert!(!told.contains("cannot be set to"), "{told}");
+    assert_eq!(across(), "0");
+    let (status, of, said) = merge("--numa-local");
+    assert_eq!((status, pages(&of, "saved_before")), (Some(0), 40), "{said}");
+    world.run("host", RELEASE);
+    assert_eq!(across(), "1");
+
+    if nodes > 1 {
+        put("vm2", 1);
+        let (status, of, said) = merge("--numa-local");
+        assert_eq!((status, pages(&of, "shared"), apart(&of)), (Some(0), 0, 80), "{said}\n{of}");
+        // Nothing is merged: it is as it was.
+        assert!(!said.contains("goes on") && across() == "1", "{said}");
+        let (_, of, said) = merge("");
+        assert_eq!((pages(&of, "saved"), apart(&of)), (40, 0), "{said}");
+        world.run("host", RELEASE);
+    }
+    for domain in ["host", "vm1", "vm2"] {
+        world.run(domain, "rm -rf /near");
+        assert_clean(&world, domain);
+    }
+}

@@ -136,6 +136,7 @@ pub fn write_outcome(
             hinted: guest.hinted,
             shared: guest.shared,
             lost: guest.lost,
+            apart: guest.apart,
             marked: guest.marked.pages,
             merged: guest.merged,
         },
@@ -160,6 +161,12 @@ pub fn write_outcome(
         ksmd_cpu_s: of.taken.ksmd.as_secs_f64(),
         merged_after_pass: &of.taken.passes,
         ended_early: of.taken.cut,
+        reserve: of.reserve.map(|of| Reserve {
+            wanted_bytes: of.wanted,
+            held_bytes: of.held,
+            let_go_bytes: of.let_go,
+            times_short: of.times,
+        }),
         vms: of.guests.iter().zip(looked_at).map(vm).collect(),
         files: files.collect(),
     };
@@ -176,8 +183,17 @@ struct Merging<'a> {
     ksmd_cpu_s: f64,
     merged_after_pass: &'a [u64],
     ended_early: bool,
+    reserve: Option<Reserve>,
     vms: Vec<MergedVm>,
     files: Vec<MergedFile<'a>>,
+}
+
+#[derive(Serialize)]
+struct Reserve {
+    wanted_bytes: u64,
+    held_bytes: u64,
+    let_go_bytes: u64,
+    times_short: u64,
 }
 
 #[derive(Serialize)]
@@ -206,6 +222,7 @@ struct OfMergedVm {
     hinted: u64,
     shared: u64,
     lost: u64,
+    apart: u64,
     marked: u64,
     merged: u64,
 }
@@ -277,8 +294,8 @@ struct VmStatus<'a> {
 
 impl Ksm {
     fn of(ksm: host::Ksm) -> Self {
-        let host::Ksm { run, pages_sharing, merge_across_nodes } = ksm;
-        Self { run, pages_sharing, merge_across_nodes }
+        let host::Ksm { run, pages_sharing, merge_across_nodes, nodes } = ksm;
+        Self { run, pages_sharing, merge_across_nodes, nodes }
     }
 }
 
@@ -293,6 +310,7 @@ struct Ksm {
     run: u64,
     pages_sharing: u64,
     merge_across_nodes: bool,
+    nodes: u64,
 }
 
 #[derive(Serialize)]
