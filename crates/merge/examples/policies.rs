@@ -32,7 +32,7 @@ use xweave_merge::{
     merging::{self, Asked, Pace},
     tree::Guest,
 };
-use xweave_record::{DomainCache, DomainSpec};
+use xweave_record::{Caches, DomainCache, DomainSpec};
 use xweave_wire::pages::{Files, PAGE};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -92,6 +92,7 @@ fn main() -> Result<()> {
         cpu: direct::ksmd().unwrap_or_default(),
         first: 0,
         markers: HashMap::new(),
+        caches: None,
         args,
     };
     let all: Vec<(u32, Range)> = host.vms.iter().flat_map(|vm| memory(&slots, vm.pid)).collect();
@@ -121,6 +122,7 @@ fn scanned() -> Result<u64> {
 
 struct Run {
     args: Args,
+    caches: Option<Caches<'static>>,
     begun: Instant,
     before: u64,
     cpu: Duration,
@@ -190,12 +192,19 @@ impl Run {
         Ok(directed.end()?)
     }
 
-    /// What guests say that they have cached.
-    fn ask(&self) -> Result<Vec<(u32, Guest)>> {
-        let domains = self.args.domain.iter().map(|text| DomainSpec::parse(text));
-        let domains = domains.collect::<std::result::Result<Vec<_>, _>>()?;
-        let files = Files { include: self.args.include.clone(), frames: true, ..Files::default() };
-        let caches = xweave_record::cached(&domains, &files, &mut |_| {})?;
+    /// What guests say that they have cached: they are asked over one connection, and tell what has changed.
+    fn ask(&mut self) -> Result<Vec<(u32, Guest)>> {
+        if self.caches.is_none() {
+            let domains = self.args.domain.iter().map(|text| DomainSpec::parse(text));
+            let domains = domains.collect::<std::result::Result<Vec<_>, _>>()?;
+            let files = Files { include: self.args.include.clone(), frames: true, ..Files::default() };
+            let mut caches = Caches::of(&domains, &files, Box::new(|_| {}))?;
+            if let Some(why) = caches.watch()?.first() {
+                return Err(why.as_str().into());
+            }
+            self.caches = Some(caches);
+        }
+        let caches = self.caches.as_mut().map(Caches::ask).transpose()?.unwrap_or_default();
         let guest = |cache: DomainCache| Some((cache.pid?, Guest { name: cache.domain, files: cache.files }));
         Ok(caches.into_iter().filter_map(guest).collect())
     }

@@ -47,7 +47,7 @@ fn all(guests: &[Guest], looked_at: &[LookedAt], files: usize, view: View) -> St
 
 #[test]
 fn first_what_would_be_given_back_then_each_guests_part_and_the_files() {
-    let cut = LookedAt { files: 9_000, cut: Some("it took longer than 60 s".into()) };
+    let cut = LookedAt { files: 9_000, whole: true, cut: Some("it took longer than 60 s".into()) };
     for view in views() {
         assert_looks(&all(&guests(), &[LookedAt::default(), cut.clone()], 1, view), "merge", view);
     }
@@ -72,7 +72,7 @@ fn that_there_is_nothing_to_give_back_is_said() {
 fn the_document_has_the_same_numbers() {
     let estimate = Estimate::of(&guests(), SameBy::Path);
     let mut written = Vec::new();
-    let looked_at = [LookedAt { files: 12, cut: None }, LookedAt::default()];
+    let looked_at = [LookedAt { files: 12, whole: true, cut: None }, LookedAt::default()];
     document::merge::write(&mut written, &estimate, &looked_at, &[Some(true), None], SameBy::Path).unwrap();
     let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
     assert_eq!((&of["dry_run"], &of["same_by"]), (&true.into(), &"path".into()));
@@ -179,7 +179,7 @@ fn first_what_was_given_back_and_what_it_took() {
 #[test]
 fn the_document_of_merging_has_the_same_numbers() {
     let mut written = Vec::new();
-    let looked_at = [LookedAt { files: 12, cut: None }, LookedAt::default()];
+    let looked_at = [LookedAt { files: 12, whole: true, cut: None }, LookedAt::default()];
     document::merge::write_outcome(&mut written, &outcome(), &looked_at, SameBy::Inode).unwrap();
     let of: serde_json::Value = serde_json::from_slice(&written).unwrap();
     assert_eq!((&of["dry_run"], &of["same_by"]), (&false.into(), &"inode".into()));

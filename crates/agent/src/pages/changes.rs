@@ -186,7 +186,7 @@ mod tests {
         let of = change(&told(254 << 20 | 3, 0, b"libc.so\0lib\0usr\0")).unwrap();
         let device = libc::makedev(254, 3);
         assert_eq!(of.inode, Inode { device, number: 7 });
-        assert_eq!((of.path, of.gone), (Some("/usr/lib/libc.so".into()), false));
+        assert_eq!((of.path.clone(), of.gone), (Some("/usr/lib/libc.so".into()), false));
         assert_eq!(of.key(), told(254 << 20 | 3, 0, b"")[..KEY]);
         let of = change(&told(1, 1, b"")).unwrap();
         assert_eq!((of.path, of.gone), (None, true));
