@@ -54,6 +54,7 @@ struct Counted {
 pub(super) struct Changes {
     ring: RingBuffer<'static>,
     told: Rc<RefCell<Vec<Change>>>,
+    watched: MapHandle,
     marked: MapHandle,
     lost: MapHandle,
     moved: MapHandle,
@@ -65,25 +66,31 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// On these file systems.
-    pub(super) fn watch(object: &[u8], devices: &[u64]) -> Result<Self, String> {
+    /// On no file system yet.
+    pub(super) fn watch(object: &[u8]) -> Result<Self, String> {
         let log = Log::capture();
-        let begin = || Self::load(object, devices);
-        begin().map_err(|error| {
-            format!("{error}{}", log.take().lines().last().map_or(String::new(), |line| format!(" ({line})")))
+        Self::load(object).map_err(|error| {
+            let said = log.take();
+            let last = said.lines().last().map_or(String::new(), |line| format!(" ({line})"));
+            format!("{error}{last}")
         })
     }
 
-    fn load(object: &[u8], devices: &[u64]) -> Result<Self, libbpf_rs::Error> {
+    /// Those of these file systems as well, from now on.
+    pub(super) fn of(&self, devices: impl Iterator<Item = u64>) -> Result<(), String> {
+        for device in devices {
+            let watched = self.watched.update(&kernel_device(device).to_ne_bytes(), &[1], MapFlags::ANY);
+            watched.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn load(object: &[u8]) -> Result<Self, libbpf_rs::Error> {
         let object = ObjectBuilder::default().name("xw_pages")?.open_memory(object)?.load()?;
         let map = |name: &str| {
             let found = object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
             found.ok_or_else(|| libbpf_rs::Error::from(std::io::Error::other(format!("no map {name}"))))
         };
-        let watched = map("xw_watched")?;
-        for device in devices {
-            watched.update(&kernel_device(*device).to_ne_bytes(), &[1], MapFlags::ANY)?;
-        }
         let told = Rc::new(RefCell::new(Vec::new()));
         let (ring, to) = (map("xw_told")?, Rc::clone(&told));
         let mut builder = RingBufferBuilder::new();
@@ -93,9 +100,20 @@ impl Changes {
         })?;
         let ring = builder.build()?;
         let handle = |name: &str| MapHandle::try_from(&map(name)?);
-        let (marked, lost, moved) = (handle("xw_marked")?, handle(".bss.lost")?, handle(".bss.moved")?);
+        let (watched, marked) = (handle("xw_watched")?, handle("xw_marked")?);
+        let (lost, moved) = (handle(".bss.lost")?, handle(".bss.moved")?);
         let links = object.progs_mut().map(|program| program.attach()).collect::<Result<Vec<Link>, _>>()?;
-        Ok(Self { ring, told, marked, lost, moved, before: Counted::default(), _links: links, object })
+        Ok(Self {
+            ring,
+            told,
+            watched,
+            marked,
+            lost,
+            moved,
+            before: Counted::default(),
+            _links: links,
+            object,
+        })
     }
 
     /// Takes what was told since the last time: from now on, these files are told again. Whoever looks at them afterwards

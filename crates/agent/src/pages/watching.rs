@@ -6,7 +6,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use xweave_wire::pages::{Amount, CachedFile, Files, LookedAt};
@@ -23,12 +23,47 @@ use crate::cancel::Cancel;
 /// changes cannot be told.
 const SELDOM: u32 = 20;
 
+/// How long after they were written to pages stay dirty at most: writing back begins after 30 s, and is looked for every 5 s
+/// (`vm.dirty_expire_centisecs`, `vm.dirty_writeback_centisecs`). A page that is dirty already is not told of again.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// A path without links, if it is there.
+fn real(path: &String) -> Option<PathBuf> {
+    fs::canonicalize(path).ok()
+}
+
+/// Where the folders are that are there.
+fn places(files: &Files) -> Result<Vec<Place>, String> {
+    let mounts =
+        fs::read("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
+    let there = files.include.iter().filter_map(real).filter_map(|folder| {
+        let device = fs::metadata(&folder).ok()?.dev();
+        Some((folder, device))
+    });
+    there.map(|(folder, device)| Place::of(&folder, device, &mounts)).collect()
+}
+
 /// A file of which pages have been told.
 struct Known {
     path: PathBuf,
     /// As it was told.
     name: String,
     amount: Amount,
+    /// Its size and time then.
+    state: (u64, i64),
+    /// When none of its pages is dirty any more that was then.
+    settles: Instant,
+}
+
+fn state(found: &Found) -> (u64, i64) {
+    (found.size, found.modified_ns)
+}
+
+/// Whether some of its pages may be dirty still.
+fn is_recent(found: &Found) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let age = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX).saturating_sub(found.modified_ns);
+    u64::try_from(age).is_ok_and(|age| Duration::from_nanos(age) < SETTLED)
 }
 
 /// The files that are asked for again and again.
@@ -48,18 +83,11 @@ pub(crate) struct Watching {
 impl Watching {
     /// From now on; or why it cannot be.
     pub(crate) fn begin(files: Files, object: &[u8]) -> Result<Self, String> {
-        let mounts =
-            fs::read("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
-        let real = |path: &String| fs::canonicalize(path).ok();
-        let mut places = Vec::new();
-        for folder in files.include.iter().filter_map(real) {
-            let Ok(is) = fs::metadata(&folder) else { continue };
-            places.push(Place::of(&folder, is.dev(), &mounts)?);
-        }
-        let exclude = files.exclude.iter().filter_map(real).collect();
-        let devices: Vec<u64> = places.iter().map(|place| place.device).collect();
-        let changes = Changes::watch(object, &devices)?;
-        Ok(Self { files, exclude, places, changes, known: HashMap::new(), walked: None, astray: false })
+        let places = places(&files)?;
+        let changes = Changes::watch(object)?;
+        changes.of(places.iter().map(|place| place.device))?;
+        let (exclude, known) = (Vec::new(), HashMap::new());
+        Ok(Self { files, exclude, places, changes, known, walked: None, astray: false })
     }
 
     /// Tells what has changed; the first time, and where that is not known, all.
@@ -68,6 +96,7 @@ impl Watching {
         cancel: &Cancel,
         tell: &mut dyn FnMut(Vec<CachedFile>),
     ) -> Result<LookedAt, String> {
+        self.look_where();
         let changed =
             self.changes.take().map_err(|error| format!("what has changed is not told: {error}"))?;
         self.astray |= changed.moved;
@@ -90,6 +119,21 @@ impl Watching {
         Ok(looked_at)
     }
 
+    /// Folders may have come, or something been mounted there.
+    fn look_where(&mut self) {
+        self.exclude = self.files.exclude.iter().filter_map(real).collect();
+        match places(&self.files) {
+            Ok(places) if places == self.places => {}
+            Ok(places) => {
+                let watched = self.changes.of(places.iter().map(|place| place.device));
+                self.places = if watched.is_ok() { places } else { Vec::new() };
+                self.walked = None;
+            }
+            // As long as it is so, all are gone through.
+            Err(_) => self.walked = None,
+        }
+    }
+
     fn told(&self) -> Amount {
         self.known.values().fold(Amount::default(), |all, known| all.plus(known.amount))
     }
@@ -107,7 +151,7 @@ impl Watching {
                 break;
             }
             looked_at.files += 1;
-            self.tell(&found, reader, telling);
+            self.tell(&found, is_recent(&found), reader, telling);
         }
         self.walked = Some((begun, begun.elapsed()));
         Ok(())
@@ -124,16 +168,40 @@ impl Watching {
             if telling.is_over() {
                 break;
             }
-            let Some(found) = self.find(&change) else { continue };
+            if let Some(found) = self.find(&change) {
+                looked_at.files += 1;
+                self.tell_again(change.inode, found, reader, telling);
+            }
+        }
+        for (inode, found) in self.written_again() {
+            if telling.is_over() {
+                break;
+            }
             looked_at.files += 1;
-            let before = self.known.remove(&change.inode);
-            if let Some(before) = &before {
-                telling.forget(before.amount);
-            }
-            let told = found.and_then(|found| self.tell(&found, reader, telling).then_some(found.path));
-            if let Some(before) = before.filter(|before| told.as_ref() != Some(&before.name)) {
-                telling.gone(before.name);
-            }
+            self.tell_again(inode, Some(found), reader, telling);
+        }
+    }
+
+    /// Files whose pages may have been dirty all the time since they were looked at, so that nothing tells of more that is
+    /// written to them, and that have another size or time now.
+    fn written_again(&self) -> Vec<(Inode, Found)> {
+        let now = Instant::now();
+        let found =
+            self.known.iter().filter(|(_, known)| known.settles > now).filter_map(|(inode, known)| {
+                let found = open(&known.path).filter(|found| found.inode == *inode)?;
+                (state(&found) != known.state).then_some((*inode, found))
+            });
+        found.collect()
+    }
+
+    fn tell_again(&mut self, inode: Inode, found: Option<Found>, reader: &Reader, telling: &mut Telling<'_>) {
+        let before = self.known.remove(&inode);
+        if let Some(before) = &before {
+            telling.forget(before.amount);
+        }
+        let told = found.and_then(|found| self.tell(&found, true, reader, telling).then_some(found.path));
+        if let Some(before) = before.filter(|before| told.as_ref() != Some(&before.name)) {
+            telling.gone(before.name);
         }
     }
 
@@ -163,13 +231,26 @@ impl Watching {
         self.exclude.iter().any(|of| path.starts_with(of))
     }
 
-    /// Whether any page of it is told.
-    fn tell(&mut self, found: &Found, reader: &Reader, telling: &mut Telling<'_>) -> bool {
+    /// Whether any page of it is told. Some may be dirty.
+    fn tell(
+        &mut self,
+        found: &Found,
+        may_be_dirty: bool,
+        reader: &Reader,
+        telling: &mut Telling<'_>,
+    ) -> bool {
         let amount = telling.file(found, reader);
         if amount.runs == 0 {
             return false;
         }
-        let known = Known { path: found.at.clone(), name: found.path.clone(), amount };
+        let now = Instant::now();
+        let known = Known {
+            path: found.at.clone(),
+            name: found.path.clone(),
+            amount,
+            state: state(found),
+            settles: if may_be_dirty { now + SETTLED } else { now },
+        };
         self.known.insert(found.inode, known);
         true
     }

@@ -34,6 +34,7 @@ mod processor_time;
 mod programs;
 mod questions;
 mod rebuilt;
+mod reserve;
 mod selected;
 mod told;
 mod topology;
