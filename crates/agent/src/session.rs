@@ -258,9 +258,10 @@ impl Session {
             }
             Request::Watch { files, object } => {
                 let watching = Watching::begin(files, &object);
-                let reason = watching.as_ref().err().cloned();
+                let reason =
+                    watching.as_ref().map_or_else(|reason| Some(reason.clone()), Watching::not_watched);
                 self.watching = watching.ok();
-                Ok(Reply::Watching { reason })
+                Ok(Reply::Watching { watches: self.watching.is_some(), reason })
             }
             Request::Changed => {
                 let watching = self.watching.as_mut().ok_or_else(|| misuse("nothing is watched"))?;

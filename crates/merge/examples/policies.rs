@@ -199,9 +199,7 @@ impl Run {
             let domains = domains.collect::<std::result::Result<Vec<_>, _>>()?;
             let files = Files { include: self.args.include.clone(), frames: true, ..Files::default() };
             let mut caches = Caches::of(&domains, &files, Box::new(|_| {}))?;
-            if let Some(why) = caches.watch()?.first() {
-                return Err(why.as_str().into());
-            }
+            caches.watch()?.iter().for_each(|line| eprintln!("{line}"));
             self.caches = Some(caches);
         }
         let caches = self.caches.as_mut().map(Caches::ask).transpose()?.unwrap_or_default();

@@ -88,7 +88,7 @@ impl<'p> Caches<'p> {
     }
 
     /// Has the guests watch their page caches from now on, so that they need not look at all files each time. Gives why some
-    /// do not: these tell all each time.
+    /// do not, or not of all: these tell all of that each time.
     ///
     /// # Errors
     /// A guest does not answer; it is interrupted.
@@ -98,19 +98,21 @@ impl<'p> Caches<'p> {
             .and_then(|cache| xweave_weave::compile_c(SOURCE, &cache).map_err(|error| error.to_string()));
         let object = match compiled {
             Ok(object) => object,
-            Err(error) => return Ok(vec![format!("guests look at all files each time: {error}")]),
+            Err(error) => return Ok(vec![format!("guests go through all files each time: {error}")]),
         };
         let files = self.files.clone();
         self.ask_each(|_| Request::Watch { files: files.clone(), object: object.clone() })?;
         let mut reasons = Vec::new();
         for guest in &mut self.guests {
-            let Reply::Watching { reason } = self.capture.answer(guest.index)? else {
+            let Reply::Watching { watches, reason } = self.capture.answer(guest.index)? else {
                 return Err(self.capture.unexpected(guest.index));
             };
-            guest.watches = reason.is_none();
+            guest.watches = watches;
             let name = self.capture.sessions[guest.index].name();
             reasons.extend(reason.map(|reason| {
-                format!("{name} looks at all files each time, as it cannot watch its page cache: {reason}")
+                format!(
+                    "{name} goes through files each time, as it cannot watch all of its page cache: {reason}"
+                )
             }));
         }
         Ok(reasons)

@@ -176,7 +176,7 @@ impl Any {
                 cut: Some(chance.text()),
             })),
             18 if chance.number().is_multiple_of(2) => {
-                FromAgent::Reply(Reply::Watching { reason: Some(chance.text()) })
+                FromAgent::Reply(Reply::Watching { watches: true, reason: Some(chance.text()) })
             }
             18 => FromAgent::Reply(Reply::XenMarked { reason: Some(chance.text()) }),
             19 => FromAgent::Reply(Reply::XenGuests {

@@ -225,7 +225,7 @@ impl Voice {
             Request::Knobs => Reply::Knobs(Vec::new()),
             Request::Set(settings) => Reply::Knobs(settings.iter().map(as_set).collect()),
             Request::Cached(_) | Request::Changed => Reply::LookedAt(LookedAt::default()),
-            Request::Watch { .. } => Reply::Watching { reason: None },
+            Request::Watch { .. } => Reply::Watching { watches: true, reason: None },
             Request::Loss => Reply::Loss(Loss::default()),
             Request::Stop => {
                 while self.sent < self.records && !self.sites().is_empty() {

@@ -98,7 +98,7 @@ fn check_reply(reply: &mut Reply) -> Result<(), Violation> {
         Reply::Symbols(symbols) => check_symbols(symbols),
         Reply::Woven(woven) => check_woven(woven),
         Reply::Shared(shared) => check_shared(shared),
-        Reply::XenMarked { reason } | Reply::Watching { reason } => {
+        Reply::XenMarked { reason } | Reply::Watching { reason, .. } => {
             reason.iter_mut().for_each(|reason| bound(reason, REASON));
             Ok(())
         }

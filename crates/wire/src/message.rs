@@ -127,7 +127,9 @@ pub enum Reply {
     Knobs(Vec<knob::State>),
     /// To [`Request::Watch`].
     Watching {
-        /// Why it cannot be watched, for people.
+        /// Whether [`Request::Changed`] may be asked.
+        watches: bool,
+        /// Why it cannot be watched, or not all of it, for people.
         reason: Option<String>,
     },
     /// To [`Request::Cached`] and [`Request::Changed`].

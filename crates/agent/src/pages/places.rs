@@ -6,6 +6,8 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use super::walk::Found;
+
 /// File systems whose pages are told as another's, or not at all: of an overlay the layers' own inodes have them, and those in
 /// memory give pages to files by themselves (mm/shmem.c, `shmem_add_to_page_cache`); the first one is of these (init/do_mounts.c).
 const UNTOLD: [&str; 5] = ["overlay", "tmpfs", "devtmpfs", "rootfs", "hugetlbfs"];
@@ -39,6 +41,11 @@ impl Place {
         }
         let below = folder.strip_prefix(&mount.at).unwrap_or(Path::new(""));
         Ok(Self { device, folder: folder.to_owned(), within: mount.root.join(below) })
+    }
+
+    /// Whether a file is in it.
+    pub(super) fn has(&self, file: &Found) -> bool {
+        file.inode.device == self.device && file.at.starts_with(&self.folder)
     }
 
     /// What a path from the file system's root on is called here, if it is in the folder.

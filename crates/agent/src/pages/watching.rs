@@ -2,7 +2,7 @@
 //! again.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -32,15 +32,27 @@ fn real(path: &String) -> Option<PathBuf> {
     fs::canonicalize(path).ok()
 }
 
-/// Where the folders are that are there.
-fn places(files: &Files) -> Result<Vec<Place>, String> {
+/// The folders that are there.
+#[derive(Default, PartialEq)]
+struct Folders {
+    /// Those that are watched.
+    places: Vec<Place>,
+    /// Those of which changes are not told, and why: they are gone through each time.
+    others: Vec<(PathBuf, String)>,
+}
+
+fn folders(files: &Files) -> Result<Folders, String> {
     let mounts =
         fs::read("/proc/self/mountinfo").map_err(|error| format!("/proc/self/mountinfo: {error}"))?;
-    let there = files.include.iter().filter_map(real).filter_map(|folder| {
-        let device = fs::metadata(&folder).ok()?.dev();
-        Some((folder, device))
-    });
-    there.map(|(folder, device)| Place::of(&folder, device, &mounts)).collect()
+    let mut all = Folders::default();
+    for folder in files.include.iter().filter_map(real) {
+        let Ok(is) = fs::metadata(&folder) else { continue };
+        match Place::of(&folder, is.dev(), &mounts) {
+            Ok(place) => all.places.push(place),
+            Err(reason) => all.others.push((folder, reason)),
+        }
+    }
+    Ok(all)
 }
 
 /// A file of which pages have been told.
@@ -48,6 +60,7 @@ struct Known {
     path: PathBuf,
     /// As it was told.
     name: String,
+    is_watched: bool,
     amount: Amount,
     /// Its size and time then.
     state: (u64, i64),
@@ -70,7 +83,7 @@ fn is_recent(found: &Found) -> bool {
 pub(crate) struct Watching {
     files: Files,
     exclude: Vec<PathBuf>,
-    places: Vec<Place>,
+    folders: Folders,
     changes: Changes,
     known: HashMap<Inode, Known>,
     /// When all files were gone through for the last time, and how long that took; none if what was told since is not whole.
@@ -83,11 +96,24 @@ pub(crate) struct Watching {
 impl Watching {
     /// From now on; or why it cannot be.
     pub(crate) fn begin(files: Files, object: &[u8]) -> Result<Self, String> {
-        let places = places(&files)?;
         let changes = Changes::watch(object)?;
-        changes.of(places.iter().map(|place| place.device))?;
-        let (exclude, known) = (Vec::new(), HashMap::new());
-        Ok(Self { files, exclude, places, changes, known, walked: None, astray: false })
+        let mut watching = Self {
+            files,
+            exclude: Vec::new(),
+            folders: Folders::default(),
+            changes,
+            known: HashMap::new(),
+            walked: None,
+            astray: false,
+        };
+        watching.look_where()?;
+        Ok(watching)
+    }
+
+    /// Why some folders are gone through each time.
+    pub(crate) fn not_watched(&self) -> Option<String> {
+        let reasons: Vec<&str> = self.folders.others.iter().map(|(_, reason)| &**reason).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     /// Tells what has changed; the first time, and where that is not known, all.
@@ -96,7 +122,7 @@ impl Watching {
         cancel: &Cancel,
         tell: &mut dyn FnMut(Vec<CachedFile>),
     ) -> Result<LookedAt, String> {
-        self.look_where();
+        self.look_where()?;
         let changed =
             self.changes.take().map_err(|error| format!("what has changed is not told: {error}"))?;
         self.astray |= changed.moved;
@@ -111,6 +137,7 @@ impl Watching {
             self.all(&reader, &mut telling, &mut looked_at)?;
         } else {
             self.again(changed.files, &reader, &mut telling, &mut looked_at);
+            self.others_again(&reader, &mut telling, &mut looked_at)?;
         }
         looked_at.cut = telling.end();
         if looked_at.cut.is_some() {
@@ -120,18 +147,14 @@ impl Watching {
     }
 
     /// Folders may have come, or something been mounted there.
-    fn look_where(&mut self) {
+    fn look_where(&mut self) -> Result<(), String> {
         self.exclude = self.files.exclude.iter().filter_map(real).collect();
-        match places(&self.files) {
-            Ok(places) if places == self.places => {}
-            Ok(places) => {
-                let watched = self.changes.of(places.iter().map(|place| place.device));
-                self.places = if watched.is_ok() { places } else { Vec::new() };
-                self.walked = None;
-            }
-            // As long as it is so, all are gone through.
-            Err(_) => self.walked = None,
+        let folders = folders(&self.files)?;
+        if folders != self.folders {
+            self.changes.of(folders.places.iter().map(|place| place.device))?;
+            (self.folders, self.walked) = (folders, None);
         }
+        Ok(())
     }
 
     fn told(&self) -> Amount {
@@ -182,6 +205,30 @@ impl Watching {
         }
     }
 
+    /// Tells of those that cannot be watched.
+    fn others_again(
+        &mut self,
+        reader: &Reader,
+        telling: &mut Telling<'_>,
+        looked_at: &mut LookedAt,
+    ) -> Result<(), String> {
+        let path = |(folder, _): &(PathBuf, String)| folder.to_str().map(str::to_owned);
+        let include = self.folders.others.iter().filter_map(path).collect();
+        let mut seen = HashSet::new();
+        for found in Walk::new(&Files { include, ..self.files.clone() })? {
+            if telling.is_over() {
+                return Ok(());
+            }
+            looked_at.files += 1;
+            seen.insert(found.inode);
+            self.tell_again(found.inode, Some(found), reader, telling);
+        }
+        let gone = self.known.iter().filter(|(inode, known)| !known.is_watched && !seen.contains(inode));
+        let gone: Vec<Inode> = gone.map(|(inode, _)| *inode).collect();
+        gone.into_iter().for_each(|inode| self.tell_again(inode, None, reader, telling));
+        Ok(())
+    }
+
     /// Files whose pages may have been dirty all the time since they were looked at, so that nothing tells of more that is
     /// written to them, and that have another size or time now.
     fn written_again(&self) -> Vec<(Inode, Found)> {
@@ -218,7 +265,7 @@ impl Watching {
             return known.is_some().then_some(None);
         };
         let here = |place: &Place| place.path_of(path).filter(|_| place.device == change.inode.device);
-        let found = match self.places.iter().find_map(here) {
+        let found = match self.folders.places.iter().find_map(here) {
             Some(path) if !self.is_excluded(&path) => open(&path).filter(is_it),
             _ => return known.is_some().then_some(None),
         };
@@ -247,6 +294,7 @@ impl Watching {
         let known = Known {
             path: found.at.clone(),
             name: found.path.clone(),
+            is_watched: self.folders.places.iter().any(|place| place.has(found)),
             amount,
             state: state(found),
             settles: if may_be_dirty { now + SETTLED } else { now },
