@@ -12,11 +12,12 @@
 #include "carriers/numbered.h"
 
 /* arch/x86/include/asm/apicdef.h, irq_vectors.h: where the IRR begins, in registers of 32 bits that lie 16 bytes apart; how
- * interrupts are delivered; and the vectors that Linux gives devices, between its own for itself. */
+ * interrupts are delivered; and the vectors that Linux gives devices, before its own for itself. Until Linux 6.7 the first
+ * was its own, too (IRQ_MOVE_CLEANUP_VECTOR): then what it is sent ends where the guest is given it. */
 #define XW_APIC_IRR 0x200
 #define XW_APIC_FIXED 0
 #define XW_APIC_LOWEST 0x100
-#define XW_FIRST_DEVICE_VECTOR 0x21
+#define XW_FIRST_DEVICE_VECTOR 0x20
 #define XW_LAST_DEVICE_VECTOR 0xea
 
 /* The key of an interrupt that a vCPU is asked for. A struct kvm_vcpu has more bytes than there are vectors. */
