@@ -26,7 +26,7 @@ def half(step):
 
 
 def late(step):
-    step['at'] += 100
+    step['at'] += 1000
 
 
 def hungry(step):
@@ -53,7 +53,7 @@ MUTATIONS = [
                [f'{cache}: given back, of all', f'{cache}: from the end']) for cache in ('roomy', 'tight')),
     *(Mutation(f'{cache}: twice as much could be', f'{cache}-files.oracle', in_json(more), [f'{cache}: given back, of all'])
       for cache in ('roomy', 'tight')),
-    *(Mutation(f'{cache}: it takes 100 s longer', f'{cache}-files.lines', steps(late), [f'{cache}: from the end'])
+    *(Mutation(f'{cache}: it takes 1,000 s longer', f'{cache}-files.lines', steps(late), [f'{cache}: from the end'])
       for cache in ('roomy', 'tight')),
     *(Mutation(f'{cache}: it takes six times the visits and CPU time', f'{cache}-files.lines', steps(hungry),
                [f'{cache}: given back at equal visits', f'{cache}: given back at equal first', f"{cache}: given back at equal ksmd's"])
