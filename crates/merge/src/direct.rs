@@ -21,7 +21,7 @@ const PASSES: usize = 4;
 /// What KSM is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Pages that it visits at a time ([`MOST_AT_A_TIME`](xweave_agent::ksm::MOST_AT_A_TIME) at most).
+    /// Pages that it visits at a time ([`MOST_AT_A_TIME`] at most).
     pub at_a_time: u64,
     /// Pages that are marked for it.
     pub marked: u64,

@@ -6,7 +6,7 @@
 //! a ring, and to close it again as soon as we have it too ([`Marker::open`]): for two system calls, it is stopped for
 //! about a millisecond each. What is marked is marked beside it, by a ring that ends with us.
 //!
-//! Where it may have no ring, borrowed threads call madvise(2) themselves ([`calls`]): again and again, for about a
+//! Where it may have no ring, borrowed threads call madvise(2) themselves (`calls`): again and again, for about a
 //! millisecond each time.
 //!
 //! The process is not harmed if this one is killed at any time: the thread comes back by itself to what it did. If that is

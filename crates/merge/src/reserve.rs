@@ -1,7 +1,7 @@
 //! Memory that is held for the day on which guests write to what is merged: each page that they write to, they need again.
 //!
 //! What is given back is used meanwhile: without a reserve, a host of which all guests update themselves runs short at once.
-//! [`policy`] says how much is held when, [`held`] holds it, [`shortage`] tells when memory gets short, by a thread of its own:
+//! `policy` says how much is held when, `held` holds it, `shortage` tells when memory gets short, by a thread of its own:
 //! KSM may be at work for minutes.
 
 mod held;
