@@ -21,7 +21,7 @@ use crate::{
     attach::{Progress, Watch, why_skipped},
     error::Error,
     hook::attach_type,
-    load::{Log, program_info},
+    load::{Log, program_info, section},
     rings,
 };
 
@@ -210,10 +210,8 @@ fn without(program: &EventProgram, reason: String) -> LeftOut {
     LeftOut { function: program.function.clone(), kind: program.kind, reason }
 }
 
-/// libbpf puts the object's name before those of sections that every object has.
 fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'o>, Error> {
-    let found = object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
-    found.ok_or_else(|| Error::Plan(format!("no map {name}")))
+    section(object, name).ok_or_else(|| Error::Plan(format!("no map {name}")))
 }
 
 #[cfg(test)]

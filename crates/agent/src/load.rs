@@ -353,6 +353,11 @@ pub(crate) fn map<'o>(object: &'o Object, name: &str) -> Result<libbpf_rs::Map<'
     object.maps().find(|map| map.name() == name).ok_or_else(|| Error::Plan(format!("no map {name}")))
 }
 
+/// A map by the end of its name: libbpf puts the object's before those of sections that every object has.
+pub(crate) fn section<'o>(object: &'o Object, name: &str) -> Option<libbpf_rs::Map<'o>> {
+    object.maps().find(|map| map.name().to_string_lossy().ends_with(name))
+}
+
 pub(crate) fn program_info(program: BorrowedFd<'_>) -> libbpf_sys::bpf_prog_info {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = u32::try_from(size_of_val(&info)).unwrap_or(0);

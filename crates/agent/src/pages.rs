@@ -15,10 +15,7 @@ mod watching;
 use xweave_wire::pages::{Amount, CachedFile, Files, LookedAt};
 
 pub(crate) use self::watching::Watching;
-use self::{
-    telling::{Reader, Telling},
-    walk::Walk,
-};
+use self::{telling::Telling, walk::Walk};
 use crate::cancel::Cancel;
 
 /// Tells of these files, in batches, until all are looked at.
@@ -27,18 +24,14 @@ pub(crate) fn cached(
     cancel: &Cancel,
     tell: &mut dyn FnMut(Vec<CachedFile>),
 ) -> Result<LookedAt, String> {
-    let reader = Reader::new(files)?;
-    let mut telling = Telling::new(Amount::default(), cancel, tell);
-    let mut looked_at = LookedAt { whole: true, ..LookedAt::default() };
+    let mut telling = Telling::new(files, Amount::default(), cancel, tell)?;
     for found in Walk::new(files)? {
-        if telling.is_over() {
+        if !telling.may_look() {
             break;
         }
-        looked_at.files += 1;
-        telling.file(&found, &reader);
+        telling.file(&found);
     }
-    looked_at.cut = telling.end();
-    Ok(looked_at)
+    Ok(telling.end(true))
 }
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ pub(crate) fn size_table(object: &mut OpenObject) -> Result<(), libbpf_rs::Error
 /// that are there share the room; those that may come get a page each.
 pub(crate) fn fill_table(table: &Map<'_>, buffer: u32) -> Result<Vec<MapHandle>, libbpf_rs::Error> {
     let possible = libbpf_rs::num_possible_cpus()?;
-    let online = online(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
+    let online =
+        xweave_text::listed(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
         ..Default::default()
@@ -48,15 +49,6 @@ fn sizes(buffer: u32, possible: usize, online: &[usize]) -> Vec<u32> {
     (0..possible).map(|cpu| if is_there(&cpu) { share } else { PAGE }).collect()
 }
 
-/// The CPUs of a list as sysfs has it: `0-3,8`. What cannot be read is left out.
-fn online(list: &str) -> Vec<usize> {
-    let range = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
-    };
-    list.trim().split(',').filter_map(range).flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,12 +64,5 @@ mod tests {
         let many = sizes(16 << 20, 256, &[0, 1, 2, 3]);
         assert_eq!((many[0], many[255]), (2 << 20, 4096));
         assert!(many.iter().sum::<u32>() <= 16 << 20);
-    }
-
-    #[test]
-    fn lists_of_cpus_are_read() {
-        assert_eq!(online("0-3,8\n"), [0, 1, 2, 3, 8]);
-        assert_eq!(online("0\n"), [0]);
-        assert_eq!(online(""), [0; 0]);
     }
 }

@@ -14,13 +14,9 @@ pub fn count() -> u64 {
     fs::read_to_string(WITH_MEMORY).map_or(1, |list| listed(&list))
 }
 
+/// There is one at least.
 fn listed(list: &str) -> u64 {
-    let one = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-        Some(last.checked_sub(first)? + 1)
-    };
-    list.trim().split(',').filter_map(one).sum::<u64>().max(1)
+    xweave_text::listed(list).len().max(1) as u64
 }
 
 /// Of each of these addresses of a process: the node of its page; none if no page is there now.

@@ -3,15 +3,16 @@
 use std::{
     cell::RefCell,
     ffi::OsString,
+    io,
     os::{fd::AsFd, unix::ffi::OsStringExt},
     path::PathBuf,
     rc::Rc,
 };
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
 
 use super::walk::Inode;
-use crate::load::{Log, program_info};
+use crate::load::{Log, program_info, section};
 
 /// Bytes before a file's names: `struct told` of the program.
 const HEAD: usize = 24;
@@ -54,10 +55,6 @@ struct Counted {
 pub(super) struct Changes {
     ring: RingBuffer<'static>,
     told: Rc<RefCell<Vec<Change>>>,
-    watched: MapHandle,
-    marked: MapHandle,
-    lost: MapHandle,
-    moved: MapHandle,
     /// As counted the last time.
     before: Counted,
     /// Held, so that the kernel keeps the programs where they are.
@@ -79,7 +76,8 @@ impl Changes {
     /// Those of these file systems as well, from now on.
     pub(super) fn of(&self, devices: impl Iterator<Item = u64>) -> Result<(), String> {
         for device in devices {
-            let watched = self.watched.update(&kernel_device(device).to_ne_bytes(), &[1], MapFlags::ANY);
+            let device = kernel_device(device).to_ne_bytes();
+            let watched = self.map("xw_watched").and_then(|map| map.update(&device, &[1], MapFlags::ANY));
             watched.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -87,33 +85,20 @@ impl Changes {
 
     fn load(object: &[u8]) -> Result<Self, libbpf_rs::Error> {
         let object = ObjectBuilder::default().name("xw_pages")?.open_memory(object)?.load()?;
-        let map = |name: &str| {
-            let found = object.maps().find(|map| map.name().to_string_lossy().ends_with(name));
-            found.ok_or_else(|| libbpf_rs::Error::from(std::io::Error::other(format!("no map {name}"))))
-        };
         let told = Rc::new(RefCell::new(Vec::new()));
-        let (ring, to) = (map("xw_told")?, Rc::clone(&told));
+        let (ring, to) = (map(&object, "xw_told")?, Rc::clone(&told));
         let mut builder = RingBufferBuilder::new();
         builder.add(&ring, move |bytes| {
             to.borrow_mut().extend(change(bytes));
             0
         })?;
         let ring = builder.build()?;
-        let handle = |name: &str| MapHandle::try_from(&map(name)?);
-        let (watched, marked) = (handle("xw_watched")?, handle("xw_marked")?);
-        let (lost, moved) = (handle(".bss.lost")?, handle(".bss.moved")?);
         let links = object.progs_mut().map(|program| program.attach()).collect::<Result<Vec<Link>, _>>()?;
-        Ok(Self {
-            ring,
-            told,
-            watched,
-            marked,
-            lost,
-            moved,
-            before: Counted::default(),
-            _links: links,
-            object,
-        })
+        Ok(Self { ring, told, before: Counted::default(), _links: links, object })
+    }
+
+    fn map(&self, name: &str) -> Result<Map<'_>, libbpf_rs::Error> {
+        map(&self.object, name)
     }
 
     /// Takes what was told since the last time: from now on, these files are told again. Whoever looks at them afterwards
@@ -121,35 +106,37 @@ impl Changes {
     pub(super) fn take(&mut self) -> Result<Changed, libbpf_rs::Error> {
         self.ring.consume()?;
         let files = std::mem::take(&mut *self.told.borrow_mut());
+        let marked = self.map("xw_marked")?;
         for change in &files {
             // Who has no mark is told already.
-            let _ = self.marked.delete(&change.key());
+            let _ = marked.delete(&change.key());
         }
         let now = self.counted()?;
-        let before = std::mem::replace(&mut self.before, now);
-        let lost = (now.lost, now.missed) != (before.lost, before.missed);
+        let lost = (now.lost, now.missed) != (self.before.lost, self.before.missed);
         if lost {
             // A file that there was no room to tell of has its mark.
-            self.unmark_all();
+            let keys: Vec<Vec<u8>> = marked.keys().collect();
+            for key in keys {
+                let _ = marked.delete(&key);
+            }
         }
-        Ok(Changed { files, lost, moved: now.moved != before.moved })
-    }
-
-    fn unmark_all(&self) {
-        let keys: Vec<Vec<u8>> = self.marked.keys().collect();
-        for key in keys {
-            let _ = self.marked.delete(&key);
-        }
+        let moved = now.moved != self.before.moved;
+        self.before = now;
+        Ok(Changed { files, lost, moved })
     }
 
     fn counted(&self) -> Result<Counted, libbpf_rs::Error> {
-        let count = |map: &MapHandle| {
-            let count = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+        let count = |name: &str| {
+            let count = self.map(name)?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
             Ok::<u64, libbpf_rs::Error>(count.first_chunk().map_or(0, |count| u64::from_ne_bytes(*count)))
         };
         let missed = self.object.progs().map(|of| program_info(of.as_fd()).recursion_misses).sum();
-        Ok(Counted { lost: count(&self.lost)?, missed, moved: count(&self.moved)? })
+        Ok(Counted { lost: count(".bss.lost")?, missed, moved: count(".bss.moved")? })
     }
+}
+
+fn map<'o>(object: &'o Object, name: &str) -> Result<Map<'o>, libbpf_rs::Error> {
+    section(object, name).ok_or_else(|| io::Error::other(format!("no map {name}")).into())
 }
 
 /// A device's number as the kernel has it (include/linux/kdev_t.h).

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use xweave_wire::{
     limits::FRAME,
-    pages::{self, Amount, CachedFile, Files, Run},
+    pages::{self, Amount, CachedFile, Files, LookedAt, Run},
 };
 
 use super::{
@@ -23,23 +23,11 @@ const BATCH: usize = FRAME as usize / 4;
 /// Pages of one file that are told at a time.
 const PIECE: u64 = 8192;
 
-/// What is to be told of a file besides its pages.
-pub(super) struct Reader {
-    contents: bool,
-    frames: Option<Frames>,
-}
-
-impl Reader {
-    pub(super) fn new(files: &Files) -> Result<Self, String> {
-        let frames = files.frames.then(Frames::new).transpose().map_err(|error| {
-            format!("where pages lie is not told: /proc/self/pagemap: {error} (it takes root)")
-        })?;
-        Ok(Self { contents: files.contents, frames })
-    }
-}
-
 /// What was told, and is about to be.
 pub(super) struct Telling<'t> {
+    /// What is told of a file besides its pages: what they hold, and where they lie.
+    contents: bool,
+    frames: Option<Frames>,
     tell: &'t mut dyn FnMut(Vec<CachedFile>),
     cancel: &'t Cancel,
     over: Instant,
@@ -47,33 +35,56 @@ pub(super) struct Telling<'t> {
     told: Amount,
     batch: Vec<CachedFile>,
     of_batch: Amount,
-    cut: Option<String>,
+    looked_at: LookedAt,
 }
 
 impl<'t> Telling<'t> {
     /// To who has that much already.
-    pub(super) fn new(told: Amount, cancel: &'t Cancel, tell: &'t mut dyn FnMut(Vec<CachedFile>)) -> Self {
-        let over = Instant::now() + LIMIT;
-        Self { tell, cancel, over, told, batch: Vec::new(), of_batch: Amount::default(), cut: None }
+    pub(super) fn new(
+        files: &Files,
+        told: Amount,
+        cancel: &'t Cancel,
+        tell: &'t mut dyn FnMut(Vec<CachedFile>),
+    ) -> Result<Self, String> {
+        let frames = files.frames.then(Frames::new).transpose().map_err(|error| {
+            format!("where pages lie is not told: /proc/self/pagemap: {error} (it takes root)")
+        })?;
+        Ok(Self {
+            contents: files.contents,
+            frames,
+            tell,
+            cancel,
+            over: Instant::now() + LIMIT,
+            told,
+            batch: Vec::new(),
+            of_batch: Amount::default(),
+            looked_at: LookedAt::default(),
+        })
     }
 
-    /// Whether no more may be told.
-    pub(super) fn is_over(&mut self) -> bool {
-        if self.cut.is_none() && (self.cancel.asked() || Instant::now() >= self.over) {
-            self.cut = Some(format!("it took longer than {} s", LIMIT.as_secs()));
+    /// Whether one more file may be looked at.
+    pub(super) fn may_look(&mut self) -> bool {
+        let may = !self.is_over();
+        self.looked_at.files += u64::from(may);
+        may
+    }
+
+    fn is_over(&mut self) -> bool {
+        let cut = &mut self.looked_at.cut;
+        if cut.is_none() && (self.cancel.asked() || Instant::now() >= self.over) {
+            *cut = Some(format!("it took longer than {} s", LIMIT.as_secs()));
         }
-        self.cut.is_some()
+        cut.is_some()
     }
 
     /// Tells which pages of a file are there. Gives how much was told.
-    pub(super) fn file(&mut self, found: &Found, reader: &Reader) -> Amount {
+    pub(super) fn file(&mut self, found: &Found) -> Amount {
         let mut of_file = Amount::default();
-        let mut contents = reader.contents.then(|| Contents::of(&found.file));
-        let frames = reader.frames.as_ref().map(|of| of.of(&found.file));
+        let mut contents = self.contents.then(|| Contents::of(&found.file));
         let Ok(runs) = resident(&found.file, found.size) else { return of_file };
         for runs in pieces(runs) {
             let contents = contents.as_mut().map(|of| of.hashes(&runs)).unwrap_or_default();
-            let frames = frames.as_ref().map(|of| of.all(&runs)).unwrap_or_default();
+            let frames = self.frames.as_ref().map(|of| of.of(&found.file).all(&runs)).unwrap_or_default();
             let piece = CachedFile {
                 path: found.path.clone(),
                 size: found.size,
@@ -88,7 +99,7 @@ impl<'t> Telling<'t> {
             }
             let amount = Amount::of(&piece);
             if !self.told.plus(amount).is_within(pages::MOST) {
-                self.cut = Some("there are more of them than can be told".to_owned());
+                self.looked_at.cut = Some("there are more of them than can be told".to_owned());
                 break;
             }
             (self.told, of_file) = (self.told.plus(amount), of_file.plus(amount));
@@ -118,12 +129,12 @@ impl<'t> Telling<'t> {
         }
     }
 
-    /// Tells the rest. Gives why not all was told, if so.
-    pub(super) fn end(self) -> Option<String> {
+    /// Tells the rest. Gives what was looked at; whether that is all there is, who told it knows.
+    pub(super) fn end(self, whole: bool) -> LookedAt {
         if !self.batch.is_empty() {
             (self.tell)(self.batch);
         }
-        self.cut
+        LookedAt { whole, ..self.looked_at }
     }
 }
 

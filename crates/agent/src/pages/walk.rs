@@ -52,8 +52,6 @@ impl Walk {
         if let Some(path) = files.include.iter().chain(&files.exclude).find(|path| !path.starts_with('/')) {
             return Err(format!("{path} is no absolute path"));
         }
-        // By what they are links to: /lib is one to /usr/lib, and files are called by one name. What is not there has none.
-        let real = |path: &String| fs::canonicalize(path).ok();
         let mut folders: Vec<_> = files.include.iter().filter_map(real).collect();
         folders.sort();
         folders.dedup();
@@ -104,6 +102,11 @@ impl Iterator for Walk {
             }
         }
     }
+}
+
+/// A path by what it is a link to: /lib is one to /usr/lib, and files are called by one name. What is not there has none.
+pub(super) fn real(path: &String) -> Option<PathBuf> {
+    fs::canonicalize(path).ok()
 }
 
 /// What was a file a moment ago; what it is now is asked of what was opened.

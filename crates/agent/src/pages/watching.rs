@@ -14,8 +14,8 @@ use xweave_wire::pages::{Amount, CachedFile, Files, LookedAt};
 use super::{
     changes::{Change, Changes},
     places::Place,
-    telling::{Reader, Telling},
-    walk::{Found, Inode, Walk, open},
+    telling::Telling,
+    walk::{Found, Inode, Walk, open, real},
 };
 use crate::cancel::Cancel;
 
@@ -26,11 +26,6 @@ const SELDOM: u32 = 20;
 /// How long after they were written to pages stay dirty at most: writing back begins after 30 s, and is looked for every 5 s
 /// (`vm.dirty_expire_centisecs`, `vm.dirty_writeback_centisecs`). A page that is dirty already is not told of again.
 const SETTLED: Duration = Duration::from_secs(60);
-
-/// A path without links, if it is there.
-fn real(path: &String) -> Option<PathBuf> {
-    fs::canonicalize(path).ok()
-}
 
 /// The folders that are there.
 #[derive(Default, PartialEq)]
@@ -129,17 +124,15 @@ impl Watching {
         let walk_again = self
             .walked
             .is_none_or(|(when, took)| changed.lost || self.astray && when.elapsed() >= took * SELDOM);
-        let reader = Reader::new(&self.files)?;
-        let whole = if walk_again { Amount::default() } else { self.told() };
-        let mut telling = Telling::new(whole, cancel, tell);
-        let mut looked_at = LookedAt { whole: walk_again, ..LookedAt::default() };
+        let told = if walk_again { Amount::default() } else { self.told() };
+        let mut telling = Telling::new(&self.files, told, cancel, tell)?;
         if walk_again {
-            self.all(&reader, &mut telling, &mut looked_at)?;
+            self.all(&mut telling)?;
         } else {
-            self.again(changed.files, &reader, &mut telling, &mut looked_at);
-            self.others_again(&reader, &mut telling, &mut looked_at)?;
+            self.again(changed.files, &mut telling);
+            self.others_again(&mut telling)?;
         }
-        looked_at.cut = telling.end();
+        let looked_at = telling.end(walk_again);
         if looked_at.cut.is_some() {
             self.walked = None;
         }
@@ -161,71 +154,50 @@ impl Watching {
         self.known.values().fold(Amount::default(), |all, known| all.plus(known.amount))
     }
 
-    fn all(
-        &mut self,
-        reader: &Reader,
-        telling: &mut Telling<'_>,
-        looked_at: &mut LookedAt,
-    ) -> Result<(), String> {
+    fn all(&mut self, telling: &mut Telling<'_>) -> Result<(), String> {
         let begun = Instant::now();
         (self.known, self.astray) = (HashMap::new(), false);
         for found in Walk::new(&self.files)? {
-            if telling.is_over() {
+            if !telling.may_look() {
                 break;
             }
-            looked_at.files += 1;
-            self.tell(&found, is_recent(&found), reader, telling);
+            self.tell(&found, is_recent(&found), telling);
         }
         self.walked = Some((begun, begun.elapsed()));
         Ok(())
     }
 
-    fn again(
-        &mut self,
-        changes: Vec<Change>,
-        reader: &Reader,
-        telling: &mut Telling<'_>,
-        looked_at: &mut LookedAt,
-    ) {
+    fn again(&mut self, changes: Vec<Change>, telling: &mut Telling<'_>) {
         for change in changes {
-            if telling.is_over() {
-                break;
+            let Some(found) = self.find(&change) else { continue };
+            if !telling.may_look() {
+                return;
             }
-            if let Some(found) = self.find(&change) {
-                looked_at.files += 1;
-                self.tell_again(change.inode, found, reader, telling);
-            }
+            self.tell_again(change.inode, found, telling);
         }
         for (inode, found) in self.written_again() {
-            if telling.is_over() {
-                break;
+            if !telling.may_look() {
+                return;
             }
-            looked_at.files += 1;
-            self.tell_again(inode, Some(found), reader, telling);
+            self.tell_again(inode, Some(found), telling);
         }
     }
 
     /// Tells of those that cannot be watched.
-    fn others_again(
-        &mut self,
-        reader: &Reader,
-        telling: &mut Telling<'_>,
-        looked_at: &mut LookedAt,
-    ) -> Result<(), String> {
+    fn others_again(&mut self, telling: &mut Telling<'_>) -> Result<(), String> {
         let path = |(folder, _): &(PathBuf, String)| folder.to_str().map(str::to_owned);
         let include = self.folders.others.iter().filter_map(path).collect();
         let mut seen = HashSet::new();
         for found in Walk::new(&Files { include, ..self.files.clone() })? {
-            if telling.is_over() {
+            if !telling.may_look() {
                 return Ok(());
             }
-            looked_at.files += 1;
             seen.insert(found.inode);
-            self.tell_again(found.inode, Some(found), reader, telling);
+            self.tell_again(found.inode, Some(found), telling);
         }
         let gone = self.known.iter().filter(|(inode, known)| !known.is_watched && !seen.contains(inode));
         let gone: Vec<Inode> = gone.map(|(inode, _)| *inode).collect();
-        gone.into_iter().for_each(|inode| self.tell_again(inode, None, reader, telling));
+        gone.into_iter().for_each(|inode| self.tell_again(inode, None, telling));
         Ok(())
     }
 
@@ -241,12 +213,12 @@ impl Watching {
         found.collect()
     }
 
-    fn tell_again(&mut self, inode: Inode, found: Option<Found>, reader: &Reader, telling: &mut Telling<'_>) {
+    fn tell_again(&mut self, inode: Inode, found: Option<Found>, telling: &mut Telling<'_>) {
         let before = self.known.remove(&inode);
         if let Some(before) = &before {
             telling.forget(before.amount);
         }
-        let told = found.and_then(|found| self.tell(&found, true, reader, telling).then_some(found.path));
+        let told = found.and_then(|found| self.tell(&found, true, telling).then_some(found.path));
         if let Some(before) = before.filter(|before| told.as_ref() != Some(&before.name)) {
             telling.gone(before.name);
         }
@@ -279,14 +251,8 @@ impl Watching {
     }
 
     /// Whether any page of it is told. Some may be dirty.
-    fn tell(
-        &mut self,
-        found: &Found,
-        may_be_dirty: bool,
-        reader: &Reader,
-        telling: &mut Telling<'_>,
-    ) -> bool {
-        let amount = telling.file(found, reader);
+    fn tell(&mut self, found: &Found, may_be_dirty: bool, telling: &mut Telling<'_>) -> bool {
+        let amount = telling.file(found);
         if amount.runs == 0 {
             return false;
         }

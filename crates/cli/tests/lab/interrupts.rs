@@ -136,10 +136,7 @@ fn an_interrupt_is_followed_from_kvm_to_the_thread_that_it_wakes_and_as_many_as_
             let of_line = crossed.iter().filter(|one| (one.line, one.cpu) == *line).count();
             assert!(of_line <= 1, "{guest}, {line:?}: {of_line} vectors");
         }
-        assert!(
-            *guest != *"vm2" || crossed.iter().any(|one| one.cpu == 1),
-            "vm2's are on CPU 1: {crossed:?}"
-        );
+        assert!(guest != "vm2" || crossed.iter().any(|one| one.cpu == 1), "vm2's are on CPU 1: {crossed:?}");
         vectors.push(crossed.iter().map(|one| (one.vector, one.cpu)).collect::<BTreeSet<_>>());
     }
     to_cpus(&world, "vm2", 3);

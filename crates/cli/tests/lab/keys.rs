@@ -61,8 +61,11 @@ fn messages_of_a_call_are_known_by_their_key_whoever_answers() {
     }
     // Kernels before 6.8 may skip a probe and tell nobody: then the flow has no end, but a key; or none, if that was the probe
     // that takes it. A few in a hundred, on a machine that is busy.
+    let may_skip = world.run("host", "uname -r").starts_with("6.1.");
+    assert!(may_skip || exchanges.len() as u64 == REQUESTS, "{} of {REQUESTS}", exchanges.len());
     let complete = exchanges.iter().filter(|exchange| exchange["complete"] == true).count() as u64;
-    assert!(complete + 5 >= REQUESTS, "{complete} of {REQUESTS}, {} with a key", exchanges.len());
+    let missing = if may_skip { 5 } else { 3 };
+    assert!(complete + missing >= REQUESTS, "{complete} of {REQUESTS}, {} with a key", exchanges.len());
     // And each answer is to the request of its own number: it has that one's bytes.
     let flows = json("xweave flows /tmp/keys --json");
     let keys: HashMap<u64, &Value> = {
