@@ -4,6 +4,10 @@ use serde_json::Value;
 
 use crate::world::{AGENT, World, for_each, longest};
 
+/// Spins for two to three seconds, as long on each machine: a shell's own code, which starts no process.
+const SPIN_FOR_SECONDS: &str = "read now _ </proc/uptime; end=$((${now%.*} + 3)); \
+                                while [ ${now%.*} -lt $end ]; do read now _ </proc/uptime; done";
+
 /// A group of processes of the host that may have so many microseconds of a processor in each tenth of a second; the quota goes
 /// with this.
 struct Quota<'w> {
@@ -57,7 +61,7 @@ fn what_a_quota_takes_is_told_as_throttled() {
     world.run(
         "host",
         &format!(
-            "sh -c 'echo $$ >{}/cgroup.procs; i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'; true",
+            "sh -c 'echo $$ >{}/cgroup.procs; {SPIN_FOR_SECONDS}'; true",
             quota.group
         ),
     );
@@ -77,7 +81,7 @@ fn what_a_quota_of_a_virtual_machine_takes_is_told_of_its_vcpu() {
     let recording = world.record("--events sched,vm --domain vm1=vsock:3 -o /tmp/events-vm-quota");
     world.run("host", &format!("cat /run/lab/vm1/pid >{}/cgroup.procs", quota.group));
     let before = quota.throttled();
-    world.run("vm1", "sh -c 'i=0; while [ $i -lt 15000 ]; do i=$((i+1)); done'");
+    world.run("vm1", &format!("sh -c '{SPIN_FOR_SECONDS}'"));
     let (counted, times) = quota.throttled();
     let (counted, times) = (counted - before.0, times - before.1);
     drop(quota);
@@ -100,11 +104,10 @@ fn what_a_quota_of_a_virtual_machine_takes_is_told_of_its_vcpu() {
 fn how_long_processes_were_ready_is_what_the_kernel_counts() {
     /// It says who it is, how long it had a processor, and how long it waited for one. Then it ends, which takes a processor
     /// for tens of milliseconds where that is emulated on a busy machine: a twentieth of the whole at most.
-    const SPIN: &str = "i=0; while [ $i -lt 24000 ]; do i=$((i+1)); done; \
-                        read ran ready slices </proc/$$/schedstat; echo $$ $ran $ready";
+    const SAY: &str = "read ran ready slices </proc/$$/schedstat; echo $$ $ran $ready";
     let Some(world) = World::find("run delay") else { return };
     let recording = world.record("--events sched -o /tmp/events-delay");
-    let spin = format!("taskset -c 0 sh -c '{SPIN}'");
+    let spin = format!("taskset -c 0 sh -c '{SPIN_FOR_SECONDS}; {SAY}'");
     let said = world.run("host", &format!("{spin} & {spin}; wait"));
     recording.finish_well();
     let document = world.explain("/tmp/events-delay", "process:sh");
