@@ -9,35 +9,11 @@
 #ifndef XW_CARRIER_XEN_NETBACK_H
 #define XW_CARRIER_XEN_NETBACK_H
 
+#include "carriers/xen-guests.h"
 #include "carriers/xen-net.h"
 
 /* include/xen/interface/io/netif.h: more is said of a request in the slot behind it. */
 #define XW_XEN_NETTXF_EXTRA_INFO 8
-
-/* crates/wire/src/message.rs, SHARING_GUESTS */
-#define XW_XEN_GUESTS 64
-
-/* From the agent: the guests that are recorded, by their numbers; 0: there is none, and none after it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, XW_XEN_GUESTS);
-	__type(key, u32);
-	__type(value, u32);
-} xw_xen_guests SEC(".maps");
-
-/* Whether that guest is recorded, as far as is known; where nothing is known of any, each may be. */
-__noinline int xw_xen_is_recorded(u32 domid)
-{
-	for (u32 i = 0; i < XW_XEN_GUESTS; i++) {
-		u32 at = i, *guest = bpf_map_lookup_elem(&xw_xen_guests, &at);
-
-		if (!guest || !*guest)
-			return !i;
-		if (*guest == domid)
-			return true;
-	}
-	return false;
-}
 
 static __always_inline void xw_xen_back_queue(struct xenvif_queue *queue, struct xw_key *key)
 {

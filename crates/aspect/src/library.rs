@@ -11,11 +11,15 @@ const LIBRARY: &[(&str, &str)] = &[
     ("udp", include_str!("../../../aspects/udp.aspect")),
     ("virtio-blk", include_str!("../../../aspects/virtio-blk.aspect")),
     ("virtio-net", include_str!("../../../aspects/virtio-net.aspect")),
+    ("xen-blk", include_str!("../../../aspects/xen-blk.aspect")),
     ("xen-net", include_str!("../../../aspects/xen-net.aspect")),
 ];
 
 /// What aspects of the library have in common, and include.
-const PARTS: &[(&str, &str)] = &[("frames", include_str!("../../../aspects/include/frames.aspect"))];
+const PARTS: &[(&str, &str)] = &[
+    ("disks", include_str!("../../../aspects/include/disks.aspect")),
+    ("frames", include_str!("../../../aspects/include/frames.aspect")),
+];
 
 /// An aspect of the library by its name.
 pub fn library(name: &str) -> Option<Source> {
@@ -47,6 +51,8 @@ const MODULES: &[(&str, &str, &str)] = &[
     ("virtqueue_%", "virtio_ring", "virtio_pci"),
     ("receive_buf", "virtio_net", "virtio_net"),
     ("start_xmit", "virtio_net", "virtio_net"),
+    ("blkif_queue_rq", "xen_blkfront", "xen_blkfront"),
+    ("xen_blkbk_%", "xen_blkback", "xen_blkback"),
     ("xenvif_%", "xen_netback", "xen_netback"),
     ("xennet_%", "xen_netfront", "xen_netfront"),
 ];

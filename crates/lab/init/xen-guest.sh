@@ -6,6 +6,11 @@ dir=/run/lab/vm$i
 mkdir -p "$dir"
 ln -sf "/var/log/xen/console/guest-vm$i.log" "$dir/console.log"
 xl destroy "vm$i" 2>/dev/null
+# The guest's disk, empty: what is not written takes no room.
+disk=/var/tmp/vm$i.disk
+[ -f "$disk" ] || truncate -s 512M "$disk"
+[ -b "/dev/loop$i" ] || mknod "/dev/loop$i" b 7 "$i"
+losetup "/dev/loop$i" >/dev/null 2>&1 || losetup --direct-io=on "/dev/loop$i" "$disk"
 
 mac=$(printf %02x "$i")
 script=script=/run/lab/vif.sh
@@ -18,6 +23,7 @@ extra = "console=hvc0 $GUEST_APPEND xen_netfront.max_queues=2 xweave.domain=vm$i
 memory = 256
 vcpus = 1
 vif = ["mac=00:16:3e:77:00:$mac,bridge=br0,$script", "mac=00:16:3e:78:00:$mac,bridge=lab0,$script"]
+disk = ["format=raw, vdev=xvda, access=rw, backendtype=phy, script=/run/lab/vbd.sh, target=/dev/loop$i"]
 # The guest reads the machine's own TSC: by default Xen emulates each reading.
 tsc_mode = "native"
 END

@@ -3,6 +3,7 @@ modprobe -a xen-privcmd xenfs xen-evtchn xen-gntdev xen-gntalloc
 # Several queues, of which there are otherwise as many as CPUs. (A guest with two CPUs takes ten times as long for what all
 # of them must be told: they take turns on one that is emulated.)
 modprobe xen-netback max_queues=2
+modprobe -a xen-blkback loop
 mount -t xenfs xenfs /proc/xen
 
 # A paravirtual guest has no vsock: commands reach it through an interface of their own, so that they
@@ -20,7 +21,14 @@ cat >/run/lab/vif.sh <<'END'
 ip link set "$vif" master "$(xenstore-read "$XENBUS_PATH/bridge")" up
 xenstore-write "$XENBUS_PATH/hotplug-status" connected
 END
-chmod 755 /run/lab/vif.sh
+# And its disk.
+cat >/run/lab/vbd.sh <<'END'
+#!/bin/sh
+[ "$1" = add ] || exit 0
+xenstore-write "$XENBUS_PATH/physical-device" "$(stat -L -c %t:%T "$(xenstore-read "$XENBUS_PATH/params")")"
+xenstore-write "$XENBUS_PATH/hotplug-status" connected
+END
+chmod 755 /run/lab/vif.sh /run/lab/vbd.sh
 
 mkdir -p /var/log/xen/console /var/lib/xen /run/xen
 xen=$(echo /usr/lib/xen-[0-9]*/bin)

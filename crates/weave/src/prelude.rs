@@ -28,7 +28,7 @@ const PARTS: [(&str, &str); 9] = [
 
 /// What a program includes if it uses what they define: what flows cross boundaries on (functions that give keys),
 /// what their data is, and what becomes of it.
-const HEADERS: [(&str, &str); 20] = [
+const HEADERS: [(&str, &str); 25] = [
     ("bridge.h", include_str!("../../../bpf/bridge.h")),
     ("carriers/content.h", include_str!("../../../bpf/carriers/content.h")),
     ("carriers/interrupt.h", include_str!("../../../bpf/carriers/interrupt.h")),
@@ -44,9 +44,14 @@ const HEADERS: [(&str, &str); 20] = [
     ("carriers/virtblk.h", include_str!("../../../bpf/carriers/virtblk.h")),
     ("carriers/virtio-net.h", include_str!("../../../bpf/carriers/virtio-net.h")),
     ("carriers/virtqueue.h", include_str!("../../../bpf/carriers/virtqueue.h")),
+    ("carriers/xen-blk.h", include_str!("../../../bpf/carriers/xen-blk.h")),
+    ("carriers/xen-blkback.h", include_str!("../../../bpf/carriers/xen-blkback.h")),
+    ("carriers/xen-blkfront.h", include_str!("../../../bpf/carriers/xen-blkfront.h")),
+    ("carriers/xen-guests.h", include_str!("../../../bpf/carriers/xen-guests.h")),
     ("carriers/xen-net.h", include_str!("../../../bpf/carriers/xen-net.h")),
     ("carriers/xen-netback.h", include_str!("../../../bpf/carriers/xen-netback.h")),
     ("carriers/xen-netfront.h", include_str!("../../../bpf/carriers/xen-netfront.h")),
+    ("carriers/xen.h", include_str!("../../../bpf/carriers/xen.h")),
     ("frame.h", include_str!("../../../bpf/frame.h")),
     ("where.h", include_str!("../../../bpf/where.h")),
 ];
