@@ -11,6 +11,8 @@ const DOM0: u8 = 1;
 const GUESTS: [u8; 2] = [2, 3];
 /// What Xen calls them; not in the order of their numbers.
 const DOMIDS: [u16; 2] = [9, 4];
+/// And the first of them, once it has been saved and restored.
+const SINCE: u16 = 12;
 
 fn id(domain: u8, number: u64) -> u64 {
     u64::from(domain) << 56 | number
@@ -25,7 +27,7 @@ struct Frame {
     takes: u64,
 }
 
-/// The flows of such frames. The keys of both guests are the same: each puts on and takes off from the same place on.
+/// The flows of such frames, halfway through which the first guest is restored, if it is known who is who. The keys of both guests are the same: each puts on and takes off from the same place on.
 fn flows(frames: &[Frame], known: bool) -> Flows {
     let mut records = Vec::new();
     let mut positions = [[0u64; 2]; 2];
@@ -34,7 +36,8 @@ fn flows(frames: &[Frame], known: bool) -> Flows {
         let place = &mut positions[guest][usize::from(to_guest)];
         *place += 1;
         let key = |peer| vec![1 << 40, *place, *place % 7, peer];
-        let peer = XEN_DOMAIN | u64::from(DOMIDS[guest]);
+        let restored = known && guest == 0 && number > frames.len() as u64 / 2;
+        let peer = XEN_DOMAIN | u64::from(if restored { SINCE } else { DOMIDS[guest] });
         let (from, to) = if to_guest { (DOM0, GUESTS[guest]) } else { (GUESTS[guest], DOM0) };
         let of = |domain| if domain == DOM0 { peer } else { 0 };
         records.push((from, number, at, Kind::Start, vec![5]));
@@ -48,7 +51,11 @@ fn flows(frames: &[Frame], known: bool) -> Flows {
         name: format!("vm{}", at + 1),
         number: GUESTS[at],
         role: Role::Guest,
-        xen: known.then(|| DomainXen { host: "dom0".into(), domid: DOMIDS[at] }),
+        xen: known.then(|| DomainXen {
+            host: "dom0".into(),
+            domid: DOMIDS[at],
+            since: (at == 0).then_some(SINCE),
+        }),
         ..Domain::default()
     };
     let domains = vec![Domain { name: "dom0".into(), number: DOM0, ..Domain::default() }, guest(0), guest(1)];

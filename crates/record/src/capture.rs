@@ -126,6 +126,19 @@ impl<'p> Capture<'p> {
         }
     }
 
+    /// Waits, while something is recorded, until no domain owes an answer to that; until then at most.
+    ///
+    /// # Errors
+    /// When the trace cannot be written.
+    pub(crate) fn answered_by(&mut self, question: Question, late: Instant) -> Result<(), Error> {
+        while self.recorded().any(|session| session.owes_answer_to(question)) && !xweave_interrupt::at_once()
+        {
+            let Some(left) = late.checked_duration_since(Instant::now()) else { break };
+            self.wait(left.min(SOON))?;
+        }
+        Ok(())
+    }
+
     /// The oldest answer of a domain that nobody has looked at.
     pub(crate) fn answer(&mut self, index: usize) -> Result<Reply, Error> {
         let session = &mut self.sessions[index];

@@ -41,7 +41,8 @@ pub(crate) fn domains(manifest: &mut Manifest, sessions: &[Session], timeline: &
         let mut domain = Domain::new(session.name(), session.number, role(session), &session.facts);
         domain.vm =
             timeline.vm(session.number).map(|vm| DomainVm { host: host.clone(), pid: vm.pid, cid: vm.cid });
-        domain.xen = session.domid.map(|domid| DomainXen { host: host.clone(), domid });
+        let since = session.domid_since;
+        domain.xen = session.domid.map(|domid| DomainXen { host: host.clone(), domid, since });
         domain.events = session.kinds.groups();
         domain.drop_reasons = session.drops.reasons.clone();
         domain.symbols = session.drops.symbols.clone();

@@ -45,6 +45,7 @@ const SHORT: Pace = Pace {
     hook: Duration::from_millis(1),
     round: Duration::from_millis(20),
     grace: Duration::from_millis(2),
+    identity: Duration::from_millis(200),
     farewell: Duration::from_millis(100),
 };
 

@@ -19,6 +19,8 @@ pub(crate) struct Pace {
     pub(crate) round: Duration,
     /// How long flows under way may go on after no new ones begin.
     pub(crate) grace: Duration,
+    /// How long it may take, at the end, to find out which domains guests of Xen are now.
+    pub(crate) identity: Duration,
     /// How long agents may take to go after they were told to: one may have a thousand hooks to take away, and settings
     /// of the kernel to put back then.
     pub(crate) farewell: Duration,
@@ -32,6 +34,7 @@ impl Default for Pace {
             hook: Duration::from_secs(1),
             round: Duration::from_secs(1),
             grace: Duration::from_millis(300),
+            identity: Duration::from_secs(5),
             farewell: Duration::from_secs(20),
         }
     }

@@ -374,6 +374,7 @@ fn stop(capture: &mut Capture<'_>, options: &Options) -> Result<Duration, Error>
     }
     // So that there are readings after the last records: no time is trusted that was not compared.
     capture.round();
+    xen::identify_again(capture)?.iter().for_each(|line| note(capture, line));
     turn_off(capture)?;
     settings::put_back(capture, &options.settings);
     let begun = Instant::now();
@@ -406,12 +407,7 @@ fn stop(capture: &mut Capture<'_>, options: &Options) -> Result<Duration, Error>
 /// what their processors do is known only while the host is recorded. It does not wait long for them.
 fn turn_off(capture: &mut Capture<'_>) -> Result<(), Error> {
     capture.ask_those(Role::Guest, &Request::Off);
-    let late = Instant::now() + capture.pace.grace;
-    while capture.recorded().any(|guest| guest.owes_answer_to(Question::Off)) && !xweave_interrupt::at_once()
-    {
-        let Some(left) = late.checked_duration_since(Instant::now()) else { break };
-        capture.wait(left.min(SOON))?;
-    }
+    capture.answered_by(Question::Off, Instant::now() + capture.pace.grace)?;
     capture.ask_those(Role::Host, &Request::Off);
     Ok(())
 }

@@ -92,6 +92,8 @@ pub(crate) struct Session {
     pub(crate) emulated: bool,
     /// Which of Xen's domains it is, where that is known.
     pub(crate) domid: Option<u16>,
+    /// Which it was at the end, where that was another.
+    pub(crate) domid_since: Option<u16>,
     pub(crate) budget: Budget,
     pace: Pace,
     link: Link,
@@ -125,6 +127,7 @@ impl Session {
             believes: HashSet::new(),
             emulated: false,
             domid: None,
+            domid_since: None,
             link,
             budget,
             pace,

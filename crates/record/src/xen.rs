@@ -4,10 +4,12 @@
 //! but that domain and dom0; dom0 is asked in whose part which mark is. So a guest cannot pass for another, whatever its
 //! agent says: two that work together may exchange their marks, and then have exchanged their own flows.
 
+use std::time::Instant;
+
 use xweave_weave::Role;
 use xweave_wire::message::{Reply, Request};
 
-use crate::{Error, capture::Capture, secret::secret};
+use crate::{Error, capture::Capture, question::Question, secret::secret, session::Session};
 
 /// Finds out which domains the guests of dom0 are. Gives what should be known of those of which that is not told.
 pub(crate) fn identify(capture: &mut Capture<'_>) -> Result<Vec<String>, Error> {
@@ -66,6 +68,41 @@ pub(crate) fn identify(capture: &mut Capture<'_>) -> Result<Vec<String>, Error> 
     Ok(warnings)
 }
 
+/// Finds out, while something is recorded, which domains the guests are now: one that is restored from a file gets another
+/// number. Gives what should be known of that. Who does not answer in time stays what it was.
+pub(crate) fn identify_again(capture: &mut Capture<'_>) -> Result<Vec<String>, Error> {
+    let there = |session: &Session| session.is_recorded() && session.domid.is_some();
+    let guests = (1..capture.sessions.len()).filter(|&at| there(&capture.sessions[at]));
+    let mut marked =
+        guests.map(|at| Ok((at, secret().map_err(Error::Random)?))).collect::<Result<Vec<_>, Error>>()?;
+    for &(index, mark) in &marked {
+        capture.sessions[index].ask(Request::XenMark(Some(mark)));
+    }
+    let late = Instant::now() + capture.pace.identity;
+    capture.answered_by(Question::XenMark, late)?;
+    let is_done = |reply: Reply| matches!(reply, Reply::XenMarked { reason: None });
+    marked.retain(|&(index, _)| capture.sessions[index].answers.drain(..).any(is_done));
+    if marked.is_empty() {
+        return Ok(Vec::new());
+    }
+
+    capture.sessions[0].ask(Request::XenGuests(marked.iter().map(|(_, mark)| *mark).collect()));
+    capture.answered_by(Question::XenGuests, late)?;
+    let told = capture.sessions[0].answers.drain(..).last();
+    let mut changed = Vec::new();
+    for (nth, &(index, _)) in marked.iter().enumerate() {
+        let session = &mut capture.sessions[index];
+        session.ask(Request::XenMark(None));
+        let Some(Reply::XenGuests { domids, .. }) = &told else { continue };
+        let now = domids.get(nth).copied().flatten().filter(|now| Some(*now) != session.domid);
+        session.domid_since = now;
+        changed.extend(
+            now.map(|now| format!("{}: it was restored, and is domain {now} of Xen since", session.name())),
+        );
+    }
+    Ok(changed)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -86,10 +123,18 @@ mod tests {
     type Store = Arc<Mutex<HashMap<u16, [u64; 2]>>>;
 
     fn guest(name: &'static str, store: &Store, domid: Option<u16>) -> Agent {
+        restored(name, store, domid, domid)
+    }
+
+    /// One that is another domain once it has been asked for the first time.
+    fn restored(name: &'static str, store: &Store, domid: Option<u16>, since: Option<u16>) -> Agent {
         let store = Arc::clone(store);
+        let asked = std::cell::Cell::new(0);
         let script = answering(move |request, _| {
             let Request::XenMark(mark) = request else { return None };
-            let Some(domid) = domid else {
+            // A mark is written, and taken away.
+            asked.set(asked.get() + 1);
+            let Some(domid) = (if asked.get() > 2 { since } else { domid }) else {
                 return Some(Reply::XenMarked { reason: Some("/dev/xen/xenbus: not there".to_owned()) });
             };
             let mut store = store.lock().unwrap();
@@ -146,6 +191,23 @@ mod tests {
             told.iter().any(|line| line.starts_with("vm1: ") && line.contains("domain 7 of Xen")),
             "{told:?}"
         );
+        assert!(store.lock().unwrap().is_empty(), "marks are taken away again");
+    }
+
+    #[test]
+    fn a_guest_that_is_restored_has_two_numbers() {
+        let store = Store::default();
+        let agents = vec![
+            dom0(&store, |domids| domids),
+            restored("vm1", &store, Some(7), Some(9)),
+            restored("vm2", &store, Some(3), None),
+        ];
+        let (outcome, told) = recorded(agents);
+        let domains = outcome.unwrap().manifest.domains;
+        let domids: Vec<_> =
+            domains.iter().flat_map(|of| &of.xen).map(|xen| (xen.domid, xen.since)).collect();
+        assert_eq!(domids, [(7, Some(9)), (3, None)]);
+        assert!(told.contains(&"vm1: it was restored, and is domain 9 of Xen since".to_owned()), "{told:?}");
         assert!(store.lock().unwrap().is_empty(), "marks are taken away again");
     }
 

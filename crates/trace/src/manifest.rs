@@ -164,7 +164,10 @@ impl Domain {
     /// host's name: as far as is known.
     pub fn peers(&self) -> impl Iterator<Item = (&str, u64)> {
         let vm = self.vm.iter().map(|vm| (vm.host.as_str(), u64::from(vm.pid)));
-        let xen = self.xen.iter().map(|xen| (xen.host.as_str(), XEN_DOMAIN | u64::from(xen.domid)));
+        let xen = self.xen.iter().flat_map(|xen| {
+            let numbers = [Some(xen.domid), xen.since].into_iter().flatten();
+            numbers.map(|domid| (xen.host.as_str(), XEN_DOMAIN | u64::from(domid)))
+        });
         vm.chain(xen)
     }
 
@@ -228,6 +231,9 @@ pub struct DomainXen {
     pub host: String,
     /// Its number: what crossings on the host's side call `peer`, plus 2³².
     pub domid: u16,
+    /// Its number at the end, where that is another: it was restored from a file meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<u16>,
 }
 
 /// A virtual machine of a host.

@@ -1,5 +1,5 @@
 //! The main job, on real kernels: needs a world that is up. `make lab-test` boots one per kernel, and one
-//! with Xen for the tests of [`xen`] and [`xen_net`], and names it in `XWEAVE_WORLD`; without it, each test says that it was
+//! with Xen for the tests of [`xen`], [`xen_blk`] and [`xen_net`], and names it in `XWEAVE_WORLD`; without it, each test says that it was
 //! skipped.
 
 #![allow(clippy::unwrap_used, reason = "in a test, that is the message")]
@@ -42,4 +42,5 @@ mod under_fire;
 mod variation;
 mod world;
 mod xen;
+mod xen_blk;
 mod xen_net;

@@ -58,13 +58,7 @@ fn what_a_quota_takes_is_told_as_throttled() {
     let Some(world) = World::find("quota") else { return };
     let quota = Quota::new(&world, "quota", 20_000);
     let recording = world.record("--events sched -o /tmp/events-quota");
-    world.run(
-        "host",
-        &format!(
-            "sh -c 'echo $$ >{}/cgroup.procs; {SPIN_FOR_SECONDS}'; true",
-            quota.group
-        ),
-    );
+    world.run("host", &format!("sh -c 'echo $$ >{}/cgroup.procs; {SPIN_FOR_SECONDS}'; true", quota.group));
     recording.finish_well();
     let (counted, _) = quota.throttled();
     let document = world.explain("/tmp/events-quota", "process:sh");

@@ -84,8 +84,10 @@ fn datagrams_of_three_domains_at_once_cross_under_their_own_identity() {
         })
         .collect();
     drop(receivers);
-    let said: BTreeMap<u16, String> =
-        routes.iter().map(|(from, _, port)| (*port, world.run(from, &format!("cat /tmp/sent-{port}")))).collect();
+    let said: BTreeMap<u16, String> = routes
+        .iter()
+        .map(|(from, _, port)| (*port, world.run(from, &format!("cat /tmp/sent-{port}"))))
+        .collect();
     recording.finish_well();
 
     let dir = tempfile::tempdir().unwrap();

@@ -39,6 +39,7 @@ const PACE: Pace = Pace {
     hook: Duration::from_secs(1),
     round: Duration::from_millis(20),
     grace: Duration::from_millis(2),
+    identity: Duration::from_millis(200),
     farewell: Duration::from_secs(60),
 };
 
