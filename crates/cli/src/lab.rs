@@ -183,6 +183,10 @@ struct UpArgs {
     /// Processors of the emulated host; emulated in software, several take turns on one of this machine's.
     #[arg(long, value_name = "N")]
     smp: Option<u32>,
+    /// Of Xen: time is counted in emulated instructions, two nanoseconds each, so that the same work takes as long however
+    /// busy this machine is.
+    #[arg(long)]
+    steady: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -491,6 +495,7 @@ fn up(args: UpArgs) -> Result<World, Error> {
         timeout: Duration::from_secs(args.timeout),
         append: args.append,
         processors: args.smp,
+        steady: args.steady,
     };
     World::up(&options, &show)
 }

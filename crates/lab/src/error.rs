@@ -19,6 +19,11 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// A world of KVM cannot count instructions for time.
+    #[error(
+        "--steady is for worlds of Xen: emulated virtualization, which guests of KVM need, does not work with it"
+    )]
+    Steady,
     /// A program that the lab needs is not installed.
     #[error("{program} is not installed: run scripts/setup, or install the Debian package {package}")]
     MissingProgram {

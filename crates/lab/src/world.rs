@@ -54,6 +54,8 @@ pub struct Options {
     pub append: String,
     /// Processors of the emulated host, 1 to 16; by default as many as its execution bears at full speed.
     pub processors: Option<u32>,
+    /// Whether time is counted in emulated instructions: the same work takes as long each time. Of Xen alone.
+    pub steady: bool,
 }
 
 impl Options {
@@ -70,6 +72,7 @@ impl Options {
             timeout: Duration::from_secs(300),
             append: String::new(),
             processors: None,
+            steady: false,
         })
     }
 }
@@ -164,6 +167,9 @@ impl World {
             let name = wrong.to_string();
             return Err(Error::Name { what: "number of CPUs", name, rule: "1 to 16" });
         }
+        if options.steady && options.kind != Kind::Xen {
+            return Err(Error::Steady);
+        }
         let (folder, _lock) = runtime::create(&options.name)?;
         let result = Self::start(options, &folder, progress);
         if result.is_err() {
@@ -179,7 +185,10 @@ impl World {
         let program = initrd::program(&options.xweave)?;
         let cache = Cache::open()?;
         let images = Images::ensure(&cache, options.kind, options.qemu, &options.kernel, progress)?;
-        let accelerator = Accelerator::detect(&cache, &images, progress)?;
+        let accelerator = match options.steady {
+            true => Accelerator::Tcg,
+            false => Accelerator::detect(&cache, &images, progress)?,
+        };
 
         let token = random_hex(16)?;
         let token_file = folder.token_file();
@@ -277,7 +286,10 @@ impl World {
         command.arg("-name").arg(format!("xweave-lab-{}", self.name));
         command.current_dir(&self.folder.0);
         let processors = options.processors.unwrap_or_else(|| description.accelerator.processors());
-        command.args(description.accelerator.arguments(processors));
+        command.args(match options.steady {
+            true => Accelerator::steady(),
+            false => description.accelerator.arguments(processors),
+        });
         command.arg("-smp").arg(processors.to_string());
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         let accelerator = description.accelerator;
