@@ -109,14 +109,21 @@ impl JoinPoint<'_> {
         u8::try_from(slots.min(PROBE_WORDS.len())).unwrap_or(0)
     }
 
-    /// The source file and line, where debug information tells: of a function, where it begins.
+    /// The source file and line, where debug information tells: of a function, where it begins; of a tracepoint, where it is
+    /// defined.
     pub(crate) fn line<'c>(&'c self, code: &'c [CodeIndex]) -> Option<(&'c str, u32)> {
         match &self.at {
             At::Instruction(touch) => touch.line(),
             At::Function { function, .. } => {
                 instruction::line_of(code, &function.name, function.module.as_deref())
             }
-            At::Tracepoint(_) | At::User { .. } => None,
+            // DEFINE_TRACE_FN of include/linux/tracepoint.h, Linux 6.1 to 6.12.
+            At::Tracepoint(function) => instruction::line_of(
+                code,
+                &format!("__traceiter_{}", function.name),
+                function.module.as_deref(),
+            ),
+            At::User { .. } => None,
         }
     }
 
