@@ -40,6 +40,7 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
     let mut names: Vec<String> = Vec::new();
     for (path, options) in files {
         let called = match guest(options) {
+            None if let Some(called) = options.called => called.to_owned(),
             Some((_, guest)) if cid(guest).is_none() && !guest.name.is_empty() => guest.name.clone(),
             _ if !is_guest(options) && files.iter().filter(|(_, file)| !is_guest(file)).count() == 1 => {
                 "host".into()
@@ -102,7 +103,7 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
             (Method::Exchange, "its own clock, as it is".to_owned())
         };
         let error_ns = if at == reference { 0 } else { u64::MAX };
-        let tsc_hz = options.rate.map_or(0, |rate| {
+        let tsc_hz = options.rate.map_or(options.tsc_hz, |rate| {
             let hz = (1_000_000_000u128 << rate.shift.min(64)) / u128::from(rate.mult.max(1));
             u64::try_from(hz).unwrap_or(0)
         });

@@ -9,6 +9,8 @@ use crate::{
 /// What the options say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
+    /// What the domain is called, of a kind of file that has one name for all.
+    pub called: Option<&'static str>,
     pub buffers: Vec<Buffer>,
     pub clock: String,
     /// Times are in nanoseconds, whatever the clock is.
@@ -19,6 +21,8 @@ pub(crate) struct Options {
     pub id: Option<u64>,
     pub cpus: u32,
     pub rate: Option<Rate>,
+    /// Where there is no [`Options::rate`]: how fast the TSC counts, in Hz; 0 if that is not known.
+    pub tsc_hz: u64,
     pub shifts: Option<Shifts>,
     pub guests: Vec<Guest>,
     /// Records that the kernel lost, of all processors.
