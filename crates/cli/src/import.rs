@@ -26,6 +26,8 @@ Examples:
   xweave import trace.dat trace-vm1.dat -o trace     a host and its guest
   xweave import busy.xt -o trace                     of `xentrace -D -e all busy.xt`
   xweave import busy.xt --cpu-hz 2596.097M -o trace  if it does not tell how fast the TSC counts
+  xweave import busy.xt dom0.dat --domid dom0.dat=0 -o trace
+                                                     Xen and dom0, recorded at a time
   xweave import trace.dat -o trace --json | jq .unknown
   duckdb -c \"select kind, count(*) from 'trace/events/*.parquet' group by 1\"")]
 pub struct Args {
@@ -39,6 +41,10 @@ pub struct Args {
     /// tell. See `xl dmesg | grep 'Detected .* MHz processor'`
     #[arg(long, value_name = "HZ", value_parser = hertz)]
     cpu_hz: Option<u64>,
+    /// FILE was recorded in domain N of the host that a file of xentrace is of (0: dom0), by trace-cmd record -C x86-tsc:
+    /// both are on one time line, and Xen has its vCPUs
+    #[arg(long, value_name = "FILE=N", value_parser = domid)]
+    domid: Vec<(PathBuf, u16)>,
     /// Replace an existing trace
     #[arg(long)]
     force: bool,
@@ -62,7 +68,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let decoded = args.files.iter().any(|file| file.is_dir());
     let only = if decoded { only.starting(None) } else { only };
     only.apply()?;
-    let options = Options { force: args.force, command: arguments::command_line(), cpu_hz: args.cpu_hz };
+    let options = Options {
+        force: args.force,
+        command: arguments::command_line(),
+        cpu_hz: args.cpu_hz,
+        domids: args.domid.clone(),
+    };
     let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(|error| {
         if made {
             // It was made for the trace that is not there; with anything in it, it stays.
@@ -82,6 +93,15 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let dir = args.output.display();
     Err(Failure::Failed(format!("{dir} has what could be read; record again for the rest")))
+}
+
+/// A file, and the number of a domain of Xen's: `dom0.dat=0`.
+fn domid(text: &str) -> Result<(PathBuf, u16), String> {
+    let split = text.rsplit_once('=').and_then(|(file, number)| Some((file, number.parse().ok()?)));
+    let found = split.filter(|(file, _)| !file.is_empty());
+    found
+        .map(|(file, number)| (file.into(), number))
+        .ok_or_else(|| "a file, =, and the number that `xl list` has for the domain: dom0.dat=0".to_owned())
 }
 
 /// A rate as xenalyze takes it: `2596.097M`, `2.4G`, `2400000000`.
@@ -113,6 +133,14 @@ fn failure(error: Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_have_domains() {
+        assert_eq!(domid("a=b.dat=12"), Ok(("a=b.dat".into(), 12)));
+        for text in ["", "dom0.dat", "=0", "dom0.dat=", "dom0.dat=-1", "dom0.dat=65536"] {
+            assert!(domid(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn rates_have_units() {

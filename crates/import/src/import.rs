@@ -30,6 +30,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// How fast the TSC counts that times of xentrace's files are of, in Hz; none to let these tell.
     pub cpu_hz: Option<u64>,
+    /// Files that were recorded in one of Xen's domains, of whose host a file of xentrace is among them; and its number.
+    pub domids: Vec<(PathBuf, u16)>,
 }
 
 /// What came of an import.
@@ -112,10 +114,14 @@ struct DecodeStats {
 /// Damage to a file is no failure if its records can be read: [`Outcome::damage`].
 pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcome, Error> {
     count(files.len())?;
-    let opened: Vec<File> = files.iter().map(|path| File::named(path, options)).collect::<Result<_, _>>()?;
+    let mut opened: Vec<File> =
+        files.iter().map(|path| File::named(path, options)).collect::<Result<_, _>>()?;
     if options.cpu_hz.is_some() && !opened.iter().any(|file| matches!(file.content, Content::Xen(_))) {
         let what = "--cpu-hz is for files of xentrace, and none of these is one: leave it out";
         return Err(Error::new(ErrorKind::Foreign, what));
+    }
+    for (path, domid) in &options.domids {
+        in_domain(&mut opened, path, *domid)?;
     }
     let (parts, warnings) = parts(&opened);
     let reference = parts.iter().find(|part| part.clock.error_ns == 0).map(|part| part.domain.name.clone());
@@ -171,6 +177,26 @@ pub fn decode(
     let (mut outcome, _) = events(&opened, &parts, out)?;
     outcome.warnings.splice(0..0, warnings);
     Ok(outcome)
+}
+
+/// A file was recorded in one of Xen's domains.
+fn in_domain(opened: &mut [File], path: &Path, domid: u16) -> Result<(), Error> {
+    let wrong = |what: &str| Error::new(ErrorKind::Foreign, format!("{}={domid}: {what}", path.display()));
+    if !opened.iter().any(|file| matches!(file.content, Content::Xen(_))) {
+        return Err(wrong("none of the files is one of xentrace: give that of its host, too"));
+    }
+    let Some(file) = opened.iter_mut().find(|file| file.path == path) else {
+        return Err(wrong("there is no file of that name among those to import"));
+    };
+    match &mut file.content {
+        Content::Dat(dat) if dat.options.clock() == "x86-tsc" => {
+            dat.options.domid = Some(domid);
+            Ok(())
+        }
+        _ => Err(wrong(
+            "its times are not of the TSC that Xen's records have: record with `trace-cmd record -C x86-tsc`",
+        )),
+    }
 }
 
 /// Whether a trace can be made of so many files.

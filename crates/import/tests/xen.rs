@@ -13,12 +13,12 @@ use proptest::prelude::*;
 use xentrace::*;
 use xweave_import::{ErrorKind, Options, Outcome};
 use xweave_model::{
-    Usage,
+    Spec, Step, TimeState, Usage, explain,
     usage::{Figures, Key, kind},
     vcpu::exit_reason,
 };
 use xweave_trace::{
-    Event, Trace,
+    Event, Method, Trace,
     event::{Context, Kind, State},
 };
 
@@ -138,6 +138,73 @@ fn what_a_vcpu_ran_is_in_its_guest_and_in_xen() {
         assert_eq!(ran, inside + out + (before + after).unsigned_abs(), "{guest}");
         assert!(before + after < 10_000_000, "{guest}: {before} and {after}");
     }
+}
+
+/// A PVH guest that boots: it reads a port of the PIT, again and again, and Xen loses some of the records.
+#[test]
+fn a_pvh_guest_that_boots() {
+    let scratch = Scratch::new();
+    let options = Options { force: true, cpu_hz: Some(2_596_097_000), ..Options::default() };
+    let outcome = xweave_import::import(&[scratch.file("hvm.xt")], &scratch.dir(), &options).unwrap();
+    assert_eq!((&outcome.damage, outcome.lost, outcome.domains[0].gaps), (&vec![], 89, 1));
+    let trace = Trace::open(&scratch.dir()).unwrap();
+    let all = events(&trace);
+    // As many as there are records VMENTRY, and VMEXIT with SVM's VMEXIT_IOIO and VMEXIT_INTR.
+    const D5: u32 = 0x0005_0001;
+    let of = |kind, code| all.iter().filter(move |e| (e.kind, e.tid, e.code) == (kind, D5, code)).count();
+    assert_eq!([of(Kind::VmEnter, 0), of(Kind::VmExit, 0x7b), of(Kind::VmExit, 0x60)], [3_391, 3_392, 2]);
+    // From the ones to the others, but where records were lost.
+    let (ns, count) = exits(&Usage::of(&trace), " of d5")["io"];
+    assert_eq!(count, 3_392);
+    assert!(ns.abs_diff(41_447_094 * 1_000_000 / 2_596_097) <= count, "{ns}");
+    let loss = all.iter().find(|event| event.kind == Kind::Lost).unwrap();
+    assert_eq!((loss.tid, loss.bytes), (D5, 89));
+}
+
+/// What dom0's kernel and Xen recorded at a time, by the same TSC: nothing happens in dom0 while Xen says that its vCPU is
+/// not there.
+#[test]
+fn dom0_is_on_the_time_line_of_xen() {
+    let scratch = Scratch::new();
+    let files = ["dom0.dat", "dom0.xt"].map(|name| scratch.file(name));
+    let options = Options { force: true, domids: vec![(files[0].clone(), 0)], ..Options::default() };
+    let outcome = xweave_import::import(&files, &scratch.dir(), &options).unwrap();
+    assert_eq!((&outcome.damage, &outcome.warnings), (&vec![], &vec![]));
+    let trace = Trace::open(&scratch.dir()).unwrap();
+    let manifest = trace.manifest();
+    let [dom0, xen] = &manifest.domains[..] else { panic!("{:?}", manifest.domains) };
+    assert_eq!((dom0.name.as_str(), xen.name.as_str(), manifest.reference.as_str()), ("dom0", "xen", "xen"));
+    let vm = dom0.vm.as_ref().unwrap();
+    assert_eq!((vm.host.as_str(), vm.pid), ("xen", 1));
+    let clocks: Vec<_> = manifest.clocks.iter().map(|clock| (clock.method, clock.error_ns)).collect();
+    assert_eq!(clocks, [(Method::CommonTsc, 1), (Method::Reference, 0)]);
+
+    // When its vCPU was there, and as long as it is told.
+    let all: Vec<Event> = trace.events().collect();
+    let of_xen = |event: &&Event| event.domain == xen.number && event.tid == 1;
+    let told = all.iter().filter(of_xen).filter(|e| [Kind::VmEnter, Kind::VmExit].contains(&e.kind));
+    let told: Vec<_> = told.map(|event| (event.time_ns, event.kind)).collect();
+    let last = told.last().unwrap().0;
+    let mut inside = 0;
+    let events = all.iter().filter(|event| event.domain == dom0.number && event.kind != Kind::Thread);
+    for event in events.filter(|event| (told[0].0..last).contains(&event.time_ns)) {
+        let before = told.partition_point(|(time, _)| *time < event.time_ns);
+        assert_eq!(told[before - 1].1, Kind::VmEnter, "{event:?}");
+        inside += 1;
+    }
+    assert!(inside > 150, "{inside}");
+    // So `explain` knows of what dom0 did that others had its CPU.
+    let spec = "between:wake..switch@dom0".parse::<Spec>().unwrap();
+    let (mut preempted, mut count) = (0, 0);
+    let outcome = explain(&trace, &spec, &mut |found, _| {
+        let ns = |step: &Step| step.to - step.from;
+        assert_eq!(found.steps.iter().map(ns).sum::<i64>(), found.total_ns);
+        preempted +=
+            found.steps.iter().filter(|step| step.spent == TimeState::Preempted).map(ns).sum::<i64>();
+        count += 1;
+    });
+    assert_eq!((outcome.outside.len(), outcome.lost.len()), (0, 0));
+    assert!(count > 20 && preempted > 1_000_000, "{preempted} ns in {count}");
 }
 
 /// Two vCPUs and one CPU: d1 wakes d2 and is preempted by it; d2 blocks; an interrupt wakes it.
@@ -336,6 +403,18 @@ fn without_a_rate_it_says_how_to_learn_it() {
     let outcome = xweave_import::import(&[busy], &scratch.dir(), &options).unwrap();
     assert!(outcome.warnings.iter().any(|warning| warning.contains("2596.")), "{:?}", outcome.warnings);
     assert_eq!(Trace::open(&scratch.dir()).unwrap().manifest().domains[0].tsc_hz, 2_400_000_000);
+    // What is no file of a domain on the same TSC.
+    let domids = |name: &str| Options { domids: vec![(name.into(), 0)], ..options.clone() };
+    let both = [scratch.file("busy.xt"), scratch.file("plain.data")];
+    for (files, name, why) in [
+        (&both[..], "none.dat", "no file of that name"),
+        (&both[..], both[1].to_str().unwrap(), "trace-cmd record -C x86-tsc"),
+        (&both[1..], both[1].to_str().unwrap(), "none of the files is one of xentrace"),
+    ] {
+        let options = Options { cpu_hz: None, ..domids(name) };
+        let error = xweave_import::import(files, &scratch.dir(), &options).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
     // Other tools' files say it themselves.
     let error = xweave_import::import(&[scratch.file("plain.data")], &scratch.dir(), &options).unwrap_err();
     assert!(error.to_string().contains("--cpu-hz is for files of xentrace"), "{error}");

@@ -28,6 +28,7 @@ use crate::{
 use clock::Clock;
 use hypervisor::Hypervisor;
 use order::Order;
+use record::Vcpu;
 pub use survey::CPU_HZ;
 use survey::Survey;
 
@@ -97,14 +98,16 @@ impl Xentrace {
             let what = "it does not say when which vCPU ran: record with `xentrace -e all`, or with -e 0x21000 (TRC_SCHED_MIN) besides";
             warnings.push(what.to_owned());
         }
+        let clock = Clock::new(hz);
         let options = Options {
             called: Some(NAME),
+            rate: Some(clock.rate()),
             clock: format!("the TSC, {} {from}", mhz(hz)),
             nanoseconds: true,
             tsc_hz: hz,
             ..Options::default()
         };
-        Ok(Self { options, warnings, survey, clock: Clock::new(hz) })
+        Ok(Self { options, warnings, survey, clock })
     }
 
     /// Writes the records as events.
@@ -128,6 +131,11 @@ impl Xentrace {
         (replay.damage, replay.untold) = order.damage();
         Ok(replay)
     }
+}
+
+/// The process that a domain of Xen's is, of the domain `xen` of a trace.
+pub(crate) fn process(domain: u16) -> u32 {
+    Vcpu { domain, number: 0 }.process()
 }
 
 fn mhz(hz: u64) -> String {
