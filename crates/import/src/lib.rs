@@ -9,9 +9,9 @@
 //! size, and damage costs what is damaged.
 //!
 //! Modules: [`mod@import`] makes one trace of several files; `dat` is trace-cmd's file, `perf` that of `perf record`,
-//! `ctf` LTTng's directory, which the program babeltrace2 decodes, and `xen` what `xentrace` took from Xen; `ring` is a page of the kernel's
-//! buffer, `format` the description of a tracepoint and `tracepoint` its meaning; `kernel` makes events of the
-//! records of one kernel.
+//! `ctf` LTTng's directory, which the program babeltrace2 decodes, and `xen` what xentrace took from Xen; `ring` is a
+//! page of the kernel's buffer, `format` the description of a tracepoint and `tracepoint` its meaning; `kernel` makes
+//! events of the records of one kernel.
 //!
 //! ```no_run
 //! let files = ["host.dat".into(), "guest.dat".into()];

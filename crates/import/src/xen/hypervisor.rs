@@ -88,8 +88,7 @@ impl<'a, S: Sink> Hypervisor<'a, S> {
 
     /// The domains, as virtual machines that `xen` runs.
     pub(super) fn guests(&self) -> Vec<VmName> {
-        let vm =
-            |&domain: &u16| VmName { pid: Vcpu { domain, number: 0 }.process(), name: format!("d{domain}") };
+        let vm = |&domain: &u16| VmName { pid: super::process(domain), name: format!("d{domain}") };
         self.domains.iter().map(vm).collect()
     }
 
@@ -97,14 +96,12 @@ impl<'a, S: Sink> Hypervisor<'a, S> {
     pub(super) fn record(&mut self, time: i64, next: &Next) -> Result<(), Error> {
         let what = next.record.what();
         let cpu = next.cpu;
-        let here = self.cpus.entry(cpu).or_default();
-        let entered = here.stay.take(&what);
-        let current = here.current;
-        if let Some(current) = current
-            && !self.knows(current, time)?
-        {
-            return Ok(());
-        }
+        let here = self.here(cpu);
+        let (entered, current) = (here.stay.take(&what), here.current);
+        let current = match current {
+            Some(current) if self.knows(current, time)? => Some(current),
+            _ => None,
+        };
         let event = Event::new(Kind::Other, self.kernel.domain(), time, cpu, current.map_or(0, Vcpu::tid));
         if let Some(exit) = entered {
             self.here(cpu).in_xen = true;

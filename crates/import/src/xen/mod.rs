@@ -39,7 +39,8 @@ pub(crate) const MAGIC: &[u8] = &order::HEADER.to_le_bytes();
 const NAME: &str = "xen";
 
 /// How to learn how fast the TSC counts.
-const LEARN: &str = "say how fast with --cpu-hz, as `xl dmesg | grep 'Detected .* MHz processor'` on that host tells: --cpu-hz 2596.097M";
+const LEARN: &str = "say how fast with --cpu-hz, as `xl dmesg | grep 'Detected .* MHz processor'` on that host \
+                     tells: --cpu-hz 2596.097M";
 
 /// A difference between what is said and what was recorded that is told, as one part of so many.
 const APART: u64 = 100;
@@ -72,8 +73,8 @@ impl Xentrace {
     /// Looks at the first records. `cpu_hz` is how fast the TSC counts, if the user says it.
     pub(crate) fn open(input: &Input, cpu_hz: Option<u64>) -> Result<Self, Error> {
         if let Some(hz) = cpu_hz.filter(|hz| !CPU_HZ.contains(hz)) {
-            let what = format!("no TSC counts {} in a second: {LEARN}", hz);
-            return Err(Error::new(ErrorKind::Foreign, format!("has times of a TSC, and {what}")));
+            let what = format!("has times of a TSC, and none counts {hz} in a second: {LEARN}");
+            return Err(Error::new(ErrorKind::Foreign, what));
         }
         let survey = Survey::of(input);
         let mut warnings = Vec::new();
@@ -90,12 +91,14 @@ impl Xentrace {
             }
             (None, Some(found)) => (found, "as the run times tell that Xen's scheduler recorded"),
             (None, None) => {
-                let what = "has times of a TSC, and too few records of Xen's scheduler (switch_infprev) to tell how fast it counts";
+                let what = "has times of a TSC, and too few records of Xen's scheduler (switch_infprev) to tell how \
+                            fast it counts";
                 return Err(Error::new(ErrorKind::Foreign, format!("{what}: {LEARN}")));
             }
         };
         if !survey.runstates {
-            let what = "it does not say when which vCPU ran: record with `xentrace -e all`, or with -e 0x21000 (TRC_SCHED_MIN) besides";
+            let what = "it does not say when which vCPU ran: record with `xentrace -e all`, or with -e 0x21000 \
+                        (TRC_SCHED_MIN) besides";
             warnings.push(what.to_owned());
         }
         let clock = Clock::new(hz);
