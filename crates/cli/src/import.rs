@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// How fast the TSC counts that a file of xentrace has times of, in Hz, or with K, M or G; by default, as its records
-    /// tell. See `xl dmesg | grep 'Detected .* MHz processor'`
+    /// tell. `xl info | grep cpu_mhz` on that host says it
     #[arg(long, value_name = "HZ", value_parser = hertz)]
     cpu_hz: Option<u64>,
     /// FILE was recorded in domain N of the host that a file of xentrace is of (0: dom0), by trace-cmd record -C x86-tsc:

@@ -1,6 +1,6 @@
 //! The main job, on real kernels: needs a world that is up. `make lab-test` boots one per kernel, and one
-//! with Xen for the tests of [`xen`] and [`xen_net`], and names it in `XWEAVE_WORLD`; without it, each test says that it was
-//! skipped.
+//! with Xen for the tests of [`xen`], [`xen_net`] and [`xen_trace`], and names it in `XWEAVE_WORLD`; without it, each test
+//! says that it was skipped.
 
 #![allow(clippy::unwrap_used, reason = "in a test, that is the message")]
 
@@ -43,3 +43,4 @@ mod variation;
 mod world;
 mod xen;
 mod xen_net;
+mod xen_trace;

@@ -39,8 +39,8 @@ pub(crate) const MAGIC: &[u8] = &order::HEADER.to_le_bytes();
 const NAME: &str = "xen";
 
 /// How to learn how fast the TSC counts.
-const LEARN: &str = "say how fast with --cpu-hz, as `xl dmesg | grep 'Detected .* MHz processor'` on that host \
-                     tells: --cpu-hz 2596.097M";
+const LEARN: &str = "say how fast with --cpu-hz, as `xl info | grep cpu_mhz` on that host tells, or \
+                     `xl dmesg | grep 'Detected .* MHz processor'`: --cpu-hz 2596.097M";
 
 /// A difference between what is said and what was recorded that is told, as one part of so many.
 const APART: u64 = 100;
