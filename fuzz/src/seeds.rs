@@ -62,7 +62,7 @@ int loop(int n) { int sum = 0; for (int i = 0; i < n; i++) { point p = {i, sum};
 /// Files that other tools have recorded: those that are small enough.
 pub fn import() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/import/tests/data");
-    let recorded = ["bash-v6.dat", "guest.dat", "packed.data", "pipe.data"].map(|name| {
+    let recorded = ["bash-v6.dat", "guest.dat", "packed.data", "pipe.data", "busy.xt"].map(|name| {
         let packed = std::fs::read(folder.join(format!("{name}.zst"))).expect("a recorded file");
         let mut content = Vec::new();
         let mut decoder = ruzstd::decoding::StreamingDecoder::new(&packed[..]).expect("a compressed file");

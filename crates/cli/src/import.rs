@@ -2,7 +2,7 @@
 
 use std::{fs, io::Write, path::PathBuf, process::ExitCode};
 
-use xweave_import::{Error, ErrorKind, Options};
+use xweave_import::{CPU_HZ, Error, ErrorKind, Options};
 use xweave_report::{
     document::{self, import::Import},
     import,
@@ -14,6 +14,9 @@ use crate::{arguments, confinement::Only, failure::Failure, shown, told};
 ///
 /// Give the files of a host and its guests that were recorded together (`trace-cmd record -A GUEST`) together: they
 /// become one trace with one time line.
+///
+/// A file of `xentrace` becomes a domain `xen`: its threads are the vCPUs of Xen's domains, and `xweave explain
+/// --machines` tells how long each was in its guest, in Xen, blocked, or waited while others had the CPU.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,15 +24,27 @@ Examples:
   xweave import perf.data -o trace
   xweave import lttng-traces/auto-1/kernel -o trace  needs babeltrace2
   xweave import trace.dat trace-vm1.dat -o trace     a host and its guest
+  xweave import busy.xt -o trace                     of `xentrace -D -e all busy.xt`
+  xweave import busy.xt --cpu-hz 2596.097M -o trace  if it does not tell how fast the TSC counts
+  xweave import busy.xt dom0.dat --domid dom0.dat=0 -o trace
+                                                     Xen and dom0, recorded at a time
   xweave import trace.dat -o trace --json | jq .unknown
   duckdb -c \"select kind, count(*) from 'trace/events/*.parquet' group by 1\"")]
 pub struct Args {
-    /// trace.dat of trace-cmd, perf.data of perf, or a CTF directory of LTTng
+    /// trace.dat of trace-cmd, perf.data of perf, a file of xentrace, or a CTF directory of LTTng
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The trace directory to create
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
+    /// How fast the TSC counts that a file of xentrace has times of, in Hz, or with K, M or G; by default, as its records
+    /// tell. `xl info | grep cpu_mhz` on that host says it
+    #[arg(long, value_name = "HZ", value_parser = hertz)]
+    cpu_hz: Option<u64>,
+    /// FILE was recorded in domain N of the host that a file of xentrace is of (0: dom0), by trace-cmd record -C x86-tsc:
+    /// both are on one time line, and Xen has its vCPUs
+    #[arg(long, value_name = "FILE=N", value_parser = domid)]
+    domid: Vec<(PathBuf, u16)>,
     /// Replace an existing trace
     #[arg(long)]
     force: bool,
@@ -42,8 +57,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if let Some(missing) = args.files.iter().find(|file| !file.exists()) {
         return Err(Failure::Usage(format!(
-            "{}: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, directories \
-             of LTTng (CTF)",
+            "{}: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, files of \
+             xentrace, directories of LTTng (CTF)",
             missing.display()
         )));
     }
@@ -53,7 +68,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let decoded = args.files.iter().any(|file| file.is_dir());
     let only = if decoded { only.starting(None) } else { only };
     only.apply()?;
-    let options = Options { force: args.force, command: arguments::command_line() };
+    let options = Options {
+        force: args.force,
+        command: arguments::command_line(),
+        cpu_hz: args.cpu_hz,
+        domids: args.domid.clone(),
+    };
     let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(|error| {
         if made {
             // It was made for the trace that is not there; with anything in it, it stays.
@@ -75,6 +95,31 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     Err(Failure::Failed(format!("{dir} has what could be read; record again for the rest")))
 }
 
+/// A file, and the number of a domain of Xen's: `dom0.dat=0`.
+fn domid(text: &str) -> Result<(PathBuf, u16), String> {
+    let split = text.rsplit_once('=').and_then(|(file, number)| Some((file, number.parse().ok()?)));
+    let found = split.filter(|(file, _)| !file.is_empty());
+    found
+        .map(|(file, number)| (file.into(), number))
+        .ok_or_else(|| "a file, =, and the number that `xl list` has for the domain: dom0.dat=0".to_owned())
+}
+
+/// A rate as xenalyze takes it: `2596.097M`, `2.4G`, `2400000000`.
+fn hertz(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1e3),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 1e6),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 1e9),
+        _ => (text, 1.0),
+    };
+    let hz = number.parse::<f64>().ok().map(|number| (number * unit).round());
+    let (least, most) = (*CPU_HZ.start(), *CPU_HZ.end());
+    #[expect(clippy::cast_precision_loss, reason = "bounds far below 2⁵³")]
+    let fits = hz.filter(|hz| (least as f64..=most as f64).contains(hz));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within these bounds")]
+    fits.map(|hz| hz as u64).ok_or_else(|| "a rate from 0.5G to 10G, such as 2596.097M or 2.4G".to_owned())
+}
+
 fn failure(error: Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
@@ -82,5 +127,27 @@ fn failure(error: Error) -> Failure {
         ErrorKind::Io => Failure::Failed(text),
         ErrorKind::Trace(kind) => Failure::of_trace(kind, text),
         _ => Failure::Usage(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_domains() {
+        assert_eq!(domid("a=b.dat=12"), Ok(("a=b.dat".into(), 12)));
+        for text in ["", "dom0.dat", "=0", "dom0.dat=", "dom0.dat=-1", "dom0.dat=65536"] {
+            assert!(domid(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rates_have_units() {
+        let rates = ["2596.097M", "2.4G", "2400000k", "2400000000"].map(hertz);
+        assert_eq!(rates, [2_596_097_000, 2_400_000_000, 2_400_000_000, 2_400_000_000].map(Ok));
+        for text in ["", "G", "2.4", "-2G", "NaN", "infG", "20G", "2.4GHz", "µ"] {
+            assert!(hertz(text).is_err(), "{text}");
+        }
     }
 }

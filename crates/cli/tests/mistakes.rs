@@ -153,8 +153,10 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     // Files.
     (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, interrupt, page-cache, sched, tcp, udp, virtio-blk, virtio-net, xen-net"),
     (&["fmt", "nowhere.aspect"], 2, "xweave: nowhere.aspect cannot be read: No such file or directory (os error 2)"),
-    (&["import", "nowhere.dat", "-o", "new"], 2, "xweave: nowhere.dat: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, directories of LTTng (CTF)"),
-    (&["import", "a-file", "-o", "new"], 2, "xweave: a-file is nothing that is understood; what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), directories of LTTng (CTF)"),
+    (&["import", "nowhere.dat", "-o", "new"], 2, "xweave: nowhere.dat: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, files of xentrace, directories of LTTng (CTF)"),
+    (&["import", "a-file", "-o", "new"], 2, "xweave: a-file is nothing that is understood; what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), files of xentrace, directories of LTTng (CTF)"),
+    (&["import", "a-file", "-o", "new", "--cpu-hz", "2.4"], 2, "error: invalid value '2.4' for '--cpu-hz <HZ>': a rate from 0.5G to 10G, such as 2596.097M or 2.4G\n{help}"),
+    (&["import", "a-file", "-o", "new", "--domid", "dom0"], 2, "error: invalid value 'dom0' for '--domid <FILE=N>': a file, =, and the number that `xl list` has for the domain: dom0.dat=0\n{help}"),
     (&["sites", "access(a.b", "--kernel", "a-file"], 2, "error: expected `)`, found the end\n --> pointcut:1:11\n  |\n1 | access(a.b\n  |           ^"),
     (&["sites", "access(a.b)", "--kernel", "empty"], 2, "xweave: empty is a directory: name a file in it"),
     (&["sites", "access(a.b)", "--kernel", "nowhere"], 2, "xweave: nowhere: there is no such file"),

@@ -8,7 +8,7 @@
 
 use std::{error::Error, path::PathBuf};
 
-use xweave_import::{Input, Sink};
+use xweave_import::{Input, Options, Sink};
 use xweave_trace::{
     Event, Trace,
     event::{Name, Names},
@@ -40,7 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         (Some("decode"), [_, ..]) => {
             let mut seen = Seen::default();
             let inputs = files.into_iter().map(|path| Input::open(&path).map(|input| (path, input)));
-            let outcome = xweave_import::decode(inputs.collect::<Result<_, _>>()?, &mut seen)?;
+            let outcome =
+                xweave_import::decode(inputs.collect::<Result<_, _>>()?, &Options::default(), &mut seen)?;
             (outcome.events, seen.all)
         }
         (Some("read"), [dir]) => {

@@ -4,7 +4,10 @@ use std::path::Path;
 
 use xweave_trace::{Clock, Domain, DomainVm, Exit, Method, Role};
 
-use crate::dat::{self, Guest, Options};
+use crate::{
+    dat::{self, Guest, Options},
+    xen,
+};
 
 /// A file's part in the trace.
 pub(crate) struct Part {
@@ -35,11 +38,14 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
             .enumerate()
             .find_map(|(at, (_, host))| Some((at, host.guests.iter().find(|guest| guest.id == id)?)))
     };
-    let is_guest = |file: &Options| file.shifts.is_some() || guest(file).is_some();
+    let is_guest = |file: &Options| file.shifts.is_some() || guest(file).is_some() || file.domid.is_some();
+    // That of the hypervisor itself.
+    let xen = files.iter().position(|(_, file)| file.called.is_some());
     let reference = files.iter().position(|(_, file)| !is_guest(file)).unwrap_or(0);
     let mut names: Vec<String> = Vec::new();
     for (path, options) in files {
         let called = match guest(options) {
+            None if let Some(called) = options.called => called.to_owned(),
             Some((_, guest)) if cid(guest).is_none() && !guest.name.is_empty() => guest.name.clone(),
             _ if !is_guest(options) && files.iter().filter(|(_, file)| !is_guest(file)).count() == 1 => {
                 "host".into()
@@ -58,10 +64,17 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
             pid: guest.threads.first().copied().unwrap_or(0),
             cid: cid(guest),
         });
+        let of_xen = options.domid.zip(xen);
+        let vm = vm.or(of_xen.map(|(domid, xen)| DomainVm {
+            host: names[xen].clone(),
+            pid: xen::process(domid),
+            cid: None,
+        }));
         let threads =
             known.zip(host_file).map(|((_, guest), host)| (names[host].clone(), guest.threads.clone()));
         let host_rate = host(options).and_then(|host| files[host].1.rate);
-        let rate = host_rate.or(options.rate);
+        let xen_rate = of_xen.and_then(|(_, xen)| files[xen].1.rate);
+        let rate = host_rate.or(xen_rate).or(options.rate);
         let file = path.display();
         let nanoseconds = options.nanoseconds
             || NANOSECONDS.contains(&options.clock())
@@ -80,6 +93,8 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
         }
         let (method, detail) = if at == reference {
             (Method::Reference, format!("the clock that it was recorded with: {}", options.clock()))
+        } else if let Some(domid) = options.domid {
+            (Method::CommonTsc, format!("domain {domid} reads the TSC that Xen's records have"))
         } else if let Some(shifts) = &options.shifts {
             let same =
                 shifts.cpus.iter().all(|cpu| cpu.windows(2).all(|pair| pair[0].offset == pair[1].offset));
@@ -101,8 +116,13 @@ pub(crate) fn parts(files: &[(&Path, &Options)]) -> (Vec<Part>, Vec<String>) {
             }
             (Method::Exchange, "its own clock, as it is".to_owned())
         };
-        let error_ns = if at == reference { 0 } else { u64::MAX };
-        let tsc_hz = options.rate.map_or(0, |rate| {
+        let error_ns = match () {
+            () if at == reference => 0,
+            // Ticks become nanoseconds in the same way; that CPUs' TSCs agree, Xen sees to.
+            () if of_xen.is_some() => 1,
+            () => u64::MAX,
+        };
+        let tsc_hz = options.rate.filter(|_| options.tsc_hz == 0).map_or(options.tsc_hz, |rate| {
             let hz = (1_000_000_000u128 << rate.shift.min(64)) / u128::from(rate.mult.max(1));
             u64::try_from(hz).unwrap_or(0)
         });

@@ -26,7 +26,7 @@ pub enum ErrorKind {
 }
 
 /// What is understood, for whoever gave something else.
-pub const UNDERSTOOD: &str = "what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), directories of LTTng (CTF)";
+pub const UNDERSTOOD: &str = "what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), files of xentrace, directories of LTTng (CTF)";
 
 impl Error {
     /// Why, for programs.

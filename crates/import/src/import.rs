@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use xweave_trace::{EventLoss, Late, Manifest, Writer, event::Kind};
+use xweave_trace::{EventLoss, Late, Manifest, VmName, Writer, event::Kind};
 
 use crate::{
     clocks::{self, Part},
@@ -18,6 +18,7 @@ use crate::{
     merge::{Early, Item, Stream, merge},
     perf::{self, Perf},
     sink::Sink,
+    xen::{self, Xentrace},
 };
 
 /// How to import.
@@ -27,6 +28,10 @@ pub struct Options {
     pub force: bool,
     /// The command line, for the manifest.
     pub command: Vec<String>,
+    /// How fast the TSC counts that times of xentrace's files are of, in Hz; none to let these tell.
+    pub cpu_hz: Option<u64>,
+    /// Files that were recorded in one of Xen's domains, of whose host a file of xentrace is among them; and its number.
+    pub domids: Vec<(PathBuf, u16)>,
 }
 
 /// What came of an import.
@@ -67,6 +72,8 @@ pub struct Imported {
     pub cpus: u32,
     /// The groups of events (`xweave record --events`) that there are some of.
     pub groups: BTreeSet<&'static str>,
+    /// Virtual machines that it runs and tells of.
+    pub guests: Vec<VmName>,
 }
 
 /// The most files that one trace is made of: domains have numbers of eight bits.
@@ -84,6 +91,7 @@ enum Content {
     Dat(Dat),
     Perf(Perf),
     Ctf(Ctf),
+    Xen(Xentrace),
 }
 
 /// What came of a file's records, besides events.
@@ -97,6 +105,8 @@ struct DecodeStats {
     damage: Vec<String>,
     /// What whoever decoded it says besides.
     warnings: Vec<String>,
+    /// Virtual machines that it tells of.
+    guests: Vec<VmName>,
 }
 
 /// Makes a trace in the directory `dir` of what `files` hold.
@@ -104,7 +114,15 @@ struct DecodeStats {
 /// Damage to a file is no failure if its records can be read: [`Outcome::damage`].
 pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcome, Error> {
     count(files.len())?;
-    let opened: Vec<File> = files.iter().map(|path| File::named(path)).collect::<Result<_, _>>()?;
+    let mut opened: Vec<File> =
+        files.iter().map(|path| File::named(path, options)).collect::<Result<_, _>>()?;
+    if options.cpu_hz.is_some() && !opened.iter().any(|file| matches!(file.content, Content::Xen(_))) {
+        let what = "--cpu-hz is for files of xentrace, and none of these is one: leave it out";
+        return Err(Error::new(ErrorKind::Foreign, what));
+    }
+    for (path, domid) in &options.domids {
+        in_domain(&mut opened, path, *domid)?;
+    }
     let (parts, warnings) = parts(&opened);
     let reference = parts.iter().find(|part| part.clock.error_ns == 0).map(|part| part.domain.name.clone());
     let manifest = Manifest {
@@ -135,6 +153,7 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
     manifest.loss.late = late.collect();
     for (domain, imported) in manifest.domains.iter_mut().zip(&outcome.domains) {
         domain.events = imported.groups.iter().map(|group| (*group).to_owned()).collect();
+        domain.vms.clone_from(&imported.guests);
         // Of those that no file counts.
         if domain.cpus == 0 {
             domain.cpus = imported.cpus;
@@ -148,12 +167,36 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
 
 /// Gives `out` the events of `files`, file by file; domains have the numbers of files, from 1 on. The paths are for
 /// messages only.
-pub fn decode(files: Vec<(PathBuf, Input)>, out: &mut impl Sink) -> Result<Outcome, Error> {
-    let opened = open(files)?;
+pub fn decode(
+    files: Vec<(PathBuf, Input)>,
+    options: &Options,
+    out: &mut impl Sink,
+) -> Result<Outcome, Error> {
+    let opened = open(files, options)?;
     let (parts, warnings) = parts(&opened);
     let (mut outcome, _) = events(&opened, &parts, out)?;
     outcome.warnings.splice(0..0, warnings);
     Ok(outcome)
+}
+
+/// A file was recorded in one of Xen's domains.
+fn in_domain(opened: &mut [File], path: &Path, domid: u16) -> Result<(), Error> {
+    let wrong = |what: &str| Error::new(ErrorKind::Foreign, format!("{}={domid}: {what}", path.display()));
+    if !opened.iter().any(|file| matches!(file.content, Content::Xen(_))) {
+        return Err(wrong("none of the files is one of xentrace: give that of its host, too"));
+    }
+    let Some(file) = opened.iter_mut().find(|file| file.path == path) else {
+        return Err(wrong("there is no file of that name among those to import"));
+    };
+    match &mut file.content {
+        Content::Dat(dat) if dat.options.clock() == "x86-tsc" => {
+            dat.options.domid = Some(domid);
+            Ok(())
+        }
+        _ => Err(wrong(
+            "its times are not of the TSC that Xen's records have: record with `trace-cmd record -C x86-tsc`",
+        )),
+    }
 }
 
 /// Whether a trace can be made of so many files.
@@ -164,9 +207,9 @@ fn count(files: usize) -> Result<(), Error> {
     Ok(())
 }
 
-fn open(files: Vec<(PathBuf, Input)>) -> Result<Vec<File>, Error> {
+fn open(files: Vec<(PathBuf, Input)>, options: &Options) -> Result<Vec<File>, Error> {
     count(files.len())?;
-    files.into_iter().map(|(path, input)| File::open(path, input)).collect()
+    files.into_iter().map(|(path, input)| File::open(path, input, options)).collect()
 }
 
 fn parts(opened: &[File]) -> (Vec<Part>, Vec<String>) {
@@ -194,20 +237,22 @@ fn events(
 
 impl File {
     /// The file of that name, or the directory.
-    fn named(path: &Path) -> Result<Self, Error> {
+    fn named(path: &Path, options: &Options) -> Result<Self, Error> {
         if !path.is_dir() {
-            return Self::open(path.to_owned(), Input::open(path)?);
+            return Self::open(path.to_owned(), Input::open(path)?, options);
         }
         let ctf = Ctf::open("babeltrace2", path).map_err(|e| e.of(path))?;
         Ok(Self { path: path.to_owned(), input: Input::of(Vec::new()), content: Content::Ctf(ctf) })
     }
 
-    fn open(path: PathBuf, input: Input) -> Result<Self, Error> {
+    fn open(path: PathBuf, input: Input, options: &Options) -> Result<Self, Error> {
         let begin = input.piece(0, input.len().min(dat::MAGIC.len() as u64)).map_err(|e| e.of(&path))?;
         let content = if begin.starts_with(dat::MAGIC) {
             Dat::open(&input).map(Content::Dat)
         } else if begin.starts_with(perf::MAGIC) {
             Perf::open(&input).map(Content::Perf)
+        } else if begin.starts_with(xen::MAGIC) {
+            Xentrace::open(&input, options.cpu_hz).map(Content::Xen)
         } else {
             let what = if input.is_empty() { "is empty" } else { "is nothing that is understood" };
             Err(Error::new(ErrorKind::Foreign, format!("{what}; {UNDERSTOOD}")))
@@ -221,6 +266,7 @@ impl File {
             Content::Dat(dat) => &dat.options,
             Content::Perf(perf) => &perf.options,
             Content::Ctf(ctf) => &ctf.options,
+            Content::Xen(xen) => &xen.options,
         }
     }
 
@@ -235,14 +281,15 @@ impl File {
         let formats = match &self.content {
             Content::Dat(dat) => dat.formats.as_slice(),
             Content::Perf(perf) => &perf.formats,
-            // Its lines tell.
-            Content::Ctf(_) => &[],
+            // Its lines tell, and Xen's records are known.
+            Content::Ctf(_) | Content::Xen(_) => &[],
         };
         let mut kernel = Kernel::new(part.domain.number, formats, self.options().uname(3) == "x86_64");
         let came = match &self.content {
             Content::Dat(dat) => self.dat(dat, part, parts, &mut kernel, out)?,
             Content::Perf(perf) => self.perf(perf, &mut kernel, out)?,
             Content::Ctf(ctf) => self.ctf(ctf, &mut kernel, out)?,
+            Content::Xen(xen) => self.xen(xen, &mut kernel, out)?,
         };
         kernel.finish(out)?;
 
@@ -267,7 +314,8 @@ impl File {
         let late = (came.early.count, came.early.most_ns);
         let kinds = || Kind::ALL.iter().zip(kernel.counts()).filter(|(_, count)| **count > 0);
         let groups = kinds().filter_map(|(kind, _)| kind.group()).collect();
-        outcome.domains.push(Imported { name, file, events, lost, gaps, late, cpus, groups });
+        let guests = came.guests;
+        outcome.domains.push(Imported { name, file, events, lost, gaps, late, cpus, groups, guests });
         for (kind, &count) in kinds() {
             *outcome.kinds.entry(kind.name()).or_default() += count;
         }
@@ -342,6 +390,24 @@ impl File {
         let damage = replay.damage.iter().map(|error| self.wrong(error)).collect();
         let said = |warning| format!("{}: babeltrace2 says: {warning}", self.path.display());
         let warnings = replay.warnings.into_iter().map(said).collect();
-        Ok(DecodeStats { lost: replay.lost, early: replay.early, gaps: replay.gaps, damage, warnings })
+        let (lost, early, gaps) = (replay.lost, replay.early, replay.gaps);
+        Ok(DecodeStats { lost, early, gaps, damage, warnings, ..DecodeStats::default() })
+    }
+
+    fn xen(
+        &self,
+        xentrace: &Xentrace,
+        kernel: &mut Kernel,
+        out: &mut impl Sink,
+    ) -> Result<DecodeStats, Error> {
+        let replay = xentrace.replay(&self.input, kernel, out)?;
+        let mut damage: Vec<String> = replay.damage.iter().map(|error| self.wrong(error)).collect();
+        if replay.untold > 0 {
+            damage.push(format!("{}: and {} more such places", self.path.display(), replay.untold));
+        }
+        let said = |warning| format!("{}: {warning}", self.path.display());
+        let warnings = xentrace.warnings.iter().map(said).collect();
+        let (lost, early, guests) = (replay.lost, replay.early, replay.guests);
+        Ok(DecodeStats { lost, early, damage, warnings, guests, ..DecodeStats::default() })
     }
 }

@@ -110,6 +110,13 @@ impl Kernel {
         self.tracepoints.push(Tracepoint { meaning, name, called: None, unknown: 0 });
     }
 
+    /// A kind of record that no kind of events stands for: its place, for [`Kernel::other`].
+    pub(crate) fn of_no_kind(&mut self, name: &str) -> usize {
+        let (meaning, name) = (Meaning::Other, name.to_owned());
+        self.tracepoints.push(Tracepoint { meaning, name, called: None, unknown: 0 });
+        self.tracepoints.len() - 1
+    }
+
     /// How many events of each kind there were, in the kinds' order.
     pub(crate) fn counts(&self) -> &[u64; Kind::ALL.len()] {
         &self.counts
@@ -417,7 +424,8 @@ impl Kernel {
         self.thread(time, tid, 0, comm, out)
     }
 
-    fn other(
+    /// A record that no kind of events stands for.
+    pub(crate) fn other(
         &mut self,
         place: usize,
         time: i64,

@@ -9,9 +9,9 @@
 //! size, and damage costs what is damaged.
 //!
 //! Modules: [`mod@import`] makes one trace of several files; `dat` is trace-cmd's file, `perf` that of `perf record`,
-//! and `ctf` LTTng's directory, which the program babeltrace2 decodes; `ring` is a page of the kernel's
-//! buffer, `format` the description of a tracepoint and `tracepoint` its meaning; `kernel` makes events of the
-//! records of one kernel.
+//! `ctf` LTTng's directory, which the program babeltrace2 decodes, and `xen` what xentrace took from Xen; `ring` is a
+//! page of the kernel's buffer, `format` the description of a tracepoint and `tracepoint` its meaning; `kernel` makes
+//! events of the records of one kernel.
 //!
 //! ```no_run
 //! let files = ["host.dat".into(), "guest.dat".into()];
@@ -34,8 +34,10 @@ mod perf;
 mod ring;
 mod sink;
 mod tracepoint;
+mod xen;
 
 pub use error::{Error, ErrorKind, UNDERSTOOD};
 pub use import::{Options, Outcome, decode, import};
 pub use input::Input;
 pub use sink::Sink;
+pub use xen::CPU_HZ;

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+#[path = "common/xentrace.rs"]
+mod xentrace;
 
 use std::time::Instant;
 
@@ -10,7 +12,8 @@ use common::{Scratch, unpacked};
 use xweave_import::{Error, ErrorKind, Input, Options, Sink, decode};
 use xweave_trace::{
     Event,
-    event::{Name, Names},
+    event::{Kind, Name, Names},
+    xen,
 };
 
 /// Counts events, and keeps none.
@@ -33,7 +36,7 @@ impl Sink for Counted {
 
 fn events(file: Vec<u8>) -> Result<(u64, Vec<String>), Error> {
     let mut out = Counted::default();
-    let outcome = decode(vec![("file".into(), Input::of(file))], &mut out)?;
+    let outcome = decode(vec![("file".into(), Input::of(file))], &Options::default(), &mut out)?;
     Ok((out.events, outcome.damage))
 }
 
@@ -174,6 +177,79 @@ fn names_are_fit_to_be_shown() {
             assert_eq!(name, xweave_text::printable(name));
         }
     }
+}
+
+/// Events of a file of xentrace whose records do not tell how fast the TSC counts.
+fn xen_events(file: Vec<u8>) -> (u64, Vec<String>) {
+    let options = Options { cpu_hz: Some(1_000_000_000), ..Options::default() };
+    let mut out = Counted::default();
+    let outcome = decode(vec![("file".into(), Input::of(file))], &options, &mut out).unwrap();
+    (out.events, outcome.damage)
+}
+
+/// Windows of CPUs in turns: that of one is looked for behind those of all others. Most of them have nothing.
+#[test]
+fn windows_of_many_cpus_take_no_longer_than_those_of_few() {
+    let call = xentrace::Window::default().at(5, xentrace::HYPERCALL, &[23]);
+    let mut file = xentrace::file(&[(0, call.clone())]);
+    for turn in 0..400_000u32 {
+        xentrace::header(&mut file, turn % 4096, 0);
+    }
+    file.extend(xentrace::file(&[(0, call.clone()), (4095, call)]));
+    let start = Instant::now();
+    let (events, damage) = xen_events(file);
+    assert_eq!((events, damage), (3, vec![]));
+    assert!(start.elapsed().as_secs() < 10);
+}
+
+/// Sizes, CPUs, vCPUs and kinds of records are whatever the file says.
+#[test]
+fn what_xentrace_would_not_write_is_damage_or_bounded() {
+    let call = xentrace::Window::default().at(5, xentrace::HYPERCALL, &[23]);
+    let mut large = xentrace::file(&[(0, call.clone())]);
+    xentrace::header(&mut large, 0, u32::MAX);
+    let (events, damage) = xen_events(large);
+    assert!(events == 1 && damage[0].contains("it ends within records of CPU 0"), "{events}, {damage:?}");
+    let mut strange = xentrace::file(&[(0, call.clone())]);
+    xentrace::header(&mut strange, 4096, 0);
+    let (events, damage) = xen_events(strange);
+    assert!(events == 1 && damage[0].contains("records of CPU 4096"), "{events}, {damage:?}");
+    // Each window ends within a record: that is told of some, and counted of the others.
+    let short: Vec<_> = (0..100).map(|_| (0, xentrace::Window::default().untimed(1 << 28, &[]))).collect();
+    let (_, damage) = xen_events(xentrace::file(&short));
+    assert_eq!(damage.len(), 9, "{damage:?}");
+    assert!(damage[8].contains("92 more"), "{damage:?}");
+
+    // More vCPUs and kinds than any machine has, one after the other, with times that go back; who runs there then is none
+    // that is told apart, and still another one may.
+    let mut window = xentrace::Window::default();
+    for number in 0..200_000u32 {
+        let time = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        window = window.at(
+            time,
+            xentrace::runstate(xentrace::RUNNABLE, xentrace::RUNNING),
+            &[number.swap_bytes()],
+        );
+        window = window.at(time, 0x0fff_0000 | number & 0xffff, &[number]);
+    }
+    let last = u64::MAX - 9;
+    let window = window
+        .at(last, xentrace::LOST_RECORDS, &[1, u32::MAX - 7, 0, 0])
+        .at(last, xentrace::runstate(xentrace::RUNNABLE, xentrace::RUNNING), &[0])
+        .at(last, xentrace::HYPERCALL, &[23]);
+    let scratch = Scratch::new();
+    let path = scratch.write("many.xt", &xentrace::file(&[(0, window)]));
+    let options = Options { force: true, cpu_hz: Some(1_000_000_000), ..Options::default() };
+    let outcome = xweave_import::import(&[path], &scratch.dir(), &options).unwrap();
+    assert!(outcome.unknown.len() <= 1025 && outcome.unknown.contains_key("records of other kinds"));
+    let trace = xweave_trace::Trace::open(&scratch.dir()).unwrap();
+    assert!(trace.manifest().domains[0].vms.len() <= 1024);
+    let mut events = trace.events();
+    let all: Vec<Event> = events.by_ref().collect();
+    assert!(all.is_sorted_by_key(|event| event.time_ns) && all.len() > 100_000);
+    let iret = xen::Exit::Hypercall(xen::Hypercall { op: 23, command: None }).code();
+    assert!(all.iter().any(|event| (event.kind, event.tid, event.code) == (Kind::VmExit, 1, iret)));
+    assert!(outcome.domains[0].late.0 > 0);
 }
 
 #[test]

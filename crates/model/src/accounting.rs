@@ -294,14 +294,7 @@ impl Accounting {
             }
             Kind::VmEnter => self.enter(event, id, names),
             Kind::VmExit => self.exit(event, id),
-            Kind::VmHalt => {
-                if let Some(live) = self.threads.get_mut(&id)
-                    && let Some((place, _)) = live.vcpu
-                {
-                    self.figures[place].wait_ns += event.bytes;
-                    live.out = None;
-                }
-            }
+            Kind::VmHalt => self.halt(event, id),
             _ => {}
         }
         if self.events.is_multiple_of(ROUND) {

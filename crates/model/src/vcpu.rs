@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use xweave_trace::event::Event;
+use xweave_trace::{event::Event, xen};
 
 use crate::thread::ThreadId;
 
@@ -262,8 +262,11 @@ impl Vcpus {
 /// The exit of a guest that has nothing to do.
 pub(crate) const HALT: &str = "hlt";
 
-/// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common.
+/// Why a guest was left: AMD's numbers and Intel's overlap only where neither is common; those of Xen are its own.
 pub fn exit_reason(code: i32) -> String {
+    if let Some(exit) = xen::Exit::of(code) {
+        return exit.to_string();
+    }
     // arch/x86/include/uapi/asm/svm.h and vmx.h
     let name = match code {
         0x60 | 1 => "interrupt",

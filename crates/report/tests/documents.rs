@@ -169,6 +169,7 @@ fn import() {
         late: (0, 0),
         cpus: 2,
         groups: std::collections::BTreeSet::new(),
+        guests: vec![],
     };
     let outcome = xweave_import::Outcome {
         events: 9,

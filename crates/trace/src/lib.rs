@@ -12,7 +12,7 @@
 //! names only when they are whole, and the manifest says `complete: false` until the end.
 //!
 //! Modules: [`manifest`] is `trace.json`, [`site`], [`row`] and [`event`] are one line of each table,
-//! [`writer`] makes a trace and [`reader`] opens one, [`damage`] is what can be wrong with its files; `table` knows Parquet, with
+//! [`xen`] why vCPUs of Xen left their guests, [`writer`] makes a trace and [`reader`] opens one, [`damage`] is what can be wrong with its files; `table` knows Parquet, with
 //! `pages` where the library writes too slowly and `words` where it reads so, and `checked`, which holds files against what
 //! they claim.
 //!
@@ -60,6 +60,7 @@ mod table;
 mod thrift;
 mod words;
 pub mod writer;
+pub mod xen;
 
 pub use damage::{Damage, Damaged};
 pub use error::{Error, ErrorKind};

@@ -1,6 +1,6 @@
 //! The main job, on real kernels: needs a world that is up. `make lab-test` boots one per kernel, and one
-//! with Xen for the tests of [`xen`], [`xen_blk`] and [`xen_net`], and names it in `XWEAVE_WORLD`; without it, each test says that it was
-//! skipped.
+//! with Xen for the tests of [`xen`], [`xen_blk`], [`xen_net`] and [`xen_trace`], and names it in `XWEAVE_WORLD`; without it,
+//! each test says that it was skipped.
 
 #![allow(clippy::unwrap_used, reason = "in a test, that is the message")]
 
@@ -44,3 +44,4 @@ mod world;
 mod xen;
 mod xen_blk;
 mod xen_net;
+mod xen_trace;

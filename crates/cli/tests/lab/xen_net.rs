@@ -116,7 +116,8 @@ fn datagrams_of_three_domains_at_once_cross_under_their_own_identity() {
             let (numbers, domains) = witnessed(flow);
             assert_eq!(numbers.len(), 1, "a flow carries several datagrams, or none: {flow}");
             if !domains.contains(*to) {
-                dropped += 1;
+                // Of those that are flooded, as long as the bridge has not learned where that is, the other guest drops its own.
+                dropped += u64::from(flow["dropped"]["reason"] != "OTHERHOST");
                 continue;
             }
             let passed: HashSet<String> = [*from, "dom0", *to].map(str::to_owned).into();

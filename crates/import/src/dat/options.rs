@@ -9,6 +9,10 @@ use crate::{
 /// What the options say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
+    /// What the domain is called, of a kind of file that has one name for all.
+    pub called: Option<&'static str>,
+    /// Which of Xen's domains it was recorded in, as the user says.
+    pub domid: Option<u16>,
     pub buffers: Vec<Buffer>,
     pub clock: String,
     /// Times are in nanoseconds, whatever the clock is.
@@ -19,6 +23,8 @@ pub(crate) struct Options {
     pub id: Option<u64>,
     pub cpus: u32,
     pub rate: Option<Rate>,
+    /// How fast the TSC counts, in Hz, if that is known better than by [`Options::rate`]; else 0.
+    pub tsc_hz: u64,
     pub shifts: Option<Shifts>,
     pub guests: Vec<Guest>,
     /// Records that the kernel lost, of all processors.

@@ -1,3 +1,5 @@
+use xweave_trace::xen;
+
 use super::*;
 
 fn accounting(events: impl IntoIterator<Item = Event>, names: &Names) -> Usage {
@@ -215,6 +217,29 @@ fn what_polls_for_an_interrupt_before_it_halts_is_halted_and_no_exit() {
     let usage = accounting(events, &names);
     assert_eq!(of(&usage, kind::EXIT, "exits hlt of vm1").time_ns, 0);
     assert_eq!(of(&usage, kind::VCPU, "vCPU 0 of vm1").wait_ns, 32);
+}
+
+/// Xen counts how long a vCPU was blocked, and not what it did for it before.
+#[test]
+fn what_xen_did_before_a_vcpu_was_blocked_is_its_exit() {
+    let mut names = Names::default();
+    let d1 = names.give("d1v0");
+    let block = xen::Exit::Hypercall(xen::Hypercall { op: 29, command: Some(1) });
+    let events = [
+        Event { other: 70, object: 70, name: d1, ..at(Kind::Thread, 0, 0, 0) },
+        switch(1, 0, State::Runnable, 70),
+        at(Kind::VmEnter, 2, 0, 70),
+        Event { code: block.code(), ..at(Kind::VmExit, 10, 0, 70) },
+        switch(15, 70, State::Sleeping, 0),
+        Event { other: 70, ..at(Kind::Wake, 40, 0, 0) },
+        switch(41, 0, State::Runnable, 70),
+        Event { bytes: 25, ..at(Kind::VmHalt, 41, 0, 70) },
+        at(Kind::VmEnter, 43, 0, 70),
+    ];
+    let usage = accounting(events, &names);
+    let exit = of(&usage, kind::EXIT, "exits sched_op block of vm1");
+    assert_eq!((exit.time_ns, exit.count), (5 + 2, 1));
+    assert_eq!(of(&usage, kind::VCPU, "vCPU 0 of vm1").wait_ns, 25);
 }
 
 #[test]

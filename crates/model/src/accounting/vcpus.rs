@@ -12,6 +12,8 @@ use crate::{
 /// What a vCPU is out of its guest for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Out {
+    /// When it came out.
+    pub(super) left: i64,
     /// The place of its figures.
     pub(super) place: usize,
     /// What its thread ran for it, in nanoseconds.
@@ -24,6 +26,13 @@ impl Out {
     /// It has no processor from now on.
     pub(super) fn leaves(&mut self, now: i64) {
         self.spent += self.since.take().map_or(0, |since| between(since, now));
+    }
+
+    /// Whether what its thread has run for it is among the `halted` nanoseconds that it was halted meanwhile. KVM counts
+    /// from the exit on, and polls first; Xen counts the time in which it had no processor.
+    fn is_of(mut self, halted: u64, now: i64) -> bool {
+        self.leaves(now);
+        halted > between(self.left, now).saturating_sub(self.spent)
     }
 }
 
@@ -76,7 +85,14 @@ impl Accounting {
         };
         self.figures[out].count += 1;
         if let Some(live) = self.threads.get_mut(&id) {
-            live.out = Some(Out { place: out, spent: 0, since: Some(event.time_ns) });
+            live.out = Some(Out { left: event.time_ns, place: out, spent: 0, since: Some(event.time_ns) });
         }
+    }
+
+    pub(super) fn halt(&mut self, event: &Event, id: ThreadId) {
+        let Some(live) = self.threads.get_mut(&id) else { return };
+        let Some((place, _)) = live.vcpu else { return };
+        self.figures[place].wait_ns += event.bytes;
+        live.out.take_if(|out| out.is_of(event.bytes, event.time_ns));
     }
 }
