@@ -11,7 +11,7 @@ use xweave_wire::event;
 use xweave_wire::message::{
     self, BackEnd, ClockSample, CodeParts, Disk, DomainInfo, DropReason, Event, EventLoss, FromAgent,
     FunctionClone, LeftOut, ModuleInfo, Processor, Reply, Request, SHARED_PAGES, Shared, SharingGuest,
-    SkippedSite, Symbol, Vm, Woven,
+    SkippedSite, Symbol, Vm, Woven, XenDomain,
 };
 use xweave_wire::plan::{EventPlan, EventProgram, Hook, Plan, PlanProgram, PlanSite, VariablePlace};
 use xweave_wire::record::{Kind, Record};
@@ -360,7 +360,7 @@ pub fn wire() -> Vec<Vec<u8>> {
             back_ends: vec![BackEnd::VhostNet, BackEnd::Vfio],
         }],
         disks: vec![Disk { name: "vda".into(), major: 254, minor: 0 }],
-        xen_pv: true,
+        xen: Some(XenDomain::Pvh),
         recorders: vec![70, 69],
         settings: message::Settings {
             halt_poll_ns: Some(200_000),

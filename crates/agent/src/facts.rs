@@ -6,7 +6,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use xweave_wire::message::{Disk, DomainInfo, ModuleInfo, Processor};
+use xweave_wire::message::{Disk, DomainInfo, ModuleInfo, Processor, XenDomain};
 
 use crate::{clock, kvm, standing};
 
@@ -38,9 +38,19 @@ pub fn facts() -> DomainInfo {
         tsc_hz: clock::tsc_hz(),
         vms: kvm::vms(),
         disks: disks(),
-        xen_pv: line("/sys/hypervisor/type") == "xen" && line("/sys/hypervisor/guest_type") == "PV",
+        xen: xen_domain(&line("/sys/hypervisor/type"), &line("/sys/hypervisor/guest_type")),
         settings: standing::settings(),
         recorders: recorders(),
+    }
+}
+
+/// How Xen runs this domain, as its kernel calls it.
+fn xen_domain(hypervisor: &str, kind: &str) -> Option<XenDomain> {
+    match (hypervisor, kind) {
+        ("xen", "PV") => Some(XenDomain::Pv),
+        ("xen", "PVH") => Some(XenDomain::Pvh),
+        ("xen", "HVM") => Some(XenDomain::Hvm),
+        _ => None,
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use xweave_flow::clock::{Exchange, Timeline, vm};
 use xweave_trace::Method;
-use xweave_wire::message::{ClockSample, DomainInfo, Vm};
+use xweave_wire::message::{ClockSample, DomainInfo, Vm, XenDomain};
 
 const HOST: u8 = 1;
 const GUEST: u8 = 2;
@@ -565,7 +565,7 @@ fn paravirtual_domains_of_xen_have_one_tsc() {
         world.vms = vec![machine(0, offset, (1, 0))];
         let mut timeline = Timeline::new(HOST);
         for domain in [HOST, GUEST] {
-            timeline.facts(domain, &DomainInfo { xen_pv: true, ..facts(Vec::new()) });
+            timeline.facts(domain, &DomainInfo { xen: Some(XenDomain::Pv), ..facts(Vec::new()) });
         }
         timeline.controller_in(HOST);
         for i in 0..12 {

@@ -2,7 +2,7 @@
 //! another machine than was meant is noticed then, and not in the results.
 
 use xweave_weave::Role;
-use xweave_wire::message::{DomainInfo, Vm};
+use xweave_wire::message::{DomainInfo, Vm, XenDomain};
 
 use crate::{DomainSpec, Error, Transport};
 
@@ -46,7 +46,7 @@ pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
     let guests = || domains.iter().filter(|domain| domain.spec.role() == Role::Guest);
     match domains.first() {
         Some(Answered { spec, facts, .. })
-            if spec.role() == Role::Host && !facts.xen_pv && guests().next().is_some() =>
+            if spec.role() == Role::Host && facts.xen.is_none() && guests().next().is_some() =>
         {
             if vms.is_empty() {
                 warnings.push(format!(
@@ -59,6 +59,18 @@ pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
         }
         _ => {}
     }
+    warnings.extend(domains.iter().filter_map(|domain| {
+        let kind = match domain.facts.xen? {
+            XenDomain::Pv => return None,
+            XenDomain::Pvh => "PVH",
+            XenDomain::Hvm => "HVM",
+        };
+        Some(format!(
+            "{}: a {kind} domain of Xen: its TSC is not dom0's, so its times are exact to the messages that are exchanged \
+             with it only; xen-net and xen-blk were tested with paravirtual domains",
+            domain.spec.name
+        ))
+    }));
     warnings
 }
 
@@ -327,7 +339,11 @@ mod tests {
         );
         assert_eq!(domains(&[(2114, 3), (2200, 0)], &given).warnings(), [""; 0], "one does not tell");
         let mut xen = domains(&[], &given);
-        xen.0[0].1.xen_pv = true;
+        xen.0[0].1.xen = Some(XenDomain::Pv);
         assert_eq!(xen.warnings(), [""; 0]);
+        xen.0[1].1.xen = Some(XenDomain::Pvh);
+        let said = "vm1: a PVH domain of Xen: its TSC is not dom0's, so its times are exact to the messages that are \
+                    exchanged with it only; xen-net and xen-blk were tested with paravirtual domains";
+        assert_eq!(xen.warnings(), [said]);
     }
 }

@@ -13,7 +13,8 @@ use crate::{Error, capture::Capture, question::Question, secret::secret, session
 
 /// Finds out which domains the guests of dom0 are. Gives what should be known of those of which that is not told.
 pub(crate) fn identify(capture: &mut Capture<'_>) -> Result<Vec<String>, Error> {
-    let is_dom0 = capture.sessions.first().is_some_and(|host| host.role() == Role::Host && host.facts.xen_pv);
+    let is_dom0 =
+        capture.sessions.first().is_some_and(|host| host.role() == Role::Host && host.facts.xen.is_some());
     let guests: Vec<usize> =
         (1..capture.sessions.len()).filter(|&at| capture.sessions[at].role() == Role::Guest).collect();
     if !is_dom0 || guests.is_empty() {
@@ -111,6 +112,7 @@ mod tests {
     };
 
     use xweave_synthetic::agent::{Done, Moment, answering, by};
+    use xweave_wire::message::XenDomain;
 
     use super::*;
     use crate::{
@@ -151,7 +153,7 @@ mod tests {
         let store = Arc::clone(store);
         let script = by(move |moment, voice| match moment {
             Moment::Hello => {
-                voice.facts.xen_pv = true;
+                voice.facts.xen = Some(XenDomain::Pv);
                 Ok(Done::Nothing)
             }
             Moment::Asked(Request::XenGuests(marks)) => {

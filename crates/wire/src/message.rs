@@ -205,13 +205,24 @@ pub struct DomainInfo {
     pub vms: Vec<Vm>,
     /// Disks that there are.
     pub disks: Vec<Disk>,
-    /// Whether this is a paravirtual domain of Xen, dom0 or another: all of them read one TSC.
-    pub xen_pv: bool,
+    /// What kind of domain of Xen this is, dom0 or another, if it is one.
+    pub xen: Option<XenDomain>,
     /// Settings that may cost requests time.
     pub settings: Settings,
     /// Processes that record: the agent, and who started it if that is the same program. Empty where the kernel calls
     /// them by other numbers than they know.
     pub recorders: Vec<u32>,
+}
+
+/// How Xen runs a domain: /sys/hypervisor/guest_type, Documentation/ABI/stable/sysfs-hypervisor-xen of Linux 6.12.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum XenDomain {
+    /// Paravirtual: it reads the machine's own TSC, or Xen emulates each reading.
+    Pv,
+    /// In hardware virtualization, with a TSC that has an offset.
+    Pvh,
+    /// The same, with emulated devices.
+    Hvm,
 }
 
 /// Settings of a kernel that may cost requests time, as they stand; none where the kernel lacks what they are of.

@@ -56,6 +56,55 @@ fn what_passes_between_dom0_and_a_guest_is_seen_in_both_in_order() {
     }
 }
 
+/// The usual mode of Xen where it cannot tell that the machine's TSC is safe.
+#[test]
+fn a_guest_whose_tsc_is_emulated_is_on_the_time_line_too() {
+    let Some(world) = World::as_it_is("xen: emulated TSC") else { return };
+    let start = "sed 's/^tsc_mode.*/tsc_mode = \"always_emulate\"/' /run/lab/vm1/config >/tmp/emulated && \
+                 xl destroy vm1 && xl create /tmp/emulated";
+    world.run("dom0", start);
+    world.until("vm1", "true");
+    let recording = world.record_in("dom0", &format!("xen-blk {DOMAINS} -o /tmp/emulated-tsc"));
+    world.run("vm1", "dd if=/dev/xvda of=/dev/null bs=4096 count=100 iflag=direct 2>/dev/null");
+    recording.finish_well();
+    let dir = tempfile::tempdir().unwrap();
+    world.pull("dom0", "/tmp/emulated-tsc", &dir.path().join("trace"));
+    let trace = Trace::open(&dir.path().join("trace")).unwrap();
+    let clock = trace.manifest().clocks.iter().find(|clock| clock.domain == "vm1").unwrap();
+    println!("{clock:?}");
+    assert_eq!(clock.method, Method::Exchange, "{clock:?}");
+    assert!(clock.error_ns > 0, "{clock:?}");
+    let summary = &world.flows(&dir.path().join("trace"))["summary"];
+    println!("{summary}");
+    // What is put on comes off later, but for the error that is stated.
+    assert_eq!((&summary["complete"], &summary["crossed"]), (&100.into(), &100.into()), "{summary}");
+    assert_eq!((&summary["negative_gaps"], &summary["clock_breaks"]), (&0.into(), &0.into()), "{summary}");
+    world.reset("vm1");
+}
+
+/// As for who has no network to a guest: while it runs, it is given one more interface, on a bridge that leads nowhere.
+#[test]
+fn an_agent_is_reached_by_an_interface_of_its_own() {
+    let Some(world) = World::as_it_is("xen: an interface of its own") else { return };
+    let bridge = "ip link add xw0 type bridge && ip addr add 10.99.0.254/24 dev xw0 && ip link set xw0 up";
+    world.run("dom0", &format!("{bridge} && xl network-attach vm1 bridge=xw0 script=/run/lab/vif.sh"));
+    world.until("vm1", "[ -e /sys/class/net/eth2 ]");
+    // In place of ssh.
+    let listen = "busybox nc -ll -p 7000 -e xweave agent --stdio </dev/null >/dev/null 2>&1 &";
+    world.run("vm1", &format!("ip addr add 10.99.0.1/24 dev eth2 && ip link set eth2 up && {listen}"));
+    world.until("vm1", "grep -q ':1B58 ' /proc/net/tcp");
+    let domains = "--domain dom0=local --domain vm1='/run/lab/busybox nc 10.99.0.1 7000'";
+    let recording = world.record_in("dom0", &format!("xen-blk {domains} -o /tmp/added"));
+    world.run("vm1", "dd if=/dev/xvda of=/dev/null bs=4096 count=10 iflag=direct 2>/dev/null");
+    recording.finish_well();
+    let dir = tempfile::tempdir().unwrap();
+    world.pull("dom0", "/tmp/added", &dir.path().join("trace"));
+    let summary = &world.flows(&dir.path().join("trace"))["summary"];
+    assert_eq!((&summary["flows"], &summary["complete"]), (&10.into(), &10.into()), "{summary}");
+    world.run("dom0", "ip link del xw0");
+    world.reset("vm1");
+}
+
 #[test]
 fn a_guest_that_is_reset_ends_its_part_and_can_be_recorded_again() {
     let Some(world) = World::as_it_is("xen reset") else { return };

@@ -152,6 +152,13 @@ const READING: &str = "rm -f /tmp/stop; (at=0; while ! [ -e /tmp/stop ]; do \
     dd if=/dev/xvda of=/dev/null bs=4096 skip=$at count=1 iflag=direct 2>/dev/null; at=$((at + 1)); sleep 0.1; \
     done; echo $at >/tmp/read) </dev/null >/dev/null 2>&1 &";
 
+/// Waits until a guest has read so many pages more, of which there are ten a second at most.
+fn reads_on(world: &World, guest: &str, pages: u64) {
+    let reads = "awk '{ print $1 }' /sys/block/xvda/stat";
+    let so_far: u64 = world.run(guest, reads).trim().parse().unwrap();
+    world.until(guest, &format!("[ $({reads}) -ge {} ]", so_far + pages));
+}
+
 /// How many pages a guest has read, which it ends.
 fn read(world: &World, guest: &str) -> u64 {
     world.run(guest, "rm -f /tmp/read; touch /tmp/stop");
@@ -188,10 +195,7 @@ fn a_guest_that_is_saved_and_restored_goes_on_and_one_that_is_destroyed_ends() {
         .run("dom0", "xl save vm1 /var/tmp/vm1.save && xl restore /var/tmp/vm1.save && rm /var/tmp/vm1.save");
     let restored = domid("vm1");
     assert_ne!(before, restored);
-    // It reads on.
-    let reads = "awk '{ print $1 }' /sys/block/xvda/stat";
-    let so_far: u64 = world.run("vm1", reads).trim().parse().unwrap();
-    world.until("vm1", &format!("[ $({reads}) -gt {} ]", so_far + 10));
+    reads_on(&world, "vm1", 10);
     let pages = GUESTS.map(|(guest, _)| read(&world, guest));
     let log = recording.finish_well();
     assert!(log.contains(&format!("vm1: it was restored, and is domain {restored} of Xen since")), "{log}");
@@ -209,10 +213,10 @@ fn a_guest_that_is_saved_and_restored_goes_on_and_one_that_is_destroyed_ends() {
 
     let recording = record("/tmp/destroyed");
     reading();
-    world.until("vm2", &format!("[ $({reads}) -gt 10 ]"));
+    // What it has recorded so far is sent about once a second.
+    reads_on(&world, "vm2", 50);
     world.run("dom0", "xl destroy vm2");
-    let so_far: u64 = world.run("vm1", reads).trim().parse().unwrap();
-    world.until("vm1", &format!("[ $({reads}) -gt {} ]", so_far + 10));
+    reads_on(&world, "vm1", 10);
     let pages = read(&world, "vm1");
     // Who has its address says that nobody is connected there: it would be waited for otherwise.
     world.reset("vm2");

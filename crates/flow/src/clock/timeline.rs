@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use xweave_trace::{Clock, ClockBreak, Method};
-use xweave_wire::message::{ClockSample, DomainInfo, Vm};
+use xweave_wire::message::{ClockSample, DomainInfo, Vm, XenDomain};
 
 use super::{
     Exchange, Stamp,
@@ -130,7 +130,7 @@ impl Timeline {
         state.tsc_hz = facts.tsc_hz;
         state.current_mut().own.set_nominal_hz(facts.tsc_hz);
         state.vms.clone_from(&facts.vms);
-        state.xen_pv = facts.xen_pv;
+        state.xen_pv = facts.xen == Some(XenDomain::Pv);
     }
 
     /// That domain is the virtual machine of that process: known by another way, as its vsock
