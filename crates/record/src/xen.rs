@@ -89,7 +89,7 @@ pub(crate) fn identify_again(capture: &mut Capture<'_>) -> Result<Vec<String>, E
 
     capture.sessions[0].ask(Request::XenGuests(marked.iter().map(|(_, mark)| *mark).collect()));
     capture.answered_by(Question::XenGuests, late)?;
-    let told = capture.sessions[0].answers.drain(..).last();
+    let told = capture.sessions[0].answers.drain(..).next_back();
     let mut changed = Vec::new();
     for (nth, &(index, _)) in marked.iter().enumerate() {
         let session = &mut capture.sessions[index];

@@ -92,7 +92,7 @@ fn an_agent_is_reached_by_an_interface_of_its_own() {
     // In place of ssh.
     let listen = "busybox nc -ll -p 7000 -e xweave agent --stdio </dev/null >/dev/null 2>&1 &";
     world.run("vm1", &format!("ip addr add 10.99.0.1/24 dev eth2 && ip link set eth2 up && {listen}"));
-    world.until("vm1", "grep -q ':1B58 ' /proc/net/tcp");
+    world.until("vm1", "grep -qs ':1B58 ' /proc/net/tcp /proc/net/tcp6");
     let domains = "--domain dom0=local --domain vm1='/run/lab/busybox nc 10.99.0.1 7000'";
     let recording = world.record_in("dom0", &format!("xen-blk {domains} -o /tmp/added"));
     world.run("vm1", "dd if=/dev/xvda of=/dev/null bs=4096 count=10 iflag=direct 2>/dev/null");
