@@ -151,7 +151,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["merge", "release", "vm1", "--allow", "qmp", "--qmp", "vm1"], 2, "error: invalid value 'vm1' for '--qmp <NAME=PATH>': name a guest and the path of its socket: NAME=PATH\n{help}"),
     (&["merge", "--contents", "--domain", "vm1=vsock:3", "--domain", "vm2=vsock:4"], 2, "error: the following required arguments were not provided:\n  --dry-run\n\nUsage: xweave merge --domain <NAME=TRANSPORT> --dry-run --contents\n{help}"),
     // Files.
-    (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, interrupt, page-cache, sched, tcp, udp, virtio-blk, virtio-net, xen-net"),
+    (&["check", "virtio-nett"], 2, "xweave: the aspect virtio-nett cannot be read: No such file or directory (os error 2); name a file, or one of the library: block, interrupt, page-cache, sched, tcp, udp, virtio-blk, virtio-net, xen-blk, xen-net"),
     (&["fmt", "nowhere.aspect"], 2, "xweave: nowhere.aspect cannot be read: No such file or directory (os error 2)"),
     (&["import", "nowhere.dat", "-o", "new"], 2, "xweave: nowhere.dat: there is no such file; what can be imported: trace.dat of trace-cmd, perf.data of perf, files of xentrace, directories of LTTng (CTF)"),
     (&["import", "a-file", "-o", "new"], 2, "xweave: a-file is nothing that is understood; what can be imported: trace.dat of trace-cmd (versions 6 and 7), perf.data of perf record (with tracepoints), files of xentrace, directories of LTTng (CTF)"),
