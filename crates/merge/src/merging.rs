@@ -1,6 +1,9 @@
 //! Merging what guests hold twice, once: from what they say to what came of it.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use xweave_agent::ksm::MOST_AT_A_TIME;
 use xweave_wire::pages::PAGE;
@@ -98,6 +101,8 @@ pub struct Pace {
     vain: u64,
     /// Pages that it had not looked at the last time.
     new: u64,
+    /// When the first of these were there.
+    since: Option<Instant>,
 }
 
 impl Pace {
@@ -106,6 +111,7 @@ impl Pace {
         // Some of what is not equal may be gone.
         self.vain = self.vain.min(left);
         let before = std::mem::replace(&mut self.new, left - self.vain);
+        self.since = self.since.filter(|_| self.new > 0).or_else(|| (self.new > 0).then(Instant::now));
         // A few more come all the time; and for a few alone, all others are not visited.
         let no_more = self.new <= before + before / 8 && self.new > merged / 16;
         !is_enough(merged, self.new) && (self.new >= merged || no_more)
@@ -113,7 +119,7 @@ impl Pace {
 
     /// After its passes, with that many left.
     pub fn looked(&mut self, left: u64) {
-        *self = Self { vain: left, new: 0 };
+        *self = Self { vain: left, ..Self::default() };
     }
 }
 
@@ -129,6 +135,7 @@ pub fn merge(
     mut pace: Option<&mut Pace>,
     ended: impl Fn() -> bool,
 ) -> Result<Outcome, MergeError> {
+    let told = Instant::now();
     let Asked { guests, pids, same_by, allowed } = asked;
     let known =
         |(guest, pid): (&Guest, &Option<u32>)| pid.ok_or_else(|| MergeError::NoProcess(guest.name.clone()));
@@ -168,10 +175,12 @@ pub fn merge(
         Ok(now.merged)
     };
     let taken = direct::until_merged(&work, ended, merged).map_err(MergeError::Ksm)?;
+    let since = pace.as_ref().and_then(|pace| pace.since).unwrap_or(told);
+    let waited = (now.merged > before.merged).then(|| since.elapsed());
     if let Some(pace) = pace.filter(|_| !taken.cut) {
         pace.looked(left(&now));
     }
-    Ok(Outcome::of(&plan, &marked, &before, &now, taken))
+    Ok(Outcome { waited, ..Outcome::of(&plan, &marked, &before, &now, taken) })
 }
 
 /// On which nodes what is to be looked at is.
@@ -247,7 +256,11 @@ mod tests {
         assert!(!pace.is_time(96, 44) && !pace.is_time(96, 84) && pace.is_time(96, 104));
         pace.looked(4);
         // Some, and then hardly any more.
-        assert!(!pace.is_time(196, 24) && !pace.is_time(196, 27) && pace.is_time(196, 28));
+        assert_eq!(pace.since, None);
+        assert!(!pace.is_time(196, 24));
+        let since = pace.since;
+        assert!(since.is_some() && !pace.is_time(196, 27) && pace.is_time(196, 28));
+        assert_eq!(pace.since, since, "the first of them");
         pace.looked(4);
         // A few are not worth it, however long there are no more.
         assert!(!pace.is_time(320, 23) && !pace.is_time(320, 24) && !pace.is_time(320, 24));

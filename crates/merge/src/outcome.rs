@@ -1,6 +1,6 @@
 //! What merging has given back, and what it took.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, time::Duration};
 
 use crate::{
     direct::{Taken, is_enough},
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub saved_before: u64,
     /// What KSM did for it.
     pub taken: Taken,
+    /// From when guests told of what was merged, the first of it, until it was: the longest. None where nothing was.
+    pub waited: Option<Duration>,
     /// Pages that were marked.
     pub marked: u64,
     /// The guests, in the order given.
@@ -96,6 +98,7 @@ impl Outcome {
             saved: now.saved,
             saved_before: before.saved,
             taken,
+            waited: None,
             marked: marked.iter().map(|of| of.pages).sum(),
             guests,
             files,
@@ -118,6 +121,7 @@ impl Outcome {
         self.taken.made += before.taken.made;
         self.taken.visited += before.taken.visited;
         self.taken.ksmd += before.taken.ksmd;
+        self.waited = self.waited.max(before.waited);
         for guest in &mut self.guests {
             if let Some(before) = before.guests.iter().find(|of| of.name == guest.name) {
                 guest.marked.ranges += before.marked.ranges;
@@ -148,8 +152,6 @@ impl Outcome {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -165,6 +167,7 @@ mod tests {
                 ksmd: Duration::from_secs(1),
                 cut: false,
             },
+            waited: passes.last().map(|pages| Duration::from_secs(*pages)),
             guests: vec![OfGuest {
                 name: "vm1".to_owned(),
                 marked: Marked { way: Way::Ring, ranges, pages: 10 },
@@ -179,7 +182,7 @@ mod tests {
         let all = once(25, 40, &[], 3).after(&once(20, 25, &[0, 5], 2)).after(&once(10, 20, &[0, 7, 8], 1));
         assert_eq!((all.saved_before, all.saved, all.taken.made, all.taken.visited), (10, 40, 5, 150));
         assert_eq!((&*all.taken.passes, all.taken.ksmd), (&[0, 5][..], Duration::from_secs(3)));
-        assert_eq!(all.guests[0].marked.ranges, 6);
+        assert_eq!((all.guests[0].marked.ranges, all.waited), (6, Some(Duration::from_secs(8))));
         let mut last = once(25, 40, &[], 0);
         last.guests[0].marked.way = Way::Before;
         assert_eq!(last.after(&once(20, 25, &[0, 5], 2)).guests[0].marked.way, Way::Ring);

@@ -196,6 +196,9 @@ fn said_of_outcome(of: &Outcome) -> Vec<String> {
             ratio(of.saved_per_productive_visit()),
         ),
     });
+    said.extend(of.waited.map(|waited| {
+        format!("It was merged within {:.1} s of when the guests told of it.", waited.as_secs_f64())
+    }));
     said.extend(apart);
     let lost: u64 = of.guests.iter().map(|of| of.lost).sum();
     if lost > 0 {

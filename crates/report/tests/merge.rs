@@ -157,6 +157,7 @@ fn outcome() -> Outcome {
         saved: 6_450,
         saved_before: 100,
         taken: Taken { passes: vec![0, 12_900], made: 2, visited: 26_000, ksmd, cut: false },
+        waited: Some(Duration::from_millis(2_340)),
         marked: 13_000,
         guests: vec![guest("vm1", 3, 6_450), guest("vm2", 0, 6_450)],
         files: vec![file("/usr/bin/perl", 12_000, 6_000), file("/usr/bin/dash", 960, 450)],
@@ -194,7 +195,7 @@ fn the_document_of_merging_has_the_same_numbers() {
     );
     assert_eq!((&of["ksmd_cpu_s"], &of["merged_after_pass"][1]), (&0.84.into(), &12_900.into()));
     assert_eq!((&of["vms"][0]["pages"]["lost"], &of["vms"][0]["way"]), (&3.into(), &"ring".into()));
-    assert_eq!(of["files"][1]["saved"], 450);
+    assert_eq!((&of["files"][1]["saved"], &of["longest_wait_s"]), (&450.into(), &2.34.into()));
 }
 
 #[test]

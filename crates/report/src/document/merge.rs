@@ -159,6 +159,7 @@ pub fn write_outcome(
         saved_per_visit: of.saved_per_visit(),
         merged_per_productive_visit: of.saved_per_productive_visit(),
         ksmd_cpu_s: of.taken.ksmd.as_secs_f64(),
+        longest_wait_s: of.waited.map(|waited| waited.as_secs_f64()),
         merged_after_pass: &of.taken.passes,
         ended_early: of.taken.cut,
         reserve: of.reserve.map(|of| Reserve {
@@ -181,6 +182,7 @@ struct Merging<'a> {
     saved_per_visit: Option<f64>,
     merged_per_productive_visit: Option<f64>,
     ksmd_cpu_s: f64,
+    longest_wait_s: Option<f64>,
     merged_after_pass: &'a [u64],
     ended_early: bool,
     reserve: Option<Reserve>,
