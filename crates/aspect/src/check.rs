@@ -87,7 +87,7 @@ impl<'a> Checker<'a> {
             clauses.flat_map(|clause| clause.pointcut.codes().into_iter().chain(clause.act.codes()));
         if !codes.any(|code| code.names().any(|name| ASKS_WHERE.contains(&name))) {
             let message = "no flow of these aspects begins with a frame: `where` selects nothing";
-            let help = "virtio-net, xen-blk, xen-net, tcp and udp of the library ask for it; a flow of your own does by `start … AND \
+            let help = "virtio-net, xen-net, tcp and udp of the library ask for it; a flow of your own does by `start … AND \
                         if(frame_wanted(skb, frame_header(skb)))`";
             self.error(selection.span, message, help);
         }
