@@ -20,9 +20,9 @@ use crate::{
 /// Weave aspects and event probes into running kernels, record, and detach
 ///
 /// An aspect is a file, or the name of one of the library's: block, interrupt, page-cache, sched, tcp, udp, virtio-blk,
-/// virtio-net, xen-blk, xen-net. Events (--events) are scheduling, block I/O, network and KVM events of the kernels, with aspects or
-/// without. A recording ends after --duration, or when COMMAND exits, whichever comes first; with neither, on Ctrl-C.
-/// Before anything is woven, a line of each domain says which machine it turned out to be.
+/// virtio-net, xen-blk, xen-net. Events (--events) are scheduling, block I/O, network and KVM events of the kernels, with
+/// aspects or without. A recording ends after --duration, or when COMMAND exits, whichever comes first; with neither, on
+/// Ctrl-C. Before anything is woven, a line of each domain says which machine it turned out to be.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
