@@ -10,8 +10,6 @@
 #ifndef XW_CARRIER_XEN_BLK_H
 #define XW_CARRIER_XEN_BLK_H
 
-#include "carriers/xen.h"
-
 /* Of a request: in its key, and what is remembered of it until it is answered. */
 #define XW_XEN_BLK(slot, sector) ((u64)(u16)(slot) << 32 | (u32)(sector))
 

@@ -12,6 +12,7 @@
 
 #include "carriers/xen-blk.h"
 #include "carriers/xen-guests.h"
+#include "carriers/xen.h"
 
 /* What completes the back end's bios, and no others. */
 extern const void end_block_io_op __ksym __weak;

@@ -6,6 +6,7 @@
 #define XW_CARRIER_XEN_BLKFRONT_H
 
 #include "carriers/xen-blk.h"
+#include "carriers/xen.h"
 
 /* By the request of the block layer: what it has been sent as. */
 XW_TABLE(xw_xen_blk_sent, 1, 4096);

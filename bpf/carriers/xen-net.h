@@ -12,8 +12,6 @@
 #ifndef XW_CARRIER_XEN_NET_H
 #define XW_CARRIER_XEN_NET_H
 
-#include "carriers/xen.h"
-
 /* Of a request that a guest gives to the back end. */
 #define XW_XEN_CHECK(number, grant) ((u64)(u16)(number) << 32 | (u32)(grant))
 

@@ -11,6 +11,7 @@
 
 #include "carriers/xen-guests.h"
 #include "carriers/xen-net.h"
+#include "carriers/xen.h"
 
 /* include/xen/interface/io/netif.h: more is said of a request in the slot behind it. */
 #define XW_XEN_NETTXF_EXTRA_INFO 8

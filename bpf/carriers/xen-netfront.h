@@ -6,6 +6,7 @@
 #define XW_CARRIER_XEN_NETFRONT_H
 
 #include "carriers/xen-net.h"
+#include "carriers/xen.h"
 #include "frame.h"
 
 extern const void vmemmap_base __ksym;
