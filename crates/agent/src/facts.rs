@@ -44,14 +44,9 @@ pub fn facts() -> DomainInfo {
     }
 }
 
-/// How Xen runs this domain, as its kernel calls it.
+/// How Xen runs this domain, if that is what runs it.
 fn xen_domain(hypervisor: &str, kind: &str) -> Option<XenDomain> {
-    match (hypervisor, kind) {
-        ("xen", "PV") => Some(XenDomain::Pv),
-        ("xen", "PVH") => Some(XenDomain::Pvh),
-        ("xen", "HVM") => Some(XenDomain::Hvm),
-        _ => None,
-    }
+    XenDomain::ALL.into_iter().find(|of| hypervisor == "xen" && of.name() == kind)
 }
 
 /// This process; and its parent, if that is the same program: the recorder of this machine, or who listens.

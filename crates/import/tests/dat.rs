@@ -3,11 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+#[path = "common/damage.rs"]
+mod damage;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use common::{Scratch, unpacked};
-use proptest::prelude::*;
+use damage::damaged;
+use proptest::{prelude::*, sample::Index};
 use xweave_import::{ErrorKind, Options};
 use xweave_trace::{
     Event, Method, Role,
@@ -238,18 +241,15 @@ proptest! {
 
     /// Any bytes may be wrong: that costs what they describe, and nothing else.
     #[test]
-    fn damage_is_told(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20), cut in any::<prop::sample::Index>()) {
+    fn damage_is_told(flips in prop::collection::vec((any::<Index>(), any::<u8>()), 1..20), cut in any::<Index>()) {
         let scratch = Scratch::new();
         for name in ["guest.dat", "bash-v6.dat"] {
-            let mut content = unpacked(name);
             // What describes the records is in the beginning; the records are in the end.
-            for (at, value) in &flips {
+            let place = |at: &Index, early, length| {
                 let place = at.index(12_000);
-                let len = content.len();
-                content[if value % 2 == 0 { place } else { len - 1 - place }] = *value;
-            }
-            let cut = cut.index(content.len() * 4).min(content.len());
-            content.truncate(cut);
+                if early { place } else { length - 1 - place }
+            };
+            let content = damaged(unpacked(name), &flips, cut, 0, place);
             let file = scratch.write("damaged.dat", &content);
             let done = xweave_import::import(&[file], &scratch.dir(), &Options { force: true, ..Options::default() });
             if let Err(error) = done {

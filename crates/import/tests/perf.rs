@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+#[path = "common/damage.rs"]
+mod damage;
 
 use common::{Scratch, unpacked};
-use proptest::prelude::*;
+use damage::damaged;
+use proptest::{prelude::*, sample::Index};
 use xweave_import::{ErrorKind, Options};
 use xweave_trace::{
     Event,
@@ -134,18 +137,13 @@ proptest! {
     /// Any bytes may be wrong: that costs what they describe, and nothing else.
     #[test]
     fn damage_is_told(
-        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
-        cut in any::<prop::sample::Index>(),
+        flips in prop::collection::vec((any::<Index>(), any::<u8>()), 1..20),
+        cut in any::<Index>(),
     ) {
         let scratch = Scratch::new();
         for name in ["plain.data", "packed.data", "pipe.data"] {
-            let mut content = unpacked(name);
-            for (at, value) in &flips {
-                let place = if value % 2 == 0 { at.index(2000) } else { at.index(content.len()) };
-                content[place] = *value;
-            }
-            let cut = cut.index(content.len() * 4).min(content.len());
-            content.truncate(cut);
+            let place = |at: &Index, early, length| at.index(if early { 2000 } else { length });
+            let content = damaged(unpacked(name), &flips, cut, 0, place);
             let file = scratch.write("damaged.data", &content);
             let done = xweave_import::import(&[file], &scratch.dir(), &Options { force: true, ..Options::default() });
             if let Err(error) = done {

@@ -3,13 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+#[path = "common/damage.rs"]
+mod damage;
 #[path = "common/xentrace.rs"]
 mod xentrace;
 
 use std::collections::BTreeMap;
 
 use common::{Scratch, unpacked};
-use proptest::prelude::*;
+use damage::damaged;
+use proptest::{prelude::*, sample::Index};
 use xentrace::*;
 use xweave_import::{ErrorKind, Options, Outcome};
 use xweave_model::{
@@ -451,17 +454,13 @@ proptest! {
     /// Any bytes may be wrong: that costs what they describe, and nothing else.
     #[test]
     fn damage_is_told(
-        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
-        cut in any::<prop::sample::Index>(),
+        flips in prop::collection::vec((any::<Index>(), any::<u8>()), 1..20),
+        cut in any::<Index>(),
     ) {
         let scratch = Scratch::new();
-        let mut content = unpacked("busy.xt");
-        for (at, value) in &flips {
-            let place = if value % 2 == 0 { at.index(100) + 4 } else { at.index(content.len() - 4) + 4 };
-            content[place] = *value;
-        }
-        let cut = cut.index(content.len() * 4).clamp(4, content.len());
-        content.truncate(cut);
+        // By the first four, it is known for what it is.
+        let place = |at: &Index, early, length: usize| at.index(if early { 100 } else { length - 4 }) + 4;
+        let content = damaged(unpacked("busy.xt"), &flips, cut, 4, place);
         let file = scratch.write("damaged.xt", &content);
         let options = Options { force: true, cpu_hz: Some(2_596_097_000), ..Options::default() };
         xweave_import::import(&[file], &scratch.dir(), &options).unwrap();

@@ -60,11 +60,7 @@ pub(crate) fn warnings(domains: &[Answered<'_>]) -> Vec<String> {
         _ => {}
     }
     warnings.extend(domains.iter().filter_map(|domain| {
-        let kind = match domain.facts.xen? {
-            XenDomain::Pv => return None,
-            XenDomain::Pvh => "PVH",
-            XenDomain::Hvm => "HVM",
-        };
+        let kind = domain.facts.xen.filter(|kind| *kind != XenDomain::Pv)?.name();
         Some(format!(
             "{}: a {kind} domain of Xen: its TSC is not dom0's, so its times are exact to the messages that are exchanged \
              with it only; xen-net and xen-blk were tested with paravirtual domains",

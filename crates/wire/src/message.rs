@@ -225,6 +225,20 @@ pub enum XenDomain {
     Hvm,
 }
 
+impl XenDomain {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Pv, Self::Pvh, Self::Hvm];
+
+    /// As its kernel calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pv => "PV",
+            Self::Pvh => "PVH",
+            Self::Hvm => "HVM",
+        }
+    }
+}
+
 /// Settings of a kernel that may cost requests time, as they stand; none where the kernel lacks what they are of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use xweave_trace::Trace;
 
-use crate::world::{World, assert_sound};
+use crate::{
+    world::{World, assert_sound},
+    xen_net::DOMAINS,
+};
 
-/// All domains, as `record` in dom0 wants them.
-const DOMAINS: &str = "--domain dom0=local --domain vm1='xweave lab enter vm1 -- xweave agent --stdio' \
-                       --domain vm2='xweave lab enter vm2 -- xweave agent --stdio'";
-
-/// With their disks: the one that dom0 has for each.
+/// The guests, with the disk that dom0 has for each.
 const GUESTS: [(&str, &str); 2] = [("vm1", "loop1"), ("vm2", "loop2")];
 
 /// Bytes of a sector.

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// All domains, as `record` in dom0 wants them.
-const DOMAINS: &str = "--domain dom0=local --domain vm1='xweave lab enter vm1 -- xweave agent --stdio' \
+pub const DOMAINS: &str = "--domain dom0=local --domain vm1='xweave lab enter vm1 -- xweave agent --stdio' \
                        --domain vm2='xweave lab enter vm2 -- xweave agent --stdio'";
 
 /// Wherever a packet passes.
