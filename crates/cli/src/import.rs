@@ -1,8 +1,13 @@
 //! `xweave import`: what other tools have recorded, as a trace.
 
-use std::{fs, io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use xweave_import::{CPU_HZ, Error, ErrorKind, Options};
+use xweave_import::{CPU_HZ, Error, ErrorKind, Options, Outcome};
 use xweave_report::{
     document::{self, import::Import},
     import,
@@ -16,7 +21,8 @@ use crate::{arguments, confinement::Only, failure::Failure, shown, told};
 /// become one trace with one time line.
 ///
 /// A file of `xentrace` becomes a domain `xen`: its threads are the vCPUs of Xen's domains, and `xweave explain
-/// --machines` tells how long each was in its guest, in Xen, blocked, or waited while others had the CPU.
+/// --machines` tells how long each was in its guest, in Xen, blocked, or waited while others had the CPU. One that was
+/// recorded while `xweave record` ran in dom0 can become part of that trace.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,6 +34,7 @@ Examples:
   xweave import busy.xt --cpu-hz 2596.097M -o trace  if it does not tell how fast the TSC counts
   xweave import busy.xt dom0.dat --domid dom0.dat=0 -o trace
                                                      Xen and dom0, recorded at a time
+  xweave import busy.xt --into trace                 Xen, while `xweave record` ran in its dom0
   xweave import trace.dat -o trace --json | jq .unknown
   duckdb -c \"select kind, count(*) from 'trace/events/*.parquet' group by 1\"")]
 pub struct Args {
@@ -35,17 +42,22 @@ pub struct Args {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The trace directory to create
-    #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "DIR", required_unless_present = "into")]
+    output: Option<PathBuf>,
+    /// The trace that FILE, one of xentrace, becomes part of: one that `xweave record` made meanwhile, its first domain the dom0
+    /// of that host
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "cpu_hz"])]
+    into: Option<PathBuf>,
     /// How fast the TSC counts that a file of xentrace has times of, in Hz, or with K, M or G; by default, as its records
     /// tell. `xl info | grep cpu_mhz` on that host says it
     #[arg(long, value_name = "HZ", value_parser = hertz)]
     cpu_hz: Option<u64>,
     /// FILE was recorded in domain N of the host that a file of xentrace is of (0: dom0), by trace-cmd record -C x86-tsc:
-    /// both are on one time line, and Xen has its vCPUs
+    /// both are on one time line, and Xen has its vCPUs. With --into, NAME=N: one of the trace's domains, where the trace does
+    /// not tell which it is
     #[arg(long, value_name = "FILE=N", value_parser = domid)]
     domid: Vec<(PathBuf, u16)>,
-    /// Replace an existing trace
+    /// Replace an existing trace; with --into, add to one that is not complete
     #[arg(long)]
     force: bool,
     /// Print a JSON document
@@ -62,28 +74,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
             missing.display()
         )));
     }
-    let made = !args.output.exists();
-    let only = Only::reading(args.files.iter().map(|file| &**file)).writing_in(&args.output);
-    // Directories are CTF, which a program decodes.
-    let decoded = args.files.iter().any(|file| file.is_dir());
-    let only = if decoded { only.starting(None) } else { only };
-    only.apply()?;
-    let options = Options {
-        force: args.force,
-        command: arguments::command_line(),
-        cpu_hz: args.cpu_hz,
-        domids: args.domid.clone(),
+    let (dir, outcome) = match (&args.output, &args.into) {
+        (_, Some(dir)) => (dir, add(args, dir)?),
+        (Some(dir), None) => (dir, import_to(args, dir)?),
+        (None, None) => return Err(Failure::Usage("where to? -o DIR, or --into DIR".to_owned())),
     };
-    let outcome = xweave_import::import(&args.files, &args.output, &options).map_err(|error| {
-        if made {
-            // It was made for the trace that is not there; with anything in it, it stays.
-            let _ = fs::remove_dir(&args.output);
-        }
-        failure(error)
-    })?;
     shown::print(|out| match args.json {
-        true => document::write(out, &Import::new(&args.output, &outcome)),
-        false => write!(out, "{}", import::summary(&args.output, &outcome)),
+        true => document::write(out, &Import::new(dir, &outcome)),
+        false => write!(out, "{}", import::summary(dir, &outcome)),
     })?;
     for warning in outcome.warnings.iter().chain(&outcome.damage) {
         told::tell(warning);
@@ -91,8 +89,46 @@ pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     if outcome.damage.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let dir = args.output.display();
+    let dir = dir.display();
     Err(Failure::Failed(format!("{dir} has what could be read; record again for the rest")))
+}
+
+/// A trace of the files.
+fn import_to(args: &Args, dir: &Path) -> Result<Outcome, Failure> {
+    let made = !dir.exists();
+    let only = Only::reading(args.files.iter().map(|file| &**file)).writing_in(dir);
+    // Directories are CTF, which a program decodes.
+    let decoded = args.files.iter().any(|file| file.is_dir());
+    let only = if decoded { only.starting(None) } else { only };
+    only.apply()?;
+    xweave_import::import(&args.files, dir, &options(args)).map_err(|error| {
+        if made {
+            // It was made for the trace that is not there; with anything in it, it stays.
+            let _ = fs::remove_dir(dir);
+        }
+        failure(error)
+    })
+}
+
+/// The file as part of a trace.
+fn add(args: &Args, dir: &Path) -> Result<Outcome, Failure> {
+    let [file] = &args.files[..] else {
+        return Err(Failure::Usage("--into takes one file, of xentrace".to_owned()));
+    };
+    // What may be written in is made where it is missing.
+    if dir.is_dir() {
+        Only::reading([&**file]).writing_in(dir).apply()?;
+    }
+    xweave_import::add(file, dir, &options(args)).map_err(failure)
+}
+
+fn options(args: &Args) -> Options {
+    Options {
+        force: args.force,
+        command: arguments::command_line(),
+        cpu_hz: args.cpu_hz,
+        domids: args.domid.clone(),
+    }
 }
 
 /// A file, and the number of a domain of Xen's: `dom0.dat=0`.

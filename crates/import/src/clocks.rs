@@ -19,6 +19,13 @@ pub(crate) struct Part {
     rate: Option<dat::Rate>,
 }
 
+impl Part {
+    /// That of a domain of a trace, as far as that has it.
+    pub(crate) fn of(domain: Domain, clock: Clock) -> Self {
+        Self { domain, clock, threads: None, rate: None }
+    }
+}
+
 /// The units of these clocks of the kernel are nanoseconds.
 const NANOSECONDS: [&str; 8] = ["local", "global", "perf", "mono", "mono_raw", "boot", "tai", "tsc2nsec"];
 

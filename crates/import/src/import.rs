@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use xweave_trace::{EventLoss, Late, Manifest, VmName, Writer, event::Kind};
+use xweave_trace::{EventLoss, Late, Manifest, TscLine, VmName, Writer, event::Kind};
 
 use crate::{
     clocks::{self, Part},
@@ -30,7 +30,8 @@ pub struct Options {
     pub command: Vec<String>,
     /// How fast the TSC counts that times of xentrace's files are of, in Hz; none to let these tell.
     pub cpu_hz: Option<u64>,
-    /// Files that were recorded in one of Xen's domains, of whose host a file of xentrace is among them; and its number.
+    /// Files that were recorded in one of Xen's domains, of whose host a file of xentrace is among them; and its number. Of a
+    /// trace that a file is added to, names of domains instead.
     pub domids: Vec<(PathBuf, u16)>,
 }
 
@@ -80,14 +81,14 @@ pub struct Imported {
 const FILES: usize = 250;
 
 /// A file that was opened.
-struct File {
+pub(crate) struct File {
     path: PathBuf,
     input: Input,
     content: Content,
 }
 
 /// What describes a file's records.
-enum Content {
+pub(crate) enum Content {
     Dat(Dat),
     Perf(Perf),
     Ctf(Ctf),
@@ -107,6 +108,38 @@ struct DecodeStats {
     warnings: Vec<String>,
     /// Virtual machines that it tells of.
     guests: Vec<VmName>,
+}
+
+impl Outcome {
+    /// Has a manifest tell what came of its domains' files.
+    pub(crate) fn tell(&self, manifest: &mut Manifest) {
+        let lossy = self.domains.iter().filter(|domain| domain.lost > 0 || domain.gaps > 0);
+        let loss = |domain: &Imported| EventLoss {
+            domain: domain.name.clone(),
+            dropped: domain.lost,
+            ..EventLoss::default()
+        };
+        manifest.loss.events.extend(lossy.map(loss));
+        let late = self.domains.iter().filter(|domain| domain.late.0 > 0);
+        let late = late.map(|domain| Late {
+            domain: domain.name.clone(),
+            events: domain.late.0,
+            most_ns: domain.late.1,
+        });
+        manifest.loss.late.extend(late);
+        for imported in &self.domains {
+            let of = manifest.domains.iter_mut().filter(|domain| domain.name == imported.name);
+            for domain in of {
+                domain.events = imported.groups.iter().map(|group| (*group).to_owned()).collect();
+                domain.vms.clone_from(&imported.guests);
+                // Of those that no file counts.
+                if domain.cpus == 0 {
+                    domain.cpus = imported.cpus;
+                }
+            }
+        }
+        manifest.warnings.extend(self.warnings.iter().chain(&self.damage).cloned());
+    }
 }
 
 /// Makes a trace in the directory `dir` of what `files` hold.
@@ -137,30 +170,8 @@ pub fn import(files: &[PathBuf], dir: &Path, options: &Options) -> Result<Outcom
     let (mut outcome, span) = events(&opened, &parts, &mut writer)?;
     outcome.warnings.splice(0..0, warnings);
     let manifest = writer.manifest_mut();
-    let lossy = outcome.domains.iter().filter(|domain| domain.lost > 0 || domain.gaps > 0);
-    let loss = |domain: &Imported| EventLoss {
-        domain: domain.name.clone(),
-        dropped: domain.lost,
-        ..EventLoss::default()
-    };
-    manifest.loss.events = lossy.map(loss).collect();
-    let late = outcome.domains.iter().filter(|domain| domain.late.0 > 0);
-    let late = late.map(|domain| Late {
-        domain: domain.name.clone(),
-        events: domain.late.0,
-        most_ns: domain.late.1,
-    });
-    manifest.loss.late = late.collect();
-    for (domain, imported) in manifest.domains.iter_mut().zip(&outcome.domains) {
-        domain.events = imported.groups.iter().map(|group| (*group).to_owned()).collect();
-        domain.vms.clone_from(&imported.guests);
-        // Of those that no file counts.
-        if domain.cpus == 0 {
-            domain.cpus = imported.cpus;
-        }
-    }
+    outcome.tell(manifest);
     (manifest.start_ns, manifest.end_ns) = span.unwrap_or_default();
-    manifest.warnings = outcome.warnings.iter().chain(&outcome.damage).cloned().collect();
     outcome.events = writer.finish()?.events;
     Ok(outcome)
 }
@@ -261,7 +272,20 @@ impl File {
         Ok(Self { path, input, content })
     }
 
-    fn options(&self) -> &dat::Options {
+    /// A file that was recorded beside what is in a trace, which tells what the TSC was.
+    pub(crate) fn beside(path: &Path, line: &TscLine) -> Result<Self, Error> {
+        let input = Input::open(path)?;
+        let begin = input.piece(0, input.len().min(xen::MAGIC.len() as u64)).map_err(|e| e.of(path))?;
+        if !begin.starts_with(xen::MAGIC) {
+            let what = "is none of xentrace, and what others recorded has no place on a recording's time line: import it \
+                        with -o";
+            return Err(Error::new(ErrorKind::Foreign, what).of(path));
+        }
+        let content = Content::Xen(Xentrace::beside(&input, line).map_err(|e| e.of(path))?);
+        Ok(Self { path: path.to_owned(), input, content })
+    }
+
+    pub(crate) fn options(&self) -> &dat::Options {
         match &self.content {
             Content::Dat(dat) => &dat.options,
             Content::Perf(perf) => &perf.options,
@@ -271,7 +295,7 @@ impl File {
     }
 
     /// Writes the file's records as events.
-    fn records(
+    pub(crate) fn records(
         &self,
         part: &Part,
         parts: &[Part],
@@ -405,8 +429,15 @@ impl File {
         if replay.untold > 0 {
             damage.push(format!("{}: and {} more such places", self.path.display(), replay.untold));
         }
-        let said = |warning| format!("{}: {warning}", self.path.display());
-        let warnings = xentrace.warnings.iter().map(said).collect();
+        let file = self.path.display();
+        let mut warnings: Vec<_> =
+            xentrace.warnings.iter().map(|warning| format!("{file}: {warning}")).collect();
+        if replay.outside > 0 {
+            warnings.push(format!(
+                "{file}: {} records are of before or after the recording, and left out",
+                replay.outside
+            ));
+        }
         let (lost, early, guests) = (replay.lost, replay.early, replay.guests);
         Ok(DecodeStats { lost, early, damage, warnings, guests, ..DecodeStats::default() })
     }

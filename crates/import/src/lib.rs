@@ -20,6 +20,7 @@
 //! # Ok::<(), xweave_import::Error>(())
 //! ```
 
+mod addition;
 mod clocks;
 mod ctf;
 mod dat;
@@ -36,6 +37,7 @@ mod sink;
 mod tracepoint;
 mod xen;
 
+pub use addition::add;
 pub use error::{Error, ErrorKind, UNDERSTOOD};
 pub use import::{Options, Outcome, decode, import};
 pub use input::Input;

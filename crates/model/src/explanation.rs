@@ -143,9 +143,12 @@ fn know(vcpus: &mut Vcpus, trace: &Trace) {
     };
     for guest in &manifest.domains {
         let Some(vm) = &guest.vm else { continue };
-        guest.processors.iter().for_each(|processor| {
-            vcpus.name(guest.number, processor.apic_id, processor.cpu);
-        });
+        // Xen calls vCPUs by the numbers that their kernels have for them.
+        if guest.xen.is_none() {
+            guest.processors.iter().for_each(|processor| {
+                vcpus.name(guest.number, processor.apic_id, processor.cpu);
+            });
+        }
         vcpus.clocks_err(guest.number, error(&guest.name).saturating_add(error(&vm.host)));
     }
 }

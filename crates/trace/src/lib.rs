@@ -67,7 +67,7 @@ pub use error::{Error, ErrorKind};
 pub use event::Event;
 pub use manifest::{
     Aspect, Clock, ClockBreak, Domain, DomainVm, DomainXen, EventLoss, Exit, FlowLoss, Late, Loss, Manifest,
-    Method, Role, SiteLoss, Uncounted, Unloaded, VmName,
+    Method, Role, SiteLoss, TscLine, Uncounted, Unloaded, VmName,
 };
 pub use merge::Events;
 pub use parts::{Part, Parts};

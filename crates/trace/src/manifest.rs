@@ -5,6 +5,7 @@
 
 mod bounds;
 mod settings;
+mod tsc;
 
 use std::cmp::Reverse;
 
@@ -15,6 +16,7 @@ use crate::SCHEMA;
 pub(crate) use bounds::NAME;
 use bounds::list;
 pub use settings::{Nic, Settings};
+pub use tsc::TscLine;
 
 /// The whole of `trace.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -303,6 +305,9 @@ pub struct Clock {
     /// Where its clock jumped, one after the other.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub breaks: Vec<ClockBreak>,
+    /// Of the reference, if Xen runs it: what the machine's TSC was when, for what Xen itself records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tsc: Option<TscLine>,
 }
 
 /// A discontinuity of a domain's clock: its virtual machine was paused or migrated, or its TSC was written. Records of the

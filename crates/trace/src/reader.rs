@@ -202,7 +202,7 @@ fn not_a_trace(dir: &Path, what: &str) -> Error {
     Error::new(ErrorKind::NotATrace, format!("{} is not a trace: it {what}; {hint}", dir.display()))
 }
 
-fn read_manifest(dir: &Dir) -> Result<Manifest, Error> {
+pub(crate) fn read_manifest(dir: &Dir) -> Result<Manifest, Error> {
     let text = dir.read(MANIFEST, MANIFEST_SIZE).map_err(|e| match e.is_missing() {
         true => not_a_trace(dir.path(), "has no trace.json"),
         false => Error::input(e),

@@ -9,6 +9,7 @@ use crate::{
     damage::Damage,
     error::Error,
     manifest,
+    reader::FILES,
     table::{Column, TableWriter},
 };
 
@@ -71,6 +72,8 @@ pub(crate) struct Segments<L> {
     open: Vec<Open<L>>,
     /// Number of the last segment begun: file names are unique whatever the domains are called.
     number: u32,
+    /// The last one that there was before.
+    there: u32,
     counts: Counts,
 }
 
@@ -84,6 +87,27 @@ struct Open<L> {
     closed: u64,
 }
 
+/// Parquet files of one of a trace's folders, temporary ones included; none if there is no such folder.
+pub(crate) fn names(trace: &Dir, folder: &str) -> Result<Vec<String>, Error> {
+    let names = || match trace.open_dir(folder)? {
+        Some(folder) => folder.names(FILES),
+        None => Ok(Vec::new()),
+    };
+    let mut names = names().map_err(Error::output)?;
+    names.retain(|name| is_segment(name));
+    Ok(names)
+}
+
+pub(crate) fn is_segment(name: &str) -> bool {
+    name.ends_with(".parquet") || name.ends_with(".parquet.tmp")
+}
+
+/// The number that a segment's name has.
+fn number(name: &str) -> Option<u32> {
+    let name = name.strip_suffix(".tmp").unwrap_or(name).strip_suffix(".parquet")?;
+    name.rsplit_once('-')?.1.parse().ok()
+}
+
 /// A file that has not got its name yet.
 struct Segment {
     table: TableWriter<File>,
@@ -95,7 +119,25 @@ struct Segment {
 
 impl<L: Line> Segments<L> {
     pub(crate) fn new(trace: Arc<Dir>) -> Self {
-        Self { trace, folder: None, open: Vec::new(), number: 0, counts: Counts::default() }
+        Self { trace, folder: None, open: Vec::new(), number: 0, there: 0, counts: Counts::default() }
+    }
+
+    /// Adds to a table that has some.
+    pub(crate) fn more(trace: Arc<Dir>) -> Result<Self, Error> {
+        let there = names(&trace, L::FOLDER)?.iter().filter_map(|name| number(name)).max().unwrap_or(0);
+        Ok(Self { number: there, there, ..Self::new(trace) })
+    }
+
+    /// Takes away again what was added.
+    pub(crate) fn withdraw(mut self) -> Result<(), Error> {
+        (0..self.open.len()).for_each(|at| self.abandon(at));
+        let Some(folder) = &self.folder else { return Ok(()) };
+        for name in names(&self.trace, L::FOLDER)? {
+            if number(&name).is_some_and(|number| number > self.there) {
+                folder.remove(&name).map_err(Error::output)?;
+            }
+        }
+        Ok(())
     }
 
     /// What has become of lines since it was asked last.

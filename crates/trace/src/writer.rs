@@ -6,14 +6,15 @@ use xweave_guard::private::{self, Dir, Trust};
 use xweave_wire::record::Record;
 
 use crate::{
+    SCHEMA,
     error::{Error, ErrorKind},
     event::{Event, Name},
     given::Given,
-    manifest::Manifest,
+    manifest::{Clock, Domain, Manifest},
     processes::Processes,
-    reader::{FILES, FOLDERS, MANIFEST, SITES},
+    reader::{self, FILES, FOLDERS, MANIFEST, SITES},
     row::Row,
-    segments::Segments,
+    segments::{self, Segments},
     site::{self, Site},
     table::TableWriter,
 };
@@ -33,6 +34,8 @@ pub struct Writer {
     processes: Processes,
     given: Given,
     appended: u64,
+    /// What the trace was before, if this adds to one.
+    before: Option<Manifest>,
 }
 
 impl Writer {
@@ -82,7 +85,7 @@ impl Writer {
         dir.claim().and_then(|()| dir.create_dir(FOLDERS[0]).map(drop)).map_err(Error::output)?;
         let dir = Arc::new(dir);
         let (rows, events) = (Segments::new(dir.clone()), Segments::new(dir.clone()));
-        let mut writer = Self {
+        Self::begin(Self {
             dir,
             manifest,
             rows,
@@ -90,10 +93,72 @@ impl Writer {
             processes: Processes::default(),
             given: Given::default(),
             appended: 0,
+            before: None,
+        })
+    }
+
+    fn begin(mut self) -> Result<Self, Error> {
+        self.manifest.complete = false;
+        self.save()?;
+        Ok(self)
+    }
+
+    /// Goes on with a trace that was ended: one more domain becomes part of it, which gets a number that none has. Until
+    /// [`Writer::finish`] the trace is incomplete; [`Writer::withdraw`] leaves it as it was.
+    ///
+    /// # Errors
+    /// There is no trace, or one of another version's; it is still being written, or whoever did was killed, unless that is
+    /// `forced`; or it has a domain of that name.
+    pub fn extend(dir: &Path, domain: Domain, clock: Clock, forced: bool) -> Result<Self, Error> {
+        let dir = Arc::new(Dir::open(dir, Trust::Owner).map_err(Error::input)?);
+        let before = reader::read_manifest(&dir)?;
+        let at = dir.path().display();
+        let wrong = |kind, what: String| Err(Error::new(kind, format!("{at} {what}")));
+        if before.schema != SCHEMA {
+            return wrong(
+                ErrorKind::Misuse,
+                format!("was written by xweave {}, and stays as it is", before.xweave),
+            );
+        }
+        if !before.complete && !forced {
+            let what = "is not complete: it is still being written, or whoever wrote it was killed; if nobody writes it \
+                        any more, --force adds to it";
+            return wrong(ErrorKind::Misuse, what.to_owned());
+        }
+        if before.domains.iter().any(|other| other.name == domain.name) {
+            return wrong(ErrorKind::Exists, format!("has a domain {} already", domain.name));
+        }
+        let free = (1..=u8::MAX).find(|number| before.domains.iter().all(|other| other.number != *number));
+        let Some(number) = free else {
+            return wrong(ErrorKind::Misuse, "has as many domains as it can".to_owned());
         };
-        writer.manifest.complete = false;
-        writer.save()?;
-        Ok(writer)
+        let mut manifest = before.clone();
+        manifest.domains.push(Domain { number, ..domain });
+        manifest.clocks.push(clock);
+        let (rows, events) = (Segments::more(dir.clone())?, Segments::more(dir.clone())?);
+        Self::begin(Self {
+            dir,
+            manifest,
+            rows,
+            events,
+            processes: Processes::default(),
+            given: Given::default(),
+            appended: 0,
+            before: Some(before),
+        })
+    }
+
+    /// Takes away again what was added to a trace ([`Writer::extend`]): it is as it was. Of one that was begun anew it leaves
+    /// what a killed program leaves.
+    ///
+    /// # Errors
+    /// A file cannot be removed, or `trace.json` not be written: the trace is whole, and incomplete.
+    pub fn withdraw(self) -> Result<(), Error> {
+        let Some(before) = &self.before else { return Ok(()) };
+        // While a segment is there its domain has to be, too.
+        self.rows.withdraw()?;
+        self.events.withdraw()?;
+        write_manifest(&self.dir, before)
     }
 
     /// Where the trace is being made.
@@ -131,12 +196,7 @@ impl Writer {
         self.manifest.loss.unwritten += rows.unwritten + events.unwritten;
         self.manifest.lost = self.manifest.loss.total();
         self.given.tell(&mut self.manifest);
-        let mut text = serde_json::to_vec_pretty(&self.manifest).map_err(|e| {
-            let path = self.dir.path_of(MANIFEST);
-            Error::new(ErrorKind::Misuse, format!("cannot write {}: {e}", path.display())).by(e)
-        })?;
-        text.push(b'\n');
-        self.dir.replace(MANIFEST, &text).map_err(Error::output)
+        write_manifest(&self.dir, &self.manifest)
     }
 
     /// Writes `sites.parquet`, at once or not at all; replaces what was there.
@@ -201,6 +261,15 @@ impl Writer {
     }
 }
 
+fn write_manifest(dir: &Dir, manifest: &Manifest) -> Result<(), Error> {
+    let mut text = serde_json::to_vec_pretty(manifest).map_err(|e| {
+        let path = dir.path_of(MANIFEST);
+        Error::new(ErrorKind::Misuse, format!("cannot write {}: {e}", path.display())).by(e)
+    })?;
+    text.push(b'\n');
+    dir.replace(MANIFEST, &text).map_err(Error::output)
+}
+
 fn name_of(manifest: &Manifest, domain: u8) -> Result<String, Error> {
     let found = manifest.domains.iter().find(|d| d.number == domain);
     found.map(|found| found.name.clone()).ok_or_else(|| {
@@ -224,7 +293,7 @@ fn vacant(dir: &Dir, replace: bool) -> Result<(), Error> {
     for name in dir.names(FILES).map_err(Error::output)? {
         // A manifest without records would call them lost; records without a manifest would be mixed up.
         let message = match FOLDERS.contains(&name.as_str()) {
-            true if segments(dir, &name)?.is_empty() => continue,
+            true if segments::names(dir, &name)?.is_empty() => continue,
             true => format!("{at} has {name} but no trace.json: remove it"),
             false => format!(
                 "{at} is no trace and has other files in it ({}): name a new or an empty directory with -o",
@@ -236,26 +305,11 @@ fn vacant(dir: &Dir, replace: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Parquet files of one of the trace's folders, temporary ones included; none if there is no such folder.
-fn segments(dir: &Dir, folder: &str) -> Result<Vec<String>, Error> {
-    let names = || match dir.open_dir(folder)? {
-        Some(folder) => folder.names(FILES),
-        None => Ok(Vec::new()),
-    };
-    let mut names = names().map_err(Error::output)?;
-    names.retain(|name| is_segment(name));
-    Ok(names)
-}
-
-fn is_segment(name: &str) -> bool {
-    name.ends_with(".parquet") || name.ends_with(".parquet.tmp")
-}
-
 /// Removes the files of a trace, the manifest last: what is left when it fails is still a trace.
 fn remove_files(dir: &Dir) -> Result<(), private::Error> {
     for folder in FOLDERS {
         let Some(folder) = dir.open_dir(folder)? else { continue };
-        for name in folder.names(FILES)?.iter().filter(|name| is_segment(name)) {
+        for name in folder.names(FILES)?.iter().filter(|name| segments::is_segment(name)) {
             folder.remove(name)?;
         }
     }

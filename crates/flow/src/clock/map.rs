@@ -271,6 +271,27 @@ impl Map {
         pieces.map(|at| self.piece_at(at).map(|piece| whole(piece.error))).max().flatten()
     }
 
+    /// The map in as many points at most: ticks and nanoseconds; and how far off what lies on the lines between them may be, in
+    /// nanoseconds. None if there are not two.
+    pub fn points(&self, most: usize) -> Option<(Vec<(u64, i64)>, u64)> {
+        let last = self.knots.len().checked_sub(1)?;
+        let stride = last.div_ceil(most.saturating_sub(1).max(1)).max(1);
+        let kept: Vec<&Knot> = self.knots[..last].iter().step_by(stride).chain([&self.knots[last]]).collect();
+        let left_out = |pair: &[&Knot]| {
+            let (from, to) = (pair[0], pair[1]);
+            let within = self.knots.partition_point(|knot| knot.mono <= from.mono);
+            let within = self.knots[within..].iter().take_while(|knot| knot.mono < to.mono);
+            let on_line = |knot: &Knot| {
+                along(knot.tick, from.tick, from.mono, to.tick - from.tick, to.mono - from.mono)
+            };
+            within.map(|knot| on_line(knot).abs_diff(knot.mono)).max().unwrap_or(0)
+        };
+        let bent = kept.windows(2).map(left_out).max()?;
+        let points =
+            kept.iter().map(|knot| (self.anchor.wrapping_add_signed(knot.tick), knot.mono)).collect();
+        Some((points, self.bound()?.saturating_add(bent)))
+    }
+
     /// How far a time is outside of the knots, in nanoseconds.
     fn outside(&self, mono: i64) -> f64 {
         match (self.knots.first(), self.knots.last()) {
@@ -387,6 +408,27 @@ mod tests {
         assert_eq!(tick, origin.wrapping_add(2_600_000_002));
         assert!(error < 60, "{error}");
         assert_eq!(map.mono(tick).unwrap().0, 1_300_000_001);
+    }
+
+    #[test]
+    fn few_points_say_how_far_they_are_from_all() {
+        let mut map = Map::new(Spacing { least_ns: 1, most_ns: 1_000_000_000 });
+        assert_eq!(map.points(9), None);
+        // A clock whose rate changes by and by, 2 ticks a nanosecond at first, from a counter that wraps.
+        let origin = u64::MAX - 40_000_000_000;
+        let tick = |ns: u64| origin.wrapping_add(2 * ns + ns * ns / 1_000_000_000_000);
+        for second in 0..=50 {
+            let ns = second * 1_000_000_000;
+            map.add(Bracket { before: tick(ns) - 20, mono_ns: ns, after: tick(ns) + 20 });
+            assert_eq!(map.points(9).is_some(), second > 0);
+        }
+        let (all, exact) = map.points(100).unwrap();
+        assert_eq!((all.len(), all[50]), (51, (tick(50_000_000_000), 50_000_000_000)));
+        let (few, error) = map.points(9).unwrap();
+        assert_eq!((few.len(), few[0], few[8]), (9, all[0], all[50]));
+        // Seven seconds apart: in the middle of them the line is off by (3.5 s)² of that, in ticks of half a nanosecond.
+        let off = 3_500_000_000_u64.pow(2) / 1_000_000_000_000 / 2;
+        assert!((off - off / 50..off + exact).contains(&(error - exact)), "{error}, {exact}, {off}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use xweave_trace::{Clock, ClockBreak, Method};
+use xweave_trace::{Clock, ClockBreak, Method, TscLine};
 use xweave_wire::message::{ClockSample, DomainInfo, Vm, XenDomain};
 
 use super::{
@@ -17,6 +17,9 @@ pub(super) const MOST_EPOCHS: usize = 64;
 
 /// The same of attempts to begin an epoch: a clock may contradict itself before enough is known of it to use it.
 const MOST_ATTEMPTS: u32 = 32;
+
+/// Points of the reference's TSC that are told: the manifest, which has them, is written each second.
+const MOST_POINTS: usize = 512;
 
 /// Exchanges by which it is decided anew which virtual machine a domain is.
 const FRESH_EXCHANGES: usize = 8;
@@ -292,6 +295,14 @@ impl Timeline {
         })
     }
 
+    /// What the reference's TSC was when, if it is that of a machine which Xen runs, and its clock did not jump.
+    fn tsc(&self) -> Option<TscLine> {
+        let state =
+            self.domains.get(&self.reference).filter(|state| state.xen_pv && state.epochs.len() == 1)?;
+        let (points, error_ns) = state.current().own.points(MOST_POINTS)?;
+        Some(TscLine { error_ns, points })
+    }
+
     /// The manifest's entry for a domain's clock. Its error is the largest of what was converted;
     /// of what could be, if nothing was; `u64::MAX` if too little is known for any bound. What is within its breaks is
     /// left out of that.
@@ -305,9 +316,11 @@ impl Timeline {
             exchanges: state.exchanges,
             detail,
             breaks: self.breaks(domain, state),
+            tsc: None,
         };
         if domain == self.reference {
-            return Some(entry(Method::Reference, 0, "the time line itself".to_owned()));
+            let clock = entry(Method::Reference, 0, "the time line itself".to_owned());
+            return Some(Clock { tsc: self.tsc(), ..clock });
         }
         let epoch = state.decided()?;
         let reference = self.reference_of(epoch)?;

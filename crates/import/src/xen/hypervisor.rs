@@ -51,7 +51,7 @@ struct Halt {
 pub(super) struct Hypervisor<'a, S> {
     kernel: &'a mut Kernel,
     out: &'a mut S,
-    clock: Clock,
+    clock: &'a Clock,
     cpus: FxHashMap<u32, Cpu>,
     /// By their numbers as threads.
     vcpus: FxHashMap<u32, Halt>,
@@ -69,7 +69,7 @@ impl<'a, S: Sink> Hypervisor<'a, S> {
     pub(super) fn new(
         kernel: &'a mut Kernel,
         out: &'a mut S,
-        clock: Clock,
+        clock: &'a Clock,
         begin: &FxHashMap<u32, Option<Vcpu>>,
     ) -> Self {
         let cpus = begin.iter().map(|(cpu, current)| (*cpu, Cpu { current: *current, ..Cpu::default() }));

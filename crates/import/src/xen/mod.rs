@@ -14,7 +14,7 @@ mod record;
 mod stay;
 mod survey;
 
-use xweave_trace::VmName;
+use xweave_trace::{TscLine, VmName};
 
 use crate::{
     dat::Options,
@@ -36,7 +36,7 @@ use survey::Survey;
 pub(crate) const MAGIC: &[u8] = &order::HEADER.to_le_bytes();
 
 /// The name of the domain that its events are of.
-const NAME: &str = "xen";
+pub(crate) const NAME: &str = "xen";
 
 /// How to learn how fast the TSC counts.
 const LEARN: &str = "say how fast with --cpu-hz, as `xl info | grep cpu_mhz` on that host tells, or \
@@ -67,6 +67,8 @@ pub(crate) struct Replay {
     pub untold: u64,
     /// The domains, as virtual machines.
     pub guests: Vec<VmName>,
+    /// Records of times that the trace does not tell.
+    pub outside: u64,
 }
 
 impl Xentrace {
@@ -76,7 +78,7 @@ impl Xentrace {
             let what = format!("has times of a TSC, and none counts {hz} in a second: {LEARN}");
             return Err(Error::new(ErrorKind::Foreign, what));
         }
-        let survey = Survey::of(input);
+        let survey = Survey::of(input, &|_| true);
         let mut warnings = Vec::new();
         let (hz, from) = match (cpu_hz, survey.hz) {
             (Some(said), found) => {
@@ -96,21 +98,47 @@ impl Xentrace {
                 return Err(Error::new(ErrorKind::Foreign, format!("{what}: {LEARN}")));
             }
         };
+        Ok(Self::with(Clock::new(hz), survey, warnings, from))
+    }
+
+    /// The same of a recording that was going on: the TSC is told by its trace.
+    pub(crate) fn beside(input: &Input, line: &TscLine) -> Result<Self, Error> {
+        let Some(clock) = Clock::of(line) else {
+            return Err(Error::new(
+                ErrorKind::Foreign,
+                "cannot be placed: what trace.json says of the TSC cannot be",
+            ));
+        };
+        let tells = clock.tells();
+        let survey = Survey::of(input, &|tsc| tells.contains(&clock.ns(tsc)));
+        let mut warnings = Vec::new();
+        if let Some(found) = survey.hz.filter(|found| found.abs_diff(clock.hz()) > clock.hz() / APART) {
+            warnings.push(format!(
+                "its vCPUs ran for as long as Xen says if the TSC counts {}; that of the trace counts {}: is it of the \
+                 same host, and not recorded before it was booted again?",
+                mhz(found),
+                mhz(clock.hz()),
+            ));
+        }
+        Ok(Self::with(clock, survey, warnings, "as the trace tells"))
+    }
+
+    fn with(clock: Clock, survey: Survey, mut warnings: Vec<String>, from: &str) -> Self {
         if !survey.runstates {
             let what = "it does not say when which vCPU ran: record with `xentrace -e all`, or with -e 0x21000 \
                         (TRC_SCHED_MIN) besides";
             warnings.push(what.to_owned());
         }
-        let clock = Clock::new(hz);
+        let hz = clock.hz();
         let options = Options {
             called: Some(NAME),
-            rate: Some(clock.rate()),
+            rate: clock.rate(),
             clock: format!("the TSC, {} {from}", mhz(hz)),
             nanoseconds: true,
             tsc_hz: hz,
             ..Options::default()
         };
-        Ok(Self { options, warnings, survey, clock })
+        Self { options, warnings, survey, clock }
     }
 
     /// Writes the records as events.
@@ -122,10 +150,15 @@ impl Xentrace {
     ) -> Result<Replay, Error> {
         let mut replay = Replay::default();
         let mut order = Order::of(input, input.len());
-        let mut hypervisor = Hypervisor::new(kernel, out, self.clock, &self.survey.begin);
+        let tells = self.clock.tells();
+        let mut hypervisor = Hypervisor::new(kernel, out, &self.clock, &self.survey.begin);
         let mut last = i64::MIN;
         while let Some(next) = order.next() {
             let time = self.clock.ns(next.record.tsc);
+            if !tells.contains(&time) {
+                replay.outside += 1;
+                continue;
+            }
             replay.early.take(time, last);
             last = last.max(time);
             hypervisor.record(last, &next)?;

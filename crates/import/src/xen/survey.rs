@@ -42,12 +42,15 @@ struct Rate {
 }
 
 impl Survey {
-    /// Goes over the beginning of a file.
-    pub(super) fn of(input: &Input) -> Self {
+    /// Goes over the beginning of a file: records whose TSCs are meant.
+    pub(super) fn of(input: &Input, is_meant: &dyn Fn(u64) -> bool) -> Self {
         let (mut survey, mut rate) = (Self::default(), Rate::default());
         let mut order = Order::of(input, BYTES);
         while let Some(next) = order.next() {
             let (cpu, tsc) = (next.cpu, next.record.tsc);
+            if !is_meant(tsc) {
+                continue;
+            }
             // Who it is is known from when he leaves; who comes first has not been there before.
             match next.record.what() {
                 What::Runstate { vcpu, from, to } => {

@@ -1,0 +1,104 @@
+//! What Xen recorded, as part of a trace that was recorded meanwhile.
+
+use std::path::Path;
+
+use xweave_trace::{Clock, Domain, DomainVm, Exit, Manifest, Method, Role, Trace, TscLine, Writer};
+
+use crate::{
+    clocks::Part,
+    error::{Error, ErrorKind},
+    import::{File, Options, Outcome},
+    xen,
+};
+
+/// Makes what the file of xentrace tells a domain `xen` of the trace in the directory `dir`, which was recorded on that host
+/// meanwhile: the domains of Xen's in the trace have their vCPUs then. If that cannot be done, the trace stays as it was.
+///
+/// Damage to the file is no failure if its records can be read: [`Outcome::damage`].
+///
+/// # Errors
+/// The file is none of xentrace, or damaged; the trace is none that Xen's records can be placed in, or cannot be written.
+pub fn add(file: &Path, dir: &Path, options: &Options) -> Result<Outcome, Error> {
+    let trace = Trace::open(dir)?;
+    let manifest = trace.manifest();
+    let (reference, line) = line(manifest).map_err(|e| e.of(dir))?;
+    let domids = domids(manifest, options).map_err(|e| e.of(dir))?;
+    let opened = File::beside(file, line)?;
+    let hostname = manifest.domains.iter().find(|domain| domain.name == reference);
+    let domain = Domain {
+        name: xen::NAME.to_owned(),
+        role: Role::Host,
+        hostname: hostname.map(|domain| domain.hostname.clone()).unwrap_or_default(),
+        tsc_hz: opened.options().tsc_hz,
+        exit: Some(Exit::Stopped),
+        ..Domain::default()
+    };
+    let clock = Clock {
+        domain: xen::NAME.to_owned(),
+        method: Method::CommonTsc,
+        error_ns: line.error_ns.saturating_add(1),
+        samples: line.points.len() as u64,
+        detail: format!("Xen's records have the TSC that {reference} reads"),
+        ..Clock::default()
+    };
+    let mut writer = Writer::extend(dir, domain, clock, options.force)?;
+    match records(&opened, &mut writer) {
+        Ok(outcome) => {
+            let manifest = writer.manifest_mut();
+            outcome.tell(manifest);
+            for domain in &mut manifest.domains {
+                let found = domids.iter().find(|(name, _)| *name == domain.name);
+                let vm = |pid| DomainVm { host: xen::NAME.to_owned(), pid, cid: None };
+                domain.vm = domain.vm.take().or(found.map(|(_, domid)| vm(xen::process(*domid))));
+            }
+            writer.finish()?;
+            Ok(outcome)
+        }
+        Err(error) => {
+            // What went wrong first is what there is to know.
+            let _ = writer.withdraw();
+            Err(error)
+        }
+    }
+}
+
+/// Who is the trace's reference, and what its TSC was.
+fn line(manifest: &Manifest) -> Result<(&str, &TscLine), Error> {
+    let clock = manifest.clocks.iter().find(|clock| clock.domain == manifest.reference);
+    clock.and_then(|clock| Some((&*clock.domain, clock.tsc.as_ref()?))).ok_or_else(|| {
+        let what = "does not tell what the TSC was when, which Xen's records have times of: a recording does if its first \
+                    domain is the paravirtual dom0 of that host, whose clock did not jump";
+        Error::new(ErrorKind::Foreign, what)
+    })
+}
+
+/// Which of Xen's domains those of a trace are.
+fn domids(manifest: &Manifest, options: &Options) -> Result<Vec<(String, u16)>, Error> {
+    let given = options.domids.iter().map(|(name, domid)| {
+        let name = name.to_string_lossy();
+        if manifest.domains.iter().any(|domain| domain.name == name) {
+            return Ok((name.into_owned(), *domid));
+        }
+        let what =
+            format!("has no domain {name}: with --into, --domid takes the name of one that was recorded");
+        Err(Error::new(ErrorKind::Foreign, what))
+    });
+    let mut all = given.collect::<Result<Vec<_>, _>>()?;
+    for domain in &manifest.domains {
+        let Some(of) = &domain.xen else { continue };
+        all.push((domain.name.clone(), of.domid));
+        // Who serves it.
+        all.push((of.host.clone(), 0));
+    }
+    Ok(all)
+}
+
+fn records(opened: &File, writer: &mut Writer) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    let manifest = writer.manifest_mut();
+    let part = manifest.domains.last().cloned().zip(manifest.clocks.last().cloned());
+    let Some((domain, clock)) = part else { return Ok(outcome) };
+    opened.records(&Part::of(domain, clock), &[], writer, &mut outcome)?;
+    outcome.events = outcome.domains.iter().map(|domain| domain.events).sum();
+    Ok(outcome)
+}
