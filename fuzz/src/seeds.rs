@@ -399,6 +399,7 @@ pub fn wire() -> Vec<Vec<u8>> {
         })),
         FromAgent::Reply(Reply::Loss(message::Loss { events: vec![lost], ..message::Loss::default() })),
         FromAgent::Event(Event::Events(events.clone())),
+        FromAgent::Event(Event::Xentrace(vec![3, 0xf0, 1, 0x20])),
         FromAgent::Event(Event::Records(batch.clone())),
     ];
     let parts = CodeParts { kernel: true, modules: vec!["tun".into()] };

@@ -63,6 +63,7 @@ mod symbols;
 mod threads;
 mod weaving;
 mod xenstore;
+mod xentrace;
 
 pub use background::{Background, in_own_session};
 pub use book::StaleSettings;

@@ -42,6 +42,7 @@ use crate::{
     threads::threads,
     weaving::{State, Woven},
     xenstore,
+    xentrace::Xentrace,
 };
 
 /// Requests that are read while an earlier one is answered. Controllers ask one at a time.
@@ -93,7 +94,7 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
     thread::Builder::new().name("lease".into()).spawn(watchdog)?;
     let greeting = if options.greeted { Ok(()) } else { output.preamble() };
     let mut session =
-        Session { output: Arc::clone(&output), changed: None, recording: None, watching: None, cancel };
+        Session { output: Arc::clone(&output), changed: None, xentrace: None, recording: None, watching: None, cancel };
     let words = greeting.err().map(Err).into_iter().chain(requests);
     let served = words.into_iter().find_map(|request| {
         if lease.is_over() {
@@ -193,6 +194,8 @@ struct Session {
     output: Arc<Output>,
     /// Settings that are changed for an experiment: put back before what is woven is taken away, which may take long.
     changed: Option<Changed>,
+    /// What Xen itself records. It ends before what is woven is taken away, too.
+    xentrace: Option<Xentrace>,
     recording: Option<Recording>,
     /// What tells of changes of the page cache.
     watching: Option<Watching>,
@@ -230,13 +233,23 @@ impl Session {
                 self.woven()?.listen_to(&guests, all, &emulators, &domids)?;
                 Ok(Reply::Done)
             }
+            Request::Xentrace => {
+                if self.xentrace.is_some() {
+                    return Err(misuse("Xen records already"));
+                }
+                self.xentrace = Some(Xentrace::start(Arc::clone(&self.output)).map_err(unsupported)?);
+                Ok(Reply::Done)
+            }
             Request::Start { background } => self.start(background),
             Request::Loss => {
                 let recording = self.recording.as_ref().ok_or_else(|| misuse("nothing is woven"))?;
                 Ok(Reply::Loss(recording.loss()?))
             }
             Request::Drain => self.set_state(State::Draining),
-            Request::Off => self.set_state(State::Off),
+            Request::Off => {
+                self.xentrace.iter_mut().for_each(Xentrace::stop);
+                self.set_state(State::Off)
+            }
             Request::Knobs => Ok(Reply::Knobs(knobs::states())),
             Request::Set(settings) => {
                 if self.changed.is_some() {
@@ -360,6 +373,7 @@ impl Session {
 
     fn stop(&mut self) -> Result<Reply, Failure> {
         let mut recording = self.recording.take().ok_or_else(|| misuse("nothing is woven"))?;
+        self.xentrace.iter_mut().for_each(Xentrace::stop);
         recording.set_state(State::Off)?;
         let waited = wait_for_running_programs();
         let loss = recording.loss();
@@ -369,6 +383,9 @@ impl Session {
         drop(events);
         if let Some(mut woven) = woven {
             woven.unweave();
+        }
+        if let Some(xentrace) = self.xentrace.take() {
+            xentrace.finish().map_err(|error| unsupported(format!("what Xen recorded could not be read: {error}")))?;
         }
         // Before the drain ends, which reads the clocks behind all that is told.
         let told = match &last_losses {

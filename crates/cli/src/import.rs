@@ -119,7 +119,7 @@ fn add(args: &Args, dir: &Path) -> Result<Outcome, Failure> {
     if dir.is_dir() {
         Only::reading([&**file]).writing_in(dir).apply()?;
     }
-    xweave_import::add(file, dir, &options(args)).map_err(failure)
+    xweave_import::add(file, dir, &options(args), &|| true).map(|added| added.outcome).map_err(failure)
 }
 
 fn options(args: &Args) -> Options {

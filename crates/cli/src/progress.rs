@@ -117,6 +117,7 @@ impl Story {
             Phase::Weaving { sites } => format!("weaving {}", counted(*sites as u64, "site", "sites")),
             Phase::Recording { .. } => "recording".to_owned(),
             Phase::Stopping { .. } => "unweaving".to_owned(),
+            Phase::Placing => "finding the places of what Xen recorded".to_owned(),
         };
         let begins = title != self.title;
         if begins {

@@ -33,6 +33,8 @@ Examples:
       -o trace -- ./load.sh
   xweave record -e 'execution(tcp_v4_connect) { STORE_DATA1(uaddr); }' -o trace
   xweave record --events sched,block --domain vm1=vsock:3 -o trace -- ./load.sh
+  xweave record xen-net --events sched --xen --domain dom0=local \
+      --domain vm1='ssh root@vm1 xweave agent --stdio' -o trace --duration 10s
   xweave record virtio-net --where 'udp port 5060' --events sched,net,vm --key line:Call-ID \
       --domain vm1=vsock:3 -o trace --duration 30s
 
@@ -60,6 +62,10 @@ pub struct Args {
     /// Event groups to record in all domains, or `all`
     #[arg(long, value_name = "GROUP,…", value_parser = Groups::parse)]
     events: Option<Groups>,
+    /// Record what Xen itself does, too (xentrace): when each vCPU ran, and what Xen was entered for. dom0 has to be the
+    /// first domain
+    #[arg(long)]
+    xen: bool,
     /// The key by which messages of one call are told apart: line:NAME, first-line, or bytes:OFFSET+LENGTH; with events `net`
     #[arg(long, value_name = "KEY")]
     key: Option<PayloadKey>,
@@ -116,6 +122,7 @@ pub fn run(args: Args) -> Result<ExitCode, Failure> {
         aspects: args.aspects,
         expressions: args.expression,
         filter: args.filter,
+        xen: args.xen,
         events: EventChoice::new(args.events.map_or(Vec::new(), |groups| groups.0), args.key),
         domains: domains.map_err(Failure::usage)?,
         output: args.output,

@@ -2,23 +2,65 @@
 
 use std::path::Path;
 
-use xweave_trace::{Clock, Domain, DomainVm, Exit, Manifest, Method, Role, Trace, TscLine, Writer};
+use xweave_trace::{
+    Clock, Domain, DomainVm, Event, Exit, Manifest, Method, Role, Trace, TscLine, Writer, event::Name,
+};
 
 use crate::{
     clocks::Part,
     error::{Error, ErrorKind},
     import::{File, Options, Outcome},
+    sink::Sink,
     xen,
 };
+
+/// What came of adding a file.
+#[derive(Clone, Debug)]
+pub struct Addition {
+    /// What came of the file.
+    pub outcome: Outcome,
+    /// What the trace says then.
+    pub manifest: Manifest,
+}
+
+/// So many events are written before it is asked again whether that goes on.
+const PORTION: u64 = 4096;
+
+/// Writes events as long as that is wanted.
+struct Watched<'w> {
+    writer: &'w mut Writer,
+    goes_on: &'w dyn Fn() -> bool,
+    events: u64,
+}
+
+impl Sink for Watched<'_> {
+    fn name(&mut self, text: &str) -> Name {
+        self.writer.name(text)
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Error> {
+        self.events += 1;
+        if self.events.is_multiple_of(PORTION) && !(self.goes_on)() {
+            return Err(Error::new(ErrorKind::Io, "it was interrupted"));
+        }
+        Ok(self.writer.event(event)?)
+    }
+}
 
 /// Makes what the file of xentrace tells a domain `xen` of the trace in the directory `dir`, which was recorded on that host
 /// meanwhile: the domains of Xen's in the trace have their vCPUs then. If that cannot be done, the trace stays as it was.
 ///
-/// Damage to the file is no failure if its records can be read: [`Outcome::damage`].
+/// Damage to the file is no failure if its records can be read: [`Outcome::damage`]. It is asked now and then whether it
+/// `goes_on`.
 ///
 /// # Errors
 /// The file is none of xentrace, or damaged; the trace is none that Xen's records can be placed in, or cannot be written.
-pub fn add(file: &Path, dir: &Path, options: &Options) -> Result<Outcome, Error> {
+pub fn add(
+    file: &Path,
+    dir: &Path,
+    options: &Options,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Addition, Error> {
     let trace = Trace::open(dir)?;
     let manifest = trace.manifest();
     let (reference, line) = line(manifest).map_err(|e| e.of(dir))?;
@@ -42,7 +84,7 @@ pub fn add(file: &Path, dir: &Path, options: &Options) -> Result<Outcome, Error>
         ..Clock::default()
     };
     let mut writer = Writer::extend(dir, domain, clock, options.force)?;
-    match records(&opened, &mut writer) {
+    match records(&opened, &mut Watched { writer: &mut writer, goes_on, events: 0 }) {
         Ok(outcome) => {
             let manifest = writer.manifest_mut();
             outcome.tell(manifest);
@@ -51,8 +93,7 @@ pub fn add(file: &Path, dir: &Path, options: &Options) -> Result<Outcome, Error>
                 let vm = |pid| DomainVm { host: xen::NAME.to_owned(), pid, cid: None };
                 domain.vm = domain.vm.take().or(found.map(|(_, domid)| vm(xen::process(*domid))));
             }
-            writer.finish()?;
-            Ok(outcome)
+            Ok(Addition { manifest: writer.finish()?, outcome })
         }
         Err(error) => {
             // What went wrong first is what there is to know.
@@ -93,12 +134,12 @@ fn domids(manifest: &Manifest, options: &Options) -> Result<Vec<(String, u16)>, 
     Ok(all)
 }
 
-fn records(opened: &File, writer: &mut Writer) -> Result<Outcome, Error> {
+fn records(opened: &File, out: &mut Watched<'_>) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
-    let manifest = writer.manifest_mut();
+    let manifest = out.writer.manifest();
     let part = manifest.domains.last().cloned().zip(manifest.clocks.last().cloned());
     let Some((domain, clock)) = part else { return Ok(outcome) };
-    opened.records(&Part::of(domain, clock), &[], writer, &mut outcome)?;
+    opened.records(&Part::of(domain, clock), &[], out, &mut outcome)?;
     outcome.events = outcome.domains.iter().map(|domain| domain.events).sum();
     Ok(outcome)
 }

@@ -37,7 +37,7 @@ mod sink;
 mod tracepoint;
 mod xen;
 
-pub use addition::add;
+pub use addition::{Addition, add};
 pub use error::{Error, ErrorKind, UNDERSTOOD};
 pub use import::{Options, Outcome, decode, import};
 pub use input::Input;

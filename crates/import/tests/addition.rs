@@ -74,7 +74,9 @@ fn story() -> Window {
 }
 
 fn add(scratch: &Scratch, content: &[u8], options: &Options) -> Result<Outcome, Error> {
-    xweave_import::add(&scratch.write("xen.xt", content), &scratch.dir(), options)
+    let added = xweave_import::add(&scratch.write("xen.xt", content), &scratch.dir(), options, &|| true)?;
+    assert_eq!(added.manifest, *Trace::open(&scratch.dir()).unwrap().manifest());
+    Ok(added.outcome)
 }
 
 /// All files of a trace, but for when they were written.

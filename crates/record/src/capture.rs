@@ -42,6 +42,8 @@ pub(crate) struct Capture<'p> {
     pub(crate) timeline: Timeline,
     /// Where it goes, once the trace is begun.
     pub(crate) writer: Option<Writer>,
+    /// What Xen has recorded before there was a trace.
+    xentrace: Vec<u8>,
     /// Whether a trace was begun: what agents have may be lost from then on.
     begun: bool,
     /// Events that have been given to the writer.
@@ -64,6 +66,7 @@ impl<'p> Capture<'p> {
             sessions,
             timeline: Timeline::new(1),
             writer: None,
+            xentrace: Vec::new(),
             begun: false,
             events: 0,
             pace,
@@ -74,9 +77,13 @@ impl<'p> Capture<'p> {
     }
 
     /// From now on, what comes is written there.
-    pub(crate) fn begin(&mut self, writer: Writer) {
+    ///
+    /// # Errors
+    /// When the trace cannot be written.
+    pub(crate) fn begin(&mut self, writer: Writer) -> Result<(), Error> {
         self.writer = Some(writer);
         self.begun = true;
+        self.write_xentrace(0, Vec::new())
     }
 
     pub(crate) fn tell(&mut self, phase: Phase<'_>) {
@@ -187,10 +194,29 @@ impl<'p> Capture<'p> {
                 let domain = &session.spec.name;
                 (self.progress)(Phase::Attaching { domain, done, total });
             }
+            Taken::Xentrace(bytes) => self.write_xentrace(index, bytes)?,
             Taken::Said(line) => {
                 let domain = &session.spec.name;
                 (self.progress)(Phase::Said { domain, line: &line });
             }
+        }
+        Ok(())
+    }
+
+    /// Writes what Xen has recorded; or has it wait for the trace, as long as a domain may have so much waiting.
+    fn write_xentrace(&mut self, index: usize, bytes: Vec<u8>) -> Result<(), Error> {
+        self.xentrace.extend(bytes);
+        let session = &mut self.sessions[index];
+        match &mut self.writer {
+            Some(writer) if !self.xentrace.is_empty() => {
+                writer.xentrace(session.number, &self.xentrace)?;
+                session.check_disk(writer.bytes(session.number));
+                self.xentrace.clear();
+            }
+            None if self.xentrace.len() > session.budget.waiting => {
+                session.lose("cut off: Xen records more than may wait until the recording begins");
+            }
+            _ => {}
         }
         Ok(())
     }

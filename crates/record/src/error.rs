@@ -27,6 +27,12 @@ pub enum Error {
     /// No domain has a place for any of the probes, and there are no aspects.
     #[error("there is nothing to record: {0}")]
     NoEvents(String),
+    /// Xen was to record, and there is none.
+    #[error("--xen: domain {domain} is none of Xen's: the first domain has to be the dom0 whose Xen is to record")]
+    NotXen {
+        /// The first domain's name.
+        domain: String,
+    },
     /// This machine gives no random numbers.
     #[error("/dev/urandom cannot be read: {0}")]
     Random(#[source] io::Error),

@@ -150,7 +150,7 @@ impl Script for Any {
 impl Any {
     fn message(&mut self, voice: &Voice) -> FromAgent {
         let chance = &mut self.chance;
-        match chance.below(22) {
+        match chance.below(23) {
             0 => FromAgent::Event(Event::Weaving { done: chance.small(), total: chance.small() }),
             1 => FromAgent::Event(Event::Records(records(chance, voice))),
             2 => match chance.below(2) {
@@ -184,6 +184,7 @@ impl Any {
                 domids: chance.list(|chance| u16::try_from(chance.small()).ok()),
                 reason: Some(chance.text()),
             }),
+            21 => FromAgent::Event(Event::Xentrace(chance.bytes())),
             20 => FromAgent::Event(Event::Cached(chance.list(cached_file))),
             _ => FromAgent::Reply(Reply::Failed(Failure {
                 kind: FailureKind::Unsupported,

@@ -27,6 +27,7 @@ mod error;
 mod events;
 #[cfg(test)]
 mod exchanges;
+mod hypervisor;
 mod identity;
 mod kernels;
 mod knobs;

@@ -42,6 +42,8 @@ pub struct Options {
     pub filter: Option<String>,
     /// The events to record besides, in all domains.
     pub events: xweave_weave::EventChoice,
+    /// Whether Xen is to record what it does itself, too: the first domain is its dom0.
+    pub xen: bool,
     /// The domains besides this machine.
     pub domains: Vec<DomainSpec>,
     /// The trace directory.

@@ -101,6 +101,8 @@ pub enum Phase<'a> {
         /// The domains that have not ended yet.
         waiting_for: &'a [&'a str],
     },
+    /// Giving what Xen recorded its places.
+    Placing,
     /// The command that reaches a domain said a line on its standard error.
     Said {
         /// The domain.

@@ -19,6 +19,7 @@ pub(crate) enum Question {
     XenGuests,
     Share,
     Guests,
+    Xentrace,
     Start,
     Loss,
     Drain,
@@ -45,6 +46,7 @@ impl Question {
             Request::XenGuests(_) => Self::XenGuests,
             Request::Share { .. } => Self::Share,
             Request::Guests { .. } => Self::Guests,
+            Request::Xentrace => Self::Xentrace,
             Request::Start { .. } => Self::Start,
             Request::Loss => Self::Loss,
             Request::Drain => Self::Drain,
@@ -72,7 +74,10 @@ impl Question {
             Reply::XenGuests { .. } => self == Self::XenGuests,
             Reply::Shared(_) => self == Self::Share,
             Reply::Done => {
-                matches!(self, Self::Guests | Self::Start | Self::Drain | Self::Off | Self::Unset)
+                matches!(
+                    self,
+                    Self::Guests | Self::Xentrace | Self::Start | Self::Drain | Self::Off | Self::Unset
+                )
             }
             Reply::Knobs(_) => matches!(self, Self::Knobs | Self::Set),
             Reply::Watching { .. } => self == Self::Watch,

@@ -23,6 +23,7 @@ use crate::{
     deploy::{Deployment, deploy},
     describe,
     domain::{self, DomainSpec},
+    hypervisor,
     identity::{self, Answered},
     kernels,
     link::Link,
@@ -78,6 +79,7 @@ pub(crate) fn record_by(
 
     let mut capture = connect(specs, &options.budget, means, Box::new(progress))?;
     read_facts(&mut capture)?;
+    hypervisor::check(&capture, options)?;
     let unidentified = xen::identify(&mut capture)?;
     introduce(&mut capture)?;
     unidentified.iter().for_each(|line| note(&mut capture, line));
@@ -126,12 +128,13 @@ pub(crate) fn record_by(
     let writer = if options.replace { Writer::replace } else { Writer::create };
     let mut writer = writer(&options.output, manifest)?;
     writer.sites(&sites)?;
-    capture.begin(writer);
+    capture.begin(writer)?;
 
     let command = run(&mut capture, options, command)?;
     drop(background);
     let unweaving = stop(&mut capture, options)?;
     let manifest = finish(&mut capture)?;
+    let manifest = hypervisor::place(&mut capture, &options.output, manifest);
     Ok(Outcome {
         trace: options.output.clone(),
         manifest,
@@ -280,6 +283,9 @@ fn weave(capture: &mut Capture<'_>, aspects: &Aspects, woven: &[Woven]) -> Resul
 
 /// Has the domains record, and then starts the command, if there is one: what it does first is part of the trace.
 fn start(capture: &mut Capture<'_>, options: &Options) -> Result<Option<Command>, Error> {
+    if options.xen {
+        hypervisor::begin(capture)?;
+    }
     capture.ask_all(&Request::Start { background: options.background });
     // One that does not is lost, as one that is lost later.
     while capture.recorded().any(|session| session.owes_answer_to(Question::Start))

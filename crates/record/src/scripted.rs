@@ -56,6 +56,7 @@ pub(crate) fn options(folder: &Path, domains: &[&str], until: Until, budget: Bud
         aspects: Vec::new(),
         expressions: vec!["execution(f) { STORE_DATA1(1); }".to_owned()],
         filter: None,
+        xen: false,
         events: xweave_weave::EventChoice::default(),
         domains: domains.iter().map(spec).collect(),
         output: folder.join("trace"),

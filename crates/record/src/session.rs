@@ -64,6 +64,8 @@ pub(crate) enum Taken {
         done: u32,
         total: u32,
     },
+    /// What Xen itself has recorded: the next bytes.
+    Xentrace(Vec<u8>),
     Said(String),
 }
 
@@ -95,6 +97,8 @@ pub(crate) struct Session {
     /// Which it was at the end, where that was another.
     pub(crate) domid_since: Option<u16>,
     pub(crate) budget: Budget,
+    /// Whether it was asked to have Xen itself record.
+    xentrace: bool,
     pace: Pace,
     link: Link,
     stage: Stage,
@@ -128,6 +132,7 @@ impl Session {
             emulated: false,
             domid: None,
             domid_since: None,
+            xentrace: false,
             link,
             budget,
             pace,
@@ -200,6 +205,7 @@ impl Session {
                 self.hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
                 patience += self.pace.hook * self.hooks;
             }
+            Request::Xentrace => self.xentrace = true,
             Request::Start { .. } => self.stage = self.stage.max(Stage::Recording),
             Request::Stop => patience += self.pace.hook * self.hooks,
             _ => {}
@@ -264,6 +270,7 @@ impl Session {
                 self.events.take(bytes, self.kinds)?;
                 self.check_waiting().map(|()| Taken::Nothing)
             }
+            FromAgent::Event(Event::Xentrace(bytes)) if self.xentrace => Ok(Taken::Xentrace(bytes)),
             FromAgent::Event(_) => Err(Violation::NotRecording),
         }
     }

@@ -221,7 +221,9 @@ impl Voice {
                 self.recording = true;
                 Reply::Done
             }
-            Request::Guests { .. } | Request::Drain | Request::Off | Request::Unset => Reply::Done,
+            Request::Guests { .. } | Request::Xentrace | Request::Drain | Request::Off | Request::Unset => {
+                Reply::Done
+            }
             Request::Knobs => Reply::Knobs(Vec::new()),
             Request::Set(settings) => Reply::Knobs(settings.iter().map(as_set).collect()),
             Request::Cached(_) | Request::Changed => Reply::LookedAt(LookedAt::default()),

@@ -71,7 +71,7 @@ pub use manifest::{
 };
 pub use merge::Events;
 pub use parts::{Part, Parts};
-pub use reader::Trace;
+pub use reader::{Trace, XENTRACE};
 pub use row::Row;
 pub use site::Site;
 pub use writer::Writer;

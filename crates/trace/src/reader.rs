@@ -19,6 +19,8 @@ use crate::{
 /// The files of a trace, and its folders of segments.
 pub(crate) const MANIFEST: &str = "trace.json";
 pub(crate) const SITES: &str = "sites.parquet";
+/// What Xen recorded, as xentrace writes it, until it is part of the trace.
+pub const XENTRACE: &str = "xen.xt";
 pub(crate) const FOLDERS: [&str; 2] = ["records", "events"];
 
 /// The most files in a folder: one for each second and domain, for days.

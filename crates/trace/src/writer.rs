@@ -1,6 +1,6 @@
 //! Making a trace, so that whatever happens, what was closed stays readable.
 
-use std::{path::Path, sync::Arc};
+use std::{fs::File, io::Write, path::Path, sync::Arc};
 
 use xweave_guard::private::{self, Dir, Trust};
 use xweave_wire::record::Record;
@@ -12,7 +12,7 @@ use crate::{
     given::Given,
     manifest::{Clock, Domain, Manifest},
     processes::Processes,
-    reader::{self, FILES, FOLDERS, MANIFEST, SITES},
+    reader::{self, FILES, FOLDERS, MANIFEST, SITES, XENTRACE},
     row::Row,
     segments::{self, Segments},
     site::{self, Site},
@@ -34,6 +34,8 @@ pub struct Writer {
     processes: Processes,
     given: Given,
     appended: u64,
+    /// What Xen recorded: the domain that sends it, and how many bytes that is.
+    xentrace: Option<(File, u8, u64)>,
     /// What the trace was before, if this adds to one.
     before: Option<Manifest>,
 }
@@ -93,6 +95,7 @@ impl Writer {
             processes: Processes::default(),
             given: Given::default(),
             appended: 0,
+            xentrace: None,
             before: None,
         })
     }
@@ -144,6 +147,7 @@ impl Writer {
             processes: Processes::default(),
             given: Given::default(),
             appended: 0,
+            xentrace: None,
             before: Some(before),
         })
     }
@@ -185,7 +189,8 @@ impl Writer {
     /// Bytes of the trace that the domain with that number takes: its records and events, as far as they have been
     /// written. What is still collected for the next row group is not among them.
     pub fn bytes(&self, domain: u8) -> u64 {
-        self.rows.bytes(domain) + self.events.bytes(domain)
+        let xentrace = self.xentrace.as_ref().filter(|(_, of, _)| *of == domain).map_or(0, |(_, _, bytes)| *bytes);
+        self.rows.bytes(domain) + self.events.bytes(domain) + xentrace
     }
 
     /// Writes `trace.json`, at once or not at all.
@@ -238,6 +243,22 @@ impl Writer {
         self.processes.see(&mut event);
         let (manifest, domain) = (&self.manifest, event.domain);
         self.events.append(domain, || name_of(manifest, domain), event, &self.given.names)
+    }
+
+    /// Keeps the next bytes of what Xen records ([`XENTRACE`]), which the domain with that number sends.
+    ///
+    /// # Errors
+    /// The file cannot be made or written.
+    pub fn xentrace(&mut self, domain: u8, bytes: &[u8]) -> Result<(), Error> {
+        if self.xentrace.is_none() {
+            let file = self.dir.create_new(XENTRACE).map_err(Error::output)?;
+            self.xentrace = Some((file, domain, 0));
+        }
+        if let Some((file, _, len)) = &mut self.xentrace {
+            file.write_all(bytes).map_err(|e| Error::write(&self.dir.path_of(XENTRACE), e.into()))?;
+            *len += bytes.len() as u64;
+        }
+        Ok(())
     }
 
     /// Closes all segments that have rows, and writes the manifest: from now on nothing of what
@@ -314,5 +335,6 @@ fn remove_files(dir: &Dir) -> Result<(), private::Error> {
         }
     }
     dir.remove(SITES)?;
+    dir.remove(XENTRACE)?;
     dir.remove(MANIFEST)
 }

@@ -85,7 +85,13 @@ impl FromAgent {
             Self::Reply(reply) => check_reply(reply)?,
             Self::Event(Event::Cached(files)) => check_cached(files)?,
             // How much of these comes, and what is in them, is judged where they are decoded.
-            Self::Event(Event::Weaving { .. } | Event::Records(_) | Event::Events(_) | Event::Clock(_)) => {}
+            Self::Event(
+                Event::Weaving { .. }
+                | Event::Records(_)
+                | Event::Events(_)
+                | Event::Xentrace(_)
+                | Event::Clock(_),
+            ) => {}
         }
         Ok(self)
     }

@@ -52,6 +52,9 @@ pub enum Request {
         /// The numbers that Xen has for the guests that are recorded, if it has one for each: [`SHARING_GUESTS`] at most.
         domids: Vec<u16>,
     },
+    /// To Xen's dom0: have Xen itself record from now on. [`Event::Xentrace`] comes until [`Request::Off`], and what is left
+    /// before the answer to [`Request::Stop`]. → [`Reply::Done`]
+    Xentrace,
     /// Record from now on. → [`Reply::Done`]
     Start {
         /// Run, until [`Request::Drain`], only where no other thread of the domain wants the CPU.
@@ -121,7 +124,8 @@ pub enum Reply {
     },
     /// To [`Request::Share`].
     Shared(Shared),
-    /// To [`Request::Guests`], [`Request::Start`], [`Request::Drain`], [`Request::Off`] and [`Request::Unset`].
+    /// To [`Request::Guests`], [`Request::Xentrace`], [`Request::Start`], [`Request::Drain`], [`Request::Off`] and
+    /// [`Request::Unset`].
     Done,
     /// To [`Request::Knobs`] and [`Request::Set`].
     Knobs(Vec<knob::State>),
@@ -156,6 +160,8 @@ pub enum Event {
     Records(Vec<u8>),
     /// Events, one after the other, as [`crate::event`] lays them out.
     Events(Vec<u8>),
+    /// The next bytes of a file as xentrace writes it: what Xen itself has recorded.
+    Xentrace(Vec<u8>),
     /// Some of the files that [`Request::Cached`] asks for, and which of their pages are there.
     Cached(Vec<CachedFile>),
     /// The clocks, several times a second. What was recorded before they were read has been sent before, but for

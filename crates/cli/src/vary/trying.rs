@@ -134,6 +134,7 @@ pub fn run(args: Args, transaction: Option<Spec>, json: bool) -> Result<ExitCode
             aspects: Vec::new(),
             expressions: Vec::new(),
             filter: None,
+            xen: false,
             events: EventChoice::new(args.events.0, None),
             domains: domains.clone(),
             output: PathBuf::new(),

@@ -1,0 +1,211 @@
+//! What Xen itself records, as its own program xentrace takes it out of Xen's trace buffers (`tools/xentrace/xentrace.c` of
+//! Xen 4.17): these are of Xen's domains, and which library reads them goes with the version of Xen.
+
+use std::{
+    io::{self, Read},
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use xweave_wire::{
+    frame::Error,
+    message::{Event, FromAgent},
+};
+
+use crate::output::Output;
+
+/// The program, and how it is asked: to begin with what happens from now on, of all that Xen tells; to look fifty times a
+/// second, into buffers of a MiB for each CPU, if Xen has not made any since it was booted; it wants the name of a file, and not every /dev has that of its
+/// standard output.
+const PROGRAM: &str = "xentrace";
+const ARGUMENTS: [&str; 8] = ["-D", "-e", "all", "-s", "20", "-S", "256", "/proc/self/fd/1"];
+
+/// How long it may take until Xen has recorded something.
+const BEGINS: Duration = Duration::from_secs(10);
+
+/// How long it may take to end.
+const ENDS: Duration = Duration::from_secs(5);
+
+/// Bytes of a message at most.
+const BATCH: usize = 256 << 10;
+
+/// Bytes that are told of what it says.
+const SAID: usize = 1024;
+
+/// The program, and who passes on what it writes.
+pub(crate) struct Xentrace {
+    child: Child,
+    reader: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Xentrace {
+    /// Has Xen record. What it records is sent from now on.
+    ///
+    /// # Errors
+    /// Why it does not, for people.
+    pub(crate) fn start(output: Arc<Output>) -> Result<Self, String> {
+        Self::start_program(PROGRAM, &ARGUMENTS, output)
+    }
+
+    fn start_program(program: &str, arguments: &[&str], output: Arc<Output>) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Whatever becomes of the agent, it has to tell Xen that nothing is to be recorded any more.
+        let with_parent = || match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        // SAFETY: a system call, and nothing else, between fork and exec.
+        unsafe { command.pre_exec(with_parent) };
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("there is no program {program} (Debian: xen-utils), which reads what Xen records")
+            }
+            _ => format!("{program}: {error}"),
+        })?;
+        let (Some(from), Some(said)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(format!("{program}: it has no pipes"));
+        };
+        let said = thread::spawn(move || told(said));
+        let (begins, begun) = mpsc::channel();
+        let reader = thread::spawn(move || pass_on(from, &output, &begins));
+        let mut started = Self { child, reader: Some(reader) };
+        match begun.recv_timeout(BEGINS) {
+            Ok(()) => Ok(started),
+            Err(why) => {
+                started.stop();
+                let _ = started.wait(Instant::now() + ENDS);
+                let said = said.join().unwrap_or_default();
+                let what = match why {
+                    mpsc::RecvTimeoutError::Timeout => format!("nothing came of it in {} s", BEGINS.as_secs()),
+                    mpsc::RecvTimeoutError::Disconnected => "it ended".to_owned(),
+                };
+                let said = if said.is_empty() { said } else { format!(", and said: {said}") };
+                Err(format!("Xen does not record: {program} was started, {what}{said}"))
+            }
+        }
+    }
+
+    /// Has Xen record nothing more. What it has recorded is still sent.
+    pub(crate) fn stop(&mut self) {
+        // One that has ended has no number that could be another's: it has not been waited for.
+        if let (Ok(pid), Ok(None)) = (libc::pid_t::try_from(self.child.id()), self.child.try_wait()) {
+            // SAFETY: a signal to a child of ours.
+            unsafe { libc::kill(pid, libc::SIGTERM) };
+        }
+    }
+
+    /// The same, and waits until all is sent.
+    ///
+    /// # Errors
+    /// It did not end, or nobody can be sent anything any more.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        self.stop();
+        self.wait(Instant::now() + ENDS)?;
+        self.reader.take().map_or(Ok(()), |reader| reader.join().unwrap_or(Err(Error::Closed)))
+    }
+
+    fn wait(&mut self, until: Instant) -> io::Result<()> {
+        while self.child.try_wait()?.is_none() {
+            // Who reads is done when it has ended, and it ends when it has written all.
+            if Instant::now() > until && self.reader.as_ref().is_none_or(JoinHandle::is_finished) {
+                self.child.kill()?;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Xentrace {
+    fn drop(&mut self) {
+        if self.reader.is_some() {
+            self.stop();
+            let _ = self.wait(Instant::now() + ENDS);
+        }
+    }
+}
+
+/// Sends what is read, until there is no more; tells whenever some has come.
+fn pass_on(mut from: impl Read, output: &Output, comes: &mpsc::Sender<()>) -> Result<(), Error> {
+    let (mut batch, mut whole) = (vec![0; BATCH], Ok(()));
+    loop {
+        let len = from.read(&mut batch)?;
+        if len == 0 {
+            return whole;
+        }
+        // Only for the first does anybody wait.
+        let _ = comes.send(());
+        // It could not end if nobody read on.
+        if whole.is_ok() {
+            whole = output.send(&FromAgent::Event(Event::Xentrace(batch[..len].to_vec())));
+        }
+    }
+}
+
+/// The last that a program says, in a line.
+fn told(mut said: impl Read) -> String {
+    let (mut last, mut piece) = (Vec::new(), [0; SAID]);
+    while let Ok(len @ 1..) = said.read(&mut piece) {
+        last.extend_from_slice(&piece[..len]);
+        last.drain(..last.len().saturating_sub(SAID));
+    }
+    String::from_utf8_lossy(&last).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::unix::net::UnixStream};
+
+    use xweave_wire::frame;
+
+    use super::*;
+
+    /// What a program writes, as it was sent.
+    fn sent(script: &str, finish: impl FnOnce(Xentrace)) -> Result<Vec<u8>, String> {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let output = Arc::new(Output::new(theirs.into()));
+        let reader = thread::spawn(move || {
+            let mut all = Vec::new();
+            while let Ok(FromAgent::Event(Event::Xentrace(bytes))) = frame::read_message(&mut ours) {
+                all.write_all(&bytes).unwrap();
+            }
+            all
+        });
+        let started = Xentrace::start_program("sh", &["-c", script], output);
+        started.map(|started| {
+            finish(started);
+            reader.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn all_that_the_program_writes_until_it_has_ended_is_sent() {
+        let script = "trap 'seq 100000; exit' TERM; echo begun; while :; do sleep 0.01; done";
+        let all = sent(script, |xentrace| xentrace.finish().unwrap()).unwrap();
+        let seq: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+        assert_eq!(String::from_utf8(all).unwrap(), format!("begun\n{seq}"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_listen_is_ended_all_the_same() {
+        let begun = Instant::now();
+        let script = "trap '' TERM; echo begun; exec >&-; while :; do sleep 0.01; done";
+        let all = sent(script, drop).unwrap();
+        assert_eq!(all, b"begun\n");
+        assert!(begun.elapsed() >= ENDS);
+    }
+
+    #[test]
+    fn why_nothing_is_recorded_is_told() {
+        let said = sent("echo 'PRIV: no' >&2; echo 'xen?' >&2; exit 1", drop).unwrap_err();
+        assert_eq!(said, "Xen does not record: sh was started, it ended, and said: PRIV: no xen?");
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        let missing = Xentrace::start_program("no-such-program", &[], Arc::new(Output::new(theirs.into())));
+        let said = missing.err().unwrap();
+        assert!(said.starts_with("there is no program no-such-program"), "{said}");
+    }
+}
