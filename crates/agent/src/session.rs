@@ -93,8 +93,14 @@ pub fn serve(input: impl Read + Send + 'static, output: OwnedFd, options: Option
     };
     thread::Builder::new().name("lease".into()).spawn(watchdog)?;
     let greeting = if options.greeted { Ok(()) } else { output.preamble() };
-    let mut session =
-        Session { output: Arc::clone(&output), changed: None, xentrace: None, recording: None, watching: None, cancel };
+    let mut session = Session {
+        output: Arc::clone(&output),
+        changed: None,
+        xentrace: None,
+        recording: None,
+        watching: None,
+        cancel,
+    };
     let words = greeting.err().map(Err).into_iter().chain(requests);
     let served = words.into_iter().find_map(|request| {
         if lease.is_over() {
@@ -385,7 +391,9 @@ impl Session {
             woven.unweave();
         }
         if let Some(xentrace) = self.xentrace.take() {
-            xentrace.finish().map_err(|error| unsupported(format!("what Xen recorded could not be read: {error}")))?;
+            xentrace
+                .finish()
+                .map_err(|error| unsupported(format!("what Xen recorded could not be read: {error}")))?;
         }
         // Before the drain ends, which reads the clocks behind all that is told.
         let told = match &last_losses {

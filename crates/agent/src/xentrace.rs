@@ -2,8 +2,10 @@
 //! Xen 4.17): these are of Xen's domains, and which library reads them goes with the version of Xen.
 
 use std::{
+    fs,
     io::{self, Read},
-    os::unix::process::CommandExt,
+    os::{fd::AsRawFd, unix::process::CommandExt},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
@@ -29,6 +31,9 @@ const BEGINS: Duration = Duration::from_secs(10);
 /// How long it may take to end.
 const ENDS: Duration = Duration::from_secs(5);
 
+/// Bytes that the pipe from it holds.
+const ROOM: libc::c_int = 1 << 20;
+
 /// Bytes of a message at most.
 const BATCH: usize = 256 << 10;
 
@@ -47,18 +52,35 @@ impl Xentrace {
     /// # Errors
     /// Why it does not, for people.
     pub(crate) fn start(output: Arc<Output>) -> Result<Self, String> {
+        if let Some(pid) = running(Path::new("/proc")) {
+            return Err(format!(
+                "process {pid} is {PROGRAM}, and takes what Xen records: there is one for all, so end it, or give its file to \
+                 `xweave import FILE --into TRACE`"
+            ));
+        }
         Self::start_program(PROGRAM, &ARGUMENTS, output)
     }
 
     fn start_program(program: &str, arguments: &[&str], output: Arc<Output>) -> Result<Self, String> {
+        let (from, to) = io::pipe().map_err(|error| format!("no pipe can be made: {error}"))?;
+        let read_end = from.as_raw_fd();
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Whatever becomes of the agent, it has to tell Xen that nothing is to be recorded any more.
-        let with_parent = || match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        command.args(arguments).stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
+        let with_parent = move || {
+            // Whatever becomes of the agent, Xen has to be told that nothing is to be recorded any more. It is not if writing
+            // fails, so the pipe has somebody who could read, and room.
+            let done =
+                |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+            // SAFETY: system calls on numbers.
+            unsafe {
+                done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0))?;
+                done(libc::fcntl(read_end, libc::F_SETFD, 0))?;
+                // A user may have as much as is allowed of such room already.
+                let _ = libc::fcntl(read_end, libc::F_SETPIPE_SZ, ROOM);
+            }
+            Ok(())
         };
-        // SAFETY: a system call, and nothing else, between fork and exec.
+        // SAFETY: system calls, and nothing else, between fork and exec.
         unsafe { command.pre_exec(with_parent) };
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
@@ -66,10 +88,10 @@ impl Xentrace {
             }
             _ => format!("{program}: {error}"),
         })?;
-        let (Some(from), Some(said)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(format!("{program}: it has no pipes"));
-        };
-        let said = thread::spawn(move || told(said));
+        // Its end of the pipe for writing goes with it.
+        drop(command);
+        let said = child.stderr.take();
+        let said = thread::spawn(move || said.map(told).unwrap_or_default());
         let (begins, begun) = mpsc::channel();
         let reader = thread::spawn(move || pass_on(from, &output, &begins));
         let mut started = Self { child, reader: Some(reader) };
@@ -80,7 +102,9 @@ impl Xentrace {
                 let _ = started.wait(Instant::now() + ENDS);
                 let said = said.join().unwrap_or_default();
                 let what = match why {
-                    mpsc::RecvTimeoutError::Timeout => format!("nothing came of it in {} s", BEGINS.as_secs()),
+                    mpsc::RecvTimeoutError::Timeout => {
+                        format!("nothing came of it in {} s", BEGINS.as_secs())
+                    }
                     mpsc::RecvTimeoutError::Disconnected => "it ended".to_owned(),
                 };
                 let said = if said.is_empty() { said } else { format!(", and said: {said}") };
@@ -127,6 +151,13 @@ impl Drop for Xentrace {
             let _ = self.wait(Instant::now() + ENDS);
         }
     }
+}
+
+/// A process that runs the program. By its file: anybody may call his own so.
+fn running(proc: &Path) -> Option<u32> {
+    let all = fs::read_dir(proc).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let runs = |dir: &PathBuf| fs::read_link(dir.join("exe")).is_ok_and(|exe| exe.ends_with(PROGRAM));
+    all.filter(runs).find_map(|dir| dir.file_name()?.to_str()?.parse().ok())
 }
 
 /// Sends what is read, until there is no more; tells whenever some has come.
@@ -197,6 +228,20 @@ mod tests {
         let all = sent(script, drop).unwrap();
         assert_eq!(all, b"begun\n");
         assert!(begun.elapsed() >= ENDS);
+    }
+
+    #[test]
+    fn who_takes_what_xen_records_is_found_by_his_program() {
+        let proc = tempfile::tempdir().unwrap();
+        let process = |pid: &str, exe: &str| {
+            fs::create_dir(proc.path().join(pid)).unwrap();
+            std::os::unix::fs::symlink(exe, proc.path().join(pid).join("exe")).unwrap();
+        };
+        process("7", "/usr/lib/xen-4.17/bin/xenstored");
+        process("self", "/usr/lib/xen-4.17/bin/xentrace");
+        assert_eq!(running(proc.path()), None);
+        process("12", "/usr/lib/xen-4.17/bin/xentrace");
+        assert_eq!(running(proc.path()), Some(12));
     }
 
     #[test]

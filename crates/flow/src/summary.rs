@@ -143,7 +143,7 @@ impl Summary {
             elsewhere: strangers.kinds,
             dropped,
             records: totals.records,
-            lost: manifest.lost,
+            lost: manifest.loss.records(),
             negative_gaps: totals.carriers.iter().map(|c| c.negative_gaps).sum(),
             clock_error_ns: manifest.clocks.iter().map(|clock| clock.error_ns).max().unwrap_or(0),
             clock_breaks: manifest.clocks.iter().map(|clock| clock.breaks.len() as u64).sum(),

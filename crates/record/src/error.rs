@@ -28,7 +28,9 @@ pub enum Error {
     #[error("there is nothing to record: {0}")]
     NoEvents(String),
     /// Xen was to record, and there is none.
-    #[error("--xen: domain {domain} is none of Xen's: the first domain has to be the dom0 whose Xen is to record")]
+    #[error(
+        "--xen: domain {domain} is none of Xen's: the first domain has to be the dom0 whose Xen is to record"
+    )]
     NotXen {
         /// The first domain's name.
         domain: String,

@@ -469,10 +469,15 @@ pub struct FlowLoss {
 impl Loss {
     /// Records and events that are missing: dropped, missed and unwritten.
     pub fn total(&self) -> u64 {
+        let events = self.events.iter().flat_map(|loss| [loss.dropped, loss.missed]);
+        events.fold(self.records(), u64::saturating_add)
+    }
+
+    /// The same of records alone; among those that are unwritten there may be events.
+    pub fn records(&self) -> u64 {
         // A damaged manifest may say anything.
         let records = self.sites.iter().flat_map(|site| [site.dropped, site.missed]);
-        let events = self.events.iter().flat_map(|loss| [loss.dropped, loss.missed]);
-        records.chain(events).fold(self.unwritten, u64::saturating_add)
+        records.fold(self.unwritten, u64::saturating_add)
     }
 
     /// Takes over what the agents of all domains, by their names, last reported (their totals).

@@ -189,7 +189,8 @@ impl Writer {
     /// Bytes of the trace that the domain with that number takes: its records and events, as far as they have been
     /// written. What is still collected for the next row group is not among them.
     pub fn bytes(&self, domain: u8) -> u64 {
-        let xentrace = self.xentrace.as_ref().filter(|(_, of, _)| *of == domain).map_or(0, |(_, _, bytes)| *bytes);
+        let xentrace =
+            self.xentrace.as_ref().filter(|(_, of, _)| *of == domain).map_or(0, |(_, _, bytes)| *bytes);
         self.rows.bytes(domain) + self.events.bytes(domain) + xentrace
     }
 

@@ -1,9 +1,16 @@
 //! What Xen itself records, and what `import` makes of it.
 
-use serde_json::Value;
-use xweave_trace::Trace;
+use std::collections::BTreeMap;
 
-use crate::world::World;
+use serde_json::Value;
+use xweave_model::{Spec, TimeState, explain};
+use xweave_trace::{
+    Event, Trace, XENTRACE,
+    event::Kind,
+    xen::{Exit, Hypercall},
+};
+
+use crate::{world::World, xen_net::DOMAINS};
 
 /// The number behind a name in what `xl` prints.
 fn number(text: &str, name: &str) -> f64 {
@@ -54,4 +61,141 @@ fn what_xen_records_of_a_guest_is_what_it_ran() {
     // `xl list` counts tenths of seconds, and was asked before and after.
     assert!(had < seconds[1] - seconds[0] + 0.2, "{had} s, and Xen counts {seconds:?}");
     drop(spins);
+}
+
+/// Where a guest notifies dom0, and where dom0 hears of it.
+const NOTIFIED: &str = "advice notify execution(notify_remote_via_irq@guest) { STORE_DATA1(irq); }
+                        advice handler execution(xenvif_tx_interrupt@dom0) { STORE_DATA1(irq); }";
+
+/// Datagrams that are sent.
+const COUNT: u64 = 150;
+
+/// What happened in a domain when, by what is recorded of it.
+struct Times(BTreeMap<(String, u8), Vec<i64>>);
+
+impl Times {
+    fn of(trace: &Trace) -> Self {
+        let mut times: BTreeMap<_, Vec<i64>> = BTreeMap::new();
+        for row in trace.rows().0 {
+            let function = trace.site(row.site).unwrap().function.clone();
+            times.entry((function, row.domain)).or_default().push(row.time_ns);
+        }
+        times.values_mut().for_each(|times| times.sort_unstable());
+        Self(times)
+    }
+
+    fn within(&self, function: &str, domain: u8, from: i64, to: i64) -> &[i64] {
+        let all = self.0.get(&(function.to_owned(), domain)).map(Vec::as_slice).unwrap_or_default();
+        &all[all.partition_point(|time| *time < from)..all.partition_point(|time| *time <= to)]
+    }
+}
+
+/// A frame goes onto a guest's ring, the guest notifies dom0, and some time later dom0 hears of it: Xen's own events say
+/// where dom0's vCPU was in between.
+#[test]
+fn what_xen_did_is_most_of_the_time_from_a_notification_to_its_handler() {
+    let Some(world) = World::as_it_is("xen: from a notification to its handler") else { return };
+    world.write("dom0", "notified.aspect", NOTIFIED);
+    let recording = world.record_in(
+        "dom0",
+        &format!("xen-net notified.aspect --events sched --xen {DOMAINS} -o /tmp/notified"),
+    );
+    for (guest, port) in [("vm1", 9401), ("vm2", 9402)] {
+        let receiver = world.start(
+            "dom0",
+            &format!("exec xweave lab load udp-recv --port {port} --count {COUNT} --idle-timeout 100"),
+        );
+        world.until("dom0", &format!("grep -qi :{port:04x} /proc/net/udp"));
+        let send = "xweave lab load udp-send --rate 20 --size 64";
+        world.run(guest, &format!("{send} --count {COUNT} --to 10.77.0.254:{port}"));
+        receiver.finish_well();
+    }
+    println!("{}", recording.finish_well());
+
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("trace");
+    world.pull("dom0", "/tmp/notified", &dir);
+    assert!(!dir.join(XENTRACE).exists(), "it is part of the trace");
+    let trace = Trace::open(&dir).unwrap();
+    let hosts: Vec<_> =
+        trace.manifest().domains.iter().map(|of| (&*of.name, of.vm.as_ref().map(|vm| &*vm.host))).collect();
+    let xens = Some("xen");
+    assert_eq!(hosts, [("dom0", xens), ("vm1", xens), ("vm2", xens), ("xen", None)]);
+    let [dom0, xen] = ["dom0", "xen"].map(|name| trace.domain_number(name).unwrap());
+
+    // When guests asked Xen to notify somebody.
+    let notifies = Exit::Hypercall(Hypercall { op: Hypercall::EVTCHN_OP, command: None }).code();
+    let of_xen = trace.events().filter(|event| event.domain == xen && event.kind == Kind::VmExit);
+    let asked: Vec<Event> = of_xen.filter(|event| event.code == notifies).collect();
+    let process = |domain: u8| trace.domain(domain).unwrap().vm.as_ref().unwrap().pid;
+    let times = Times::of(&trace);
+    let (mut gaps, mut unasked) = (0, 0);
+    let mut spent: BTreeMap<TimeState, i64> = BTreeMap::new();
+    let outcome = explain(&trace, &"flow:packet".parse::<Spec>().unwrap(), &mut |found, _| {
+        let mut from = found.start_ns;
+        for passed in &found.segments {
+            let to = passed.until_ns;
+            let guest =
+                ["vm1", "vm2"].into_iter().find(|guest| *passed.segment == *format!("ring {guest}→dom0"));
+            let guest = guest.and_then(|guest| trace.domain_number(guest));
+            let since = std::mem::replace(&mut from, to);
+            let Some(guest) = guest else { continue };
+            let notified = times.within("notify_remote_via_irq", guest, since, to).first();
+            let handled = times.within("xenvif_tx_interrupt", dom0, since, to).last();
+            let (Some(&notified), Some(&handled)) = (notified, handled) else { continue };
+            if handled <= notified {
+                continue;
+            }
+            gaps += 1;
+            let between = |event: &&Event| (notified..handled).contains(&event.time_ns);
+            let its_own = asked.iter().filter(between).any(|event| event.tid == process(guest));
+            unasked += u64::from(!its_own);
+            for step in &found.steps {
+                let ns = step.to.min(handled) - step.from.max(notified);
+                *spent.entry(step.spent).or_default() += ns.max(0);
+            }
+        }
+    });
+    println!("{gaps} gaps, {unasked} unasked: {spent:?}; {:?}", outcome.lost);
+    assert!(gaps >= COUNT, "{gaps}");
+    // One that is not asked for in time is one that Xen lost the record of.
+    assert!(
+        unasked <= gaps / 50,
+        "{unasked} of {gaps} notifications are none of Xen's between the two times"
+    );
+    assert!(outcome.outside.is_empty(), "{:?}", outcome.outside);
+    let sum = |states: &[TimeState]| states.iter().filter_map(|state| spent.get(state)).sum::<i64>() as f64;
+    let all = spent.values().sum::<i64>() as f64;
+    let of_xen = sum(&[TimeState::Preempted, TimeState::Halted, TimeState::Exit]) / all;
+    let known = 1.0 - sum(&[TimeState::Waiting, TimeState::Unknown]) / all;
+    println!("{:.1} % of the time is Xen's, {:.1} % is explained", 100.0 * of_xen, 100.0 * known);
+    assert!(of_xen > 0.85 && known > 0.95, "{of_xen}, {known}: {spent:?}");
+}
+
+/// Whatever becomes of the agent, Xen records no longer than it does.
+#[test]
+fn an_agent_that_is_killed_leaves_nothing_that_records() {
+    let Some(world) = World::as_it_is("xen: a killed agent") else { return };
+    let recording = world.record_in("dom0", "--events sched --xen --domain dom0=local -o /tmp/killed");
+    let tracer = world.run("dom0", "pidof xentrace");
+    // Xen's buffers have one reader.
+    let (status, said) = world
+        .start("dom0", "exec xweave record --events sched --xen --domain dom0=local -o /tmp/other")
+        .finish();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains(&format!("process {} is xentrace", tracer.trim())), "{said}");
+    let agent = format!("$(awk '/^PPid/{{print $2}}' /proc/{}/status)", tracer.trim());
+    world.run("dom0", &format!("kill -KILL {agent}"));
+    let (status, said) = recording.finish();
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("domain dom0 was lost while recording"), "{said}");
+    world.until("dom0", "! pidof xentrace");
+    // Nor does Xen go on by itself: what it had no room for is told as soon as there is some.
+    world.run("dom0", "sleep 1; xentrace -D -e all -T 1 /tmp/after.xt 2>/dev/null");
+    let after = world.run("dom0", "xweave import /tmp/after.xt -o /tmp/after --json");
+    let after: Value = serde_json::from_str(&after).unwrap();
+    assert!(after["lost"] == 0 && after["events"].as_u64().unwrap() > 100, "{after}");
+    // What came until then is in the trace.
+    let told = world.run("dom0", "xweave explain --machines /tmp/killed");
+    assert!(told.contains("vCPUs of"), "{told}");
 }

@@ -37,7 +37,7 @@ pub(super) fn of(trace: &Trace, summary: Option<&Summary>) -> Value {
         "end_ns": manifest.end_ns,
         "records": summary.map_or(manifest.records, |summary| summary.records),
         "events": manifest.events,
-        "lost": summary.map_or(manifest.lost, |summary| summary.lost),
+        "lost": manifest.lost,
         "clock_error_ns": Some(error).filter(|error| *error != u64::MAX),
         "command": cut(&manifest.command, WORDS, 16 << 10),
         "domains": cut(&manifest.domains.iter().map(domain).collect::<Vec<_>>(), DOMAINS, 32 << 10),
