@@ -137,6 +137,16 @@ waits = {"vm1 alone": followed_alone} | {f"{guest}, both at once": flows for gue
 ring_us = {name: statistics.median(map(ring, flows)) / 1000 for name, flows in waits.items()}
 show("From the guest's ring to dom0's stack (median)", [(f"{us:.1f} µs", name) for name, us in ring_us.items()], ("Time", "Of"))
 
+# What a frame waits for on the ring, as Xen's own events and dom0's tell: who was where when.
+XENS = ("preempted", "halted", "exit")
+onto = next(one for one in json.loads(read("xen-vary.json"))["segments"] if one["name"] == "ring vm1→dom0")["spent_ns"]
+waited = sum(onto.values())
+MEANING = {"preempted": "dom0's vCPU could have run, and another one had the CPU", "halted": "it slept, and had to be woken",
+           "exit": "Xen worked for it", "running": "dom0's kernel ran", "waiting": "dom0 had the CPU, and nothing tells for what"}
+show("From the guest's ring to dom0's stack, what that time was spent on: Xen's events and dom0's",
+     [(f"{100 * ns / waited:.1f} %", state, MEANING.get(state, "")) for state, ns in sorted(onto.items(), key=lambda of: -of[1])],
+     ("Share", "State", "Which is"))
+
 claims = Claims("netflow-xen", out)
 answered, failed, rate = asked("one-vm1")
 claims.at_least("requests that are answered", answered, 1000, "requests")
@@ -157,6 +167,11 @@ claims.at_most("records lost", sum(one["lost"] for one in summaries), 0, "record
 claims.at_most("negative gaps", sum(one["negative_gaps"] for one in summaries), 0, "crossings")
 unknown = sum(sum(number for why, number in one["incomplete"].items() if why != "dropped") for one in summaries)
 claims.at_most("flows that neither end nor are dropped by a kernel", unknown, 0, "flows")
+known = sum(ns for state, ns in onto.items() if state not in ("waiting", "unknown"))
+claims.at_least("of the time from the guest's ring to dom0's stack, explained", 100 * known / waited, 95, "%")
+of_xen = sum(onto.get(state, 0) for state in XENS)
+claims.at_least("of it, in Xen, halted, or without a CPU", 100 * of_xen / waited, 50, "%")
 unrecorded = asked("unrecorded-vm1")[2]
-claims.judge(places=[{"from": one, "to": other, "share": share} for share, one, other in spent],
+claims.judge(ring_spent_ns=onto,
+             places=[{"from": one, "to": other, "share": share} for share, one, other in spent],
              ring_us=ring_us, requests_per_second={"unrecorded": unrecorded, "recorded": rate})

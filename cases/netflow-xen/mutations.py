@@ -54,6 +54,16 @@ def incomplete(trace):
     trace["summary"]["incomplete"]["unmatched"] = 1
 
 
+def on_the_ring(**spent):
+    def alter(found):
+        of = next(one for one in found["segments"] if one["name"] == "ring vm1→dom0")["spent_ns"]
+        total = sum(of.values())
+        of.clear()
+        of.update({state: share * total for state, share in spent.items()})
+
+    return in_json(alter)
+
+
 def few(lines):
     return lines[:100]
 
@@ -81,6 +91,9 @@ falsify(
         Mutation("an answer is not seen at the driver", "work/one-flows.json", altered("10.77.0.1", no_driver), ["at the driver"]),
         Mutation("a record is lost", "work/two-flows.json", counted(lost=1), ["records lost"]),
         Mutation("a frame arrives before it is sent", "work/one-flows.json", counted(negative_gaps=1), ["negative gaps"]),
+        Mutation("nothing tells where dom0's vCPU was", "work/xen-vary.json", on_the_ring(waiting=0.06, preempted=0.94), ["explained"]),
+        Mutation("it is dom0 that takes so long", "work/xen-vary.json", on_the_ring(running=0.6, preempted=0.4),
+                 ["without a CPU"]),
         Mutation("a flow is not seen to arrive", "work/one-flows.json", in_json(incomplete), ["neither end nor"]),
     ],
 )

@@ -1,5 +1,7 @@
 //! Why response time varies: what to know first, then the segments and the causes.
 
+use std::cmp::Reverse;
+
 use xweave_flow::legs::bare;
 use xweave_vary::{
     settings::Setting,
@@ -174,6 +176,10 @@ pub fn segments(of: &Variation, all: bool, view: View) -> String {
         (row, segment.shares.share_of_variance.clamp(0.0, 1.0))
     });
     let mut text = crate::segments::with_bars(&headings, rows, view);
+    if all {
+        text.push('\n');
+        text += &spent(&shown, view);
+    }
     let left = of.segments.len() - shown.len();
     if left > 0 {
         text += &format!(
@@ -182,6 +188,24 @@ pub fn segments(of: &Variation, all: bool, view: View) -> String {
         );
     }
     text
+}
+
+/// What the time in segments was spent on.
+fn spent(segments: &[&Segment], view: View) -> String {
+    let (mut names, mut times, mut on) = (Vec::new(), Vec::new(), Vec::new());
+    for segment in segments {
+        let all = segment.spent_ns.values().fold(0, |sum: u64, ns| sum.saturating_add(*ns));
+        let telling = |(_, ns): &(&&str, &u64)| **ns as f64 >= TELLING / 2.0 * all.max(1) as f64;
+        let mut states: Vec<_> = segment.spent_ns.iter().filter(telling).collect();
+        states.sort_by_key(|(state, ns)| (Reverse(**ns), **state));
+        let said =
+            states.iter().map(|(state, ns)| format!("{state} {}", number::percent(**ns as f64 / all as f64)));
+        names.push(segment.name.clone());
+        times.push(number::span(all));
+        on.push(said.collect::<Vec<_>>().join(", "));
+    }
+    let about = [Column::names("Segment", names), Column::numbers("In all", times)];
+    folded::text(&about, &[Column::prose("Spent on", on)], view)
 }
 
 /// In which queues requests found others: those where the slowest found at least half of one more than typical ones did.

@@ -37,6 +37,7 @@ fn segment(name: &str, p50_ns: u64, of_variance: f64) -> Segment {
             mean_in_tail: 5.25,
             mean_typically: 0.1,
         }),
+        spent_ns: [("running", p50_ns), ("preempted", 3 * p50_ns), ("exit", 0)].into(),
     }
 }
 
@@ -118,6 +119,15 @@ fn all(of: &Variation, view: View) -> String {
         variation::spikes(of, view),
     ];
     all.join("\n")
+}
+
+#[test]
+fn of_all_segments_it_is_told_what_their_time_was_spent_on() {
+    let of = varied();
+    let text = variation::segments(&of, true, View { width: 120, color: false });
+    let first = &of.segments[0];
+    let told = text.split_once("Spent on").unwrap().1.lines().nth(1).unwrap();
+    assert!(told.starts_with(&first.name) && told.ends_with("preempted 75 %, running 25 %"), "{text}");
 }
 
 #[test]

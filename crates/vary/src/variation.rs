@@ -2,6 +2,8 @@
 
 mod looked;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use xweave_model::{Outcome, Spec, explain};
 use xweave_trace::{Manifest, Trace};
@@ -140,6 +142,8 @@ pub struct Segment {
     pub if_steady: Times,
     /// How many other flows a request found there, if flows tell.
     pub others: Option<Others>,
+    /// What all requests' time there was spent on: nanoseconds of each of `xweave explain`'s states.
+    pub spent_ns: BTreeMap<&'static str, u64>,
 }
 
 /// How many others a request found where it came: the depth of a queue.

@@ -180,7 +180,13 @@ impl<'r> Looked<'r> {
         let shares = shares(self.times, &columns);
         let bounds = bounds(self.times, &columns);
         let shares = shares.into_iter().zip(bounds).map(|(share, bounds)| Shares::new(share, bounds));
-        let segment = |((name, column), shares): ((&Arc<str>, &Vec<f64>), Shares)| {
+        let mut spent: Vec<BTreeMap<&'static str, u64>> = vec![BTreeMap::new(); self.segments.len()];
+        for (number, ns) in self.all.iter().flat_map(|request| self.requests.parts(request)) {
+            let state = self.requests.dimensions()[*number as usize].such.spent.name();
+            let of = spent[self.segment_of[*number as usize]].entry(state).or_default();
+            *of = of.saturating_add(*ns);
+        }
+        let segment = |(((name, column), shares), spent_ns): (((&Arc<str>, &Vec<f64>), Shares), _)| {
             let Spread { p50, p99, .. } = Spread::of(column);
             Segment {
                 name: name.to_string(),
@@ -189,9 +195,10 @@ impl<'r> Looked<'r> {
                 shares,
                 if_steady: Spread::of(&without(self.times, column)).into(),
                 others: self.requests.others(self.all, name).map(|others| self.crowd(&others)),
+                spent_ns,
             }
         };
-        self.segments.iter().zip(&columns).zip(shares).map(segment).collect()
+        self.segments.iter().zip(&columns).zip(shares).zip(spent).map(segment).collect()
     }
 
     fn crowd(&self, others: &[f64]) -> Others {
