@@ -61,7 +61,7 @@ impl Clock {
     /// Nanoseconds: of the trace; or since the TSC was 0, which is since the machine was switched on, or Xen set it so.
     pub(super) fn ns(&self, tsc: u64) -> i64 {
         let ns = match self {
-            Self::Rate(rate) => i128::from(tsc) * i128::from(rate.mult) >> rate.shift,
+            Self::Rate(rate) => (i128::from(tsc) * i128::from(rate.mult)) >> rate.shift,
             Self::Points { first, points } => {
                 let tick = tsc.wrapping_sub(*first).cast_signed();
                 let after = points.partition_point(|(at, _)| *at <= tick).clamp(1, points.len() - 1);

@@ -1,5 +1,7 @@
 //! Recorded files, and a place to import them to.
 
+#![allow(dead_code, reason = "not all tests use all of it")]
+
 use std::{
     fs,
     io::Read,

@@ -180,13 +180,8 @@ impl<'r> Looked<'r> {
         let shares = shares(self.times, &columns);
         let bounds = bounds(self.times, &columns);
         let shares = shares.into_iter().zip(bounds).map(|(share, bounds)| Shares::new(share, bounds));
-        let mut spent: Vec<BTreeMap<&'static str, u64>> = vec![BTreeMap::new(); self.segments.len()];
-        for (number, ns) in self.all.iter().flat_map(|request| self.requests.parts(request)) {
-            let state = self.requests.dimensions()[*number as usize].such.spent.name();
-            let of = spent[self.segment_of[*number as usize]].entry(state).or_default();
-            *of = of.saturating_add(*ns);
-        }
-        let segment = |(((name, column), shares), spent_ns): (((&Arc<str>, &Vec<f64>), Shares), _)| {
+        let times = self.segments.iter().zip(&columns);
+        let all = times.zip(shares).zip(self.spent()).map(|(((name, column), shares), spent_ns)| {
             let Spread { p50, p99, .. } = Spread::of(column);
             Segment {
                 name: name.to_string(),
@@ -197,8 +192,19 @@ impl<'r> Looked<'r> {
                 others: self.requests.others(self.all, name).map(|others| self.crowd(&others)),
                 spent_ns,
             }
-        };
-        self.segments.iter().zip(&columns).zip(shares).zip(spent).map(segment).collect()
+        });
+        all.collect()
+    }
+
+    /// What the time in each segment was spent on.
+    fn spent(&self) -> Vec<BTreeMap<&'static str, u64>> {
+        let mut spent = vec![BTreeMap::new(); self.segments.len()];
+        for (number, ns) in self.all.iter().flat_map(|request| self.requests.parts(request)) {
+            let state = self.requests.dimensions()[*number as usize].such.spent.name();
+            let of: &mut u64 = spent[self.segment_of[*number as usize]].entry(state).or_default();
+            *of = of.saturating_add(*ns);
+        }
+        spent
     }
 
     fn crowd(&self, others: &[f64]) -> Others {
