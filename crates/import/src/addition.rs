@@ -85,8 +85,9 @@ pub fn add(
     };
     let mut writer = Writer::extend(dir, domain, clock, options.force)?;
     match records(&opened, &mut Watched { writer: &mut writer, goes_on, events: 0 }) {
-        Ok(outcome) => {
+        Ok(mut outcome) => {
             let manifest = writer.manifest_mut();
+            outcome.warnings.extend(restored(manifest));
             outcome.tell(manifest);
             for domain in &mut manifest.domains {
                 let found = domids.iter().find(|(name, _)| *name == domain.name);
@@ -127,11 +128,26 @@ fn domids(manifest: &Manifest, options: &Options) -> Result<Vec<(String, u16)>, 
     let mut all = given.collect::<Result<Vec<_>, _>>()?;
     for domain in &manifest.domains {
         let Some(of) = &domain.xen else { continue };
-        all.push((domain.name.clone(), of.domid));
+        if of.since.is_none() {
+            all.push((domain.name.clone(), of.domid));
+        }
         // Who serves it.
         all.push((of.host.clone(), 0));
     }
     Ok(all)
+}
+
+/// What there is to know of guests that were other domains at the end: a machine of the trace is one.
+fn restored(manifest: &Manifest) -> Vec<String> {
+    let told = manifest.domains.iter().filter_map(|domain| {
+        let (domid, since) = (domain.xen.as_ref()?.domid, domain.xen.as_ref()?.since?);
+        Some(format!(
+            "{}: it was restored, and was domain {domid} of Xen first, {since} then: what Xen tells of these is not taken for \
+             what it tells of its CPUs",
+            domain.name
+        ))
+    });
+    told.collect()
 }
 
 fn records(opened: &File, out: &mut Watched<'_>) -> Result<Outcome, Error> {

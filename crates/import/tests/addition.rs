@@ -197,6 +197,20 @@ fn a_trace_that_is_not_complete_is_added_to_if_that_is_wanted() {
     assert_eq!(trace.manifest().domains[2].vm.as_ref().map(|vm| vm.pid), Some(0x0009_0001));
 }
 
+#[test]
+fn a_guest_that_was_restored_is_no_machine_of_xens() {
+    let scratch = Scratch::new();
+    recorded(&scratch, Some(line()));
+    let manifest = scratch.dir().join("trace.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("\"domid\": 3", "\"domid\": 3, \"since\": 5")).unwrap();
+    let outcome = add(&scratch, &file(&[(0, story())]), &Options::default()).unwrap();
+    let trace = Trace::open(&scratch.dir()).unwrap();
+    let vms: Vec<_> = trace.manifest().domains.iter().map(|of| of.vm.as_ref().map(|vm| vm.pid)).collect();
+    assert_eq!(vms, [Some(1), None, None, None]);
+    assert!(outcome.warnings[0].starts_with("vm1: it was restored"), "{:?}", outcome.warnings);
+}
+
 proptest! {
     #[test]
     fn whatever_the_file_and_the_line_are_the_trace_stays_readable(

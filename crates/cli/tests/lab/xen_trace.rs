@@ -68,7 +68,7 @@ const NOTIFIED: &str = "advice notify execution(notify_remote_via_irq@guest) { S
                         advice handler execution(xenvif_tx_interrupt@dom0) { STORE_DATA1(irq); }";
 
 /// Datagrams that are sent.
-const COUNT: u64 = 150;
+const COUNT: u64 = 100;
 
 /// What happened in a domain when, by what is recorded of it.
 struct Times(BTreeMap<(String, u8), Vec<i64>>);
@@ -106,7 +106,7 @@ fn what_xen_did_is_most_of_the_time_from_a_notification_to_its_handler() {
             &format!("exec xweave lab load udp-recv --port {port} --count {COUNT} --idle-timeout 100"),
         );
         world.until("dom0", &format!("grep -qi :{port:04x} /proc/net/udp"));
-        let send = "xweave lab load udp-send --rate 20 --size 64";
+        let send = "xweave lab load udp-send --rate 50 --size 64";
         world.run(guest, &format!("{send} --count {COUNT} --to 10.77.0.254:{port}"));
         receiver.finish_well();
     }
@@ -198,4 +198,50 @@ fn an_agent_that_is_killed_leaves_nothing_that_records() {
     // What came until then is in the trace.
     let told = world.run("dom0", "xweave explain --machines /tmp/killed");
     assert!(told.contains("vCPUs of"), "{told}");
+}
+
+/// Xen calls a guest's vCPUs by the numbers that the guest's kernel has for its CPUs.
+#[test]
+#[ignore = "minutes: make lab-test"]
+fn the_vcpus_of_a_guest_are_its_cpus() {
+    let Some(world) = World::as_it_is("xen: two vCPUs") else { return };
+    let start = "(grep -v ^vcpus /run/lab/vm1/config; echo 'vcpus = 2') >/tmp/two && xl destroy vm1 && \
+                 xl create /tmp/two";
+    world.run("dom0", start);
+    world.until("vm1", "test \"$(nproc)\" = 2");
+    let vm1 = "--domain dom0=local --domain vm1='xweave lab enter vm1 -- xweave agent --stdio'";
+    let recording = world.record_in("dom0", &format!("--events sched --xen {vm1} -o /tmp/two-vcpus"));
+    for cpu in 0..2 {
+        world.run("vm1", &format!("taskset -c {cpu} timeout 2 sh -c 'while :; do :; done'; true"));
+    }
+    recording.finish_well();
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("trace");
+    world.pull("dom0", "/tmp/two-vcpus", &dir);
+    world.reset("vm1");
+    let trace = Trace::open(&dir).unwrap();
+    let [vm1, xen] = ["vm1", "xen"].map(|name| trace.domain_number(name).unwrap());
+    let process = trace.domain(vm1).unwrap().vm.as_ref().unwrap().pid;
+
+    // The thread of the domain `xen` that has the machine's CPU when something happens on one of the guest's.
+    let (mut has, mut by_cpu) = (0, BTreeMap::new());
+    for event in trace.events() {
+        match event.kind {
+            Kind::Switch if event.domain == xen => has = event.other,
+            Kind::Switch | Kind::Wake if event.domain == vm1 => {
+                let of: &mut BTreeMap<u32, u64> = by_cpu.entry(event.cpu).or_default();
+                *of.entry(has).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+    println!("{by_cpu:?}, of {process}");
+    for cpu in 0..2 {
+        let of = &by_cpu[&cpu];
+        let all: u64 = of.values().sum();
+        let its_own = of.get(&(process + cpu)).copied().unwrap_or(0);
+        assert!(all > 50 && its_own * 100 >= all * 99, "CPU {cpu}: {of:?}, of {process}");
+    }
+    let outcome = explain(&trace, &"between:wake..switch@vm1".parse::<Spec>().unwrap(), &mut |_, _| {});
+    assert!(outcome.outside.is_empty(), "{:?}", outcome.outside);
 }
